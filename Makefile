@@ -1,0 +1,65 @@
+# Palyra's house work. `make help` lists the targets. Needs Python 3.11 or newer and make, nothing else.
+
+# What `make run` starts.
+RUN = palyra serve
+
+# The first interpreter that starts and is new enough; PYTHON=… overrides. Being on the PATH is not enough: shims may fail.
+PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python3 python; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$name && break; done)
+VENV ?= .venv
+VENV_RUN ?= .venv-run
+BIN = $(VENV)/bin
+TEST_WORKERS ?= 2
+CAMPAIGN ?= --points 3000 --kills 100
+KILLS ?= 1000
+BENCHES = $(patsubst bench/%.py,%,$(filter-out bench/_%,$(wildcard bench/*.py)))
+PIP = bin/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check bench campaign lock clean python
+
+help: ## Print this list.
+	@awk -F ':[^#]*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.stamp ## Make .venv with everything for tests and checks; quick when current.
+
+run: $(VENV_RUN)/.stamp ## Run Palyra with the default set only, in .venv-run; honours PALYRA_HOME.
+	$(VENV_RUN)/bin/$(RUN)
+
+test: setup ## Run the whole test suite.
+	$(BIN)/python -m pytest -n $(TEST_WORKERS)
+
+check: setup ## Lint, check the format and the types, and hold the style's maxima.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_tidy.py tests/test_docs.py
+
+bench: setup ## Run every benchmark in bench/, one after the other.
+	@set -e; for name in $(BENCHES); do echo "== bench.$$name"; $(BIN)/python -m bench.$$name; done
+
+campaign: setup ## Run the long fault campaigns: the journal's, then the daemon's.
+	$(BIN)/python -m tests.crash.campaign $(CAMPAIGN)
+	$(BIN)/python -m tests.crash.daemon_campaign --kills $(KILLS)
+
+lock: python ## Write requirements/*.txt anew from clean environments.
+	requirements/refresh $(PYTHON)
+
+clean: ## Remove environments, caches and build leftovers.
+	rm -rf .venv .venv-run .venv-bench build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests bench .ci -name __pycache__ -type d -prune -exec rm -rf {} +
+
+python:
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer found; install one or say make PYTHON=/path/to/python." >&2; exit 1; }
+
+$(VENV)/.stamp: pyproject.toml requirements/dev.txt | python
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/$(PIP) install --requirement requirements/dev.txt
+	$(VENV)/$(PIP) install --no-deps --editable .
+	@touch $@
+
+$(VENV_RUN)/.stamp: pyproject.toml requirements/default.txt | python
+	$(PYTHON) -m venv $(VENV_RUN)
+	$(VENV_RUN)/$(PIP) install --requirement requirements/default.txt
+	$(VENV_RUN)/$(PIP) install --no-deps --editable .
+	@touch $@

@@ -1,0 +1,115 @@
+"""The house around the code: locks, the skip check, and the walls around tests."""
+
+import re
+import socket
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.tidy.imports import imported
+from tests.tidy.source import Source, parse, read_sources
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([0-9][A-Za-z0-9.+!]*)")
+
+
+def read_lock(name: str) -> dict[str, str]:
+    """Pinned versions by name. Every line that is not a comment is a pin and nothing else."""
+    lines = (ROOT / "requirements" / name).read_text(encoding="utf-8").splitlines()
+    pins = [PIN.fullmatch(line) for line in lines if not line.startswith("#")]
+    assert None not in pins, f"{name} has a line that is no plain pin"
+    return {canonicalize_name(pin[1]): pin[2] for pin in pins if pin is not None}
+
+
+def unpinned(requirements: list[str], lock: dict[str, str]) -> list[str]:
+    """Requirements that the lock leaves out or contradicts."""
+    wanted = [Requirement(text) for text in requirements]
+    return [
+        str(requirement)
+        for requirement in wanted
+        if not requirement.specifier.contains(lock.get(canonicalize_name(requirement.name), "0"), prereleases=True)
+    ]
+
+
+def test_default_lock_pins_every_dependency() -> None:
+    assert unpinned(PROJECT["dependencies"], read_lock("default.txt")) == []
+
+
+def test_dev_lock_pins_every_extra() -> None:
+    extras = [text for texts in PROJECT["optional-dependencies"].values() for text in texts]
+    assert unpinned(PROJECT["dependencies"] + extras, read_lock("dev.txt")) == []
+
+
+def test_dev_lock_holds_the_default_lock_unchanged() -> None:
+    dev = read_lock("dev.txt")
+    assert {name: dev.get(name) for name in read_lock("default.txt")} == read_lock("default.txt")
+
+
+def test_every_dependency_has_its_paragraph() -> None:
+    text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    wanted = PROJECT["dependencies"] + [name for names in PROJECT["optional-dependencies"].values() for name in names]
+    assert [name for name in wanted if f"**{Requirement(name).name}**" not in text] == []
+
+
+def undeclared(sources: list[Source], declared: list[str]) -> list[str]:
+    """Packages of others that the sources import and no requirement names."""
+    known = {canonicalize_name(Requirement(text).name) for text in declared}
+    distributions = packages_distributions()
+    packages = {name.partition(".")[0] for source in sources for _, name in imported(source)}
+    return sorted(
+        package
+        for package in packages - sys.stdlib_module_names - {"palyra"}
+        if not known & {canonicalize_name(name) for name in distributions.get(package, [package])}
+    )
+
+
+def test_everything_the_package_imports_is_a_declared_dependency() -> None:
+    sources = read_sources(ROOT / "src", ROOT / "src")
+    extras = [text for name, texts in PROJECT["optional-dependencies"].items() if name != "dev" for text in texts]
+    assert undeclared(sources, PROJECT["dependencies"] + extras) == []
+
+
+def test_an_undeclared_import_is_found() -> None:
+    sources = [parse("palyra.app", "import json\nimport apsw\nfrom msgspec.json import encode")]
+    assert undeclared(sources, ["apsw>=3.51.3"]) == ["msgspec"]
+
+
+def test_a_missing_pin_is_found() -> None:
+    assert unpinned(["apsw>=3.51.3"], {"msgspec": "0.20.0"}) == ["apsw>=3.51.3"]
+    assert unpinned(["apsw>=3.51.3"], {"apsw": "3.40.0"}) == ["apsw>=3.51.3"]
+
+
+def test_no_test_can_leave_the_machine() -> None:
+    with socket.socket() as outside, pytest.raises(PermissionError):
+        outside.connect(("192.0.2.1", 80))
+
+
+RESULTS = """<testsuites><testsuite name="pytest">
+<testcase classname="tests.a" name="test_runs" />
+<testcase classname="tests.a" name="test_skips"><skipped type="pytest.skip" message="no corpora at /data"/></testcase>
+</testsuite></testsuites>"""
+
+
+@pytest.mark.parametrize(
+    ("results", "allowed", "code"),
+    [
+        (RESULTS, "# why\nno corpora at /data\n", 0),
+        (RESULTS, "no corpora*\n", 0),
+        (RESULTS, "", 1),
+        (RESULTS, "no corpora\n", 1),
+        ("<testsuites/>", "*\n", 1),
+    ],
+    ids=["whole_reason", "beginning", "none_allowed", "other_reason", "nothing_ran"],
+)
+def test_skips_without_leave_fail_the_build(tmp_path: Path, results: str, allowed: str, code: int) -> None:
+    (tmp_path / "junit.xml").write_text(results)
+    (tmp_path / "allowed").write_text(allowed)
+    command = [sys.executable, str(ROOT / ".ci" / "check_skips.py"), "junit.xml", "allowed"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=30).returncode == code

@@ -1,0 +1,203 @@
+"""The style holds everywhere, and the checker that says so finds what it should. There is no list of waivers."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.imports import check_imports, check_one_sqlite
+from tests.tidy.shape import (
+    FUNCTION_LINES_MAX,
+    MODULE_LINES_MAX,
+    PORT_METHODS_MAX,
+    PUBLIC_METHODS_MAX,
+    check_shape,
+)
+from tests.tidy.source import Fault, Source, parse, read_sources
+from tests.tidy.words import BROAD_EXCEPT_PLACES, check_words
+
+ROOT = Path(__file__).parents[1]
+Check = Callable[[Source], list[Fault]]
+
+PACKAGE = read_sources(ROOT / "src", ROOT / "src")
+BESIDE = [source for folder in ("tests", "bench", "examples", ".ci") for source in read_sources(ROOT / folder, ROOT)]
+
+
+@pytest.mark.parametrize("check", [check_shape, check_words, check_imports])
+def test_package_keeps_the_style(check: Check) -> None:
+    assert [str(fault) for source in PACKAGE for fault in check(source)] == []
+
+
+def test_tests_and_benchmarks_load_one_sqlite_and_leave_nothing_unfinished() -> None:
+    found = [fault for source in BESIDE for fault in (*check_one_sqlite(source), *check_words(source))]
+    assert [str(fault) for fault in found if fault.rule in ("one_sqlite", "unfinished")] == []
+
+
+def test_package_was_found() -> None:
+    modules = {source.module for source in PACKAGE}
+    assert {"palyra", "palyra.core.ids", "palyra.ports.journal"} <= modules
+
+
+def test_places_of_broad_except_are_three_at_most_and_exist() -> None:
+    modules = tuple(source.module for source in PACKAGE)
+    assert len(BROAD_EXCEPT_PLACES) <= 3
+    assert all(place.startswith(modules) for place in BROAD_EXCEPT_PLACES)
+
+
+def rules_broken(check: Check, module: str, body: str) -> list[str]:
+    return [fault.rule for fault in check(parse(module, body))]
+
+
+def documented(body: str) -> str:
+    return f'"""A module."""\n{body}'
+
+
+SHAPE_FAULTS = {
+    "module_docstring": "x = 1\n",
+    "module_lines": documented("x = 1\n" * MODULE_LINES_MAX),
+    "function_lines": documented("def f() -> None:\n" + "    x = 1\n" * FUNCTION_LINES_MAX),
+    "parameters": documented("def f(a, b, c, d, *, e, f): ...\n"),
+    "public_methods": documented("class A:\n" + "".join(f"    def m{n}(self): ...\n" for n in range(13))),
+    "nesting": documented("def f():\n if a:\n  for b in c:\n   with d:\n    try:\n     e()\n    finally:\n     g()\n"),
+}
+
+
+@pytest.mark.parametrize("rule", SHAPE_FAULTS)
+def test_checker_finds_a_fault_of_shape(rule: str) -> None:
+    assert rules_broken(check_shape, "palyra.engine.bad", SHAPE_FAULTS[rule]) == [rule]
+
+
+def test_checker_finds_a_port_with_too_many_methods() -> None:
+    methods = "".join(f"    def m{number}(self): ...\n" for number in range(PORT_METHODS_MAX + 1))
+    body = documented(f"class Wide(Protocol):\n{methods}")
+    assert rules_broken(check_shape, "palyra.ports.wide", body) == ["port_methods"]
+    assert rules_broken(check_shape, "palyra.engine.wide", body) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def f(self, a, b, c, d, e): ...\n",
+        "def f():\n if a:\n  b()\n elif c:\n  d()\n elif e:\n  g()\n elif h:\n  i()\n elif j:\n  k()\n",
+        "def f():\n if a:\n  for b in c:\n   match d:\n    case 1:\n     e()\n",
+        "def f():\n if a:\n  for b in c:\n   with d:\n    def g():\n     if h:\n      i()\n",
+        "class Record:\n" + "".join(f"    field_{number}: int\n" for number in range(30)),
+        "class A:\n" + "".join(f"    def m{number}(self): ...\n" for number in range(PUBLIC_METHODS_MAX)),
+    ],
+    ids=["self", "elif", "match", "inner_function", "fields", "methods"],
+)
+def test_checker_lets_sound_shapes_pass(body: str) -> None:
+    assert rules_broken(check_shape, "palyra.engine.good", documented(body)) == []
+
+
+def test_an_if_inside_an_else_is_deeper_than_an_elif() -> None:
+    body = (
+        "def f():\n if a:\n  b()\n else:\n  if c:\n   d()\n  else:\n   if e:\n    g()\n   else:\n    if h:\n     i()\n"
+    )
+    assert rules_broken(check_shape, "palyra.engine.bad", documented(body)) == ["nesting"]
+
+
+@pytest.mark.parametrize(
+    "decorator", ["@app.command()", "@app.callback(invoke_without_command=True)", "@group.command"]
+)
+def test_options_of_commands_do_not_count_as_parameters(decorator: str) -> None:
+    body = documented(f"{decorator}\ndef f(a, b, c, d, e, f, g): ...\n")
+    assert rules_broken(check_shape, "palyra.cli.verify", body) == []
+    assert rules_broken(check_shape, "palyra.engine.verify", body) == ["parameters"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "class RunManager: ...",
+        "class HelperOfRuns: ...",
+        "def handle_event(): ...",
+        "async def _process_event(): ...",
+        "def f(run_info): ...",
+        "common = 1",
+        "class A:\n def f(self):\n  self.utils = 1",
+    ],
+)
+def test_checker_finds_banned_names(body: str) -> None:
+    assert rules_broken(check_words, "palyra.engine.bad", body) == ["banned_name"]
+
+
+def test_checker_finds_a_banned_module_name() -> None:
+    assert rules_broken(check_words, "palyra.core.utils", "x = 1") == ["banned_name"]
+
+
+@pytest.mark.parametrize("body", ["log.info(1)", "process_group = 1", "def manage(): ...", "def inform(): ..."])
+def test_checker_lets_names_of_others_and_nouns_pass(body: str) -> None:
+    assert rules_broken(check_words, "palyra.engine.good", body) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "try:\n a()\nexcept Exception:\n b()",
+        "try:\n a()\nexcept:\n b()",
+        "try:\n a()\nexcept (ValueError, BaseException) as e:\n b()",
+        "with contextlib.suppress(Exception):\n a()",
+    ],
+)
+def test_checker_finds_a_broad_except(body: str) -> None:
+    assert rules_broken(check_words, "palyra.engine.bad", body) == ["broad_except"]
+
+
+@pytest.mark.parametrize("mark", ["TO" + "DO", "FIX" + "ME", "XX" + "X"])
+def test_checker_finds_unfinished_work(mark: str) -> None:
+    assert rules_broken(check_words, "palyra.engine.bad", f"x = 1  # {mark} later") == ["unfinished"]
+
+
+@pytest.mark.parametrize(
+    ("module", "body", "rules"),
+    [
+        ("palyra.core.a", "import asyncio", ["impure_core"]),
+        ("palyra.core.a", "def f():\n from os import path", ["impure_core"]),
+        ("palyra.core.a", "datetime.now(zone)", ["impure_core"]),
+        ("palyra.core.a", "from urllib import request", ["impure_core"]),
+        ("palyra.core.a", "open('x')", ["impure_core"]),
+        ("palyra.core.a", "import apsw", ["foreign_package"]),
+        ("palyra.core.a", "from palyra.ports.clock import Clock", ["arrow"]),
+        ("palyra.core.a", "from palyra import app", ["arrow"]),
+        ("palyra.core.a.b", "from ...ports import clock", ["arrow"]),
+        ("palyra.ports.a", "import apsw", ["foreign_package"]),
+        ("palyra.ports.a", "from palyra.engine.gate import Gate", ["arrow"]),
+        ("palyra.engine.a", "from palyra.adapters.net.client import Client", ["arrow"]),
+        ("palyra.engine.a", "from palyra.gateway.http import serve", ["arrow"]),
+        ("palyra.gateway.a", "import palyra.adapters.store.sqlite", ["arrow"]),
+        ("palyra.gateway.a", "import palyra.app", ["arrow"]),
+        ("palyra.adapters.store.a", "from palyra.engine.gate import Gate", ["arrow"]),
+        ("palyra.adapters.store.a", "from palyra.adapters.providers.b import B", ["adapters_apart"]),
+        ("palyra.adapters.store.a", "from palyra.adapters import providers", ["adapters_apart"]),
+        ("palyra.cli.a", "from palyra.adapters.store import sqlite", ["arrow"]),
+        ("palyra.cli.a", "from palyra.engine.gate import Gate", ["arrow"]),
+        ("palyra.app", "from palyra.cli.main import main", ["arrow"]),
+        ("palyra.config", "from palyra.app import open_journal", ["arrow"]),
+        ("palyra.extras.a", "import json", ["unknown_layer"]),
+        ("palyra", "from palyra.core import ids", ["arrow"]),
+        ("palyra.__main__", "from palyra.app import open_journal", ["arrow"]),
+        ("palyra.app", "import sqlite3", ["one_sqlite"]),
+        ("palyra.app", "from sqlite3 import connect", ["one_sqlite"]),
+    ],
+)
+def test_checker_finds_a_wrong_import(module: str, body: str, rules: list[str]) -> None:
+    assert rules_broken(check_imports, module, body) == rules
+
+
+@pytest.mark.parametrize(
+    ("module", "body"),
+    [
+        ("palyra.core.a", "import hashlib\nimport msgspec\nfrom palyra.core.ids import RunId"),
+        ("palyra.core.a", "from datetime import datetime\nfrom urllib.parse import urlsplit"),
+        ("palyra.ports.a", "from palyra.core.events import Event"),
+        ("palyra.engine.a", "import asyncio\nfrom palyra.ports.journal import Journal"),
+        ("palyra.adapters.store.sqlite.a", "import apsw\nfrom palyra.adapters.store.sqlite.b import c"),
+        ("palyra.adapters.providers.a", "from palyra.adapters.net.client import Client"),
+        ("palyra.app", "from palyra.adapters.store.sqlite.journal import SqliteJournal"),
+        ("palyra.__main__", "from palyra.cli.main import main"),
+        ("palyra.cli.a", "from palyra import __version__\nfrom palyra.app import open_journal"),
+    ],
+)
+def test_checker_lets_imports_along_the_arrows_pass(module: str, body: str) -> None:
+    assert rules_broken(check_imports, module, body) == []
