@@ -1,0 +1,24 @@
+"""Agents. Owns: a named definition: instructions, model, allowed tools, workspace. Not: configuration files (config)."""
+
+from fnmatch import fnmatchcase
+
+import msgspec
+
+DEFAULT_INSTRUCTIONS = (
+    "You are a careful assistant that works with real tools on the operator's own machine. Use tools when they help, "
+    "say plainly what you did and what came of it, and never claim an effect that a tool did not report."
+)
+
+
+class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """`tools` are patterns of tool names; `*` allows the whole catalog. The empty route is the default one."""
+
+    name: str
+    instructions: str = DEFAULT_INSTRUCTIONS
+    route: str = ""
+    tools: tuple[str, ...] = ("*",)
+    workspace: tuple[str, ...] = ()
+
+
+def may_use(agent: AgentSpec, tool: str) -> bool:
+    return any(fnmatchcase(tool, pattern) for pattern in agent.tools)

@@ -1,0 +1,115 @@
+"""Assembly of a model's output. Owns: putting streamed fragments together into one recorded output. Not: streaming.
+
+Arguments that are no JSON object every reader keeps exactly stay the raw string: the gate refuses them, the model is told.
+"""
+
+import msgspec
+
+from palyra.core.canonical import canonical_bytes
+from palyra.core.errors import Invalid
+from palyra.core.events.base import JsonObject
+from palyra.core.events.model import Finish, ModelOutput, ToolCall, Usage
+from palyra.core.ids import RunId, make_call_id
+from palyra.core.run.loop import CALLS_A_TURN_MAX
+
+# Of an event's 256 KiB, measured as JSON: what is written, not what was said.
+TEXT_BYTES_MAX = 80 * 1024
+REASONING_BYTES_MAX = 32 * 1024
+ARGUMENTS_BYTES_MAX = 112 * 1024  # Of all calls of one output together.
+TOOL_NAME_LENGTH_MAX = 256
+RAW_LENGTH_KEPT = 1_000  # Of arguments that cannot be used: enough to see what went wrong.
+
+
+class CallFragments:
+    """One call, as far as it has arrived."""
+
+    def __init__(self) -> None:
+        self.tool = ""
+        self.arguments: list[str] = []
+
+
+class Assembly:
+    """Grows with every fragment; asked for the output at the end, or when the stream breaks off."""
+
+    def __init__(self, run_id: RunId, turn: int, calls_before: int) -> None:
+        self._run_id = run_id
+        self._turn = turn
+        self._calls_before = calls_before
+        self._texts: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, CallFragments] = {}
+
+    def add_text(self, text: str) -> None:
+        self._texts.append(text)
+
+    def add_reasoning(self, text: str) -> None:
+        self._reasoning.append(text)
+
+    def add_call(self, index: int, tool: str, arguments: str) -> None:
+        call = self._calls.setdefault(index, CallFragments())
+        call.tool = call.tool or tool
+        call.arguments.append(arguments)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._texts or self._calls)
+
+    def complete(self, finish: Finish, usage: Usage | None, provider_state: JsonObject | None = None) -> ModelOutput:
+        text, is_cut = _cut(self.text, TEXT_BYTES_MAX)
+        reasoning, _ = _cut("".join(self._reasoning), REASONING_BYTES_MAX)
+        return ModelOutput(
+            turn=self._turn,
+            text=text,
+            tool_calls=tuple(self._tool_calls()),
+            finish=Finish.LENGTH if is_cut else finish,
+            usage=usage,
+            reasoning=reasoning or None,
+            provider_state=provider_state,
+        )
+
+    def interrupted(self) -> ModelOutput:
+        """What had come when it broke off; calls are never made from half a stream."""
+        text, _ = _cut(self.text, TEXT_BYTES_MAX)
+        return ModelOutput(turn=self._turn, text=text, tool_calls=(), finish=Finish.INTERRUPTED, usage=None)
+
+    def _tool_calls(self) -> list[ToolCall]:
+        calls = [self._calls[index] for index in sorted(self._calls)][:CALLS_A_TURN_MAX]
+        made: list[ToolCall] = []
+        room = ARGUMENTS_BYTES_MAX
+        for number, call in enumerate(calls, start=1):
+            arguments = parse_arguments("".join(call.arguments), room)
+            room -= len(msgspec.json.encode(arguments))
+            call_id = make_call_id(self._run_id, self._calls_before + number)
+            made.append(ToolCall(call_id=call_id, tool=call.tool[:TOOL_NAME_LENGTH_MAX], arguments=arguments))
+        return made
+
+
+def parse_arguments(raw: str, room: int = ARGUMENTS_BYTES_MAX) -> JsonObject | str:
+    """The object, if it is one, can be kept exactly, and fits; else the beginning of the raw text."""
+    try:
+        value = msgspec.json.decode(raw or "{}", type=dict[str, object])
+        size = len(canonical_bytes(value))
+    except (msgspec.DecodeError, Invalid, UnicodeError, RecursionError):
+        return _clean(raw[:RAW_LENGTH_KEPT])
+    return value if size <= room else _clean(raw[:RAW_LENGTH_KEPT])
+
+
+def _cut(text: str, bytes_max: int) -> tuple[str, bool]:
+    """The text, or as much of its beginning as fits; control characters and quotes take more room than they look."""
+    text = _clean(text)
+    size = len(msgspec.json.encode(text))
+    if size <= bytes_max:
+        return text, False
+    kept = text
+    while len(msgspec.json.encode(kept)) > bytes_max:
+        kept = kept[: len(kept) * 3 // 4]
+    return kept, True
+
+
+def _clean(text: str) -> str:
+    """Lone surrogates cannot be written; what stands for them can."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,0 +1,159 @@
+"""The hash chain of a tape. Owns: which bytes are hashed, in which order. Not: storing them, nor signing heads (checkpoint).
+
+hash = sha256(previous hash ‖ JCS(header) ‖ d) with d = sha256(salt ‖ JCS(data)). The header is the event on the wire
+without data, position and hash. Erasing drops data and salt; d stays, so the chain stays whole while nothing can be
+guessed back from it. docs/format.md holds the same words for other implementers.
+"""
+
+import hashlib
+
+import msgspec
+
+from palyra.core.canonical import encode_plain_record
+from palyra.core.errors import Invalid
+from palyra.core.events import SYSTEM_TYPES, Draft, Event
+from palyra.core.events.base import ErasedData
+from palyra.core.events.codec import decode_data, encode_data
+from palyra.core.ids import Principal, RunId, StreamId, is_system_stream
+from palyra.core.trust import Trust
+
+GENESIS = bytes(32)
+SALT_BYTES = 16
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The hashed part of an event besides its data."""
+
+    actor: Principal
+    at_ms: int
+    run_id: RunId | None
+    seq: int
+    session_id: StreamId
+    trust: Trust
+    type: str
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A draft with its place and bytes; only the link to the event before it is missing."""
+
+    header: Header
+    header_bytes: bytes
+    data_bytes: bytes
+    salt: bytes
+    digest: bytes
+    draft: Draft
+
+
+def prepare(stream: StreamId, seq: int, draft: Draft, salt: bytes) -> Prepared:
+    type_name = draft.data.TYPE
+    if is_system_stream(stream) is not (type_name in SYSTEM_TYPES):
+        raise Invalid("event_misplaced", f"a {type_name} event does not belong on tape {stream}")
+    header = Header(
+        actor=draft.actor,
+        at_ms=draft.at_ms,
+        run_id=draft.run_id,
+        seq=seq,
+        session_id=stream,
+        trust=draft.trust,
+        type=type_name,
+    )
+    data_bytes = encode_data(draft.data)
+    return Prepared(header, encode_plain_record(header), data_bytes, salt, digest_data(salt, data_bytes), draft)
+
+
+def digest_data(salt: bytes, data_bytes: bytes) -> bytes:
+    return hashlib.sha256(salt + data_bytes).digest()
+
+
+def link(previous: bytes, header_bytes: bytes, digest: bytes) -> bytes:
+    """The event's own hash, which is the next one's `previous`."""
+    return hashlib.sha256(previous + header_bytes + digest).digest()
+
+
+def recorded(prepared: Prepared, position: int, event_hash: bytes) -> Event:
+    header = prepared.header
+    return Event(
+        seq=header.seq,
+        position=position,
+        stream=header.session_id,
+        run_id=header.run_id,
+        type=header.type,
+        at_ms=header.at_ms,
+        actor=header.actor,
+        trust=header.trust,
+        data=prepared.draft.data,
+        hash=event_hash.hex(),
+        salt=prepared.salt.hex(),
+        digest=prepared.digest.hex(),
+    )
+
+
+def header_of(event: Event) -> Header:
+    return Header(
+        actor=event.actor,
+        at_ms=event.at_ms,
+        run_id=event.run_id,
+        seq=event.seq,
+        session_id=event.stream,
+        trust=event.trust,
+        type=event.type,
+    )
+
+
+def to_wire(event: Event) -> dict[str, object]:
+    """The event as other people's clients see it (JSON members)."""
+    return {
+        "seq": event.seq,
+        "position": event.position,
+        "session_id": event.stream,
+        "run_id": event.run_id,
+        "type": event.type,
+        "at_ms": event.at_ms,
+        "actor": event.actor,
+        "trust": event.trust.value,
+        "data": msgspec.to_builtins(event.data),
+        "hash": event.hash,
+    }
+
+
+def to_export(event: Event) -> dict[str, object]:
+    """The wire form with what a verifier needs beside it."""
+    return {**to_wire(event), "salt": event.salt, "d": event.digest}
+
+
+def from_export(members: dict[str, object]) -> Event:
+    """Reads an exported line back; raises msgspec.ValidationError where it is not one."""
+    line = msgspec.convert(members, _ExportedEvent)
+    return Event(
+        seq=line.seq,
+        position=line.position,
+        stream=line.session_id,
+        run_id=line.run_id,
+        type=line.type,
+        at_ms=line.at_ms,
+        actor=line.actor,
+        trust=line.trust,
+        data=decode_data(line.type, msgspec.json.encode(line.data)),
+        hash=line.hash,
+        salt=line.salt,
+        digest=line.d,
+    )
+
+
+class _ExportedEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    seq: int
+    position: int
+    session_id: StreamId
+    run_id: RunId | None
+    type: str
+    at_ms: int
+    actor: Principal
+    trust: Trust
+    data: dict[str, object]
+    hash: str
+    salt: str | None
+    d: str
+
+
+def is_erased(event: Event) -> bool:
+    return isinstance(event.data, ErasedData)

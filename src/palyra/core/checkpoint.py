@@ -1,0 +1,64 @@
+"""Signed checkpoints. Owns: which bytes a node signs, and how checkpoints chain. Not: keys and signing (ports.signer).
+
+A checkpoint names the heads of the tapes that changed since the one before it, its own system tape included, so that
+a cut tail or a removed tape shows. Invariant: the signature covers every member of the event's data but itself.
+"""
+
+import hashlib
+
+import msgspec
+
+from palyra.core.canonical import encode_plain_record
+from palyra.core.events.system import CheckpointSigned, Head
+from palyra.core.ids import NodeId, derive_node_id
+
+HEADS_MAX = 1000  # About 110 bytes a head: a full checkpoint stays well under the cap of an event.
+_DOMAIN = b"palyra-checkpoint-v1\x00"
+FIRST_PREVIOUS = "0" * 64
+
+
+def draft_checkpoint(public_key: bytes, previous: str, position: int, heads: tuple[Head, ...]) -> CheckpointSigned:
+    """An unsigned checkpoint; `sign_bytes` of it is what the node signs."""
+    return CheckpointSigned(
+        node=derive_node_id(public_key),
+        key_id=key_id(public_key),
+        previous=previous,
+        position=position,
+        heads=heads,
+        signature="",
+    )
+
+
+def sign_bytes(checkpoint: CheckpointSigned) -> bytes:
+    """What is signed: the domain, then JCS of the data without its signature."""
+    unsigned = _Unsigned(
+        heads=checkpoint.heads,
+        key_id=checkpoint.key_id,
+        node=checkpoint.node,
+        position=checkpoint.position,
+        previous=checkpoint.previous,
+    )
+    return _DOMAIN + encode_plain_record(unsigned)
+
+
+def checkpoint_hash(checkpoint: CheckpointSigned) -> str:
+    """What the next checkpoint names as `previous`."""
+    return hashlib.sha256(sign_bytes(checkpoint) + bytes.fromhex(checkpoint.signature)).hexdigest()
+
+
+def key_id(public_key: bytes) -> str:
+    return hashlib.sha256(public_key).hexdigest()[:16]
+
+
+def is_signed_by_node(checkpoint: CheckpointSigned, public_key: bytes, node: NodeId) -> bool:
+    """Whether key, key id and node name belong together; the signature itself is checked by the caller."""
+    is_named = checkpoint.node == node == derive_node_id(public_key)
+    return is_named and checkpoint.key_id == key_id(public_key)
+
+
+class _Unsigned(msgspec.Struct, frozen=True, kw_only=True):
+    heads: tuple[Head, ...]
+    key_id: str
+    node: NodeId
+    position: int
+    previous: str

@@ -1,0 +1,178 @@
+"""The conversation as a model is shown it. Owns: messages, and the bounded window over a tape's end. Not: providers' forms.
+
+The window is a fold over the last events of a tape and is bounded in items and characters, so a turn costs the same
+however long the session is (L10). Call and result pairs stay valid: neither is shown without the other.
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from palyra.core.events import Event
+from palyra.core.events.base import JsonObject
+from palyra.core.events.model import Finish, ModelOutput
+from palyra.core.events.run import AnswerRejected, CancelRequested, GuardTripped, MessageUser, RunAccepted, RunCancelled
+from palyra.core.events.session import SessionReset
+from palyra.core.events.tool import Outcome, ToolFinished, ToolUncertain
+from palyra.core.ids import RunId
+from palyra.core.trust import Trust, lowest
+
+ITEMS_MAX = 400
+CHARS_MAX = 300_000  # About 75,000 tokens: fits every current model with room for tools and output.
+EVENTS_READ_MAX = 1_200  # About three events an item: what is read from the tape to fill the window once.
+
+
+# Events that a run may have while it is still queued.
+_QUEUED_TYPES = frozenset({RunAccepted.TYPE, CancelRequested.TYPE})
+
+
+class PastCall(msgspec.Struct, frozen=True):
+    call_id: str
+    tool: str
+    arguments: JsonObject | str
+
+
+class UserMessage(msgspec.Struct, frozen=True, tag="user"):
+    text: str
+
+
+class AssistantMessage(msgspec.Struct, frozen=True, tag="assistant"):
+    text: str
+    tool_calls: tuple[PastCall, ...] = ()
+    provider_state: JsonObject | None = None
+
+
+class ToolMessage(msgspec.Struct, frozen=True, tag="tool"):
+    """The result of one past call, as the model is told it."""
+
+    call_id: str
+    text: str
+    is_error: bool = False
+
+
+Message = UserMessage | AssistantMessage | ToolMessage
+
+
+class Item(msgspec.Struct, frozen=True):
+    message: Message
+    trust: Trust
+    chars: int
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """`held` are the words of runs that are queued: a model hears them when their run begins, not before."""
+
+    items: tuple[Item, ...] = ()
+    chars: int = 0
+    active_run_id: RunId | None = None
+    held: tuple[tuple[RunId | None, Item], ...] = ()
+
+
+def extend(window: Window, event: Event) -> Window:
+    """The window after one more event of its tape."""
+    if event.type == MessageUser.TYPE and event.run_id != window.active_run_id:
+        return _hold(window, event)
+    if event.type in _QUEUED_TYPES:
+        return window
+    if event.run_id is not None and event.run_id != window.active_run_id:
+        window = _activate(window, event)
+    return _extend_active(window, event)
+
+
+def _hold(window: Window, event: Event) -> Window:
+    if not isinstance(event.data, MessageUser):
+        return window
+    text = event.data.text
+    return replace(window, held=(*window.held, (event.run_id, Item(UserMessage(text), event.trust, len(text)))))
+
+
+def _activate(window: Window, event: Event) -> Window:
+    """Another run has the floor: what its person said joins the conversation now."""
+    held = tuple(pair for pair in window.held if pair[0] != event.run_id)
+    said = [item for run_id, item in window.held if run_id == event.run_id]
+    active = replace(window, active_run_id=event.run_id, held=held)
+    if event.type == RunCancelled.TYPE:
+        return active
+    for item in said:
+        active = _add(active, item.message, item.trust)
+    return active
+
+
+def _extend_active(window: Window, event: Event) -> Window:
+    match event.data:
+        case SessionReset():
+            return Window(held=window.held, active_run_id=window.active_run_id)
+        case MessageUser(text=text):
+            return _add(window, UserMessage(text), event.trust)
+        case ModelOutput(finish=finish) as output if finish is not Finish.INTERRUPTED:
+            calls = tuple(PastCall(call.call_id, call.tool, call.arguments) for call in output.tool_calls)
+            return _add(window, AssistantMessage(output.text, calls, output.provider_state), event.trust)
+        case ToolFinished() as finished:
+            return _add(window, _told(finished), event.trust)
+        case ToolUncertain(call_id=call_id):
+            return _add(window, ToolMessage(call_id, _UNCERTAIN, is_error=True), event.trust)
+        case GuardTripped(guidance=guidance):
+            return _add(window, UserMessage(f"[palyra] {guidance}"), event.trust)
+        case AnswerRejected(problems=problems):
+            return _add(window, UserMessage("[palyra] " + " ".join(problems)), event.trust)
+        case _:
+            return window
+
+
+def render(window: Window) -> tuple[Message, ...]:
+    """The messages to send. A call without a result, or a result without its call, is left out.
+
+    Results stand right behind their calls, in the calls' order, whatever was said while the calls ran: providers refuse
+    anything else. A later word on an uncertain call replaces the earlier one, in its place.
+    """
+    results = {item.message.call_id: item.message for item in window.items if isinstance(item.message, ToolMessage)}
+    messages: list[Message] = []
+    for item in window.items:
+        match item.message:
+            case AssistantMessage() as said:
+                calls = tuple(call for call in said.tool_calls if call.call_id in results)
+                if calls or said.text:
+                    messages.append(replace(said, tool_calls=calls))
+                messages += [results[call.call_id] for call in calls]
+            case UserMessage() as said_by_user:
+                messages.append(said_by_user)
+            case ToolMessage():
+                continue
+    return tuple(messages)
+
+
+def trust_of(window: Window) -> Trust:
+    return lowest(item.trust for item in window.items)
+
+
+_UNCERTAIN = (
+    "It is not known whether this call took effect: the daemon stopped while it ran. Do not repeat it on your own; "
+    "the operator has been asked."
+)
+
+
+def _told(finished: ToolFinished) -> ToolMessage:
+    text = finished.output or ""
+    if finished.error is not None:
+        text = f"{finished.outcome.value}: {finished.error.code}: {finished.error.message}\n{text}".rstrip()
+    if finished.artifact_id is not None:
+        text = f"{text}\n[The whole output is artifact {finished.artifact_id}; read on with artifact.read.]"
+    return ToolMessage(finished.call_id, text, is_error=finished.outcome is not Outcome.OK)
+
+
+def _add(window: Window, message: Message, trust: Trust) -> Window:
+    chars = _size(message)
+    items = (*window.items, Item(message, trust, chars))
+    total = window.chars + chars
+    first = 0
+    while first < len(items) - 1 and (len(items) - first > ITEMS_MAX or total > CHARS_MAX):
+        total -= items[first].chars
+        first += 1
+    return replace(window, items=items[first:], chars=total)
+
+
+def _size(message: Message) -> int:
+    match message:
+        case AssistantMessage(text=text, tool_calls=calls):
+            return len(text) + sum(len(str(call.arguments)) + len(call.tool) for call in calls)
+        case UserMessage(text=text) | ToolMessage(text=text):
+            return len(text)

@@ -1,0 +1,67 @@
+"""The one error tree. Owns: what can go wrong, whose fault it is, whether a retry helps. Not: HTTP or gRPC codes (gateway).
+
+Invariant: a message names what happened, to which id, and what to do next; it never holds a secret or a user's text.
+"""
+
+from enum import Enum
+from typing import ClassVar
+
+
+class Fault(Enum):
+    CALLER = "caller"
+    OPERATOR = "operator"
+    SYSTEM = "system"
+
+
+class PalyraError(Exception):
+    """The call could not be answered. Expected outcomes (denied, cancelled) are values, never this."""
+
+    fault: ClassVar[Fault] = Fault.SYSTEM
+    is_usually_retryable: ClassVar[bool] = False
+
+    def __init__(self, code: str, message: str, *, is_retryable: bool | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.is_retryable = self.is_usually_retryable if is_retryable is None else is_retryable
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+
+class Invalid(PalyraError):
+    """The request itself is wrong; the same request will fail again."""
+
+    fault = Fault.CALLER
+
+
+class Unauthorized(PalyraError):
+    """The principal may not do this."""
+
+    fault = Fault.CALLER
+
+
+class NotFound(PalyraError):
+    """No such thing, or none this principal may see."""
+
+    fault = Fault.CALLER
+
+
+class Conflict(PalyraError):
+    """The world moved on: read again, then decide again."""
+
+    fault = Fault.CALLER
+    is_usually_retryable = True
+
+
+class Unavailable(PalyraError):
+    """A part we rely on cannot answer now: disk full, lock held, provider down."""
+
+    fault = Fault.OPERATOR
+    is_usually_retryable = True
+
+
+class Corrupt(PalyraError):
+    """Stored bytes are not what was written. Never retried, never repaired in silence."""
+
+    fault = Fault.SYSTEM

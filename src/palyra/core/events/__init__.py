@@ -1,0 +1,137 @@
+"""Events: immutable facts on a tape. Owns: the closed union of types, the draft and the recorded event. Not: hashing (chain)."""
+
+import msgspec
+
+from palyra.core.events.base import ErasedData, EventData, JsonObject
+from palyra.core.events.model import (
+    ContextAssembled,
+    MemoryRecalled,
+    ModelFailed,
+    ModelOutput,
+    ModelRequested,
+    ReferenceResolved,
+    RoutePlanned,
+    UsageRecorded,
+)
+from palyra.core.events.run import (
+    AnswerRejected,
+    CancelRequested,
+    GuardTripped,
+    MessageAssistant,
+    MessageUser,
+    RunAccepted,
+    RunCancelled,
+    RunDone,
+    RunFailed,
+    RunResumed,
+    RunStarted,
+    RunWaiting,
+)
+from palyra.core.events.session import (
+    PinAdded,
+    PinRemoved,
+    SessionBranched,
+    SessionCompacted,
+    SessionCreated,
+    SessionLabelled,
+    SessionReset,
+    SessionRestored,
+)
+from palyra.core.events.system import AdminActed, CheckpointSigned, Erased
+from palyra.core.events.tool import (
+    ApprovalRequested,
+    ApprovalResolved,
+    GrantRevoked,
+    ToolFinished,
+    ToolJudged,
+    ToolProposed,
+    ToolStarted,
+    ToolUncertain,
+)
+from palyra.core.ids import Principal, RunId, StreamId
+from palyra.core.trust import Trust
+
+SessionData = (
+    SessionCreated
+    | SessionBranched
+    | SessionRestored
+    | SessionReset
+    | SessionLabelled
+    | SessionCompacted
+    | PinAdded
+    | PinRemoved
+)
+RunData = (
+    RunAccepted
+    | RunStarted
+    | RunWaiting
+    | RunResumed
+    | RunDone
+    | RunFailed
+    | RunCancelled
+    | CancelRequested
+    | MessageUser
+    | MessageAssistant
+    | GuardTripped
+    | AnswerRejected
+)
+ModelData = (
+    RoutePlanned
+    | ContextAssembled
+    | MemoryRecalled
+    | ReferenceResolved
+    | ModelRequested
+    | ModelOutput
+    | ModelFailed
+    | UsageRecorded
+)
+ToolData = (
+    ToolProposed
+    | ToolJudged
+    | ToolStarted
+    | ToolFinished
+    | ToolUncertain
+    | ApprovalRequested
+    | ApprovalResolved
+    | GrantRevoked
+)
+SystemData = CheckpointSigned | Erased | AdminActed
+Data = SessionData | RunData | ModelData | ToolData | SystemData
+
+DATA_TYPES: dict[str, type[EventData]] = {
+    data_type.TYPE: data_type
+    for union in (SessionData, RunData, ModelData, ToolData, SystemData)
+    for data_type in union.__args__
+}
+
+SYSTEM_TYPES = frozenset(data_type.TYPE for data_type in SystemData.__args__)
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """An event before it has a place on a tape."""
+
+    data: Data
+    actor: Principal
+    trust: Trust
+    at_ms: int
+    run_id: RunId | None = None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One recorded fact. `data` is ErasedData when its text was erased; `type` stays what it was."""
+
+    seq: int
+    position: int
+    stream: StreamId
+    run_id: RunId | None
+    type: str
+    at_ms: int
+    actor: Principal
+    trust: Trust
+    data: Data | ErasedData
+    hash: str
+    salt: str | None
+    digest: str
+
+
+__all__ = ["DATA_TYPES", "SYSTEM_TYPES", "Data", "Draft", "ErasedData", "Event", "EventData", "JsonObject"]

@@ -1,0 +1,170 @@
+"""Events around one model call. Owns: routing plan, context, request, output, usage. Not: provider wire formats."""
+
+from enum import Enum
+from typing import ClassVar
+
+import msgspec
+
+from palyra.core.events.base import Count, EventData, JsonObject
+from palyra.core.ids import CallId
+from palyra.core.trust import Trust
+
+
+class BudgetState(Enum):
+    OK = "ok"
+    ASK = "ask"
+    DENY = "deny"
+
+
+class Finish(Enum):
+    STOP = "stop"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    CONTENT_FILTER = "content_filter"
+    REFUSAL = "refusal"
+    INTERRUPTED = "interrupted"
+
+
+class ModelError(Enum):
+    """Classes of a failed call that the rules tell apart."""
+
+    AUTH = "auth"
+    QUOTA = "quota"
+    RATE = "rate"
+    OVERLOADED = "overloaded"
+    CONTEXT_LENGTH = "context_length"
+    CONTENT_FILTER = "content_filter"
+    BAD_REQUEST = "bad_request"
+    NETWORK = "network"
+    TIMEOUT = "timeout"
+    PROTOCOL = "protocol"
+    NO_MODEL = "no_model"
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    call_id: CallId
+    tool: str
+    arguments: JsonObject | str
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    input_tokens: Count
+    output_tokens: Count
+    cached_tokens: Count = 0
+    reasoning_tokens: Count = 0
+
+
+class ContextLayer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    name: str
+    source: str
+    trust: Trust
+    tokens: Count
+    dropped: str | None = None
+
+
+class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """`reasons` say why it may not be used; a candidate without any may."""
+
+    model: str
+    reasons: tuple[str, ...] = ()
+    health: str = "unknown"
+    estimated_cost_usd: float | None = None
+
+
+class RoutePlanned(EventData, frozen=True, kw_only=True):
+    """The UsageRoutingPlan of one turn. `chosen` is null when no candidate may be used."""
+
+    TYPE: ClassVar[str] = "route.planned"
+    IS_PLAIN: ClassVar[bool] = False
+    turn: Count
+    mode: str
+    chosen: str | None
+    budget: BudgetState
+    candidates: tuple[RouteCandidate, ...] = ()
+    fallbacks: tuple[str, ...] = ()
+    estimated_input_tokens: Count = 0
+    message: str = ""
+
+
+class ContextAssembled(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "context.assembled"
+    turn: Count
+    budget_tokens: Count
+    layers: tuple[ContextLayer, ...]
+    taint: tuple[str, ...] = ()
+
+
+class RecalledItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    memory_id: str
+    score_bps: Count
+    trust: Trust
+
+
+class MemoryRecalled(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "memory.recalled"
+    turn: Count
+    items: tuple[RecalledItem, ...]
+
+
+class ReferenceResolved(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "reference.resolved"
+    raw: str
+    kind: str
+    ok: bool
+    trust: Trust
+    chars: Count = 0
+    code: str | None = None
+    warning: str | None = None
+    fence_id: str | None = None
+    content: str | None = None
+    artifact_id: str | None = None
+
+
+class ModelRequested(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "model.requested"
+    turn: Count
+    model: str
+
+
+class ModelOutput(EventData, frozen=True, kw_only=True):
+    """The coalesced output of one call. `schema_errors` is what the caller's answer_schema says of the text.
+
+    `model` is set where another than the requested one answered.
+    """
+
+    TYPE: ClassVar[str] = "model.output"
+    IS_PLAIN: ClassVar[bool] = False
+    turn: Count
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    finish: Finish
+    usage: Usage | None
+    reasoning: str | None = None
+    schema_errors: tuple[str, ...] = ()
+    provider_state: JsonObject | None = None
+    model: str | None = None
+
+
+class ModelFailed(EventData, frozen=True, kw_only=True):
+    """No further attempt is left for this turn: retries and failover happened below."""
+
+    TYPE: ClassVar[str] = "model.failed"
+    turn: Count
+    code: ModelError
+    message: str
+    model: str | None = None
+
+
+class UsageRecorded(EventData, frozen=True, kw_only=True):
+    """Settled spend of one call. An unknown price is null, never zero."""
+
+    TYPE: ClassVar[str] = "usage.recorded"
+    IS_PLAIN: ClassVar[bool] = False
+    model: str
+    input_tokens: Count
+    output_tokens: Count
+    cached_tokens: Count
+    cost_usd: float | None
+    turn: Count | None = None
+    reasoning_tokens: Count = 0
+    is_estimate: bool = False

@@ -1,0 +1,134 @@
+"""Events of a run's life and of what people say to it. Owns: run.*, message.*, cancel.requested and the guards' words."""
+
+from enum import Enum
+from typing import ClassVar
+
+import msgspec
+
+from palyra.core.events.base import Count, EventData, JsonObject
+from palyra.core.ids import ApprovalId
+
+
+class Reason(Enum):
+    """Why a run ended."""
+
+    FINAL_ANSWER = "final_answer"
+    MAX_TURNS = "max_turns"
+    MAX_TOOL_CALLS = "max_tool_calls"
+    WALL_CLOCK = "wall_clock"
+    BUDGET = "budget"
+    CANCELLED = "cancelled"
+    APPROVAL_DENIED = "approval_denied"
+    PROVIDER_ERROR = "provider_error"
+    CONTEXT_EXHAUSTED = "context_exhausted"
+    INCOMPLETE_ANSWER = "incomplete_answer"
+    NO_PROGRESS = "no_progress"
+
+
+class ResumeCause(Enum):
+    APPROVAL = "approval"
+    INPUT = "input"
+    RESTART = "restart"
+
+
+class RunLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    wall_clock_ms: Count
+    max_tool_calls: Count
+    max_turns: Count
+    parallel_tools: Count
+
+
+class Attachment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    artifact_id: str
+    name: str
+    media_type: str
+    bytes: Count
+
+
+class RunAccepted(EventData, frozen=True, kw_only=True):
+    """Everything the run's rules need to know, so that its fold never looks elsewhere."""
+
+    TYPE: ClassVar[str] = "run.accepted"
+    IS_PLAIN: ClassVar[bool] = False
+    agent: str
+    origin: str
+    can_ask: bool
+    limits: RunLimits
+    idempotency_key: str | None = None
+    model: str | None = None
+    must_call: tuple[str, ...] = ()
+    answer_schema: JsonObject | None = None
+
+
+class RunStarted(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "run.started"
+
+
+class RunWaiting(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "run.waiting"
+    approval_ids: tuple[ApprovalId, ...]
+
+
+class RunResumed(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "run.resumed"
+    cause: ResumeCause
+
+
+class RunDone(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "run.done"
+    reason: Reason
+    message: str
+
+
+class RunFailed(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "run.failed"
+    reason: Reason
+    message: str
+
+
+class RunCancelled(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "run.cancelled"
+    reason: Reason
+    message: str
+
+
+class CancelRequested(EventData, frozen=True, kw_only=True):
+    """Durable before anything is stopped, so that a cancel outlives a crash. Reason: cancelled or wall_clock."""
+
+    TYPE: ClassVar[str] = "cancel.requested"
+    reason: Reason
+    message: str = ""
+
+
+class MessageUser(EventData, frozen=True, kw_only=True):
+    """What a person said. Within an active run it steers it; said again under the same key it is not recorded again."""
+
+    TYPE: ClassVar[str] = "message.user"
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    idempotency_key: str | None = None
+
+
+class MessageAssistant(EventData, frozen=True, kw_only=True):
+    """The accepted final answer of a run."""
+
+    TYPE: ClassVar[str] = "message.assistant"
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+
+
+class GuardTripped(EventData, frozen=True, kw_only=True):
+    """The RunProgressController saw no progress; `guidance` is given to the model once, then the run ends."""
+
+    TYPE: ClassVar[str] = "guard.tripped"
+    guard: str
+    trip: Count
+    guidance: str
+
+
+class AnswerRejected(EventData, frozen=True, kw_only=True):
+    """The final answer contract was not met; `problems` are given to the model for one recovery turn."""
+
+    TYPE: ClassVar[str] = "answer.rejected"
+    turn: Count
+    problems: tuple[str, ...]

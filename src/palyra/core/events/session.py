@@ -1,0 +1,82 @@
+"""Events of a session's own life. Owns: creation, branching, labels, resets, pins. Not: runs."""
+
+from typing import ClassVar
+
+import msgspec
+
+from palyra.core.events.base import Count, EventData
+from palyra.core.ids import Principal, SessionId
+
+
+class Parent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a branch leaves its parent. The hash binds the child to the history it claims."""
+
+    session_id: SessionId
+    seq: Count
+    hash: str
+
+
+class SessionCreated(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "session.created"
+    owner: Principal
+    agent: str
+    key: str | None = None
+    label: str | None = None
+
+
+class SessionBranched(EventData, frozen=True, kw_only=True):
+    """The first event of a branch; its history before is the parent's, up to `parent.seq`."""
+
+    TYPE: ClassVar[str] = "session.branched"
+    owner: Principal
+    agent: str
+    parent: Parent
+    key: str | None = None
+    label: str | None = None
+
+
+class SessionRestored(EventData, frozen=True, kw_only=True):
+    """The first event of a session that brings an earlier checkpoint back."""
+
+    TYPE: ClassVar[str] = "session.restored"
+    owner: Principal
+    agent: str
+    parent: Parent
+    checkpoint_id: str
+    label: str | None = None
+
+
+class SessionReset(EventData, frozen=True, kw_only=True):
+    """History before this is no longer context. Grants of scope session and taint end here."""
+
+    TYPE: ClassVar[str] = "session.reset"
+    reason: str = ""
+
+
+class SessionLabelled(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "session.labelled"
+    label: str | None
+
+
+class SessionCompacted(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "session.compacted"
+    checkpoint_id: str
+    from_seq: Count
+    to_seq: Count
+    summary: str
+    strategy: str = "session_window_v1"
+    tokens_before: Count = 0
+    tokens_after: Count = 0
+    probes_passed: Count = 0
+
+
+class PinAdded(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "pin.added"
+    pin_id: str
+    text: str
+    source_seq: Count | None = None
+
+
+class PinRemoved(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "pin.removed"
+    pin_id: str

@@ -1,0 +1,49 @@
+"""Events of a node's system tape. Owns: signed checkpoints, erasures, administrative acts. Not: sessions."""
+
+from typing import ClassVar
+
+import msgspec
+
+from palyra.core.events.base import Count, EventData
+from palyra.core.ids import NodeId, StreamId
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The last event of a tape when a checkpoint was made."""
+
+    stream: StreamId
+    seq: Count
+    hash: str
+
+
+class CheckpointSigned(EventData, frozen=True, kw_only=True):
+    """Heads of the tapes changed since the previous checkpoint, signed. See core.checkpoint for the bytes."""
+
+    TYPE: ClassVar[str] = "checkpoint.signed"
+    node: NodeId
+    key_id: str
+    previous: str
+    position: Count
+    heads: tuple[Head, ...]
+    signature: str
+
+
+class SeqRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    first: Count
+    last: Count
+
+
+class Erased(EventData, frozen=True, kw_only=True):
+    """Names what was erased, so that a missing text is a decision on record and not damage."""
+
+    TYPE: ClassVar[str] = "erased"
+    stream: StreamId
+    ranges: tuple[SeqRange, ...]
+    reason: str
+
+
+class AdminActed(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "admin.acted"
+    action: str
+    target: str = ""
+    detail: str = ""

@@ -1,0 +1,226 @@
+"""Events of one tool call: proposal, verdict, intent, outcome, and the person's answer in between."""
+
+from enum import Enum
+from typing import ClassVar
+
+import msgspec
+
+from palyra.core.events.base import Count, EventData, JsonObject
+from palyra.core.ids import ApprovalId, CallId, EffectId, GrantId, Principal
+
+
+class Verdict(Enum):
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+class EffectClass(Enum):
+    """Whether a call may be executed again after a crash hid its outcome (L2)."""
+
+    READ_ONLY = "read_only"
+    IDEMPOTENT = "idempotent"
+    ONCE = "once"
+
+
+class ParallelClass(Enum):
+    READ_ONLY_SAFE = "ReadOnlySafe"
+    PATH_SCOPED = "PathScoped"
+    IDEMPOTENT_NETWORK = "IdempotentNetwork"
+    NEVER = "Never"
+
+
+class Risk(Enum):
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+class Outcome(Enum):
+    OK = "ok"
+    FAILED = "failed"
+    DENIED = "denied"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+
+
+class ApprovalKind(Enum):
+    TOOL = "tool"
+    BUDGET = "budget"
+    UNCERTAIN = "uncertain"
+    PAIRING = "pairing"
+
+
+class ApprovalStatus(Enum):
+    PENDING = "pending"
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class Decision(Enum):
+    """What was answered. The last three belong to kind `uncertain`."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    RETRY = "retry"
+    DONE = "done"
+    GIVE_UP = "give_up"
+
+
+class Scope(Enum):
+    ONCE = "once"
+    SESSION = "session"
+    TIMEBOXED = "timeboxed"
+
+
+class ToolError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    code: str
+    message: str
+
+
+class Attestation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The ToolAttestation: who ran what and what came of it, signed by the node. See core.attestation for the bytes."""
+
+    key_id: str
+    runtime: str
+    sandbox: str
+    started_at_ms: Count
+    finished_at_ms: Count
+    input_sha256: str
+    output_sha256: str
+    signature: str
+
+
+class PolicySnapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The ToolCallPolicySnapshot: which set of policies judged, and which of them decided."""
+
+    sha256: str
+    policies: tuple[str, ...]
+
+
+class Constraint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One condition a later call's argument must meet to be covered by a grant."""
+
+    argument: str
+    operator: str
+    value: str
+
+
+class GrantOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One answer offered to the person: what it would cover, in words and in terms."""
+
+    scope: Scope
+    constraints: tuple[Constraint, ...]
+    text: str
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An approval that covers later calls too, never wider than the option it was given by."""
+
+    grant_id: GrantId
+    tool: str
+    scope: Scope
+    constraints: tuple[Constraint, ...]
+    taint: tuple[str, ...]
+    principal: Principal
+    agent: str
+    expires_at_ms: Count | None = None
+
+
+class ToolProposed(EventData, frozen=True, kw_only=True):
+    """What the model wants. Arguments that did not parse are kept as the raw string."""
+
+    TYPE: ClassVar[str] = "tool.proposed"
+    IS_PLAIN: ClassVar[bool] = False
+    call_id: CallId
+    tool: str
+    arguments: JsonObject | str
+
+
+class ToolJudged(EventData, frozen=True, kw_only=True):
+    """The verdict, with what the rules need of the call's nature: resume and dispatch never ask the catalog again."""
+
+    TYPE: ClassVar[str] = "tool.judged"
+    call_id: CallId
+    verdict: Verdict
+    rule: str
+    reason: str
+    effect_class: EffectClass = EffectClass.ONCE
+    parallel_class: ParallelClass = ParallelClass.NEVER
+    risk: Risk = Risk.MEDIUM
+    paths: tuple[str, ...] = ()
+    taint: tuple[str, ...] = ()
+    policy: PolicySnapshot | None = None
+    grant_id: GrantId | None = None
+    preview: str | None = None
+    options: tuple[GrantOption, ...] = ()
+    expires_in_ms: Count | None = None
+
+
+class ToolStarted(EventData, frozen=True, kw_only=True):
+    """The durable intent (L1). A second one with the same effect_id is a repeat that L2 allows."""
+
+    TYPE: ClassVar[str] = "tool.started"
+    call_id: CallId
+    effect_id: EffectId
+    attempt: Count = 1
+
+
+class ToolFinished(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "tool.finished"
+    call_id: CallId
+    effect_id: EffectId
+    outcome: Outcome
+    error: ToolError | None
+    attestation: Attestation | None
+    output: str | None = None
+    artifact_id: str | None = None
+    fence_id: str | None = None
+
+
+class ToolUncertain(EventData, frozen=True, kw_only=True):
+    """A `once` effect was started and nobody knows whether it happened. It is not retried in silence."""
+
+    TYPE: ClassVar[str] = "tool.uncertain"
+    call_id: CallId
+    effect_id: EffectId
+
+
+class ApprovalRequested(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "approval.requested"
+    approval_id: ApprovalId
+    kind: ApprovalKind
+    digest: str
+    rule: str
+    expires_at_ms: Count | None
+    call_id: CallId | None = None
+    tool: str | None = None
+    risk: Risk = Risk.MEDIUM
+    policies: tuple[str, ...] = ()
+    taint: tuple[str, ...] = ()
+    preview: str | None = None
+    options: tuple[GrantOption, ...] = ()
+
+
+class ApprovalResolved(EventData, frozen=True, kw_only=True):
+    """Decided once. `decided_by` is a principal, or a system principal for expiry and supersession."""
+
+    TYPE: ClassVar[str] = "approval.resolved"
+    approval_id: ApprovalId
+    status: ApprovalStatus
+    decision: Decision
+    decided_by: Principal
+    digest: str
+    scope: Scope = Scope.ONCE
+    grant: Grant | None = None
+    reason: str = ""
+    end_run: bool = False
+
+
+class GrantRevoked(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "grant.revoked"
+    grant_id: GrantId
+    reason: str = ""

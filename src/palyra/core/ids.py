@@ -1,0 +1,144 @@
+"""Identifiers. Owns: their shapes, parsing and derivation. Not: randomness or time, which arrive as arguments.
+
+Random ids are ULIDs: 48 bits of milliseconds and 80 random bits in Crockford base32. Ids of things that a run
+decides (approvals, calls, effects) are derived from their cause, so that folding a tape again gives the same ids.
+"""
+
+import hashlib
+import re
+from typing import NewType
+
+from palyra.core.canonical import canonical_bytes
+from palyra.core.errors import Invalid
+
+StreamId = NewType("StreamId", str)
+SessionId = NewType("SessionId", StreamId)  # Every session names a tape; not every tape is a session's.
+RunId = NewType("RunId", str)
+CallId = NewType("CallId", str)
+EffectId = NewType("EffectId", str)
+ApprovalId = NewType("ApprovalId", str)
+GrantId = NewType("GrantId", str)
+ArtifactId = NewType("ArtifactId", str)
+NodeId = NewType("NodeId", str)
+Principal = NewType("Principal", str)
+
+ULID_RANDOM_BYTES = 10
+ULID_LENGTH = 26
+AT_MS_MAX = (1 << 48) - 1
+PRINCIPAL_LENGTH_MAX = 256  # Room for a channel kind and a platform's longest account id.
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_DERIVED = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
+_SHA256_HEX = re.compile(r"[0-9a-f]{64}")
+_PRINCIPAL = re.compile(r"(user|channel|system|agent):[^\x00-\x20\x7f]+")
+_SYSTEM_PREFIX = "system:"
+
+
+def make_ulid(at_ms: int, random_bytes: bytes) -> str:
+    if not 0 <= at_ms <= AT_MS_MAX:
+        raise Invalid("time_out_of_range", f"{at_ms} ms does not fit in a ULID")
+    if len(random_bytes) != ULID_RANDOM_BYTES:
+        raise Invalid("entropy_length", f"a ULID takes {ULID_RANDOM_BYTES} random bytes, got {len(random_bytes)}")
+    return _base32((at_ms << 80) | int.from_bytes(random_bytes, "big"))
+
+
+def ulid_at_ms(ulid: str) -> int:
+    value = 0
+    for letter in ulid[:10]:
+        value = value * 32 + _ALPHABET.index(letter)
+    return value
+
+
+def parse_session_id(text: str) -> SessionId:
+    return SessionId(StreamId(_matched(_ULID, text, "session_id")))
+
+
+def parse_run_id(text: str) -> RunId:
+    return RunId(_matched(_ULID, text, "run_id"))
+
+
+def parse_approval_id(text: str) -> ApprovalId:
+    return ApprovalId(_matched(_DERIVED, text, "approval_id"))
+
+
+def parse_artifact_id(text: str) -> ArtifactId:
+    return ArtifactId(_matched(_SHA256_HEX, text, "artifact_id"))
+
+
+def parse_principal(text: str) -> Principal:
+    if len(text) > PRINCIPAL_LENGTH_MAX:
+        raise Invalid("principal_invalid", f"a principal has at most {PRINCIPAL_LENGTH_MAX} characters")
+    return Principal(_matched(_PRINCIPAL, text, "principal"))
+
+
+def parse_stream(text: str) -> StreamId:
+    """A stream is a session's tape or a node's system tape."""
+    if text.startswith(_SYSTEM_PREFIX):
+        return StreamId(_SYSTEM_PREFIX + _matched(_DERIVED, text.removeprefix(_SYSTEM_PREFIX), "stream"))
+    return StreamId(_matched(_ULID, text, "stream"))
+
+
+def system_stream(node: NodeId) -> StreamId:
+    return StreamId(_SYSTEM_PREFIX + node)
+
+
+def uploads_stream(principal: Principal) -> StreamId:
+    """What a principal uploaded outside any session is linked under this name; no tape has it."""
+    return StreamId(f"uploads:{principal}")
+
+
+def is_system_stream(stream: StreamId) -> bool:
+    return stream.startswith(_SYSTEM_PREFIX)
+
+
+def derive_node_id(public_key: bytes) -> NodeId:
+    """A node is named by its key, so a lost key can never speak under the old name."""
+    return NodeId(_derived("node", public_key.hex()))
+
+
+def derive_approval_id(run_id: RunId, cause: str, attempt: int) -> ApprovalId:
+    return ApprovalId(_derived("approval", run_id, cause, str(attempt)))
+
+
+def derive_grant_id(approval_id: ApprovalId) -> GrantId:
+    return GrantId(_derived("grant", approval_id))
+
+
+def make_call_id(run_id: RunId, index: int) -> CallId:
+    """Ours, not the provider's: some repeat theirs, and history needs ids that are unique over a whole session."""
+    return CallId(f"c{index}_{run_id[-8:]}")
+
+
+def derive_effect_id(run_id: RunId, call_index: int, tool: str, arguments: object) -> EffectId:
+    parts = (run_id.encode(), str(call_index).encode(), tool.encode(), canonical_bytes(arguments))
+    return EffectId(hashlib.sha256(length_prefixed(*parts)).hexdigest())
+
+
+def digest_call(tool: str, arguments: object) -> str:
+    """What an approval is bound to: the exact tool and its exact (redacted) arguments."""
+    return hashlib.sha256(length_prefixed(tool.encode(), canonical_bytes(arguments))).hexdigest()
+
+
+def length_prefixed(*parts: bytes) -> bytes:
+    """Each part behind its length in 8 bytes, so that no two lists of parts give the same bytes."""
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+
+def _derived(*parts: str) -> str:
+    digest = hashlib.sha256(length_prefixed(*(part.encode() for part in parts))).digest()
+    return _base32(int.from_bytes(digest, "big") >> 126)
+
+
+def _base32(value: int) -> str:
+    letters = []
+    for _ in range(ULID_LENGTH):
+        letters.append(_ALPHABET[value & 31])
+        value >>= 5
+    return "".join(reversed(letters))
+
+
+def _matched(pattern: re.Pattern[str], text: str, noun: str) -> str:
+    if pattern.fullmatch(text) is None:
+        raise Invalid(f"{noun}_invalid", f"not a valid {noun.replace('_', ' ')}; see docs/format.md for its form")
+    return text

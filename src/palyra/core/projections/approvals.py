@@ -1,0 +1,75 @@
+"""The approvals and grants projections. Owns: that an approval is decided once (L7), and what a grant row says."""
+
+from msgspec.structs import replace
+
+from palyra.core.errors import Conflict, Invalid
+from palyra.core.events import Event
+from palyra.core.events.tool import ApprovalRequested, ApprovalResolved, ApprovalStatus, GrantRevoked
+from palyra.core.ids import SessionId
+from palyra.core.projections.rows import ApprovalRow, GrantRow
+
+
+def project_request(event: Event, data: ApprovalRequested, row: ApprovalRow | None) -> ApprovalRow:
+    if row is not None:
+        raise Invalid(
+            "approval_exists", f"approval {data.approval_id} was already requested at seq {row.requested_seq}"
+        )
+    return ApprovalRow(
+        id=data.approval_id,
+        session_id=SessionId(event.stream),
+        run_id=event.run_id,
+        kind=data.kind,
+        status=ApprovalStatus.PENDING,
+        digest=data.digest,
+        call_id=data.call_id,
+        tool=data.tool,
+        requested_seq=event.seq,
+        resolved_seq=None,
+        decided_by=None,
+        created_at_ms=event.at_ms,
+        expires_at_ms=data.expires_at_ms,
+        seq=event.seq,
+    )
+
+
+def project_resolution(event: Event, data: ApprovalResolved, row: ApprovalRow) -> ApprovalRow:
+    if row.session_id != event.stream:
+        raise Invalid("approval_unknown", f"approval {data.approval_id} was never requested on tape {event.stream}")
+    if row.status is not ApprovalStatus.PENDING:
+        raise Conflict(
+            "approval_decided", f"approval {row.id} was already decided at seq {row.resolved_seq}", is_retryable=False
+        )
+    if row.digest != data.digest:
+        raise Invalid("approval_mismatch", f"the answer to approval {row.id} is bound to another call")
+    return replace(row, status=data.status, resolved_seq=event.seq, decided_by=data.decided_by, seq=event.seq)
+
+
+def project_grant(event: Event, data: ApprovalResolved) -> GrantRow | None:
+    """The row of the grant that came with an answer, if one did."""
+    grant = data.grant
+    if grant is None:
+        return None
+    return GrantRow(
+        id=grant.grant_id,
+        session_id=SessionId(event.stream),
+        approval_id=data.approval_id,
+        principal=grant.principal,
+        agent=grant.agent,
+        tool=grant.tool,
+        scope=grant.scope,
+        granted_seq=event.seq,
+        revoked_seq=None,
+        created_at_ms=event.at_ms,
+        expires_at_ms=grant.expires_at_ms,
+        seq=event.seq,
+    )
+
+
+def project_revocation(event: Event, data: GrantRevoked, row: GrantRow) -> GrantRow:
+    if row.session_id != event.stream:
+        raise Invalid("grant_unknown", f"grant {data.grant_id} was never given on tape {event.stream}")
+    if row.revoked_seq is not None:
+        raise Conflict(
+            "grant_revoked", f"grant {row.id} was already revoked at seq {row.revoked_seq}", is_retryable=False
+        )
+    return replace(row, revoked_seq=event.seq, seq=event.seq)

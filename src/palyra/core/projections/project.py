@@ -1,0 +1,134 @@
+"""Which rows an event touches and what becomes of them. Not: loading or storing rows.
+
+`keys_of(event)` names the rows; the store loads them; `project(event, rows)` gives the changed ones. Both are pure, so
+that live tables, a rebuild and the verifier agree by construction. An illegal event raises and changes nothing.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from palyra.core.errors import Invalid
+from palyra.core.events import Event
+from palyra.core.events.model import UsageRecorded
+from palyra.core.events.run import MessageAssistant
+from palyra.core.events.session import SessionCompacted, SessionLabelled, SessionReset
+from palyra.core.events.tool import ApprovalRequested, ApprovalResolved, GrantRevoked
+from palyra.core.ids import ApprovalId, GrantId, derive_grant_id
+from palyra.core.projections.approvals import project_grant, project_request, project_resolution, project_revocation
+from palyra.core.projections.rows import ApprovalRow, GrantRow, Row, RunRow, SessionRow, UsageRow
+from palyra.core.projections.runs import project_answer, project_lifecycle, project_usage, require_run
+from palyra.core.projections.sessions import FIRST_TYPES, project_run_change, project_session
+from palyra.core.projections.usage import project_spend, usage_id
+from palyra.core.run.states import LIFECYCLE_TYPES
+
+
+class RowKey(NamedTuple):
+    row_type: type[Row]
+    id: str
+
+
+Rows = Mapping[RowKey, Row]
+
+SESSION_TYPES = FIRST_TYPES | {SessionReset.TYPE, SessionLabelled.TYPE, SessionCompacted.TYPE}
+_RUN_TYPES = LIFECYCLE_TYPES | {MessageAssistant.TYPE, UsageRecorded.TYPE}
+_APPROVAL_TYPES = frozenset({ApprovalRequested.TYPE, ApprovalResolved.TYPE, GrantRevoked.TYPE})
+PROJECTED_TYPES = SESSION_TYPES | _RUN_TYPES | _APPROVAL_TYPES
+
+
+def keys_of(event: Event) -> tuple[RowKey, ...]:
+    """The rows that `project` needs to see and may change."""
+    if event.type not in PROJECTED_TYPES:
+        return ()
+    if event.type in SESSION_TYPES:
+        return (RowKey(SessionRow, event.stream),)
+    if event.type in LIFECYCLE_TYPES:
+        return (RowKey(SessionRow, event.stream), RowKey(RunRow, event.run_id or ""))
+    match event.data:
+        case UsageRecorded() as data:
+            run_id = event.run_id
+            if run_id is None:
+                return ()
+            return (RowKey(RunRow, run_id), RowKey(UsageRow, usage_id(run_id, data, event.at_ms)))
+        case MessageAssistant():
+            return (RowKey(RunRow, event.run_id or ""),)
+        case ApprovalRequested(approval_id=approval_id):
+            return (RowKey(ApprovalRow, approval_id),)
+        case ApprovalResolved(approval_id=approval_id):
+            return (RowKey(ApprovalRow, approval_id), RowKey(GrantRow, derive_grant_id(approval_id)))
+        case GrantRevoked(grant_id=grant_id):
+            return (RowKey(GrantRow, grant_id),)
+        case _:
+            return ()
+
+
+def project(event: Event, rows: Rows) -> tuple[Row, ...]:
+    """The changed rows, given those that `keys_of` named and that exist."""
+    if event.type in SESSION_TYPES:
+        return (project_session(event, _session_row(event, rows)),)
+    if event.type in LIFECYCLE_TYPES:
+        return _project_lifecycle(event, rows)
+    match event.data:
+        case UsageRecorded() as data:
+            return _project_usage(event, data, rows)
+        case MessageAssistant():
+            return (project_answer(event, require_run(event, _run_row(event, rows))),)
+        case ApprovalRequested() as data:
+            return (project_request(event, data, _approval_row(data.approval_id, rows)),)
+        case ApprovalResolved() as data:
+            return _project_resolution(event, data, rows)
+        case GrantRevoked() as data:
+            grant = _grant_row(data.grant_id, rows)
+            return (project_revocation(event, data, grant),) if grant is not None else ()
+        case _:
+            return ()
+
+
+def _project_lifecycle(event: Event, rows: Rows) -> tuple[Row, ...]:
+    before = _run_row(event, rows)
+    run = project_lifecycle(event, before)
+    if before is not None:
+        require_run(event, before)
+    session = _session_row(event, rows)
+    if session is None:
+        raise Invalid("session_unknown", f"{event.type} on tape {event.stream}, which has no session yet")
+    changed = project_run_change(event, session, run.state)
+    return (run,) if changed is session else (run, changed)
+
+
+def _project_usage(event: Event, data: UsageRecorded, rows: Rows) -> tuple[Row, ...]:
+    if event.run_id is None:
+        return ()
+    run = require_run(event, _run_row(event, rows))
+    before = rows.get(RowKey(UsageRow, usage_id(event.run_id, data, event.at_ms)))
+    spend = project_spend(event, event.run_id, data, before if isinstance(before, UsageRow) else None)
+    return (project_usage(event, run), spend)
+
+
+def _project_resolution(event: Event, data: ApprovalResolved, rows: Rows) -> tuple[Row, ...]:
+    """An answer whose request was erased leaves no row, and so the grant it gave is void too."""
+    before = _approval_row(data.approval_id, rows)
+    if before is None:
+        return ()
+    approval = project_resolution(event, data, before)
+    grant = project_grant(event, data)
+    return (approval,) if grant is None else (approval, grant)
+
+
+def _session_row(event: Event, rows: Rows) -> SessionRow | None:
+    row = rows.get(RowKey(SessionRow, event.stream))
+    return row if isinstance(row, SessionRow) else None
+
+
+def _run_row(event: Event, rows: Rows) -> RunRow | None:
+    row = rows.get(RowKey(RunRow, event.run_id or ""))
+    return row if isinstance(row, RunRow) else None
+
+
+def _approval_row(approval_id: ApprovalId, rows: Rows) -> ApprovalRow | None:
+    row = rows.get(RowKey(ApprovalRow, approval_id))
+    return row if isinstance(row, ApprovalRow) else None
+
+
+def _grant_row(grant_id: GrantId, rows: Rows) -> GrantRow | None:
+    row = rows.get(RowKey(GrantRow, grant_id))
+    return row if isinstance(row, GrantRow) else None

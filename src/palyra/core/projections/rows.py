@@ -1,0 +1,112 @@
+"""Rows of the projections. Owns: what lists and look-ups can ask for. Not: content.
+
+Invariants: a row belongs to exactly one tape and is a fold over that tape alone, so it can be rebuilt with it. A row
+holds ids, states, counts and seqs, never the text of a person or a model (the session's key and label aside): text is
+read from the event a seq names, so erasing an event leaves no copy behind. `seq` is the last event that changed the row.
+"""
+
+import msgspec
+
+from palyra.core.events.run import Reason
+from palyra.core.events.tool import ApprovalKind, ApprovalStatus, Scope
+from palyra.core.ids import ApprovalId, CallId, GrantId, Principal, RunId, SessionId, StreamId
+from palyra.core.run.states import RunState
+
+
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+    id: SessionId
+    owner: Principal
+    agent: str
+    key: str | None
+    label: str | None
+    parent_id: SessionId | None
+    parent_seq: int | None
+    reset_seq: int
+    compacted_seq: int
+    active_run_id: RunId | None
+    is_erased: bool
+    created_at_ms: int
+    updated_at_ms: int
+    seq: int
+
+
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+    """`cost_nano_usd` sums the priced calls; `unpriced_count` says how many had no known price."""
+
+    id: RunId
+    session_id: SessionId
+    principal: Principal
+    agent: str
+    origin: str
+    state: RunState
+    reason: Reason | None
+    idempotency_key: str | None
+    accepted_seq: int
+    answer_seq: int | None
+    ended_seq: int | None
+    input_tokens: int
+    output_tokens: int
+    cost_nano_usd: int
+    unpriced_count: int
+    created_at_ms: int
+    updated_at_ms: int
+    seq: int
+
+
+class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
+    id: ApprovalId
+    session_id: SessionId
+    run_id: RunId | None
+    kind: ApprovalKind
+    status: ApprovalStatus
+    digest: str
+    call_id: CallId | None
+    tool: str | None
+    requested_seq: int
+    resolved_seq: int | None
+    decided_by: Principal | None
+    created_at_ms: int
+    expires_at_ms: int | None
+    seq: int
+
+
+class GrantRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Its constraints are in the event at `granted_seq`. A session grant given before the session's reset is void."""
+
+    id: GrantId
+    session_id: SessionId
+    approval_id: ApprovalId
+    principal: Principal
+    agent: str
+    tool: str
+    scope: Scope
+    granted_seq: int
+    revoked_seq: int | None
+    created_at_ms: int
+    expires_at_ms: int | None
+    seq: int
+
+
+class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Settled spend of one run on one model in one quarter of an hour: every time zone's day is a sum of quarters."""
+
+    id: str
+    session_id: SessionId
+    run_id: RunId
+    model: str
+    quarter: int
+    calls_count: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    cost_nano_usd: int
+    unpriced_count: int
+    seq: int
+
+
+Row = SessionRow | RunRow | ApprovalRow | GrantRow | UsageRow
+
+
+def tape_of(row: Row) -> StreamId:
+    return row.id if isinstance(row, SessionRow) else row.session_id

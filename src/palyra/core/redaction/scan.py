@@ -1,0 +1,240 @@
+"""Scan. Owns: walking a text once, from left to right, and where its secrets lie. Not: what a secret looks like (the rules).
+
+The text is cut into runs, that is pieces without blanks. Cheap searches pass over it and stop only at runs that could
+matter; all others are never looked at. From such a run a window is opened and widened run by run while a reading is open, then
+settled for good. Whatever is decided depends only on the text from LOOK_BACK_CHARS before the window to its end, and a window
+ends only where a run does. So a stream, which holds back the run that is still growing, decides exactly as the whole text does.
+Limits: a run longer than RUN_CHARS_MAX is cut into pieces at a comma or the like; a reading says how wide its window may grow.
+"""
+
+import re
+from typing import NamedTuple
+
+from palyra.core.redaction.assignments import NAME_END, read_assignment
+from palyra.core.redaction.contexts import find_vendor_keys, read_user_flag
+from palyra.core.redaction.formats import find_formats
+from palyra.core.redaction.markers import MARKER
+from palyra.core.redaction.private_keys import read_private_key
+from palyra.core.redaction.spans import Reading, Span, merge_spans
+
+RUN_CHARS_MAX = 4096
+LOOK_BACK_CHARS = 160
+_GAP_CHARS_MAX = 120
+_NEEDS_MORE = -1
+
+# Scripts written without blanks end a run at every character, or a whole paragraph would be held back.
+_SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
+_RUN = re.compile(rf"[^\s{_SPACELESS}]{{1,{RUN_CHARS_MAX + 1}}}")
+_RUN_BACK = re.compile(rf"[^\s{_SPACELESS}]*")
+_GAP = re.compile(rf"[\s{_SPACELESS}]*")
+_BETWEEN = re.compile(rf"[\s{_SPACELESS}]")
+
+# Where a reading may begin.
+_HEAD = re.compile(
+    rf"(?P<name>{NAME_END})|(?P<block>-----begin)|(?P<user>(?<!\S)(?:-u|--user|--proxy-user)(?![a-z0-9_\-]))"
+)
+
+# What makes a run worth reading: the stem of a name, a digit and letters side by side, or a rare sign. Each branch starts with a
+# fixed character or set, which lets the search skip most of a text. Stems are lower case: they are looked for in lowered text.
+_STEMS = re.compile(
+    r"pass(?![aei])|pwd|psw|s(?:ecret|ignature|enha)|t(?:oken(?!i|s(?!t))|kn)|jwt|ke(?:y(?!w|s(?!t))|nnwort)"
+    r"|c(?:red(?!it)|ookie|ontrase)|a(?:uth(?!e|or(?!i))|ccess_?id)"
+    r"|b(?:earer|undle_)|login"
+)
+_DIGITS = re.compile(r"[0-9][\-_]?[A-Za-z][A-Za-z0-9_\-]{2}")
+# A search of its own for each rare sign, made only where the sign occurs at all.
+_RARE = (
+    ("://", re.compile(r"://[^\s/]{0,400}@")),
+    (":\\/\\/", re.compile(r":\\/\\/[^\s/]{0,400}@")),
+    ("-----begin", re.compile("-----begin")),
+    ("-u", re.compile(r"-u(?:ser)?(?![a-z0-9_\-])")),
+    ("hf_", re.compile(r"hf_[a-z]{30}")),
+    ("api_org_", re.compile(r"api_org_[a-z]{20}")),
+    ("akc", re.compile(r"akc[a-z0-9]{10}")),
+    ("mnemonic", re.compile("mnemonic")),
+    ("пароль", re.compile("пароль")),
+)
+
+_RARE_SIGNS = tuple(sign for sign, _ in _RARE)
+
+
+class Scan(NamedTuple):
+    """The secrets found, in order and apart, and up to where the text is settled for good."""
+
+    spans: list[Span]
+    settled: int
+
+
+def scan_whole(text: str) -> Scan:
+    """Scan a text that is complete."""
+    lowered = _lower(text)
+    if _is_clean(text, lowered):
+        return Scan([], len(text))
+    return _Scanner(text, lowered, len(text), len(text)).scan(0)
+
+
+def scan_rest(text: str, start: int) -> Scan:
+    """Scan from `start` a text that is complete. What stands before `start` is only looked back at."""
+    return _Scanner(text, _lower(text), len(text), len(text)).scan(start)
+
+
+def scan_growing(text: str, start: int) -> Scan:
+    """Scan from `start` a text that may go on. What stands before `start` is only looked back at."""
+    lowered = _lower(text)
+    horizon = _last_run_start(text, start)
+    if _is_clean(text, lowered):
+        return Scan([], horizon)
+    return _Scanner(text, lowered, horizon, len(text) + 1).scan(start)
+
+
+def ends_run(text: str) -> bool:
+    """Whether more text of this kind can settle anything: only where a run ends is anything decided."""
+    return _BETWEEN.search(text) is not None
+
+
+def _lower(text: str) -> str:
+    lowered = text.lower()
+    # One letter, the Turkish dotted capital I, grows when lowered and would shift every place behind it.
+    return lowered if len(lowered) == len(text) else text.replace("\u0130", "i").lower()
+
+
+def _is_clean(text: str, lowered: str) -> bool:
+    """Whether no search would stop anywhere: the common case of a short text, told without building anything."""
+    if _STEMS.search(lowered) or _DIGITS.search(text):
+        return False
+    return all(sign not in lowered for sign in _RARE_SIGNS)
+
+
+class _Scanner:
+    """One pass over one text. Runs that end after `horizon` are not complete; the text as a whole ends at `last`."""
+
+    def __init__(self, text: str, lowered: str, horizon: int, last: int) -> None:
+        self._text = text
+        self._lowered = lowered
+        self._horizon = horizon
+        self._last = last
+        searches = [(pattern, lowered) for sign, pattern in _RARE if sign in lowered]
+        searches += ((_STEMS, lowered), (_DIGITS, text))
+        self._searches = searches
+        self._hits = [-1] * len(searches)
+
+    def scan(self, start: int) -> Scan:
+        spans: list[Span] = []
+        at = start
+        while True:
+            hit = self._next_hit(at)
+            if hit >= self._horizon:
+                return Scan(spans, self._horizon)
+            run_start, run_end = self._run_around(at, hit)
+            floor = max(0, run_start - LOOK_BACK_CHARS)
+            found: list[Span] = []
+            end = self._settle(run_start, run_end, floor, found)
+            if end == _NEEDS_MORE:
+                return Scan(spans, run_start)
+            found.extend(find_formats(self._text, run_start, end))
+            found.extend(find_vendor_keys(self._text, run_start, end, floor))
+            if found:
+                spans.extend(merge_spans(self._text, found))
+            at = end
+
+    def _next_hit(self, at: int) -> int:
+        """The next place at or after `at` where one of the searches stops; the text's length when there is none."""
+        for index, (pattern, text) in enumerate(self._searches):
+            if self._hits[index] < at:
+                match = pattern.search(text, at)
+                self._hits[index] = match.start() if match else len(text)
+        return min(self._hits)
+
+    def _run_around(self, floor: int, hit: int) -> tuple[int, int]:
+        start = _run_start(self._text, floor, hit)
+        end = _piece_end(self._text, start)
+        while end <= hit:
+            start, end = end, _piece_end(self._text, end)
+        return start, end
+
+    def _settle(self, start: int, end: int, floor: int, found: list[Span]) -> int:
+        """Read the window that opens here until nothing in it is open, and add its finds. Its end, or _NEEDS_MORE."""
+        at = start
+        while (head := self._next_head(at, end, floor)) is not None:
+            # A name in a later run opens a window of its own, so that a window, and what is held back, stays short.
+            run_start = _run_start(self._text, start, head.start())
+            if run_start > start and run_start >= at:
+                return run_start
+            reading = self._read(head, floor, end)
+            wider = self._widen(start, end, reading) if reading.is_open else end
+            if wider == _NEEDS_MORE:
+                return _NEEDS_MORE
+            if wider > end:
+                end = wider
+                continue
+            if reading.span is not None:
+                found.append(reading.span)
+            at = reading.resume_at
+        return end
+
+    def _next_head(self, at: int, end: int, floor: int) -> re.Match[str] | None:
+        head = _HEAD.search(self._lowered, at, end)
+        while head is not None and (marker := self._marker_around(head.start(), floor)) is not None:
+            head = _HEAD.search(self._lowered, marker.end(), end)
+        return head
+
+    def _read(self, head: re.Match[str], floor: int, end: int) -> Reading:
+        if head["name"]:
+            return read_assignment(self._text, head.span(), floor, end)
+        if head["block"]:
+            return read_private_key(self._text, head.start(), end)
+        return read_user_flag(self._text, head.start(), floor, end)
+
+    def _marker_around(self, at: int, floor: int) -> re.Match[str] | None:
+        """The marker that the place lies in: its own words, such as `secret`, name nothing."""
+        opening = self._text.rfind("‹", floor, at)
+        marker = MARKER.match(self._text, opening) if opening >= 0 else None
+        return marker if marker is not None and marker.end() > at else None
+
+    def _widen(self, start: int, end: int, reading: Reading) -> int:
+        """The end of the next run, or `end` itself if this reading may not reach it, or that more text is needed."""
+        gap = _GAP.match(self._text, end)
+        gap_end = gap.end() if gap else end
+        breaks = self._text.count("\n", end, gap_end)
+        if (
+            gap_end - end > _GAP_CHARS_MAX
+            or breaks > reading.line_breaks_max
+            or end - start >= reading.window_chars_max
+        ):
+            return end
+        if gap_end >= self._last:
+            return end
+        if gap_end >= self._horizon:
+            return _NEEDS_MORE
+        return _piece_end(self._text, gap_end)
+
+
+def _run_start(text: str, floor: int, hit: int) -> int:
+    """Where the run around `hit` starts, not before `floor`. Looks back in growing steps, since runs are short."""
+    width = 64
+    while True:
+        low = max(floor, hit - width)
+        back = _RUN_BACK.match(text[low:hit][::-1])
+        length = back.end() if back else 0
+        if length < hit - low or low == floor:
+            return hit - length
+        width *= 8
+
+
+def _piece_end(text: str, start: int) -> int:
+    """Where the run from `start` ends. One that is too long is cut behind its last comma, semicolon or ampersand, or just cut."""
+    run = _RUN.match(text, start)
+    if run is None:
+        return start + 1
+    if run.end() - start <= RUN_CHARS_MAX:
+        return run.end()
+    cut = max(text.rfind(sign, start + RUN_CHARS_MAX // 2, start + RUN_CHARS_MAX) for sign in ",;&")
+    return cut + 1 if cut > 0 else start + RUN_CHARS_MAX
+
+
+def _last_run_start(text: str, start: int) -> int:
+    """Where the last run or piece starts that the text's end leaves unfinished."""
+    at = _run_start(text, start, len(text))
+    while len(text) - at > RUN_CHARS_MAX:
+        at = _piece_end(text, at)
+    return at

@@ -1,0 +1,78 @@
+"""The final answer contract. Owns: when a model's text may stand as a run's answer. Not: asking again (due).
+
+Language-neutral where it can be: it looks at emptiness, cut-off output, tool markup, names of tools and signs of
+success, at must_call, and at what the caller's schema said; it does not judge prose.
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from palyra.core.events.model import Finish
+from palyra.core.events.tool import Outcome
+
+SCHEMA_ERRORS_SHOWN_MAX = 5  # Enough for the model to correct itself; the rest usually follows from these.
+
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_TOOL_MARKUP = re.compile(
+    r"<\|?/?(?:tool_call|tool_calls|function_call|tool_use|python_tag)\b"
+    r"|<(?:invoke|function)[ =]|\[TOOL_CALLS\]|\[TOOL_REQUEST\]|<\|python_tag\|>|\"tool_calls\"\s*:\s*\["
+)
+_SUCCESS = re.compile(r"[✅✓✔☑]|\b(?:ok|success\w*|succeed\w*|done|completed?|executed)\b", re.IGNORECASE)
+_DOUBT = re.compile(
+    r"[❌✗✘]|\b(?:not|no|never|fail\w*|denied|refused|error|unable|uncertain|without|if|would)\b|n't\b", re.IGNORECASE
+)
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A candidate answer and what the tape knows beside it."""
+
+    text: str
+    finish: Finish
+    schema_errors: tuple[str, ...]
+    must_call: tuple[str, ...]
+    outcomes: Mapping[str, frozenset[Outcome]]
+
+
+def find_problems(answer: Answer) -> tuple[str, ...]:
+    """What keeps the text from being the answer, in words for the model; empty when nothing does."""
+    if not answer.text.strip():
+        return ("The answer is empty.", *_missing_calls(answer))
+    problems: list[str] = []
+    if answer.finish is Finish.LENGTH:
+        problems.append("The answer was cut off at the output limit. Give a shorter, complete one.")
+    if _TOOL_MARKUP.search(_CODE.sub(" ", answer.text)):
+        problems.append("The answer holds raw tool-call markup. Call the tool properly, or answer in plain text.")
+    problems += _contradicted_claims(answer)
+    problems += _missing_calls(answer)
+    problems += [
+        f"The answer does not fit the required schema: {e}" for e in answer.schema_errors[:SCHEMA_ERRORS_SHOWN_MAX]
+    ]
+    return tuple(problems)
+
+
+def _missing_calls(answer: Answer) -> list[str]:
+    return [
+        f"The task requires a successful call of {tool}, and there was none."
+        for tool in answer.must_call
+        if Outcome.OK not in answer.outcomes.get(tool, frozenset())
+    ]
+
+
+def _contradicted_claims(answer: Answer) -> list[str]:
+    """A line that names a tool beside a sign of success, though every call of it in this run came to nothing."""
+    failed = [tool for tool, outcomes in answer.outcomes.items() if outcomes and Outcome.OK not in outcomes]
+    lines = answer.text.splitlines()
+    return [
+        f"The answer says that {tool} succeeded, but no call of it did. Say what really happened."
+        for tool in failed
+        if any(_claims_success(line, tool) for line in lines)
+    ]
+
+
+def _claims_success(line: str, tool: str) -> bool:
+    if not re.search(rf"(?<![\w.]){re.escape(tool)}(?![\w.]*\w)", line):
+        return False
+    rest = line.replace(tool, " ")
+    return bool(_SUCCESS.search(rest)) and not _DOUBT.search(rest)

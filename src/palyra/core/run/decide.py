@@ -1,0 +1,91 @@
+"""decide(run, fact) → (run, effects). Owns: how a fact becomes records and wanted effects. Not: the rules (due, fold).
+
+The first effect is always Record: the fact and every decision that follows from it, to be committed as one. What the
+engine should have in flight is a function of the state (`wanted`); the other effects are the difference a fact makes.
+After a restart nothing is in flight, so everything wanted is started. Effects other than inert ones are performed only
+once the record is durable: intent before effect (L1).
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from palyra.core.errors import Corrupt
+from palyra.core.events import Draft
+from palyra.core.events.run import ResumeCause, RunResumed
+from palyra.core.run.call import CallPhase
+from palyra.core.run.due import next_record
+from palyra.core.run.effects import CallModel, Effect, Execute, Judge, PlanRoute, Stop
+from palyra.core.run.fold import accept, fold
+from palyra.core.run.state import Run, TurnPhase
+from palyra.core.run.states import RunState
+
+RECORDS_MAX = 1024  # Far above what CALLS_A_TURN_MAX calls bring; reached only if two rules undo each other.
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Commit these as one, in this order."""
+
+    drafts: tuple[Draft, ...]
+
+
+def decide(run: Run | None, fact: Draft) -> tuple[Run, tuple[Record | Effect, ...]]:
+    """The run after a fact, and what to do about it. An illegal fact raises Invalid and nothing changes."""
+    return decide_all(run, (fact,))
+
+
+def decide_all(run: Run | None, facts: Sequence[Draft]) -> tuple[Run, tuple[Record | Effect, ...]]:
+    """Several facts that belong together, each followed by its decisions, as one record."""
+    before = run
+    drafts: list[Draft] = []
+    for fact in facts:
+        run = accept(fact) if run is None else fold(run, fact)
+        drafts.append(fact)
+        run = _close(run, fact.at_ms, drafts)
+    if run is None:
+        raise Corrupt("decide_nothing", "no fact was given and there is no run")
+    return run, (Record(tuple(drafts)), *_difference(before, run, facts))
+
+
+def wanted(run: Run) -> frozenset[PlanRoute | CallModel | Judge | Execute]:
+    """What should be in flight in this state. A run that is ending wants nothing new, only what is still out."""
+    if run.state is not RunState.IN_PROGRESS:
+        return frozenset()
+    effects: set[PlanRoute | CallModel | Judge | Execute] = set()
+    if run.phase is TurnPhase.CALLING and run.route is not None and run.route.chosen is not None:
+        effects.add(CallModel(run.turn, run.route.chosen))
+    if run.phase is TurnPhase.PLANNING and run.ending is None:
+        effects.add(PlanRoute(run.turn, run.is_budget_approved))
+    for call in (*run.calls, *run.earlier):
+        if call.phase is CallPhase.STARTED:
+            effects.add(Execute(call.call_id, call.effect_id, call.attempt))
+        if call.phase is CallPhase.PROPOSED and run.ending is None:
+            effects.add(Judge(call.call_id))
+    return frozenset(effects)
+
+
+def _close(run: Run, now_ms: int, drafts: list[Draft]) -> Run:
+    """Folds decisions until none is due."""
+    for _ in range(RECORDS_MAX):
+        record = next_record(run, now_ms)
+        if record is None:
+            return run
+        run = fold(run, record)
+        drafts.append(record)
+    raise Corrupt("decide_unbounded", f"run {run.run_id} decides without end")
+
+
+def _difference(before: Run | None, after: Run, facts: Sequence[Draft]) -> tuple[Effect, ...]:
+    is_restart = any(isinstance(f.data, RunResumed) and f.data.cause is ResumeCause.RESTART for f in facts)
+    in_flight = frozenset() if before is None or is_restart else wanted(before)
+    started = wanted(after) - in_flight
+    ordered = sorted(started, key=repr) if len(started) > 1 else started
+    return (*ordered, *_stops(before, after, in_flight))
+
+
+def _stops(before: Run | None, after: Run, in_flight: frozenset[PlanRoute | CallModel | Judge | Execute]) -> list[Stop]:
+    """When a run begins to end, what it has out is called back."""
+    if after.ending is None or (before is not None and before.ending is not None):
+        return []
+    out = wanted(after) & in_flight
+    return [Stop(effect) for effect in sorted(out, key=repr) if isinstance(effect, CallModel | Execute)]

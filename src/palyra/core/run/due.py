@@ -1,0 +1,131 @@
+"""What is due. Owns: the next event the rules themselves put on the tape, given a run's state. Not: folding it.
+
+One record at a time, a function of the state alone: so a recorded run can be folded again and every decision compared
+(replay). Facts from outside (output, verdicts, answers, outcomes) are never due; they arrive.
+"""
+
+from palyra.core.events import Data, Draft
+from palyra.core.events.model import BudgetState, ModelRequested
+from palyra.core.events.run import (
+    AnswerRejected,
+    GuardTripped,
+    MessageAssistant,
+    Reason,
+    ResumeCause,
+    RunDone,
+    RunResumed,
+    RunWaiting,
+)
+from palyra.core.events.tool import ApprovalKind, ApprovalResolved, ApprovalStatus, Decision
+from palyra.core.run.call import CallPhase
+from palyra.core.run.dispatch import next_to_start
+from palyra.core.run.due_calls import ask_budget, begin, next_call_record, settle_lost
+from palyra.core.run.due_end import RULES, answer_problems, implied_ending, next_end_record
+from palyra.core.run.fold_calls import SUPERSEDED
+from palyra.core.run.progress import GUIDANCE
+from palyra.core.run.state import Run, TurnPhase, calls_in_flight, holding_questions
+from palyra.core.run.states import RunState, is_terminal
+from palyra.core.trust import Trust
+
+
+def next_record(run: Run, now_ms: int) -> Draft | None:
+    """The next decision, or None when the run waits for the world."""
+    if is_terminal(run.state):
+        return None
+    data = settle_lost(run) or _next_data(run, now_ms)
+    if data is None:
+        return None
+    trust = run.trust if isinstance(data, MessageAssistant) else Trust.SYSTEM
+    return Draft(data=data, actor=RULES, trust=trust, at_ms=now_ms, run_id=run.run_id)
+
+
+def is_held(run: Run) -> bool:
+    """Whether only a person can move the run on."""
+    if not holding_questions(run) or calls_in_flight(run):
+        return False
+    can_start = next_to_start(run.calls, run.limits.parallel_tools) is not None
+    can_retry = any(call.phase is CallPhase.CLEARED for call in run.earlier)
+    is_judging = any(call.phase in (CallPhase.DRAWN_UP, CallPhase.PROPOSED) for call in run.calls)
+    return not (can_start or can_retry or is_judging)
+
+
+def _next_data(run: Run, now_ms: int) -> Data | None:
+    ending = run.ending or implied_ending(run)
+    if ending is not None:
+        return next_end_record(run, ending)
+    if run.state is RunState.ACCEPTED:
+        return None
+    settled = next_call_record(run, now_ms)
+    if settled is not None:
+        return settled
+    if is_held(run):
+        return _next_held(run)
+    if run.state is RunState.WAITING:
+        # Before the first call the run's own message is unseen too, and that is no interruption.
+        is_steered = run.unseen_count > 0 and run.loop.turns_count > 0
+        return RunResumed(cause=ResumeCause.INPUT if is_steered else ResumeCause.APPROVAL)
+    return _next_active(run, now_ms)
+
+
+def _next_held(run: Run) -> Data | None:
+    """A run with unseen input never waits for a tool's approval: the person spoke instead of answering."""
+    for question in holding_questions(run):
+        if run.unseen_count and question.kind is ApprovalKind.TOOL:
+            return ApprovalResolved(
+                approval_id=question.approval_id,
+                status=ApprovalStatus.DENIED,
+                decision=Decision.DENY,
+                decided_by=RULES,
+                digest=question.digest,
+                reason=SUPERSEDED,
+            )
+    if run.state is RunState.WAITING:
+        return None
+    return RunWaiting(approval_ids=tuple(question.approval_id for question in holding_questions(run)))
+
+
+def _next_active(run: Run, now_ms: int) -> Data | None:
+    for call in run.earlier:
+        if call.phase is CallPhase.CLEARED:
+            return begin(call)
+    match run.phase:
+        case TurnPhase.PLANNING:
+            return _next_planning(run)
+        case TurnPhase.ROUTED:
+            return _next_routed(run, now_ms)
+        case TurnPhase.ACTING:
+            ready = next_to_start(run.calls, run.limits.parallel_tools)
+            return begin(ready) if ready is not None else None
+        case TurnPhase.ANSWERING:
+            return _next_answering(run)
+        case TurnPhase.CALLING:
+            return None
+
+
+def _next_planning(run: Run) -> Data | None:
+    guard = run.progress.tripped
+    if guard is None:
+        return None
+    return GuardTripped(guard=guard, trip=run.progress.trips_count + 1, guidance=GUIDANCE[guard])
+
+
+def _next_routed(run: Run, now_ms: int) -> Data | None:
+    route = run.route
+    if route is None or route.chosen is None:
+        return None
+    if route.budget is BudgetState.ASK:
+        is_asked = any(question.kind is ApprovalKind.BUDGET for question in run.questions)
+        return None if is_asked else ask_budget(run, now_ms)
+    return ModelRequested(turn=run.turn, model=route.chosen)
+
+
+def _next_answering(run: Run) -> Data | None:
+    output = run.output
+    if output is None or calls_in_flight(run):
+        return None
+    if run.is_answered:
+        return RunDone(reason=Reason.FINAL_ANSWER, message="")
+    problems = answer_problems(run)
+    if problems:
+        return AnswerRejected(turn=run.turn, problems=problems)
+    return MessageAssistant(text=output.text)

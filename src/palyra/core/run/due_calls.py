@@ -1,0 +1,117 @@
+"""What is due about tool calls: proposals, questions, intents and the outcomes of calls that never ran."""
+
+from palyra.core.events import Data
+from palyra.core.events.tool import (
+    ApprovalKind,
+    ApprovalRequested,
+    EffectClass,
+    Outcome,
+    Risk,
+    ToolError,
+    ToolFinished,
+    ToolProposed,
+    ToolStarted,
+    ToolUncertain,
+)
+from palyra.core.ids import derive_approval_id, digest_call
+from palyra.core.run.call import Call, CallPhase, effect_class
+from palyra.core.run.state import Run
+
+APPROVAL_TIMEOUT_MS_DEFAULT = 900_000  # The design's 900 s, used where the gate names no other.
+
+
+def settle_lost(run: Run) -> Data | None:
+    """What a restart interrupted. `once` is never repeated in silence (L2); the others run again while wanted."""
+    for call in (*run.calls, *run.earlier):
+        if call.phase is CallPhase.LOST and effect_class(call) is EffectClass.ONCE:
+            return ToolUncertain(call_id=call.call_id, effect_id=call.effect_id)
+        if call.phase is CallPhase.UNCERTAIN and not call.is_questioned:
+            return _ask_uncertain(run, call)
+    return None
+
+
+def next_call_record(run: Run, now_ms: int) -> Data | None:
+    """What can be recorded about this turn's calls whether the run waits or not."""
+    for call in run.calls:
+        match call.phase:
+            case CallPhase.LOST:
+                return begin(call)
+            case CallPhase.DRAWN_UP:
+                return ToolProposed(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
+            case CallPhase.REFUSED:
+                return refuse(call)
+            case CallPhase.ASKING:
+                return ask_call(run, call, now_ms)
+            case _:
+                continue
+    lost = next((call for call in run.earlier if call.phase is CallPhase.LOST), None)
+    return begin(lost) if lost is not None else None
+
+
+def begin(call: Call) -> ToolStarted:
+    return ToolStarted(call_id=call.call_id, effect_id=call.effect_id, attempt=call.attempt + 1)
+
+
+def refuse(call: Call) -> ToolFinished:
+    return _unexecuted(call, Outcome.DENIED, call.refusal)
+
+
+def abandon(call: Call) -> ToolFinished:
+    return _unexecuted(
+        call, Outcome.CANCELLED, ToolError(code="cancelled", message="The run ended before this call ran.")
+    )
+
+
+def ask_call(run: Run, call: Call, now_ms: int) -> ApprovalRequested:
+    judged = call.judged
+    timeout_ms = judged.expires_in_ms if judged and judged.expires_in_ms is not None else APPROVAL_TIMEOUT_MS_DEFAULT
+    return ApprovalRequested(
+        approval_id=derive_approval_id(run.run_id, call.call_id, call.attempt),
+        kind=ApprovalKind.TOOL,
+        digest=call.digest,
+        rule=judged.rule if judged else "",
+        expires_at_ms=now_ms + timeout_ms,
+        call_id=call.call_id,
+        tool=call.tool,
+        risk=judged.risk if judged else Risk.CRITICAL,
+        policies=judged.policy.policies if judged and judged.policy else (),
+        taint=judged.taint if judged else (),
+        preview=judged.preview if judged else None,
+        options=judged.options if judged else (),
+    )
+
+
+def ask_budget(run: Run, now_ms: int) -> ApprovalRequested:
+    cause = f"budget/{run.turn}"
+    return ApprovalRequested(
+        approval_id=derive_approval_id(run.run_id, cause, run.budget_questions_count),
+        kind=ApprovalKind.BUDGET,
+        digest=digest_call(cause, run.run_id),
+        rule="budget",
+        expires_at_ms=now_ms + APPROVAL_TIMEOUT_MS_DEFAULT,
+        preview=run.route.message if run.route else None,
+    )
+
+
+def _ask_uncertain(run: Run, call: Call) -> ApprovalRequested:
+    """It never expires: not knowing does not get better with time."""
+    return ApprovalRequested(
+        approval_id=derive_approval_id(run.run_id, f"uncertain/{call.call_id}", call.attempt),
+        kind=ApprovalKind.UNCERTAIN,
+        digest=call.digest,
+        rule="uncertain_effect",
+        expires_at_ms=None,
+        call_id=call.call_id,
+        tool=call.tool,
+        risk=call.judged.risk if call.judged else Risk.CRITICAL,
+    )
+
+
+def _unexecuted(call: Call, outcome: Outcome, error: ToolError | None) -> ToolFinished:
+    return ToolFinished(
+        call_id=call.call_id,
+        effect_id=call.effect_id,
+        outcome=outcome,
+        error=error,
+        attestation=None,
+    )

@@ -1,0 +1,113 @@
+"""How a run ends. Owns: the limits that end it, and the orderly way out: nothing in flight, nothing left open."""
+
+from palyra.core.events import Data
+from palyra.core.events.model import BudgetState
+from palyra.core.events.run import Reason, RunCancelled, RunFailed
+from palyra.core.events.tool import ApprovalResolved, ApprovalStatus, Decision
+from palyra.core.ids import Principal
+from palyra.core.run.answer import Answer, find_problems
+from palyra.core.run.call import CallPhase
+from palyra.core.run.due_calls import abandon, refuse
+from palyra.core.run.progress import TRIPS_MAX
+from palyra.core.run.state import Ending, Run, TurnPhase, calls_in_flight, holding_questions
+from palyra.core.run.states import STATE_BY_REASON, RunState
+
+RULES = Principal("system:run")
+RESTARTS_MAX = 3  # A run that a restart meets three times without any progress between probably causes them.
+INTERRUPTIONS_MAX = 3
+
+
+def implied_ending(run: Run) -> Ending | None:
+    """The ending that the state itself asks for."""
+    if run.restarts_count >= RESTARTS_MAX:
+        return Ending(Reason.NO_PROGRESS, f"The run was resumed {RESTARTS_MAX} times after a restart without progress.")
+    match run.phase:
+        case TurnPhase.PLANNING:
+            return _planning_ending(run)
+        case TurnPhase.ROUTED:
+            return _routed_ending(run)
+        case TurnPhase.ACTING:
+            return _acting_ending(run)
+        case TurnPhase.ANSWERING:
+            return _answering_ending(run)
+        case TurnPhase.CALLING:
+            return None
+
+
+def next_end_record(run: Run, ending: Ending) -> Data | None:
+    """First what is in flight comes home, then open questions and calls are closed, then the run ends."""
+    if calls_in_flight(run) or (run.phase is TurnPhase.CALLING and run.state is RunState.IN_PROGRESS):
+        return None
+    for question in holding_questions(run):
+        return ApprovalResolved(
+            approval_id=question.approval_id,
+            status=ApprovalStatus.CANCELLED,
+            decision=Decision.DENY,
+            decided_by=RULES,
+            digest=question.digest,
+            reason="cancelled",
+        )
+    for call in (*run.calls, *run.earlier):
+        if call.phase is CallPhase.REFUSED:
+            return refuse(call)
+        if call.phase in (CallPhase.PROPOSED, CallPhase.ASKING, CallPhase.CLEARED, CallPhase.LOST):
+            return abandon(call)
+    return end_event(ending)
+
+
+def end_event(ending: Ending) -> RunFailed | RunCancelled:
+    if STATE_BY_REASON[ending.reason] is RunState.CANCELLED:
+        return RunCancelled(reason=ending.reason, message=ending.message)
+    return RunFailed(reason=ending.reason, message=ending.message)
+
+
+def answer_problems(run: Run) -> tuple[str, ...]:
+    output = run.output
+    if output is None:
+        return ()
+    tools = {tool for tool, _ in run.outcomes}
+    outcomes = {tool: frozenset(outcome for name, outcome in run.outcomes if name == tool) for tool in tools}
+    answer = Answer(
+        text=output.text,
+        finish=output.finish,
+        schema_errors=output.schema_errors,
+        must_call=run.must_call,
+        outcomes=outcomes,
+    )
+    return find_problems(answer)
+
+
+def _planning_ending(run: Run) -> Ending | None:
+    if run.progress.tripped is not None and run.progress.trips_count + 1 >= TRIPS_MAX:
+        return Ending(Reason.NO_PROGRESS, f"The run went in circles ({run.progress.tripped}) after being told so.")
+    if run.interruptions_count >= INTERRUPTIONS_MAX:
+        return Ending(Reason.PROVIDER_ERROR, f"The model's answer broke off {INTERRUPTIONS_MAX} times in a row.")
+    if run.turn > 0 and run.loop.turns_count >= run.limits.max_turns:
+        return Ending(Reason.MAX_TURNS, f"The run used all of its {run.limits.max_turns} turns.")
+    return None
+
+
+def _routed_ending(run: Run) -> Ending | None:
+    route = run.route
+    if route is None:
+        return None
+    is_unaskable = route.budget is BudgetState.ASK and not run.can_ask
+    if route.budget is BudgetState.DENY or is_unaskable:
+        return Ending(Reason.BUDGET, route.message or "The budget is used up.")
+    if route.chosen is None:
+        return Ending(Reason.PROVIDER_ERROR, route.message or "No model can take this call.")
+    return None
+
+
+def _acting_ending(run: Run) -> Ending | None:
+    is_over = run.loop.tool_calls_count > run.limits.max_tool_calls
+    if is_over and any(call.phase is CallPhase.DRAWN_UP for call in run.calls):
+        return Ending(Reason.MAX_TOOL_CALLS, f"The run used all of its {run.limits.max_tool_calls} tool calls.")
+    return None
+
+
+def _answering_ending(run: Run) -> Ending | None:
+    if run.is_answered or not run.has_rejected_answer or calls_in_flight(run):
+        return None
+    problems = answer_problems(run)
+    return Ending(Reason.INCOMPLETE_ANSWER, " ".join(problems)) if problems else None

@@ -1,0 +1,233 @@
+"""The fold of a run. Owns: what each event of a run's tape does to its state. Not: what should happen next (due).
+
+Invariant: an illegal event raises Invalid and changes nothing. Folding in one go equals folding on from any prefix.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from palyra.core.errors import Corrupt, Invalid
+from palyra.core.events import Draft, Event
+from palyra.core.events.base import ErasedData
+from palyra.core.events.model import ModelFailed, ModelOutput, ModelRequested, RoutePlanned
+from palyra.core.events.run import (
+    AnswerRejected,
+    CancelRequested,
+    GuardTripped,
+    MessageAssistant,
+    MessageUser,
+    Reason,
+    ResumeCause,
+    RunAccepted,
+    RunCancelled,
+    RunDone,
+    RunFailed,
+    RunResumed,
+    RunStarted,
+    RunWaiting,
+)
+from palyra.core.events.tool import (
+    ApprovalRequested,
+    ApprovalResolved,
+    ToolFinished,
+    ToolJudged,
+    ToolProposed,
+    ToolStarted,
+    ToolUncertain,
+)
+from palyra.core.ids import ApprovalId
+from palyra.core.run import fold_calls, fold_turn
+from palyra.core.run.loop import begin_active, end_active
+from palyra.core.run.progress import acknowledge
+from palyra.core.run.state import Ending, Run, TurnPhase, holding_questions
+from palyra.core.run.states import LIFECYCLE_TYPES, STATE_BY_REASON, RunState, is_terminal, next_state
+from palyra.core.trust import lowest
+
+AFTER_THE_END = frozenset({ApprovalResolved.TYPE})
+
+
+def accept(fact: Draft) -> Run:
+    """The first state of a run, from its run.accepted."""
+    data = fact.data
+    if not isinstance(data, RunAccepted) or fact.run_id is None:
+        raise Invalid("run_unknown", f"a run begins with {RunAccepted.TYPE}, not with {data.TYPE}")
+    return Run(
+        run_id=fact.run_id,
+        agent=data.agent,
+        limits=data.limits,
+        can_ask=data.can_ask,
+        must_call=data.must_call,
+        model=data.model,
+        answer_schema=data.answer_schema,
+        state=RunState.ACCEPTED,
+        trust=fact.trust,
+        last_at_ms=fact.at_ms,
+    )
+
+
+def fold(run: Run, fact: Draft) -> Run:
+    """The run after one more event of its own."""
+    data = fact.data
+    if fact.run_id != run.run_id:
+        raise Invalid("run_elsewhere", f"an event of run {fact.run_id} was given to run {run.run_id}")
+    if is_terminal(run.state) and data.TYPE in LIFECYCLE_TYPES | _DECIDING_TYPES:
+        _require_open(run, data.TYPE)
+    last_at_ms = max(run.last_at_ms, fact.at_ms)
+    return replace(_fold_data(run, fact), last_at_ms=last_at_ms, trust=lowest((run.trust, fact.trust)))
+
+
+def fold_tape(events: Iterable[Event]) -> Run | None:
+    """The run that recorded events give; Corrupt where the tape breaks a rule, which an honest one never does."""
+    run: Run | None = None
+    for event in events:
+        fact = fact_of(event)
+        try:
+            run = accept(fact) if run is None else fold(run, fact)
+        except Invalid as cause:
+            raise Corrupt("tape_illegal", f"session {event.stream} seq {event.seq}: {cause.message}") from cause
+    return run
+
+
+def fact_of(event: Event) -> Draft:
+    if isinstance(event.data, ErasedData):
+        raise Corrupt(
+            "tape_erased", f"session {event.stream} seq {event.seq} was erased: its run cannot be folded again"
+        )
+    return Draft(data=event.data, actor=event.actor, trust=event.trust, at_ms=event.at_ms, run_id=event.run_id)
+
+
+def _require_open(run: Run, type_name: str) -> None:
+    if type_name not in AFTER_THE_END:
+        raise Invalid("run_ended", f"run {run.run_id} is {run.state.value}; {type_name} came after its end")
+
+
+def _fold_data(run: Run, fact: Draft) -> Run:
+    """One case an event type; those that decide nothing leave the run as it is."""
+    match fact.data:
+        case RunAccepted() | RunStarted() | RunWaiting() | RunResumed() | RunDone() | RunFailed() | RunCancelled():
+            return _fold_lifecycle(run, fact)
+        case MessageUser(idempotency_key=key):
+            input_keys = run.input_keys if key is None else run.input_keys | {key}
+            return replace(run, unseen_count=run.unseen_count + 1, input_keys=input_keys, restarts_count=0)
+        case MessageAssistant():
+            return _fold_answer(run)
+        case CancelRequested(reason=reason, message=message):
+            return _fold_cancel(run, Ending(reason, message))
+        case GuardTripped(guard=guard):
+            return _fold_guard(run, guard)
+        case AnswerRejected():
+            return fold_turn.reject_answer(run)
+        case RoutePlanned() as data:
+            return fold_turn.plan(run, data)
+        case ModelRequested() as data:
+            return fold_turn.request(run, data)
+        case ModelOutput() as data:
+            return fold_turn.receive(run, data)
+        case ModelFailed() as data:
+            return fold_turn.fail(run, data)
+        case ToolProposed() as data:
+            return fold_calls.propose(run, data)
+        case ToolJudged() as data:
+            return fold_calls.judge(run, data)
+        case ApprovalRequested() as data:
+            return fold_calls.ask(run, data)
+        case ApprovalResolved() as data:
+            return fold_calls.resolve(run, data)
+        case ToolStarted() as data:
+            return fold_calls.start(run, data)
+        case ToolFinished() as data:
+            return fold_calls.finish(run, data)
+        case ToolUncertain() as data:
+            return fold_calls.doubt(run, data)
+        case _:
+            return run
+
+
+_DECIDING_TYPES = frozenset(
+    data_type.TYPE
+    for data_type in (
+        MessageUser,
+        MessageAssistant,
+        CancelRequested,
+        GuardTripped,
+        AnswerRejected,
+        RoutePlanned,
+        ModelRequested,
+        ModelOutput,
+        ModelFailed,
+        ToolProposed,
+        ToolJudged,
+        ApprovalRequested,
+        ApprovalResolved,
+        ToolStarted,
+        ToolFinished,
+        ToolUncertain,
+    )
+)
+
+
+def _fold_lifecycle(run: Run, fact: Draft) -> Run:
+    state = next_state(run.state, fact.data.TYPE)
+    changed = replace(run, state=state)
+    match fact.data:
+        case RunStarted():
+            return fold_turn.begin_turn(replace(changed, loop=begin_active(run.loop, fact.at_ms)))
+        case RunResumed(cause=cause):
+            return _fold_resumed(run, changed, cause, fact.at_ms)
+        case RunWaiting(approval_ids=approval_ids):
+            return _fold_waiting(run, changed, approval_ids, fact.at_ms)
+        case RunDone(reason=reason) | RunFailed(reason=reason) | RunCancelled(reason=reason):
+            return _fold_end(run, changed, reason, fact.at_ms)
+        case _:
+            return changed
+
+
+def _fold_waiting(before: Run, waiting: Run, approval_ids: tuple[ApprovalId, ...], at_ms: int) -> Run:
+    if approval_ids != tuple(question.approval_id for question in holding_questions(before)) or not approval_ids:
+        raise Invalid("wait_mismatch", f"run {before.run_id} has other open approvals than it is said to wait for")
+    return replace(waiting, loop=end_active(before.loop, at_ms))
+
+
+def _fold_resumed(before: Run, resumed: Run, cause: ResumeCause, at_ms: int) -> Run:
+    """A restart interrupts what runs; an answer or a word wakes what waits. A waiting run sleeps through a restart."""
+    if (cause is ResumeCause.RESTART) is (before.state is RunState.WAITING):
+        raise Invalid(
+            "resume_mismatch", f"run {before.run_id} is {before.state.value}: {cause.value} does not resume it"
+        )
+    if cause is ResumeCause.RESTART:
+        return _fold_restart(resumed, at_ms)
+    return replace(resumed, loop=begin_active(before.loop, at_ms))
+
+
+def _fold_restart(run: Run, at_ms: int) -> Run:
+    """Nothing that was in flight still is. Time during which no daemon ran does not count as active."""
+    stopped = end_active(run.loop, max(run.last_at_ms, run.loop.active_since_ms or 0))
+    restarted = replace(run, loop=begin_active(stopped, at_ms), restarts_count=run.restarts_count + 1)
+    return fold_calls.lose_started(fold_turn.lose_call(restarted))
+
+
+def _fold_end(before: Run, ended: Run, reason: Reason, at_ms: int) -> Run:
+    if STATE_BY_REASON[reason] is not ended.state:
+        raise Invalid("reason_mismatch", f"a run that ends with {reason.value} is not {ended.state.value}")
+    if ended.state is RunState.DONE and not before.is_answered:
+        raise Invalid("answer_missing", f"run {before.run_id} cannot be done without an accepted answer")
+    return replace(ended, loop=end_active(before.loop, at_ms))
+
+
+def _fold_answer(run: Run) -> Run:
+    if run.phase is not TurnPhase.ANSWERING or run.state is not RunState.IN_PROGRESS:
+        raise Invalid("answer_unexpected", f"run {run.run_id} has no answer to accept while {run.phase.value}")
+    return replace(run, is_answered=True)
+
+
+def _fold_cancel(run: Run, ending: Ending) -> Run:
+    if ending.reason not in (Reason.CANCELLED, Reason.WALL_CLOCK):
+        raise Invalid("cancel_reason", f"{ending.reason.value} is no reason to cancel a run")
+    return run if run.ending is not None else replace(run, ending=ending)
+
+
+def _fold_guard(run: Run, guard: str) -> Run:
+    if run.progress.tripped != guard:
+        raise Invalid("guard_unexpected", f"guard {guard} did not trip in run {run.run_id}")
+    return replace(run, progress=acknowledge(run.progress))

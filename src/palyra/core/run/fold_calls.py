@@ -1,0 +1,218 @@
+"""Folding of tool calls and questions. Owns: verdicts, answers, intents and outcomes. Not: turns (fold_turn)."""
+
+from typing import Never
+
+from msgspec.structs import replace
+
+from palyra.core.attestation import hash_output
+from palyra.core.errors import Invalid
+from palyra.core.events.run import Reason
+from palyra.core.events.tool import (
+    ApprovalKind,
+    ApprovalRequested,
+    ApprovalResolved,
+    ApprovalStatus,
+    Decision,
+    EffectClass,
+    Outcome,
+    ToolError,
+    ToolFinished,
+    ToolJudged,
+    ToolProposed,
+    ToolStarted,
+    ToolUncertain,
+    Verdict,
+)
+from palyra.core.run.call import Call, CallPhase, CallStep, effect_class, step
+from palyra.core.run.fold_turn import settle_phase
+from palyra.core.run.progress import Observed, RunProgressController, observe
+from palyra.core.run.state import Ending, Question, Run, TurnPhase, find_call, find_question, with_call
+from palyra.core.run.states import is_terminal
+
+SUPERSEDED = "superseded"
+_S, _D = ApprovalStatus, Decision
+_YES_OR_NO = frozenset({(_S.ALLOWED, _D.ALLOW), (_S.DENIED, _D.DENY), (_S.EXPIRED, _D.DENY), (_S.CANCELLED, _D.DENY)})
+_DECISIONS = {
+    ApprovalKind.TOOL: _YES_OR_NO,
+    ApprovalKind.BUDGET: _YES_OR_NO,
+    ApprovalKind.UNCERTAIN: frozenset({(_S.ALLOWED, _D.RETRY), (_S.ALLOWED, _D.DONE), (_S.DENIED, _D.GIVE_UP)}),
+    ApprovalKind.PAIRING: frozenset[tuple[ApprovalStatus, Decision]](),
+}
+_VERDICT_STEPS = {Verdict.ALLOW: CallStep.ALLOW, Verdict.ASK: CallStep.ASK, Verdict.DENY: CallStep.DENY}
+
+
+def propose(run: Run, data: ToolProposed) -> Run:
+    call = find_call(run, data.call_id)
+    if (call.tool, call.arguments) != (data.tool, data.arguments):
+        raise Invalid("proposal_mismatch", f"the proposal {data.call_id} is not what the model's output says")
+    return with_call(run, step(call, CallStep.PROPOSE))
+
+
+def judge(run: Run, data: ToolJudged) -> Run:
+    if data.verdict is Verdict.ASK and not run.can_ask:
+        raise Invalid("nobody_to_ask", f"run {run.run_id} has nobody to ask about {data.call_id}; Ask is Deny there")
+    call = replace(step(find_call(run, data.call_id), _VERDICT_STEPS[data.verdict]), judged=data)
+    if data.verdict is Verdict.DENY:
+        call = replace(call, refusal=ToolError(code=data.rule, message=data.reason))
+    return with_call(run, call)
+
+
+def ask(run: Run, data: ApprovalRequested) -> Run:
+    question = Question(
+        approval_id=data.approval_id,
+        kind=data.kind,
+        digest=data.digest,
+        call_id=data.call_id,
+        expires_at_ms=data.expires_at_ms,
+    )
+    if any(other.approval_id == data.approval_id for other in run.questions):
+        raise Invalid("approval_exists", f"approval {data.approval_id} was already requested")
+    asked = replace(run, questions=(*run.questions, question))
+    if data.kind is ApprovalKind.BUDGET:
+        return _ask_budget(asked)
+    call = find_call(run, data.call_id or _no_call(question))
+    if call.digest != data.digest:
+        raise Invalid("approval_mismatch", f"approval {data.approval_id} is bound to another call than {data.call_id}")
+    if data.kind is ApprovalKind.UNCERTAIN and call.phase is CallPhase.UNCERTAIN:
+        return with_call(asked, replace(call, is_questioned=True))
+    if data.kind is not ApprovalKind.TOOL:
+        raise Invalid("approval_kind", f"{data.kind.value} is no question about call {call.call_id} now")
+    return with_call(asked, step(call, CallStep.REQUEST))
+
+
+def _ask_budget(run: Run) -> Run:
+    if run.phase is not TurnPhase.ROUTED:
+        raise Invalid("budget_unasked", f"run {run.run_id} has no budget to ask for while {run.phase.value}")
+    return replace(run, budget_questions_count=run.budget_questions_count + 1)
+
+
+def resolve(run: Run, data: ApprovalResolved) -> Run:
+    """The answer is bound to the digest it was asked for (L7); one that is not is no answer."""
+    question = find_question(run, data.approval_id)
+    if question.digest != data.digest:
+        raise Invalid("approval_mismatch", f"the answer to {data.approval_id} is bound to another call")
+    _require_decision(question, data)
+    left = tuple(other for other in run.questions if other.approval_id != data.approval_id)
+    answered = replace(run, questions=left, restarts_count=0)
+    match question.kind:
+        case ApprovalKind.TOOL:
+            return _resolve_call(answered, find_call(run, question.call_id or _no_call(question)), data)
+        case ApprovalKind.BUDGET:
+            return _resolve_budget(answered, data)
+        case ApprovalKind.UNCERTAIN:
+            return _resolve_uncertain(answered, question, data)
+        case ApprovalKind.PAIRING:
+            raise Invalid("approval_kind", f"a run cannot ask for pairing ({data.approval_id})")
+
+
+def start(run: Run, data: ToolStarted) -> Run:
+    call = find_call(run, data.call_id)
+    if call.effect_id != data.effect_id or data.attempt != call.attempt + 1:
+        raise Invalid("effect_mismatch", f"the intent of {data.call_id} names another effect or attempt")
+    if call.phase is CallPhase.LOST and effect_class(call) is EffectClass.ONCE:
+        raise Invalid("effect_repeated", f"{data.call_id} may have happened already and is of class once (L2)")
+    return with_call(run, replace(step(call, CallStep.START), attempt=data.attempt))
+
+
+def finish(run: Run, data: ToolFinished) -> Run:
+    call = find_call(run, data.call_id)
+    if call.effect_id != data.effect_id:
+        raise Invalid("effect_mismatch", f"the outcome of {data.call_id} names another effect")
+    was_started = call.phase is CallPhase.STARTED
+    _require_outcome(call, data.outcome)
+    finished = replace(step(call, CallStep.FINISH if was_started else CallStep.ABANDON), outcome=data.outcome)
+    changed = with_call(run, finished)
+    is_late = any(earlier.call_id == call.call_id for earlier in run.earlier)
+    outcomes = tuple(dict.fromkeys((*run.outcomes, (call.tool, data.outcome))))
+    # The model was told that this call is uncertain; what it came to after all is news for it.
+    observed = replace(changed, has_news=run.has_news or is_late, outcomes=outcomes, restarts_count=0)
+    return settle_phase(replace(observed, progress=_observed(run, finished, data)))
+
+
+def doubt(run: Run, data: ToolUncertain) -> Run:
+    call = find_call(run, data.call_id)
+    if call.effect_id != data.effect_id:
+        raise Invalid("effect_mismatch", f"the doubt about {data.call_id} names another effect")
+    return settle_phase(with_call(run, step(call, CallStep.DOUBT)))
+
+
+def lose_started(run: Run) -> Run:
+    for call in (*run.calls, *run.earlier):
+        if call.phase is CallPhase.STARTED:
+            run = with_call(run, step(call, CallStep.LOSE))
+    return run
+
+
+def _resolve_call(run: Run, call: Call, data: ApprovalResolved) -> Run:
+    if data.status is ApprovalStatus.ALLOWED:
+        return with_call(run, step(call, CallStep.APPROVE))
+    refusal = ToolError(code=data.reason or data.status.value, message=_refusal_text(data))
+    refused = with_call(run, replace(step(call, CallStep.DENY), refusal=refusal))
+    is_final = data.end_run or (call.tool in run.must_call and data.reason != SUPERSEDED)
+    if not is_final or run.ending is not None or data.status is ApprovalStatus.CANCELLED:
+        return refused
+    message = f"The call of {call.tool} was refused, and the run cannot go on without it."
+    return replace(refused, ending=Ending(Reason.APPROVAL_DENIED, message))
+
+
+def _resolve_budget(run: Run, data: ApprovalResolved) -> Run:
+    if data.status is ApprovalStatus.ALLOWED:
+        return replace(run, phase=TurnPhase.PLANNING, route=None, is_budget_approved=True)
+    if run.ending is not None:
+        return run
+    return replace(run, ending=Ending(Reason.BUDGET, "The budget is used up and going beyond it was not approved."))
+
+
+def _resolve_uncertain(run: Run, question: Question, data: ApprovalResolved) -> Run:
+    if data.decision is not Decision.RETRY:
+        return run
+    if is_terminal(run.state):
+        raise Invalid("run_ended", f"run {run.run_id} is over: what it did can be marked done or given up, not retried")
+    call = step(find_call(run, question.call_id or _no_call(question)), CallStep.RETRY)
+    return with_call(run, replace(call, is_questioned=False))
+
+
+def _require_decision(question: Question, data: ApprovalResolved) -> None:
+    if (data.status, data.decision) not in _DECISIONS[question.kind]:
+        answer = f"{data.status.value}/{data.decision.value}"
+        raise Invalid(
+            "decision_impossible", f"{answer} is no answer to approval {data.approval_id} ({question.kind.value})"
+        )
+
+
+def _no_call(question: Question) -> Never:
+    raise Invalid("approval_without_call", f"approval {question.approval_id} names no call")
+
+
+def _refusal_text(data: ApprovalResolved) -> str:
+    match data.status:
+        case ApprovalStatus.EXPIRED:
+            return "Nobody answered in time, which counts as no."
+        case ApprovalStatus.CANCELLED:
+            return "The run ended before anybody answered."
+        case _:
+            return "The person spoke instead of answering." if data.reason == SUPERSEDED else "The person said no."
+
+
+def _require_outcome(call: Call, outcome: Outcome) -> None:
+    """Only what was refused is denied, and only what ran has any other outcome than denied or cancelled."""
+    is_refused = call.phase is CallPhase.REFUSED
+    is_fitting = (outcome is Outcome.DENIED) is is_refused or (is_refused and outcome is Outcome.CANCELLED)
+    is_possible = call.phase in (CallPhase.STARTED, CallPhase.REFUSED) or outcome is Outcome.CANCELLED
+    if not (is_fitting and is_possible):
+        raise Invalid("outcome_impossible", f"call {call.call_id} cannot be {outcome.value} while {call.phase.value}")
+
+
+def _observed(run: Run, call: Call, data: ToolFinished) -> RunProgressController:
+    is_superseded = call.refusal is not None and call.refusal.code == SUPERSEDED
+    if is_superseded or data.outcome is Outcome.CANCELLED:
+        return run.progress
+    observed = Observed(
+        tool=call.tool,
+        digest=call.digest,
+        effect_class=effect_class(call),
+        outcome=data.outcome,
+        error=data.error,
+        result=hash_output(data),
+    )
+    return observe(run.progress, observed)

@@ -1,0 +1,121 @@
+"""Folding of turns. Owns: routing, the model call and its output. Not: tool calls (fold_calls)."""
+
+from msgspec.structs import replace
+
+from palyra.core.errors import Invalid
+from palyra.core.events.model import (
+    BudgetState,
+    Finish,
+    ModelError,
+    ModelFailed,
+    ModelOutput,
+    ModelRequested,
+    RoutePlanned,
+    ToolCall,
+)
+from palyra.core.events.run import Reason
+from palyra.core.ids import derive_effect_id, digest_call, make_call_id
+from palyra.core.run.call import Call, CallPhase, is_settled
+from palyra.core.run.loop import CALLS_A_TURN_MAX
+from palyra.core.run.state import Ending, Route, Run, TurnPhase, calls_in_flight
+from palyra.core.run.states import RunState
+
+
+def begin_turn(run: Run) -> Run:
+    """A new turn: what the last one left uncertain stays at hand for a person's retry."""
+    open_calls = tuple(call for call in (*run.earlier, *run.calls) if call.phase is not CallPhase.FINISHED)
+    return replace(
+        run,
+        phase=TurnPhase.PLANNING,
+        turn=run.turn + 1,
+        route=None,
+        is_budget_approved=False,
+        output=None,
+        calls=(),
+        earlier=open_calls,
+    )
+
+
+def plan(run: Run, data: RoutePlanned) -> Run:
+    _require(run, TurnPhase.PLANNING, data.turn, RoutePlanned.TYPE)
+    return replace(run, phase=TurnPhase.ROUTED, route=Route(data.chosen, data.budget, data.message, data.fallbacks))
+
+
+def request(run: Run, data: ModelRequested) -> Run:
+    """Everything said so far is in this call, so nothing is unseen any more."""
+    _require(run, TurnPhase.ROUTED, data.turn, ModelRequested.TYPE)
+    route = run.route
+    if route is None or route.budget is not BudgetState.OK or route.chosen != data.model:
+        raise Invalid("route_mismatch", f"turn {data.turn} of run {run.run_id} has no route to {data.model}")
+    loop = replace(run.loop, turns_count=run.loop.turns_count + 1)
+    return replace(run, phase=TurnPhase.CALLING, loop=loop, unseen_count=0, has_news=False)
+
+
+def receive(run: Run, data: ModelOutput) -> Run:
+    _require(run, TurnPhase.CALLING, data.turn, ModelOutput.TYPE)
+    if data.finish is Finish.INTERRUPTED:
+        # A half answer is kept on the tape and never continued: the turn is made again as a new one.
+        return begin_turn(replace(run, interruptions_count=run.interruptions_count + 1))
+    received = replace(run, output=data, interruptions_count=0, restarts_count=0)
+    if len(data.tool_calls) > CALLS_A_TURN_MAX:
+        raise Invalid(
+            "calls_too_many", f"one output calls {len(data.tool_calls)} tools; the most is {CALLS_A_TURN_MAX}"
+        )
+    if data.tool_calls:
+        return _draw_up(received, data.tool_calls)
+    return settle_phase(replace(received, phase=TurnPhase.ANSWERING))
+
+
+def fail(run: Run, data: ModelFailed) -> Run:
+    _require(run, TurnPhase.CALLING, data.turn, ModelFailed.TYPE)
+    is_full = data.code is ModelError.CONTEXT_LENGTH
+    reason = Reason.CONTEXT_EXHAUSTED if is_full else Reason.PROVIDER_ERROR
+    # The phase moves on, so that the call no longer counts as in flight.
+    failed = begin_turn(run)
+    return failed if run.ending is not None else replace(failed, ending=Ending(reason, data.message))
+
+
+def reject_answer(run: Run) -> Run:
+    if run.phase is not TurnPhase.ANSWERING or run.has_rejected_answer:
+        raise Invalid("answer_unexpected", f"run {run.run_id} has no answer to reject while {run.phase.value}")
+    return begin_turn(replace(run, has_rejected_answer=True))
+
+
+def lose_call(run: Run) -> Run:
+    """After a restart an open model call is made again, as a new turn with its own route and reservation."""
+    return begin_turn(run) if run.phase is TurnPhase.CALLING else run
+
+
+def settle_phase(run: Run) -> Run:
+    """On to the next turn when this one's calls are all settled, or when the answer came before the last word."""
+    if calls_in_flight(run):
+        return run
+    is_acted = run.phase is TurnPhase.ACTING and all(is_settled(call) for call in run.calls)
+    is_overtaken = run.phase is TurnPhase.ANSWERING and (run.unseen_count > 0 or run.has_news)
+    return begin_turn(run) if is_acted or is_overtaken else run
+
+
+def _draw_up(run: Run, tool_calls: tuple[ToolCall, ...]) -> Run:
+    first = run.loop.tool_calls_count + 1
+    calls = tuple(_draw_up_call(run, first + offset, call) for offset, call in enumerate(tool_calls))
+    loop = replace(run.loop, tool_calls_count=run.loop.tool_calls_count + len(calls))
+    return replace(run, phase=TurnPhase.ACTING, calls=calls, loop=loop)
+
+
+def _draw_up_call(run: Run, index: int, call: ToolCall) -> Call:
+    if call.call_id != make_call_id(run.run_id, index):
+        raise Invalid("call_id_unexpected", f"call {call.call_id} of run {run.run_id} is not the one of index {index}")
+    return Call(
+        index=index,
+        call_id=call.call_id,
+        effect_id=derive_effect_id(run.run_id, index, call.tool, call.arguments),
+        tool=call.tool,
+        arguments=call.arguments,
+        digest=digest_call(call.tool, call.arguments),
+    )
+
+
+def _require(run: Run, phase: TurnPhase, turn: int, type_name: str) -> None:
+    if run.state is not RunState.IN_PROGRESS or run.phase is not phase or run.turn != turn:
+        place = f"{run.state.value}, turn {run.turn}, {run.phase.value}"
+        raise Invalid("turn_mismatch", f"{type_name} of turn {turn} is not possible for run {run.run_id} ({place})")

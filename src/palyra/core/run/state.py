@@ -1,0 +1,122 @@
+"""The state of a run. Owns: the record that folding its tape gives. Not: the folding (fold) or deciding (due).
+
+Its size is bounded by the run's limits and never grows with the session's history (L10).
+"""
+
+from enum import Enum
+
+import msgspec
+from msgspec.structs import replace
+
+from palyra.core.errors import Invalid
+from palyra.core.events.base import JsonObject
+from palyra.core.events.model import BudgetState, ModelOutput
+from palyra.core.events.run import Reason, RunLimits
+from palyra.core.events.tool import ApprovalKind, Outcome
+from palyra.core.ids import ApprovalId, CallId, RunId
+from palyra.core.run.call import Call, CallPhase
+from palyra.core.run.loop import AgentRunLoopState
+from palyra.core.run.progress import RunProgressController
+from palyra.core.run.states import RunState
+from palyra.core.trust import Trust
+
+
+class TurnPhase(Enum):
+    PLANNING = "planning"  # A route for the next model call is wanted.
+    ROUTED = "routed"  # It is known; the call is due, or a budget question is.
+    CALLING = "calling"
+    ACTING = "acting"  # The turn's tool calls are being judged and executed.
+    ANSWERING = "answering"  # The model's text stands to be checked as the answer.
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """An approval that nobody has decided yet."""
+
+    approval_id: ApprovalId
+    kind: ApprovalKind
+    digest: str
+    call_id: CallId | None
+    expires_at_ms: int | None
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """The run is to end once nothing is in flight any more."""
+
+    reason: Reason
+    message: str
+
+
+class Route(msgspec.Struct, frozen=True):
+    chosen: str | None
+    budget: BudgetState
+    message: str
+    fallbacks: tuple[str, ...] = ()
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """`calls` are the present turn's; `earlier` are uncertain calls of turns before, which a person may still retry.
+
+    `unseen_count` counts words of people that no model call has carried yet; `has_news` says that an uncertain call
+    came to something after all, which the model has not been told.
+    """
+
+    run_id: RunId
+    agent: str
+    limits: RunLimits
+    can_ask: bool
+    must_call: tuple[str, ...]
+    model: str | None
+    answer_schema: JsonObject | None
+    state: RunState
+    trust: Trust
+    last_at_ms: int
+    loop: AgentRunLoopState = AgentRunLoopState()
+    progress: RunProgressController = RunProgressController()
+    phase: TurnPhase = TurnPhase.PLANNING
+    turn: int = 0
+    route: Route | None = None
+    is_budget_approved: bool = False
+    budget_questions_count: int = 0
+    output: ModelOutput | None = None
+    calls: tuple[Call, ...] = ()
+    earlier: tuple[Call, ...] = ()
+    questions: tuple[Question, ...] = ()
+    outcomes: tuple[tuple[str, Outcome], ...] = ()
+    unseen_count: int = 0
+    has_news: bool = False
+    input_keys: frozenset[str] = frozenset()
+    interruptions_count: int = 0
+    restarts_count: int = 0
+    has_rejected_answer: bool = False
+    ending: Ending | None = None
+    is_answered: bool = False
+
+
+def find_call(run: Run, call_id: CallId) -> Call:
+    for call in (*run.calls, *run.earlier):
+        if call.call_id == call_id:
+            return call
+    raise Invalid("call_unknown", f"run {run.run_id} has no open call {call_id}")
+
+
+def with_call(run: Run, changed: Call) -> Run:
+    """The run with one call replaced by its next version."""
+    calls = tuple(changed if call.call_id == changed.call_id else call for call in run.calls)
+    earlier = tuple(changed if call.call_id == changed.call_id else call for call in run.earlier)
+    return replace(run, calls=calls, earlier=earlier)
+
+
+def find_question(run: Run, approval_id: ApprovalId) -> Question:
+    for question in run.questions:
+        if question.approval_id == approval_id:
+            return question
+    raise Invalid("approval_unknown", f"run {run.run_id} has no open approval {approval_id}")
+
+
+def holding_questions(run: Run) -> tuple[Question, ...]:
+    """Those the run waits for; a question about an uncertain effect holds nothing."""
+    return tuple(question for question in run.questions if question.kind is not ApprovalKind.UNCERTAIN)
+
+
+def calls_in_flight(run: Run) -> tuple[Call, ...]:
+    return tuple(call for call in (*run.calls, *run.earlier) if call.phase is CallPhase.STARTED)

@@ -1,0 +1,74 @@
+"""Tools as the rules see them. Owns: ToolSpec, what a call will touch, and what it came to. Not: executing (ports.tools)."""
+
+from enum import Enum
+
+import msgspec
+
+from palyra.core.events.base import JsonObject
+from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk, ToolError
+from palyra.core.trust import Trust
+
+OUTPUT_INLINE_BYTES_MAX = 8 * 1024  # Larger results spill to an artifact with a preview; the model pages.
+WIRE_NAME_LENGTH_MAX = 64  # What the strictest provider takes.
+
+
+class Capability(Enum):
+    FS_READ = "fs_read"
+    FS_WRITE = "fs_write"
+    PROCESS_EXEC = "process_exec"
+    NETWORK = "network"
+    SECRETS_READ = "secrets_read"
+    MESSAGE_SEND = "message_send"
+    MEMORY_WRITE = "memory_write"
+
+
+class Runtime(Enum):
+    INTERNAL = "internal"
+    SHELL = "shell"
+    WASM = "wasm"
+    MCP = "mcp"
+
+
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool of the catalog. Classes here are the tool's; a call may have a milder one (CallNature)."""
+
+    name: str
+    description: str
+    input_schema: JsonObject
+    capabilities: frozenset[Capability] = frozenset()
+    effect_class: EffectClass = EffectClass.ONCE
+    parallel_class: ParallelClass = ParallelClass.NEVER
+    risk: Risk = Risk.MEDIUM
+    output_trust: Trust = Trust.EXTERNAL
+    runtime: Runtime = Runtime.INTERNAL
+    timeout_s: float = 60.0
+
+
+class CallNature(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call would do, said by its tool before it is judged, without doing it."""
+
+    effect_class: EffectClass
+    parallel_class: ParallelClass
+    paths: tuple[str, ...] = ()
+    host: str | None = None
+    is_in_workspace: bool = True
+    preview: str | None = None
+
+
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call came to. `output` is text for the model; expected failures are values, not exceptions."""
+
+    outcome: Outcome
+    output: str = ""
+    error: ToolError | None = None
+    trust: Trust | None = None
+    sandbox: str = "none"
+
+
+def failed(code: str, message: str) -> ToolResult:
+    return ToolResult(outcome=Outcome.FAILED, error=ToolError(code=code, message=message))
+
+
+def wire_name(tool: str) -> str:
+    """Provider wire names may not hold dots."""
+    return tool.replace(".", "__")

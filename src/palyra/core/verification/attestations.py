@@ -1,0 +1,73 @@
+"""The check of tool attestations on one tape. Owns: input, output and signature against what the tape holds."""
+
+from collections.abc import Callable
+
+from palyra.core.attestation import hash_input, hash_output, sign_bytes
+from palyra.core.events import Event
+from palyra.core.events.base import ErasedData
+from palyra.core.events.tool import Attestation, ToolFinished, ToolProposed
+from palyra.core.ids import CallId
+from palyra.core.verification.evidence import Finding
+
+
+class AttestationCheck:
+    """Remembers what was proposed, a hash a call, and holds each outcome against it."""
+
+    def __init__(
+        self, public_key: Callable[[str], bytes | None], is_valid: Callable[[bytes, bytes, bytes], bool]
+    ) -> None:
+        self._public_key = public_key
+        self._is_valid = is_valid
+        self._proposed: dict[CallId, tuple[str, str]] = {}
+        self._has_lost_proposal = False
+        self.checked_count = 0
+        self.unchecked_count = 0
+
+    def forgive_unknown_calls(self) -> None:
+        """A proposal may have been among what cannot be read."""
+        self._has_lost_proposal = True
+
+    def check(self, event: Event) -> Finding | None:
+        match event.data:
+            case ToolProposed(call_id=call_id, tool=tool, arguments=arguments):
+                self._proposed[call_id] = (tool, hash_input(arguments))
+            case ToolFinished(attestation=Attestation() as attestation) as finished:
+                return self._check_outcome(event, finished, attestation)
+            case ErasedData() if event.type == ToolProposed.TYPE:
+                self._has_lost_proposal = True
+            case _:
+                pass
+        return None
+
+    def _check_outcome(self, event: Event, finished: ToolFinished, attestation: Attestation) -> Finding | None:
+        proposed = self._proposed.get(finished.call_id)
+        if proposed is None and self._has_lost_proposal:
+            self.unchecked_count += 1  # Its tool and arguments are gone, so there is nothing to hold it against.
+            return None
+        self.checked_count += 1
+        problem = self._problem(proposed, finished, attestation)
+        return None if problem is None else Finding(event.stream, event.seq, problem)
+
+    def _problem(
+        self, proposed: tuple[str, str] | None, finished: ToolFinished, attestation: Attestation
+    ) -> str | None:
+        if proposed is None:
+            return "the attestation is of a call that this tape never proposed"
+        tool, input_hash = proposed
+        if attestation.input_sha256 != input_hash:
+            return "the attestation's input is not what was proposed"
+        if attestation.output_sha256 != hash_output(finished):
+            return "the attestation's output is not what is stored"
+        key = self._public_key(attestation.key_id)
+        if key is None:
+            return "the attestation is signed with a key that does not lie beside the journal"
+        if not self._is_valid(key, sign_bytes(tool, finished, attestation), _signature(attestation)):
+            return "the attestation's signature does not hold"
+        return None
+
+
+def _signature(attestation: Attestation) -> bytes:
+    try:
+        return bytes.fromhex(attestation.signature)
+    except ValueError:
+        return b""

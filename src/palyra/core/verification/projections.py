@@ -1,0 +1,95 @@
+"""The check of projection tables. Owns: folding a tape again and comparing each row, field by field.
+
+Invariant: a difference names table, row and field; the two values only where neither can hold a person's text.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from palyra.core.events import Event
+from palyra.core.ids import StreamId
+from palyra.core.projections.project import RowKey, keys_of, project
+from palyra.core.projections.rows import ApprovalRow, GrantRow, Row, RunRow, SessionRow, UsageRow
+from palyra.core.verification.evidence import Finding, StoredRow
+
+TABLES: dict[str, type[Row]] = {
+    "sessions": SessionRow,
+    "runs": RunRow,
+    "approvals": ApprovalRow,
+    "grants": GrantRow,
+    "usage": UsageRow,
+}
+_TABLE_OF = {row_type: table for table, row_type in TABLES.items()}
+
+# Words of a closed set. Every other text could be what a person, a client or a model chose to write.
+_WORD_FIELDS = frozenset({"state", "reason", "kind", "status", "scope"})
+_SHOWN_LENGTH_MAX = 80  # An edited row may hold anything, at any length.
+
+
+class TapeFold:
+    """The rows of one tape as its events give them."""
+
+    def __init__(self) -> None:
+        self._rows: dict[RowKey, Row] = {}
+
+    def add(self, event: Event) -> None:
+        keys = keys_of(event)
+        if not keys:
+            return
+        for row in project(event, {key: self._rows[key] for key in keys if key in self._rows}):
+            self._rows[RowKey(type(row), row.id)] = row
+
+    def differences(self, stream: StreamId, stored_rows: Iterable[StoredRow]) -> Iterator[Finding]:
+        expected = dict(self._rows)
+        for stored in stored_rows:
+            row = expected.pop(RowKey(TABLES[stored.table], str(stored.values["id"])), None)
+            if row is None:
+                yield stray_row(stored)
+            else:
+                yield from _unequal_fields(stream, stored, row)
+        for row in expected.values():
+            yield Finding(stream, row.seq, f"{_named(_TABLE_OF[type(row)], row.id)} is missing", is_of_row=True)
+
+
+def stray_row(stored: StoredRow) -> Finding:
+    """A row that no event gave."""
+    owner = stored.values.get("session_id", stored.values["id"])
+    seq = stored.values["seq"]
+    what = f"{_named(stored.table, str(stored.values['id']))} comes from no event"
+    return Finding(StreamId(printable(str(owner))), seq if isinstance(seq, int) else 0, what, is_of_row=True)
+
+
+def _unequal_fields(stream: StreamId, stored: StoredRow, row: Row) -> Iterator[Finding]:
+    expected = msgspec.to_builtins(row)
+    if stored.values == expected:  # A boolean equals the integer it is stored as.
+        return
+    place = _named(stored.table, row.id)
+    for field, value in expected.items():
+        found = stored.values.get(field)
+        if found != value:
+            yield Finding(stream, row.seq, f"{place}: {_difference(field, found, value)}", is_of_row=True)
+
+
+def _difference(field: str, found: object, expected: object) -> str:
+    is_number = all(value is None or isinstance(value, int) for value in (found, expected))
+    if is_number or field in _WORD_FIELDS:
+        return f"{field} is {_shown(found)}, its events say {_shown(expected)}"
+    return f"{field} is not what its events say"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "null"
+    return printable(str(int(value) if isinstance(value, bool) else value))
+
+
+def _named(table: str, row_id: str) -> str:
+    # The id of a usage row ends in the name of a model, which is configuration and no one's secret.
+    return f"{table} row {printable(row_id)}"
+
+
+def printable(text: str) -> str:
+    """Nothing that an edited row holds may move the reader's cursor or fill his screen."""
+    shown = "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in text)
+    return shown if len(shown) <= _SHOWN_LENGTH_MAX else shown[:_SHOWN_LENGTH_MAX] + "…"

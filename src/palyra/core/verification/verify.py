@@ -1,0 +1,179 @@
+"""The verifier. Owns: the order of the checks and the report. Not: each check, nor reading files (adapters.store).
+
+One tape is in hand at a time, so memory does not grow with the number of events; what grows is a few bytes for each
+tape and for each head that a checkpoint named.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from palyra.core.errors import PalyraError
+from palyra.core.events import Event
+from palyra.core.events.base import ErasedData
+from palyra.core.events.session import SessionBranched, SessionRestored
+from palyra.core.ids import StreamId, is_system_stream
+from palyra.core.verification.attestations import AttestationCheck
+from palyra.core.verification.checkpoints import Claims, HeadCheck
+from palyra.core.verification.evidence import FINDINGS_MAX, Evidence, Finding, Report, StoredEvent, Summary
+from palyra.core.verification.projections import TapeFold, stray_row
+from palyra.core.verification.tape import TapeCheck
+
+PROGRESS_EVERY_COUNT = 1000  # Often enough for a moving bar, seldom enough to cost nothing.
+
+
+def verify(evidence: Evidence, on_progress: Callable[[int], None] | None = None) -> Report:
+    """Checks everything there is. `on_progress` hears now and then how many events were checked."""
+    verification = _Verification(evidence, on_progress or _in_silence)
+    findings: list[Finding] = []
+    findings_count = 0
+    tape_damage: Finding | None = None
+    for finding in verification.findings():
+        findings_count += 1
+        if len(findings) < FINDINGS_MAX:
+            findings.append(finding)
+        if tape_damage is None and not finding.is_of_row:
+            tape_damage = finding
+    return Report(tuple(findings), verification.summary(findings_count), tape_damage)
+
+
+class _Verification:
+    """One run of the verifier: where it reads and what it has counted so far."""
+
+    def __init__(self, evidence: Evidence, on_progress: Callable[[int], None]) -> None:
+        self._evidence = evidence
+        self._on_progress = on_progress
+        self._claims = Claims(None if evidence.node_ids is None else evidence.node_ids())
+        self._tapes_count = 0
+        self._events_count = 0
+        self._erased_count = 0
+        self._attested_count = 0
+        self._unchecked_count = 0
+        self._unsigned_count = 0
+
+    def findings(self) -> Iterator[Finding]:
+        streams = sorted(self._evidence.streams(), key=lambda stream: (not is_system_stream(stream), stream))
+        for stream in streams:
+            if is_system_stream(stream):
+                self._claims.read_system_tape(stream, self._evidence)
+        for stream in streams:
+            self._tapes_count += 1
+            yield from self._tape(stream)
+        yield from self._lost_tapes(frozenset(streams))
+        yield from map(stray_row, self._evidence.stray_rows())
+        for stray in self._evidence.stray_events():
+            what = f"{stray.events_count} events lie on a tape whose name is gone"
+            yield Finding(StreamId(f"tape:{stray.tape_id}"), stray.first_seq, what)
+
+    def summary(self, findings_count: int) -> Summary:
+        return Summary(
+            tapes_count=self._tapes_count,
+            events_count=self._events_count,
+            erased_count=self._erased_count,
+            checkpoints_count=self._claims.checkpoints_count,
+            attestations_count=self._attested_count,
+            unchecked_attestations_count=self._unchecked_count,
+            unsigned_events_count=self._unsigned_count,
+            findings_count=findings_count,
+            key_ids=tuple(sorted(self._claims.key_ids)),
+        )
+
+    def _tape(self, stream: StreamId) -> Iterator[Finding]:
+        """Rows are compared only where the chain is whole: what a damaged tape gives is no measure for them."""
+        walk = _TapeWalk(stream, self._evidence, self._claims)
+        is_whole = True
+        if is_system_stream(stream) and not self._claims.is_known_node(stream):
+            yield Finding(stream, 1, "no key of this node lies beside the journal")
+        for stored in self._evidence.events(stream):
+            self._count(stored, stream, walk.heads)
+            for finding in walk.check(stored):
+                is_whole = False
+                yield finding
+        self._erased_count += walk.erased_count
+        self._attested_count += walk.attestations.checked_count
+        self._unchecked_count += walk.attestations.unchecked_count
+        ending = walk.ending()
+        if ending is not None:
+            yield ending
+        elif is_whole:
+            yield from walk.fold.differences(stream, self._evidence.rows(stream))
+
+    def _count(self, stored: StoredEvent, stream: StreamId, heads: HeadCheck) -> None:
+        self._events_count += 1
+        if self._events_count % PROGRESS_EVERY_COUNT == 0:
+            self._on_progress(self._events_count)
+        if stored.seq > heads.signed_seq and not self._claims.is_signed_checkpoint(stream, stored):
+            self._unsigned_count += 1
+
+    def _lost_tapes(self, present: frozenset[StreamId]) -> Iterator[Finding]:
+        for stream in sorted(stream for stream in self._claims.streams() if stream not in present):
+            finding = self._claims.heads(stream).missing_after(0)
+            if finding is not None:
+                yield finding
+
+
+class _TapeWalk:
+    """All checks of one tape, event by event."""
+
+    def __init__(self, stream: StreamId, evidence: Evidence, claims: Claims) -> None:
+        self._stream = stream
+        self._claims = claims
+        self._hash_at = evidence.hash_at
+        self._chain = TapeCheck(stream, claims.erased(stream))
+        self.heads = claims.heads(stream)
+        self.attestations = AttestationCheck(evidence.public_key, evidence.is_valid)
+        self.fold = TapeFold()
+        self._is_folding = True
+        self.erased_count = 0
+
+    def check(self, stored: StoredEvent) -> Iterable[Finding]:
+        checked = self._chain.check(stored)
+        findings = list(checked.findings)
+        if findings:
+            # What follows cannot be blamed for what is missing before it.
+            self._is_folding = False
+            self.attestations.forgive_unknown_calls()
+        head = self.heads.check(stored)
+        if checked.event is None:
+            return findings
+        self.erased_count += isinstance(checked.event.data, ErasedData)
+        findings.extend(self._content(checked.event))
+        if head is not None:
+            findings.append(head)
+        return findings
+
+    def ending(self) -> Finding | None:
+        """What is wrong with where the tape ends."""
+        missing = self.heads.missing_after(self._chain.last_seq)
+        if missing is None and self._chain.last_seq == 0:
+            return Finding(self._stream, 1, "the tape holds no event")
+        return missing
+
+    def _content(self, event: Event) -> Iterator[Finding]:
+        problem = self._claims.problems.get((self._stream, event.seq))
+        if problem is not None:
+            yield Finding(self._stream, event.seq, problem)
+        attested = self.attestations.check(event)
+        if attested is not None:
+            yield attested
+        yield from self._parent(event)
+        if not self._is_folding:
+            return
+        try:
+            self.fold.add(event)
+        except PalyraError as illegal:
+            self._is_folding = False
+            yield Finding(self._stream, event.seq, f"an event that the rules forbid here ({illegal.code})")
+
+    def _parent(self, event: Event) -> Iterator[Finding]:
+        """A branch binds itself to the history it claims."""
+        if not isinstance(event.data, SessionBranched | SessionRestored):
+            return
+        parent = event.data.parent
+        found = self._hash_at(parent.session_id, parent.seq)
+        if found is None or found.hex() != parent.hash:
+            origin = f"{parent.session_id} seq {parent.seq}"
+            what = "is missing" if found is None else "is another event"
+            yield Finding(self._stream, event.seq, f"it branches from {origin}, which {what}")
+
+
+def _in_silence(_: int) -> None:
+    """Nobody watches."""

@@ -1,0 +1,69 @@
+"""Writes to state tables. Owns: the closed union of changes a commit may carry besides events. Not: SQL (store).
+
+State is what no tape holds: it may be lost with the machine without a promise being broken, or it must vanish (sealed
+secrets). Everything else is an event.
+"""
+
+import msgspec
+
+from palyra.core.ids import ArtifactId, NodeId, RunId, StreamId
+
+
+class SetHeartbeat(msgspec.Struct, frozen=True):
+    """A run is alive on a node. A waiting run has none."""
+
+    run_id: RunId
+    node: NodeId
+    at_ms: int
+
+
+class ClearHeartbeat(msgspec.Struct, frozen=True):
+    run_id: RunId
+
+
+class TakeLease(msgspec.Struct, frozen=True):
+    """Compare and set: succeeds if the lease's token is still `expected_token` (0 = never taken), and adds one to it."""
+
+    name: str
+    owner: NodeId
+    expected_token: int
+    expires_at_ms: int
+
+
+class ReleaseLease(msgspec.Struct, frozen=True):
+    """Keeps the row and its token, so that a token is never given out twice."""
+
+    name: str
+    token: int
+
+
+class SealSecret(msgspec.Struct, frozen=True):
+    """The real bytes behind a marker, encrypted, for the executor of this run alone (L5)."""
+
+    run_id: RunId
+    secret_id: str
+    sealed: bytes
+
+
+class EraseSecrets(msgspec.Struct, frozen=True):
+    run_id: RunId
+
+
+class LinkArtifact(msgspec.Struct, frozen=True):
+    """A tape refers to an artifact; the file stays as long as one such row does."""
+
+    artifact_id: ArtifactId
+    stream: StreamId
+    bytes: int
+    media_type: str
+    at_ms: int
+
+
+Write = SetHeartbeat | ClearHeartbeat | TakeLease | ReleaseLease | SealSecret | EraseSecrets | LinkArtifact
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """The commit holds only while this lease still has this token."""
+
+    lease: str
+    token: int

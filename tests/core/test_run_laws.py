@@ -1,0 +1,314 @@
+"""Laws of a run over arbitrary histories: a world that answers effects in any order, people who interfere, restarts,
+and facts that have no business there."""
+
+import random
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palyra.core.errors import Invalid
+from palyra.core.events import Draft
+from palyra.core.events.model import BudgetState, Finish, ModelError
+from palyra.core.events.run import CancelRequested, MessageUser, Reason, ResumeCause, RunResumed, RunStarted
+from palyra.core.events.session import SessionCreated
+from palyra.core.events.tool import (
+    ApprovalKind,
+    ApprovalResolved,
+    ApprovalStatus,
+    Decision,
+    EffectClass,
+    Outcome,
+    ParallelClass,
+    ToolFinished,
+    ToolJudged,
+    ToolStarted,
+    Verdict,
+)
+from palyra.core.ids import CallId, EffectId
+from palyra.core.projections.project import RowKey, keys_of, project
+from palyra.core.projections.rows import Row, RunRow
+from palyra.core.run.deadlines import overdue
+from palyra.core.run.decide import wanted
+from palyra.core.run.due import next_record
+from palyra.core.run.effects import CallModel, Effect, Execute, Judge, PlanRoute, Stop
+from palyra.core.run.fold import fact_of, fold, fold_tape
+from palyra.core.run.loop import make_limits
+from palyra.core.run.replay import replay
+from palyra.core.run.states import RunState, is_terminal
+from palyra.core.trust import Trust
+from tests.support.runs import ALICE, RUN, Script
+
+STEPS_MAX = 40
+TOOLS = ("fs.read", "fs.write", "channel.send")
+CLASSES = dict(zip(TOOLS, (EffectClass.READ_ONLY, EffectClass.IDEMPOTENT, EffectClass.ONCE), strict=True))
+
+
+class World:
+    """Answers effects with facts, keeps count of what it executed, and now and then does something else."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        limits = make_limits(max_tool_calls=6, wall_clock_ms=60_000)
+        must_call = ("fs.read",) if self.random.random() < 0.2 else ()
+        self.script = Script(limits=limits, can_ask=self.random.random() < 0.8, must_call=must_call)
+        self.in_flight: list[Effect] = []
+        self.executed: list[tuple[EffectId, int]] = []
+
+    def run(self, steps: int) -> "World":
+        moves: list[tuple[Callable[[], None], int]] = [
+            (self.answer_effect, 14),
+            (self.interfere, 1),
+            (self.decide_question, 5),
+            (self.pass_time, 1),
+            (self.restart, 2),
+            (self.feed_nonsense, 2),
+        ]
+        self.feed(RunStarted())
+        for _ in range(steps):
+            move = self.random.choices([m for m, _ in moves], [weight for _, weight in moves])[0]
+            move()
+            self.check()
+        return self
+
+    def finish(self) -> "World":
+        """Cancel, let what is out come home: then the run must be over."""
+        if not is_terminal(self.script.state.state):
+            self.feed(CancelRequested(reason=Reason.CANCELLED))
+        for _ in range(STEPS_MAX):
+            if self.in_flight:
+                self.answer_effect()
+        return self
+
+    def feed(self, *facts: object) -> bool:
+        before = self.script.state
+        try:
+            self.script.feed(*facts)  # type: ignore[arg-type]
+        except Invalid:
+            assert self.script.state is before
+            return False
+        self.perform(self.script.effects)
+        return True
+
+    def perform(self, effects: tuple[Effect, ...]) -> None:
+        for effect in effects:
+            if isinstance(effect, Stop):
+                assert effect.effect in self.in_flight
+                continue
+            assert effect not in self.in_flight, "an effect in flight is never started again"
+            if isinstance(effect, Execute):
+                self.check_execution(effect)
+                self.executed.append((effect.effect_id, effect.attempt))
+            self.in_flight.append(effect)
+
+    def check_execution(self, effect: Execute) -> None:
+        """L1: a verdict and a durable intent come before it. L2: no `once` effect twice but by a person's retry."""
+        tape = [draft.data for draft in self.script.tape]
+        intents = [d for d in tape if isinstance(d, ToolStarted) and d.effect_id == effect.effect_id]
+        assert intents[-1].attempt == effect.attempt
+        assert self.is_permitted(effect.call_id)
+        judged = next(d for d in tape if isinstance(d, ToolJudged) and d.call_id == effect.call_id)
+        if judged.effect_class is EffectClass.ONCE and effect.attempt > 1:
+            retries = [d for d in tape if isinstance(d, ApprovalResolved) and d.decision is Decision.RETRY]
+            assert len(retries) >= effect.attempt - 1
+
+    def is_permitted(self, call_id: CallId) -> bool:
+        asked = set()
+        for data in (draft.data for draft in self.script.tape):
+            if isinstance(data, ToolJudged) and data.call_id == call_id and data.verdict is Verdict.ALLOW:
+                return True
+            if data.TYPE == "approval.requested" and getattr(data, "call_id", None) == call_id:
+                asked.add(data.approval_id)  # type: ignore[union-attr]
+            if isinstance(data, ApprovalResolved) and data.approval_id in asked:
+                return data.status is ApprovalStatus.ALLOWED
+        return False
+
+    def check(self) -> None:
+        state = self.script.state
+        assert next_record(state, self.script.now_ms) is None, "every record closes its decisions"
+        if is_terminal(state.state):
+            self.in_flight = [effect for effect in self.in_flight if isinstance(effect, Execute | CallModel)]
+            assert wanted(state) == frozenset()
+        if state.state is RunState.WAITING:
+            assert not [effect for effect in self.in_flight if isinstance(effect, Execute | CallModel)]
+
+    def answer_effect(self) -> None:
+        if not self.in_flight:
+            return
+        effect = self.in_flight.pop(self.random.randrange(len(self.in_flight)))
+        self.script.now_ms += self.random.randrange(500)
+        match effect:
+            case PlanRoute(turn=turn):
+                if self.script.state.turn == turn:
+                    budget = self.random.choices(list(BudgetState), [20, 1, 0.3])[0]
+                    self.guarded(lambda: self.script.route(budget))
+            case CallModel():
+                self.guarded(self.answer_model)
+            case Judge(call_id=call_id):
+                self.guarded(lambda: self.judge(call_id))
+            case Execute():
+                self.guarded(lambda: self.finish_call(effect))
+            case Stop():
+                raise AssertionError("a stop is never in flight")
+
+    def guarded(self, act: Callable[[], object]) -> None:
+        """An answer may come too late; then it is refused and nothing changed."""
+        before = self.script.state
+        try:
+            act()
+        except (Invalid, StopIteration):
+            assert self.script.state is before
+        else:
+            self.perform(self.script.effects)
+
+    def answer_model(self) -> None:
+        pick = self.random.random()
+        if pick < 0.5:
+            count = self.random.randint(1, 3)
+            self.script.propose(*[self.some_call() for _ in range(count)])
+        elif pick < 0.8:
+            self.script.answer(self.random.choice(["", "an answer", "<tool_call>", "fs.write ✅"]))
+        elif pick < 0.95:
+            self.script.answer("ha", Finish.INTERRUPTED)
+        else:
+            self.script.fail_model(self.random.choice(list(ModelError)))
+
+    def some_call(self) -> tuple[str, dict[str, object]]:
+        return self.random.choice(TOOLS), {"n": self.random.randint(0, 2)}
+
+    def judge(self, call_id: CallId) -> None:
+        call = next(c for c in self.script.state.calls if c.call_id == call_id)
+        verdict = self.random.choices(list(Verdict), [5, 3, 2])[0]
+        if verdict is Verdict.ASK and not self.script.state.can_ask:
+            verdict = Verdict.DENY
+        judged = ToolJudged(
+            call_id=call_id,
+            verdict=verdict,
+            rule="r",
+            reason="",
+            effect_class=CLASSES[call.tool],
+            parallel_class=self.random.choice(list(ParallelClass)),
+            paths=(self.random.choice(["a", "a/b", "c"]),),
+        )
+        self.script.feed(judged)
+
+    def finish_call(self, effect: Execute) -> None:
+        outcome = self.random.choice([Outcome.OK, Outcome.OK, Outcome.FAILED, Outcome.TIMEOUT, Outcome.CANCELLED])
+        finished = ToolFinished(
+            call_id=effect.call_id,
+            effect_id=effect.effect_id,
+            outcome=outcome,
+            error=None,
+            attestation=None,
+            output=str(self.random.randrange(3)),
+        )
+        self.script.feed(finished)
+
+    def interfere(self) -> None:
+        if self.random.random() < 0.8:
+            self.feed(MessageUser(text="wait"))
+        else:
+            self.feed(CancelRequested(reason=Reason.CANCELLED))
+
+    def decide_question(self) -> None:
+        questions = self.script.state.questions
+        if not questions:
+            return
+        question = self.random.choice(questions)
+        fitting = [Decision.RETRY, Decision.DONE, Decision.GIVE_UP]
+        if question.kind is not ApprovalKind.UNCERTAIN:
+            fitting = [Decision.ALLOW, Decision.ALLOW, Decision.DENY]
+        decision = self.random.choice(fitting if self.random.random() < 0.9 else list(Decision))
+        is_yes = decision in (Decision.ALLOW, Decision.RETRY, Decision.DONE)
+        self.feed(
+            ApprovalResolved(
+                approval_id=question.approval_id,
+                status=ApprovalStatus.ALLOWED if is_yes else ApprovalStatus.DENIED,
+                decision=decision,
+                decided_by=ALICE,
+                digest=question.digest,
+                end_run=self.random.random() < 0.1,
+            )
+        )
+
+    def pass_time(self) -> None:
+        self.script.now_ms += self.random.choice([1_000, 1_000, 1_000, 70_000, 1_000_000])
+        facts = overdue(self.script.state, self.script.now_ms)
+        if facts:
+            self.guarded(lambda: self.script.feed_drafts(*facts))
+
+    def restart(self) -> None:
+        """The process dies: nothing is in flight, the state comes from the tape, a waiting run waits on."""
+        if is_terminal(self.script.state.state):
+            return
+        self.in_flight = []
+        folded = fold_tape(self.script.events())
+        assert folded == self.script.state
+        if folded.state is RunState.IN_PROGRESS:
+            self.feed(RunResumed(cause=ResumeCause.RESTART))
+
+    def feed_nonsense(self) -> None:
+        """A fact picked from this very tape, out of its time."""
+        stray = self.random.choice(self.script.tape)
+        if not isinstance(stray.data, MessageUser | CancelRequested | RunResumed):
+            self.guarded(lambda: self.script.feed_drafts(stray))
+            # A stray fact that happened to be legal answered something: it is no longer out.
+            self.in_flight = [
+                e for e in self.in_flight if isinstance(e, Execute | CallModel) or e in wanted(self.script.state)
+            ]
+
+
+@given(st.integers(0, 2**32))
+def test_no_history_executes_an_unjudged_call_or_a_once_effect_twice(seed: int) -> None:
+    World(seed).run(STEPS_MAX)
+
+
+@given(st.integers(0, 2**32))
+def test_every_run_can_be_cancelled_to_its_end(seed: int) -> None:
+    assert is_terminal(World(seed).run(STEPS_MAX // 2).finish().script.state.state)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60))
+def test_folding_in_one_go_equals_folding_on_from_any_prefix(seed: int, cut: int) -> None:
+    events = World(seed).run(STEPS_MAX).script.events()
+    prefix = fold_tape(events[:cut])
+    for event in events[cut:]:
+        assert prefix is not None
+        prefix = fold(prefix, fact_of(event))
+    assert prefix == fold_tape(events)
+
+
+@given(st.integers(0, 2**32))
+def test_replay_of_any_history_comes_to_the_same_decisions(seed: int) -> None:
+    script = World(seed).run(STEPS_MAX).script
+    replayed = replay(script.events())
+    assert replayed.difference is None
+    assert replayed.run == script.state
+
+
+@given(st.integers(0, 2**32), st.data())
+def test_replay_finds_a_decision_that_was_left_out(seed: int, data: st.DataObject) -> None:
+    script = World(seed).run(STEPS_MAX // 2).script
+    events = script.events()
+    decided = [index for index, event in enumerate(events) if event.actor == "system:run"]
+    if not decided:
+        return
+    gone = data.draw(st.sampled_from(decided))
+    replayed = replay(events[:gone] + events[gone + 1 :])
+    assert replayed.difference is not None
+
+
+@given(st.integers(0, 2**32))
+def test_the_projections_accept_whatever_the_rules_record(seed: int) -> None:
+    """Core must never decide what the journal would refuse: that run could not go on."""
+    rows: dict[RowKey, Row] = {}
+    created = SessionCreated(owner=ALICE, agent="main")
+    first = Draft(data=created, actor=ALICE, trust=Trust.OPERATOR, at_ms=0)
+    script = World(seed).run(STEPS_MAX).script
+    script.tape.insert(0, first)
+    for event in script.events():
+        seen = {key: rows[key] for key in keys_of(event) if key in rows}
+        rows |= {RowKey(type(row), row.id): row for row in project(event, seen)}
+    run = rows[RowKey(RunRow, RUN)]
+    assert isinstance(run, RunRow)
+    assert run.state is script.state.state

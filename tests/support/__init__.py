@@ -1,0 +1,1 @@
+"""What several test packages share: fixed keys, clocks, and drafts of events."""
