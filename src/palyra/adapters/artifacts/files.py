@@ -1,0 +1,138 @@
+"""Artifacts as files. Owns: `artifacts/ab/<sha256>`, written whole or not at all. Not: who refers to them (journal).
+
+Invariants: a file under its final name holds exactly the bytes its name is the hash of, durably; a crash leaves at
+most a temporary file, which the next start sweeps.
+"""
+
+import asyncio
+import hashlib
+import os
+import re
+import secrets
+import time
+from pathlib import Path
+
+from palyra.core.errors import Corrupt, Invalid, NotFound, Unavailable
+from palyra.core.ids import ArtifactId, parse_artifact_id
+
+BODY_BYTES_MAX = 64 * 1024 * 1024  # Whole bodies are held in memory; larger ones belong in the workspace.
+PARTIAL_AGE_S = 3600  # A write takes seconds; what is older was left by a crash and is no other process's.
+_PARTIAL_PREFIX = ".partial-"
+_ARTIFACT_NAME = re.compile(r"[0-9a-f]{64}")
+
+
+class FileArtifacts:
+    """One directory of artifacts. Blocking work happens in threads."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    async def put(self, body: bytes) -> ArtifactId:
+        if len(body) > BODY_BYTES_MAX:
+            raise Invalid("artifact_too_large", f"an artifact has at most {BODY_BYTES_MAX} bytes, got {len(body)}")
+        return await asyncio.to_thread(self._put, body)
+
+    async def get(self, artifact_id: ArtifactId, offset: int, limit: int) -> bytes:
+        if offset < 0 or limit < 0:
+            raise Invalid("artifact_range_invalid", "offset and limit of an artifact are not negative")
+        return await asyncio.to_thread(self._get, artifact_id, offset, limit)
+
+    async def size(self, artifact_id: ArtifactId) -> int | None:
+        try:
+            return (await asyncio.to_thread(self._path(artifact_id).stat)).st_size
+        except FileNotFoundError:
+            return None
+
+    async def remove(self, artifact_id: ArtifactId) -> None:
+        await asyncio.to_thread(self._path(artifact_id).unlink, missing_ok=True)
+
+    async def settled(self, older_than_s: float) -> tuple[ArtifactId, ...]:
+        return await asyncio.to_thread(self._settled, older_than_s)
+
+    def _settled(self, older_than_s: float) -> tuple[ArtifactId, ...]:
+        self.sweep()
+        oldest = time.time() - older_than_s
+        named = (path for path in self._directory.glob("*/*") if _ARTIFACT_NAME.fullmatch(path.name))
+        return tuple(ArtifactId(path.name) for path in named if _is_older(path, oldest))
+
+    def sweep(self) -> int:
+        """Removes what interrupted writes left behind; how many files that were."""
+        oldest = time.time() - PARTIAL_AGE_S
+        stale = [path for path in self._directory.glob(f"*/{_PARTIAL_PREFIX}*") if _is_older(path, oldest)]
+        for path in stale:
+            path.unlink(missing_ok=True)
+        return len(stale)
+
+    def _put(self, body: bytes) -> ArtifactId:
+        artifact_id = ArtifactId(hashlib.sha256(body).hexdigest())
+        path = self._path(artifact_id)
+        if _holds(path, len(body)):
+            # It counts as new again, so that a sweep that runs now leaves it to its new link.
+            os.utime(path)
+            return artifact_id
+        try:
+            self._write(path, body)
+        except OSError as cause:
+            message = f"artifact {artifact_id} could not be written ({cause.strerror}); check space and permissions"
+            raise Unavailable("artifact_unwritable", message) from cause
+        return artifact_id
+
+    def _write(self, path: Path, body: bytes) -> None:
+        if not path.parent.is_dir():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sync_directory(self._directory)
+        partial = path.parent / f"{_PARTIAL_PREFIX}{secrets.token_hex(8)}"
+        try:
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+        _sync_directory(path.parent)
+
+    def _get(self, artifact_id: ArtifactId, offset: int, limit: int) -> bytes:
+        try:
+            with self._path(artifact_id).open("rb") as file:
+                bytes_count = os.fstat(file.fileno()).st_size
+                file.seek(offset)
+                body = file.read(min(limit, BODY_BYTES_MAX))
+        except FileNotFoundError as cause:
+            raise NotFound(
+                "artifact_unknown", f"there is no artifact {artifact_id}; it may have been erased"
+            ) from cause
+        except OSError as cause:
+            raise Unavailable("artifact_unreadable", f"artifact {artifact_id}: {cause.strerror}") from cause
+        is_whole = offset == 0 and len(body) == bytes_count
+        if is_whole and hashlib.sha256(body).hexdigest() != artifact_id:
+            message = f"artifact {artifact_id} does not have the bytes its name says; restore it from a backup"
+            raise Corrupt("artifact_damaged", message)
+        return body
+
+    def _path(self, artifact_id: ArtifactId) -> Path:
+        name = parse_artifact_id(artifact_id)  # Again, although it is typed: this text becomes a path.
+        return self._directory / name[:2] / name
+
+
+def _holds(path: Path, bytes_count: int) -> bool:
+    """A file of another length is damaged, and putting the body again mends it."""
+    try:
+        return path.stat().st_size == bytes_count
+    except FileNotFoundError:
+        return False
+
+
+def _is_older(path: Path, at_s: float) -> bool:
+    try:
+        return path.stat().st_mtime < at_s
+    except FileNotFoundError:
+        return False
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Stores of the journal, one package per database."""

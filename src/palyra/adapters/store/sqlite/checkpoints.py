@@ -1,0 +1,89 @@
+"""Signed checkpoints of this node. Owns: finding the heads that changed and recording their signature. Not: the signed bytes.
+
+What changed is asked of the journal itself, by position, and not remembered: after a crash it is simply right.
+"""
+
+import apsw
+import msgspec
+
+from palyra.adapters.store.sqlite.connection import fetch
+from palyra.adapters.store.sqlite.known import load_head
+from palyra.adapters.store.sqlite.preparation import Commit, prepare_append
+from palyra.adapters.store.sqlite.recorder import Recorder
+from palyra.core.checkpoint import FIRST_PREVIOUS, HEADS_MAX, checkpoint_hash, draft_checkpoint, sign_bytes
+from palyra.core.errors import Corrupt, PalyraError
+from palyra.core.events import Draft, Event
+from palyra.core.events.codec import decode_data
+from palyra.core.events.system import CheckpointSigned, Head
+from palyra.core.ids import Principal, StreamId, derive_node_id, system_stream
+from palyra.core.trust import Trust
+from palyra.ports.signer import Signer
+
+ACTOR = Principal("system:journal")
+
+
+def sign_heads(recorder: Recorder, signer: Signer, at_ms: int) -> tuple[Event, ...]:
+    """Appends the checkpoint, in as many events as its heads need; none if nothing but checkpoints came since the last."""
+    connection = recorder.connection
+    tape = system_stream(derive_node_id(signer.public_key))
+    last = _last_checkpoint(connection, tape)
+    since = last.position if last is not None else 0
+    if not _has_changed(connection, tape, since):
+        return ()
+    heads = _changed_heads(connection, tape, since)
+    recorder.known.load_numbers()
+    chunks = [heads[start : start + HEADS_MAX] for start in range(0, len(heads), HEADS_MAX)]
+    previous = checkpoint_hash(last) if last is not None else FIRST_PREVIOUS
+    drafts = []
+    for chunk in chunks:
+        unsigned = draft_checkpoint(signer.public_key, previous, recorder.known.position, chunk)
+        signed = msgspec.structs.replace(unsigned, signature=signer.sign(sign_bytes(unsigned)).hex())
+        drafts.append(Draft(data=signed, actor=ACTOR, trust=Trust.SYSTEM, at_ms=at_ms))
+        previous = checkpoint_hash(signed)
+    append = prepare_append(tape, load_head(connection, tape).seq, drafts)
+    outcome = recorder.commit_group((Commit((append,)),))[0]
+    if isinstance(outcome, PalyraError):
+        raise outcome
+    return outcome
+
+
+def _last_checkpoint(connection: apsw.Connection, tape: StreamId) -> CheckpointSigned | None:
+    sql = """
+        SELECT events.data FROM tapes JOIN events ON events.tape_id = tapes.id
+        WHERE tapes.stream = ? AND events.type = ? ORDER BY events.seq DESC LIMIT 1
+    """
+    found = connection.execute(sql, (tape, CheckpointSigned.TYPE)).fetchone()
+    if found is None:
+        return None
+    data = decode_data(CheckpointSigned.TYPE, found[0])
+    if not isinstance(data, CheckpointSigned):
+        raise Corrupt("checkpoint_unreadable", f"the last checkpoint of tape {tape} is not one; run palyra verify")
+    return data
+
+
+def _has_changed(connection: apsw.Connection, tape: StreamId, since: int) -> bool:
+    """A checkpoint is not itself a change, or each would call for the next."""
+    sql = """
+        SELECT 1 FROM events WHERE position > ?
+        AND NOT (type = ? AND tape_id = (SELECT id FROM tapes WHERE stream = ?)) LIMIT 1
+    """
+    return connection.execute(sql, (since, CheckpointSigned.TYPE, tape)).fetchone() is not None
+
+
+def _changed_heads(connection: apsw.Connection, tape: StreamId, since: int) -> tuple[Head, ...]:
+    """Of the tapes with events since, and always of our own: it holds the erasures and the checkpoint before."""
+    sql = """
+        WITH changed (tape_id, seq) AS (
+            SELECT tape_id, max(seq) FROM events WHERE position > :since GROUP BY tape_id
+            UNION
+            SELECT tape_id, max(seq) FROM events
+            WHERE tape_id = (SELECT id FROM tapes WHERE stream = :tape) GROUP BY tape_id
+        )
+        SELECT tapes.stream, events.seq, events.hash
+        FROM changed
+        JOIN tapes ON tapes.id = changed.tape_id
+        JOIN events ON events.tape_id = changed.tape_id AND events.seq = changed.seq
+        ORDER BY tapes.stream
+    """
+    rows = fetch(connection, sql, {"since": since, "tape": tape})
+    return tuple([Head(stream=stream, seq=seq, hash=event_hash.hex()) for stream, seq, event_hash in rows])

@@ -1,0 +1,79 @@
+"""The SqliteJournal. Owns: tying writer, reads and views of one file together. Not: any SQL.
+
+Invariant: a call returns only what is durable, and a commit's events only after its fsync.
+"""
+
+from collections.abc import Sequence
+
+from palyra.adapters.store.sqlite.checkpoints import sign_heads
+from palyra.adapters.store.sqlite.connection import JournalSettings
+from palyra.adapters.store.sqlite.erase import erase
+from palyra.adapters.store.sqlite.preparation import prepare_commit
+from palyra.adapters.store.sqlite.reads import Reads, ThreadReads, WriterReads
+from palyra.adapters.store.sqlite.recorder import Recorder
+from palyra.adapters.store.sqlite.tape_reads import read_head, read_journal, read_tape, read_tape_end
+from palyra.adapters.store.sqlite.views_approvals import SqliteApprovals
+from palyra.adapters.store.sqlite.views_runs import SqliteRuns
+from palyra.adapters.store.sqlite.views_sessions import SqliteSessions
+from palyra.adapters.store.sqlite.views_state import SqliteState
+from palyra.adapters.store.sqlite.writer import Writer
+from palyra.core.events import Event
+from palyra.core.events.system import Head
+from palyra.core.ids import StreamId, derive_node_id, system_stream
+from palyra.core.writes import Fence, Write
+from palyra.ports.clock import Clock
+from palyra.ports.journal import Append, Erasure
+from palyra.ports.signer import Signer
+
+
+def open_journal(settings: JournalSettings, signer: Signer, clock: Clock) -> "SqliteJournal":
+    """Opens for writing, made if new. Raises Unavailable or Corrupt, and then nothing is left open or locked."""
+    return SqliteJournal(settings, signer, clock)
+
+
+class SqliteJournal:
+    def __init__(self, settings: JournalSettings, signer: Signer, clock: Clock) -> None:
+        self._writer = Writer(Recorder(settings))
+        self._reads: Reads = WriterReads(self._writer) if settings.is_exclusive else ThreadReads(settings)
+        self._signer = signer
+        self._clock = clock
+        self._system_tape = system_stream(derive_node_id(signer.public_key))
+        self.sessions = SqliteSessions(self._reads)
+        self.runs = SqliteRuns(self._reads)
+        self.approvals = SqliteApprovals(self._reads)
+        self.state = SqliteState(self._reads)
+
+    async def commit(
+        self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
+    ) -> tuple[Event, ...]:
+        return await self._writer.commit(prepare_commit(appends, writes, fence))
+
+    async def read(self, stream: StreamId, after_seq: int, limit: int) -> tuple[Event, ...]:
+        return await self._reads.ask(lambda connection: read_tape(connection, stream, after_seq, limit))
+
+    async def read_last(self, stream: StreamId, limit: int) -> tuple[Event, ...]:
+        return await self._reads.ask(lambda connection: read_tape_end(connection, stream, limit))
+
+    async def read_all(self, after_position: int, limit: int) -> tuple[Event, ...]:
+        return await self._reads.ask(lambda connection: read_journal(connection, after_position, limit))
+
+    async def head(self, stream: StreamId) -> Head | None:
+        return await self._reads.ask(lambda connection: read_head(connection, stream))
+
+    async def erase(self, erasures: Sequence[Erasure]) -> tuple[Event, ...]:
+        return await self._writer.perform(lambda recorder: erase(recorder, self._system_tape, erasures))
+
+    async def checkpoint(self) -> tuple[Event, ...]:
+        return await self._writer.perform(self._checkpoint)
+
+    async def vacuum(self) -> None:
+        """Gives the space of what was erased back to the disk. Commits wait for as long as copying the file takes."""
+        await self._writer.perform(Recorder.vacuum)
+
+    async def close(self) -> None:
+        await self._reads.close()
+        await self._writer.stop(self._checkpoint)
+
+    def _checkpoint(self, recorder: Recorder) -> tuple[Event, ...]:
+        recorder.retry_empty_log()
+        return sign_heads(recorder, self._signer, self._clock.now_ms())

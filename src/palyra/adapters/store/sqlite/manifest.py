@@ -1,0 +1,98 @@
+"""The manifest of a backup. Owns: which files a backup holds, under which names and sums. Not: copying them.
+
+Invariant: a name that is not one of the few known forms is refused, so a manifest cannot lead a restore elsewhere.
+"""
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+from palyra.core.errors import Corrupt, Invalid, NotFound, Unavailable
+
+FORMAT_VERSION = 1
+MANIFEST_NAME = "manifest.json"
+JOURNAL_NAME = "journal.db"
+PRIVATE_KEY_NAMES = ("signing.key", "vault.key")
+MANIFEST_BYTES_MAX = 256 * 1024 * 1024  # About 180 bytes a file: well over a million artifacts.
+CHUNK_BYTES = 1024 * 1024
+
+_ARTIFACT = re.compile(r"artifacts/([0-9a-f]{2})/(\1[0-9a-f]{62})")
+_NAME = re.compile(r"journal\.db|signing\.key|vault\.key|keys/[0-9a-f]{16}\.pub|" + _ARTIFACT.pattern)
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the parts of a home lie. `private_keys` are the files a backup takes only when asked to."""
+
+    journal: Path
+    artifacts: Path
+    public_keys: Path
+    private_keys: tuple[Path, ...] = ()
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """`files` maps each file's path within the backup to its sha256."""
+
+    format_version: int
+    created_at_ms: int
+    schema_version: int
+    last_position: int
+    files: dict[str, str]
+
+
+def read_manifest(backup: Path) -> Manifest:
+    path = backup / MANIFEST_NAME
+    try:
+        with path.open("rb") as file:
+            manifest = msgspec.json.decode(file.read(MANIFEST_BYTES_MAX), type=Manifest)
+    except (FileNotFoundError, NotADirectoryError) as cause:
+        raise NotFound("backup_missing", f"{backup} holds no {MANIFEST_NAME}, so it is no finished backup") from cause
+    except OSError as cause:
+        message = f"{path} cannot be read: {cause.strerror}; name a directory that palyra backup made"
+        raise Invalid("backup_unreadable", message) from cause
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Corrupt("backup_damaged", f"{path} cannot be read; take another backup") from cause
+    if manifest.format_version > FORMAT_VERSION:
+        message = f"{backup} has format {manifest.format_version}, this release knows {FORMAT_VERSION}; use a newer one"
+        raise Unavailable("backup_newer", message)
+    _require_names(manifest)
+    return manifest
+
+
+def _require_names(manifest: Manifest) -> None:
+    if JOURNAL_NAME not in manifest.files:
+        raise Invalid("backup_incomplete", "the manifest names no journal.db; take another backup")
+    for name, digest in manifest.files.items():
+        if _NAME.fullmatch(name) is None:
+            raise Invalid("backup_name_invalid", "the manifest names a file that no backup holds; take another backup")
+        artifact = _ARTIFACT.fullmatch(name)
+        if artifact is not None and artifact[2] != digest:
+            raise Corrupt("backup_damaged", f"artifact {artifact[2]} was already damaged when the backup was made")
+
+
+def copy_file(source: Path, target: Path, mode: int) -> str:
+    """Copies durably into a file that must not exist yet; the sha256 of what was copied."""
+    digest = hashlib.sha256()
+    with source.open("rb") as reading, target.open("xb") as writing:
+        os.fchmod(writing.fileno(), mode)
+        while chunk := reading.read(CHUNK_BYTES):
+            digest.update(chunk)
+            writing.write(chunk)
+        writing.flush()
+        os.fsync(writing.fileno())
+    return digest.hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,64 @@
+"""Commits on the caller's side. Owns: all of a commit that needs no head: bytes, salts, digests. Not: its checks (plan)."""
+
+import os
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+
+from palyra.core.chain import SALT_BYTES, Prepared, prepare
+from palyra.core.errors import Invalid
+from palyra.core.events import Draft
+from palyra.core.ids import AT_MS_MAX, StreamId
+from palyra.core.writes import Fence, Write
+from palyra.ports.journal import Append
+
+COMMIT_EVENTS_MAX = 10_000  # One commit holds up everyone behind it, so even an import goes in pieces.
+SALTS_DRAWN_COUNT = 256  # Asking the kernel hands the interpreter to another thread, each time; so it is asked seldom.
+
+_salts: deque[bytes] = deque()  # Its pop is atomic, so no two events ever get the same salt, whichever thread asks.
+
+
+class PreparedAppend(msgspec.Struct, frozen=True, gc=False):
+    stream: StreamId
+    expected_seq: int
+    events: tuple[Prepared, ...]
+
+
+class Commit(msgspec.Struct, frozen=True, gc=False):
+    """A commit as the writer takes it."""
+
+    appends: tuple[PreparedAppend, ...]
+    writes: tuple[Write, ...] = ()
+    fence: Fence | None = None
+
+
+def prepare_commit(appends: Sequence[Append], writes: Sequence[Write], fence: Fence | None) -> Commit:
+    prepared = []
+    events_count = 0
+    for append in appends:
+        events_count += len(append.drafts)
+        if events_count > COMMIT_EVENTS_MAX:
+            raise Invalid("commit_too_large", f"a commit takes at most {COMMIT_EVENTS_MAX} events; split it")
+        prepared.append(prepare_append(append.stream, append.expected_seq, append.drafts))
+    return Commit(tuple(prepared), tuple(writes), fence)
+
+
+def prepare_append(stream: StreamId, expected_seq: int, drafts: Sequence[Draft]) -> PreparedAppend:
+    events = []
+    seq = expected_seq
+    for draft in drafts:
+        seq += 1
+        if not 0 <= draft.at_ms <= AT_MS_MAX:
+            raise Invalid("time_out_of_range", f"{draft.at_ms} ms is no time an event can have")
+        events.append(prepare(stream, seq, draft, _salt()))
+    return PreparedAppend(stream, expected_seq, tuple(events))
+
+
+def _salt() -> bytes:
+    while True:
+        try:
+            return _salts.pop()
+        except IndexError:
+            drawn = os.urandom(SALT_BYTES * SALTS_DRAWN_COUNT)
+            _salts.extend(drawn[start : start + SALT_BYTES] for start in range(0, len(drawn), SALT_BYTES))

@@ -1,0 +1,201 @@
+"""The writer's side of the file. Owns: the writing connection, transactions, and what follows when one fails. Not: the thread.
+
+Everything here runs in one thread. A failed transaction is rolled back and the caches are dropped. The disk may still
+hold its frames in the log, without the fsync that would have made them count; so before the next group a harmless commit
+is written over them, and only when that worked is the connection opened anew and trusted again.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+import apsw
+
+from palyra.adapters.store.sqlite.connection import (
+    BUSY_TIMEOUT_MS,
+    JournalSettings,
+    WriterLock,
+    as_our_error,
+    on_failure,
+    open_writing,
+    our_errors,
+)
+from palyra.adapters.store.sqlite.known import Known
+from palyra.adapters.store.sqlite.migrations import known_migrations, migrate, schema_version
+from palyra.adapters.store.sqlite.plan import Plan
+from palyra.adapters.store.sqlite.preparation import Commit
+from palyra.core.errors import Conflict, Invalid, PalyraError
+from palyra.core.events import Event
+
+LOG_WAIT_MS = 250  # Every commit waits behind it, and a reader that takes longer may take for ever.
+
+Outcome = tuple[Event, ...] | PalyraError
+Answer = TypeVar("Answer")
+
+# A value that no column can hold, or a row that should not have been there: the fault of one commit, not of the disk.
+_FAULTS_OF_A_COMMIT = (apsw.ConstraintError, OverflowError, UnicodeEncodeError)
+_CODE_BY_CONSTRAINT = {
+    "sessions.owner, sessions.key": "session_key_taken",
+    "runs.principal, runs.idempotency_key": "idempotency_key_taken",
+}
+
+
+class Recorder:
+    def __init__(self, settings: JournalSettings) -> None:
+        self._settings = settings
+        # Another file layer has files of its own; a lock beside them would lock nothing.
+        self._lock = WriterLock(settings.path) if settings.vfs is None else None
+        with on_failure(self._unlock):
+            self.connection = self._opened()
+            with on_failure(lambda: self.connection.close(True)), our_errors(settings.path):
+                self.known = Known(self.connection)
+        self._is_open = True
+        self._is_suspect = False
+        self._has_old_text = True  # A process that was killed may have left a log with what it had erased.
+
+    def commit_group(self, commits: Sequence[Commit]) -> list[Outcome]:
+        """One outcome a commit, in order. Commits that are refused leave the others untouched."""
+        try:
+            return self._commit_together(commits)
+        except _FAULTS_OF_A_COMMIT:
+            return [self._commit_alone(commit) for commit in commits]
+        except (apsw.Error, PalyraError) as cause:
+            return [self._as_outcome(cause) for _ in commits]
+
+    def perform(self, act: Callable[["Recorder"], Answer]) -> Answer:
+        """Something other than a commit, between two groups."""
+        with our_errors(self._settings.path):
+            return act(self)
+
+    def record(self, commit: Commit) -> tuple[Event, ...]:
+        """One commit of our own, inside the transaction that the caller holds; forget or settle is his too."""
+        plan = Plan(self.known)
+        events = plan.add(commit)
+        plan.execute(self.connection)
+        return events
+
+    @contextmanager
+    def transaction(self) -> Iterator[apsw.Connection]:
+        self._heal()
+        with self._transaction() as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        is_committed = False
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            yield self.connection
+            self.connection.execute("COMMIT")
+            is_committed = True
+        except apsw.ConstraintError:
+            raise
+        except apsw.Error:
+            self._is_suspect = True
+            raise
+        finally:
+            if not is_committed:
+                self._roll_back()
+
+    def empty_log(self) -> None:
+        """Takes erased text out of the log too. What holds that up now is tried again at the next checkpoint."""
+        self._has_old_text = True
+        self.connection.set_busy_timeout(LOG_WAIT_MS)
+        with suppress(apsw.Error):  # The erasure itself is durable and stands.
+            is_busy, _, _ = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0]
+            self._has_old_text = bool(is_busy)
+        self.connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+
+    def retry_empty_log(self) -> None:
+        if self._has_old_text:
+            self.empty_log()
+
+    def vacuum(self) -> None:
+        self._heal()
+        self.connection.execute("VACUUM")
+        self.empty_log()
+
+    def forget(self) -> None:
+        self.known.forget(self.connection)
+
+    def close(self) -> None:
+        try:
+            with our_errors(self._settings.path):
+                self.connection.close()
+        finally:
+            self._unlock()
+
+    def _commit_together(self, commits: Sequence[Commit]) -> list[Outcome]:
+        self._heal()
+        plan = Plan(self.known)
+        with self._transaction() as connection:
+            outcomes = [_outcome(plan, commit) for commit in commits]
+            plan.execute(connection)
+        plan.settle()
+        return outcomes
+
+    def _commit_alone(self, commit: Commit) -> Outcome:
+        """Again without the others, from the file as it is, so that only the guilty one fails."""
+        try:
+            self.forget()
+            return self._commit_together((commit,))[0]
+        except apsw.ConstraintError as cause:
+            return _as_conflict(cause)
+        except (OverflowError, UnicodeEncodeError):
+            return Invalid("value_invalid", "a number or a text of this commit is one that no column can hold")
+        except (apsw.Error, PalyraError) as cause:
+            return self._as_outcome(cause)
+
+    def _as_outcome(self, cause: apsw.Error | PalyraError) -> PalyraError:
+        """A new error for each waiter: each will be raised, and so changed, in another place."""
+        if isinstance(cause, PalyraError):
+            return type(cause)(cause.code, cause.message, is_retryable=cause.is_retryable)
+        return as_our_error(cause, self._settings.path)
+
+    def _roll_back(self) -> None:
+        with suppress(apsw.Error):
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+
+    def _heal(self) -> None:
+        if not self._is_suspect:
+            return
+        if self._is_open:
+            self._write_over()
+            self._is_open = False
+            self.connection.close(True)
+        # A disk that fails here too leaves the connection closed; the next attempt begins with opening.
+        self.connection = self._opened()
+        self._is_open = True
+        self.forget()
+        self._is_suspect = False
+
+    def _write_over(self) -> None:
+        """A commit that changes nothing. Frames of the log are checked in a row, so none after it can count any more."""
+        with self._transaction() as connection:
+            connection.execute(f"PRAGMA user_version = {schema_version(connection)}")
+
+    def _opened(self) -> apsw.Connection:
+        connection = open_writing(self._settings)
+        with on_failure(lambda: connection.close(True)), our_errors(self._settings.path):
+            migrate(connection, self._settings.path, known_migrations())
+        return connection
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+def _outcome(plan: Plan, commit: Commit) -> Outcome:
+    try:
+        return plan.add(commit)
+    except PalyraError as refusal:
+        return refusal
+
+
+def _as_conflict(cause: apsw.ConstraintError) -> Conflict:
+    for columns, code in _CODE_BY_CONSTRAINT.items():
+        if columns in str(cause):
+            return Conflict(code, "the key was taken by another commit; read what it names")
+    return Conflict("journal_moved", f"something else wrote to the journal ({cause}); read again, then decide again")

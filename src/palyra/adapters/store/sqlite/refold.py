@@ -1,0 +1,102 @@
+"""Projections from their events again. Owns: folding a tape anew, and replacing or comparing its rows. Not: the fold's rules.
+
+The live tables, an erasure and the offline rebuild all end in these functions, so they cannot disagree.
+"""
+
+from contextlib import closing
+from typing import Any
+
+import apsw
+import msgspec
+
+from palyra.adapters.store.sqlite.connection import fetch, on_failure
+from palyra.adapters.store.sqlite.rows import TABLES, store_rows
+from palyra.adapters.store.sqlite.tape_reads import read_event
+from palyra.core.ids import StreamId
+from palyra.core.projections.project import PROJECTED_TYPES, RowKey, project
+from palyra.core.projections.rows import Row, SessionRow
+
+_PROJECTED_TYPES = msgspec.json.encode(sorted(PROJECTED_TYPES)).decode()
+
+
+def refold(connection: apsw.Connection, stream: StreamId) -> dict[RowKey, Row]:
+    """The rows that the tape's events, as they are now, give."""
+    sql = """
+        SELECT tapes.stream, events.* FROM tapes JOIN events ON events.tape_id = tapes.id
+        WHERE tapes.stream = ? AND events.type IN (SELECT value FROM json_each(?))
+        ORDER BY events.seq
+    """
+    rows: dict[RowKey, Row] = {}
+    with closing(connection.execute(sql, (stream, _PROJECTED_TYPES))) as cursor:
+        for cells in cursor:
+            for row in project(read_event(cells), rows):
+                rows[RowKey(type(row), row.id)] = row
+    return rows
+
+
+def replace_rows(connection: apsw.Connection, stream: StreamId) -> int:
+    """Makes the tables say what the tape says; gives the number of rows that differed. Within the caller's transaction."""
+    differing_count = _drop_differing(connection, stream)
+    _insert_missing(connection, stream)
+    return differing_count
+
+
+def rebuild_projections(connection: apsw.Connection) -> int:
+    """Folds every tape again and replaces what differs; gives the number of rows that did. One transaction.
+
+    All wrong rows go before any right one comes: a wrong row may hold the unique key of a right one.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    with on_failure(lambda: _roll_back(connection)):
+        streams = [stream for (stream,) in connection.execute("SELECT stream FROM tapes ORDER BY id")]
+        counts = {stream: _drop_differing(connection, stream) for stream in streams}
+        stray_count = _drop_rows_without_tape(connection)
+        for stream, count in counts.items():
+            if count:
+                _insert_missing(connection, stream)
+        connection.execute("COMMIT")
+    return sum(counts.values()) + stray_count
+
+
+def _drop_differing(connection: apsw.Connection, stream: StreamId) -> int:
+    """Removes the rows the tape does not give; counts those that are missing too."""
+    stored, folded = _stored_cells(connection, stream), refold(connection, stream)
+    wanted = {key: TABLES[key.row_type].cells(row) for key, row in folded.items()}
+    differing = [key for key in stored.keys() | wanted.keys() if stored.get(key) != wanted.get(key)]
+    for key in differing:
+        sql = f"DELETE FROM {TABLES[key.row_type].name} WHERE id = ?"  # noqa: S608 - our names
+        connection.execute(sql, (key.id,))
+    return len(differing)
+
+
+def _insert_missing(connection: apsw.Connection, stream: StreamId) -> None:
+    stored = _stored_cells(connection, stream)
+    folded = refold(connection, stream)
+    store_rows(connection, [(None, row) for key, row in folded.items() if key not in stored])
+
+
+def _stored_cells(connection: apsw.Connection, stream: StreamId) -> dict[RowKey, list[Any]]:
+    """The tape's rows as the tables have them, uninterpreted: a damaged one must not stand in the way of its repair."""
+    stored: dict[RowKey, list[Any]] = {}
+    for row_type, table in TABLES.items():
+        sql = f"SELECT * FROM {table.name} WHERE {_tape_column(row_type)} = ?"  # noqa: S608 - our names
+        for cells in fetch(connection, sql, (stream,)):
+            stored[RowKey(row_type, str(cells[0]))] = list(cells)
+    return stored
+
+
+def _drop_rows_without_tape(connection: apsw.Connection) -> int:
+    before = connection.total_changes()
+    for row_type, table in TABLES.items():
+        sql = f"DELETE FROM {table.name} WHERE {_tape_column(row_type)} NOT IN (SELECT stream FROM tapes)"  # noqa: S608
+        connection.execute(sql)
+    return connection.total_changes() - before
+
+
+def _tape_column(row_type: type[Row]) -> str:
+    return "id" if row_type is SessionRow else "session_id"
+
+
+def _roll_back(connection: apsw.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")

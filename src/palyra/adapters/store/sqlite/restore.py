@@ -1,0 +1,186 @@
+"""Restoring a backup. Owns: checking it, then putting it in place of what is there. Not: making backups (backup).
+
+Order: copy into a staging directory of the home, checking every sum; verify the copied journal; add artifacts and keys
+that are missing; give the old journal a second name; put the new one in its place with one rename. Invariants: killed at
+any point, the home has the old journal or the new one, whole; nothing is ever deleted, what is replaced gets another
+name; a key that the home has stays the home's.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import apsw
+
+from palyra.adapters.store.sqlite.archive import Archive
+from palyra.adapters.store.sqlite.connection import BUSY_TIMEOUT_MS, WriterLock, as_our_error
+from palyra.adapters.store.sqlite.manifest import (
+    JOURNAL_NAME,
+    PRIVATE_KEY_NAMES,
+    Manifest,
+    Places,
+    copy_file,
+    read_manifest,
+    sync_directory,
+)
+from palyra.core.errors import Conflict, Corrupt, Unavailable
+from palyra.core.verification import Report, verify
+from palyra.ports.signer import SignatureCheck
+
+KeysOf = Callable[[Path], SignatureCheck]
+_STAGING_PREFIX = ".restore-"
+_LOG_SUFFIXES = ("-wal", "-shm")
+
+
+def restore(backup: Path, places: Places, keys_of: KeysOf, at_ms: int) -> Report:
+    """Into a home that has no journal yet. The report is that of the journal now in place."""
+    _require_absent(places.journal)
+    return _restore(backup, places, keys_of, lambda: _put_first(places.journal, at_ms))
+
+
+def restore_replacing(backup: Path, places: Places, keys_of: KeysOf, at_ms: int) -> Report:
+    """The journal that is there, if one is, becomes `journal.db.replaced-<at_ms>`."""
+    return _restore(backup, places, keys_of, lambda: _set_aside(places.journal, at_ms))
+
+
+def _restore(backup: Path, places: Places, keys_of: KeysOf, make_room: Callable[[], None]) -> Report:
+    manifest = read_manifest(backup)
+    try:
+        places.journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(places.journal), _staging(places.journal.parent) as staging:
+            _stage(backup, manifest, staging)
+            report = _verified(backup, staging, keys_of)
+            _add_missing(manifest, staging, places)
+            make_room()
+            sync_directory(places.journal.parent)
+            (staging / JOURNAL_NAME).replace(places.journal)
+            sync_directory(places.journal.parent)
+    except OSError as cause:
+        message = f"{backup} could not be restored ({cause.strerror}); check space and permissions, then try again"
+        raise Unavailable("restore_failed", message) from cause
+    return report
+
+
+@contextmanager
+def _locked(journal: Path) -> Iterator[None]:
+    lock = WriterLock(journal)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _staging(home: Path) -> Iterator[Path]:
+    """An empty directory on the same file system. With the lock held, any other is what a crash left."""
+    for stale in home.glob(f"{_STAGING_PREFIX}*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    staging = home / f"{_STAGING_PREFIX}{secrets.token_hex(4)}"
+    staging.mkdir(mode=0o700)
+    try:
+        yield staging
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _stage(backup: Path, manifest: Manifest, staging: Path) -> None:
+    """Copies and checks in one pass, so that what was checked is what will be used."""
+    for name, expected in manifest.files.items():
+        target = staging / name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            digest = copy_file(backup / name, target, 0o644 if name.startswith("keys/") else 0o600)
+        except FileNotFoundError as cause:
+            raise Corrupt("backup_damaged", f"{backup} lacks {name}; use another backup") from cause
+        if digest != expected:
+            raise Corrupt("backup_damaged", f"{name} in {backup} is not what was backed up; use another backup")
+
+
+def _verified(backup: Path, staging: Path, keys_of: KeysOf) -> Report:
+    with Archive(staging / JOURNAL_NAME) as archive:
+        archive.require_structure()
+        report = verify(archive.evidence(keys_of(staging / "keys")))
+    if not report.is_whole:
+        raise Corrupt("backup_damaged", f"the journal in {backup} is damaged: {report.findings[0]}; use another backup")
+    return report
+
+
+def _add_missing(manifest: Manifest, staging: Path, places: Places) -> None:
+    """Artifacts are named by their hash and keys by their key: adding one changes nothing for the old journal."""
+    directories = {"artifacts": places.artifacts, "keys": places.public_keys}
+    touched = {places.journal.parent}
+    for name in manifest.files:
+        root, _, rest = name.partition("/")
+        if name in PRIVATE_KEY_NAMES:
+            target = places.journal.parent / name
+        elif root in directories:
+            target = directories[root] / rest
+        else:
+            continue
+        if not target.parent.is_dir():
+            target.parent.mkdir(mode=0o755 if root == "keys" else 0o700, parents=True)
+        touched |= {target.parent, target.parent.parent}
+        with suppress(FileExistsError):
+            os.link(staging / name, target)
+    for directory in touched:
+        sync_directory(directory)
+
+
+def _require_absent(journal: Path) -> None:
+    if journal.exists():
+        raise Conflict("journal_exists", f"{journal} exists; say --replace to move it aside and restore")
+
+
+def _put_first(journal: Path, at_ms: int) -> None:
+    _require_absent(journal)
+    _move_logs(journal, at_ms)  # Of a journal someone took away; SQLite would play them into the new one.
+
+
+def _set_aside(journal: Path, at_ms: int) -> None:
+    """Gives the old journal a second name; the rename that follows then takes the first from it."""
+    if journal.exists():
+        if _is_settled(journal):
+            _require_no_log(journal)
+        os.link(journal, _aside(journal, at_ms))
+    _move_logs(journal, at_ms)
+
+
+def _move_logs(journal: Path, at_ms: int) -> None:
+    for suffix in _LOG_SUFFIXES:
+        log = journal.with_name(journal.name + suffix)
+        if log.exists():
+            log.rename(f"{_aside(journal, at_ms)}{suffix}")
+
+
+def _aside(journal: Path, at_ms: int) -> Path:
+    return journal.with_name(f"{journal.name}.replaced-{at_ms}")
+
+
+def _is_settled(journal: Path) -> bool:
+    """Whether the old journal is complete in its one file now; False where it cannot be opened.
+
+    A damaged journal is a good reason to restore: it is set aside as it lies, its log with it.
+    """
+    try:
+        connection = apsw.Connection(str(journal), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            connection.close(True)
+    except (apsw.NotADBError, apsw.CorruptError):
+        return False
+    except apsw.Error as cause:
+        raise as_our_error(cause, journal) from cause
+    return True
+
+
+def _require_no_log(journal: Path) -> None:
+    """SQLite would play an old log into the new journal; the log is gone unless someone still has the old one open."""
+    for suffix in _LOG_SUFFIXES:
+        if journal.with_name(journal.name + suffix).exists():
+            message = f"another process still reads {journal}; stop it (a verify or a backup?), then try again"
+            raise Unavailable("journal_busy", message)

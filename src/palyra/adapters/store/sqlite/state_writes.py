@@ -1,0 +1,71 @@
+"""Writes to state tables. Owns: the SQL of each member of core.writes.Write. Not: whether it may happen (plan)."""
+
+from typing import assert_never
+
+import apsw
+
+from palyra.core.writes import (
+    ClearHeartbeat,
+    EraseSecrets,
+    LinkArtifact,
+    ReleaseLease,
+    SealSecret,
+    SetHeartbeat,
+    TakeLease,
+    Write,
+)
+
+
+def apply_write(connection: apsw.Connection, write: Write) -> None:
+    match write:
+        case SetHeartbeat():
+            _set_heartbeat(connection, write)
+        case ClearHeartbeat(run_id=run_id):
+            connection.execute("DELETE FROM heartbeats WHERE run_id = ?", (run_id,))
+        case TakeLease():
+            _take_lease(connection, write)
+        case ReleaseLease(name=name, token=token):
+            connection.execute("UPDATE leases SET expires_at_ms = 0 WHERE name = ? AND token = ?", (name, token))
+        case SealSecret():
+            _seal_secret(connection, write)
+        case EraseSecrets(run_id=run_id):
+            connection.execute("DELETE FROM sealed_secrets WHERE run_id = ?", (run_id,))
+        case LinkArtifact():
+            _link_artifact(connection, write)
+        case _:
+            assert_never(write)
+
+
+def _set_heartbeat(connection: apsw.Connection, write: SetHeartbeat) -> None:
+    sql = """
+        INSERT INTO heartbeats (run_id, node, at_ms) VALUES (?, ?, ?)
+        ON CONFLICT (run_id) DO UPDATE SET node = excluded.node, at_ms = excluded.at_ms
+    """
+    connection.execute(sql, (write.run_id, write.node, write.at_ms))
+
+
+def _take_lease(connection: apsw.Connection, write: TakeLease) -> None:
+    sql = """
+        INSERT INTO leases (name, owner, token, expires_at_ms) VALUES (?, ?, ?, ?)
+        ON CONFLICT (name) DO UPDATE
+        SET owner = excluded.owner, token = excluded.token, expires_at_ms = excluded.expires_at_ms
+    """
+    connection.execute(sql, (write.name, write.owner, write.expected_token + 1, write.expires_at_ms))
+
+
+def _seal_secret(connection: apsw.Connection, write: SealSecret) -> None:
+    """Sealing the same secret again replaces it: the same value sealed twice has two forms, and either opens."""
+    sql = """
+        INSERT INTO sealed_secrets (run_id, secret_id, sealed) VALUES (?, ?, ?)
+        ON CONFLICT (run_id, secret_id) DO UPDATE SET sealed = excluded.sealed
+    """
+    connection.execute(sql, (write.run_id, write.secret_id, write.sealed))
+
+
+def _link_artifact(connection: apsw.Connection, write: LinkArtifact) -> None:
+    """The first link of a tape to an artifact stands: the bytes are the same by their name."""
+    sql = """
+        INSERT INTO artifact_links (artifact_id, stream, bytes, media_type, at_ms) VALUES (?, ?, ?, ?, ?)
+        ON CONFLICT (artifact_id, stream) DO NOTHING
+    """
+    connection.execute(sql, (write.artifact_id, write.stream, write.bytes, write.media_type, write.at_ms))

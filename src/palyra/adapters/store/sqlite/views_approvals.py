@@ -1,0 +1,103 @@
+"""Approvals and grants, asked for. Owns: the queries behind ports.views.Approvals. Not: deciding them.
+
+An approval is shown to the owner of its session and to whom its run was accepted for (L11).
+"""
+
+import apsw
+
+from palyra.adapters.store.sqlite.connection import page_limit
+from palyra.adapters.store.sqlite.reads import Reads
+from palyra.adapters.store.sqlite.rows import APPROVALS, GRANTS
+from palyra.core.events.tool import ApprovalStatus
+from palyra.core.ids import ApprovalId, GrantId, Principal, SessionId
+from palyra.core.projections.rows import ApprovalRow, GrantRow
+from palyra.ports.views import GrantFilter
+
+
+class SqliteApprovals:
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+
+    async def approval(self, approval_id: ApprovalId, principal: Principal | None) -> ApprovalRow | None:
+        sql = """
+            SELECT approvals.* FROM approvals
+            JOIN sessions ON sessions.id = approvals.session_id
+            LEFT JOIN runs ON runs.id = approvals.run_id
+            WHERE approvals.id = :id
+              AND (:principal IS NULL OR sessions.owner = :principal OR runs.principal IS :principal)
+        """
+        found = await self._reads.ask(lambda connection: _rows(connection, sql, id=approval_id, principal=principal))
+        return found[0] if found else None
+
+    async def pending_approvals(self, principal: Principal | None, after: str, limit: int) -> tuple[ApprovalRow, ...]:
+        sql = """
+            SELECT approvals.* FROM approvals
+            JOIN sessions ON sessions.id = approvals.session_id
+            LEFT JOIN runs ON runs.id = approvals.run_id
+            WHERE approvals.status = 'pending' AND approvals.id > :after
+              AND (:principal IS NULL OR sessions.owner = :principal OR runs.principal IS :principal)
+            ORDER BY approvals.id LIMIT :limit
+        """
+        return await self._reads.ask(
+            lambda connection: _rows(connection, sql, principal=principal, after=after, limit=page_limit(limit))
+        )
+
+    async def list_approvals(
+        self, principal: Principal, status: ApprovalStatus | None, after: str, limit: int
+    ) -> tuple[ApprovalRow, ...]:
+        sql = """
+            SELECT approvals.* FROM approvals
+            JOIN sessions ON sessions.id = approvals.session_id
+            LEFT JOIN runs ON runs.id = approvals.run_id
+            WHERE approvals.id > :after AND (:status IS NULL OR approvals.status = :status)
+              AND (sessions.owner = :principal OR runs.principal IS :principal)
+            ORDER BY approvals.id LIMIT :limit
+        """
+        wanted = status.value if status is not None else None
+        return await self._reads.ask(
+            lambda connection: _rows(
+                connection, sql, principal=principal, status=wanted, after=after, limit=page_limit(limit)
+            )
+        )
+
+    async def pending_of(self, session_id: SessionId) -> tuple[ApprovalRow, ...]:
+        sql = "SELECT * FROM approvals WHERE session_id = :session_id AND status = 'pending' ORDER BY requested_seq"
+        return await self._reads.ask(lambda connection: _rows(connection, sql, session_id=session_id))
+
+    async def grant(self, grant_id: GrantId, principal: Principal) -> GrantRow | None:
+        sql = "SELECT * FROM grants WHERE id = :id AND principal = :principal"
+        bindings: dict[str, str | int | None] = {"id": grant_id, "principal": principal}
+        found = await self._reads.ask(lambda connection: GRANTS.select(connection, sql, bindings))
+        return found[0] if found else None
+
+    async def grants_for(self, query: GrantFilter) -> tuple[GrantRow, ...]:
+        sql = """
+            SELECT * FROM grants
+            WHERE principal = :principal AND tool = :tool AND revoked_seq IS NULL
+              AND (scope = 'timeboxed' OR session_id = :session_id)
+              AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
+            ORDER BY created_at_ms DESC LIMIT :limit
+        """
+        bindings: dict[str, str | int | None] = {
+            "principal": query.principal,
+            "tool": query.tool,
+            "session_id": query.session_id,
+            "now_ms": query.now_ms,
+            "limit": page_limit(query.limit),
+        }
+        return await self._reads.ask(lambda connection: GRANTS.select(connection, sql, bindings))
+
+    async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRow, ...]:
+        """Those not revoked; whether one has expired depends on the time it is asked at."""
+        everyones = "SELECT * FROM grants WHERE revoked_seq IS NULL AND id > :after ORDER BY id LIMIT :limit"
+        own = """
+            SELECT * FROM grants WHERE principal = :principal AND revoked_seq IS NULL AND id > :after
+            ORDER BY id LIMIT :limit
+        """
+        sql = everyones if principal is None else own
+        bindings: dict[str, str | int | None] = {"principal": principal, "after": after, "limit": page_limit(limit)}
+        return await self._reads.ask(lambda connection: GRANTS.select(connection, sql, bindings))
+
+
+def _rows(connection: apsw.Connection, sql: str, **bindings: str | int | None) -> tuple[ApprovalRow, ...]:
+    return APPROVALS.select(connection, sql, bindings)

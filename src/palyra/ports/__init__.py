@@ -1,0 +1,1 @@
+"""Protocols in our own words, one file per noun. Not: implementations."""

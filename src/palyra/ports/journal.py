@@ -1,0 +1,67 @@
+"""The Journal port (JournalStore). Owns: what a store of tapes promises. Not: how (adapters.store), nor projections' queries.
+
+A commit is one transaction: all of its appends and writes, or none. It is acknowledged (the call returns) only when
+it is durable (L3). Other commits that share its fsync are untouched by its failure.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from palyra.core.events import Draft, Event
+from palyra.core.events.system import Head
+from palyra.core.ids import Principal, StreamId
+from palyra.core.writes import Fence, Write
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Events to put after seq `expected_seq` of a tape; if the tape's head is another, the commit is a Conflict."""
+
+    stream: StreamId
+    expected_seq: int
+    drafts: tuple[Draft, ...]
+
+
+class Erasure(msgspec.Struct, frozen=True, kw_only=True):
+    """What to erase: these seqs of one tape, or all of it."""
+
+    stream: StreamId
+    seqs: tuple[int, ...] | None
+    reason: str
+    actor: Principal
+    at_ms: int
+
+
+class Journal(Protocol):
+    async def commit(
+        self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
+    ) -> tuple[Event, ...]:
+        """The recorded events in the order given. Conflict: a head, fence or unique key was another; nothing happened."""
+        ...
+
+    async def read(self, stream: StreamId, after_seq: int, limit: int) -> tuple[Event, ...]:
+        """Events of one tape with seq > after_seq, in order."""
+        ...
+
+    async def read_last(self, stream: StreamId, limit: int) -> tuple[Event, ...]:
+        """The last `limit` events of one tape, in order."""
+        ...
+
+    async def read_all(self, after_position: int, limit: int) -> tuple[Event, ...]:
+        """Events of all tapes with position > after_position, in order of position; none is ever skipped."""
+        ...
+
+    async def head(self, stream: StreamId) -> Head | None: ...
+
+    async def erase(self, erasures: Sequence[Erasure]) -> tuple[Event, ...]:
+        """Erases and records it on the system tape, in one transaction. Conflict: a run is active, branches are left out."""
+        ...
+
+    async def checkpoint(self) -> tuple[Event, ...]:
+        """Signs the heads changed since the last checkpoint; none when nothing changed."""
+        ...
+
+    async def close(self) -> None:
+        """Finishes what was accepted, signs a last checkpoint, and closes."""
+        ...

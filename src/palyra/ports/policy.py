@@ -1,0 +1,35 @@
+"""The Policy port. Owns: the question a call is judged by, and its answer. Not: grants and approvals (engine.gate)."""
+
+from typing import Protocol
+
+import msgspec
+
+from palyra.core.events.base import JsonObject
+from palyra.core.events.tool import PolicySnapshot, Verdict
+from palyra.core.ids import Principal, SessionId
+from palyra.core.tools import CallNature, ToolSpec
+
+
+class PolicyQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    principal: Principal
+    agent: str
+    session_id: SessionId
+    spec: ToolSpec
+    arguments: JsonObject
+    nature: CallNature
+    taint: tuple[str, ...]
+
+
+class PolicyAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Every verdict names the rule that gave it."""
+
+    verdict: Verdict
+    rule: str
+    reason: str
+    snapshot: PolicySnapshot | None = None
+
+
+class Policy(Protocol):
+    def judge(self, question: PolicyQuestion) -> PolicyAnswer:
+        """Fails closed (L6): an error inside is a Deny that names itself, never an exception."""
+        ...

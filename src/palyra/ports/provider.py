@@ -1,0 +1,66 @@
+"""The Provider port. Owns: one streamed model call in our words. Not: failover (engine), wire formats (adapters)."""
+
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+import msgspec
+
+from palyra.core.conversation import Message
+from palyra.core.events.base import JsonObject
+from palyra.core.events.model import Finish, ModelError, Usage
+from palyra.core.tools import ToolSpec
+
+
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one call needs."""
+
+    model: str
+    instructions: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    answer_schema: JsonObject | None = None
+    max_output_tokens: int | None = None
+    run_id: str = ""
+    turn: int = 0
+    calls_before: int = 0
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    text: str
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True):
+    text: str
+
+
+class CallDelta(msgspec.Struct, frozen=True):
+    """A fragment of one proposed call; fragments of the same index belong together, in order."""
+
+    index: int
+    tool: str
+    arguments: str
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """The last delta of every stream that came to its end."""
+
+    finish: Finish
+    usage: Usage | None = None
+    provider_state: JsonObject | None = None
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The last delta of a stream that did not: what kind of failure, and what a person can do."""
+
+    code: ModelError
+    message: str
+    retry_after_s: float | None = None
+
+
+Delta = TextDelta | ReasoningDelta | CallDelta | Completed | Failed
+
+
+class Provider(Protocol):
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        """Deltas as they arrive, the last one Completed or Failed. Closing the iterator stops the call."""
+        ...

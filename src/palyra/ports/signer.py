@@ -1,0 +1,18 @@
+"""The Signer port. Owns: a node's signature. Not: which bytes are signed (core.checkpoint, core.attestation)."""
+
+from typing import Protocol
+
+
+class Signer(Protocol):
+    @property
+    def public_key(self) -> bytes: ...
+
+    def sign(self, message: bytes) -> bytes: ...
+
+
+class SignatureCheck(Protocol):
+    """Knows the public keys that lie beside the journal."""
+
+    def public_key(self, key_id: str) -> bytes | None: ...
+
+    def is_valid(self, public_key: bytes, message: bytes, signature: bytes) -> bool: ...

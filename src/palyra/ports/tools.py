@@ -1,0 +1,44 @@
+"""The Tool port. Owns: what a tool must be able to say and do. Not: whether it may (engine.gate)."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from palyra.core.events.base import JsonObject
+from palyra.core.ids import EffectId, Principal, RunId, SessionId
+from palyra.core.tools import CallNature, ToolResult, ToolSpec
+
+
+class ToolCallContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Who calls and where. `effect_id` is the idempotency key: the same for every attempt at one effect."""
+
+    session_id: SessionId
+    run_id: RunId
+    effect_id: EffectId
+    principal: Principal
+    agent: str
+    workspace: tuple[str, ...]
+    now_ms: int
+    emit: Callable[[str, str], None]
+
+
+class Tool(Protocol):
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
+        """What this call would touch. Pure of effects; may look at the file system."""
+        ...
+
+    async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
+        """Runs the call. Cancelling the coroutine stops it and everything it started."""
+        ...
+
+
+class Catalog(Protocol):
+    """The tools there are. A snapshot: what is found now stays what it was for as long as the caller holds it."""
+
+    def specs(self) -> tuple[ToolSpec, ...]: ...
+
+    def find(self, name: str) -> Tool | None: ...

@@ -1,0 +1,92 @@
+"""The projection views. Owns: the questions lists and look-ups ask. Not: changing rows, which only commits do.
+
+Every question about people's things takes the principal it is asked for (L11); None is the offline operator.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from palyra.core.events.tool import ApprovalStatus
+from palyra.core.ids import ApprovalId, GrantId, Principal, RunId, SessionId
+from palyra.core.projections.rows import ApprovalRow, GrantRow, RunRow, SessionRow, UsageRow
+from palyra.core.run.states import RunState
+
+
+class Sessions(Protocol):
+    async def session(self, session_id: SessionId, principal: Principal | None) -> SessionRow | None: ...
+
+    async def session_by_key(self, key: str, principal: Principal) -> SessionRow | None: ...
+
+    async def session_by_label(self, label: str, principal: Principal) -> SessionRow | None:
+        """The newest of that label: labels are words for people and need not be unique."""
+        ...
+
+    async def sessions(self, principal: Principal | None, after: str, limit: int) -> tuple[SessionRow, ...]:
+        """In order of id, which is the order of creation; `after` is the last id of the page before."""
+        ...
+
+    async def branches(self, session_id: SessionId) -> tuple[SessionRow, ...]: ...
+
+
+class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
+    session_id: SessionId | None = None
+    state: RunState | None = None
+    after: str = ""
+    limit: int = 100
+
+
+class Runs(Protocol):
+    async def run(self, run_id: RunId, principal: Principal | None) -> RunRow | None: ...
+
+    async def run_by_idempotency_key(self, key: str, principal: Principal) -> RunRow | None: ...
+
+    async def runs(self, session_id: SessionId, after: str, limit: int) -> tuple[RunRow, ...]: ...
+
+    async def list_runs(self, principal: Principal, query: "RunFilter") -> tuple[RunRow, ...]:
+        """The principal's own, in order of id."""
+        ...
+
+    async def unfinished(self, session_id: SessionId) -> tuple[RunRow, ...]:
+        """In the order accepted: the active one, if any, and those queued behind it."""
+        ...
+
+    async def runs_in(self, states: frozenset[RunState], after: str, limit: int) -> tuple[RunRow, ...]:
+        """Of all principals, for resume and the watchdog."""
+        ...
+
+    async def usage(self, run_id: RunId) -> tuple[UsageRow, ...]: ...
+
+
+class GrantFilter(msgspec.Struct, frozen=True, kw_only=True):
+    principal: Principal
+    tool: str
+    session_id: SessionId
+    now_ms: int
+    limit: int
+
+
+class Approvals(Protocol):
+    async def approval(self, approval_id: ApprovalId, principal: Principal | None) -> ApprovalRow | None: ...
+
+    async def pending_approvals(
+        self, principal: Principal | None, after: str, limit: int
+    ) -> tuple[ApprovalRow, ...]: ...
+
+    async def list_approvals(
+        self, principal: Principal, status: ApprovalStatus | None, after: str, limit: int
+    ) -> tuple[ApprovalRow, ...]:
+        """Of the principal's sessions, in order of id."""
+        ...
+
+    async def pending_of(self, session_id: SessionId) -> tuple[ApprovalRow, ...]:
+        """The open questions of one session."""
+        ...
+
+    async def grants_for(self, query: "GrantFilter") -> tuple[GrantRow, ...]:
+        """Those in force that could cover a call of this tool in this session, the newest first."""
+        ...
+
+    async def grant(self, grant_id: GrantId, principal: Principal) -> GrantRow | None: ...
+
+    async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRow, ...]: ...

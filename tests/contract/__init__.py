@@ -1,0 +1,1 @@
+"""Contract suites: what every implementation of a port must do."""

@@ -1,0 +1,84 @@
+"""The stores the journal's contract is asked of. A new store is one line in STORES."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from palyra.adapters.store.sqlite.connection import JournalSettings
+from palyra.adapters.store.sqlite.journal import open_journal
+from palyra.ports.journal import Journal
+from palyra.ports.state import State
+from palyra.ports.views import Approvals, Runs, Sessions
+from tests.support.journals import FixedClock, FixedSigner, Ids
+
+
+class Opened:
+    """One opened journal and the views that belong to it."""
+
+    def __init__(self, journal: Journal, sessions: Sessions, runs: Runs, approvals: Approvals, state: State) -> None:
+        self.journal = journal
+        self.sessions = sessions
+        self.runs = runs
+        self.approvals = approvals
+        self.state = state
+
+
+class Store:
+    """A place where a journal lies, to be opened and opened again."""
+
+    def __init__(self, open_at: Callable[[Path, FixedClock], Opened], folder: Path) -> None:
+        self._open_at = open_at
+        self._folder = folder
+        self._opened: list[Opened] = []
+        self.clock = FixedClock()
+
+    def open(self) -> Opened:
+        opened = self._open_at(self._folder, self.clock)
+        self._opened.append(opened)
+        return opened
+
+    async def close(self) -> None:
+        while self._opened:
+            await self._opened.pop().journal.close()
+
+    async def reopen(self) -> Opened:
+        await self.close()
+        return self.open()
+
+
+def _open_sqlite(folder: Path, clock: FixedClock) -> Opened:
+    journal = open_journal(JournalSettings(path=folder / "journal.db"), FixedSigner(), clock)
+    return Opened(journal, journal.sessions, journal.runs, journal.approvals, journal.state)
+
+
+def _open_sqlite_alone(folder: Path, clock: FixedClock) -> Opened:
+    """The way of file layers without shared memory: one connection for writes and reads."""
+    settings = JournalSettings(path=folder / "journal.db", is_exclusive=True)
+    journal = open_journal(settings, FixedSigner(), clock)
+    return Opened(journal, journal.sessions, journal.runs, journal.approvals, journal.state)
+
+
+STORES = {"sqlite": _open_sqlite, "sqlite-exclusive": _open_sqlite_alone}
+
+
+@pytest.fixture(params=list(STORES.values()), ids=list(STORES))
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    store = Store(request.param, tmp_path)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def opened(store: Store) -> Opened:
+    return store.open()
+
+
+@pytest.fixture
+def journal(opened: Opened) -> Journal:
+    return opened.journal
+
+
+@pytest.fixture
+def ids() -> Ids:
+    return Ids()

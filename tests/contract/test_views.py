@@ -1,0 +1,209 @@
+"""What every store's views promise: whose things they show, in which order, page by page."""
+
+import pytest
+
+from palyra.core.events.tool import (
+    ApprovalKind,
+    ApprovalResolved,
+    ApprovalStatus,
+    Decision,
+    Grant,
+    GrantRevoked,
+    Scope,
+)
+from palyra.core.ids import ApprovalId, Principal, RunId, SessionId, derive_approval_id, derive_grant_id, digest_call
+from palyra.core.run.states import TERMINAL, RunState
+from palyra.ports.journal import Append, Journal
+from tests.contract.conftest import Opened
+from tests.support.journals import (
+    ALICE,
+    BOB,
+    Ids,
+    approval_requested,
+    draft,
+    run_accepted,
+    run_cycle,
+    run_started,
+    session_branched,
+    session_created,
+    usage_recorded,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+async def new_session(journal: Journal, ids: Ids, owner: Principal = ALICE, key: str | None = None) -> SessionId:
+    session = ids.session()
+    await journal.commit([Append(session, 0, (session_created(owner, key=key),))])
+    return session
+
+
+async def new_run(journal: Journal, ids: Ids, session: SessionId, actor: Principal = ALICE) -> RunId:
+    run, head = ids.run(), await journal.head(session)
+    assert head is not None
+    await journal.commit([Append(session, head.seq, (run_accepted(run, actor),))])
+    return run
+
+
+def answer(approval_id: ApprovalId, cause: str, grant: Grant | None = None) -> ApprovalResolved:
+    return ApprovalResolved(
+        approval_id=approval_id,
+        status=ApprovalStatus.ALLOWED,
+        decision=Decision.ALLOW,
+        decided_by=ALICE,
+        digest=digest_call("shell.run", {"command": cause}),
+        grant=grant,
+    )
+
+
+async def test_a_session_is_shown_to_its_owner_and_the_operator(opened: Opened, ids: Ids) -> None:
+    session = await new_session(opened.journal, ids, key="main")
+    for principal in (ALICE, None):
+        row = await opened.sessions.session(session, principal)
+        assert row is not None
+        assert (row.id, row.owner, row.key) == (session, ALICE, "main")
+    assert await opened.sessions.session(session, BOB) is None
+    assert await opened.sessions.session_by_key("main", BOB) is None
+    assert await opened.sessions.session(ids.session(), None) is None
+
+
+async def test_sessions_come_in_order_page_by_page(opened: Opened, ids: Ids) -> None:
+    mine = []
+    for number in range(6):
+        owner = BOB if number % 3 == 2 else ALICE
+        session = await new_session(opened.journal, ids, owner)
+        mine += [session] if owner == ALICE else []
+    first = await opened.sessions.sessions(ALICE, "", 3)
+    rest = await opened.sessions.sessions(ALICE, first[-1].id, 3)
+    assert [row.id for row in (*first, *rest)] == mine
+    assert len(await opened.sessions.sessions(None, "", 100)) == 6
+
+
+async def test_a_label_finds_its_newest_session(opened: Opened, ids: Ids) -> None:
+    old, new = ids.session(), ids.session()
+    await opened.journal.commit([Append(session, 0, (session_created(label="work"),)) for session in (old, new)])
+    found = await opened.sessions.session_by_label("work", ALICE)
+    assert found is not None
+    assert found.id == new
+    assert await opened.sessions.session_by_label("work", BOB) is None
+
+
+async def test_branches_name_their_parent(opened: Opened, ids: Ids) -> None:
+    parent = ids.session()
+    (first,) = await opened.journal.commit([Append(parent, 0, (session_created(),))])
+    branches = [ids.session() for _ in range(2)]
+    await opened.journal.commit([Append(branch, 0, (session_branched(first),)) for branch in branches])
+    assert [(row.id, row.parent_id, row.parent_seq) for row in await opened.sessions.branches(parent)] == [
+        (branch, parent, 1) for branch in branches
+    ]
+
+
+async def test_a_run_is_shown_to_its_principal_and_to_the_owner_of_its_session(opened: Opened, ids: Ids) -> None:
+    session = await new_session(opened.journal, ids)
+    run = await new_run(opened.journal, ids, session, BOB)
+    for principal in (ALICE, BOB, None):
+        assert await opened.runs.run(run, principal) is not None
+    assert await opened.runs.run(run, Principal("user:carol")) is None
+
+
+async def test_a_run_row_follows_its_events(opened: Opened, ids: Ids) -> None:
+    session, run = await new_session(opened.journal, ids), ids.run()
+    await opened.journal.commit([Append(session, 1, tuple(run_cycle(run)))])
+    row = await opened.runs.run(run, ALICE)
+    assert row is not None
+    assert (row.state, row.accepted_seq, row.answer_seq, row.ended_seq) == (RunState.DONE, 2, 13, 14)
+    assert (row.input_tokens, row.output_tokens, row.cost_nano_usd) == (1200, 80, 2_100_000)
+
+
+async def test_runs_of_a_session_come_in_order_page_by_page(opened: Opened, ids: Ids) -> None:
+    session = await new_session(opened.journal, ids)
+    runs = [await new_run(opened.journal, ids, session) for _ in range(5)]
+    assert [row.id for row in await opened.runs.runs(session, "", 3)] == runs[:3]
+    assert [row.id for row in await opened.runs.runs(session, runs[2], 3)] == runs[3:]
+
+
+async def test_unfinished_runs_of_a_session_come_in_the_order_accepted(opened: Opened, ids: Ids) -> None:
+    session, other = await new_session(opened.journal, ids), await new_session(opened.journal, ids)
+    late, early, done = ids.run(), ids.run(), ids.run()
+    await opened.journal.commit([Append(session, 1, (*run_cycle(done), run_accepted(early), run_accepted(late)))])
+    await new_run(opened.journal, ids, other)
+    assert [row.id for row in await opened.runs.unfinished(session)] == [early, late]
+
+
+async def test_runs_are_found_by_state(opened: Opened, ids: Ids) -> None:
+    session, done = await new_session(opened.journal, ids), ids.run()
+    await opened.journal.commit([Append(session, 1, tuple(run_cycle(done)))])
+    accepted, started = await new_run(opened.journal, ids, session), await new_run(opened.journal, ids, session)
+    await opened.journal.commit([Append(session, 16, (run_started(started),))])
+    found = [row.id for row in await opened.runs.runs_in(frozenset({RunState.ACCEPTED, RunState.IN_PROGRESS}), "", 10)]
+    assert found == [accepted, started]
+    assert [row.id for row in await opened.runs.runs_in(TERMINAL, "", 10)] == [done]
+    assert [row.id for row in await opened.runs.runs_in(frozenset({RunState.ACCEPTED}), accepted, 10)] == []
+
+
+async def test_usage_is_summed_by_model(opened: Opened, ids: Ids) -> None:
+    session = await new_session(opened.journal, ids)
+    run = await new_run(opened.journal, ids, session)
+    spends = (usage_recorded(run), usage_recorded(run), usage_recorded(run, None, "large"))
+    await opened.journal.commit([Append(session, 2, spends)])
+    rows = {row.model: row for row in await opened.runs.usage(run)}
+    assert (rows["small"].calls_count, rows["small"].cost_nano_usd) == (2, 4_200_000)
+    assert (rows["large"].calls_count, rows["large"].unpriced_count) == (1, 1)
+
+
+async def test_a_pending_approval_is_listed_for_those_it_concerns(opened: Opened, ids: Ids) -> None:
+    session = await new_session(opened.journal, ids)
+    run = await new_run(opened.journal, ids, session, BOB)
+    asked = (approval_requested(run, "c1"), approval_requested(run, "c2"))
+    await opened.journal.commit([Append(session, 2, asked)])
+    wanted = sorted(derive_approval_id(run, cause, 1) for cause in ("c1", "c2"))
+    for principal in (ALICE, BOB, None):
+        assert [row.id for row in await opened.approvals.pending_approvals(principal, "", 10)] == wanted
+        assert await opened.approvals.approval(wanted[0], principal) is not None
+    stranger = Principal("user:carol")
+    assert await opened.approvals.pending_approvals(stranger, "", 10) == ()
+    assert await opened.approvals.approval(wanted[0], stranger) is None
+    assert [row.id for row in await opened.approvals.pending_approvals(None, wanted[0], 10)] == wanted[1:]
+
+
+async def test_an_answered_approval_is_pending_no_more(opened: Opened, ids: Ids) -> None:
+    session = await new_session(opened.journal, ids)
+    run = await new_run(opened.journal, ids, session)
+    approval_id = derive_approval_id(run, "c1", 1)
+    await opened.journal.commit([Append(session, 2, (approval_requested(run), draft(answer(approval_id, "c1"), run)))])
+    assert await opened.approvals.pending_approvals(None, "", 10) == ()
+    row = await opened.approvals.approval(approval_id, ALICE)
+    assert row is not None
+    assert (row.status, row.resolved_seq, row.decided_by) == (ApprovalStatus.ALLOWED, 4, ALICE)
+
+
+async def test_the_open_questions_of_a_session_are_its_own_alone(opened: Opened, ids: Ids) -> None:
+    session = await new_session(opened.journal, ids)
+    run = await new_run(opened.journal, ids, session)
+    await opened.journal.commit([Append(session, 2, (approval_requested(run, "c1", ApprovalKind.UNCERTAIN),))])
+    other = await new_session(opened.journal, ids)
+    assert await opened.approvals.pending_of(other) == ()
+    (question,) = await opened.approvals.pending_of(session)
+    assert (question.kind, question.digest) == (ApprovalKind.UNCERTAIN, digest_call("shell.run", {"command": "c1"}))
+
+
+async def test_a_grant_is_listed_until_it_is_revoked(opened: Opened, ids: Ids) -> None:
+    session = await new_session(opened.journal, ids)
+    run = await new_run(opened.journal, ids, session)
+    approval_id = derive_approval_id(run, "c1", 1)
+    grant = Grant(
+        grant_id=derive_grant_id(approval_id),
+        tool="shell.run",
+        scope=Scope.SESSION,
+        constraints=(),
+        taint=(),
+        principal=ALICE,
+        agent="default",
+    )
+    resolved = draft(answer(approval_id, "c1", grant), run)
+    await opened.journal.commit([Append(session, 2, (approval_requested(run), resolved))])
+    assert [row.id for row in await opened.approvals.grants(ALICE, "", 10)] == [grant.grant_id]
+    assert [row.id for row in await opened.approvals.grants(None, "", 10)] == [grant.grant_id]
+    assert await opened.approvals.grants(BOB, "", 10) == ()
+    await opened.journal.commit([Append(session, 4, (draft(GrantRevoked(grant_id=grant.grant_id)),))])
+    assert await opened.approvals.grants(ALICE, "", 10) == ()

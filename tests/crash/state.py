@@ -1,0 +1,94 @@
+"""State tables as they should be. Owns: what writes come to, told again in plain dictionaries. Not: SQL (the store).
+
+It is a second telling on purpose: the audit compares the store's tables with it, row for row.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+import apsw
+
+from palyra.core.writes import (
+    ClearHeartbeat,
+    EraseSecrets,
+    LinkArtifact,
+    ReleaseLease,
+    SealSecret,
+    SetHeartbeat,
+    TakeLease,
+    Write,
+)
+from tests.crash.ledger import Attempt
+
+Row = tuple[object, ...]
+Tables = dict[str, dict[Row, Row]]
+
+KEY_LENGTHS = {"heartbeats": 1, "leases": 1, "sealed_secrets": 2, "artifact_links": 2}
+SELECTS = {
+    "heartbeats": "SELECT run_id, node, at_ms FROM heartbeats",
+    "leases": "SELECT name, owner, token, expires_at_ms FROM leases",
+    "sealed_secrets": "SELECT run_id, secret_id, sealed FROM sealed_secrets",
+    "artifact_links": "SELECT artifact_id, stream, bytes, media_type, at_ms FROM artifact_links",
+}
+
+
+def read_tables(connection: apsw.Connection) -> Tables:
+    return {table: _keyed(table, connection.execute(select)) for table, select in SELECTS.items()}
+
+
+def fold(attempts: Iterable[Attempt]) -> Tables:
+    """What these attempts leave, in their order."""
+    tables: Tables = {table: {} for table in KEY_LENGTHS}
+    for attempt in attempts:
+        for write in attempt.writes:
+            _apply(tables, write)
+        if attempt.erasing is not None and attempt.erasing.is_whole:
+            links = tables["artifact_links"]
+            for key in [key for key in links if key[1] == attempt.erasing.stream]:
+                del links[key]
+    return tables
+
+
+def key_of(write: Write) -> tuple[str, Row]:
+    """The table and key a write makes or changes, by which a commit without events is found."""
+    match write:
+        case SetHeartbeat(run_id=run_id) | ClearHeartbeat(run_id=run_id):
+            return "heartbeats", (run_id,)
+        case TakeLease(name=name) | ReleaseLease(name=name):
+            return "leases", (name,)
+        case SealSecret(run_id=run_id, secret_id=secret_id):
+            return "sealed_secrets", (run_id, secret_id)
+        case EraseSecrets(run_id=run_id):
+            return "sealed_secrets", (run_id,)
+        case LinkArtifact(artifact_id=artifact_id, stream=stream):
+            return "artifact_links", (artifact_id, stream)
+        case _:
+            assert_never(write)
+
+
+def _apply(tables: Tables, write: Write) -> None:
+    table, key = key_of(write)
+    rows = tables[table]
+    match write:
+        case SetHeartbeat(node=node, at_ms=at_ms):
+            rows[key] = (node, at_ms)
+        case ClearHeartbeat():
+            rows.pop(key, None)
+        case TakeLease(owner=owner, expected_token=expected, expires_at_ms=expires_at_ms):
+            rows[key] = (owner, expected + 1, expires_at_ms)
+        case ReleaseLease(token=token):
+            rows[key] = (rows[key][0], token, 0)
+        case SealSecret(sealed=sealed):
+            rows[key] = (sealed,)
+        case EraseSecrets(run_id=run_id):
+            for erased in [key for key in rows if key[0] == run_id]:
+                del rows[erased]
+        case LinkArtifact(bytes=size, media_type=media_type, at_ms=at_ms):
+            rows[key] = (size, media_type, at_ms)
+        case _:
+            assert_never(write)
+
+
+def _keyed(table: str, rows: Iterable[Row]) -> dict[Row, Row]:
+    length = KEY_LENGTHS[table]
+    return {row[:length]: row[length:] for row in rows}
