@@ -1,0 +1,170 @@
+"""The outgoing HTTP client. Owns: one pool of connections, timeouts, size limits, and whose fault a failure is.
+
+Not: retries, or what is sent. Addresses are the operator's own, so private ones are allowed, redirects are not followed
+and no proxy of the environment is used. Headers may carry a key: they appear in no message and in no repr.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import aiohttp
+import msgspec
+
+from palyra.core.errors import Unavailable
+
+BODY_BYTES_MAX = 64 * 1024 * 1024  # A whole answer; the longest of a model are a few MB of events.
+ERROR_BYTES_MAX = 64 * 1024  # What is read of a refusal; a sentence of it is shown.
+READ_BYTES = 256 * 1024
+KEEPALIVE_S = 30.0
+
+_FAULTS = (aiohttp.ClientError, OSError, ValueError)  # ValueError: a header or an address that cannot be sent.
+
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """`first_byte_s` runs from the moment the connection may be used to the first sign of an answer."""
+
+    connect_s: float = 10.0
+    first_byte_s: float = 120.0
+    idle_s: float = 60.0
+
+
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """One request. Its headers are not shown."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    timeouts: Timeouts = Timeouts()
+
+    def __repr__(self) -> str:
+        return f"Outgoing({self.url!r}, {len(self.body)} bytes)"
+
+
+class Reply:
+    """An answer whose body has not been read yet."""
+
+    def __init__(self, response: aiohttp.ClientResponse, body_bytes_max: int) -> None:
+        self._response = response
+        self._limit = body_bytes_max
+        self._size = 0
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    @property
+    def content_type(self) -> str:
+        return self._response.content_type
+
+    async def read_some(self, timeout_s: float) -> bytes:
+        """Whatever has arrived; b"" at the end. Raises Unavailable `timed_out`, `closed` or `body_too_large`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                chunk = await self._response.content.readany()
+        except TimeoutError as cause:
+            raise Unavailable("timed_out", f"nothing came for {timeout_s:g} s") from cause
+        except _FAULTS as cause:
+            raise Unavailable("closed", "the connection broke off in the middle of the answer") from cause
+        self._size += len(chunk)
+        if self._size > self._limit:
+            raise Unavailable("body_too_large", f"the answer is larger than {self._limit} bytes")
+        return chunk
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait a moment for the end of a body whose last word has been read: its connection can then be used again."""
+        try:
+            await self.read_some(timeout_s)
+        except Unavailable:
+            return
+
+    async def read_start(self, timeout_s: float, bytes_max: int = ERROR_BYTES_MAX) -> bytes:
+        """The first bytes of the body, at most so many, in at most so much time; what came before a fault is kept."""
+        pieces: list[bytes] = []
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._size < bytes_max and (chunk := await self.read_some(timeout_s)):
+                    pieces.append(chunk)
+        except (Unavailable, TimeoutError):
+            pass
+        return b"".join(pieces)[:bytes_max]
+
+
+class HttpClient:
+    """Opened by its first request, in the loop of that request; closed once, by whoever made it."""
+
+    def __init__(
+        self,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        make_connector: Callable[[], aiohttp.BaseConnector] | None = None,
+    ) -> None:
+        self._body_bytes_max = body_bytes_max
+        self._make_connector = make_connector or _plain_connector
+        self._session: aiohttp.ClientSession | None = None
+
+    @asynccontextmanager
+    async def post(self, outgoing: Outgoing) -> AsyncIterator[Reply]:
+        """The reply once its headers are here. Leaving the block ends the exchange, whether or not all was read."""
+        response = await self._send(outgoing)
+        try:
+            yield Reply(response, self._body_bytes_max)
+        finally:
+            response.close()
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _send(self, outgoing: Outgoing) -> aiohttp.ClientResponse:
+        limits = outgoing.timeouts
+        timeout = aiohttp.ClientTimeout(total=None, connect=limits.connect_s)
+        try:
+            async with asyncio.timeout(limits.connect_s + limits.first_byte_s):
+                return await self._opened().post(
+                    outgoing.url,
+                    data=outgoing.body,
+                    headers=outgoing.headers,
+                    timeout=timeout,
+                    allow_redirects=False,
+                )
+        except aiohttp.ConnectionTimeoutError as cause:
+            raise Unavailable("connect_timed_out", f"no connection within {limits.connect_s:g} s") from cause
+        except TimeoutError as cause:
+            raise Unavailable("timed_out", f"no answer within {limits.first_byte_s:g} s") from cause
+        except aiohttp.InvalidURL as cause:
+            raise Unavailable("address_invalid", "the address is none that can be called") from cause
+        except aiohttp.ClientConnectorError as cause:
+            raise Unavailable("connect_failed", _reason(cause)) from cause
+        except aiohttp.ClientResponseError as cause:
+            raise Unavailable("not_http", "what answered does not speak HTTP") from cause
+        except _FAULTS as cause:
+            raise Unavailable("closed", "the connection was closed before an answer came") from cause
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=self._make_connector(),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,  # Identity is asked for; a body that unpacks without end is never unpacked.
+                read_bufsize=READ_BYTES,
+                trust_env=False,
+            )
+        return self._session
+
+
+def _plain_connector() -> aiohttp.BaseConnector:
+    """No limit of its own: runs and their parallel calls are bounded above."""
+    return aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S)
+
+
+def _reason(cause: aiohttp.ClientConnectorError) -> str:
+    if isinstance(cause, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+        return "its certificate is not accepted"
+    if isinstance(cause, aiohttp.ClientConnectorDNSError):
+        return "its name is not known"
+    return cause.os_error.strerror or "the connection was refused"

@@ -1,0 +1,1 @@
+"""Policies: what may run, what asks, what is refused."""

@@ -1,0 +1,1 @@
+"""Model providers, one file per wire format. Vendor types end there."""

@@ -1,0 +1,174 @@
+"""Anthropic messages. Owns: the provider and its requests. Not: reading answers (anthropic_messages_reader).
+
+The parts that stay the same come first (tools, system, earlier messages) and are marked for the prompt cache. Results of
+parallel calls stand together in one message, before anything else said there. Signed thinking goes back in its place.
+"""
+
+import re
+from collections.abc import AsyncGenerator, Iterator
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+from palyra.adapters.net.client import HttpClient
+from palyra.adapters.providers.anthropic_messages_reader import MessagesReader
+from palyra.adapters.providers.bodies import (
+    NO_OUTPUT,
+    NO_TEXT,
+    arguments_object,
+    is_strict,
+    object_schema,
+    with_wish,
+)
+from palyra.adapters.providers.exchange import Draft, Endpoint, Exchange, KeySource, join_url
+from palyra.adapters.providers.provider_state import give_back
+from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
+from palyra.core.events.base import JsonObject
+from palyra.ports.provider import Delta, ModelRequest
+
+BASE_URL = "https://api.anthropic.com"
+API_VERSION = "2023-06-01"  # What is documented for it the vendor keeps, and other servers know no other.
+MAX_TOKENS = 16_384  # The format demands a limit; this one all current models allow. `max_output_tokens` overrides it.
+CONTINUED = "[palyra] The conversation goes on from here; what came before is left out."
+
+_CACHED = {"cache_control": {"type": "ephemeral"}}
+_CONCESSIONS = {
+    "output_config": re.compile(r"output_config|output_format|structured output|json_schema"),
+    "cache_control": re.compile(r"cache_control"),
+}
+
+
+class AnthropicMessages:
+    """A provider. `key` is asked for at every attempt; None means that the server needs no key."""
+
+    def __init__(self, endpoint: Endpoint, key: KeySource, client: HttpClient) -> None:
+        self._exchange = Exchange(MessagesFormat(endpoint.base_url), endpoint, key, client)
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        return self._exchange.stream(request)
+
+
+class MessagesFormat:
+    kind = "anthropic-messages"
+    concessions: ClassVar[dict[str, re.Pattern[str]]] = _CONCESSIONS
+
+    def __init__(self, base_url: str | None) -> None:
+        host = urlsplit(base_url or BASE_URL).hostname or ""
+        self._is_vendor = host.endswith("anthropic.com")
+
+    def url(self, base_url: str | None) -> str:
+        return join_url(base_url or BASE_URL, "/v1", "/messages")
+
+    def headers(self, key: str | None) -> dict[str, str]:
+        """The vendor documents one header for the key; of other servers some look for the other."""
+        headers = {"anthropic-version": API_VERSION}
+        if key:
+            headers["x-api-key"] = key
+        if key and not self._is_vendor:
+            headers["Authorization"] = f"Bearer {key}"
+        return headers
+
+    def body(self, draft: Draft) -> JsonObject:
+        request = draft.request
+        schema = request.answer_schema
+        is_native = schema is not None and "output_config" not in draft.without and is_strict(schema)
+        instructions = with_wish(request.instructions, None if is_native else schema)
+        mark = {} if "cache_control" in draft.without else _CACHED
+        body: JsonObject = {"model": draft.model_id, "stream": True}
+        body["max_tokens"] = draft.max_output_tokens or MAX_TOKENS
+        if draft.tools:
+            tools = [_tool(draft, spec.name, spec.description, spec.input_schema) for spec in draft.tools]
+            body["tools"] = [*tools[:-1], {**tools[-1], **mark}]
+        if instructions.strip():
+            body["system"] = [{"type": "text", "text": instructions, **mark}]
+        if is_native:
+            body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+        messages = _messages(draft)
+        body["messages"] = _marked(messages) if mark else messages
+        return body
+
+    def reader(self, draft: Draft, provider: str) -> MessagesReader:
+        return MessagesReader(draft, provider)
+
+
+def _tool(draft: Draft, name: str, description: str, schema: JsonObject) -> JsonObject:
+    return {"name": draft.names.wire(name), "description": description, "input_schema": object_schema(schema)}
+
+
+def _messages(draft: Draft) -> list[JsonObject]:
+    """Messages in turns: neighbours of one role are one message, so that all results of a turn stand together."""
+    turns: list[tuple[str, list[JsonObject]]] = []
+    for message in draft.request.messages:
+        role = "assistant" if isinstance(message, AssistantMessage) else "user"
+        blocks = list(_blocks(draft, message))
+        if turns and turns[-1][0] == role:
+            turns[-1][1].extend(blocks)
+        else:
+            turns.append((role, blocks))
+    if turns and turns[0][0] == "assistant":
+        turns.insert(0, ("user", [_text(CONTINUED)]))
+    return [{"role": role, "content": blocks} for role, blocks in turns if blocks]
+
+
+def _blocks(draft: Draft, message: Message) -> Iterator[JsonObject]:
+    match message:
+        case UserMessage(text=text):
+            # The place for attachments: `image` blocks before the text.
+            yield _text(text if text.strip() else NO_TEXT)
+        case ToolMessage(call_id=call_id, text=text, is_error=is_error):
+            content = text if text.strip() else NO_OUTPUT
+            result: JsonObject = {"type": "tool_result", "tool_use_id": call_id, "content": content}
+            yield {**result, "is_error": True} if is_error else result
+        case AssistantMessage(text=text, tool_calls=calls):
+            order = give_back(draft.origin, message).get("blocks")
+            if isinstance(order, list) and _count(order, "tool_use") == len(calls):
+                yield from _ordered(draft, message, order)
+                return
+            if text.strip():
+                yield _text(text)
+            yield from (_call(draft, call) for call in calls)
+
+
+def _ordered(draft: Draft, message: AssistantMessage, order: list[JsonObject]) -> Iterator[JsonObject]:
+    """The answer as it was given: thinking stands before what it led to."""
+    calls = iter(message.tool_calls)
+    text = message.text
+    for block in order:
+        match block.get("type"):
+            case "text" if text.strip():
+                yield _text(text)
+                text = ""
+            case "tool_use":
+                yield _call(draft, next(calls))
+            case "thinking" | "redacted_thinking":
+                yield block
+            case _:
+                continue
+
+
+def _marked(messages: list[JsonObject]) -> list[JsonObject]:
+    """Marks the end of this request, which the next one begins with, and the end of the one before, which is cached.
+
+    Two marks here and two before (tools, system) are the four there may be.
+    """
+    last = len(messages) - 1
+    return [_mark_last_block(message) if at in (last, last - 2) else message for at, message in enumerate(messages)]
+
+
+def _mark_last_block(message: JsonObject) -> JsonObject:
+    blocks = message["content"]
+    if message["role"] != "user" or not isinstance(blocks, list):
+        return message
+    return {**message, "content": [*blocks[:-1], {**blocks[-1], **_CACHED}]}
+
+
+def _count(order: list[JsonObject], kind: str) -> int:
+    return sum(isinstance(block, dict) and block.get("type") == kind for block in order)
+
+
+def _text(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+def _call(draft: Draft, call: PastCall) -> JsonObject:
+    name = draft.names.wire(call.tool)
+    return {"type": "tool_use", "id": call.call_id, "name": name, "input": arguments_object(call)}

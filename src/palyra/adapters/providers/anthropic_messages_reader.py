@@ -1,0 +1,201 @@
+"""Answers of Anthropic messages. Owns: events to deltas. Not: requests (anthropic_messages).
+
+Tools that run at the provider are not ours: their calls and results are passed over. Its types end in this file.
+"""
+
+import msgspec
+
+from palyra.adapters.net.sse import SseEvent
+from palyra.adapters.providers.exchange import Draft
+from palyra.adapters.providers.failures import read_refusal, refused
+from palyra.adapters.providers.pieces import Pieces
+from palyra.adapters.providers.provider_state import keep
+from palyra.core.events.base import JsonObject
+from palyra.core.events.model import Finish, Usage
+from palyra.ports.provider import Completed, Delta
+
+_FINISHES = {
+    "end_turn": Finish.STOP,
+    "stop_sequence": Finish.STOP,
+    "pause_turn": Finish.STOP,
+    "tool_use": Finish.TOOL_CALLS,
+    "max_tokens": Finish.LENGTH,
+    "model_context_window_exceeded": Finish.LENGTH,
+    "refusal": Finish.REFUSAL,
+}
+_READ = frozenset({"message_start", "content_block_start", "content_block_delta", "message_delta", "error"})
+
+
+class _Usage(msgspec.Struct, gc=False):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    usage: _Usage | None = None
+
+
+class _Block(msgspec.Struct, gc=False):
+    type: str = ""
+    name: str | None = None
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
+    input: msgspec.Raw = msgspec.Raw()
+
+
+class _Said(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str | None = None
+    partial_json: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    stop_reason: str | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str = ""
+    index: int = 0
+    delta: _Said | None = None
+    content_block: _Block | None = None
+    message: _Message | None = None
+    usage: _Usage | None = None
+
+
+class _Type(msgspec.Struct, gc=False):
+    type: str = ""
+
+
+_EVENT = msgspec.json.Decoder(_Event)
+_TYPE = msgspec.json.Decoder(_Type)
+
+
+class _Thought(msgspec.Struct):
+    texts: list[str]
+    signatures: list[str]
+
+
+class MessagesReader:
+    def __init__(self, draft: Draft, provider: str) -> None:
+        self._names = draft.names
+        self._origin = draft.origin
+        self._provider = provider
+        self._pieces = Pieces()
+        self._calls: dict[int, str] = {}  # Calls by block, with the input they began with; "" once fragments came.
+        self._thoughts: dict[int, _Thought] = {}
+        self._order: dict[int, JsonObject] = {}
+        self._usage = _Usage()
+        self._stop_reason: str | None = None
+
+    def read(self, events: list[SseEvent]) -> list[Delta]:
+        for event in events:
+            if event.data:
+                self._read_event(event.data)
+        return self._pieces.take()
+
+    def end(self) -> Completed | None:
+        return self._completed() if self._stop_reason else None
+
+    def _read_event(self, data: bytes) -> None:
+        try:
+            event = _EVENT.decode(data)
+        except msgspec.ValidationError:
+            if _TYPE.decode(data).type in _READ:
+                raise
+            return
+        match event.type:
+            case "content_block_delta" if event.delta is not None:
+                self._read_said(event.index, event.delta)
+            case "content_block_start" if event.content_block is not None:
+                self._open_block(event.index, event.content_block)
+            case "content_block_stop":
+                self._close_block(event.index)
+            case "message_start" if event.message is not None:
+                self._count(event.message.usage)
+            case "message_delta":
+                self._count(event.usage)
+                self._stop_reason = (event.delta.stop_reason if event.delta else None) or self._stop_reason
+            case "message_stop":
+                self._pieces.end(self._completed())
+            case "error":
+                self._pieces.end(refused(self._provider, read_refusal(data), None))
+            case _:
+                pass
+
+    def _read_said(self, index: int, said: _Said) -> None:
+        if said.text:
+            self._pieces.add_text(said.text)
+        elif said.partial_json is not None:
+            if index in self._calls and said.partial_json:
+                self._calls[index] = ""
+                self._pieces.add_call(index, "", said.partial_json)
+        elif said.thinking:
+            self._pieces.add_reasoning(said.thinking)
+            if index in self._thoughts:
+                self._thoughts[index].texts.append(said.thinking)
+        elif said.signature and index in self._thoughts:
+            self._thoughts[index].signatures.append(said.signature)
+
+    def _open_block(self, index: int, block: _Block) -> None:
+        match block.type:
+            case "text":
+                self._order[index] = {"type": "text"}
+                self._pieces.add_text(block.text or "")
+            case "tool_use":
+                self._order[index] = {"type": "tool_use"}
+                self._calls[index] = bytes(block.input).decode()
+                self._pieces.add_call(index, self._names.tool(block.name or ""), "")
+            case "thinking":
+                self._thoughts[index] = _Thought([block.thinking or ""], [block.signature or ""])
+                self._order[index] = {}
+                self._pieces.add_reasoning(block.thinking or "")
+            case "redacted_thinking" if block.data:
+                self._order[index] = {"type": "redacted_thinking", "data": block.data}
+            case _:
+                pass
+
+    def _close_block(self, index: int) -> None:
+        """Some servers put the whole input into the block and send no fragments."""
+        whole = self._calls.get(index, "")
+        if whole.strip() not in ("", "{}", "null"):
+            self._calls[index] = ""
+            self._pieces.add_call(index, "", whole)
+
+    def _count(self, usage: _Usage | None) -> None:
+        """Counts are totals, not additions; one that is absent keeps its last value."""
+        if usage is None:
+            return
+        for name in usage.__struct_fields__:
+            if (count := getattr(usage, name)) is not None:
+                setattr(self._usage, name, max(0, count))
+
+    def _completed(self) -> Completed:
+        finish = _FINISHES.get(self._stop_reason or "end_turn", Finish.STOP)
+        if finish in (Finish.STOP, Finish.TOOL_CALLS):
+            finish = Finish.TOOL_CALLS if self._calls else Finish.STOP
+        return Completed(finish, self._total(), keep(self._origin, {"blocks": self._sealed()}))
+
+    def _total(self) -> Usage | None:
+        """The vendor counts cached input beside the rest; ours is the whole input, of which a part was cached."""
+        usage = self._usage
+        if usage.input_tokens is None and usage.output_tokens is None:
+            return None
+        cached = usage.cache_read_input_tokens or 0
+        return Usage(
+            input_tokens=(usage.input_tokens or 0) + cached + (usage.cache_creation_input_tokens or 0),
+            output_tokens=usage.output_tokens or 0,
+            cached_tokens=cached,
+        )
+
+    def _sealed(self) -> list[JsonObject]:
+        """The order of the blocks, with thinking that is signed; nothing where none is."""
+        for index, thought in self._thoughts.items():
+            signature = "".join(thought.signatures)
+            if signature:
+                text = "".join(thought.texts)
+                self._order[index] = {"type": "thinking", "thinking": text, "signature": signature}
+        blocks = [self._order[index] for index in sorted(self._order) if self._order[index]]
+        return blocks if any("thinking" in str(block["type"]) for block in blocks) else []

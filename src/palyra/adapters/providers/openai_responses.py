@@ -1,0 +1,136 @@
+"""OpenAI responses. Owns: the provider and its requests. Not: reading answers (openai_responses_reader).
+
+Nothing is stored at the provider: the conversation is sent whole, and sealed reasoning comes back with it in its place.
+"""
+
+import re
+from collections.abc import AsyncGenerator, Iterator
+from typing import ClassVar
+
+from palyra.adapters.net.client import HttpClient
+from palyra.adapters.providers.bodies import (
+    NO_OUTPUT,
+    NO_TEXT,
+    arguments_text,
+    is_strict,
+    object_schema,
+    with_wish,
+)
+from palyra.adapters.providers.exchange import Draft, Endpoint, Exchange, KeySource, join_url
+from palyra.adapters.providers.openai_responses_reader import ResponsesReader
+from palyra.adapters.providers.provider_state import give_back
+from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
+from palyra.core.events.base import JsonObject
+from palyra.ports.provider import Delta, ModelRequest
+
+BASE_URL = "https://api.openai.com/v1"
+OUTPUT_TOKENS_MIN = 16  # Fewer are refused.
+
+_CONCESSIONS = {
+    "include": re.compile(r"encrypted[_ ]content|\binclude\b"),
+    "store": re.compile(r"\bstore\b"),
+    "text": re.compile(r"text\.format|json_schema|structured output|json mode"),
+}
+
+
+class OpenAiResponses:
+    """A provider. `key` is asked for at every attempt; None means that the server needs no key."""
+
+    def __init__(self, endpoint: Endpoint, key: KeySource, client: HttpClient) -> None:
+        self._exchange = Exchange(ResponsesFormat(), endpoint, key, client)
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        return self._exchange.stream(request)
+
+
+class ResponsesFormat:
+    kind = "openai-responses"
+    concessions: ClassVar[dict[str, re.Pattern[str]]] = _CONCESSIONS
+
+    def url(self, base_url: str | None) -> str:
+        return join_url(base_url or BASE_URL, "/v1", "/responses")
+
+    def headers(self, key: str | None) -> dict[str, str]:
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    def body(self, draft: Draft) -> JsonObject:
+        request = draft.request
+        schema = request.answer_schema
+        is_native = schema is not None and "text" not in draft.without
+        instructions = with_wish(request.instructions, None if is_native else schema)
+        body: JsonObject = {"model": draft.model_id, "stream": True}
+        if "store" not in draft.without:
+            body["store"] = False
+        if "include" not in draft.without:
+            body["include"] = ["reasoning.encrypted_content"]
+        if instructions:
+            body["instructions"] = instructions
+        if draft.tools:
+            body["tools"] = [_tool(draft, spec.name, spec.description, spec.input_schema) for spec in draft.tools]
+        if schema is not None and is_native:
+            answer = {"type": "json_schema", "name": "answer", "schema": schema, "strict": is_strict(schema)}
+            body["text"] = {"format": answer}
+        if draft.max_output_tokens is not None:
+            body["max_output_tokens"] = max(OUTPUT_TOKENS_MIN, draft.max_output_tokens)
+        body["input"] = [item for message in request.messages for item in _items(draft, message)]
+        return body
+
+    def reader(self, draft: Draft, provider: str) -> ResponsesReader:
+        return ResponsesReader(draft, provider)
+
+
+def _tool(draft: Draft, name: str, description: str, schema: JsonObject) -> JsonObject:
+    return {
+        "type": "function",
+        "name": draft.names.wire(name),
+        "description": description,
+        "parameters": object_schema(schema),
+        "strict": False,  # Left out it would be true, and most schemas are none of strict mode's.
+    }
+
+
+def _items(draft: Draft, message: Message) -> Iterator[JsonObject]:
+    match message:
+        case UserMessage(text=text):
+            # The place for attachments: content becomes a list, with `input_image` parts beside the `input_text`.
+            yield {"role": "user", "content": text or NO_TEXT}
+        case ToolMessage(call_id=call_id, text=text):
+            yield {"type": "function_call_output", "call_id": call_id, "output": text or NO_OUTPUT}
+        case AssistantMessage(text=text, tool_calls=calls):
+            order = give_back(draft.origin, message).get("items")
+            if isinstance(order, list) and _count(order, "function_call") == len(calls):
+                yield from _ordered(draft, message, order)
+                return
+            if text:
+                yield {"role": "assistant", "content": text}
+            yield from (_call(draft, call) for call in calls)
+
+
+def _ordered(draft: Draft, message: AssistantMessage, order: list[JsonObject]) -> Iterator[JsonObject]:
+    """The answer as it was given: reasoning stands before the message or the call it led to."""
+    calls = iter(message.tool_calls)
+    text = message.text
+    for item in order:
+        match item.get("type"):
+            case "message" if text:
+                yield {"role": "assistant", "content": text}
+                text = ""
+            case "function_call":
+                yield _call(draft, next(calls))
+            case "reasoning":
+                yield item
+            case _:
+                continue
+
+
+def _count(order: list[JsonObject], kind: str) -> int:
+    return sum(isinstance(item, dict) and item.get("type") == kind for item in order)
+
+
+def _call(draft: Draft, call: PastCall) -> JsonObject:
+    return {
+        "type": "function_call",
+        "call_id": call.call_id,
+        "name": draft.names.wire(call.tool),
+        "arguments": arguments_text(call),
+    }

@@ -1,0 +1,53 @@
+"""Tool names on the wire. Owns: the two-way table between our names and those a provider takes. Not: what tools there are.
+
+A wire name has letters, digits, `_` and `-`, at most 64 of them. What does not fit is shortened to its beginning and a
+digest of the whole; so the same tool has the same wire name in every request, and the table leads back.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+
+from palyra.core.conversation import AssistantMessage, Message
+from palyra.core.tools import WIRE_NAME_LENGTH_MAX, wire_name
+from palyra.ports.provider import ModelRequest
+
+_DIGEST_LENGTH = 10
+_UNFIT = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class WireNames:
+    """Of one request: its tools, and those that earlier calls in it used."""
+
+    def __init__(self, tools: Iterable[str]) -> None:
+        self._wire: dict[str, str] = {}
+        self._tools: dict[str, str] = {}
+        for tool in tools:
+            self._add(tool)
+
+    def wire(self, tool: str) -> str:
+        return self._wire.get(tool) or self._add(tool)
+
+    def tool(self, wire: str) -> str:
+        """Back to our name. One the request did not hold is still read as ours, so that its refusal names it."""
+        return self._tools.get(wire, wire.replace("__", "."))
+
+    def _add(self, tool: str) -> str:
+        if tool in self._wire:
+            return self._wire[tool]
+        plain = wire_name(tool)
+        fitting = _UNFIT.sub("_", plain) or "_"
+        if fitting != plain or len(fitting) > WIRE_NAME_LENGTH_MAX or fitting in self._tools:
+            digest = hashlib.sha256(tool.encode("utf-8", "replace")).hexdigest()[:_DIGEST_LENGTH]
+            fitting = f"{fitting[: WIRE_NAME_LENGTH_MAX - _DIGEST_LENGTH - 1]}_{digest}"
+        self._wire[tool] = fitting
+        self._tools[fitting] = tool
+        return fitting
+
+
+def names_of(request: ModelRequest) -> WireNames:
+    return WireNames((*(spec.name for spec in request.tools), *_past_tools(request.messages)))
+
+
+def _past_tools(messages: Iterable[Message]) -> list[str]:
+    return [call.tool for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls]

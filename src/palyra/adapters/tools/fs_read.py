@@ -1,0 +1,149 @@
+"""fs.read. Owns: reading lines of a text file of the workspace. Not: where the workspace's walls are (workspace).
+
+Lines end with a line feed and are counted from 1; `offset` is the first line wanted and `limit` how many. A page also ends
+when it reaches OUTPUT_BYTES_MAX. Text is given as it is in the file; a last line in brackets says what is left.
+"""
+
+import os
+from functools import partial
+from threading import Event
+
+from palyra.adapters.tools.offload import offload
+from palyra.adapters.tools.workspace import PATH_SCHEMA, Place, absolute, locate, open_file, open_folder, read_bytes
+from palyra.core.errors import Invalid, PalyraError
+from palyra.core.events.base import JsonObject
+from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
+from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, failed
+from palyra.core.trust import Trust
+from palyra.ports.tools import ToolCallContext
+
+FILE_BYTES_MAX = 8 * 1024 * 1024  # Held in memory whole to count lines; larger files are searched, not read.
+OUTPUT_BYTES_MAX = 64 * 1024  # One page; about 16,000 tokens.
+LINES_MAX = 2000
+OFFSET_MAX = FILE_BYTES_MAX
+BINARY_LOOK_BYTES = 8 * 1024  # Where a NUL byte shows that a file is no text; the same rule as git's.
+
+SPEC = ToolSpec(
+    name="fs.read",
+    description=(
+        "Reads a text file of the workspace (UTF-8). Returns whole lines as they are in the file; when there is more, "
+        "the last line in brackets says with which offset to read on."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "path": PATH_SCHEMA,
+            "offset": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": OFFSET_MAX,
+                "description": "The first line to return; lines are counted from 1. Default 1.",
+            },
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": LINES_MAX,
+                "description": f"How many lines to return at most. Default {LINES_MAX}.",
+            },
+        },
+        "required": ["path"],
+        "additionalProperties": False,
+    },
+    capabilities=frozenset({Capability.FS_READ}),
+    effect_class=EffectClass.READ_ONLY,
+    parallel_class=ParallelClass.READ_ONLY_SAFE,
+    risk=Risk.LOW,
+    output_trust=Trust.LOCAL,
+    timeout_s=20.0,
+)
+
+
+class FsRead:
+    @property
+    def spec(self) -> ToolSpec:
+        return SPEC
+
+    def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
+        paths, is_inside = paths_of(arguments.get("path"), workspace)
+        return CallNature(
+            effect_class=EffectClass.READ_ONLY,
+            parallel_class=ParallelClass.READ_ONLY_SAFE,
+            paths=paths,
+            is_in_workspace=is_inside,
+        )
+
+    async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
+        offset, limit = arguments.get("offset", 1), arguments.get("limit", LINES_MAX)
+        if not isinstance(offset, int) or not isinstance(limit, int) or offset < 1 or limit < 1:
+            return failed("arguments_invalid", "offset and limit are whole numbers from 1")
+        try:
+            place = locate(arguments.get("path"), context.workspace)
+        except PalyraError as refused:
+            return failed(refused.code, refused.message)
+        return await offload(partial(_read, place, offset, min(limit, LINES_MAX)))
+
+
+def paths_of(path: object, workspace: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """The path as conflicts are found by, and whether it lies inside."""
+    try:
+        return (locate(path, workspace).shown,), True
+    except PalyraError:
+        pass
+    try:
+        return (absolute(path, workspace),), False
+    except PalyraError:
+        return (), False
+
+
+def _read(place: Place, offset: int, limit: int, stop: Event) -> ToolResult:
+    text = read_text(place)
+    if not text:
+        return ToolResult(outcome=Outcome.OK, output="[The file is empty.]")
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    if offset > len(lines):
+        return failed("offset_past_end", f"{place.shown} has {len(lines)} lines; offset {offset} is beyond them")
+    return ToolResult(outcome=Outcome.OK, output=_page(lines, offset, limit))
+
+
+def read_text(place: Place) -> str:
+    """The whole file; one that is too large or no text is refused."""
+    with open_folder(place) as folder:
+        file = open_file(folder, place)
+        try:
+            body = read_bytes(file, FILE_BYTES_MAX + 1)
+        finally:
+            os.close(file)
+    if len(body) > FILE_BYTES_MAX:
+        raise Invalid("file_too_large", f"{place.shown} is larger than {FILE_BYTES_MAX} bytes and is not read")
+    if b"\x00" in body[:BINARY_LOOK_BYTES]:
+        raise Invalid("binary_file", f"{place.shown} is a binary file; only text can be read")
+    try:
+        return body.decode()
+    except UnicodeDecodeError as cause:
+        message = f"{place.shown} is not UTF-8 (first at byte {cause.start}); only UTF-8 text can be read"
+        raise Invalid("binary_file", message) from cause
+
+
+def _page(lines: list[str], offset: int, limit: int) -> str:
+    shown: list[str] = []
+    left = OUTPUT_BYTES_MAX
+    for line in lines[offset - 1 : offset - 1 + limit]:
+        left -= len(line.encode()) + 1
+        if left < 0:
+            break
+        shown.append(line)
+    if not shown:
+        return _cut_line(lines, offset)
+    last = offset + len(shown) - 1
+    note = (
+        "" if last == len(lines) else f"\n[Lines {offset} to {last} of {len(lines)}; read on with offset {last + 1}.]"
+    )
+    return "\n".join(shown) + note
+
+
+def _cut_line(lines: list[str], offset: int) -> str:
+    line = lines[offset - 1].encode()
+    start = line[:OUTPUT_BYTES_MAX].decode("utf-8", "ignore")
+    return f"{start}\n[Line {offset} of {len(lines)} has {len(line)} bytes and was cut.]"

@@ -1,0 +1,168 @@
+"""fs.write. Owns: replacing a file of the workspace whole. Not: where the workspace's walls are (workspace).
+
+Invariants: at every instant the file has its old content or its new one, also when the daemon is killed or the power
+fails; when the call reports success the new content is durable. Writing the same again is writing once, so the class is
+idempotent. The partial file is named by the effect: the attempt after a crash takes the first one's leftover away.
+"""
+
+import os
+from contextlib import suppress
+from functools import partial
+from threading import Event
+
+import msgspec
+
+from palyra.adapters.tools.fs_read import paths_of
+from palyra.adapters.tools.offload import STOPPED, offload
+from palyra.adapters.tools.preview import preview_write
+from palyra.adapters.tools.workspace import (
+    PATH_SCHEMA,
+    Place,
+    locate,
+    look,
+    make_folder,
+    open_file,
+    open_folder,
+    read_bytes,
+)
+from palyra.core.errors import PalyraError
+from palyra.core.events.base import JsonObject
+from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
+from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, failed
+from palyra.core.trust import Trust
+from palyra.ports.tools import ToolCallContext
+
+CONTENT_LENGTH_MAX = 200_000  # An event holds 256 KiB, and the call is on the tape with its content.
+PREVIEWED_BYTES_MAX = 64 * 1024  # Of the old file: a preview is made while the daemon waits, so it has to be quick.
+_PERMISSIONS = 0o777  # What is kept of a file's mode: new content is never setuid.
+
+SPEC = ToolSpec(
+    name="fs.write",
+    description=(
+        "Writes a text file of the workspace, replacing what was there. The content is the whole file: to change a part, "
+        "read it first and write all of it. Missing folders are created."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "path": PATH_SCHEMA,
+            "content": {
+                "type": "string",
+                "maxLength": CONTENT_LENGTH_MAX,
+                "description": "The whole new content of the file, as UTF-8 text.",
+            },
+        },
+        "required": ["path", "content"],
+        "additionalProperties": False,
+    },
+    capabilities=frozenset({Capability.FS_WRITE}),
+    effect_class=EffectClass.IDEMPOTENT,
+    parallel_class=ParallelClass.PATH_SCOPED,
+    risk=Risk.MEDIUM,
+    output_trust=Trust.SYSTEM,
+    timeout_s=30.0,
+)
+
+
+class FsWrite:
+    @property
+    def spec(self) -> ToolSpec:
+        return SPEC
+
+    def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
+        paths, is_inside = paths_of(arguments.get("path"), workspace)
+        content = arguments.get("content")
+        return CallNature(
+            effect_class=EffectClass.IDEMPOTENT,
+            parallel_class=ParallelClass.PATH_SCOPED,
+            paths=paths,
+            is_in_workspace=is_inside,
+            preview=_preview(paths[0], content, workspace) if is_inside and isinstance(content, str) else None,
+        )
+
+    async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
+        content = arguments.get("content")
+        if not isinstance(content, str) or len(content) > CONTENT_LENGTH_MAX:
+            return failed("content_invalid", f"content is text of at most {CONTENT_LENGTH_MAX} characters")
+        try:
+            body = content.encode()
+            place = locate(arguments.get("path"), context.workspace)
+        except UnicodeEncodeError:
+            return failed("content_invalid", "content is not valid Unicode")
+        except PalyraError as refused:
+            return failed(refused.code, refused.message)
+        partial_name = f".palyra-{context.effect_id[:24]}.partial"
+        return await offload(partial(_write, _Writing(place, body, partial_name)))
+
+
+class _Writing(msgspec.Struct, frozen=True):
+    place: Place
+    body: bytes
+    partial_name: str
+
+
+def _write(writing: _Writing, stop: Event) -> ToolResult:
+    place = writing.place
+    with make_folder(place) as folder:
+        try:
+            before = look(folder, place)
+        except FileNotFoundError:
+            before = None
+        try:
+            _fill_partial(writing, folder, before)
+            if stop.is_set():
+                return STOPPED
+            # Renaming replaces a link that was put there meanwhile; it never follows one.
+            os.rename(writing.partial_name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(writing.partial_name, dir_fd=folder)
+    done = "created" if before is None else "replaced"
+    text = f"{place.shown}: {done}, {len(writing.body.splitlines())} lines, {len(writing.body)} bytes"
+    return ToolResult(outcome=Outcome.OK, output=text)
+
+
+def _fill_partial(writing: _Writing, folder: int, before: os.stat_result | None) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(writing.partial_name, dir_fd=folder)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(writing.partial_name, flags, 0o666 if before is None else 0o600, dir_fd=folder)
+    with os.fdopen(file, "wb") as stream:
+        stream.write(writing.body)
+        stream.flush()
+        if before is not None:
+            _keep_attributes(file, before)
+        os.fsync(file)
+
+
+def _keep_attributes(file: int, before: os.stat_result) -> None:
+    """The owner as far as the daemon's user may; the mode always, and after the owner, which could clear it."""
+    now = os.fstat(file)
+    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        with suppress(PermissionError):
+            os.fchown(file, before.st_uid, before.st_gid)
+    os.fchmod(file, before.st_mode & _PERMISSIONS)
+
+
+def _preview(path: str, content: str, workspace: tuple[str, ...]) -> str:
+    try:
+        place = locate(path, workspace)
+        return preview_write(place.shown, _read_old(place), content)
+    except PalyraError as refused:
+        return f"{path}: {refused.message}"
+
+
+def _read_old(place: Place) -> bytes | None:
+    """What is there now, as far as a preview looks: one byte more than that says there is more. None: nothing."""
+    try:
+        with open_folder(place) as folder:
+            file = open_file(folder, place)
+            try:
+                return read_bytes(file, PREVIEWED_BYTES_MAX + 1)
+            finally:
+                os.close(file)
+    except PalyraError as refused:
+        if refused.code == "not_found":
+            return None
+        raise

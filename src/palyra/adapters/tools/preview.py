@@ -1,0 +1,78 @@
+"""The preview of a write. Owns: what a person is shown before answering. Not: reading the file.
+
+Invariants: bounded in size and in time; what is left out is counted; characters that could hide or reorder text on a
+screen are spelled out.
+"""
+
+from difflib import unified_diff
+
+PREVIEW_LENGTH_MAX = 4 * 1024
+DIFFED_BYTES_MAX = 64 * 1024
+DIFFED_LINES_MAX = 300  # Between the first and the last changed line; comparing costs up to the square of this.
+_CONTEXT_LINES = 3
+_NOTE_LENGTH = 80  # Room for the line that says what was left out.
+
+
+def preview_write(path: str, old: bytes | None, new: str) -> str:
+    """A unified diff where that helps, else a sentence and how the new content begins."""
+    after = new.splitlines()
+    added = [f"+{line}" for line in after]
+    if old is None:
+        return _capped([f"new file, {len(after)} line{'' if len(after) == 1 else 's'}", *added])
+    if old == new.encode("utf-8", "replace"):
+        return "no change: the file already has this content"
+    before = _text_lines(old)
+    diff = _diff(path, before, after) if before is not None and len(new) <= DIFFED_BYTES_MAX else None
+    return _capped(diff if diff is not None else [_sentence(old, new), *added])
+
+
+def _text_lines(old: bytes) -> list[str] | None:
+    if len(old) > DIFFED_BYTES_MAX or b"\x00" in old:
+        return None
+    try:
+        return old.decode().splitlines()
+    except UnicodeDecodeError:
+        return None
+
+
+def _diff(path: str, before: list[str], after: list[str]) -> list[str] | None:
+    """Only what lies between the first and the last change is compared; None when that is too much."""
+    shorter = min(len(before), len(after))
+    first = next((index for index in range(shorter) if before[index] != after[index]), shorter)
+    tail_max = shorter - first
+    tail = next((count for count in range(tail_max) if before[-1 - count] != after[-1 - count]), tail_max)
+    if max(len(before), len(after)) - first - tail > DIFFED_LINES_MAX:
+        return None
+    start, kept = max(first - _CONTEXT_LINES, 0), max(tail - _CONTEXT_LINES, 0)
+    compared = before[start : len(before) - kept], after[start : len(after) - kept]
+    place = f"{path}, from line {start + 1}" if start else path
+    lines = list(unified_diff(*compared, f"{place} (now)", f"{place} (new)", lineterm=""))
+    return lines or ["only line endings change"]
+
+
+def _sentence(old: bytes, new: str) -> str:
+    size = f"more than {DIFFED_BYTES_MAX}" if len(old) > DIFFED_BYTES_MAX else str(len(old))
+    return f"replaces the whole file: {size} bytes become {len(new.encode('utf-8', 'replace'))}"
+
+
+def _capped(lines: list[str]) -> str:
+    shown: list[str] = []
+    left = PREVIEW_LENGTH_MAX - _NOTE_LENGTH
+    for line in lines:
+        spelled = _spelled_out(line[:left])
+        if len(spelled) >= left:
+            shown.append(spelled[: left - 1] + "…")
+            break
+        left -= len(spelled) + 1
+        shown.append(spelled)
+    rest = len(lines) - len(shown)
+    return "\n".join([*shown, f"[{rest} more lines are not shown]"] if rest else shown)
+
+
+def _spelled_out(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(
+        letter if letter.isprintable() or letter == "\t" else letter.encode("unicode_escape").decode()
+        for letter in line
+    )

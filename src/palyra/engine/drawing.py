@@ -1,0 +1,286 @@
+"""Drawing up a sheet. Owns: turning orders into facts, and inert effects into further facts, until nothing is due.
+
+Not: the rules themselves (core.run), committing (desk), or effects that touch the world (performing). Judging and
+routing touch nothing outside, so their outcome joins the same commit.
+"""
+
+from msgspec.structs import replace
+
+from palyra.core.errors import Conflict, Invalid, PalyraError, Unavailable
+from palyra.core.events import Data, Draft
+from palyra.core.events.model import ModelError, ModelFailed
+from palyra.core.events.run import CancelRequested, Reason, ResumeCause, RunAccepted, RunResumed, RunStarted
+from palyra.core.events.session import SessionReset
+from palyra.core.events.tool import (
+    ApprovalKind,
+    ApprovalRequested,
+    ApprovalResolved,
+    ApprovalStatus,
+    Decision,
+    Grant,
+    Outcome,
+    ToolError,
+    ToolFinished,
+)
+from palyra.core.grants import GrantTerms, choose_option, make_grant
+from palyra.core.ids import Principal, RunId, SessionId
+from palyra.core.run.deadlines import overdue
+from palyra.core.run.decide import Record, decide_all
+from palyra.core.run.effects import CallModel, Effect, Judge, PlanRoute, is_inert
+from palyra.core.run.state import Run, find_call
+from palyra.core.run.states import RunState, is_terminal
+from palyra.core.trust import Trust
+from palyra.core.writes import ClearHeartbeat, EraseSecrets, SetHeartbeat, Write
+from palyra.engine.cleaning import Cleaner
+from palyra.engine.gate import Case, Gate
+from palyra.engine.loading import fold_run
+from palyra.engine.office import Office
+from palyra.engine.orders import AnswerQuestion, CancelRun, Note, OpenSession, Report, Say, StartRun
+from palyra.engine.requests import WhenBusy
+from palyra.engine.sheet import DeskState, Sheet, add_record, find_run
+from palyra.ports.router import RouteQuestion
+
+ENGINE = Principal("system:engine")
+_QUESTION_TYPES = (ApprovalRequested, ApprovalResolved)
+_STATUS = {
+    Decision.ALLOW: ApprovalStatus.ALLOWED,
+    Decision.RETRY: ApprovalStatus.ALLOWED,
+    Decision.DONE: ApprovalStatus.ALLOWED,
+    Decision.DENY: ApprovalStatus.DENIED,
+    Decision.GIVE_UP: ApprovalStatus.DENIED,
+}
+
+
+class Drafting:
+    """Draws up sheets for one session."""
+
+    def __init__(self, office: Office, session_id: SessionId) -> None:
+        self._office = office
+        self._session_id = session_id
+        self._gate = Gate(office)
+        self._cleaner = Cleaner(office.redactor, office.parts.sealer)
+
+    async def start_run(self, sheet: Sheet, order: StartRun) -> tuple[Sheet, RunId]:
+        active = sheet.state.active
+        same = _same_order(sheet, order)
+        if same is not None:
+            return sheet, same
+        if active is not None and order.when_busy is WhenBusy.STEER:
+            message = replace(order.message, idempotency_key=order.accepted.idempotency_key)
+            say = Say(run_id=active.run_id, principal=order.principal, trust=order.trust, message=message)
+            return await self.say(sheet, say), active.run_id
+        self._require_room(sheet.state, order)
+        if order.opening is not None:
+            sheet = self.note(sheet, Note(principal=order.principal, data=order.opening))
+        facts = (self._draft(data, order) for data in (order.accepted, order.message))
+        return await self._advance(sheet, None, tuple(facts)), order.run_id
+
+    async def say(self, sheet: Sheet, order: Say) -> Sheet:
+        run = find_run(sheet.state, order.run_id)
+        if order.message.idempotency_key is not None and order.message.idempotency_key in run.input_keys:
+            return sheet
+        return await self._advance(sheet, run, (self._draft(order.message, order),))
+
+    async def cancel(self, sheet: Sheet, order: CancelRun) -> Sheet:
+        run = find_run(sheet.state, order.run_id)
+        if run.ending is not None:
+            return sheet
+        data = CancelRequested(reason=Reason.CANCELLED, message="Cancelled on request.")
+        return await self._advance(sheet, run, (self._system_draft(data, run.run_id, order.principal),))
+
+    async def answer(self, sheet: Sheet, order: AnswerQuestion) -> Sheet:
+        """The person's answer, with the grant it gives. What was decided already is a Conflict."""
+        live = [run for run in (sheet.state.active, *sheet.state.queued) if run and run.run_id == order.run.id]
+        run = live[0] if live else await fold_run(self._office.journal, order.run)
+        if run is None or all(question.approval_id != order.approval_id for question in run.questions):
+            raise Conflict(
+                "approval_decided", f"approval {order.approval_id} has been decided already", is_retryable=False
+            )
+        data = ApprovalResolved(
+            approval_id=order.approval_id,
+            status=_STATUS[order.answer.decision],
+            decision=order.answer.decision,
+            decided_by=order.principal,
+            digest=order.request.digest,
+            scope=order.answer.scope,
+            grant=self._grant(order, run.agent),
+            reason=order.answer.reason,
+            end_run=order.answer.end_run,
+        )
+        fact = self._system_draft(data, run.run_id, order.principal, Trust.OPERATOR)
+        if not is_terminal(run.state):
+            return await self._advance(sheet, run, (fact,))
+        if order.answer.decision is Decision.RETRY:
+            message = f"run {run.run_id} is over; start a new run to do it again, or answer done or give_up"
+            raise Conflict("run_ended", message, is_retryable=False)
+        _, (record, *_) = decide_all(run, (fact,))
+        drafts = record.drafts if isinstance(record, Record) else ()
+        return replace(sheet, drafts=(*sheet.drafts, *drafts), state=self._without_doubt(sheet.state, order))
+
+    async def report(self, sheet: Sheet, order: Report) -> Sheet:
+        run = find_run(sheet.state, order.run_id)
+        return await self._advance(replace(sheet, writes=(*sheet.writes, *order.writes)), run, order.drafts)
+
+    async def tick(self, sheet: Sheet) -> Sheet:
+        run = sheet.state.active
+        facts = overdue(run, self._office.clock.now_ms()) if run is not None else ()
+        if run is not None and facts:
+            return await self._advance(sheet, run, facts)
+        return await self._begin_next(sheet)
+
+    async def resume(self, sheet: Sheet) -> Sheet:
+        """What was in flight no longer is; only then is the time that passed looked at, for it was nobody's active time."""
+        run = sheet.state.active
+        if run is not None and run.state is RunState.IN_PROGRESS:
+            fact = self._system_draft(RunResumed(cause=ResumeCause.RESTART), run.run_id, ENGINE)
+            heartbeat = SetHeartbeat(run.run_id, self._office.node, self._office.clock.now_ms())
+            sheet = await self._advance(replace(sheet, writes=(*sheet.writes, heartbeat)), run, (fact,))
+        return await self.tick(sheet)
+
+    def open(self, sheet: Sheet, order: OpenSession) -> Sheet:
+        return self.note(sheet, Note(principal=order.principal, data=order.opening))
+
+    def note(self, sheet: Sheet, order: Note) -> Sheet:
+        draft, writes = self._cleaner.clean(self._system_draft(order.data, None, order.principal, Trust.OPERATOR))
+        state = sheet.state
+        if isinstance(order.data, SessionReset):
+            if state.active is not None or state.queued:
+                raise Conflict("session_busy", "the session has unfinished runs; cancel them or wait, then reset")
+            state = replace(state, reset_seq=state.head_seq + len(sheet.drafts) + 1)
+        return replace(sheet, state=state, drafts=(*sheet.drafts, draft), writes=(*sheet.writes, *writes))
+
+    async def _advance(self, sheet: Sheet, run: Run | None, facts: tuple[Draft, ...]) -> Sheet:
+        """Facts, then what inert effects make of them, until only the world is left to ask; then the next run begins."""
+        while facts:
+            cleaned = [self._cleaner.clean(fact) for fact in facts]
+            writes = tuple(write for _, extra in cleaned for write in extra)
+            run, (record, *effects) = decide_all(run, tuple(draft for draft, _ in cleaned))
+            assert isinstance(record, Record)
+            outgoing = tuple(effect for effect in effects if not isinstance(effect, Record) and not is_inert(effect))
+            sheet = add_record(replace(sheet, writes=(*sheet.writes, *writes)), record, outgoing, run)
+            sheet = self._remember_doubts(sheet, record)
+            facts = await self._perform_inert(sheet.state, run, effects)
+        if run is not None and is_terminal(run.state):
+            ended: tuple[Write, ...] = (ClearHeartbeat(run.run_id), EraseSecrets(run.run_id))
+            sheet = replace(sheet, writes=(*sheet.writes, *ended))
+        return await self._begin_next(sheet)
+
+    async def _begin_next(self, sheet: Sheet) -> Sheet:
+        state = sheet.state
+        if state.active is not None or not state.queued or not self._office.slots.has_room(self._session_id):
+            return sheet
+        run = state.queued[0]
+        fact = self._system_draft(RunStarted(), run.run_id, ENGINE)
+        heartbeat = SetHeartbeat(run.run_id, self._office.node, self._office.clock.now_ms())
+        return await self._advance(replace(sheet, writes=(*sheet.writes, heartbeat)), run, (fact,))
+
+    async def _perform_inert(self, state: DeskState, run: Run, effects: list[Record | Effect]) -> tuple[Draft, ...]:
+        facts: list[Draft] = []
+        for effect in effects:
+            match effect:
+                case PlanRoute():
+                    facts.append(self._system_draft(self._plan(run, effect), run.run_id, ENGINE))
+                case Judge(call_id=call_id):
+                    judged = await self._gate.judge(run, find_call(run, call_id), self._case(state, run))
+                    facts.append(self._system_draft(judged, run.run_id, ENGINE))
+                case _:
+                    continue
+        return tuple(facts)
+
+    def _plan(self, run: Run, effect: PlanRoute) -> Data:
+        question = RouteQuestion(
+            turn=effect.turn,
+            route=self._office.agent_of(run.agent).route,
+            model=run.model,
+            is_budget_approved=effect.is_budget_approved,
+        )
+        return self._office.parts.router.plan(question)
+
+    def _case(self, state: DeskState, run: Run) -> Case:
+        return Case(
+            session_id=self._session_id,
+            principal=state.owner,
+            agent=self._office.agent_of(run.agent),
+            reset_seq=state.reset_seq,
+            doubts=state.doubts,
+        )
+
+    def _grant(self, order: AnswerQuestion, agent: str) -> Grant | None:
+        request, answer = order.request, order.answer
+        if answer.decision is not Decision.ALLOW or request.kind is not ApprovalKind.TOOL or request.tool is None:
+            return None
+        terms = GrantTerms(
+            approval_id=order.approval_id,
+            tool=request.tool,
+            option=choose_option(request.options, answer.scope, answer.option),
+            taint=request.taint,
+            principal=order.run.principal,
+            agent=agent,
+            now_ms=self._office.clock.now_ms(),
+            ttl_s=answer.ttl_s,
+        )
+        return make_grant(terms)
+
+    def _require_room(self, state: DeskState, order: StartRun) -> None:
+        if state.active is None and not state.queued:
+            return
+        if order.when_busy is WhenBusy.REJECT:
+            raise Conflict("session_busy", "the session is busy with another run; queue, steer, or wait")
+        if len(state.queued) >= self._office.settings.runs_queued_max:
+            raise Unavailable("queue_full", f"{len(state.queued)} runs wait in this session already; try later")
+
+    def _remember_doubts(self, sheet: Sheet, record: Record) -> Sheet:
+        """While nobody knows whether a call took effect, the same call is not made again unasked."""
+        if not any(isinstance(draft.data, _QUESTION_TYPES) for draft in record.drafts):
+            return sheet
+        answered = {draft.data.digest for draft in record.drafts if isinstance(draft.data, ApprovalResolved)}
+        asked = {
+            draft.data.digest
+            for draft in record.drafts
+            if isinstance(draft.data, ApprovalRequested) and draft.data.kind is ApprovalKind.UNCERTAIN
+        }
+        doubts = (sheet.state.doubts - answered) | asked
+        return sheet if doubts == sheet.state.doubts else replace(sheet, state=replace(sheet.state, doubts=doubts))
+
+    def _without_doubt(self, state: DeskState, order: AnswerQuestion) -> DeskState:
+        return replace(state, doubts=state.doubts - {order.request.digest})
+
+    def _draft(self, data: Data, order: StartRun | Say) -> Draft:
+        now_ms = self._office.clock.now_ms()
+        return Draft(data=data, actor=order.principal, trust=order.trust, at_ms=now_ms, run_id=order.run_id)
+
+    def _system_draft(self, data: Data, run_id: RunId | None, actor: Principal, trust: Trust = Trust.SYSTEM) -> Draft:
+        return Draft(data=data, actor=actor, trust=trust, at_ms=self._office.clock.now_ms(), run_id=run_id)
+
+
+def _same_order(sheet: Sheet, order: StartRun) -> RunId | None:
+    """The run of an order with the same key that is on this very sheet: no table knows of it yet."""
+    key = order.accepted.idempotency_key
+    for draft in sheet.drafts if key is not None else ():
+        if isinstance(draft.data, RunAccepted) and (draft.data.idempotency_key, draft.actor) == (key, order.principal):
+            return draft.run_id
+    return None
+
+
+def unrecordable(report: Report, error: PalyraError) -> Report:
+    """In the place of an outcome that cannot be recorded: that it came, and why it is not here."""
+    said = report.drafts[-1]
+    message = f"What came of it could not be recorded ({error.code}): {error.message}"
+    data: Data
+    match said.data:
+        case ToolFinished(call_id=call_id, effect_id=effect_id):
+            problem = ToolError(code="unrecordable", message=message)
+            data = ToolFinished(
+                call_id=call_id, effect_id=effect_id, outcome=Outcome.FAILED, error=problem, attestation=None
+            )
+        case _:
+            turn = report.effect.turn if isinstance(report.effect, CallModel) else 0
+            data = ModelFailed(turn=turn, code=ModelError.PROTOCOL, message=message)
+    draft = replace(said, data=data, trust=Trust.SYSTEM)
+    return Report(run_id=report.run_id, effect=report.effect, drafts=(draft,), is_substitute=True)
+
+
+def as_conflict(error: PalyraError) -> PalyraError:
+    """To a caller an order that came too late is a Conflict, not a fault of its form."""
+    is_late = isinstance(error, Invalid) and error.code in ("run_ended", "call_unknown", "approval_unknown")
+    return Conflict(error.code, error.message, is_retryable=False) if is_late else error

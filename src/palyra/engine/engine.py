@@ -1,0 +1,155 @@
+"""The engine as the gateway sees it. Owns: putting its parts together, starting and draining. Not: adapters (app)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from palyra.core.agents import AgentSpec
+from palyra.core.errors import PalyraError, Unavailable
+from palyra.core.ids import derive_node_id
+from palyra.core.redaction import Redactor
+from palyra.core.tools import ToolSpec
+from palyra.engine.approvals import Approvals
+from palyra.engine.artifacts import ArtifactDesk
+from palyra.engine.desks import Desks
+from palyra.engine.feed import Feed
+from palyra.engine.hub import Hub
+from palyra.engine.office import Office, Parts, Settings, Slots, Tasks, Views
+from palyra.engine.runs import Runs
+from palyra.engine.sessions import Sessions
+from palyra.ports.clock import Clock
+from palyra.ports.journal import Journal
+
+CHECKPOINT_EVERY_S = 5.0
+JOURNAL_CLOSED = "journal_closed"
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the app hands over."""
+
+    journal: Journal
+    views: Views
+    parts: Parts
+    clock: Clock
+    agents: dict[str, AgentSpec]
+    settings: Settings
+
+
+class Status:
+    """What the daemon says of itself."""
+
+    def __init__(self, office: Office, verify: Callable[[], Awaitable[dict[str, object]]]) -> None:
+        self._office = office
+        self._verify = verify
+        self.is_draining = False
+
+    async def parts(self) -> dict[str, str]:
+        """Each part is `ok`, or says what is wrong with it."""
+        try:
+            await self._office.views.state.last_position()
+            journal = "ok"
+        except PalyraError as error:
+            journal = str(error)
+        return {"journal": journal, "runs": "draining" if self.is_draining else "ok"}
+
+    async def verify(self) -> dict[str, object]:
+        return await self._verify()
+
+    def metrics(self) -> str:
+        active = self._office.slots.taken_count
+        return f"# TYPE palyra_runs_active gauge\npalyra_runs_active {active}\n"
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        return self._office.parts.catalog.specs()
+
+    def agents(self) -> tuple[AgentSpec, ...]:
+        return tuple(self._office.agents.values())
+
+
+class Engine:
+    def __init__(self, setup: Setup, verify: Callable[[], Awaitable[dict[str, object]]]) -> None:
+        desks = Desks()
+        self._office = Office(
+            node=derive_node_id(setup.parts.signer.public_key),
+            journal=setup.journal,
+            views=setup.views,
+            parts=setup.parts,
+            hub=Hub(setup.journal),
+            clock=setup.clock,
+            redactor=Redactor(setup.parts.sealer.marker_key),
+            agents=setup.agents,
+            settings=setup.settings,
+            tasks=Tasks(),
+            slots=Slots(setup.settings.runs_active_max),
+            desks=desks,
+        )
+        desks.bind(self._office)
+        self.sessions = Sessions(self._office)
+        self.runs = Runs(self._office, self.sessions)
+        self.approvals = Approvals(self._office)
+        self.feed = Feed(self._office, self.sessions)
+        self.artifacts = ArtifactDesk(self._office)
+        self.status = Status(self._office, verify)
+        self.failed = asyncio.Event()
+
+    async def start(self) -> int:
+        """Takes up what an earlier process left; gives the number of sessions with work."""
+        self._office.tasks.spawn(self._office.desks.keep_time(), "deadlines")
+        self._office.tasks.spawn(self._sign_regularly(), "checkpoints")
+        self._office.tasks.spawn(self._sweep(), "artifacts")
+        return await self._office.desks.resume_all()
+
+    async def wait_for(self, stop: asyncio.Event) -> None:
+        """Until it is asked to stop; raises if the journal's writer ended on its own, for then nothing may go on."""
+        waiting = [asyncio.ensure_future(event.wait()) for event in (stop, self.failed)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+        if self.failed.is_set():
+            raise Unavailable(
+                JOURNAL_CLOSED, "the journal's writer ended; the log says why. Check the disk, then restart"
+            )
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Takes no new runs and lets active ones finish, up to the time given. What is left resumes at the next start."""
+        self.runs.is_draining = self.status.is_draining = self._office.slots.is_closed = True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._office.slots.wait_until_free()
+        except TimeoutError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Stops effects without a word: what they were doing is on the tape as begun, and resume knows what to do."""
+        await self._office.tasks.close()
+        await self._office.journal.close()
+
+    async def _sign_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(CHECKPOINT_EVERY_S)
+            await self._sign_once()
+
+    async def _sign_once(self) -> None:
+        try:
+            self._office.hub.publish(await self._office.journal.checkpoint())
+        except PalyraError as error:
+            log.warning("checkpoint_failed", code=error.code, message=error.message)
+            if error.code == JOURNAL_CLOSED:
+                # The writer ended on its own. Nothing can be recorded any more, so nothing may go on.
+                self.failed.set()
+
+    async def _sweep(self) -> None:
+        try:
+            removed_count = await self.artifacts.sweep()
+        except PalyraError as error:
+            log.warning("artifact_sweep_failed", code=error.code, message=error.message)
+        else:
+            log.info("artifacts_swept", removed_count=removed_count)

@@ -1,0 +1,164 @@
+"""The gate. Owns: the order of questions each proposed call passes: catalog, schema, policy, doubt, grants, somebody to ask.
+
+Not: the answers' rules (core.grants, the policy). Every refusal names its rule (L6), and an error inside is a refusal.
+"""
+
+import msgspec
+
+from palyra.core.agents import AgentSpec, may_use
+from palyra.core.events.tool import ApprovalResolved, EffectClass, Grant, Scope, ToolJudged, Verdict
+from palyra.core.grants import GrantCase, covers, make_options
+from palyra.core.ids import Principal, SessionId
+from palyra.core.projections.rows import GrantRow
+from palyra.core.run.call import Call
+from palyra.core.run.state import Run
+from palyra.core.tools import CallNature, ToolSpec
+from palyra.core.trust import is_tainting
+from palyra.engine.office import Office
+from palyra.ports.policy import PolicyAnswer, PolicyQuestion
+from palyra.ports.views import GrantFilter
+
+GRANTS_LOOKED_AT_MAX = 200
+SCHEMA_ERRORS_SHOWN_MAX = 5
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose call it is and where, beyond the call itself."""
+
+    session_id: SessionId
+    principal: Principal
+    agent: AgentSpec
+    reset_seq: int
+    doubts: frozenset[str]
+
+
+class Gate:
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    async def judge(self, run: Run, call: Call, case: Case) -> ToolJudged:
+        parts = self._office.parts
+        tool = parts.catalog.find(call.tool)
+        if tool is None:
+            return _refuse(call, "unknown_tool", f"There is no tool {call.tool!r}.")
+        if not may_use(case.agent, call.tool):
+            return _refuse(call, "tool_not_allowed", f"The agent {case.agent.name} may not use {call.tool}.")
+        if isinstance(call.arguments, str):
+            return _refuse(
+                call,
+                "arguments_invalid",
+                "The arguments are no JSON object that every reader keeps exactly, or are too long: write less at a time.",
+            )
+        errors = parts.schemas.errors(tool.spec.input_schema, call.arguments)
+        if errors:
+            return _refuse(call, "schema", "; ".join(errors[:SCHEMA_ERRORS_SHOWN_MAX]))
+        nature = tool.nature(call.arguments, case.agent.workspace)
+        question = PolicyQuestion(
+            principal=case.principal,
+            agent=case.agent.name,
+            session_id=case.session_id,
+            spec=tool.spec,
+            arguments=call.arguments,
+            nature=nature,
+            taint=taint_of(run),
+        )
+        answer = await self._settle(run, call, case, parts.policy.judge(question))
+        return self._judged(call, tool.spec, nature, answer, question)
+
+    async def _settle(self, run: Run, call: Call, case: Case, answer: PolicyAnswer) -> "_Settled":
+        if answer.verdict is Verdict.DENY:
+            return _Settled(answer)
+        if call.digest in case.doubts:
+            reason = "The same call is uncertain: nobody knows whether it took effect. A person must look first."
+            doubted = PolicyAnswer(
+                verdict=Verdict.ASK, rule="uncertain_repeat", reason=reason, snapshot=answer.snapshot
+            )
+            return _Settled(_askable(run, doubted))
+        if answer.verdict is Verdict.ALLOW:
+            return _Settled(answer)
+        grant = await self._find_grant(run, call, case)
+        if grant is not None:
+            reason = f"Covered by grant {grant.grant_id}."
+            allowed = PolicyAnswer(verdict=Verdict.ALLOW, rule="grant", reason=reason, snapshot=answer.snapshot)
+            return _Settled(allowed, grant)
+        return _Settled(_askable(run, answer))
+
+    async def _find_grant(self, run: Run, call: Call, case: Case) -> Grant | None:
+        if not isinstance(call.arguments, dict):
+            return None
+        wanted = GrantCase(
+            tool=call.tool,
+            arguments=call.arguments,
+            taint=taint_of(run),
+            principal=case.principal,
+            agent=case.agent.name,
+            now_ms=self._office.clock.now_ms(),
+        )
+        wish = GrantFilter(
+            principal=case.principal,
+            tool=call.tool,
+            session_id=case.session_id,
+            now_ms=wanted.now_ms,
+            limit=GRANTS_LOOKED_AT_MAX,
+        )
+        for row in await self._office.views.approvals.grants_for(wish):
+            grant = await self._read_grant(row) if _may_cover(row, case) else None
+            if grant is not None and covers(grant, wanted):
+                return grant
+        return None
+
+    async def _read_grant(self, row: GrantRow) -> Grant | None:
+        """The terms are on the tape; the row only says where."""
+        events = await self._office.journal.read(row.session_id, row.granted_seq - 1, 1)
+        data = events[0].data if events else None
+        return data.grant if isinstance(data, ApprovalResolved) else None
+
+    def _judged(
+        self, call: Call, spec: ToolSpec, nature: CallNature, settled: "_Settled", question: PolicyQuestion
+    ) -> ToolJudged:
+        answer = settled.answer
+        is_ask = answer.verdict is Verdict.ASK
+        return ToolJudged(
+            call_id=call.call_id,
+            verdict=answer.verdict,
+            rule=answer.rule,
+            reason=answer.reason,
+            effect_class=nature.effect_class,
+            parallel_class=nature.parallel_class,
+            risk=spec.risk,
+            paths=nature.paths,
+            taint=question.taint,
+            policy=answer.snapshot,
+            grant_id=settled.grant.grant_id if settled.grant else None,
+            preview=nature.preview if is_ask else None,
+            options=make_options(call.tool, question.arguments) if is_ask else (),
+            expires_in_ms=self._office.settings.approval_timeout_ms if is_ask else None,
+        )
+
+
+class _Settled(msgspec.Struct, frozen=True):
+    answer: PolicyAnswer
+    grant: Grant | None = None
+
+
+def taint_of(run: Run) -> tuple[str, ...]:
+    """Where content below `local` came from. Until sources are told apart it is one word."""
+    return ("external",) if is_tainting(run.trust) else ()
+
+
+def _askable(run: Run, answer: PolicyAnswer) -> PolicyAnswer:
+    if run.can_ask:
+        return answer
+    reason = f"{answer.reason} It would need a person's approval, and this run has nobody to ask."
+    return PolicyAnswer(verdict=Verdict.DENY, rule="nobody_to_ask", reason=reason, snapshot=answer.snapshot)
+
+
+def _may_cover(row: GrantRow, case: Case) -> bool:
+    """A session grant given before the session's reset is void."""
+    return row.scope is Scope.TIMEBOXED or row.granted_seq > case.reset_seq
+
+
+def _refuse(call: Call, rule: str, reason: str) -> ToolJudged:
+    return ToolJudged(
+        call_id=call.call_id, verdict=Verdict.DENY, rule=rule, reason=reason, effect_class=EffectClass.ONCE
+    )

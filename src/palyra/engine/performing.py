@@ -1,0 +1,158 @@
+"""Performing effects. Owns: the tasks of one session's model calls and tools, and hearing what each came to.
+
+Not: deciding to perform them. An effect's task either returns its facts, or is cancelled and then asked what it had
+come to, or breaks; in every case exactly one report goes back to the desk, unless the daemon itself is stopping.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from palyra.core.agents import AgentSpec, may_use
+from palyra.core.conversation import render, trust_of
+from palyra.core.events import Data, Draft
+from palyra.core.events.tool import Outcome, ToolError, ToolFinished
+from palyra.core.ids import Principal, RunId, SessionId
+from palyra.core.run.effects import CallModel, Effect, Execute, Judge, PlanRoute, Stop
+from palyra.core.run.state import Run, find_call
+from palyra.core.trust import Trust, lowest
+from palyra.core.writes import Write
+from palyra.engine.model_call import ModelCall
+from palyra.engine.office import Office
+from palyra.engine.orders import Report
+from palyra.engine.sheet import DeskState
+from palyra.engine.tool_call import ToolRun, live_output
+from palyra.ports.provider import ModelRequest
+from palyra.ports.tools import ToolCallContext
+
+log = structlog.get_logger()
+
+Found = tuple[tuple[Draft, ...], tuple[Write, ...]]
+
+
+class Performing:
+    def __init__(self, office: Office, session_id: SessionId, report: Callable[[Report], None]) -> None:
+        self._office = office
+        self._session_id = session_id
+        self._report = report
+        self._tasks: dict[Effect, asyncio.Task[Any]] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._tasks)
+
+    def start(self, effects: tuple[Effect, ...], state: DeskState) -> None:
+        """After the record that asked for them is durable."""
+        for effect in effects:
+            match effect:
+                case CallModel() if state.active is not None:
+                    self._call_model(effect, state.active, state)
+                case Execute() if state.active is not None:
+                    self._execute(effect, state.active, state)
+                case Stop(effect=stopped):
+                    self._stop(stopped)
+                case CallModel() | Execute() | Judge() | PlanRoute():
+                    continue
+
+    def _stop(self, effect: CallModel | Execute) -> None:
+        """An effect that is not out here has reported already, or a restart will find that it was lost."""
+        task = self._tasks.get(effect)
+        if task is not None:
+            task.cancel()
+
+    def _call_model(self, effect: CallModel, run: Run, state: DeskState) -> None:
+        agent = self._office.agent_of(run.agent)
+        fallbacks = run.route.fallbacks if run.route is not None else ()
+        call = ModelCall(self._office, self._session_id, effect, self._request(effect, run, agent, state), fallbacks)
+        trust = lowest((run.trust, trust_of(state.window)))
+
+        def outcome(task: asyncio.Task[list[Data]]) -> Found:
+            facts = call.interrupted() if task.cancelled() else _result(task, call.broken)
+            return tuple(self._draft(data, run.run_id, agent.name, trust) for data in facts), ()
+
+        self._watch(effect, call.perform(), run.run_id, outcome)
+
+    def _execute(self, effect: Execute, run: Run, state: DeskState) -> None:
+        call = find_call(run, effect.call_id)
+        tool = self._office.parts.catalog.find(call.tool)
+        agent = self._office.agent_of(run.agent)
+        if tool is None:
+            # The catalog changed between verdict and execution; nothing ran, and the tape must say so.
+            return self._report(
+                Report(run_id=run.run_id, effect=effect, drafts=(_vanished(self._office, run, effect),))
+            )
+        context = ToolCallContext(
+            session_id=self._session_id,
+            run_id=run.run_id,
+            effect_id=effect.effect_id,
+            principal=state.owner,
+            agent=agent.name,
+            workspace=agent.workspace,
+            now_ms=self._office.clock.now_ms(),
+            emit=_discard,
+        )
+        execution = ToolRun(self._office, tool, call, live_output(self._office, call, context))
+
+        def outcome(task: asyncio.Task[tuple[Draft, tuple[Write, ...]]]) -> Found:
+            draft, writes = execution.cancelled() if task.cancelled() else _result(task, execution.broken)
+            return (draft,), writes
+
+        self._watch(effect, execution.perform(), run.run_id, outcome)
+
+    def _watch(
+        self, effect: CallModel | Execute, work: Any, run_id: RunId, outcome: Callable[[asyncio.Task[Any]], Found]
+    ) -> None:
+        task = self._office.tasks.spawn(work, f"{type(effect).__name__} of {run_id}")
+        self._tasks[effect] = task
+
+        def ended(done: asyncio.Task[Any]) -> None:
+            self._tasks.pop(effect, None)
+            if not self._office.tasks.is_closing:
+                drafts, writes = outcome(done)
+                self._report(Report(run_id=run_id, effect=effect, drafts=drafts, writes=writes))
+
+        task.add_done_callback(ended)
+
+    def _request(self, effect: CallModel, run: Run, agent: AgentSpec, state: DeskState) -> ModelRequest:
+        specs = tuple(spec for spec in self._office.parts.catalog.specs() if may_use(agent, spec.name))
+        return ModelRequest(
+            model=effect.model,
+            instructions=agent.instructions,
+            messages=render(state.window),
+            tools=specs,
+            answer_schema=run.answer_schema,
+            run_id=run.run_id,
+            turn=effect.turn,
+            calls_before=run.loop.tool_calls_count,
+        )
+
+    def _draft(self, data: Data, run_id: RunId, agent: str, trust: Trust) -> Draft:
+        now_ms = self._office.clock.now_ms()
+        return Draft(data=data, actor=Principal(f"agent:{agent}"), trust=trust, at_ms=now_ms, run_id=run_id)
+
+
+def _discard(_stream: str, _text: str) -> None:
+    """Until a context has its own way out, output goes nowhere."""
+
+
+def _result(task: asyncio.Task[Any], broken: Callable[[], Any]) -> Any:
+    error = task.exception()
+    if error is None:
+        return task.result()
+    log.error("effect_broken", task=task.get_name(), exc_info=error)
+    return broken()
+
+
+def _vanished(office: Office, run: Run, effect: Execute) -> Draft:
+    error = ToolError(code="tool_gone", message="The tool is no longer in the catalog.")
+    data = ToolFinished(
+        call_id=effect.call_id,
+        effect_id=effect.effect_id,
+        outcome=Outcome.FAILED,
+        error=error,
+        attestation=None,
+    )
+    now_ms = office.clock.now_ms()
+    return Draft(data=data, actor=Principal("system:engine"), trust=Trust.SYSTEM, at_ms=now_ms, run_id=run.run_id)

@@ -1,0 +1,150 @@
+"""What the gateway asks of the engine. Owns: the records of requests. Not: how they arrive (gateway)."""
+
+from enum import Enum
+
+import msgspec
+
+from palyra.core.events.base import JsonObject
+from palyra.core.events.run import Attachment
+from palyra.core.events.tool import ApprovalStatus, Constraint, Decision, GrantOption, Scope
+from palyra.core.ids import ApprovalId, ArtifactId, GrantId, RunId, SessionId
+from palyra.core.run.states import RunState
+
+TEXT_LENGTH_MAX = 200_000  # Well under an event's cap in UTF-8 for most scripts; longer input belongs in an attachment.
+KEY_LENGTH_MAX = 256
+LABEL_LENGTH_MAX = 256
+
+
+class WhenBusy(Enum):
+    QUEUE = "queue"
+    STEER = "steer"
+    REJECT = "reject"
+
+
+class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Resolve or create: by id, else by key, else by label, else a new one."""
+
+    session_id: SessionId | None = None
+    key: str | None = None
+    label: str | None = None
+    agent: str | None = None
+    reset: bool = False
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
+    text: str
+    origin: str
+    can_ask: bool = True
+    session_id: SessionId | None = None
+    session_key: str | None = None
+    attachments: tuple[Attachment, ...] = ()
+    agent: str | None = None
+    model: str | None = None
+    idempotency_key: str | None = None
+    answer_schema: JsonObject | None = None
+    must_call: tuple[str, ...] = ()
+    when_busy: WhenBusy = WhenBusy.QUEUE
+
+
+class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """`option` is the index into the approval's offered options; a scope picks the first option of that scope."""
+
+    decision: Decision
+    scope: Scope = Scope.ONCE
+    option: int | None = None
+    ttl_s: int | None = None
+    reason: str = ""
+    end_run: bool = False
+
+
+class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+
+
+class RunError(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    message: str
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as people see it: the row of the projection with its texts."""
+
+    id: RunId
+    session_id: SessionId
+    state: str
+    reason: str | None
+    answer: str | None
+    error: RunError | None
+    usage: RunUsage
+    agent: str
+    origin: str
+    principal: str
+    accepted_seq: int
+    ended_seq: int | None
+    created_at_ms: int
+    updated_at_ms: int
+
+
+class RunsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    session_id: SessionId | None = None
+    state: RunState | None = None
+    after: str = ""
+    limit: int = 100
+
+
+class ApprovalsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    status: ApprovalStatus | None = None
+    after: str = ""
+    limit: int = 100
+
+
+class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An approval as people see it: the row with what its request on the tape says. Secrets are markers there."""
+
+    id: ApprovalId
+    kind: str
+    run_id: RunId | None
+    session_id: SessionId
+    call_id: str | None
+    tool: str | None
+    arguments: JsonObject | str | None
+    status: str
+    rule: str
+    policies: tuple[str, ...]
+    risk: str
+    taint: tuple[str, ...]
+    digest: str
+    preview: str | None
+    options: tuple[GrantOption, ...]
+    created_at_ms: int
+    expires_at_ms: int | None
+    decided_by: str | None
+
+
+class GrantRecord(msgspec.Struct, frozen=True, kw_only=True):
+    id: GrantId
+    session_id: SessionId
+    approval_id: ApprovalId
+    tool: str
+    scope: str
+    constraints: tuple[Constraint, ...]
+    principal: str
+    agent: str
+    is_revoked: bool
+    created_at_ms: int
+    expires_at_ms: int | None
+
+
+class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True):
+    id: ArtifactId
+    bytes: int
+    media_type: str
+
+
+class StartedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that has just been accepted: where to find it."""
+
+    id: RunId
+    session_id: SessionId

@@ -1,0 +1,64 @@
+"""The sheet. Owns: what one commit of a desk will hold while it is drawn up. Not: the rules, nor committing it.
+
+All of it is values: undoing an order that failed half-way is taking the earlier sheet.
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from palyra.core.conversation import Window
+from palyra.core.errors import NotFound
+from palyra.core.events import Draft
+from palyra.core.ids import Principal, RunId
+from palyra.core.run.decide import Record
+from palyra.core.run.effects import Effect
+from palyra.core.run.state import Run
+from palyra.core.run.states import RunState, is_terminal
+from palyra.core.writes import Write
+
+
+class DeskState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a desk knows of its session; all of it can be read again from the journal."""
+
+    owner: Principal
+    agent: str
+    head_seq: int = 0
+    reset_seq: int = 0
+    active: Run | None = None
+    queued: tuple[Run, ...] = ()
+    doubts: frozenset[str] = frozenset()
+    window: Window = Window()
+
+
+class Sheet(msgspec.Struct, frozen=True, kw_only=True):
+    state: DeskState
+    drafts: tuple[Draft, ...] = ()
+    writes: tuple[Write, ...] = ()
+    effects: tuple[Effect, ...] = ()
+
+
+def find_run(state: DeskState, run_id: RunId) -> Run:
+    for run in (state.active, *state.queued):
+        if run is not None and run.run_id == run_id:
+            return run
+    raise NotFound("run_not_active", f"run {run_id} is not active in this session")
+
+
+def put_run(state: DeskState, run: Run) -> DeskState:
+    """The state with this run in its place: queued while accepted, active while it goes on, gone when it is over."""
+    queued = tuple(other for other in state.queued if other.run_id != run.run_id)
+    active = state.active if state.active is None or state.active.run_id != run.run_id else None
+    if is_terminal(run.state):
+        return replace(state, active=active, queued=queued)
+    if run.state is RunState.ACCEPTED:
+        return replace(state, active=active, queued=(*queued, run))
+    return replace(state, active=run, queued=queued)
+
+
+def add_record(sheet: Sheet, record: Record, effects: tuple[Effect, ...], run: Run) -> Sheet:
+    return replace(
+        sheet,
+        state=put_run(sheet.state, run),
+        drafts=(*sheet.drafts, *record.drafts),
+        effects=(*sheet.effects, *effects),
+    )

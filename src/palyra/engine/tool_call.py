@@ -1,0 +1,157 @@
+"""One tool execution. Owns: unsealing its arguments, the time limit, spilling, the attestation. Not: whether it may run.
+
+Only here do secrets become real again, and only for the tool of a judged call whose intent is on the tape (L5). What
+it gives back is redacted before anything else sees it.
+"""
+
+import asyncio
+from typing import cast
+
+from msgspec.structs import replace
+
+from palyra.core.attestation import hash_input, hash_output, sign_bytes
+from palyra.core.checkpoint import key_id
+from palyra.core.events import Draft
+from palyra.core.events.base import JsonObject
+from palyra.core.events.tool import Attestation, Outcome, ToolError, ToolFinished
+from palyra.core.ids import ArtifactId, Principal
+from palyra.core.redaction import Json, find_markers, restore
+from palyra.core.run.call import Call
+from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, ToolResult, failed
+from palyra.core.trust import Trust
+from palyra.core.writes import LinkArtifact, SealSecret, Write
+from palyra.engine.hub import Live
+from palyra.engine.office import Office
+from palyra.ports.tools import Tool, ToolCallContext
+
+PREVIEW_CHARS = 2_000
+MARKERS_RESTORED_MAX = 256
+
+
+class ToolRun:
+    """Performed in a task of its own; stopped by cancelling that task, then asked for `cancelled`."""
+
+    def __init__(self, office: Office, tool: Tool, call: Call, context: ToolCallContext) -> None:
+        self._office = office
+        self._tool = tool
+        self._call = call
+        self._context = context
+        self._started_at_ms = context.now_ms
+
+    async def perform(self) -> tuple[Draft, tuple[Write, ...]]:
+        arguments = await self._unsealed()
+        try:
+            async with asyncio.timeout(self._tool.spec.timeout_s):
+                result = await self._tool.execute(arguments, self._context)
+        except TimeoutError:
+            limit_s = self._tool.spec.timeout_s
+            error = ToolError(code="timeout", message=f"{self._call.tool} did not finish within {limit_s:g} s.")
+            result = ToolResult(outcome=Outcome.TIMEOUT, error=error)
+        return await self._finished(result)
+
+    def cancelled(self) -> tuple[Draft, tuple[Write, ...]]:
+        error = ToolError(code="cancelled", message="The run was ended while this call ran.")
+        return self._report(ToolResult(outcome=Outcome.CANCELLED, error=error), None), ()
+
+    def broken(self) -> tuple[Draft, tuple[Write, ...]]:
+        """The tool itself failed in a way it did not expect; the daemon's log says how."""
+        return self._report(
+            failed("tool_broken", f"{self._call.tool} failed unexpectedly; see the daemon's log."), None
+        ), ()
+
+    async def _unsealed(self) -> JsonObject:
+        arguments = self._call.arguments if isinstance(self._call.arguments, dict) else {}
+        values: dict[str, str] = {}
+        for secret_id in _markers_in(arguments):
+            sealed = await self._office.views.state.sealed_secret(self._context.run_id, secret_id)
+            if sealed is not None:
+                context = self._context.run_id.encode()
+                values[secret_id] = self._office.parts.sealer.unseal(sealed, context).decode()
+        return cast(JsonObject, restore(cast(Json, arguments), values)) if values else arguments
+
+    async def _finished(self, result: ToolResult) -> tuple[Draft, tuple[Write, ...]]:
+        redacted = self._office.redactor.text(result.output)
+        run_id = self._context.run_id
+        writes: list[Write] = [
+            SealSecret(run_id, secret.id, self._office.parts.sealer.seal(secret.value.encode(), run_id.encode()))
+            for secret in redacted.secrets
+        ]
+        body = redacted.text.encode("utf-8", "replace")
+        if len(body) <= OUTPUT_INLINE_BYTES_MAX:
+            return self._report(replace(result, output=body.decode()), None), tuple(writes)
+        artifact_id = await self._office.parts.artifacts.put(body)
+        writes.append(
+            LinkArtifact(artifact_id, self._context.session_id, len(body), "text/plain", self._office.clock.now_ms())
+        )
+        return self._report(replace(result, output=_preview(redacted.text)), artifact_id), tuple(writes)
+
+    def _report(self, result: ToolResult, artifact_id: ArtifactId | None) -> Draft:
+        finished = ToolFinished(
+            call_id=self._call.call_id,
+            effect_id=self._call.effect_id,
+            outcome=result.outcome,
+            error=result.error,
+            attestation=None,
+            output=result.output,
+            artifact_id=artifact_id,
+        )
+        now_ms = self._office.clock.now_ms()
+        attested = replace(finished, attestation=self._attest(finished, result.sandbox, now_ms))
+        trust = result.trust or self._tool.spec.output_trust
+        # What failed before it reached the outside world says nothing but our own words.
+        trust = Trust.SYSTEM if result.outcome in (Outcome.CANCELLED, Outcome.TIMEOUT) and not result.output else trust
+        actor = Principal(f"agent:{self._context.agent}")
+        return Draft(data=attested, actor=actor, trust=trust, at_ms=now_ms, run_id=self._context.run_id)
+
+    def _attest(self, finished: ToolFinished, sandbox: str, now_ms: int) -> Attestation:
+        signer = self._office.parts.signer
+        unsigned = Attestation(
+            key_id=key_id(signer.public_key),
+            runtime=self._tool.spec.runtime.value,
+            sandbox=sandbox,
+            started_at_ms=self._started_at_ms,
+            finished_at_ms=max(now_ms, self._started_at_ms),
+            input_sha256=hash_input(self._call.arguments),
+            output_sha256=hash_output(finished),
+            signature="",
+        )
+        return replace(unsigned, signature=signer.sign(sign_bytes(self._call.tool, finished, unsigned)).hex())
+
+
+def live_output(office: Office, call: Call, context: ToolCallContext) -> ToolCallContext:
+    """A context whose `emit` sends tool.delta frames, redacted as they grow."""
+    streams = {name: office.redactor.stream() for name in ("stdout", "stderr")}
+    offsets = dict.fromkeys(streams, 0)
+
+    def emit(stream: str, text: str) -> None:
+        safe = streams[stream].feed(text)
+        if safe:
+            data: dict[str, object] = {
+                "call_id": call.call_id,
+                "stream": stream,
+                "offset": offsets[stream],
+                "text": safe,
+            }
+            offsets[stream] += len(safe)
+            office.hub.live(Live(context.session_id, context.run_id, "tool.delta", data))
+
+    return replace(context, emit=emit)
+
+
+def _markers_in(value: object) -> list[str]:
+    match value:
+        case str():
+            return list(find_markers(value))[:MARKERS_RESTORED_MAX]
+        case dict():
+            return [marker for member in (*value, *value.values()) for marker in _markers_in(member)]
+        case list():
+            return [marker for member in value for marker in _markers_in(member)]
+        case _:
+            return []
+
+
+def _preview(text: str) -> str:
+    cut = len(text) - 2 * PREVIEW_CHARS
+    if cut <= 0:
+        return text
+    return f"{text[:PREVIEW_CHARS]}\n[… {cut} characters left out …]\n{text[-PREVIEW_CHARS:]}"

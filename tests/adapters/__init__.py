@@ -1,0 +1,1 @@
+"""Tests of one adapter each: what only that adapter promises."""

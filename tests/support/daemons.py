@@ -1,0 +1,112 @@
+"""Daemons for tests. Owns: a real `palyra serve` process on a free port, and a plain client for it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
+
+READY_TIMEOUT_S = 20.0
+ANSWER_TIMEOUT_S = 20.0
+
+
+class Daemon:
+    """One home; the process may be started and ended several times."""
+
+    def __init__(self, home: Path, script: str = "") -> None:
+        self.home = home
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        home.mkdir(parents=True, exist_ok=True)
+        if script:
+            (home / "script.toml").write_text(script)
+            (home / "palyra.toml").write_text(
+                '[[provider]]\nname = "scripted"\nkind = "scripted"\nfile = "script.toml"\n'
+            )
+
+    def start(self) -> "Daemon":
+        environment = {**os.environ, "PALYRA_SERVER__HTTP": f"127.0.0.1:{self.port}", "PALYRA_HOME": str(self.home)}
+        command = [sys.executable, "-m", "palyra", "serve"]
+        with (self.home / "daemon.log").open("ab") as log:
+            self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        self._wait_until_ready()
+        return self
+
+    def kill(self) -> None:
+        """As a power cut."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """As an operator; gives the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=ANSWER_TIMEOUT_S)
+
+    def __enter__(self) -> "Daemon":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.stop()
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+    @property
+    def token(self) -> str:
+        return (self.home / "admin.token").read_text().strip()
+
+    def log(self) -> str:
+        return (self.home / "daemon.log").read_text()
+
+    def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        with self.open(method, path, body) as response:
+            answer = response.read()
+            return response.status, json.loads(answer) if answer else None
+
+    @contextmanager
+    def open(self, method: str, path: str, body: object = None, **headers: str) -> Iterator[HTTPResponse]:
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_TIMEOUT_S)) as connection:
+            head = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+            extra = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, json.dumps(body) if body is not None else None, {**head, **extra})
+            with connection.getresponse() as response:
+                yield response
+
+    def follow(self, run_id: str, after_seq: int | None = None) -> Generator[dict[str, Any], None, None]:
+        """Recorded events and live frames of a run, as they come."""
+        cursor = {"Last_Event_ID": str(after_seq)} if after_seq is not None else {}
+        path = f"/api/v1/runs/{run_id}/events"
+        with self.open("GET", path, None, Accept="text/event-stream", **cursor) as response:
+            for line in response:
+                if line.startswith(b"data: "):
+                    yield json.loads(line[6:])
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the daemon ended: {self.log()}")
+            try:
+                status, _ = self.call("GET", "/healthz")
+                if status == 200:
+                    return
+            except (OSError, ValueError):
+                time.sleep(0.02)
+        raise AssertionError(f"the daemon is not ready: {self.log()}")
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

@@ -1,0 +1,138 @@
+"""Engines for tests. Owns: a whole engine on a real journal in a folder, with scripted turns and tools that leave marks."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from palyra.adapters.artifacts.files import FileArtifacts
+from palyra.adapters.clock import SystemClock
+from palyra.adapters.keys.sealer import FileSealer
+from palyra.adapters.keys.signer import FileSigner
+from palyra.adapters.policy.rule_table import RuleTable
+from palyra.adapters.providers.route_table import RouteTable
+from palyra.adapters.providers.scripted import Script, ScriptedProvider
+from palyra.adapters.schema import JsonSchemaCheck
+from palyra.adapters.store.sqlite.connection import JournalSettings
+from palyra.adapters.store.sqlite.journal import open_journal
+from palyra.adapters.tools.catalog import ToolCatalog
+from palyra.adapters.tools.fs_read import FsRead
+from palyra.adapters.tools.fs_write import FsWrite
+from palyra.adapters.tools.time_now import TimeNow
+from palyra.core.agents import AgentSpec
+from palyra.core.events.base import JsonObject
+from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
+from palyra.core.ids import Principal
+from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec
+from palyra.core.trust import Trust
+from palyra.engine.engine import Engine, Setup
+from palyra.engine.office import Parts, Settings, Views
+from palyra.ports.clock import Clock
+from palyra.ports.journal import Journal
+from palyra.ports.policy import Policy
+from palyra.ports.provider import Provider
+from palyra.ports.tools import Tool, ToolCallContext
+
+OWNER = Principal("user:owner")
+ALICE = Principal("user:alice")
+
+Hook = Callable[[ToolCallContext], None]
+
+
+class MarkTool:
+    """Leaves a line in a file outside the journal every time it really executes."""
+
+    def __init__(self, name: str, effect_class: EffectClass, marks: Path, pause_s: float = 0.0) -> None:
+        self._marks = marks
+        self._pause_s = pause_s
+        capability = {EffectClass.ONCE: {Capability.MESSAGE_SEND}, EffectClass.IDEMPOTENT: {Capability.FS_WRITE}}
+        self._spec = ToolSpec(
+            name=name,
+            description=f"leaves a mark ({effect_class.value})",
+            input_schema={"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+            capabilities=frozenset(capability.get(effect_class, ())),
+            effect_class=effect_class,
+            parallel_class=ParallelClass.NEVER if effect_class is EffectClass.ONCE else ParallelClass.READ_ONLY_SAFE,
+            output_trust=Trust.LOCAL,
+        )
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
+        paths = ("marks",) if self._spec.effect_class is EffectClass.IDEMPOTENT else ()
+        return CallNature(effect_class=self._spec.effect_class, parallel_class=self._spec.parallel_class, paths=paths)
+
+    async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
+        with self._marks.open("a") as file:
+            file.write(f"{context.effect_id} {self._spec.name} {arguments['text']}\n")
+        await asyncio.sleep(self._pause_s)
+        return ToolResult(outcome=Outcome.OK, output=f"marked {arguments['text']}")
+
+
+def mark_tools(marks: Path, pause_s: float = 0.0) -> list[Tool]:
+    return [
+        MarkTool("mark.read", EffectClass.READ_ONLY, marks, pause_s),
+        MarkTool("mark.keep", EffectClass.IDEMPOTENT, marks, pause_s),
+        MarkTool("mark.send", EffectClass.ONCE, marks, pause_s),
+    ]
+
+
+class Workshop:
+    """An engine's surroundings in one folder; `open` may be called again, as after a restart."""
+
+    def __init__(self, root: Path, provider: Provider | Sequence[Script], settings: Settings | None = None) -> None:
+        self.root = root
+        self.marks = root / "marks"
+        self.workspace = root / "workspace"
+        self.workspace.mkdir(parents=True, exist_ok=True)
+        self.settings = settings or Settings()
+        self.clock: Clock = SystemClock()
+        self.policy: Policy = RuleTable()
+        self.provider: Provider = ScriptedProvider(provider) if isinstance(provider, Sequence) else provider
+        self.agents = {"main": AgentSpec(name="main", workspace=(str(self.workspace),))}
+        self.providers: dict[str, Provider] = {}
+        self.route: tuple[str, ...] = ("scripted",)
+        self.tools: list[Tool] = [TimeNow(), FsRead(), FsWrite(), *mark_tools(self.marks)]
+        self.journal_settings = JournalSettings(path=root / "journal.db")
+        self.wrap_journal: Callable[[Journal], Journal] = lambda journal: journal
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Engine]:
+        engine = self.build()
+        await engine.start()
+        try:
+            yield engine
+        finally:
+            await engine.close()
+
+    def build(self) -> Engine:
+        signer = FileSigner(self.root / "signing.key", self.root / "keys")
+        journal = open_journal(self.journal_settings, signer, self.clock)
+        parts = Parts(
+            router=RouteTable(self.providers or {"scripted": self.provider}, {"": self.route}, self.clock),
+            policy=self.policy,
+            catalog=ToolCatalog(self.tools),
+            schemas=JsonSchemaCheck(),
+            artifacts=FileArtifacts(self.root / "artifacts"),
+            signer=signer,
+            sealer=FileSealer(self.root / "vault.key"),
+        )
+        views = Views(journal.sessions, journal.runs, journal.approvals, journal.state)
+        setup = Setup(
+            journal=self.wrap_journal(journal),
+            views=views,
+            parts=parts,
+            clock=self.clock,
+            agents=self.agents,
+            settings=self.settings,
+        )
+        return Engine(setup, _no_verify)
+
+    def executed(self) -> list[str]:
+        return self.marks.read_text().splitlines() if self.marks.exists() else []
+
+
+async def _no_verify() -> dict[str, object]:
+    return {"ok": True}

@@ -1,0 +1,41 @@
+"""The journal on SQLite for tests. Owns: opening one for a block, and looking at its file from outside."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import apsw
+
+from palyra.adapters.store.sqlite.connection import JournalSettings
+from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
+from tests.support.journals import FixedClock, FixedSigner
+
+
+@asynccontextmanager
+async def journal_at(path: Path) -> AsyncIterator[SqliteJournal]:
+    journal = open_journal(JournalSettings(path=path), FixedSigner(), FixedClock())
+    try:
+        yield journal
+    finally:
+        await journal.close()
+
+
+def change_from_outside(path: Path, sql: str, *bindings: str | int | bytes | None) -> None:
+    """What a fault, a thief or another program does to the file."""
+    connection = apsw.Connection(str(path))
+    connection.execute(sql, bindings).fetchall()
+    connection.close()
+
+
+def files_holding(folder: Path, text: str) -> list[str]:
+    """Names of the files in which the bytes of the text lie. Read by another process: ours would drop SQLite's locks."""
+    script = (
+        "import pathlib, sys\n"
+        "wanted = sys.argv[2].encode()\n"
+        "for file in sorted(pathlib.Path(sys.argv[1]).iterdir()):\n"
+        "    print(file.name) if wanted in file.read_bytes() else None\n"
+    )
+    command = [sys.executable, "-c", script, str(folder), text]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
