@@ -1,0 +1,165 @@
+"""Wiring. Owns: the layout of a home, and which adapter stands behind which port. Not: rules, commands or SQL.
+
+Imports of adapters are inside the functions that need them, so that a command loads only what it uses.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from palyra.core.errors import NotFound
+from palyra.core.verification import Report
+from palyra.ports.artifacts import Artifacts
+from palyra.ports.signer import SignatureCheck
+
+if TYPE_CHECKING:
+    from palyra.adapters.store.sqlite.archive import Archive
+    from palyra.adapters.store.sqlite.journal import SqliteJournal
+    from palyra.adapters.store.sqlite.manifest import Manifest, Places
+
+
+class Home(msgspec.Struct, frozen=True):
+    """The directory that holds everything of one node."""
+
+    root: Path
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal.db"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.root / "artifacts"
+
+    @property
+    def public_keys(self) -> Path:
+        return self.root / "keys"
+
+    @property
+    def signing_key(self) -> Path:
+        return self.root / "signing.key"
+
+    @property
+    def vault_key(self) -> Path:
+        return self.root / "vault.key"
+
+    @property
+    def workspace(self) -> Path:
+        return self.root / "workspace"
+
+    @property
+    def admin_token(self) -> Path:
+        return self.root / "admin.token"
+
+    @property
+    def tokens(self) -> Path:
+        return self.root / "tokens.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """What maintenance works with."""
+
+    journal: "SqliteJournal"
+    artifacts: Artifacts
+
+
+def open_archive(home: Home) -> "Archive":
+    """Raw reading, beside a running daemon or without one."""
+    from palyra.adapters.store.sqlite.archive import Archive
+
+    return Archive(home.journal)
+
+
+def open_public_keys(directory: Path) -> SignatureCheck:
+    from palyra.adapters.keys.directory import KeyDirectory
+
+    return KeyDirectory(directory)
+
+
+@asynccontextmanager
+async def open_offline(home: Home) -> AsyncIterator["Offline"]:
+    """For maintenance while no daemon runs: Unavailable if one does, NotFound if there is no journal."""
+    from palyra.adapters.artifacts.files import FileArtifacts
+    from palyra.adapters.clock import SystemClock
+    from palyra.adapters.keys.signer import FileSigner
+    from palyra.adapters.store.sqlite.connection import JournalSettings
+    from palyra.adapters.store.sqlite.journal import open_journal
+
+    _require_journal(home)
+    signer = FileSigner(home.signing_key, home.public_keys)
+    journal = open_journal(JournalSettings(path=home.journal), signer, SystemClock())
+    try:
+        yield Offline(journal, FileArtifacts(home.artifacts))
+    finally:
+        await journal.close()
+
+
+def rebuild_projections(home: Home) -> int:
+    """Computes every projection row from its tape again; how many differed. Not beside a daemon."""
+    from palyra.adapters.store.sqlite.connection import JournalSettings, WriterLock, open_writing, our_errors
+    from palyra.adapters.store.sqlite.refold import rebuild_projections as rebuild
+
+    _require_journal(home)
+    lock = WriterLock(home.journal)
+    try:
+        with our_errors(home.journal), closing(open_writing(JournalSettings(path=home.journal))) as connection:
+            return rebuild(connection)
+    finally:
+        lock.release()
+
+
+def back_up(home: Home, destination: Path, on_progress: Callable[[int, int], None]) -> "Manifest":
+    from palyra.adapters.store.sqlite.backup import back_up as copy
+
+    return copy(_places(home), destination, now_ms(), on_progress)
+
+
+def back_up_with_keys(home: Home, destination: Path, on_progress: Callable[[int, int], None]) -> "Manifest":
+    """Takes the private keys too: who has such a backup can sign as this node."""
+    from palyra.adapters.store.sqlite.backup import back_up as copy
+
+    places = msgspec.structs.replace(_places(home), private_keys=(home.signing_key, home.vault_key))
+    return copy(places, destination, now_ms(), on_progress)
+
+
+def restore(home: Home, backup: Path) -> Report:
+    from palyra.adapters.store.sqlite.restore import restore as put_back
+
+    return put_back(backup, _places(home), open_public_keys, now_ms())
+
+
+def restore_replacing(home: Home, backup: Path) -> Report:
+    from palyra.adapters.store.sqlite.restore import restore_replacing as put_back
+
+    return put_back(backup, _places(home), open_public_keys, now_ms())
+
+
+def now_ms() -> int:
+    from palyra.adapters.clock import SystemClock
+
+    return SystemClock().now_ms()
+
+
+def _places(home: Home) -> "Places":
+    from palyra.adapters.store.sqlite.manifest import Places
+
+    return Places(journal=home.journal, artifacts=home.artifacts, public_keys=home.public_keys)
+
+
+def _require_journal(home: Home) -> None:
+    """Maintenance of a journal that is not there would make an empty one."""
+    if not home.journal.is_file():
+        raise NotFound("journal_missing", f"there is no journal at {home.journal}; check --home")
+
+
+def verify_summary(home: Home) -> dict[str, object]:
+    from palyra.core.verification import verify
+
+    with open_archive(home) as archive:
+        archive.require_structure()
+        return verify(archive.evidence(open_public_keys(home.public_keys))).to_wire()

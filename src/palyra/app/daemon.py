@@ -1,0 +1,215 @@
+"""Wiring of the daemon. Owns: which adapter stands behind which port while it serves, its start and its end. Not: rules."""
+
+import asyncio
+import gc
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO, cast
+
+from palyra.adapters.net.client import HttpClient
+from palyra.app import Home, verify_summary
+from palyra.app.models import build_router
+from palyra.config import Config
+from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
+from palyra.core.errors import Invalid, Unavailable
+from palyra.engine.engine import Engine
+from palyra.engine.office import Settings
+from palyra.gateway.settings import HttpSettings
+
+# Records are many and short-lived and hardly ever form cycles; collecting them at the default pace took a tenth of the time.
+GC_THRESHOLDS = (50_000, 20, 100)
+
+
+def run_daemon(home: Home, config: Config, announce: Callable[[str], None]) -> None:
+    """`serve` on its own event loop, with a log on standard error: lines for a terminal, JSON for everything else."""
+    import logging
+
+    import structlog
+    import uvloop
+
+    is_terminal = sys.stderr.isatty()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _StandardError())),
+        cache_logger_on_first_use=True,
+    )
+    gc.set_threshold(*GC_THRESHOLDS)
+    uvloop.run(serve(home, config, announce))
+
+
+class _StandardError:
+    """The process's own, as the log's file. A line that nobody can read any more is no reason to stop working."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.__stderr__.write(text)  # type: ignore[union-attr]
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.__stderr__.flush()  # type: ignore[union-attr]
+
+
+async def serve(home: Home, config: Config, announce: Callable[[str], None]) -> None:
+    """The daemon: everything wired, work of an earlier process taken up, HTTP until a signal, then a drain."""
+    import structlog
+
+    from palyra.adapters.clock import SystemClock
+    from palyra.adapters.tokens.files import FileTokens, ensure_admin_token
+    from palyra.gateway.access import Access
+    from palyra.gateway.application import Gateway
+    from palyra.gateway.server import serve_http
+
+    log = structlog.get_logger()
+    prepare_home(home)
+    ensure_admin_token(home.admin_token)
+    stop = _stop_signal()
+    client = HttpClient()
+    engine = build_engine(home, config, client)
+    settings = http_settings(config)
+    tokens = FileTokens(home.admin_token, home.tokens)
+    try:
+        resumed = await engine.start()
+        gateway = Gateway(engine, Access(settings, tokens, SystemClock(), time.monotonic), settings)
+        async with serve_http(settings, gateway) as server:
+            announce(server.address)
+            # What was made to start lives as long as the daemon; there is nothing in it for the collector to find.
+            gc.collect()
+            gc.freeze()
+            log.info("ready", address=server.address, home=str(home.root), sessions_resumed=resumed)
+            await engine.wait_for(stop)
+            log.info("draining", limit_s=config.run.drain_s)
+            await engine.drain(config.run.drain_s)
+    finally:
+        await engine.close()
+        await client.close()
+
+
+def build_engine(home: Home, config: Config, client: HttpClient) -> Engine:
+    """Which adapter stands behind which port. A new tool, provider or store is one line here."""
+    from palyra.adapters.artifacts.files import FileArtifacts
+    from palyra.adapters.clock import SystemClock
+    from palyra.adapters.keys.sealer import FileSealer
+    from palyra.adapters.keys.signer import FileSigner
+    from palyra.adapters.policy.rule_table import RuleTable
+    from palyra.adapters.schema import JsonSchemaCheck
+    from palyra.adapters.store.sqlite.connection import JournalSettings
+    from palyra.adapters.store.sqlite.journal import open_journal
+    from palyra.adapters.tools.catalog import ToolCatalog
+    from palyra.adapters.tools.fs_read import FsRead
+    from palyra.adapters.tools.fs_write import FsWrite
+    from palyra.adapters.tools.time_now import TimeNow
+    from palyra.engine.engine import Setup
+    from palyra.engine.office import Parts, Views
+
+    clock = SystemClock()
+    signer = FileSigner(home.signing_key, home.public_keys)
+    settings = JournalSettings(path=journal_path(home, config), durability=config.journal.durability.value)
+    parts = Parts(
+        router=build_router(home, config, client),
+        policy=RuleTable(),
+        catalog=ToolCatalog([TimeNow(), FsRead(), FsWrite()]),
+        schemas=JsonSchemaCheck(),
+        artifacts=FileArtifacts(home.artifacts),
+        signer=signer,
+        sealer=FileSealer(home.vault_key),
+    )
+    journal = open_journal(settings, signer, clock)
+    views = Views(journal.sessions, journal.runs, journal.approvals, journal.state)
+    setup = Setup(
+        journal=journal,
+        views=views,
+        parts=parts,
+        clock=clock,
+        agents=make_agents(home, config),
+        settings=make_settings(config),
+    )
+    return Engine(setup, lambda: verify_in_thread(home))
+
+
+def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
+    agents = {
+        agent.name: AgentSpec(
+            name=agent.name,
+            instructions=agent.instructions or DEFAULT_INSTRUCTIONS,
+            route=agent.route or "",
+            tools=agent.tools,
+            workspace=tuple(str(home.root / root) for root in agent.workspace) or (str(home.workspace),),
+        )
+        for agent in config.agents
+    }
+    return agents or {"main": AgentSpec(name="main", workspace=(str(home.workspace),))}
+
+
+def make_settings(config: Config) -> Settings:
+    from palyra.core.run.loop import make_limits
+
+    default = next((agent.name for agent in config.agents if agent.default), None)
+    first = config.agents[0].name if config.agents else "main"
+    return Settings(
+        limits=make_limits(config.run.wall_clock_s * 1000, config.run.max_tool_calls, config.run.parallel_tools),
+        approval_timeout_ms=config.approvals.timeout_s * 1000,
+        runs_active_max=config.limits.runs_active_max,
+        runs_queued_max=config.limits.runs_queued_per_session_max,
+        default_agent=default or first,
+    )
+
+
+def http_settings(config: Config) -> HttpSettings:
+    server = config.server
+    return HttpSettings(
+        host=server.http.host,
+        port=server.http.port,
+        tls_cert=server.tls_cert,
+        tls_key=server.tls_key,
+        is_insecure=server.insecure,
+        hosts=server.hosts,
+        requests_per_minute=config.limits.requests_per_minute,
+    )
+
+
+def journal_path(home: Home, config: Config) -> Path:
+    """One place, so that the offline tools find what the daemon wrote."""
+    if config.journal.url != "sqlite:journal.db":
+        raise Invalid("journal_url", f"{config.journal.url} is not part of this release yet; use sqlite:journal.db")
+    return home.journal
+
+
+async def verify_in_thread(home: Home) -> dict[str, object]:
+    """The verifier beside the running daemon, on a snapshot of its own."""
+    return await asyncio.to_thread(verify_summary, home)
+
+
+def prepare_home(home: Home) -> None:
+    """Nobody but the operator reads what is in it."""
+    for directory in (home.root, home.workspace, home.artifacts, home.public_keys):
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as cause:
+            raise Unavailable(
+                "home_unwritable", f"{directory} cannot be made: {cause.strerror}; check --home"
+            ) from cause
+
+
+def _stop_signal() -> asyncio.Event:
+    """SIGTERM and SIGINT ask for an orderly end; a second one is left to do what it always does."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def ask(number: int) -> None:
+        stop.set()
+        loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ask, number)
+    return stop

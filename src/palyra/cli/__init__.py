@@ -1,0 +1,1 @@
+"""The command `palyra`, one file per command group. Not: rules or wiring."""

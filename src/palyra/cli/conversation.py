@@ -1,0 +1,292 @@
+"""A chat. Owns: what each key, line, frame and interrupt does to it. Not: drawing (screen) or options (chat).
+
+Everything shown about runs comes from the session's stream, so what other people and programs do in the session is seen
+too, and a daemon that restarts is followed on from the last event.
+"""
+
+import secrets
+import time
+
+import typer
+
+from palyra.cli.client import Client
+from palyra.cli.editor import Editor
+from palyra.cli.inbox import Connected, Inbox, Interrupted, Item, Lost, Retrying, Typed
+from palyra.cli.ink import Ink, date_time, in_one_line, shown
+from palyra.cli.keys import Key, KeyReader, Press
+from palyra.cli.questions import Question, answer_of, question_lines, question_of
+from palyra.cli.screen import Screen
+from palyra.cli.sse import Frame
+from palyra.cli.transcript import TERMINAL_TYPES, Transcript
+from palyra.core.errors import Conflict, NotFound, PalyraError
+from palyra.core.events.base import JsonObject
+
+HISTORY_EVENTS = 40
+SESSIONS_SHOWN = 20
+LEAVE_WITHIN_S = 3.0  # A second Ctrl-C later than this begins anew.
+HELP = """\
+  Enter      send; while a run is active your line steers it
+  Ctrl-C     cancel the run; twice to leave
+  /new       begin a new session
+  /sessions  list sessions
+  /approvals list open questions
+  /cancel    cancel the run
+  /quit      leave (Ctrl-D too)"""
+
+
+class Conversation:
+    def __init__(self, client: Client, ink: Ink, agent: str | None) -> None:
+        self._client = client
+        self._ink = ink
+        self._agent = agent
+        self._inbox = Inbox(client)
+        self._keys = KeyReader()
+        self._editor = Editor()
+        self._screen = Screen(self._editor, ink)
+        self._transcript = Transcript(self._screen, ink)
+        self._session_id = ""
+        self._runs: list[str] = []
+        self._questions: dict[str, Question] = {}
+        self._own: list[str] = []
+        self._interrupted_at_s: float | None = None
+        self._is_apart = False
+        self._is_over = False
+
+    async def talk(self, key: str) -> None:
+        with self._screen.taken():
+            self._inbox.catch_interrupts()
+            try:
+                await self._enter({"key": key})
+                self._inbox.listen()
+                while not self._is_over:
+                    await self._take(await self._inbox.next())
+            finally:
+                self._inbox.hush()
+                await self._inbox.close()
+                self._inbox.release_interrupts()
+
+    async def _enter(self, request: JsonObject) -> None:
+        agent: JsonObject = {} if self._agent is None else {"agent": self._agent}
+        session = await self._client.post("/sessions", {**request, **agent})
+        self._session_id = str(session["id"])
+        seq = session.get("seq")
+        after = seq if isinstance(seq, int) else 0
+        self._questions.clear()
+        active = session.get("active_run_id")
+        self._runs = [active] if isinstance(active, str) else []
+        name = session.get("key") or session.get("label") or self._session_id
+        self._screen.line(self._ink.dim(f"session {in_one_line(str(name), 60)} · /help tells what there is"))
+        await self._show_history(after)
+        for approval in await self._pending():
+            self._ask(question_of(approval, approval.get("arguments")))
+        self._inbox.follow(f"/sessions/{self._session_id}/events", after)
+        self._settle()
+
+    async def _show_history(self, seq: int) -> None:
+        path = f"/sessions/{self._session_id}/tape"
+        page = await self._client.items(path, HISTORY_EVENTS, after=max(0, seq - HISTORY_EVENTS))
+        for event in page:
+            data = event.get("data")
+            text = shown(str(data.get("text"))) if isinstance(data, dict) and data.get("text") else ""
+            if text and event.get("type") == "message.user":
+                self._screen.line(self._ink.dim(f"› {text}"))
+            elif text and event.get("type") == "message.assistant":
+                self._screen.line(self._ink.dim(text))
+            elif event.get("type") == "tool.proposed":
+                self._transcript.show(
+                    Frame(None, "tool.proposed", event)
+                )  # Says nothing: its name is known from now on.
+
+    async def _pending(self) -> list[JsonObject]:
+        approvals = await self._client.items("/approvals", 100, status="pending")
+        return [approval for approval in approvals if approval.get("session_id") == self._session_id]
+
+    async def _take(self, item: Item) -> None:
+        match item:
+            case Frame():
+                self._show(item)
+            case Typed(text=""):
+                self._is_over = True
+            case Typed(text=text):
+                for key in self._keys.feed(text):
+                    await self._press(key)
+            case Interrupted():
+                await self._interrupt()
+            case Retrying(error=error):
+                self._say_apart(error)
+            case Connected():
+                self._say_together()
+            case Lost(error=error):
+                raise error
+
+    def _show(self, frame: Frame) -> None:
+        if frame.event.get("session_id") != self._session_id:
+            return
+        run_id = str(frame.event.get("run_id"))
+        if frame.type == "run.accepted":
+            self._runs.append(run_id)
+        self._settle()
+        self._show_message(frame)
+        self._transcript.show(frame)
+        if frame.type == "approval.requested":
+            self._ask(question_of(frame.data, self._transcript.arguments(frame.data.get("call_id"))))
+        elif frame.type == "approval.resolved":
+            self._questions.pop(str(frame.data.get("approval_id")), None)
+        elif frame.type in TERMINAL_TYPES:
+            self._runs = [each for each in self._runs if each != run_id]
+        self._settle()
+
+    def _show_message(self, frame: Frame) -> None:
+        """What somebody else said here; what was typed is on the screen already."""
+        text = frame.data.get("text")
+        if frame.type != "message.user" or not isinstance(text, str):
+            return
+        if text in self._own:
+            self._own.remove(text)
+        else:
+            self._screen.line(f"{self._ink.cyan(shown(str(frame.event.get('actor'))))} › {shown(text)}")
+
+    def _ask(self, question: Question) -> None:
+        self._questions[question.approval_id] = question
+        self._screen.line("\n".join(question_lines(question, self._ink)))
+
+    def _settle(self) -> None:
+        """The prompt is seen when nothing runs, or when something is asked."""
+        question = next(iter(self._questions.values()), None)
+        self._screen.is_quiet = not self._runs or question is not None
+        self._screen.prompt = "› " if question is None else f"{question.keys} › "
+        self._screen.draw()
+
+    async def _press(self, key: Key) -> None:
+        if key.press is Press.INTERRUPT:
+            await self._interrupt()
+        elif key.press is Press.LEAVE and not self._editor.text:
+            self._is_over = True
+        elif key.press is Press.REDRAW:
+            self._screen.clear()
+        else:
+            line = self._editor.press(key)
+            if line is None:
+                self._screen.draw()
+            else:
+                await self._say(line)
+
+    async def _say(self, line: str) -> None:
+        if not line.strip():
+            self._screen.draw()
+            return
+        self._screen.commit(shown(line))
+        try:
+            await self._do(line.strip())
+        except PalyraError as error:
+            self._screen.line(self._ink.red(f"error: {shown(str(error))}"))
+        self._settle()
+
+    async def _do(self, line: str) -> None:
+        question = next(iter(self._questions.values()), None)
+        answer = None if question is None else answer_of(question, line)
+        if question is not None and answer is not None:
+            await self._answer(question, answer)
+        elif line.startswith("/"):
+            await self._command(line)
+        else:
+            await self._send(line)
+
+    async def _answer(self, question: Question, body: JsonObject) -> None:
+        try:
+            await self._client.post(f"/approvals/{question.approval_id}", body)
+        except Conflict as error:
+            self._screen.line(self._ink.dim(shown(error.message)))
+        self._questions.pop(question.approval_id, None)
+
+    async def _send(self, text: str) -> None:
+        """Steers the active run; begins one where none is."""
+        self._own = [*self._own, text][-100:]
+        try:
+            await self._steer_or_start(text)
+        except PalyraError:
+            self._own.remove(text)
+            self._editor.replace(text)
+            raise
+
+    async def _steer_or_start(self, text: str) -> None:
+        if self._runs:
+            try:
+                await self._client.post(f"/runs/{self._runs[0]}/input", {"text": text})
+                return
+            except (Conflict, NotFound):
+                pass  # It ended in the same moment.
+        key = f"chat-{secrets.token_hex(16)}"
+        body: JsonObject = {"session_id": self._session_id, "text": text, "when_busy": "steer", "idempotency_key": key}
+        await self._client.start_run(body)
+
+    async def _command(self, line: str) -> None:
+        match line.split()[0]:
+            case "/help" | "/?":
+                self._screen.line(HELP)
+            case "/new":
+                await self._enter({})
+            case "/sessions":
+                await self._list_sessions()
+            case "/approvals":
+                await self._list_approvals()
+            case "/cancel":
+                await self._cancel()
+            case "/quit" | "/exit":
+                self._is_over = True
+            case other:
+                self._screen.line(f"there is no {shown(other)}; /help tells what there is")
+
+    async def _list_sessions(self) -> None:
+        for session in await self._client.items("/sessions", SESSIONS_SHOWN):
+            name = in_one_line(str(session.get("key") or session.get("label") or "–"), 40)
+            mark = "▸" if session.get("id") == self._session_id else " "
+            self._screen.line(f"{mark} {session.get('id')}  {date_time(session.get('updated_at_ms'))}  {name}")
+
+    async def _list_approvals(self) -> None:
+        approvals = await self._client.items("/approvals", 100, status="pending")
+        for approval in approvals:
+            question = question_of(approval, approval.get("arguments"))
+            self._screen.line(f"{question.approval_id}  {question.title}: {in_one_line(question.details[0], 80)}")
+        if not approvals:
+            self._screen.line("nothing waits for an answer")
+
+    async def _interrupt(self) -> None:
+        """Clears the line, cancels the run, or leaves, in this order; twice in a row leaves."""
+        now_s = time.monotonic()
+        is_second = self._interrupted_at_s is not None and now_s - self._interrupted_at_s < LEAVE_WITHIN_S
+        self._interrupted_at_s = now_s
+        if is_second:
+            self._is_over = True
+        elif self._editor.text:
+            self._editor.replace("")
+            self._screen.draw()
+        elif self._runs:
+            await self._cancel()
+        else:
+            self._screen.line(self._ink.dim("Ctrl-C once more to leave"))
+
+    async def _cancel(self) -> None:
+        if not self._runs:
+            self._screen.line("nothing is running")
+            return
+        self._screen.line(self._ink.dim("· cancelling"))
+        try:
+            await self._client.post(f"/runs/{self._runs[0]}/cancel")
+        except PalyraError as error:
+            self._screen.line(self._ink.red(f"error: {shown(str(error))}"))
+
+    def _say_together(self) -> None:
+        if self._is_apart:
+            self._is_apart = False
+            self._screen.line(self._ink.dim("· connected again"))
+
+    def _say_apart(self, error: PalyraError) -> None:
+        if not self._is_apart:
+            self._is_apart = True
+            self._screen.line(self._ink.dim(f"· {shown(error.message)}; trying again"))
+
+
+async def converse(client: Client, key: str, agent: str | None, ink: Ink) -> None:
+    await Conversation(client, ink, agent).talk(key)
+    typer.echo("")

@@ -1,0 +1,194 @@
+"""An examination of an installation. Owns: each check, what it found, and what to do about it. Not: mending anything."""
+
+import os
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from palyra import __version__
+from palyra.app import Home, open_archive
+from palyra.cli.daemon import target_of
+from palyra.config import FILE_NAME, ConfigInvalid, load, require_safe_bind
+from palyra.core.errors import NotFound, PalyraError, Unavailable
+
+PYTHON_MIN = (3, 11)
+SPACE_LOW_BYTES = 1024**3  # Room for a day of a busy journal.
+SPACE_FULL_BYTES = 100 * 1024**2  # Below this a write may fail at any moment.
+HEALTH_TIMEOUT_S = 3.0
+PID_BYTES_MAX = 32
+PROBLEMS_SHOWN = 5
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Mark(Enum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    mark: Mark
+    check: str
+    what: str
+    remedy: str = ""
+
+
+def examine(home: Home, url: str | None) -> list[Finding]:
+    writer = _writer(home)
+    return [
+        _python(),
+        _packages(),
+        *_home(home),
+        *_config(home),
+        _journal(home),
+        Finding(Mark.OK, "writer", f"process {writer} writes the journal" if writer else "nobody writes the journal"),
+        _space(home),
+        _daemon(home, url, writer is not None),
+        _sandbox(),
+    ]
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] >= PYTHON_MIN:
+        return Finding(Mark.OK, "python", f"{version}, palyra {__version__}")
+    return Finding(Mark.FAIL, "python", f"{version} is too old", "use Python 3.11 or newer")
+
+
+def _packages() -> Finding:
+    try:
+        requirements = metadata.requires("palyra") or []
+    except metadata.PackageNotFoundError:
+        return Finding(
+            Mark.WARN, "packages", "palyra itself is not installed", "run it from its environment: make setup"
+        )
+    names = [_REQUIREMENT.match(each) for each in requirements if "extra ==" not in each]
+    missing = [name[0] for name in names if name is not None and not _is_installed(name[0])]
+    if missing:
+        return Finding(Mark.FAIL, "packages", f"not installed: {', '.join(missing)}", "run make setup, or install them")
+    return Finding(Mark.OK, "packages", f"all {len(names)} are installed")
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _home(home: Home) -> Iterator[Finding]:
+    root = home.root
+    if not root.is_dir():
+        yield Finding(Mark.WARN, "home", f"{root} does not exist", "the first palyra serve makes it")
+        return
+    if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+        yield Finding(Mark.FAIL, "home", f"{root} cannot be written", "give it to the user who runs palyra")
+    elif _is_open(root):
+        yield Finding(Mark.WARN, "home", f"others may read {root}", f"chmod 700 {root}")
+    else:
+        yield Finding(Mark.OK, "home", str(root))
+    secrets = (home.admin_token, home.signing_key, home.vault_key)
+    for path in (path for path in secrets if path.exists() and _is_open(path)):
+        yield Finding(Mark.FAIL, "keys", f"others may read {path}", f"chmod 600 {path}, then replace what it holds")
+
+
+def _is_open(path: Path) -> bool:
+    return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+
+
+def _config(home: Home) -> Iterator[Finding]:
+    path = home.root / FILE_NAME
+    try:
+        require_safe_bind(load(home.root, os.environ))
+    except ConfigInvalid as error:
+        for problem in error.problems[:PROBLEMS_SHOWN]:
+            yield Finding(Mark.FAIL, "config", str(problem), "palyra config check tells all of it")
+    except PalyraError as error:
+        yield Finding(Mark.FAIL, "config", error.message)
+    else:
+        yield Finding(Mark.OK, "config", str(path) if path.is_file() else f"no {path}: defaults and variables")
+
+
+def _journal(home: Home) -> Finding:
+    try:
+        with open_archive(home) as archive:
+            totals = archive.totals()
+    except NotFound:
+        return Finding(Mark.WARN, "journal", f"there is no {home.journal}", "the first palyra serve makes it")
+    except PalyraError as error:
+        remedy = "try again" if isinstance(error, Unavailable) else "palyra verify, then palyra restore"
+        return Finding(Mark.FAIL, "journal", error.message, remedy)
+    return Finding(Mark.OK, "journal", f"{totals.events_count} events on {totals.tapes_count} tapes")
+
+
+def _writer(home: Home) -> int | None:
+    """Who holds the journal: the process its lock names, while that lives. The lock itself is left alone."""
+    try:
+        pid = int(home.journal.with_name(f"{home.journal.name}.lock").read_bytes()[:PID_BYTES_MAX])
+        os.kill(pid, 0)
+    except (OSError, ValueError, OverflowError):
+        return None
+    return pid
+
+
+def _space(home: Home) -> Finding:
+    place = next(path for path in (home.root, *home.root.parents) if path.exists())
+    free_bytes = shutil.disk_usage(place).free
+    free = f"{free_bytes / 1024**3:.1f} GiB free at {place}"
+    if free_bytes < SPACE_FULL_BYTES:
+        return Finding(Mark.FAIL, "disk", free, "make room: the journal cannot grow")
+    if free_bytes < SPACE_LOW_BYTES:
+        return Finding(Mark.WARN, "disk", free, "make room soon; palyra journal retain erases old sessions")
+    return Finding(Mark.OK, "disk", free)
+
+
+def _daemon(home: Home, url: str | None, has_writer: bool) -> Finding:
+    try:
+        target = target_of(home, url)
+    except PalyraError as error:
+        return Finding(Mark.WARN, "daemon", f"not asked: {error.message}")
+    try:
+        status = _health_status(target.url)
+    except (OSError, HTTPException) as cause:
+        remedy = "see its log, then restart it" if has_writer else "start it with palyra serve"
+        what = f"no answer at {target.url} ({type(cause).__name__})"
+        return Finding(Mark.FAIL if has_writer else Mark.WARN, "daemon", what, remedy)
+    if status == 200:
+        return Finding(Mark.OK, "daemon", f"answers at {target.url}")
+    return Finding(Mark.FAIL, "daemon", f"{target.url} answers with status {status}", "is this palyra? check --url")
+
+
+def _health_status(url: str) -> int:
+    """Certificates are not checked: no token is sent, and being there is all that is asked."""
+    import ssl
+
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port
+    if parts.scheme == "https":
+        unchecked = ssl._create_unverified_context()  # noqa: S323
+        connection: HTTPConnection = HTTPSConnection(host, port, timeout=HEALTH_TIMEOUT_S, context=unchecked)
+    else:
+        connection = HTTPConnection(host, port, timeout=HEALTH_TIMEOUT_S)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def _sandbox() -> Finding:
+    found = shutil.which("bwrap")
+    if found is None:
+        remedy = "install bubblewrap; until then shell tools are unavailable, never unsandboxed"
+        return Finding(Mark.WARN, "sandbox", "bubblewrap is not installed", remedy)
+    return Finding(Mark.OK, "sandbox", f"bubblewrap at {found}")

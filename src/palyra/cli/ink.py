@@ -1,0 +1,86 @@
+"""Ink. Owns: colours on a terminal and none elsewhere, and text that cannot harm one. Not: what is said.
+
+Invariant: no control character of a stored or received text reaches a terminal, except line ends and tabs.
+"""
+
+import os
+import re
+import unicodedata
+from datetime import UTC, datetime
+from typing import TextIO
+
+import msgspec
+
+# Controls, and the marks that turn the direction of text: both can make a line say what it does not.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_RESET = "\x1b[0m"
+
+
+class Ink(msgspec.Struct, frozen=True):
+    is_coloured: bool = False
+
+    def dim(self, text: str) -> str:
+        return self._painted(text, "\x1b[2m")
+
+    def bold(self, text: str) -> str:
+        return self._painted(text, "\x1b[1m")
+
+    def red(self, text: str) -> str:
+        return self._painted(text, "\x1b[31m")
+
+    def green(self, text: str) -> str:
+        return self._painted(text, "\x1b[32m")
+
+    def yellow(self, text: str) -> str:
+        return self._painted(text, "\x1b[33m")
+
+    def cyan(self, text: str) -> str:
+        return self._painted(text, "\x1b[36m")
+
+    def _painted(self, text: str, code: str) -> str:
+        return f"{code}{text}{_RESET}" if self.is_coloured and text else text
+
+
+def ink_for(stream: TextIO) -> Ink:
+    return Ink(stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+
+
+def shown(text: str) -> str:
+    """Text of several lines as it may be shown."""
+    return _UNSAFE.sub("?", text)
+
+
+def in_one_line(text: str, length_max: int) -> str:
+    line = " ".join(shown(text).split())
+    return line if len(line) <= length_max else f"{line[: length_max - 1]}…"
+
+
+def clock_time(at_ms: object) -> str:
+    """The time of day where the reader is, to the millisecond."""
+    return _local(at_ms).strftime("%H:%M:%S.%f")[:-3] if isinstance(at_ms, int) else "–"
+
+
+def date_time(at_ms: object) -> str:
+    return _local(at_ms).strftime("%Y-%m-%d %H:%M:%S") if isinstance(at_ms, int) else "–"
+
+
+def duration(duration_ms: float) -> str:
+    if duration_ms < 1000:
+        return f"{duration_ms:.0f} ms"
+    seconds = duration_ms / 1000
+    return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds // 60)} min {int(seconds % 60)} s"
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    return sum(_letter_cells(letter) for letter in text)
+
+
+def _letter_cells(letter: str) -> int:
+    if unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in ("W", "F") else 1
+
+
+def _local(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone()

@@ -1,0 +1,83 @@
+"""The command `palyra`. Owns: global options and which groups there are. Not: what any command does."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from palyra import __version__
+from palyra.app import Home
+from palyra.cli import (
+    approvals,
+    backup,
+    chat,
+    config,
+    doctor,
+    export,
+    journal,
+    projections,
+    run,
+    runs,
+    serve,
+    sessions,
+    verify,
+)
+from palyra.cli.options import Choice, JsonOption, expanded
+from palyra.cli.output import PalyraGroup, print_line
+
+app = typer.Typer(cls=PalyraGroup, name="palyra", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(serve.app)
+app.add_typer(chat.app)
+app.add_typer(run.app)
+app.add_typer(sessions.app, name="sessions")
+app.add_typer(runs.app, name="runs")
+app.add_typer(approvals.app, name="approvals")
+app.add_typer(verify.app)
+app.add_typer(export.app)
+app.add_typer(backup.app)
+app.add_typer(projections.app, name="projections")
+app.add_typer(journal.app, name="journal")
+app.add_typer(doctor.app)
+app.add_typer(config.app, name="config")
+
+
+def main() -> None:
+    app()
+
+
+def daemon() -> None:
+    """The command `palyrad`."""
+    app(args=serve.daemon_arguments(sys.argv[1:]), prog_name="palyrad")
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print_line(f"palyra {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def choose(
+    context: typer.Context,
+    home: Annotated[
+        Path, typer.Option(envvar="PALYRA_HOME", help="The directory with the journal, keys and artifacts.")
+    ] = Path("~/.palyra"),
+    json: JsonOption = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Run AI agents whose every effect is judged, recorded, provable and resumable.
+
+    Exit codes: 0 all is well, 1 failed or damage was found, 2 wrong usage.
+
+    Examples:
+
+      palyra serve
+
+      palyra chat
+
+      palyra --home /srv/palyra export 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
+    """
+    context.obj = Choice(Home(expanded(home)), json)

@@ -1,0 +1,39 @@
+"""Options that several commands share. Owns: their names and words, and the choice made for one call."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from palyra.app import Home
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What was said before the command's name."""
+
+    home: Home
+    is_json: bool
+
+
+def home_of(context: typer.Context) -> Home:
+    return _choice(context).home
+
+
+def is_json(context: typer.Context, own: bool) -> bool:
+    """`--json` counts before and after the command's name."""
+    return own or _choice(context).is_json
+
+
+def _choice(context: typer.Context) -> Choice:
+    choice = context.find_object(Choice)
+    if choice is None:
+        raise typer.BadParameter("no home was chosen")
+    return choice
+
+
+def expanded(path: Path) -> Path:
+    return path.expanduser().absolute()

@@ -1,0 +1,71 @@
+"""What commands print. Owns: text for people, JSON for programs, errors in one form. Not: deciding what to say.
+
+Invariant: results go to standard output, everything else to standard error, so that results can be piped.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import msgspec
+import typer
+from typer.core import TyperGroup
+
+from palyra.core.errors import PalyraError
+
+
+class PalyraGroup(TyperGroup):
+    """Prints our errors as `error: <code>: <message>` and exits with 1; wrong usage exits with 2."""
+
+    def invoke(self, ctx: Any) -> Any:  # Typer's own context, whose home moves between its releases.
+        try:
+            return super().invoke(ctx)
+        except PalyraError as error:
+            typer.echo(printable(f"error: {error}"), err=True)
+            raise typer.Exit(1) from error
+
+
+class Advance(Protocol):
+    def __call__(self, done: int, total: int | None = None) -> None: ...
+
+
+def print_json(value: object) -> None:
+    typer.echo(msgspec.json.encode(value).decode("utf-8"))
+
+
+def print_line(text: str) -> None:
+    typer.echo(printable(text))
+
+
+def print_table(rows: Sequence[tuple[str, object]]) -> None:
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print_line(f"{name.ljust(width)}  {value}")
+
+
+def printable(text: str) -> str:
+    """Stored text may be anyone's: no control character of it reaches the terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+@contextmanager
+def progress(what: str, total: int | None) -> Iterator[Advance]:
+    """A bar on a terminal, silence elsewhere."""
+    if not sys.stderr.isatty():
+        yield _in_silence
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+
+        def advance(done: int, total: int | None = None) -> None:
+            bar.update(task, completed=done, total=total)  # A total of None leaves the bar's own.
+
+        yield advance
+
+
+def _in_silence(done: int, total: int | None = None) -> None:
+    """Nobody watches."""

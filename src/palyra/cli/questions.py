@@ -1,0 +1,144 @@
+"""Questions to a person. Owns: an approval in words, the keys that answer it, and what each key sends. Not: asking or sending.
+
+Answers are lines of a key and Enter, never a single keystroke: what someone types ahead must not approve anything.
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from palyra.cli.ink import Ink, in_one_line, shown
+from palyra.core.errors import Invalid
+from palyra.core.events.base import JsonObject
+
+TTL_DEFAULT_S = 3600
+ARGUMENTS_LENGTH_MAX = 400
+BRIEF_LENGTH_MAX = 160
+_TELLING = ("command", "path", "url", "query", "pattern", "prompt", "id", "name")
+_DURATION = re.compile(r"([1-9][0-9]{0,5})\s*([smhd]?)")
+_UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SCOPE_KEYS = {"once": "a", "session": "s", "timeboxed": "t"}
+_SCOPE_TEXTS = {"once": "allow once", "session": "allow for this session", "timeboxed": "allow for a while (t 30m)"}
+_UNCERTAIN = (
+    ("r", "retry: run it again", "retry"),
+    ("o", "treat it as done", "done"),
+    ("g", "give up on it", "give_up"),
+)
+
+
+class Choice(msgspec.Struct, frozen=True):
+    key: str
+    text: str
+    body: JsonObject
+
+
+class Question(msgspec.Struct, frozen=True):
+    approval_id: str
+    run_id: str | None
+    title: str
+    details: tuple[str, ...]
+    choices: tuple[Choice, ...]
+
+    @property
+    def keys(self) -> str:
+        return "/".join(choice.key for choice in self.choices)
+
+
+def question_of(approval: Mapping[str, object], arguments: object) -> Question:
+    """From a record of the API or the data of `approval.requested`; `arguments` are the call's, where known."""
+    kind, tool = _text(approval.get("kind")) or "tool", _text(approval.get("tool"))
+    titles = {
+        "tool": f"{tool or 'a tool'} asks for approval",
+        "budget": "a budget is used up; go on?",
+        "uncertain": f"nobody knows whether {tool or 'a call'} happened",
+        "pairing": "a sender asks to be paired",
+    }
+    facts = [f"risk {_text(approval.get('risk')) or 'medium'}", f"rule {_text(approval.get('rule'))}"]
+    taint = approval.get("taint")
+    if isinstance(taint, list) and taint:
+        facts.append(f"has seen {', '.join(map(str, taint))}")
+    preview = _text(approval.get("preview"))
+    said = "\n".join([brief_arguments(arguments) if preview else arguments_text(arguments), preview])
+    return Question(
+        approval_id=_text(approval.get("approval_id")) or _text(approval.get("id")),
+        run_id=_text(approval.get("run_id")) or None,
+        title=titles.get(kind, f"{kind} asks for approval"),
+        details=(*(line for line in shown(said).splitlines()[:12] if line), " · ".join(facts)),
+        choices=_uncertain_choices() if kind == "uncertain" else _choices(approval.get("options")),
+    )
+
+
+def answer_of(question: Question, line: str) -> JsonObject | None:
+    """The body an answer sends, or None where the line is no answer."""
+    key, _, rest = line.strip().partition(" ")
+    chosen = next((choice for choice in question.choices if choice.key == key.lower()), None)
+    if chosen is None:
+        return None
+    rest = rest.strip()
+    if chosen.body.get("decision") == "deny" and rest:
+        return {**chosen.body, "reason": rest}
+    if chosen.body.get("scope") == "timeboxed":
+        ttl_s = seconds_of(rest) if rest else TTL_DEFAULT_S
+        return None if ttl_s is None else {**chosen.body, "ttl_s": ttl_s}
+    return None if rest else chosen.body
+
+
+def question_lines(question: Question, ink: Ink) -> list[str]:
+    lines = [ink.yellow(f"? {question.title}")]
+    lines += [ink.dim(f"    {detail}") for detail in question.details]
+    lines += [f"    {ink.bold(choice.key)}  {choice.text}" for choice in question.choices]
+    return lines
+
+
+def brief_arguments(arguments: object) -> str:
+    """The one argument that tells most, where there is such a one."""
+    if isinstance(arguments, dict):
+        told = next((arguments[name] for name in _TELLING if isinstance(arguments.get(name), str)), None)
+        return arguments_text(arguments) if told is None else in_one_line(str(told), BRIEF_LENGTH_MAX)
+    return arguments_text(arguments)
+
+
+def arguments_text(arguments: object) -> str:
+    """The arguments of a call in one line."""
+    if isinstance(arguments, dict) and len(arguments) == 1:
+        (value,) = arguments.values()
+        arguments = value if isinstance(value, str) else arguments
+    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode() if arguments else ""
+    return in_one_line(text, ARGUMENTS_LENGTH_MAX)
+
+
+def seconds_of(text: str) -> int | None:
+    match = _DURATION.fullmatch(text.strip())
+    return int(match[1]) * _UNIT_S[match[2]] if match else None
+
+
+def parse_seconds(text: str, option: str) -> int:
+    found = seconds_of(text)
+    if found is None:
+        raise Invalid("duration_invalid", f"{option} takes a number and s, m, h or d, such as 30m")
+    return found
+
+
+def _choices(options: object) -> tuple[Choice, ...]:
+    """Every option that was offered, then deny. The second of one scope gets a number: s, s2, s3."""
+    choices: list[Choice] = []
+    counts: dict[str, int] = {}
+    for index, option in enumerate(options if isinstance(options, list) else []):
+        scope = _text(option.get("scope")) if isinstance(option, dict) else ""
+        if scope in _SCOPE_KEYS:
+            counts[scope] = counts.get(scope, 0) + 1
+            key = _SCOPE_KEYS[scope] + (str(counts[scope]) if counts[scope] > 1 else "")
+            text = f"{_SCOPE_TEXTS[scope]}: {in_one_line(_text(option.get('text')), 120)}".removesuffix(": ")
+            choices.append(Choice(key, text, {"decision": "allow", "scope": scope, "option": index}))
+    if not counts.get("once"):
+        choices.insert(0, Choice("a", _SCOPE_TEXTS["once"], {"decision": "allow", "scope": "once"}))
+    return (*choices, Choice("d", "deny (d REASON)", {"decision": "deny"}))
+
+
+def _uncertain_choices() -> tuple[Choice, ...]:
+    return tuple(Choice(key, text, {"decision": decision}) for key, text, decision in _UNCERTAIN)
+
+
+def _text(value: object) -> str:
+    return shown(value) if isinstance(value, str) else ""

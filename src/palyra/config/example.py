@@ -1,0 +1,175 @@
+"""An example. Owns: one palyra.toml with every section and key, each at a sensible value. Not: the defaults (records)."""
+
+EXAMPLE = """\
+# palyra.toml: every section and key there is. Leave out what you do not need: each key has a default or is optional.
+
+[server]
+http = "127.0.0.1:7142"
+grpc = "127.0.0.1:7143"
+tls_cert = "/etc/palyra/cert.pem"
+tls_key = "/etc/palyra/key.pem"
+hosts = ["palyra.example.com"]
+insecure = false
+
+[journal]
+url = "sqlite:journal.db"
+durability = "full"              # or "normal": faster, may lose the last moments in a power cut
+retention_days = 365             # leave out to keep everything
+
+[[provider]]
+name = "anthropic"
+kind = "anthropic-messages"
+base_url = "https://api.anthropic.com"
+api_key = "env:ANTHROPIC_API_KEY"
+connect_timeout_s = 10
+first_token_timeout_s = 120
+idle_timeout_s = 60
+retries = 2
+
+[[provider]]
+name = "workstation"             # any server with the OpenAI protocol: vLLM, Ollama, llama.cpp …
+kind = "openai-chat"
+base_url = "http://127.0.0.1:11434/v1"
+
+[[provider]]
+name = "rehearsal"               # says what a file tells it to, for tests
+kind = "scripted"
+file = "script.toml"
+
+[[model]]
+name = "sonnet"
+provider = "anthropic"
+id = "claude-sonnet-4-5"
+window_tokens = 200000
+max_output_tokens = 16000
+input_usd_per_mtok = 3.0
+output_usd_per_mtok = 15.0
+vision = true
+tools = true
+
+[[model]]
+name = "qwen"
+provider = "workstation"
+id = "qwen3:14b"
+window_tokens = 32768
+
+[[route]]
+name = "main"
+models = ["sonnet", "qwen"]      # in order of failover
+mode = "enforced"
+
+[[agent]]
+name = "main"
+default = true
+instructions = "You look after this machine. Say plainly what you did."
+route = "main"
+tools = ["*"]
+workspace = ["~/projects"]
+
+[[budget]]
+scope = "global"
+period = "day"
+limit_usd = 10.0
+action = "deny"
+
+[[budget]]
+scope = "run"
+period = "none"
+limit_tokens = 500000
+action = "ask"
+
+[run]
+wall_clock_s = 900
+max_tool_calls = 64
+parallel_tools = 4
+drain_s = 5
+
+[approvals]
+timeout_s = 900
+headless = "deny"
+
+[http]
+allow = ["192.168.1.20:8123"]
+
+[context]
+compaction_trigger = 0.7
+auto_compaction = true
+
+[memory]
+auto_inject = true
+embedder = "bundled"
+
+[learning]
+enabled = true
+sample = 1.0
+review_bps = 7500
+auto_write_bps = 9000
+
+[healing]
+mode = "observe_only"
+
+[limits]
+requests_per_minute = 600
+runs_active_max = 256
+runs_queued_per_session_max = 32
+
+[[mcp]]
+name = "files"
+command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "/srv/files"]
+env = { LOG_LEVEL = "warn", FILES_TOKEN = "vault:files_token" }
+trust_annotations = false
+
+[[mcp]]
+name = "tracker"
+url = "https://mcp.example.com/mcp"
+
+[[routine]]
+name = "morning"
+prompt = "What is on today?"
+cron = "30 7 * * 1-5"
+timezone = "Europe/Prague"
+misfire = "once"
+overlap = "forbid"
+channel = "team"
+
+[[routine]]
+name = "sweep"
+prompt = "Tidy the download folder."
+every_s = 3600
+session_key = "sweep"
+
+[[routine]]
+name = "new-year"
+prompt = "Write a review of the year."
+at = "2027-01-01T09:00:00+01:00"
+
+[[channel]]
+name = "team"
+kind = "slack"
+token = "vault:slack_bot"
+app_token = "vault:slack_app"
+signing_secret = "vault:slack_signing"
+dm_policy = "pairing"
+allow_from = ["U012AB3CD"]
+deny_from = []
+mention_patterns = ["(?i)\\\\bpalyra\\\\b"]
+broadcast = "mention_only"
+isolate_session_by_sender = false
+concurrency = 4
+response_prefix = ""
+agent = "main"
+
+[[channel]]
+name = "tickets"
+kind = "webhook"
+secret = "vault:tickets_secret"
+outbound_url = "https://tickets.example.com/palyra"
+mapping = { text = "ticket.body", sender_id = "ticket.author" }
+
+[[channel]]
+name = "mail"
+kind = "email"
+imap = "imaps://palyra@mail.example.com"
+smtp = "smtps://palyra@mail.example.com"
+token = "vault:mail_password"
+"""

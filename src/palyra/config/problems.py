@@ -1,0 +1,65 @@
+"""What is wrong with a configuration. Owns: collecting all of it, each with its place and a suggestion. Not: finding it."""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+import msgspec
+
+from palyra.config.lines import Path
+from palyra.core.errors import Invalid
+
+PROBLEMS_MAX = 100  # A list people can read; the first ones are what they will mend.
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """`source` is a file or an environment variable; only a file has lines. `where` is the key, as section.key."""
+
+    source: str
+    line: int | None
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        place = self.source if self.line is None else f"{self.source}:{self.line}"
+        return f"{place}: {self.where}: {self.what}" if self.where else f"{place}: {self.what}"
+
+
+class ConfigInvalid(Invalid):
+    """The configuration cannot be used; `problems` is everything that is wrong with it."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("config_invalid", "; ".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+class Report:
+    """Collects problems of one file and the variables beside it."""
+
+    def __init__(self, source: str, lines: Mapping[Path, int]) -> None:
+        self._source = source
+        self._lines = lines
+        self._found: list[Problem] = []
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        ordered = sorted(self._found, key=lambda each: (each.line is None, each.line or 0))
+        return tuple(dict.fromkeys(ordered))[:PROBLEMS_MAX]
+
+    def add(self, path: Path, what: str) -> None:
+        """The line is that of the path, or of the nearest table around it."""
+        line = next((self._lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self._lines), 1)
+        self._found.append(Problem(source=self._source, line=line, where=_dotted(path), what=what))
+
+    def add_variable(self, name: str, what: str) -> None:
+        self._found.append(Problem(source=name, line=None, where="", what=what))
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The tail of a message: the nearest word there is, or nothing."""
+    near = get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _dotted(path: Path) -> str:
+    """`provider.name` for the name of any provider; places in lists are told by the line."""
+    return ".".join(part for part in path if isinstance(part, str))

@@ -1,0 +1,275 @@
+"""The settings. Owns: every section and key of palyra.toml, its type, bounds and default. Not: reading them (tables).
+
+Invariant: with no file and no variable, `Config()` is a working node on this machine.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from palyra.config.choices import (
+    Broadcast,
+    BudgetAction,
+    BudgetPeriod,
+    BudgetScope,
+    ChannelKind,
+    DirectMessages,
+    Durability,
+    Headless,
+    HealingMode,
+    Misfire,
+    Overlap,
+    RouteMode,
+)
+from palyra.config.forms import (
+    Address,
+    Parsed,
+    ParsedEach,
+    SecretRef,
+    parse_address,
+    parse_cron,
+    parse_host,
+    parse_http_url,
+    parse_imap_url,
+    parse_journal_url,
+    parse_kind,
+    parse_model_name,
+    parse_name,
+    parse_pattern,
+    parse_secret,
+    parse_smtp_url,
+    parse_target,
+    parse_text,
+    parse_time,
+    parse_timezone,
+)
+
+Name = Annotated[str, Parsed(parse_name)]
+OptionalName = Annotated[str | None, Parsed(parse_name)]
+ModelName = Annotated[str, Parsed(parse_model_name)]
+Text = Annotated[str, Parsed(parse_text)]
+OptionalText = Annotated[str | None, Parsed(parse_text)]
+Secret = Annotated[SecretRef | None, Parsed(parse_secret)]
+HttpUrl = Annotated[str | None, Parsed(parse_http_url)]
+Bind = Annotated[Address, Parsed(parse_address)]
+TimeoutS = Annotated[float, Meta(gt=0, le=86_400)]
+Positive = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+OptionalPositive = Positive | None
+OptionalPrice = Annotated[float, Meta(ge=0, le=1_000_000)] | None
+Ratio = Annotated[float, Meta(ge=0, le=1)]
+BasisPoints = Annotated[int, Meta(ge=0, le=10_000)]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True):
+    """One table of the file."""
+
+
+class Server(Section, frozen=True, kw_only=True):
+    http: Bind = Address("127.0.0.1", 7142)
+    grpc: Bind = Address("127.0.0.1", 7143)
+    tls_cert: OptionalText = None
+    tls_key: OptionalText = None
+    hosts: Annotated[tuple[str, ...], ParsedEach(parse_host)] = ()
+    insecure: bool = False
+
+    @property
+    def has_tls(self) -> bool:
+        return self.tls_cert is not None and self.tls_key is not None
+
+
+class Journal(Section, frozen=True, kw_only=True):
+    url: Annotated[str, Parsed(parse_journal_url)] = "sqlite:journal.db"
+    durability: Durability = Durability.FULL
+    retention_days: OptionalPositive = None
+
+
+class Provider(Section, frozen=True, kw_only=True):
+    name: Name
+    kind: Annotated[str, Parsed(parse_kind)]
+    base_url: HttpUrl = None
+    file: OptionalText = None
+    api_key: Secret = None
+    connect_timeout_s: TimeoutS = 10.0
+    first_token_timeout_s: TimeoutS = 120.0
+    idle_timeout_s: TimeoutS = 60.0
+    retries: Annotated[int, Meta(ge=0, le=10)] = 2
+
+
+class Model(Section, frozen=True, kw_only=True):
+    """`id` is the name on the wire; left out, it is `name`."""
+
+    name: ModelName
+    provider: Name
+    id: OptionalText = None
+    window_tokens: OptionalPositive = None
+    max_output_tokens: OptionalPositive = None
+    input_usd_per_mtok: OptionalPrice = None
+    output_usd_per_mtok: OptionalPrice = None
+    vision: bool = False
+    tools: bool = True
+
+
+class Route(Section, frozen=True, kw_only=True):
+    name: Name
+    models: Annotated[tuple[str, ...], ParsedEach(parse_model_name), Meta(min_length=1)]
+    mode: RouteMode = RouteMode.ENFORCED
+
+
+class Agent(Section, frozen=True, kw_only=True):
+    name: Name
+    default: bool = False
+    instructions: OptionalText = None
+    route: OptionalName = None
+    tools: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ("*",)
+    workspace: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
+
+
+class Budget(Section, frozen=True, kw_only=True):
+    scope: BudgetScope
+    period: BudgetPeriod = BudgetPeriod.NONE
+    limit_usd: OptionalPrice = None
+    limit_tokens: OptionalPositive = None
+    action: BudgetAction = BudgetAction.DENY
+
+
+class Run(Section, frozen=True, kw_only=True):
+    wall_clock_s: Annotated[int, Meta(ge=1, le=604_800)] = 900
+    max_tool_calls: Annotated[int, Meta(ge=1, le=10_000)] = 64
+    parallel_tools: Annotated[int, Meta(ge=1, le=4)] = 4
+    drain_s: Annotated[float, Meta(ge=0, le=600)] = 5.0
+
+
+class Approvals(Section, frozen=True, kw_only=True):
+    timeout_s: Annotated[int, Meta(ge=1, le=2_592_000)] = 900
+    headless: Headless = Headless.DENY
+
+
+class Http(Section, frozen=True, kw_only=True):
+    allow: Annotated[tuple[Address, ...], ParsedEach(parse_target)] = ()
+
+
+class Context(Section, frozen=True, kw_only=True):
+    compaction_trigger: Annotated[float, Meta(gt=0, le=1)] = 0.7
+    auto_compaction: bool = True
+
+
+class Memory(Section, frozen=True, kw_only=True):
+    auto_inject: bool = True
+    embedder: ModelName = "bundled"
+
+
+class Learning(Section, frozen=True, kw_only=True):
+    enabled: bool = True
+    sample: Ratio = 1.0
+    review_bps: BasisPoints = 7500
+    auto_write_bps: BasisPoints = 9000
+
+
+class Healing(Section, frozen=True, kw_only=True):
+    mode: HealingMode = HealingMode.OBSERVE_ONLY
+
+
+class Limits(Section, frozen=True, kw_only=True):
+    requests_per_minute: Positive = 600
+    runs_active_max: Positive = 256
+    runs_queued_per_session_max: Annotated[int, Meta(ge=0, le=100_000)] = 32
+
+
+class McpServer(Section, frozen=True, kw_only=True):
+    name: Name
+    command: Annotated[tuple[str, ...] | None, ParsedEach(parse_text), Meta(min_length=1)] = None
+    url: HttpUrl = None
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    trust_annotations: bool = False
+
+
+class Routine(Section, frozen=True, kw_only=True):
+    name: Name
+    prompt: Text
+    every_s: OptionalPositive = None
+    cron: Annotated[str | None, Parsed(parse_cron)] = None
+    at: Annotated[str | None, Parsed(parse_time)] = None
+    timezone: Annotated[str, Parsed(parse_timezone)] = "UTC"
+    misfire: Misfire = Misfire.SKIP
+    overlap: Overlap = Overlap.FORBID
+    session_key: OptionalText = None
+    channel: OptionalName = None
+
+
+class Channel(Section, frozen=True, kw_only=True):
+    name: Name
+    kind: ChannelKind
+    token: Secret = None
+    secret: Secret = None
+    app_token: Secret = None
+    signing_secret: Secret = None
+    dm_policy: DirectMessages = DirectMessages.DENY
+    allow_from: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
+    deny_from: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
+    mention_patterns: Annotated[tuple[str, ...], ParsedEach(parse_pattern)] = ()
+    broadcast: Broadcast = Broadcast.DENY
+    isolate_session_by_sender: bool = False
+    concurrency: Annotated[int, Meta(ge=1, le=64)] = 4
+    response_prefix: str = ""
+    agent: OptionalName = None
+    outbound_url: HttpUrl = None
+    mapping: dict[str, str] = msgspec.field(default_factory=dict)
+    imap: Annotated[str | None, Parsed(parse_imap_url)] = None
+    smtp: Annotated[str | None, Parsed(parse_smtp_url)] = None
+
+
+class ProviderHint(msgspec.Struct, frozen=True, kw_only=True):
+    """Which provider the environment speaks of, while the file names none."""
+
+    kind: str
+    api_key: SecretRef | None
+    base_url: str | None
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole of it. `provider_hint` is no section: it is what variables of other programs suggest."""
+
+    server: Server = Server()
+    journal: Journal = Journal()
+    providers: tuple[Provider, ...] = msgspec.field(name="provider", default=())
+    models: tuple[Model, ...] = msgspec.field(name="model", default=())
+    routes: tuple[Route, ...] = msgspec.field(name="route", default=())
+    agents: tuple[Agent, ...] = msgspec.field(name="agent", default=())
+    budgets: tuple[Budget, ...] = msgspec.field(name="budget", default=())
+    run: Run = Run()
+    approvals: Approvals = Approvals()
+    http: Http = Http()
+    context: Context = Context()
+    memory: Memory = Memory()
+    learning: Learning = Learning()
+    healing: Healing = Healing()
+    limits: Limits = Limits()
+    mcp_servers: tuple[McpServer, ...] = msgspec.field(name="mcp", default=())
+    routines: tuple[Routine, ...] = msgspec.field(name="routine", default=())
+    channels: tuple[Channel, ...] = msgspec.field(name="channel", default=())
+    provider_hint: ProviderHint | None = None
+
+
+def plain_sections() -> dict[str, type[Section]]:
+    """`[name]` tables by their name in the file."""
+    return {
+        field.encode_name: field.type
+        for field in msgspec.structs.fields(Config)
+        if isinstance(field.type, type) and issubclass(field.type, Section)
+    }
+
+
+def repeated_sections() -> dict[str, type[Section]]:
+    """`[[name]]` tables by their name in the file."""
+    return {
+        field.encode_name: field.type.__args__[0]
+        for field in msgspec.structs.fields(Config)
+        if getattr(field.type, "__origin__", None) is tuple
+    }
+
+
+def setting_names() -> list[str]:
+    """Every key there is, as `section.key`."""
+    sections = {**plain_sections(), **repeated_sections()}
+    return [f"{name}.{field.name}" for name, section in sections.items() for field in msgspec.structs.fields(section)]

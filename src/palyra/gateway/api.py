@@ -1,0 +1,40 @@
+"""The route table. Owns: which routes there are. Not: what they do.
+
+A new group of routes is one module with `ROUTES` and one name here; the dispatcher and the OpenAPI document follow.
+"""
+
+from functools import cache
+
+from starlette.responses import Response
+
+from palyra import __version__
+from palyra.gateway import approvals, artifacts, runs, sessions, status
+from palyra.gateway.answers import answer_json
+from palyra.gateway.openapi import JsonDocument, describe
+from palyra.gateway.routes import AnyRoute, Call, Empty, Route, Unread
+
+
+async def openapi(call: Call[Empty, Unread]) -> Response:
+    return answer_json(document())
+
+
+@cache
+def document() -> JsonDocument:
+    return describe(ROUTES, __version__)
+
+
+ROUTES: tuple[AnyRoute, ...] = (
+    *status.ROUTES,
+    *sessions.ROUTES,
+    *runs.ROUTES,
+    *approvals.ROUTES,
+    *artifacts.ROUTES,
+    Route(
+        method="GET",
+        path="/api/v1/openapi.json",
+        summary="This description",
+        endpoint=openapi,
+        query=Empty,
+        body=Unread,
+    ),
+)

@@ -1,0 +1,102 @@
+"""The ASGI application. Owns: the way of one request from bytes to answer, and the request edge. Not: sockets (server).
+
+Order of refusals: 401, then Host and Origin, then the rate, then 404 and 405, then the role, then query and body. So a
+stranger cannot tell which routes exist, and nothing of a body is read for somebody who may not send it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from palyra.core.errors import PalyraError, Unavailable
+from palyra.core.ids import Principal
+from palyra.gateway.access import Access
+from palyra.gateway.answers import answer_error, answer_unexpected
+from palyra.gateway.api import ROUTES
+from palyra.gateway.desk import Desk
+from palyra.gateway.facade import Engine
+from palyra.gateway.reading import read_json, read_query
+from palyra.gateway.routes import AnyRoute, Call, Caller, MethodRefused, Table, Unread
+from palyra.gateway.settings import HttpSettings
+from palyra.ports.tokens import Role
+
+NOBODY = Caller("", Principal("system:nobody"), Role.VIEWER)  # Asks on public routes, which look at no caller.
+
+
+class Gateway:
+    """Wire one for a daemon; `server` runs it, and it can be called by any ASGI server."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        access: Access,
+        settings: HttpSettings,
+        routes: Sequence[AnyRoute] = ROUTES,
+    ) -> None:
+        self._desk = Desk(engine, settings)
+        self._access = access
+        self._table = Table(routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The request edge: whatever goes wrong below becomes an answer here, or the end of one that has begun."""
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        is_answering = False
+        try:
+            answer = await self._answer(request)
+            is_answering = True
+            await answer(scope, receive, send)
+        except ClientDisconnect:
+            return
+        except Exception as cause:
+            failure = _failure(cause, request)
+            if not is_answering:
+                await failure(scope, receive, send)
+
+    def end_streams(self) -> None:
+        """Every stream is completed with what it has; its client may resume elsewhere with its cursor."""
+        self._desk.seats.end_all()
+
+    @property
+    def stream_count(self) -> int:
+        return self._desk.seats.taken_count
+
+    async def _answer(self, request: Request) -> ASGIApp:
+        method = request.scope["method"]
+        place = self._table.find(request.scope["path"])
+        public = place.public(method)
+        if public is not None:
+            self._access.check_name(request)
+            return await self._call(public, request, NOBODY, {})
+        caller = await self._access.authenticate(request)
+        self._access.check_name(request)
+        self._access.check_rate(caller, request)
+        route = place.route(method)
+        self._access.check_role(caller, route)
+        return await self._call(route, request, caller, place.parameters(route))
+
+    async def _call(self, route: AnyRoute, request: Request, caller: Caller, values: dict[str, str]) -> ASGIApp:
+        query = read_query(request, route.query)
+        try:
+            async with asyncio.timeout(route.timeout_s):
+                body = Unread() if route.body is Unread else await read_json(request, route.body)
+                return await route.endpoint(Call(self._desk, request, caller, values, query, body))
+        except TimeoutError as cause:
+            raise Unavailable("timeout", f"no answer within {route.timeout_s:g} s; try again later") from cause
+
+
+def _failure(cause: Exception, request: Request) -> ASGIApp:
+    headers = {"connection": "close"} if _has_body_left(request) else {}
+    if isinstance(cause, MethodRefused):
+        headers["allow"] = ", ".join(cause.allowed)
+    if isinstance(cause, PalyraError):
+        return answer_error(cause, headers)
+    return answer_unexpected(cause)
+
+
+def _has_body_left(request: Request) -> bool:
+    """Whether a body may still be on its way that nobody will read: the connection is then not worth keeping."""
+    return "transfer-encoding" in request.headers or len(request.headers.get("content-length", "")) > 5

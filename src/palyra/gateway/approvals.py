@@ -1,0 +1,107 @@
+"""Routes of approvals and grants. Owns: listing, answering and revoking over HTTP. Not: what an answer covers (core.grants)."""
+
+from operator import attrgetter
+
+from starlette.responses import Response
+
+from palyra.engine.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, GrantRecord
+from palyra.gateway.answers import answer_json
+from palyra.gateway.reading import approval_in, grant_in
+from palyra.gateway.routes import AnyRoute, Call, Empty, Route, Unread
+from palyra.gateway.shapes import (
+    AnswerBody,
+    ApprovalPage,
+    ApprovalsPageQuery,
+    GrantPage,
+    PageQuery,
+    cut_page,
+    page_size,
+)
+from palyra.ports.tokens import Role
+
+
+async def list_approvals(call: Call[ApprovalsPageQuery, Unread]) -> Response:
+    query, size = call.query, page_size(call.query.limit)
+    asked = ApprovalsQuery(status=query.status, after=query.after, limit=size + 1)
+    found = await call.desk.engine.approvals.list(call.principal, asked)
+    return answer_json(ApprovalPage(*cut_page(found, size, attrgetter("id"))))
+
+
+async def show(call: Call[Empty, Unread]) -> Response:
+    return answer_json(await call.desk.engine.approvals.get(call.principal, approval_in(call.path)))
+
+
+async def answer(call: Call[Empty, AnswerBody]) -> Response:
+    body = call.body
+    given = ApprovalAnswer(
+        decision=body.decision,
+        scope=body.scope,
+        option=body.option,
+        ttl_s=body.ttl_s,
+        reason=body.reason,
+        end_run=body.end_run,
+    )
+    return answer_json(await call.desk.engine.approvals.answer(call.principal, approval_in(call.path), given))
+
+
+async def list_grants(call: Call[PageQuery, Unread]) -> Response:
+    query, size = call.query, page_size(call.query.limit)
+    found = await call.desk.engine.approvals.grants(call.principal, query.after, size + 1)
+    return answer_json(GrantPage(*cut_page(found, size, attrgetter("id"))))
+
+
+async def revoke(call: Call[Empty, Unread]) -> Response:
+    return answer_json(await call.desk.engine.approvals.revoke(call.principal, grant_in(call.path)))
+
+
+ROUTES: tuple[AnyRoute, ...] = (
+    Route(
+        method="GET",
+        path="/api/v1/approvals",
+        summary="List approvals, in one status if asked",
+        endpoint=list_approvals,
+        query=ApprovalsPageQuery,
+        body=Unread,
+        answer=ApprovalPage,
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/approvals/{approval_id}",
+        summary="Show an approval",
+        endpoint=show,
+        query=Empty,
+        body=Unread,
+        answer=ApprovalRecord,
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/approvals/{approval_id}",
+        summary="Answer an approval; an answer is given once",
+        endpoint=answer,
+        query=Empty,
+        body=AnswerBody,
+        answer=ApprovalRecord,
+        role=Role.USER,
+        errors=(409,),
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/grants",
+        summary="List grants",
+        endpoint=list_grants,
+        query=PageQuery,
+        body=Unread,
+        answer=GrantPage,
+    ),
+    Route(
+        method="DELETE",
+        path="/api/v1/grants/{grant_id}",
+        summary="Revoke a grant",
+        endpoint=revoke,
+        query=Empty,
+        body=Unread,
+        answer=GrantRecord,
+        role=Role.USER,
+        errors=(409,),
+    ),
+)

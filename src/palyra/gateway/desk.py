@@ -1,0 +1,38 @@
+"""The desk. Owns: what all endpoints share: the engine, the open streams, shared bytes, the uploads under way. Not: requests."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+
+from palyra.core.errors import Unavailable
+from palyra.engine.hub import Frame
+from palyra.gateway.facade import Engine
+from palyra.gateway.frames import FrameBytes
+from palyra.gateway.settings import UPLOADS_MAX, HttpSettings
+from palyra.gateway.sse import Seat, Seats, Stream
+
+
+class Desk:
+    def __init__(self, engine: Engine, settings: HttpSettings) -> None:
+        self.engine = engine
+        self.seats = Seats()
+        self.frame_bytes = FrameBytes()
+        self._heartbeat_s = settings.heartbeat_s
+        self._upload_count = 0
+
+    def stream(self, seat: Seat, frames: AsyncIterator[Frame], encode: Callable[[Frame], bytes]) -> Stream:
+        return Stream(self.seats, seat, frames, encode, self._heartbeat_s)
+
+    def require_open(self) -> None:
+        """New work is refused while the daemon finishes what it has."""
+        if self.engine.status.is_draining:
+            raise Unavailable("draining", "the daemon is stopping and takes no new work; try again after its restart")
+
+    @contextmanager
+    def uploading(self) -> Iterator[None]:
+        if self._upload_count >= UPLOADS_MAX:
+            raise Unavailable("uploads_busy", f"{UPLOADS_MAX} uploads are under way; try again in a moment")
+        self._upload_count += 1
+        try:
+            yield
+        finally:
+            self._upload_count -= 1

@@ -1,0 +1,134 @@
+"""The engine as the gateway sees it. Owns: the methods routes call. Not: what they do (engine).
+
+Every method takes the principal it is asked for and raises errors of the one tree; the gateway adds nothing to who may
+see what (L11). A frame is a recorded event or a live one.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from palyra.core.agents import AgentSpec
+from palyra.core.events import Event
+from palyra.core.ids import ApprovalId, ArtifactId, GrantId, Principal, RunId, SessionId
+from palyra.core.projections.rows import SessionRow
+from palyra.core.tools import ToolSpec
+from palyra.engine.hub import Frame
+from palyra.engine.requests import (
+    ApprovalAnswer,
+    ApprovalRecord,
+    ApprovalsQuery,
+    ArtifactRecord,
+    GrantRecord,
+    RunRecord,
+    RunRequest,
+    RunsQuery,
+    SessionRequest,
+    StartedRun,
+)
+
+
+class Sessions(Protocol):
+    async def resolve(self, principal: Principal, request: SessionRequest, /) -> SessionRow: ...
+
+    async def get(self, principal: Principal, session_id: SessionId, /) -> SessionRow: ...
+
+    async def list(self, principal: Principal, after: str, limit: int, /) -> tuple[SessionRow, ...]: ...
+
+    async def reset(self, principal: Principal, session_id: SessionId, /) -> SessionRow: ...
+
+    async def label(self, principal: Principal, session_id: SessionId, label: str | None, /) -> SessionRow: ...
+
+    async def branch(
+        self, principal: Principal, session_id: SessionId, at_seq: int, label: str | None, /
+    ) -> SessionRow: ...
+
+    async def delete(self, principal: Principal, session_id: SessionId, /) -> None: ...
+
+    async def tape(
+        self, principal: Principal, session_id: SessionId, after_seq: int, limit: int, /
+    ) -> tuple[Event, ...]: ...
+
+
+class Runs(Protocol):
+    async def start(self, principal: Principal, request: RunRequest, /) -> RunRecord: ...
+
+    async def start_and_follow(
+        self, principal: Principal, request: RunRequest, /
+    ) -> tuple[StartedRun, AsyncIterator[Frame]]: ...
+
+    async def get(self, principal: Principal, run_id: RunId, /) -> RunRecord: ...
+
+    async def list(self, principal: Principal, query: RunsQuery, /) -> tuple[RunRecord, ...]: ...
+
+    async def send_input(self, principal: Principal, run_id: RunId, text: str, /) -> RunRecord: ...
+
+    async def cancel(self, principal: Principal, run_id: RunId, /) -> RunRecord: ...
+
+    async def follow(self, principal: Principal, run_id: RunId, after_seq: int | None, /) -> AsyncIterator[Frame]:
+        """Ends by itself after the run's terminal event; None is from the run's first event on."""
+        ...
+
+
+class Approvals(Protocol):
+    async def list(self, principal: Principal, query: ApprovalsQuery, /) -> tuple[ApprovalRecord, ...]: ...
+
+    async def get(self, principal: Principal, approval_id: ApprovalId, /) -> ApprovalRecord: ...
+
+    async def answer(
+        self, principal: Principal, approval_id: ApprovalId, answer: ApprovalAnswer, /
+    ) -> ApprovalRecord: ...
+
+    async def grants(self, principal: Principal, after: str, limit: int, /) -> tuple[GrantRecord, ...]: ...
+
+    async def revoke(self, principal: Principal, grant_id: GrantId, /) -> GrantRecord: ...
+
+
+class Feed(Protocol):
+    async def session(
+        self, principal: Principal, session_id: SessionId, after_seq: int | None, /
+    ) -> AsyncIterator[Frame]: ...
+
+    async def all(self, principal: Principal, after_position: int | None, /) -> AsyncIterator[Frame]: ...
+
+
+class ArtifactDesk(Protocol):
+    async def put(self, principal: Principal, body: bytes, media_type: str, /) -> ArtifactRecord: ...
+
+    async def get(self, principal: Principal, artifact_id: ArtifactId, /) -> tuple[ArtifactRecord, bytes]: ...
+
+
+class Status(Protocol):
+    @property
+    def is_draining(self) -> bool: ...
+
+    async def parts(self) -> dict[str, str]:
+        """Each part with "ok" or a reason."""
+        ...
+
+    async def verify(self) -> dict[str, object]: ...
+
+    def metrics(self) -> str: ...
+
+    def tools(self) -> tuple[ToolSpec, ...]: ...
+
+    def agents(self) -> tuple[AgentSpec, ...]: ...
+
+
+class Engine(Protocol):
+    @property
+    def sessions(self) -> Sessions: ...
+
+    @property
+    def runs(self) -> Runs: ...
+
+    @property
+    def approvals(self) -> Approvals: ...
+
+    @property
+    def feed(self) -> Feed: ...
+
+    @property
+    def artifacts(self) -> ArtifactDesk: ...
+
+    @property
+    def status(self) -> Status: ...

@@ -1,0 +1,191 @@
+"""Routes of runs. Owns: starting, watching, steering and cancelling runs over HTTP. Not: how they run (engine)."""
+
+import base64
+import binascii
+from operator import attrgetter
+
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from palyra.core.errors import Invalid
+from palyra.core.events.run import Attachment
+from palyra.core.ids import ArtifactId, Principal, SessionId, StreamId
+from palyra.engine.requests import RunRecord, RunRequest, RunsQuery, StartedRun
+from palyra.gateway.answers import JSON_TYPE, answer_json
+from palyra.gateway.facade import ArtifactDesk
+from palyra.gateway.frames import WireEvent
+from palyra.gateway.reading import read_cursor, run_in
+from palyra.gateway.routes import AnyRoute, Call, Empty, Route, Unread
+from palyra.gateway.shapes import (
+    AttachmentBody,
+    FeedQuery,
+    InputBody,
+    RunBody,
+    RunPage,
+    RunsPageQuery,
+    cut_page,
+    page_size,
+)
+from palyra.gateway.sse import EVENT_STREAM_TYPE
+from palyra.ports.tokens import Role
+
+ORIGIN = (
+    "http"  # Of runs started here: by the console, the CLI or a client, behind each of which a person can be asked.
+)
+
+
+async def start(call: Call[Empty, RunBody]) -> ASGIApp:
+    desk = call.desk
+    desk.require_open()
+    request = await _run_request(call)
+    if EVENT_STREAM_TYPE not in call.request.headers.get("accept", "").lower():
+        record = await desk.engine.runs.start(call.principal, request)
+        return answer_json(record, 202, {"location": _path_of(record)})
+    with desk.seats.reserved(call.caller.token_id) as seat:
+        started, frames = await desk.engine.runs.start_and_follow(call.principal, request)
+        return desk.stream(seat, frames, desk.frame_bytes.by_seq).with_location(_path_of(started))
+
+
+async def list_runs(call: Call[RunsPageQuery, Unread]) -> Response:
+    query, size = call.query, page_size(call.query.limit)
+    asked = RunsQuery(
+        session_id=SessionId(StreamId(query.session_id)) if query.session_id is not None else None,
+        state=query.state,
+        after=query.after,
+        limit=size + 1,
+    )
+    found = await call.desk.engine.runs.list(call.principal, asked)
+    return answer_json(RunPage(*cut_page(found, size, attrgetter("id"))))
+
+
+async def show(call: Call[Empty, Unread]) -> Response:
+    return answer_json(await call.desk.engine.runs.get(call.principal, run_in(call.path)))
+
+
+async def events(call: Call[FeedQuery, Unread]) -> ASGIApp:
+    after_seq = read_cursor(call.request, call.query.after)
+    desk = call.desk
+    with desk.seats.reserved(call.caller.token_id) as seat:
+        frames = await desk.engine.runs.follow(call.principal, run_in(call.path), after_seq)
+        return desk.stream(seat, frames, desk.frame_bytes.by_seq)
+
+
+async def send_input(call: Call[Empty, InputBody]) -> Response:
+    call.desk.require_open()
+    record = await call.desk.engine.runs.send_input(call.principal, run_in(call.path), call.body.text)
+    return answer_json(record, 202)
+
+
+async def cancel(call: Call[Empty, Empty]) -> Response:
+    return answer_json(await call.desk.engine.runs.cancel(call.principal, run_in(call.path)), 202)
+
+
+async def _run_request(call: Call[Empty, RunBody]) -> RunRequest:
+    body = call.body
+    if body.session_id is not None and body.session_key is not None:
+        raise Invalid("session_ambiguous", "name the session by session_id or by session_key, not by both")
+    artifacts = call.desk.engine.artifacts
+    attachments = [await _attachment(artifacts, call.principal, item) for item in body.attachments]
+    return RunRequest(
+        text=body.text,
+        origin=ORIGIN,
+        session_id=SessionId(StreamId(body.session_id)) if body.session_id is not None else None,
+        session_key=body.session_key,
+        attachments=tuple(attachments),
+        agent=body.agent,
+        model=body.model,
+        idempotency_key=body.idempotency_key,
+        answer_schema=body.answer_schema,
+        must_call=body.must_call,
+        when_busy=body.when_busy,
+    )
+
+
+async def _attachment(artifacts: ArtifactDesk, principal: Principal, item: AttachmentBody) -> Attachment:
+    if (item.artifact_id is None) == (item.data_base64 is None):
+        raise Invalid("attachment_invalid", "an attachment has either artifact_id or data_base64")
+    if item.artifact_id is not None:
+        record, _ = await artifacts.get(principal, ArtifactId(item.artifact_id))
+    else:
+        record = await artifacts.put(principal, _decoded(item.data_base64 or ""), item.media_type)
+    return Attachment(artifact_id=record.id, name=item.name, media_type=item.media_type, bytes=record.bytes)
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as cause:
+        raise Invalid("attachment_invalid", "data_base64 is not base64 (RFC 4648 with padding)") from cause
+
+
+def _path_of(record: RunRecord | StartedRun) -> str:
+    return f"/api/v1/runs/{record.id}"
+
+
+ROUTES: tuple[AnyRoute, ...] = (
+    Route(
+        method="POST",
+        path="/api/v1/runs",
+        summary="Start a run; with Accept: text/event-stream the answer is the run's stream",
+        endpoint=start,
+        query=Empty,
+        body=RunBody,
+        answer=RunRecord,
+        status=202,
+        role=Role.USER,
+        media_types=(JSON_TYPE, EVENT_STREAM_TYPE),
+        errors=(404, 409),
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/runs",
+        summary="List runs, of one session or in one state if asked",
+        endpoint=list_runs,
+        query=RunsPageQuery,
+        body=Unread,
+        answer=RunPage,
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/runs/{run_id}",
+        summary="Show a run",
+        endpoint=show,
+        query=Empty,
+        body=Unread,
+        answer=RunRecord,
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/runs/{run_id}/events",
+        summary="Follow a run to its end; id is the seq",
+        endpoint=events,
+        query=FeedQuery,
+        body=Unread,
+        answer=WireEvent,
+        media_types=(EVENT_STREAM_TYPE,),
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/runs/{run_id}/input",
+        summary="Say something to an active run",
+        endpoint=send_input,
+        query=Empty,
+        body=InputBody,
+        answer=RunRecord,
+        status=202,
+        role=Role.USER,
+        errors=(409,),
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/runs/{run_id}/cancel",
+        summary="Cancel a run, whatever it waits for",
+        endpoint=cancel,
+        query=Empty,
+        body=Empty,
+        answer=RunRecord,
+        status=202,
+        role=Role.USER,
+        errors=(409,),
+    ),
+)

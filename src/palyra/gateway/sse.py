@@ -1,0 +1,202 @@
+"""Server-sent events. Owns: one client's stream, its outbox, heartbeats, and ending it. Not: what frames say (frames).
+
+Invariants: a client is waited for by its own stream only; what it does not take stays with the hub and the tape, because
+a full outbox stops asking for frames. Frames that wait together leave together. A client that takes nothing from one
+heartbeat to the next but one is cut. Whichever way a stream ends, its frames are closed and its seat is free again.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+
+from starlette.types import Receive, Scope, Send
+
+from palyra.core.errors import Unavailable
+from palyra.engine.hub import Frame
+from palyra.gateway.settings import OUTBOX_BYTES_MAX, RETRY_HINT_MS, STREAMS_MAX, STREAMS_PER_TOKEN_MAX
+
+ABORT_EXTENSION = "palyra.abort"  # In the scope; its `call` cuts the connection, whatever waits in it.
+HEARTBEAT = b":\n\n"
+EVENT_STREAM_TYPE = "text/event-stream"
+STALLED_BEATS_MAX = 1
+
+_RETRY_HINT = b"retry: %d\n\n" % RETRY_HINT_MS
+_HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-accel-buffering", b"no"),
+)
+_log = logging.getLogger("palyra.gateway")
+
+
+class Outbox:
+    """Bytes on their way to one client."""
+
+    def __init__(self) -> None:
+        self._waiting = bytearray(_RETRY_HINT)
+        self._bell = asyncio.Event()
+        self._room = asyncio.Event()
+        self.is_ended = False
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._waiting) >= OUTBOX_BYTES_MAX
+
+    def put(self, encoded: bytes) -> None:
+        if not self._waiting:
+            self._bell.set()
+        self._waiting += encoded
+
+    def end(self) -> None:
+        """What waits is still written, then the answer is complete."""
+        self.is_ended = True
+        self._bell.set()
+
+    def take(self) -> bytes:
+        taken = bytes(self._waiting)
+        self._waiting.clear()
+        self._bell.clear()
+        self._room.set()
+        return taken
+
+    async def wait_for_room(self) -> None:
+        self._room.clear()
+        await self._room.wait()
+
+    async def wait(self) -> None:
+        """Until there is something to write, or an end."""
+        if not self._waiting and not self.is_ended:
+            await self._bell.wait()
+
+
+class Seat:
+    """A place for one stream, given back when it ends."""
+
+    def __init__(self, token_id: str) -> None:
+        self.token_id = token_id
+        self.outbox = Outbox()
+
+
+class Seats:
+    """All open streams: how many there may be, and ending them when the daemon stops."""
+
+    def __init__(self) -> None:
+        self._taken: set[Seat] = set()
+        self._counts: dict[str, int] = {}
+
+    @contextmanager
+    def reserved(self, token_id: str) -> Iterator[Seat]:
+        """A seat that is kept if the block ends well, and free again if not."""
+        count = self._counts.get(token_id, 0)
+        if count >= STREAMS_PER_TOKEN_MAX or len(self._taken) >= STREAMS_MAX:
+            raise Unavailable("too_many_streams", f"{count} streams are open with this token; close some first")
+        seat = Seat(token_id)
+        self._taken.add(seat)
+        self._counts[token_id] = count + 1
+        is_kept = False
+        try:
+            yield seat
+            is_kept = True
+        finally:
+            if not is_kept:
+                self.leave(seat)
+
+    def leave(self, seat: Seat) -> None:
+        if seat not in self._taken:
+            return
+        self._taken.remove(seat)
+        self._counts[seat.token_id] -= 1
+        if not self._counts[seat.token_id]:
+            del self._counts[seat.token_id]
+
+    def end_all(self) -> None:
+        for seat in self._taken:
+            seat.outbox.end()
+
+    @property
+    def taken_count(self) -> int:
+        return len(self._taken)
+
+
+class Stream:
+    """One SSE answer. `encode` says which number of an event is its id."""
+
+    def __init__(
+        self,
+        seats: Seats,
+        seat: Seat,
+        frames: AsyncIterator[Frame],
+        encode: Callable[[Frame], bytes],
+        heartbeat_s: float,
+    ) -> None:
+        self._seats = seats
+        self._seat = seat
+        self._outbox = seat.outbox
+        self._frames = frames
+        self._encode = encode
+        self._heartbeat_s = heartbeat_s
+        self._headers: tuple[tuple[bytes, bytes], ...] = _HEADERS
+        self._stalled_beats: int | None = None  # While a write is under way: how many beats have come since it began.
+        self._beating: asyncio.TimerHandle | None = None
+
+    def with_location(self, path: str) -> "Stream":
+        self._headers = (*_HEADERS, (b"location", path.encode("ascii")))
+        return self
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        self._beating = loop.call_later(self._heartbeat_s, self._beat, loop, scope)
+        try:
+            async with asyncio.TaskGroup() as group:
+                filling = group.create_task(self._fill())
+                watching = group.create_task(self._watch(receive))
+                await self._write(send)
+                filling.cancel()
+                watching.cancel()
+        finally:
+            self._beating.cancel()
+            self._seats.leave(self._seat)
+            if isinstance(self._frames, AsyncGenerator):
+                await self._frames.aclose()
+
+    async def _fill(self) -> None:
+        outbox, encode = self._outbox, self._encode
+        async for frame in self._frames:
+            outbox.put(encode(frame))
+            if outbox.is_full:
+                await outbox.wait_for_room()
+        outbox.end()
+
+    async def _watch(self, receive: Receive) -> None:
+        """A client that is gone is noticed at once and not with the next heartbeat."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._outbox.end()
+
+    async def _write(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+        is_more = True
+        while is_more:
+            await self._outbox.wait()
+            chunk = self._outbox.take()
+            is_more = not self._outbox.is_ended
+            self._stalled_beats = 0
+            await send({"type": "http.response.body", "body": chunk, "more_body": is_more})
+            self._stalled_beats = None
+
+    def _beat(self, loop: asyncio.AbstractEventLoop, scope: Scope) -> None:
+        """One timer for a stream's whole life: timeouts around each write would cost more than the writing."""
+        self._beating = loop.call_later(self._heartbeat_s, self._beat, loop, scope)
+        if self._stalled_beats is None:
+            self._outbox.put(HEARTBEAT)
+        elif self._stalled_beats < STALLED_BEATS_MAX:
+            self._stalled_beats += 1
+        else:
+            self._cut(scope)
+
+    def _cut(self, scope: Scope) -> None:
+        """The connection goes with what waits in it; the server then tells `_watch`, and the write under way returns."""
+        _log.info("cut a stream whose client took nothing for %s s", STALLED_BEATS_MAX * self._heartbeat_s)
+        scope["extensions"][ABORT_EXTENSION]["call"]()

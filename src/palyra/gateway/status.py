@@ -1,0 +1,205 @@
+"""Routes of the daemon itself. Owns: liveness, readiness, metrics, tools, verification, the front page. Not: their content."""
+
+import msgspec
+from starlette.responses import Response
+
+from palyra.core.events.base import JsonObject
+from palyra.core.tools import ToolSpec
+from palyra.gateway.answers import BASE_HEADERS, answer_json
+from palyra.gateway.routes import AnyRoute, Call, Empty, Route, Unread
+from palyra.gateway.settings import VERIFY_TIMEOUT_S
+from palyra.ports.tokens import Role
+
+METRICS_TYPE = "text/plain; version=0.0.4"
+
+_FRONT_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Palyra</title>
+<h1>Palyra is running here</h1>
+<p>This is the HTTP interface of a Palyra daemon. Every route but this page and <code>/healthz</code> needs a token:
+<code>Authorization: Bearer …</code>; the owner's is in the file <code>admin.token</code> of the daemon's home.</p>
+<p>The routes are described by <code>/api/v1/openapi.json</code> (needs a token) and, in words, by
+<code>docs/http-api.md</code> in the source. On the command line, begin with <code>palyra --help</code>.</p>
+</html>
+"""
+_PAGE_HEADERS = {**BASE_HEADERS, "content-security-policy": "default-src 'none'", "referrer-policy": "no-referrer"}
+
+
+class Health(msgspec.Struct, frozen=True):
+    status: str
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    status: str
+    parts: dict[str, str]
+
+
+class ToolRecord(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    name: str
+    description: str
+    input_schema: JsonObject
+    capabilities: tuple[str, ...]
+    effect_class: str
+    parallel_class: str
+    risk: str
+    output_trust: str
+    runtime: str
+    timeout_s: float
+
+
+class ToolPage(msgspec.Struct, frozen=True):
+    items: tuple[ToolRecord, ...]
+    next_after: str | None
+
+
+class AgentRecord(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    name: str
+    instructions: str
+    route: str
+    tools: tuple[str, ...]
+    workspace: tuple[str, ...]
+
+
+class AgentPage(msgspec.Struct, frozen=True):
+    items: tuple[AgentRecord, ...]
+    next_after: str | None
+
+
+class Verification(msgspec.Struct, frozen=True):
+    """The result of `palyra verify --json`; there may be more members than these."""
+
+    ok: bool
+
+
+async def health(call: Call[Empty, Unread]) -> Response:
+    return answer_json(Health("ok"))
+
+
+async def readiness(call: Call[Empty, Unread]) -> Response:
+    status = call.desk.engine.status
+    parts = await status.parts()
+    if status.is_draining:
+        parts = {**parts, "daemon": "draining"}
+    is_ready = all(state == "ok" for state in parts.values())
+    return answer_json(Readiness("ok" if is_ready else "not_ready", parts), 200 if is_ready else 503)
+
+
+async def metrics(call: Call[Empty, Unread]) -> Response:
+    return Response(call.desk.engine.status.metrics(), 200, BASE_HEADERS, METRICS_TYPE)
+
+
+async def tools(call: Call[Empty, Unread]) -> Response:
+    return answer_json(ToolPage(tuple(_tool_record(spec) for spec in call.desk.engine.status.tools()), None))
+
+
+async def agents(call: Call[Empty, Unread]) -> Response:
+    records = [
+        AgentRecord(
+            id=agent.name,
+            name=agent.name,
+            instructions=agent.instructions,
+            route=agent.route,
+            tools=agent.tools,
+            workspace=agent.workspace,
+        )
+        for agent in call.desk.engine.status.agents()
+    ]
+    return answer_json(AgentPage(tuple(records), None))
+
+
+async def verify(call: Call[Empty, Unread]) -> Response:
+    return answer_json(await call.desk.engine.status.verify())
+
+
+async def front_page(call: Call[Empty, Unread]) -> Response:
+    return Response(_FRONT_PAGE, 200, _PAGE_HEADERS, "text/html")
+
+
+def _tool_record(spec: ToolSpec) -> ToolRecord:
+    return ToolRecord(
+        id=spec.name,
+        name=spec.name,
+        description=spec.description,
+        input_schema=spec.input_schema,
+        capabilities=tuple(sorted(capability.value for capability in spec.capabilities)),
+        effect_class=spec.effect_class.value,
+        parallel_class=spec.parallel_class.value,
+        risk=spec.risk.value,
+        output_trust=spec.output_trust.value,
+        runtime=spec.runtime.value,
+        timeout_s=spec.timeout_s,
+    )
+
+
+ROUTES: tuple[AnyRoute, ...] = (
+    Route(
+        method="GET",
+        path="/",
+        summary="A page that says what is running here",
+        endpoint=front_page,
+        query=Empty,
+        body=Unread,
+        media_types=("text/html",),
+        is_public=True,
+    ),
+    Route(
+        method="GET",
+        path="/healthz",
+        summary="Whether the daemon answers at all",
+        endpoint=health,
+        query=Empty,
+        body=Unread,
+        answer=Health,
+        is_public=True,
+    ),
+    Route(
+        method="GET",
+        path="/readyz",
+        summary="Whether the daemon can work, part by part; 503 if not",
+        endpoint=readiness,
+        query=Empty,
+        body=Unread,
+        answer=Readiness,
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        summary="Metrics in the Prometheus text format",
+        endpoint=metrics,
+        query=Empty,
+        body=Unread,
+        media_types=(METRICS_TYPE,),
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/tools",
+        summary="List the tools of the catalog",
+        endpoint=tools,
+        query=Empty,
+        body=Unread,
+        answer=ToolPage,
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/agents",
+        summary="List the agents that are configured",
+        endpoint=agents,
+        query=Empty,
+        body=Unread,
+        answer=AgentPage,
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/journal/verify",
+        summary="Check chains, checkpoints, projections and attestations of the whole journal",
+        endpoint=verify,
+        query=Empty,
+        body=Unread,
+        answer=Verification,
+        role=Role.OPERATOR,
+        timeout_s=VERIFY_TIMEOUT_S,
+    ),
+)

@@ -1,0 +1,161 @@
+"""`palyra chat` in a pseudo-terminal, and the parts it is made of."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from palyra.cli.editor import Editor
+from palyra.cli.keys import Key, KeyReader, Press
+from palyra.cli.main import app
+from tests.support.stand_in import APPROVAL, SESSION, StandIn
+from tests.support.terminals import Terminal
+
+
+def test_chat_streams_and_gives_the_terminal_its_mode_back(stand_in: StandIn, reaching: dict[str, str]) -> None:
+    with Terminal(["chat", "--session", "cli"], reaching) as terminal:
+        mode = terminal.mode()
+        terminal.expect("session cli")
+        terminal.expect("› ")
+        assert terminal.mode() != mode
+        terminal.type("hello\r")
+        terminal.expect("You said ?[2Jso: hello")
+        terminal.expect("done")
+        terminal.type("/sessions\r")
+        terminal.expect(SESSION)
+        terminal.type("/approvals\r")
+        terminal.expect("nothing waits for an answer")
+        terminal.type("/nonsense\r")
+        terminal.expect("there is no /nonsense")
+        terminal.type("/help\r")
+        terminal.expect("Ctrl-D too")
+        terminal.type("/quit\r")
+        assert terminal.wait() == 0
+        assert terminal.mode() == mode
+    assert stand_in.sent("/sessions")[0] == {"key": "cli"}
+    assert stand_in.sent("/runs")[0]["when_busy"] == "steer"
+
+
+def test_chat_asks_again_when_it_is_opened_again(stand_in: StandIn, reaching: dict[str, str]) -> None:
+    with Terminal(["chat"], reaching) as terminal:
+        terminal.expect("› ")
+        terminal.type("approval please\r")
+        terminal.expect("? shell.run asks for approval")
+        terminal.expect("a/s/t/d › ")
+        terminal.type("d too early\r")
+        terminal.expect("denied by user:owner: too early")
+        terminal.expect("done")
+        terminal.type("another approval\r")
+        terminal.expect("a/s/t/d › ")
+        terminal.type("\x04")
+        assert terminal.wait() == 0
+    with Terminal(["chat"], reaching) as terminal:
+        terminal.expect("› another approval")
+        terminal.expect("? shell.run asks for approval")
+        terminal.type("s\r")
+        terminal.expect("▸ shell.run make test")
+        terminal.expect("✓ shell.run 100 ms")
+        terminal.expect("so: another approval")
+        terminal.type("/quit\r")
+        assert terminal.wait() == 0
+    allowed = {"decision": "allow", "scope": "session", "option": 1}
+    assert stand_in.sent(f"/approvals/{APPROVAL}") == [{"decision": "deny", "reason": "too early"}, allowed]
+
+
+def test_typing_steers_a_run_and_interrupts_cancel_it_then_leave(stand_in: StandIn, reaching: dict[str, str]) -> None:
+    with Terminal(["chat"], reaching) as terminal:
+        terminal.expect("› ")
+        terminal.type("slow\r")
+        terminal.expect("Thinking about it")
+        terminal.type("the other way\r")
+        terminal.expect("Steered to the other way")
+        terminal.expect("done")
+        terminal.type("slow\r")
+        terminal.expect("Thinking about it")
+        terminal.type("\x03")
+        terminal.expect("✗ cancelled: cancelled")
+        terminal.interrupt()
+        assert terminal.wait() == 0
+    first, second = stand_in.run_ids()
+    assert stand_in.sent(f"/runs/{first}/input") == [{"text": "the other way"}]
+    assert stand_in.sent(f"/runs/{second}/cancel") == [{}]
+
+
+def test_chat_survives_a_restart_of_the_daemon(stand_in: StandIn, reaching: dict[str, str]) -> None:
+    with Terminal(["chat"], reaching) as terminal:
+        terminal.expect("› ")
+        terminal.type("slow\r")
+        terminal.expect("Thinking about it")
+        stand_in.restart(0.3)
+        terminal.expect("trying again")
+        terminal.expect("connected again")
+        terminal.type("go on\r")
+        terminal.expect("Steered to go on")
+        terminal.expect("done")
+        terminal.type("/quit\r")
+        assert terminal.wait() == 0
+    assert stand_in.cursors[0] == "0"
+    assert stand_in.cursors[-1] == "3"
+
+
+@pytest.mark.usefixtures("reaching")
+def test_chat_without_a_terminal_says_what_to_use() -> None:
+    result = CliRunner().invoke(app, ["chat"])
+    assert result.exit_code == 1
+    assert "terminal_needed" in result.stderr
+
+
+def typed(*pieces: str) -> list[Key]:
+    reader = KeyReader()
+    return [key for piece in pieces for key in reader.feed(piece)]
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("hé", [Key(Press.TEXT, "hé")]),
+        ("a\r", [Key(Press.TEXT, "a"), Key(Press.ENTER)]),
+        ("\x1b[A\x1b[D", [Key(Press.UP), Key(Press.LEFT)]),
+        ("\x1bOH\x1b[3~", [Key(Press.HOME), Key(Press.DELETE)]),
+        ("\x1b[1;5C", []),
+        ("\x1b[200~one\r\ntwo\x1b[31m\x1b[201~x", [Key(Press.TEXT, "one\ntwo[31m"), Key(Press.TEXT, "x")]),
+        ("\x03\x04\x7f", [Key(Press.INTERRUPT), Key(Press.LEAVE), Key(Press.BACKSPACE)]),
+    ],
+)
+def test_keys_are_read(text: str, keys: list[Key]) -> None:
+    assert typed(text) == keys
+    assert "".join(key.text or key.press.value for key in typed(*text)) == "".join(
+        key.text or key.press.value for key in keys
+    )
+
+
+@given(st.text())
+def test_no_input_crashes_the_keyboard_or_the_line(text: str) -> None:
+    editor = Editor()
+    for key in typed(*text):
+        editor.press(key)
+        visible, column = editor.visible(20)
+        assert column <= 20
+        assert len(visible) <= 2 * 20 + len(editor.text)
+
+
+def test_line_is_edited() -> None:
+    editor = Editor()
+    for key in typed("hello wrld", "\x1b[D\x1b[D\x1b[D", "o", "\x05!", "\x17\x17", "bye"):
+        editor.press(key)
+    assert editor.text == "bye"
+    assert editor.press(Key(Press.ENTER)) == "bye"
+    editor.press(Key(Press.UP))
+    assert editor.text == "bye"
+    editor.press(Key(Press.DOWN))
+    assert editor.text == ""
+
+
+def test_long_line_is_seen_around_its_cursor() -> None:
+    editor = Editor()
+    editor.replace("x" * 50 + "end")
+    assert editor.visible(10) == ("xxxxxxend", 9)
+    editor.press(Key(Press.HOME))
+    assert editor.visible(10) == ("x" * 9, 0)
+    editor.replace("日本語" * 10)
+    assert editor.visible(9) == ("語日本語", 8)

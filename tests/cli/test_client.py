@@ -1,0 +1,157 @@
+"""The client's parts: streams cut anywhere, text told once, questions and their answers."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palyra.cli.ink import Ink, cells, duration, shown
+from palyra.cli.questions import answer_of, question_lines, question_of, seconds_of
+from palyra.cli.sse import FRAME_BYTES_MAX, Frame, FrameReader
+from palyra.cli.transcript import Transcript
+from palyra.core.errors import Unavailable
+from tests.support.stand_in import APPROVAL, OPTIONS
+
+STREAM = (
+    b": beat\n\nid: 7\nevent: run.started\ndata: {\"data\":{}}\n\n"
+    b'event: model.delta\r\ndata: {"data":\r\ndata: {"text":"\xc3\xa9"}}\r\n\r\n: beat\nid: 8\nevent: run.done\ndata: {}\n\n'
+)  # fmt: skip
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=8))
+def test_stream_gives_the_same_frames_however_it_is_cut(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(STREAM)]
+    reader = FrameReader()
+    frames = [frame for start, end in pairwise(edges) for frame in reader.feed(STREAM[start:end])]
+    assert [(frame.id, frame.type) for frame in frames] == [(7, "run.started"), (None, "model.delta"), (8, "run.done")]
+    assert frames[1].data == {"text": "é"}
+
+
+@given(st.binary())
+def test_no_bytes_crash_the_stream(garbage: bytes) -> None:
+    try:
+        FrameReader().feed(garbage + b"\n\n")
+    except Unavailable as error:
+        assert error.code == "stream_garbled"
+
+
+def test_endless_line_is_refused() -> None:
+    with pytest.raises(Unavailable):
+        FrameReader().feed(b"data: " + b"x" * (FRAME_BYTES_MAX + 1))
+
+
+class Sheet:
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.lines: list[str] = []
+
+    def text(self, text: str) -> None:
+        self.texts.append(text)
+
+    def end_line(self) -> None:
+        self.texts.append("\n")
+
+    def line(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def frame(name: str, at_ms: int = 0, **data: object) -> Frame:
+    return Frame(None, name, {"type": name, "at_ms": at_ms, "data": data})
+
+
+@given(st.text(min_size=1), st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=6))
+def test_live_text_is_told_once_whatever_arrives_again(text: str, pieces: list[tuple[int, int]]) -> None:
+    sheet = Sheet()
+    transcript = Transcript(sheet, Ink())
+    for start, length in pieces:
+        if text[start : start + length]:
+            transcript.show(frame("model.delta", turn=1, offset=start, text=text[start : start + length]))
+    transcript.show(frame("model.output", turn=1, text=text, tool_calls=[], finish="stop"))
+    assert "".join(sheet.texts) == f"{shown(text)}\n"
+
+
+def test_tools_are_told_with_status_and_duration() -> None:
+    sheet = Sheet()
+    transcript = Transcript(sheet, Ink())
+    for call, tool in (("c1", "fs.read"), ("c2", "shell.run"), ("c3", "bad\x1b[2J.tool")):
+        transcript.show(frame("tool.proposed", call_id=call, tool=tool, arguments={"path": "a"}))
+    transcript.show(frame("tool.started", 1000, call_id="c1"))
+    transcript.show(frame("tool.finished", 3500, call_id="c1", outcome="ok", error=None))
+    transcript.show(frame("tool.started", 1000, call_id="c2"))
+    error = {"code": "exit_1", "message": "it exited with 1"}
+    transcript.show(frame("tool.finished", 1020, call_id="c2", outcome="failed", error=error))
+    transcript.show(frame("tool.judged", call_id="c3", verdict="deny", rule="unknown_tool", reason="no such tool"))
+    transcript.show(frame("tool.finished", call_id="c3", outcome="denied", error=None))
+    assert sheet.lines == [
+        "▸ fs.read a",
+        "✓ fs.read 2.5 s",
+        "▸ shell.run a",
+        "✗ shell.run failed: it exited with 1 20 ms",
+        "✗ bad?[2J.tool a denied by unknown_tool: no such tool",
+    ]
+
+
+REQUEST = {
+    "approval_id": APPROVAL,
+    "kind": "tool",
+    "tool": "shell.run",
+    "rule": "r",
+    "risk": "high",
+    "options": OPTIONS,
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "body"),
+    [
+        ("a", {"decision": "allow", "scope": "once", "option": 0}),
+        (" S ", {"decision": "allow", "scope": "session", "option": 1}),
+        ("t", {"decision": "allow", "scope": "timeboxed", "option": 2, "ttl_s": 3600}),
+        ("t 2h", {"decision": "allow", "scope": "timeboxed", "option": 2, "ttl_s": 7200}),
+        ("d", {"decision": "deny"}),
+        ("d use make", {"decision": "deny", "reason": "use make"}),
+        ("a cat sat", None),
+        ("t soon", None),
+        ("also do this", None),
+        ("", None),
+    ],
+)
+def test_only_a_key_answers_a_question(line: str, body: dict[str, object] | None) -> None:
+    assert answer_of(question_of(REQUEST, None), line) == body
+
+
+def test_every_offered_option_has_a_key() -> None:
+    options = [*OPTIONS, {"scope": "session", "constraints": [], "text": "any command"}]
+    question = question_of({**REQUEST, "options": options}, {"command": "make"})
+    assert question.keys == "a/s/t/s2/d"
+    assert answer_of(question, "s2") == {"decision": "allow", "scope": "session", "option": 3}
+    assert any("any command" in line for line in question_lines(question, Ink()))
+    assert question_of({**REQUEST, "options": []}, None).keys == "a/d"
+
+
+def test_uncertain_call_has_its_own_answers() -> None:
+    question = question_of({**REQUEST, "kind": "uncertain"}, None)
+    assert [answer_of(question, key) for key in "roga"] == [
+        {"decision": "retry"},
+        {"decision": "done"},
+        {"decision": "give_up"},
+        None,
+    ]
+
+
+@pytest.mark.parametrize(("text", "expected"), [("90", 90), ("30m", 1800), ("7d", 604_800), ("0s", None), ("x", None)])
+def test_durations_are_read(text: str, expected: int | None) -> None:
+    assert seconds_of(text) == expected
+
+
+def test_text_for_terminals_is_harmless_and_measured() -> None:
+    assert shown("a\x1b[2J\nb\tc\u202e") == "a?[2J\nb\tc?"
+    assert (cells("aé日"), cells("e\u0301")) == (4, 1)
+    assert [duration(each) for each in (5, 1500, 61_000)] == ["5 ms", "1.5 s", "1 min 1 s"]
+    assert (Ink(True).red("x"), Ink().red("x")) == ("\x1b[31mx\x1b[0m", "x")
+
+
+def test_frame_without_data_is_no_fault() -> None:
+    assert Frame(1, "x", json.loads("{}")).data == {}

@@ -1,0 +1,181 @@
+"""`palyra sessions`, `runs` and `approvals` against a stand-in, and `runs replay` on a real journal."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from palyra.adapters.store.sqlite.journal import SqliteJournal
+from palyra.cli.main import app
+from palyra.core.events.tool import Verdict
+from palyra.ports.journal import Append
+from tests.support.homes import TestHome
+from tests.support.journals import session_created
+from tests.support.runs import RUN, Script
+from tests.support.stand_in import APPROVAL, GRANT, SESSION, StandIn
+
+reached = pytest.mark.usefixtures("reaching")
+
+
+def palyra(*arguments: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(app, arguments, input=text)
+
+
+def answer(*arguments: str) -> dict[str, object]:
+    result = palyra(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    members: dict[str, object] = json.loads(result.stdout)
+    return members
+
+
+@reached
+@pytest.mark.parametrize(
+    ("arguments", "call"),
+    [
+        (["show", "cli"], ("GET", "/sessions", {})),
+        (["show", SESSION], ("GET", f"/sessions/{SESSION}", {})),
+        (["reset", "cli"], ("POST", f"/sessions/{SESSION}/reset", {})),
+        (["branch", "cli", "--at-seq", "3"], ("POST", f"/sessions/{SESSION}/branch", {"at_seq": 3})),
+        (["label", "cli", "the garden"], ("PATCH", f"/sessions/{SESSION}", {"label": "the garden"})),
+        (["label", "cli"], ("PATCH", f"/sessions/{SESSION}", {"label": None})),
+        (["delete", "cli", "--yes"], ("DELETE", f"/sessions/{SESSION}", {})),
+    ],
+)  # fmt: skip
+def test_sessions_are_reached_by_id_or_key(
+    stand_in: StandIn, arguments: list[str], call: tuple[str, str, dict]
+) -> None:
+    assert answer("sessions", *arguments)["id"] == SESSION
+    assert stand_in.calls[-1] == call
+    assert SESSION in palyra("sessions", *arguments).stdout
+
+
+@reached
+def test_sessions_are_listed_plainly_in_a_pipe() -> None:
+    lines = palyra("sessions", "list").stdout.splitlines()
+    assert lines[0].split() == ["id", "key", "label", "agent", "events", "last", "used"]
+    assert lines[1].split()[:4] == [SESSION, "cli", "–", "main"]
+    assert answer("sessions", "list")["items"]
+
+
+@reached
+def test_unknown_session_is_never_made(stand_in: StandIn) -> None:
+    result = palyra("sessions", "reset", "nobody")
+    assert (result.exit_code, result.stderr.split(":")[1].strip()) == (1, "session_unknown")
+    assert not stand_in.sent(f"/sessions/{SESSION}/reset")
+
+
+@reached
+def test_delete_asks_first(stand_in: StandIn) -> None:
+    assert palyra("sessions", "delete", "cli", text="n\n").exit_code == 1
+    assert stand_in.calls == []
+
+
+@reached
+def test_tape_and_timeline_tell_every_event(stand_in: StandIn) -> None:
+    assert palyra("run", "fail").exit_code == 1
+    run = stand_in.run_ids()[0]
+    tape = palyra("sessions", "tape", "cli").stdout.splitlines()
+    assert [line.split()[-1] for line in tape[:1]] == ["http"]
+    assert len(tape) == len(stand_in.tape)
+    shown = palyra("runs", "show", run).stdout
+    assert "run.failed          provider_error: the provider is down" in shown
+    assert answer("runs", "show", run)["run"] == stand_in.run(run)
+    assert run in palyra("runs", "list", "--session", "cli").stdout
+    assert answer("sessions", "tape", "cli", "--after", "2")["events"] == stand_in.tape[2:]
+
+
+@reached
+def test_run_is_cancelled(stand_in: StandIn) -> None:
+    run = palyra("run", "slow", "--no-wait").stdout.strip()
+    assert palyra("runs", "cancel", run).stdout == f"{run} is cancelled\n"
+    assert palyra("runs", "show", "01JZ0000000000000000NOTHER").exit_code == 1
+
+
+@reached
+@pytest.mark.parametrize(
+    ("arguments", "body"),
+    [
+        (["allow", APPROVAL], {"decision": "allow", "scope": "once"}),
+        (["allow", APPROVAL, "--scope", "session", "--option", "1"], {"decision": "allow", "scope": "session", "option": 1}),
+        (["allow", APPROVAL, "--scope", "timeboxed", "--ttl", "30m"], {"decision": "allow", "scope": "timeboxed", "ttl_s": 1800}),
+        (["deny", APPROVAL, "--reason", "no", "--end-run"], {"decision": "deny", "end_run": True, "reason": "no"}),
+        (["settle", APPROVAL, "give_up"], {"decision": "give_up"}),
+    ],
+)  # fmt: skip
+def test_approvals_are_answered(stand_in: StandIn, arguments: list[str], body: dict[str, object]) -> None:
+    palyra("run", "approval", "--no-wait")
+    while not stand_in.tape or stand_in.tape[-1]["type"] != "run.waiting":
+        pass
+    assert APPROVAL in palyra("approvals", "list").stdout
+    assert "--option 1  session: commands that begin with make" in palyra("approvals", "show", APPROVAL).stdout
+    assert palyra("approvals", *arguments).exit_code == 0
+    assert stand_in.sent(f"/approvals/{APPROVAL}")[-1] == body
+    again = palyra("approvals", "deny", APPROVAL)
+    assert (again.exit_code, again.stderr) == (1, "error: approval_decided: it is decided already\n")
+
+
+@reached
+def test_ttl_goes_with_its_scope_only() -> None:
+    assert palyra("approvals", "allow", APPROVAL, "--ttl", "30m").exit_code == 2
+    assert "duration_invalid" in palyra("approvals", "allow", APPROVAL, "--scope", "timeboxed", "--ttl", "x").stderr
+
+
+@reached
+def test_grants_are_listed_and_revoked(stand_in: StandIn) -> None:
+    assert "command begins make" in palyra("approvals", "grants", "list").stdout
+    assert answer("approvals", "grants", "revoke", GRANT)["ok"] is True
+    assert stand_in.calls[-1][:2] == ("DELETE", f"/grants/{GRANT}")
+
+
+@reached
+def test_nothing_is_said_plainly() -> None:
+    assert palyra("approvals", "list").stdout == "nothing waits for an answer\n"
+    assert palyra("runs", "list").stdout == "no runs; palyra run TEXT begins one\n"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> TestHome:
+    """A home with one run that was decided by this release."""
+    home = TestHome(tmp_path_factory.mktemp("replay") / "home")
+    script = Script().begin().propose(("fs.read", {"path": "a"})).judge(1, Verdict.ALLOW).finish(1).answer("it is a")
+
+    async def record(journal: SqliteJournal) -> None:
+        await journal.commit([Append(home.first, 0, (session_created(), *script.tape))])
+
+    home.run(record)
+    return home
+
+
+def replay(home: TestHome, *arguments: str) -> Result:
+    return palyra("--home", str(home.home.root), "runs", "replay", *arguments)
+
+
+def test_replay_decides_as_it_was_recorded(recorded: TestHome) -> None:
+    result = replay(recorded, RUN, "--json")
+    members = json.loads(result.stdout)
+    assert (result.exit_code, members["ok"], members["state"]) == (0, True, "done")
+    assert members["decisions_count"] > 3
+    assert "first difference      none" in replay(recorded, RUN).stdout
+
+
+def test_replay_refuses_an_altered_tape_and_an_unknown_run(recorded: TestHome, tmp_path: Path) -> None:
+    spoiled = recorded.copy_to(tmp_path / "home")
+    condition = spoiled.event(spoiled.first, 4)
+    spoiled.spoil(f"UPDATE events SET at_ms = at_ms + 1 WHERE {condition}")
+    assert "tape_damaged" in replay(spoiled, RUN).stderr
+    assert "run_unknown" in replay(recorded, "01JZ0000000000000000RVN999").stderr
+
+
+def test_replay_names_the_first_difference(tmp_path: Path) -> None:
+    home = TestHome(tmp_path / "home")
+    tape = Script().begin().propose(("fs.read", {"path": "a"})).judge(1, Verdict.ALLOW).tape
+    cut = [draft for draft in tape if draft.data.TYPE != "tool.started"]
+
+    async def record(journal: SqliteJournal) -> None:
+        await journal.commit([Append(home.first, 0, (session_created(), *cut))])
+
+    home.run(record)
+    result = replay(home, RUN, "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["difference"]["expected"] == "tool.started"

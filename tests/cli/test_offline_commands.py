@@ -1,0 +1,163 @@
+"""`palyra config`, `palyra doctor`, `palyra serve` before it serves, help and start-up."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner, Result
+
+from palyra.app import daemon as wiring
+from palyra.cli.main import app
+from palyra.cli.serve import daemon_arguments
+from palyra.config import Config, read_config
+from palyra.config.example import EXAMPLE
+from tests.support.homes import TestHome
+from tests.support.stand_in import StandIn
+from tests.test_docs import command_names
+
+ROOT = Path(__file__).parents[2]
+NAMES = list(command_names(get_command(app)))
+
+
+def palyra(root: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["--home", str(root), *arguments])
+
+
+def test_config_shown_reads_back_as_the_same(tmp_path: Path) -> None:
+    (tmp_path / "palyra.toml").write_text(EXAMPLE)
+    shown = palyra(tmp_path, "config", "show").stdout
+    assert read_config(shown, {}, "shown") == read_config(EXAMPLE, {}, "example")
+    assert json.loads(palyra(tmp_path, "config", "show", "--json").stdout) == tomllib.loads(shown)
+
+
+def test_config_shown_has_variables_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALYRA_SERVER__HTTP", "127.0.0.1:9")
+    assert 'http = "127.0.0.1:9"' in palyra(tmp_path, "config", "show").stdout
+
+
+def test_config_check_tells_all_problems(tmp_path: Path) -> None:
+    assert palyra(tmp_path, "config", "check").stdout == "all is well\n"
+    (tmp_path / "palyra.toml").write_text("[run]\ndrain = 1\n[sever]\n")
+    result = palyra(tmp_path, "config", "check", "--json")
+    members = json.loads(result.stdout)
+    assert (result.exit_code, members["ok"]) == (1, False)
+    assert [(problem["line"], problem["where"]) for problem in members["problems"]] == [(2, "run.drain"), (3, "sever")]
+
+
+def test_config_path_and_example(tmp_path: Path) -> None:
+    assert palyra(tmp_path, "config", "path").stdout == f"{tmp_path / 'palyra.toml'}\n"
+    assert palyra(tmp_path, "config", "example").stdout == EXAMPLE
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> TestHome:
+    return TestHome(tmp_path_factory.mktemp("doctor") / "home").fill()
+
+
+def checks(root: Path, *arguments: str) -> dict[str, list[str]]:
+    result = palyra(root, "doctor", "--json", *arguments)
+    members = json.loads(result.stdout)
+    found: dict[str, list[str]] = {}
+    for check in members["checks"]:
+        found.setdefault(check["check"], []).append(check["mark"])
+    assert members["ok"] is (result.exit_code == 0) is all("fail" not in marks for marks in found.values())
+    return found
+
+
+@pytest.mark.usefixtures("reaching")
+def test_doctor_finds_a_sound_installation_sound(home: TestHome, stand_in: StandIn) -> None:
+    found = checks(home.home.root, "--url", stand_in.url)
+    assert (found["python"], found["home"], found["journal"], found["daemon"]) == (["ok"], ["ok"], ["ok"], ["ok"])
+
+
+def test_doctor_names_what_is_wrong(home: TestHome, tmp_path: Path) -> None:
+    copy = home.copy_to(tmp_path / "home")
+    copy.home.root.chmod(0o755)
+    copy.home.signing_key.chmod(0o644)
+    (copy.home.root / "palyra.toml").write_text("[sever]\n")
+    copy.home.journal.write_bytes(b"not a database at all" * 100)
+    found = checks(copy.home.root)
+    assert (found["home"], found["keys"], found["config"], found["journal"]) == (["warn"], ["fail"], ["fail"], ["fail"])
+    assert "chmod 700" in palyra(copy.home.root, "doctor").stdout
+
+
+def test_doctor_of_an_empty_home_only_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALYRA_SERVER__HTTP", "127.0.0.1:1")
+    monkeypatch.setenv("PALYRA_TOKEN", "x")
+    found = checks(tmp_path / "new")
+    assert (found["home"], found["journal"], found["daemon"]) == (["warn"], ["warn"], ["warn"])
+
+
+def test_serve_starts_nothing_with_a_wrong_configuration(tmp_path: Path) -> None:
+    (tmp_path / "palyra.toml").write_text("[run]\ndrain = 1\n[sever]\n")
+    result = palyra(tmp_path, "serve")
+    assert result.exit_code == 1
+    assert [line.split(":")[2] for line in result.stderr.splitlines()] == ["2", "3"]
+
+
+def test_serve_refuses_an_open_bind_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Config] = []
+
+    async def serve(home: object, config: Config, announce: object) -> None:
+        served.append(config)
+
+    monkeypatch.setattr(wiring, "serve", serve)
+    monkeypatch.setenv("PALYRA_SERVER__HTTP", "0.0.0.0:7142")
+    assert "bind_insecure" in palyra(tmp_path, "serve").stderr
+    assert palyra(tmp_path, "serve", "--insecure").exit_code == 0
+    assert [config.server.insecure for config in served] == [True]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], ["serve"]),
+        (["--insecure", "--home", "/x"], ["--home", "/x", "serve", "--insecure"]),
+        (["--home=/x", "--help"], ["--home=/x", "serve", "--help"]),
+        (["--home"], ["--home", "serve"]),
+    ],
+)
+def test_palyrad_is_palyra_serve(given: list[str], expected: list[str]) -> None:
+    assert daemon_arguments(given) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    result = CliRunner().invoke(app, [*name.split(), "--help"])
+    assert result.exit_code == 0
+    assert f"palyra {name}" in result.stdout.partition("Examples:")[2].replace("palyra --home /srv/palyra", "palyra")
+
+
+def test_every_command_but_those_that_talk_has_json() -> None:
+    commands = dict(zip(NAMES, leaves(get_command(app)), strict=True))
+    silent = [name for name, command in commands.items() if "json" not in {each.name for each in command.params}]
+    assert silent == ["serve", "chat"]
+
+
+def leaves(group: Any) -> Iterator[Any]:
+    for command in group.commands.values():
+        yield from leaves(command) if getattr(command, "commands", None) else [command]
+
+
+def test_page_of_commands_has_every_command() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert [name for name in NAMES if f"`palyra {name}" not in text] == []
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from palyra.cli.main import app\n"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+        "heavy = {'aiohttp', 'rich.table', 'rich.console', 'apsw', 'ssl', 'asyncio', 'tomllib'} & set(sys.modules)\n"
+        "print(sorted(heavy))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, env=environment)
+    assert (run.stdout, run.stderr) == ("[]\n", "")

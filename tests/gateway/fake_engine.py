@@ -1,0 +1,346 @@
+"""An engine that does nothing but answer. Owns: the facade's methods over fixed records. Not: any rule of the real one.
+
+Every call is written down in `asked`; `failure` is raised by whatever is called next. Streams come from `Script`s.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from palyra.core.agents import AgentSpec
+from palyra.core.errors import NotFound
+from palyra.core.events import Data, Event
+from palyra.core.events.run import MessageUser, Reason, RunDone
+from palyra.core.ids import ApprovalId, ArtifactId, GrantId, Principal, RunId, SessionId, StreamId
+from palyra.core.projections.rows import SessionRow
+from palyra.core.tools import Capability, ToolSpec
+from palyra.core.trust import Trust
+from palyra.engine.hub import Frame, Live
+from palyra.engine.requests import (
+    ApprovalAnswer,
+    ApprovalRecord,
+    ApprovalsQuery,
+    ArtifactRecord,
+    GrantRecord,
+    RunRecord,
+    RunRequest,
+    RunsQuery,
+    RunUsage,
+    SessionRequest,
+    StartedRun,
+)
+
+SESSION = SessionId(StreamId("01ARZ3NDEKTSV4RRFFQ69G5FAV"))
+RUN = RunId("01ARZ3NDEKTSV4RRFFQ69G5FAW")
+APPROVAL = ApprovalId("Z" * 26)
+GRANT = GrantId("G" * 26)
+ARTIFACT = ArtifactId("ab" * 32)
+
+
+def session_row(session_id: str = SESSION) -> SessionRow:
+    return SessionRow(
+        id=SessionId(StreamId(session_id)),
+        owner=Principal("user:owner"),
+        agent="default",
+        key=None,
+        label=None,
+        parent_id=None,
+        parent_seq=None,
+        reset_seq=0,
+        compacted_seq=0,
+        active_run_id=None,
+        is_erased=False,
+        created_at_ms=1,
+        updated_at_ms=1,
+        seq=1,
+    )
+
+
+def run_record(run_id: str = RUN) -> RunRecord:
+    return RunRecord(
+        id=RunId(run_id),
+        session_id=SESSION,
+        state="accepted",
+        reason=None,
+        answer=None,
+        error=None,
+        usage=RunUsage(input_tokens=0, output_tokens=0, cost_usd=None),
+        agent="default",
+        origin="http",
+        principal="user:owner",
+        accepted_seq=1,
+        ended_seq=None,
+        created_at_ms=1,
+        updated_at_ms=1,
+    )
+
+
+def approval_record() -> ApprovalRecord:
+    return ApprovalRecord(
+        id=APPROVAL,
+        kind="tool",
+        run_id=RUN,
+        session_id=SESSION,
+        call_id="c0_x",
+        tool="shell.run",
+        arguments={"command": "make"},
+        status="pending",
+        rule="shell_asks",
+        policies=(),
+        risk="high",
+        taint=(),
+        digest="0" * 64,
+        preview=None,
+        options=(),
+        created_at_ms=1,
+        expires_at_ms=None,
+        decided_by=None,
+    )
+
+
+def grant_record() -> GrantRecord:
+    return GrantRecord(
+        id=GRANT,
+        session_id=SESSION,
+        approval_id=APPROVAL,
+        tool="shell.run",
+        scope="session",
+        constraints=(),
+        principal="user:owner",
+        agent="default",
+        is_revoked=False,
+        created_at_ms=1,
+        expires_at_ms=None,
+    )
+
+
+def event(seq: int, data: Data | None = None) -> Event:
+    data = data if data is not None else MessageUser(text=f"line one\nline two of {seq} é")
+    return Event(
+        seq=seq,
+        position=1000 + seq,
+        stream=SESSION,
+        run_id=RUN,
+        type=data.TYPE,
+        at_ms=1_700_000_000_000 + seq,
+        actor=Principal("user:owner"),
+        trust=Trust.OPERATOR,
+        data=data,
+        hash="ef" * 32,
+        salt=None,
+        digest="cd" * 32,
+    )
+
+
+def last_event(seq: int) -> Event:
+    return event(seq, RunDone(reason=Reason.FINAL_ANSWER, message=""))
+
+
+def delta(text: str, offset: int = 0) -> Live:
+    return Live(SESSION, RUN, "model.delta", {"turn": 1, "offset": offset, "text": text})
+
+
+class Script:
+    """A stream under a test's control: frames are given, and it can be seen whether it was closed."""
+
+    def __init__(self, *frames: Frame, is_over: bool = False) -> None:
+        self.queue: asyncio.Queue[Frame | Exception | None] = asyncio.Queue()
+        self.closed = asyncio.Event()
+        self.given_count = 0
+        for frame in frames:
+            self.queue.put_nowait(frame)
+        if is_over:
+            self.queue.put_nowait(None)
+
+    async def frames(self) -> AsyncIterator[Frame]:
+        try:
+            while (frame := await self.queue.get()) is not None:
+                if isinstance(frame, Exception):
+                    raise frame
+                self.given_count += 1
+                yield frame
+        finally:
+            self.closed.set()
+
+
+@dataclass
+class Notes:
+    """What was asked, and what the next call is to fail with."""
+
+    asked: list[tuple[object, ...]] = field(default_factory=list)
+    failure: Exception | None = None
+    script: Script = field(default_factory=lambda: Script(event(1), last_event(2), is_over=True))
+
+    def note(self, *call: object) -> None:
+        self.asked.append(call)
+        if self.failure is not None:
+            raise self.failure
+
+    def last(self) -> tuple[object, ...]:
+        return self.asked[-1]
+
+
+@dataclass
+class FakeSessions:
+    notes: Notes
+    rows: tuple[SessionRow, ...] = (session_row(),)
+    events: tuple[Event, ...] = tuple(event(seq) for seq in range(1, 8))
+
+    async def resolve(self, principal: Principal, request: SessionRequest) -> SessionRow:
+        self.notes.note("resolve", principal, request)
+        return session_row()
+
+    async def get(self, principal: Principal, session_id: SessionId) -> SessionRow:
+        self.notes.note("get", principal, session_id)
+        if session_id != SESSION:
+            raise NotFound("session_unknown", "there is no such session")
+        return session_row()
+
+    async def list(self, principal: Principal, after: str, limit: int) -> tuple[SessionRow, ...]:
+        self.notes.note("list", principal, after, limit)
+        return tuple(row for row in self.rows if row.id > after)[:limit]
+
+    async def reset(self, principal: Principal, session_id: SessionId) -> SessionRow:
+        self.notes.note("reset", principal, session_id)
+        return session_row()
+
+    async def label(self, principal: Principal, session_id: SessionId, label: str | None) -> SessionRow:
+        self.notes.note("label", principal, session_id, label)
+        return session_row()
+
+    async def branch(self, principal: Principal, session_id: SessionId, at_seq: int, label: str | None) -> SessionRow:
+        self.notes.note("branch", principal, session_id, at_seq, label)
+        return session_row()
+
+    async def delete(self, principal: Principal, session_id: SessionId) -> None:
+        self.notes.note("delete", principal, session_id)
+
+    async def tape(self, principal: Principal, session_id: SessionId, after_seq: int, limit: int) -> tuple[Event, ...]:
+        self.notes.note("tape", principal, session_id, after_seq, limit)
+        return tuple(event for event in self.events if event.seq > after_seq)[:limit]
+
+
+@dataclass
+class FakeRuns:
+    notes: Notes
+
+    async def start(self, principal: Principal, request: RunRequest) -> RunRecord:
+        self.notes.note("start", principal, request)
+        return run_record()
+
+    async def start_and_follow(
+        self, principal: Principal, request: RunRequest
+    ) -> tuple[StartedRun, AsyncIterator[Frame]]:
+        self.notes.note("start_and_follow", principal, request)
+        return StartedRun(id=RUN, session_id=SESSION), self.notes.script.frames()
+
+    async def get(self, principal: Principal, run_id: RunId) -> RunRecord:
+        self.notes.note("get", principal, run_id)
+        return run_record()
+
+    async def list(self, principal: Principal, query: RunsQuery) -> tuple[RunRecord, ...]:
+        self.notes.note("list", principal, query)
+        return (run_record(),)
+
+    async def send_input(self, principal: Principal, run_id: RunId, text: str) -> RunRecord:
+        self.notes.note("send_input", principal, run_id, text)
+        return run_record()
+
+    async def cancel(self, principal: Principal, run_id: RunId) -> RunRecord:
+        self.notes.note("cancel", principal, run_id)
+        return run_record()
+
+    async def follow(self, principal: Principal, run_id: RunId, after_seq: int | None) -> AsyncIterator[Frame]:
+        self.notes.note("follow", principal, run_id, after_seq)
+        return self.notes.script.frames()
+
+
+@dataclass
+class FakeApprovals:
+    notes: Notes
+
+    async def list(self, principal: Principal, query: ApprovalsQuery) -> tuple[ApprovalRecord, ...]:
+        self.notes.note("list", principal, query)
+        return (approval_record(),)
+
+    async def get(self, principal: Principal, approval_id: ApprovalId) -> ApprovalRecord:
+        self.notes.note("get", principal, approval_id)
+        return approval_record()
+
+    async def answer(self, principal: Principal, approval_id: ApprovalId, answer: ApprovalAnswer) -> ApprovalRecord:
+        self.notes.note("answer", principal, approval_id, answer)
+        return approval_record()
+
+    async def grants(self, principal: Principal, after: str, limit: int) -> tuple[GrantRecord, ...]:
+        self.notes.note("grants", principal, after, limit)
+        return (grant_record(),)
+
+    async def revoke(self, principal: Principal, grant_id: GrantId) -> GrantRecord:
+        self.notes.note("revoke", principal, grant_id)
+        return grant_record()
+
+
+@dataclass
+class FakeFeed:
+    notes: Notes
+
+    async def session(self, principal: Principal, session_id: SessionId, after_seq: int | None) -> AsyncIterator[Frame]:
+        self.notes.note("session", principal, session_id, after_seq)
+        return self.notes.script.frames()
+
+    async def all(self, principal: Principal, after_position: int | None) -> AsyncIterator[Frame]:
+        self.notes.note("all", principal, after_position)
+        return self.notes.script.frames()
+
+
+@dataclass
+class FakeArtifacts:
+    notes: Notes
+    media_type: str = "text/html"
+
+    async def put(self, principal: Principal, body: bytes, media_type: str) -> ArtifactRecord:
+        self.notes.note("put", principal, len(body), media_type)
+        return ArtifactRecord(id=ARTIFACT, bytes=len(body), media_type=media_type)
+
+    async def get(self, principal: Principal, artifact_id: ArtifactId) -> tuple[ArtifactRecord, bytes]:
+        self.notes.note("get", principal, artifact_id)
+        return ArtifactRecord(id=ARTIFACT, bytes=5, media_type=self.media_type), b"bytes"
+
+
+@dataclass
+class FakeStatus:
+    notes: Notes
+    is_draining: bool = False
+    state: dict[str, str] = field(default_factory=lambda: {"journal": "ok"})
+
+    async def parts(self) -> dict[str, str]:
+        self.notes.note("parts")
+        return self.state
+
+    async def verify(self) -> dict[str, object]:
+        self.notes.note("verify")
+        return {"ok": True, "first_bad": None}
+
+    def metrics(self) -> str:
+        self.notes.note("metrics")
+        return "palyra_up 1\n"
+
+    def agents(self) -> tuple[AgentSpec, ...]:
+        self.notes.note("agents")
+        return (AgentSpec(name="main"),)
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        self.notes.note("tools")
+        capabilities = frozenset({Capability.NETWORK, Capability.FS_READ})
+        return (ToolSpec(name="fs.read", description="Reads.", input_schema={}, capabilities=capabilities),)
+
+
+class FakeEngine:
+    def __init__(self) -> None:
+        self.notes = Notes()
+        self.sessions = FakeSessions(self.notes)
+        self.runs = FakeRuns(self.notes)
+        self.approvals = FakeApprovals(self.notes)
+        self.feed = FakeFeed(self.notes)
+        self.artifacts = FakeArtifacts(self.notes)
+        self.status = FakeStatus(self.notes)

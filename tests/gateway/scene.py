@@ -1,0 +1,180 @@
+"""A gateway over the fake engine, and ways to talk to it: straight as ASGI, or over a real socket. Not: any claim."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from palyra.core.ids import Principal
+from palyra.gateway.access import Access
+from palyra.gateway.application import Gateway
+from palyra.gateway.server import HttpServer, serve_http
+from palyra.gateway.settings import HttpSettings
+from palyra.ports.tokens import Role, TokenRow, hash_token
+from tests.gateway.fake_engine import FakeEngine
+
+WAIT_S = 5.0  # A bound for what should come at once; no test passes by waiting for it.
+NOW_MS = 1_700_000_000_000
+ADMIN = "palyra_admin-token-of-the-tests-and-nothing-else"
+HOST = "127.0.0.1:7142"
+
+
+def token_row(token: str, role: Role, principal: str = "user:alice", **changes: object) -> TokenRow:
+    fields = {"id": token[-12:], "hash": hash_token(token), "principal": Principal(principal), "role": role}
+    return TokenRow(**{**fields, "created_at_ms": 0, **changes})  # type: ignore[arg-type]
+
+
+class FixedTokens:
+    def __init__(self) -> None:
+        self.rows = {ADMIN: token_row(ADMIN, Role.ADMIN, "user:owner")}
+
+    def add(self, token: str, role: Role, **changes: object) -> str:
+        self.rows[token] = token_row(token, role, **changes)  # type: ignore[arg-type]
+        return token
+
+    async def find(self, token_hash: str) -> TokenRow | None:
+        return next((row for row in self.rows.values() if row.hash == token_hash), None)
+
+
+class FixedClock:
+    def __init__(self) -> None:
+        self.at_ms = NOW_MS
+        self.at_s = 0.0
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+    def monotonic_s(self) -> float:
+        return self.at_s
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> dict:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        return self.json["error"]["code"]
+
+
+@dataclass
+class Scene:
+    engine: FakeEngine = field(default_factory=FakeEngine)
+    tokens: FixedTokens = field(default_factory=FixedTokens)
+    clock: FixedClock = field(default_factory=FixedClock)
+    settings: HttpSettings = field(default_factory=HttpSettings)
+    client: tuple[str, int] = ("127.0.0.1", 50000)
+    gateway: Gateway = field(init=False)
+
+    def __post_init__(self) -> None:
+        access = Access(self.settings, self.tokens, self.clock, self.clock.monotonic_s)
+        self.gateway = Gateway(self.engine, access, self.settings)
+
+    async def ask(
+        self,
+        method: str,
+        target: str,
+        body: object = None,
+        headers: dict[str, str] | None = None,
+        token: str | None = ADMIN,
+    ) -> Answer:
+        """One request without a socket. A body of bytes goes as it is, another as JSON."""
+        path, _, query = target.partition("?")
+        sent = {"host": HOST} | ({"authorization": f"Bearer {token}"} if token is not None else {})
+        sent |= {name.lower(): value for name, value in (headers or {}).items()}
+        raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        return await self.raw(method, path, query, list(sent.items()), [raw])
+
+    async def raw(
+        self, method: str, path: str, query: str, headers: list[tuple[str, str]], chunks: list[bytes]
+    ) -> Answer:
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers],
+            "client": self.client,
+            "server": ("192.0.2.7", 7142),
+        }
+        waiting = [
+            {"type": "http.request", "body": chunk, "more_body": index < len(chunks) - 1}
+            for index, chunk in enumerate(chunks)
+        ]
+        sent: list[dict] = []
+
+        async def receive() -> dict:
+            if waiting:
+                return waiting.pop(0)
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: dict) -> None:
+            sent.append(message)
+
+        async with asyncio.timeout(WAIT_S):
+            await self.gateway(scope, receive, send)  # type: ignore[arg-type]
+        names = {name.decode(): value.decode("latin-1") for name, value in sent[0]["headers"]}
+        return Answer(sent[0]["status"], names, b"".join(message.get("body", b"") for message in sent[1:]))
+
+
+@asynccontextmanager
+async def listening(scene: Scene) -> AsyncIterator[HttpServer]:
+    async with serve_http(scene.settings, scene.gateway) as server:
+        yield server
+
+
+@dataclass
+class Wire:
+    """A client with its hands on the bytes."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def until(self, mark: bytes) -> bytes:
+        async with asyncio.timeout(WAIT_S):
+            return await self.reader.readuntil(mark)
+
+    async def rest(self) -> bytes:
+        async with asyncio.timeout(WAIT_S):
+            return await self.reader.read()
+
+    async def chunk(self) -> bytes:
+        """The next chunk of a chunked body; empty at its end."""
+        size = int(await self.until(b"\r\n"), 16)
+        async with asyncio.timeout(WAIT_S):
+            return (await self.reader.readexactly(size + 2))[:-2]
+
+    async def frame(self) -> bytes:
+        """The next block of an event stream; blocks must not be split over chunks for this."""
+        chunk = await self.chunk()
+        assert chunk.endswith(b"\n\n")
+        return chunk
+
+
+@asynccontextmanager
+async def connected(port: int) -> AsyncIterator[Wire]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
+    try:
+        yield Wire(reader, writer)
+    finally:
+        writer.close()
+
+
+def request_bytes(method: str, path: str, body: bytes = b"", /, **headers: str) -> bytes:
+    names = {"host": "127.0.0.1", "authorization": f"Bearer {ADMIN}", **headers}
+    if body:
+        names["content-length"] = str(len(body))
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name.replace('_', '-')}: {value}" for name, value in names.items())]
+    return "\r\n".join((*lines, "", "")).encode("latin-1") + body

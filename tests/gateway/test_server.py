@@ -1,0 +1,125 @@
+"""Binding, heads, connections and stopping, over real sockets."""
+
+import asyncio
+import socket
+
+import pytest
+
+from palyra.core.errors import Invalid, Unavailable
+from palyra.gateway.connection import BoundedProtocol
+from palyra.gateway.server import check_bind
+from palyra.gateway.settings import HEAD_BYTES_MAX, HttpSettings
+from tests.gateway.scene import Scene, connected, listening, request_bytes
+
+HEALTH = request_bytes("GET", "/healthz")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        HttpSettings(),
+        HttpSettings(host="localhost"),
+        HttpSettings(host="::1"),
+        HttpSettings(host="127.8.8.8"),
+        HttpSettings(host="0.0.0.0", tls_cert="c", tls_key="k"),
+        HttpSettings(host="192.0.2.7", is_insecure=True),
+    ],
+)
+def test_safe_binds_are_taken(settings: HttpSettings) -> None:
+    check_bind(settings)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "palyra.example", ""])
+def test_bind_to_a_network_needs_tls(host: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        check_bind(HttpSettings(host=host))
+    assert caught.value.code == "bind_insecure"
+
+
+@pytest.mark.parametrize("settings", [HttpSettings(tls_cert="c"), HttpSettings(tls_key="k")])
+def test_half_of_tls_is_refused(settings: HttpSettings) -> None:
+    with pytest.raises(Invalid) as caught:
+        check_bind(settings)
+    assert caught.value.code == "tls_incomplete"
+
+
+async def test_taken_address_is_said_plainly() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        scene = Scene(settings=HttpSettings(port=taken.getsockname()[1]))
+        with pytest.raises(Unavailable) as caught:
+            async with listening(scene):
+                pass
+    assert caught.value.code == "address_unusable"
+
+
+async def test_server_answers_on_the_port_it_names_and_then_no_more() -> None:
+    scene = Scene(settings=HttpSettings(port=0))
+    async with listening(scene) as server:
+        assert server.address == f"http://127.0.0.1:{server.port}"
+        async with connected(server.port) as wire:
+            await wire.send(HEALTH)
+            head = await wire.until(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 OK")
+            assert b"server:" not in head.lower()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", server.port)
+
+
+async def test_failure_in_the_block_stops_the_server_and_stays_what_it_was() -> None:
+    ports = []
+
+    async def fail() -> None:
+        async with listening(Scene(settings=HttpSettings(port=0))) as server:
+            ports.append(server.port)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", ports[0])
+
+
+async def test_bounds_before_there_is_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One server for three bounds: heads that are too large or too slow, and one connection too many."""
+    monkeypatch.setattr(BoundedProtocol, "head_timeout_s", 0.3)
+    scene = Scene(settings=HttpSettings(port=0, connections_max=3))
+    async with listening(scene) as server:
+        async with connected(server.port) as wire:
+            half = request_bytes("GET", "/healthz", filler="x" * HEAD_BYTES_MAX)[:-2]
+            await wire.send(half)
+            answer = await wire.rest()
+            assert answer.startswith(b"HTTP/1.1 431 ")
+            assert b'"head_too_large"' in answer
+        async with connected(server.port) as silent, connected(server.port) as slow:
+            await slow.send(HEALTH[:-2])
+            assert await silent.rest() == b""
+            assert await slow.rest() == b""
+        async with connected(server.port) as one, connected(server.port) as two, connected(server.port) as three:
+            for wire in (one, two, three):
+                await wire.send(HEALTH)
+                assert b"200 OK" in await wire.until(b"\r\n\r\n")
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await ask_health(server.port)
+
+
+async def ask_health(port: int) -> bytes:
+    async with connected(port) as wire:
+        await wire.send(HEALTH)
+        return await wire.until(b"\r\n\r\n")
+
+
+async def test_large_head_below_the_limit_is_answered_with_its_body() -> None:
+    scene = Scene(settings=HttpSettings(port=0))
+    async with listening(scene) as server, connected(server.port) as wire:
+        body = b'{"text":"' + b"x" * 100_000 + b'"}'
+        await wire.send(request_bytes("POST", "/api/v1/runs", body, filler="x" * (HEAD_BYTES_MAX // 2)))
+        assert b"202 Accepted" in await wire.until(b"\r\n\r\n")
+
+
+async def test_refused_upload_closes_its_connection() -> None:
+    scene = Scene(settings=HttpSettings(port=0))
+    async with listening(scene) as server, connected(server.port) as wire:
+        head = request_bytes("POST", "/api/v1/runs", authorization="Bearer wrong", content_length="5000000")
+        await wire.send(head)
+        answer = await wire.rest()
+        assert answer.startswith(b"HTTP/1.1 401 ")

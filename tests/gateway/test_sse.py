@@ -1,0 +1,273 @@
+"""Streams over a real socket: their form, resuming, and that one client never costs another anything."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from msgspec.structs import replace
+
+from palyra.core.chain import to_wire
+from palyra.core.errors import Corrupt
+from palyra.core.events.base import ErasedData
+from palyra.core.events.run import MessageUser
+from palyra.gateway.frames import SHARED_FRAME_BYTES_MAX, SHARED_FRAMES_MAX, FrameBytes
+from palyra.gateway.settings import OUTBOX_BYTES_MAX, STREAMS_PER_TOKEN_MAX, HttpSettings
+from palyra.gateway.sse import Seats
+from palyra.ports.tokens import Role
+from tests.gateway.fake_engine import RUN, SESSION, Script, delta, event, last_event
+from tests.gateway.scene import WAIT_S, Scene, Wire, connected, listening, request_bytes
+
+ONE_RUN = f"/api/v1/runs/{RUN}"
+FEED = f"/api/v1/sessions/{SESSION}/events"
+RETRY = b"retry: 1000\n\n"
+
+
+def frame_bytes(number: int, seq: int) -> bytes:
+    wire = json.dumps(to_wire(event(seq)), separators=(",", ":"), ensure_ascii=False).encode()
+    return b"id: %d\nevent: message.user\ndata: %b\n\n" % (number, wire)
+
+
+def fields(block: bytes) -> dict[str, str]:
+    return dict(line.split(": ", 1) for line in block.decode().strip().splitlines())
+
+
+@pytest.fixture
+async def open_scene() -> AsyncIterator[tuple[Scene, int]]:
+    scene = Scene(settings=HttpSettings(port=0))
+    async with listening(scene) as server:
+        yield scene, server.port
+
+
+@asynccontextmanager
+async def following(port: int, path: str, **headers: str) -> AsyncIterator[Wire]:
+    async with connected(port) as wire:
+        await wire.send(request_bytes("GET", path, b"", **headers))
+        assert (await wire.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 OK")
+        assert await wire.chunk() == RETRY
+        yield wire
+
+
+async def test_frames_have_the_documented_form(open_scene: tuple[Scene, int]) -> None:
+    scene, port = open_scene
+    scene.engine.notes.script = script = Script()
+    async with connected(port) as wire:
+        await wire.send(request_bytes("GET", FEED))
+        head = await wire.until(b"\r\n\r\n")
+        assert b"content-type: text/event-stream; charset=utf-8\r\n" in head
+        assert b"cache-control: no-store\r\n" in head
+        assert b"\r\nserver:" not in head
+        assert await wire.chunk() == RETRY
+        script.queue.put_nowait(event(1))
+        assert await wire.chunk() == frame_bytes(1, 1)
+        script.queue.put_nowait(delta("Hel\nlo", 3))
+        live = fields(await wire.chunk())
+        assert set(live) == {"event", "data"}
+        assert live["event"] == "model.delta"
+        assert json.loads(live["data"]) == {
+            "session_id": SESSION,
+            "run_id": RUN,
+            "type": "model.delta",
+            "data": {"turn": 1, "offset": 3, "text": "Hel\nlo"},
+        }
+
+
+async def test_stream_over_all_tapes_is_numbered_by_position(open_scene: tuple[Scene, int]) -> None:
+    scene, port = open_scene
+    scene.engine.notes.script = script = Script()
+    async with following(port, "/api/v1/events") as wire:
+        script.queue.put_nowait(event(5))
+        assert await wire.chunk() == frame_bytes(1005, 5)
+
+
+async def test_stream_of_a_run_ends_with_it_and_the_connection_lives_on(open_scene: tuple[Scene, int]) -> None:
+    scene, port = open_scene
+    scene.engine.notes.script = script = Script()
+    async with following(port, f"{ONE_RUN}/events") as wire:
+        script.queue.put_nowait(last_event(9))
+        script.queue.put_nowait(None)
+        assert fields(await wire.chunk())["event"] == "run.done"
+        assert await wire.chunk() == b""
+        await wire.send(request_bytes("GET", "/healthz"))
+        assert b"200 OK" in await wire.until(b"\r\n\r\n")
+    await asyncio.wait_for(script.closed.wait(), WAIT_S)
+    assert scene.gateway.stream_count == 0
+
+
+async def test_run_can_be_started_as_a_stream(open_scene: tuple[Scene, int]) -> None:
+    scene, port = open_scene
+    scene.engine.notes.script = Script(event(1), last_event(2), is_over=True)
+    async with connected(port) as wire:
+        await wire.send(request_bytes("POST", "/api/v1/runs", b'{"text":"hi"}', accept="text/event-stream"))
+        head = await wire.until(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK")
+        assert f"location: {ONE_RUN}\r\n".encode() in head
+        body = await wire.until(b"0\r\n\r\n")
+        assert body.count(b"\nevent: ") == 2
+    assert scene.engine.notes.last()[0] == "start_and_follow"
+
+
+async def test_frames_that_wait_together_leave_in_one_chunk(open_scene: tuple[Scene, int]) -> None:
+    scene, port = open_scene
+    scene.engine.notes.script = script = Script()
+    async with following(port, FEED) as wire:
+        for seq in range(1, 6):
+            script.queue.put_nowait(event(seq))
+        assert await wire.chunk() == b"".join(frame_bytes(seq, seq) for seq in range(1, 6))
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "cursor"),
+    [
+        (f"{ONE_RUN}/events", {}, None),
+        (f"{ONE_RUN}/events", {"last_event_id": "17"}, 17),
+        (f"{ONE_RUN}/events", {"last_event_id": ""}, None),
+        (f"{ONE_RUN}/events?after=3", {"last_event_id": "17"}, 17),
+        (f"{ONE_RUN}/events?after=3", {}, 3),
+    ],
+)
+async def test_stream_resumes_after_the_newest_cursor(
+    scene: Scene, target: str, headers: dict[str, str], cursor: int | None
+) -> None:
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    await scene.ask("GET", target, headers=sent)
+    assert scene.engine.notes.last()[-1] == cursor
+
+
+async def test_quiet_stream_has_heartbeats() -> None:
+    scene = Scene(settings=HttpSettings(port=0, heartbeat_s=0.05))
+    scene.engine.notes.script = script = Script()
+    async with listening(scene) as server, following(server.port, FEED) as wire:
+        assert [await wire.chunk() for _ in range(2)] == [b":\n\n"] * 2
+        script.queue.put_nowait(event(1))
+        while (chunk := await wire.chunk()) == b":\n\n":
+            pass
+        assert frame_bytes(1, 1) in chunk
+
+
+async def test_client_that_leaves_closes_its_stream_at_once(open_scene: tuple[Scene, int]) -> None:
+    scene, port = open_scene
+    scene.engine.notes.script = script = Script()
+    async with following(port, FEED):
+        assert scene.gateway.stream_count == 1
+    await asyncio.wait_for(script.closed.wait(), WAIT_S)
+    await until(lambda: scene.gateway.stream_count == 0)
+
+
+async def test_client_that_takes_nothing_is_cut_and_costs_others_nothing() -> None:
+    """The stalled one holds a bounded part of the endless feed; the other gets all of its own meanwhile."""
+    scene = Scene(settings=HttpSettings(port=0, heartbeat_s=0.1))
+    large = event(1, MessageUser(text="x" * 60_000))
+    scene.engine.notes.script = endless = Script()
+    for _ in range(400):
+        endless.queue.put_nowait(large)
+    async with listening(scene) as server, connected(server.port) as stalled:
+        stalled.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await stalled.send(request_bytes("GET", FEED))
+        await until(lambda: len(scene.engine.notes.asked) == 1)
+        scene.engine.notes.script = Script(*(event(seq) for seq in range(1, 200)), last_event(200), is_over=True)
+        async with following(server.port, f"{ONE_RUN}/events") as lively:
+            body = await lively.until(b"0\r\n\r\n")
+            assert body.count(b"\nevent: ") == 200
+        await asyncio.wait_for(endless.closed.wait(), WAIT_S)
+        await until(lambda: scene.gateway.stream_count == 0)
+        assert endless.given_count < 400
+
+
+async def test_full_outbox_stops_asking_for_frames(open_scene: tuple[Scene, int]) -> None:
+    scene, port = open_scene
+    size = 60_000
+    scene.engine.notes.script = script = Script()
+    for seq in range(1, 1001):
+        script.queue.put_nowait(event(seq, MessageUser(text="x" * size)))
+    async with connected(port) as wire:
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await wire.send(request_bytes("GET", FEED))
+        await until(lambda: script.given_count > OUTBOX_BYTES_MAX // size)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert script.given_count < 1000
+
+
+async def test_failure_in_the_middle_ends_the_stream_unfinished(
+    open_scene: tuple[Scene, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An answer that stops without its last chunk makes every client reconnect with its cursor."""
+    scene, port = open_scene
+    scene.engine.notes.script = script = Script()
+    async with following(port, FEED) as wire:
+        script.queue.put_nowait(event(1))
+        assert await wire.chunk() == frame_bytes(1, 1)
+        script.queue.put_nowait(Corrupt("tape_damaged", "damaged"))
+        assert await wire.rest() == b""
+    await until(lambda: scene.gateway.stream_count == 0)
+    assert "internal error" in caplog.text
+    assert "Exception in ASGI application" not in caplog.text
+
+
+async def test_refusal_before_the_stream_is_plain_json_and_frees_the_seat(scene: Scene) -> None:
+    scene.engine.notes.failure = Corrupt("tape_damaged", "damaged")
+    for target in (FEED, f"{ONE_RUN}/events", "/api/v1/events"):
+        assert (await scene.ask("GET", target)).code == "tape_damaged"
+    assert scene.gateway.stream_count == 0
+
+
+async def test_streams_of_one_token_are_bounded(scene: Scene) -> None:
+    token = scene.tokens.add("palyra_of-a-collector", Role.USER)
+    seats: Seats = scene.gateway._desk.seats
+    taken = []
+    for _ in range(STREAMS_PER_TOKEN_MAX):
+        with seats.reserved(token[-12:]) as seat:
+            taken.append(seat)
+    refused = await scene.ask("GET", FEED, token=token)
+    assert (refused.status, refused.code, scene.engine.notes.asked) == (429, "too_many_streams", [])
+    assert (await scene.ask("GET", FEED)).status == 200
+    for seat in taken:
+        seats.leave(seat)
+        seats.leave(seat)
+    assert (await scene.ask("GET", ONE_RUN, token=token)).status == 200
+    assert seats.taken_count == 0
+
+
+async def test_stopping_ends_streams_cleanly() -> None:
+    scene = Scene(settings=HttpSettings(port=0))
+    scene.engine.notes.script = script = Script(event(1))
+    async with listening(scene) as server, following(server.port, FEED) as wire:
+        assert await wire.chunk() == frame_bytes(1, 1)
+        await server.stop()
+        assert await wire.chunk() == b""
+        assert await wire.rest() == b""
+        await asyncio.wait_for(script.closed.wait(), WAIT_S)
+
+
+def test_bytes_of_a_frame_are_made_once() -> None:
+    shared = FrameBytes()
+    one = event(1)
+    assert shared.by_seq(one) == frame_bytes(1, 1)
+    assert shared.by_position(one) == frame_bytes(1001, 1)
+    assert shared._unnumbered(one) is shared._unnumbered(one)
+
+
+def test_erased_event_is_never_given_with_its_old_content() -> None:
+    shared = FrameBytes()
+    shared.by_seq(event(1))
+    erased = replace(event(1), data=ErasedData(erased="asked"))
+    assert b"erased" in shared.by_seq(erased)
+    assert b"line one" not in shared.by_seq(erased)
+
+
+def test_shared_bytes_are_bounded() -> None:
+    shared = FrameBytes()
+    shared.by_seq(event(1, MessageUser(text="x" * SHARED_FRAME_BYTES_MAX)))
+    assert len(shared._shared) == 0
+    for seq in range(SHARED_FRAMES_MAX + 5):
+        shared.by_seq(event(seq))
+    assert len(shared._shared) == SHARED_FRAMES_MAX
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """For what is seen only from outside: a count that the server keeps."""
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.005)
