@@ -1,0 +1,201 @@
+"""The documents tell the truth: what exists is described, what is named exists, and nothing points into the void."""
+
+import ast
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from palyra.core.events import DATA_TYPES
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "palyra"
+LAWS = [f"L{number}" for number in range(1, 12)]
+PASSED_OVER = frozenset({".git", ".venv", ".venv-run", "node_modules", "build", "dist", "__pycache__"})
+# Written in pieces so that this file does not find itself.
+FORBIDDEN = re.compile(
+    "|".join(
+        (
+            r"pypi\." + "org",
+            "files\\.python" + "hosted",
+            "registry\\.npm" + "js",
+            r"(?:^|[\s\"'`(=:])/wo" + r"rk/",
+            r"(?:^|[\s\"'`(=:])/ro" + r"ot/",
+        )
+    ),
+    re.IGNORECASE | re.MULTILINE,
+)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+TEST_NAME = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+SOURCE_NAME = re.compile(r"`((?:adapters|app|cli|config|core|engine|gateway|ports)[\w/]*\.(?:py|sql))`")
+LAW_ROW = re.compile(r"^\| (L\d+) \|(.+)\|$", re.MULTILINE)
+NOT_YET = "not yet: comes with "
+
+
+def files() -> Iterator[Path]:
+    """Every file of the repository, whether or not git is at hand."""
+    for path in sorted(ROOT.rglob("*")):
+        parts = path.relative_to(ROOT).parts
+        is_passed_over = any(
+            part in PASSED_OVER or part.startswith(".venv") or part.endswith(("_cache", ".egg-info")) for part in parts
+        )
+        if path.is_file() and not is_passed_over and ".hypothesis" not in parts:
+            yield path
+
+
+def documents() -> list[Path]:
+    return [path for path in files() if path.suffix == ".md"]
+
+
+def described() -> str:
+    """What a user can read: the README and docs/."""
+    texts = [path for path in documents() if path == ROOT / "README.md" or path.parent == ROOT / "docs"]
+    return "\n".join(path.read_text(encoding="utf-8") for path in texts)
+
+
+def undescribed(names: list[str], text: str) -> list[str]:
+    """Names that no code span or code block of the text begins a word with."""
+    code = "\n".join(re.findall(r"```.*?```|`[^`\n]+`", text, re.DOTALL))
+    return [name for name in names if not re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-]*\w)", code)]
+
+
+def commands() -> list[str]:
+    """Every command of the CLI, with its group before it."""
+    if importlib.util.find_spec("palyra.cli.main") is None:
+        return []
+    typer_main = importlib.import_module("typer.main")
+    root = typer_main.get_command(importlib.import_module("palyra.cli.main").app)
+    return [f"palyra {name}" for name in command_names(root)]
+
+
+def command_names(group: object, prefix: str = "") -> Iterator[str]:
+    for name, command in getattr(group, "commands", {}).items():
+        if getattr(command, "commands", None):
+            yield from command_names(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}"
+
+
+def settings() -> list[str]:
+    """Every key of palyra.toml, as `section.key`; none while there is no configuration."""
+    if importlib.util.find_spec("palyra.config") is None:
+        return []
+    names: list[str] = importlib.import_module("palyra.config").setting_names()
+    return names
+
+
+def test_every_event_type_is_described() -> None:
+    assert undescribed(list(DATA_TYPES), described()) == []
+
+
+def test_every_command_is_described() -> None:
+    assert undescribed(commands(), described()) == []
+
+
+def test_every_setting_is_described() -> None:
+    assert undescribed(settings(), described()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "missing"),
+    [
+        ("run.done", "`run.done` ends it", []),
+        ("run.done", "```\n{run.done}\n```", []),
+        ("run.done", "run.done in plain words", ["run.done"]),
+        ("run.done", "`run.done.twice`", ["run.done"]),
+        ("erased", "`not-erased`", ["erased"]),
+    ],
+)
+def test_what_counts_as_described(name: str, text: str, missing: list[str]) -> None:
+    assert undescribed([name], text) == missing
+
+
+def law_rows() -> dict[str, str]:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    return {row[1]: row[2] for row in LAW_ROW.finditer(text)}
+
+
+def test_architecture_has_every_law_once() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert [row[1] for row in LAW_ROW.finditer(text)] == LAWS
+
+
+def test_every_law_names_its_test_or_says_not_yet() -> None:
+    assert [law for law, row in law_rows().items() if not TEST_NAME.search(row) and NOT_YET not in row] == []
+
+
+def test_every_test_a_document_names_exists() -> None:
+    named = {(match[1], match[2]) for path in documents() for match in TEST_NAME.finditer(path.read_text("utf-8"))}
+    assert sorted(f"{path}::{name}" for path, name in named if name not in names_in(ROOT / path)) == []
+
+
+def names_in(path: Path) -> frozenset[str]:
+    if not path.is_file():
+        return frozenset()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def test_every_source_file_a_document_names_exists() -> None:
+    named = {match[1] for path in documents() for match in SOURCE_NAME.finditer(path.read_text("utf-8"))}
+    assert sorted(name for name in named if not (PACKAGE / name).is_file()) == []
+
+
+def test_architecture_names_every_package() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    folders = sorted(path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("__init__.py"))
+    assert [folder for folder in folders if folder != "." and f"`{folder}/`" not in text] == []
+
+
+def test_every_relative_link_leads_somewhere() -> None:
+    assert [f"{path.relative_to(ROOT)}: {link}" for path in documents() for link in broken_links(path)] == []
+
+
+def broken_links(path: Path) -> list[str]:
+    text = CODE_BLOCK.sub("", path.read_text(encoding="utf-8"))
+    inner = [link for link in LINK.findall(text) if "://" not in link and not link.startswith("mailto:")]
+    return [link for link in inner if not leads_somewhere(path, link)]
+
+
+def leads_somewhere(path: Path, link: str) -> bool:
+    name, _, anchor = link.partition("#")
+    target = path.parent / name if name else path
+    if not target.exists():
+        return False
+    return not anchor or anchor in anchors(target.read_text(encoding="utf-8"))
+
+
+def anchors(text: str) -> set[str]:
+    """The names that headings can be linked by."""
+    headings = HEADING.findall(CODE_BLOCK.sub("", text))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Two words\n[a](page.md) [b](page.md#two-words) [c](gone.md) [d](#three) [e](http://x.example/)\n"
+    )
+    assert broken_links(page) == ["gone.md", "#three"]
+
+
+def test_no_file_names_a_package_index_or_a_place_on_one_machine() -> None:
+    found = [(path.relative_to(ROOT), match[0]) for path in files() for match in FORBIDDEN.finditer(read_text(path))]
+    assert [f"{path}: {text.strip()}" for path, text in found] == []
+
+
+@pytest.mark.parametrize("text", ["https://pypi." + "org/simple", "cd /wo" + "rk/x", '"/ro' + 'ot/x"'])
+def test_forbidden_words_are_found(text: str) -> None:
+    assert FORBIDDEN.search(text)
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return ""
