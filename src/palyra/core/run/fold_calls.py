@@ -73,7 +73,8 @@ def ask(run: Run, data: ApprovalRequested) -> Run:
     call = find_call(run, data.call_id or _no_call(question))
     if call.digest != data.digest:
         raise Invalid("approval_mismatch", f"approval {data.approval_id} is bound to another call than {data.call_id}")
-    if data.kind is ApprovalKind.UNCERTAIN and call.phase is CallPhase.UNCERTAIN:
+    is_new_doubt = call.phase is CallPhase.UNCERTAIN and not call.is_questioned
+    if data.kind is ApprovalKind.UNCERTAIN and is_new_doubt:
         return with_call(asked, replace(call, is_questioned=True))
     if data.kind is not ApprovalKind.TOOL:
         raise Invalid("approval_kind", f"{data.kind.value} is no question about call {call.call_id} now")
