@@ -12,6 +12,7 @@ from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError
 from palyra.core.events import ErasedData, Event
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.core.tools import ToolResult
+from palyra.engine import gate
 from palyra.engine.engine import Engine
 from palyra.engine.office import Settings
 from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery, RunsQuery, WhenBusy
@@ -136,7 +137,10 @@ async def test_an_erased_session_takes_nothing_more(tmp_path: Path) -> None:
                 assert all(isinstance(event.data, ErasedData) for event in tape)
 
 
-async def test_a_grant_among_hundreds_is_found(tmp_path: Path) -> None:
+async def test_a_grant_is_found_behind_more_of_other_sessions_than_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "GRANTS_LOOKED_AT_MAX", 3)
     async with Workshop(tmp_path, SEND_THEN_ANSWER).open() as engine:
         for number in range(12):
             record = await engine.runs.start(OWNER, ask(session_key=f"s{number}"))
