@@ -1,6 +1,7 @@
 """What would leave a run stuck, a caller misled or a place unused: many callers at once, outcomes too large, things gone."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from palyra.adapters.providers.scripted import Script
 from palyra.adapters.providers.turns import PreparedCall, Turn
 from palyra.core.agents import AgentSpec
-from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError
+from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unavailable
 from palyra.core.events import ErasedData, Event
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.core.tools import ToolResult
@@ -16,6 +17,7 @@ from palyra.engine import gate
 from palyra.engine.engine import Engine
 from palyra.engine.office import Settings
 from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery, RunsQuery, WhenBusy
+from palyra.ports.journal import Append
 from tests.support.asking import READ_THEN_ANSWER, SEND_THEN_ANSWER, SLOW, ask, calls, finished, first, says, wait_for
 from tests.support.engines import OWNER, Workshop, mark_tools
 
@@ -220,3 +222,37 @@ async def test_a_feed_that_begins_in_the_middle_hears_all_text_so_far(tmp_path: 
         frame = await first(await engine.feed.all(OWNER, None), "model.delta")
         assert frame.data["offset"] == 0  # type: ignore[index]
         await engine.runs.cancel(OWNER, record.id)
+
+
+@pytest.mark.parametrize("failures_count", [1, 2])
+async def test_what_time_made_due_is_not_lost_on_a_full_disk(tmp_path: Path, failures_count: int) -> None:
+    workshop = Workshop(tmp_path, SEND_THEN_ANSWER, Settings(approval_timeout_ms=50))
+    async with workshop.open() as engine:
+        journal = engine._office.journal
+        refused: list[list[str]] = []
+        commit = journal.commit
+
+        async def commit_later(appends: Sequence[Append], *rest: object) -> tuple[Event, ...]:
+            types = [draft.data.TYPE for append in appends for draft in append.drafts]
+            if "approval.resolved" in types and len(refused) < failures_count:
+                refused.append(types)
+                raise Unavailable("disk_full", "no room")
+            return await commit(appends, *rest)  # type: ignore[arg-type]
+
+        journal.commit = commit_later  # type: ignore[method-assign, assignment]
+        record = await engine.runs.start(OWNER, ask())
+        async with asyncio.timeout(20):
+            assert (await finished(engine, record))[-1].type == "run.done"
+    assert len(refused) == failures_count
+
+
+async def test_a_fault_of_ours_is_told_to_who_waits_for_it(tmp_path: Path) -> None:
+    async with Workshop(tmp_path, READ_THEN_ANSWER).open() as engine:
+
+        async def stumble(*_: object) -> tuple[Event, ...]:
+            raise ZeroDivisionError
+
+        engine._office.journal.commit = stumble  # type: ignore[method-assign, assignment]
+        async with asyncio.timeout(20):
+            with pytest.raises(Unavailable, match="desk_failed"):
+                await engine.runs.start(OWNER, ask())

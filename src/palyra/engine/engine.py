@@ -13,6 +13,7 @@ from palyra.core.redaction import Redactor
 from palyra.core.tools import ToolSpec
 from palyra.engine.approvals import Approvals
 from palyra.engine.artifacts import ArtifactDesk
+from palyra.engine.desk import JOURNAL_CLOSED
 from palyra.engine.desks import Desks
 from palyra.engine.feed import Feed
 from palyra.engine.hub import Hub
@@ -23,7 +24,6 @@ from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
 
 CHECKPOINT_EVERY_S = 5.0
-JOURNAL_CLOSED = "journal_closed"
 
 log = structlog.get_logger()
 
