@@ -9,19 +9,22 @@ from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import open_journal
 from palyra.ports.journal import Journal
 from palyra.ports.state import State
-from palyra.ports.views import Approvals, Runs, Sessions
+from palyra.ports.views import Approvals, Runs, Sessions, Usage
 from tests.support.journals import FixedClock, FixedSigner, Ids
 
 
 class Opened:
     """One opened journal and the views that belong to it."""
 
-    def __init__(self, journal: Journal, sessions: Sessions, runs: Runs, approvals: Approvals, state: State) -> None:
+    def __init__(
+        self, journal: Journal, sessions: Sessions, runs: Runs, approvals: Approvals, state: State, usage: Usage
+    ) -> None:
         self.journal = journal
         self.sessions = sessions
         self.runs = runs
         self.approvals = approvals
         self.state = state
+        self.usage = usage
 
 
 class Store:
@@ -49,14 +52,14 @@ class Store:
 
 def _open_sqlite(folder: Path, clock: FixedClock) -> Opened:
     journal = open_journal(JournalSettings(path=folder / "journal.db"), FixedSigner(), clock)
-    return Opened(journal, journal.sessions, journal.runs, journal.approvals, journal.state)
+    return Opened(journal, journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage)
 
 
 def _open_sqlite_alone(folder: Path, clock: FixedClock) -> Opened:
     """The way of file layers without shared memory: one connection for writes and reads."""
     settings = JournalSettings(path=folder / "journal.db", is_exclusive=True)
     journal = open_journal(settings, FixedSigner(), clock)
-    return Opened(journal, journal.sessions, journal.runs, journal.approvals, journal.state)
+    return Opened(journal, journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage)
 
 
 STORES = {"sqlite": _open_sqlite, "sqlite-exclusive": _open_sqlite_alone}

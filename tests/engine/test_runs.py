@@ -30,6 +30,7 @@ async def test_a_run_calls_a_tool_and_answers(tmp_path: Path) -> None:
         "run.started",
         "route.planned",
         "model.requested",
+        "usage.recorded",
         "model.output",
         "tool.proposed",
         "tool.judged",
@@ -37,6 +38,7 @@ async def test_a_run_calls_a_tool_and_answers(tmp_path: Path) -> None:
         "tool.finished",
         "route.planned",
         "model.requested",
+        "usage.recorded",
         "model.output",
         "message.assistant",
         "run.done",
@@ -154,7 +156,8 @@ async def test_cancel_stops_a_streaming_model_and_keeps_its_words(tmp_path: Path
         await engine.runs.cancel(OWNER, record.id)
         events = await finished(engine, record)
         assert (await engine.runs.get(OWNER, record.id)).state == "cancelled"
-    assert [event.type for event in events][-3:] == ["cancel.requested", "model.output", "run.cancelled"]
+    last = ["cancel.requested", "usage.recorded", "model.output", "run.cancelled"]
+    assert [event.type for event in events][-4:] == last
 
 
 async def test_a_new_follower_hears_all_text_so_far(tmp_path: Path) -> None:

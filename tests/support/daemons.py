@@ -15,13 +15,15 @@ from typing import Any
 
 READY_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 20.0
+MODEL_VARIABLES = ("ANTHROPIC_", "OPENAI_")
 
 
 class Daemon:
     """One home; the process may be started and ended several times."""
 
-    def __init__(self, home: Path, script: str = "") -> None:
+    def __init__(self, home: Path, script: str = "", **environment: str) -> None:
         self.home = home
+        self._environment = environment
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
         home.mkdir(parents=True, exist_ok=True)
@@ -32,7 +34,8 @@ class Daemon:
             )
 
     def start(self) -> "Daemon":
-        environment = {**os.environ, "PALYRA_SERVER__HTTP": f"127.0.0.1:{self.port}", "PALYRA_HOME": str(self.home)}
+        own = {"PALYRA_SERVER__HTTP": f"127.0.0.1:{self.port}", "PALYRA_HOME": str(self.home)}
+        environment = {**plain_environment(), **own, **self._environment}
         command = [sys.executable, "-m", "palyra", "serve"]
         with (self.home / "daemon.log").open("ab") as log:
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
@@ -103,6 +106,12 @@ class Daemon:
             except (OSError, ValueError):
                 time.sleep(0.02)
         raise AssertionError(f"the daemon is not ready: {self.log()}")
+
+
+def plain_environment() -> dict[str, str]:
+    """The process's own without what chooses models: neither keys nor model servers of this machine decide a test."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(MODEL_VARIABLES)}
+    return {**kept, "PALYRA_SERVER__DETECT": "[]"}
 
 
 def _free_port() -> int:

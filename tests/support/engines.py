@@ -10,7 +10,8 @@ from palyra.adapters.clock import SystemClock
 from palyra.adapters.keys.sealer import FileSealer
 from palyra.adapters.keys.signer import FileSigner
 from palyra.adapters.policy.rule_table import RuleTable
-from palyra.adapters.providers.route_table import RouteTable
+from palyra.adapters.prices.tables import PriceTables
+from palyra.adapters.providers.route_table import Route, RouteTable
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.adapters.schema import JsonSchemaCheck
 from palyra.adapters.store.sqlite.connection import JournalSettings
@@ -20,6 +21,7 @@ from palyra.adapters.tools.fs_read import FsRead
 from palyra.adapters.tools.fs_write import FsWrite
 from palyra.adapters.tools.time_now import TimeNow
 from palyra.core.agents import AgentSpec
+from palyra.core.budget import Budget
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
 from palyra.core.ids import Principal
@@ -30,7 +32,9 @@ from palyra.engine.office import Parts, Settings, Views
 from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
 from palyra.ports.policy import Policy
+from palyra.ports.prices import Prices
 from palyra.ports.provider import Provider
+from palyra.ports.router import ModelInfo
 from palyra.ports.tools import Tool, ToolCallContext
 
 OWNER = Principal("user:owner")
@@ -94,6 +98,10 @@ class Workshop:
         self.agents = {"main": AgentSpec(name="main", workspace=(str(self.workspace),))}
         self.providers: dict[str, Provider] = {}
         self.route: tuple[str, ...] = ("scripted",)
+        self.routes: dict[str, Route] = {}
+        self.describe: Callable[[str], ModelInfo] | None = None
+        self.prices: Prices = PriceTables({})
+        self.budgets: tuple[Budget, ...] = ()
         self.tools: list[Tool] = [TimeNow(), FsRead(), FsWrite(), *mark_tools(self.marks)]
         self.journal_settings = JournalSettings(path=root / "journal.db")
         self.wrap_journal: Callable[[Journal], Journal] = lambda journal: journal
@@ -111,7 +119,13 @@ class Workshop:
         signer = FileSigner(self.root / "signing.key", self.root / "keys")
         journal = open_journal(self.journal_settings, signer, self.clock)
         parts = Parts(
-            router=RouteTable(self.providers or {"scripted": self.provider}, {"": self.route}, self.clock),
+            router=RouteTable(
+                self.providers or {"scripted": self.provider},
+                {"": Route(self.route), **self.routes},
+                self.clock,
+                self.describe,
+            ),
+            prices=self.prices,
             policy=self.policy,
             catalog=ToolCatalog(self.tools),
             schemas=JsonSchemaCheck(),
@@ -119,7 +133,7 @@ class Workshop:
             signer=signer,
             sealer=FileSealer(self.root / "vault.key"),
         )
-        views = Views(journal.sessions, journal.runs, journal.approvals, journal.state)
+        views = Views(journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage)
         setup = Setup(
             journal=self.wrap_journal(journal),
             views=views,
@@ -127,6 +141,7 @@ class Workshop:
             clock=self.clock,
             agents=self.agents,
             settings=self.settings,
+            budgets=self.budgets,
         )
         return Engine(setup, _no_verify)
 

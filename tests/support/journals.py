@@ -12,6 +12,7 @@ from palyra.core.events.model import (
     ModelOutput,
     ModelRequested,
     RouteCandidate,
+    RouteMode,
     RoutePlanned,
     ToolCall,
     Usage,
@@ -149,7 +150,7 @@ def run_cycle(run_id: RunId, text: str = "How many lines has README?", answer: s
     call = ToolCall(call_id=call_id, tool="fs.read", arguments=arguments)
     candidate = RouteCandidate(model="small", reasons=("cheapest",), health="ok", estimated_cost_usd=0.0025)
     middle: tuple[Data, ...] = (
-        RoutePlanned(turn=1, mode="enforced", chosen="small", budget=BudgetState.OK, candidates=(candidate,)),
+        RoutePlanned(turn=1, mode=RouteMode.ENFORCED, chosen="small", budget=BudgetState.OK, candidates=(candidate,)),
         ModelRequested(turn=1, model="small"),
         ModelOutput(
             turn=1,

@@ -1,7 +1,16 @@
 """Runs for tests. Owns: facts in short words and a script that feeds them to `decide`, keeping the tape it would record."""
 
 from palyra.core.events import Data, Draft, Event
-from palyra.core.events.model import BudgetState, Finish, ModelError, ModelFailed, ModelOutput, RoutePlanned, ToolCall
+from palyra.core.events.model import (
+    BudgetState,
+    Finish,
+    ModelError,
+    ModelFailed,
+    ModelOutput,
+    RouteMode,
+    RoutePlanned,
+    ToolCall,
+)
 from palyra.core.events.run import (
     CancelRequested,
     MessageUser,
@@ -104,7 +113,7 @@ class Script:
         return self.feed(RunStarted())
 
     def route(self, budget: BudgetState = BudgetState.OK, chosen: str | None = MODEL) -> "Script":
-        return self.feed(RoutePlanned(turn=self.state.turn, mode="enforced", chosen=chosen, budget=budget))
+        return self.feed(RoutePlanned(turn=self.state.turn, mode=RouteMode.ENFORCED, chosen=chosen, budget=budget))
 
     def propose(self, *calls: tuple[str, dict[str, object]]) -> "Script":
         """A model output that calls tools; plans the route first when the run is at that point."""

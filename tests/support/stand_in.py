@@ -5,6 +5,7 @@ fails, `drop` breaks every stream once in the middle. Each answer the client giv
 """
 
 import asyncio
+import hashlib
 import json
 import threading
 import time
@@ -80,7 +81,7 @@ class StandIn:
         return asyncio.run_coroutine_threadsafe(wait(), self._loop).result(10)
 
     async def _open(self) -> None:
-        app = web.Application(middlewares=[self._guard])
+        app = web.Application(middlewares=[self._guard], client_max_size=64 << 20)
         for method, path, answer in self._routes():
             app.router.add_route(method, path, answer)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -116,6 +117,7 @@ class StandIn:
             ("POST", f"{api}/sessions/{SESSION}/branch", self._session),
             ("GET", f"{api}/sessions/{SESSION}/tape", self._page),
             ("GET", f"{api}/sessions/{SESSION}/events", self._events),
+            ("POST", f"{api}/artifacts", self._artifact),
             ("POST", f"{api}/runs", self._start),
             ("GET", f"{api}/runs", self._runs),
             ("GET", f"{api}/runs/{{run}}", self._run),
@@ -131,7 +133,7 @@ class StandIn:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        body = await request.json() if request.can_read_body else {}
+        body = await self._read(request)
         self.calls.append((request.method, request.path.removeprefix("/api/v1"), body))
         if request.path != "/healthz" and request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return _error(401, "token_invalid", "the token is unknown")
@@ -139,6 +141,20 @@ class StandIn:
             return await handler(request)
         except web.HTTPNotFound:
             return _error(404, "run_unknown", "there is no such thing")
+
+    async def _read(self, request: web.Request) -> Json:
+        if not request.can_read_body:
+            return {}
+        if request.path.endswith("/artifacts"):
+            return {"media_type": request.content_type, "body": await request.read()}
+        return await request.json()
+
+    async def _artifact(self, request: web.Request) -> web.Response:
+        body = self.calls[-1][2]["body"]
+        artifact_id = hashlib.sha256(body).hexdigest()
+        return web.json_response(
+            {"id": artifact_id, "bytes": len(body), "media_type": request.content_type}, status=201
+        )
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.Response(text="ok")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-REQUEST_BYTES_MAX = 1 << 20
+REQUEST_BYTES_MAX = 32 << 20
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Terminal:
             stdin=inner,
             stdout=inner,
             stderr=inner,
+            start_new_session=True,  # Else a hidden question would go to the terminal that the tests were started from.
             env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "COLUMNS": "100", **environment},
         )
         os.close(inner)

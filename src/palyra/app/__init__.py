@@ -48,6 +48,10 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "vault.key"
 
     @property
+    def vault(self) -> Path:
+        return self.root / "vault"
+
+    @property
     def workspace(self) -> Path:
         return self.root / "workspace"
 
@@ -120,10 +124,10 @@ def back_up(home: Home, destination: Path, on_progress: Callable[[int, int], Non
 
 
 def back_up_with_keys(home: Home, destination: Path, on_progress: Callable[[int, int], None]) -> "Manifest":
-    """Takes the private keys too: who has such a backup can sign as this node."""
+    """Takes the private keys and the vault too: who has such a backup can sign as this node and open its secrets."""
     from palyra.adapters.store.sqlite.backup import back_up as copy
 
-    places = msgspec.structs.replace(_places(home), private_keys=(home.signing_key, home.vault_key))
+    places = msgspec.structs.replace(_places(home), private_keys=(home.signing_key, home.vault_key, home.vault))
     return copy(places, destination, now_ms(), on_progress)
 
 

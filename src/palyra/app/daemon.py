@@ -7,11 +7,14 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TextIO, cast
 
 from palyra.adapters.net.client import HttpClient
 from palyra.app import Home, verify_summary
+from palyra.app.catalogue import build_prices, describe_model, make_budgets
+from palyra.app.choice import choose_models
 from palyra.app.models import build_router
 from palyra.config import Config
 from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
@@ -24,7 +27,13 @@ from palyra.gateway.settings import HttpSettings
 GC_THRESHOLDS = (50_000, 20, 100)
 
 
-def run_daemon(home: Home, config: Config, announce: Callable[[str], None]) -> None:
+def _untold(words: str) -> None:
+    """Nobody asked; the log has it."""
+
+
+def run_daemon(
+    home: Home, config: Config, announce: Callable[[str], None], tell: Callable[[str], None] = _untold
+) -> None:
     """`serve` on its own event loop, with a log on standard error: lines for a terminal, JSON for everything else."""
     import logging
 
@@ -44,7 +53,7 @@ def run_daemon(home: Home, config: Config, announce: Callable[[str], None]) -> N
         cache_logger_on_first_use=True,
     )
     gc.set_threshold(*GC_THRESHOLDS)
-    uvloop.run(serve(home, config, announce))
+    uvloop.run(serve(home, config, announce, tell))
 
 
 class _StandardError:
@@ -60,8 +69,13 @@ class _StandardError:
             sys.__stderr__.flush()  # type: ignore[union-attr]
 
 
-async def serve(home: Home, config: Config, announce: Callable[[str], None]) -> None:
-    """The daemon: everything wired, work of an earlier process taken up, HTTP until a signal, then a drain."""
+async def serve(
+    home: Home, config: Config, announce: Callable[[str], None], tell: Callable[[str], None] = _untold
+) -> None:
+    """The daemon: everything wired, work of an earlier process taken up, HTTP until a signal, then a drain.
+
+    `announce` is given the address it listens on, `tell` which models were chosen where the file names none.
+    """
     import structlog
 
     from palyra.adapters.clock import SystemClock
@@ -75,7 +89,8 @@ async def serve(home: Home, config: Config, announce: Callable[[str], None]) -> 
     ensure_admin_token(home.admin_token)
     stop = _stop_signal()
     client = HttpClient()
-    engine = build_engine(home, config, client)
+    choice = await choose_models(config)
+    engine = build_engine(home, choice.config, client)
     settings = http_settings(config)
     tokens = FileTokens(home.admin_token, home.tokens)
     try:
@@ -83,6 +98,9 @@ async def serve(home: Home, config: Config, announce: Callable[[str], None]) -> 
         gateway = Gateway(engine, Access(settings, tokens, SystemClock(), time.monotonic), settings)
         async with serve_http(settings, gateway) as server:
             announce(server.address)
+            if choice.words:
+                tell(choice.words)
+                log.info("models_chosen", models=[model.name for model in choice.config.models], why=choice.words)
             # What was made to start lives as long as the daemon; there is nothing in it for the collector to find.
             gc.collect()
             gc.freeze()
@@ -115,8 +133,10 @@ def build_engine(home: Home, config: Config, client: HttpClient) -> Engine:
     clock = SystemClock()
     signer = FileSigner(home.signing_key, home.public_keys)
     settings = JournalSettings(path=journal_path(home, config), durability=config.journal.durability.value)
+    prices = build_prices(config)
     parts = Parts(
-        router=build_router(home, config, client),
+        router=build_router(home, config, client, partial(describe_model, config, prices)),
+        prices=prices,
         policy=RuleTable(),
         catalog=ToolCatalog([TimeNow(), FsRead(), FsWrite()]),
         schemas=JsonSchemaCheck(),
@@ -125,7 +145,7 @@ def build_engine(home: Home, config: Config, client: HttpClient) -> Engine:
         sealer=FileSealer(home.vault_key),
     )
     journal = open_journal(settings, signer, clock)
-    views = Views(journal.sessions, journal.runs, journal.approvals, journal.state)
+    views = Views(journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage)
     setup = Setup(
         journal=journal,
         views=views,
@@ -133,6 +153,7 @@ def build_engine(home: Home, config: Config, client: HttpClient) -> Engine:
         clock=clock,
         agents=make_agents(home, config),
         settings=make_settings(config),
+        budgets=make_budgets(config),
     )
     return Engine(setup, lambda: verify_in_thread(home))
 

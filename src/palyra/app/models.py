@@ -1,6 +1,5 @@
 """Wiring of models. Owns: which provider stands behind which configured model, and where its key comes from. Not: routing."""
 
-import os
 from collections.abc import Callable
 
 from palyra.adapters.clock import SystemClock
@@ -11,14 +10,16 @@ from palyra.adapters.providers.demo import DemoProvider
 from palyra.adapters.providers.exchange import Endpoint, KeySource, WireModel
 from palyra.adapters.providers.openai_chat import OpenAiChat
 from palyra.adapters.providers.openai_responses import OpenAiResponses
-from palyra.adapters.providers.route_table import DEFAULT_ROUTE, RouteTable
+from palyra.adapters.providers.route_table import DEFAULT_ROUTE, Route, RouteTable
 from palyra.adapters.providers.scripted import ScriptedProvider, load_scripts
 from palyra.app import Home
-from palyra.config import Config, SecretRef, SecretSource
+from palyra.app.catalogue import model_sections
+from palyra.app.secrets import SecretSources, open_sources
+from palyra.config import Config
 from palyra.config.records import Provider as ProviderSection
-from palyra.core.errors import Invalid, Unavailable
+from palyra.core.errors import Invalid
 from palyra.ports.provider import Provider
-from palyra.ports.router import Router
+from palyra.ports.router import ModelInfo, Router
 
 _WIRE_FORMATS: dict[str, Callable[[Endpoint, KeySource, HttpClient], Provider]] = {
     "openai-chat": OpenAiChat,
@@ -27,17 +28,22 @@ _WIRE_FORMATS: dict[str, Callable[[Endpoint, KeySource, HttpClient], Provider]] 
 }
 
 
-def build_router(home: Home, config: Config, client: HttpClient) -> Router:
-    """Models of the file by name; a provider without models is one by its own name; with nothing configured, the demo guide."""
-    providers = {section.name: _build_provider(home, config, section, client) for section in config.providers}
-    models = {model.name: providers[model.provider] for model in config.models}
-    if not models:
-        models = dict(providers) or {"demo": DemoProvider()}
-    routes = {route.name: route.models for route in config.routes}
-    return RouteTable(models, {DEFAULT_ROUTE: tuple(models), **routes}, SystemClock())
+def build_router(
+    home: Home, config: Config, client: HttpClient, describe: Callable[[str], ModelInfo] | None = None
+) -> Router:
+    """Every model with the provider behind it; the route of an agent without one is all models in the file's order."""
+    sections = model_sections(config)
+    used = {provider.name: provider for _, provider in sections}
+    secrets = open_sources(home, config)
+    providers = {name: _build_provider(home, config, section, client, secrets) for name, section in used.items()}
+    models = {model.name: providers[provider.name] for model, provider in sections}
+    routes = {route.name: Route(route.models, route.mode) for route in config.routes}
+    return RouteTable(models, {DEFAULT_ROUTE: Route(tuple(models)), **routes}, SystemClock(), describe)
 
 
-def _build_provider(home: Home, config: Config, section: ProviderSection, client: HttpClient) -> Provider:
+def _build_provider(
+    home: Home, config: Config, section: ProviderSection, client: HttpClient, secrets: SecretSources
+) -> Provider:
     if section.kind == "demo":
         return DemoProvider()
     if section.kind == "scripted":
@@ -45,7 +51,7 @@ def _build_provider(home: Home, config: Config, section: ProviderSection, client
     wire_format = _WIRE_FORMATS.get(section.kind)
     if wire_format is None:
         raise Invalid("provider_kind", f"provider {section.name}: {section.kind} is not part of this release yet")
-    return wire_format(_endpoint(config, section), _key_source(section.api_key), client)
+    return wire_format(_endpoint(config, section), secrets.source(section.api_key), client)
 
 
 def _endpoint(config: Config, section: ProviderSection) -> Endpoint:
@@ -60,25 +66,12 @@ def _endpoint(config: Config, section: ProviderSection) -> Endpoint:
         pace=Pace(retries=section.retries),
         models={
             model.name: WireModel(
-                id=model.id or model.name, max_output_tokens=model.max_output_tokens, takes_tools=model.tools
+                id=model.id or model.name,
+                max_output_tokens=model.max_output_tokens,
+                takes_tools=model.tools,
+                takes_images=model.vision,
             )
             for model in config.models
             if model.provider == section.name
         },
     )
-
-
-def _key_source(reference: SecretRef | None) -> KeySource:
-    """Asked at every attempt, so that a key changed outside is used without a restart where that can be."""
-
-    def ask() -> str | None:
-        if reference is None:
-            return None
-        if reference.source is not SecretSource.ENVIRONMENT:
-            raise Invalid("secret_source", f"{reference} is not part of this release yet; use env:NAME")
-        value = os.environ.get(reference.name)
-        if not value:
-            raise Unavailable("secret_missing", f"{reference} is not set in the daemon's environment")
-        return value
-
-    return ask

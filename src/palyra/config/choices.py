@@ -8,33 +8,6 @@ class Durability(Enum):
     NORMAL = "normal"
 
 
-class RouteMode(Enum):
-    ENFORCED = "enforced"
-    SUGGEST = "suggest"
-    DRY_RUN = "dry_run"
-
-
-class BudgetScope(Enum):
-    GLOBAL = "global"
-    PRINCIPAL = "principal"
-    CHANNEL = "channel"
-    AGENT = "agent"
-    SESSION = "session"
-    RUN = "run"
-
-
-class BudgetPeriod(Enum):
-    DAY = "day"
-    MONTH = "month"
-    NONE = "none"
-
-
-class BudgetAction(Enum):
-    DENY = "deny"
-    ASK = "ask"
-    DOWNGRADE = "downgrade"
-
-
 class Headless(Enum):
     """What becomes of a question in a run where nobody can be asked."""
 

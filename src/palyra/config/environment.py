@@ -54,7 +54,8 @@ def find_hint(environ: Mapping[str, str], report: Report) -> ProviderHint | None
             return None
         if has_key or url is not None:
             api_key = SecretRef(SecretSource.ENVIRONMENT, key_name) if has_key else None
-            return ProviderHint(kind=kind, api_key=api_key, base_url=url)
+            model = environ.get(f"{vendor}_MODEL", "").strip() or None
+            return ProviderHint(kind=kind, api_key=api_key, base_url=url, model=model)
     return None
 
 

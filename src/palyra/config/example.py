@@ -10,6 +10,7 @@ tls_cert = "/etc/palyra/cert.pem"
 tls_key = "/etc/palyra/key.pem"
 hosts = ["palyra.example.com"]
 insecure = false
+detect = ["127.0.0.1:11434"]      # local model servers to look for while there is no [[provider]]
 
 [journal]
 url = "sqlite:journal.db"

@@ -85,6 +85,14 @@ def parse_target(text: str) -> Address:
     return address
 
 
+def parse_local_target(text: str) -> Address:
+    """Of this machine: what is looked for without being asked is looked for nowhere else."""
+    address = parse_target(text)
+    if not address.is_loopback:
+        raise Invalid("address_not_local", "must be an address of this machine, such as 127.0.0.1:11434")
+    return address
+
+
 def parse_host(text: str) -> str:
     """The name of a machine, without a port."""
     if _HOST.fullmatch(text) is None:

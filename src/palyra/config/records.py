@@ -10,9 +10,6 @@ from msgspec import Meta
 
 from palyra.config.choices import (
     Broadcast,
-    BudgetAction,
-    BudgetPeriod,
-    BudgetScope,
     ChannelKind,
     DirectMessages,
     Durability,
@@ -20,7 +17,6 @@ from palyra.config.choices import (
     HealingMode,
     Misfire,
     Overlap,
-    RouteMode,
 )
 from palyra.config.forms import (
     Address,
@@ -34,6 +30,7 @@ from palyra.config.forms import (
     parse_imap_url,
     parse_journal_url,
     parse_kind,
+    parse_local_target,
     parse_model_name,
     parse_name,
     parse_pattern,
@@ -44,6 +41,8 @@ from palyra.config.forms import (
     parse_time,
     parse_timezone,
 )
+from palyra.core.budget import BudgetAction, BudgetPeriod, BudgetScope
+from palyra.core.events.model import RouteMode
 
 Name = Annotated[str, Parsed(parse_name)]
 OptionalName = Annotated[str | None, Parsed(parse_name)]
@@ -56,9 +55,12 @@ Bind = Annotated[Address, Parsed(parse_address)]
 TimeoutS = Annotated[float, Meta(gt=0, le=86_400)]
 Positive = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 OptionalPositive = Positive | None
+OptionalTotal = Annotated[int, Meta(ge=1, le=1_000_000_000_000)] | None
 OptionalPrice = Annotated[float, Meta(ge=0, le=1_000_000)] | None
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 BasisPoints = Annotated[int, Meta(ge=0, le=10_000)]
+# Where Ollama, LM Studio, llama.cpp and vLLM listen unless told otherwise.
+LOCAL_SERVERS = tuple(Address("127.0.0.1", port) for port in (11434, 1234, 8080, 8000))
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +74,7 @@ class Server(Section, frozen=True, kw_only=True):
     tls_key: OptionalText = None
     hosts: Annotated[tuple[str, ...], ParsedEach(parse_host)] = ()
     insecure: bool = False
+    detect: Annotated[tuple[Address, ...], ParsedEach(parse_local_target)] = LOCAL_SERVERS
 
     @property
     def has_tls(self) -> bool:
@@ -106,6 +109,7 @@ class Model(Section, frozen=True, kw_only=True):
     max_output_tokens: OptionalPositive = None
     input_usd_per_mtok: OptionalPrice = None
     output_usd_per_mtok: OptionalPrice = None
+    cached_input_usd_per_mtok: OptionalPrice = None
     vision: bool = False
     tools: bool = True
 
@@ -129,8 +133,9 @@ class Budget(Section, frozen=True, kw_only=True):
     scope: BudgetScope
     period: BudgetPeriod = BudgetPeriod.NONE
     limit_usd: OptionalPrice = None
-    limit_tokens: OptionalPositive = None
+    limit_tokens: OptionalTotal = None
     action: BudgetAction = BudgetAction.DENY
+    timezone: Annotated[str, Parsed(parse_timezone)] = "UTC"
 
 
 class Run(Section, frozen=True, kw_only=True):
@@ -225,6 +230,7 @@ class ProviderHint(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     api_key: SecretRef | None
     base_url: str | None
+    model: str | None = None
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):

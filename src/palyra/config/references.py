@@ -39,7 +39,7 @@ def check_references(document: Table, report: Report) -> None:
     _check_default_agent(document, say)
     _check_kinds(document, say)
     for path, table in _entries(document, "budget"):
-        _require_one(table, path, ("limit_usd", "limit_tokens"), say)
+        _require_any(table, path, ("limit_usd", "limit_tokens"), say)
     for path, table in _entries(document, "mcp"):
         _require_one(table, path, ("command", "url"), say)
         _check_variables(table, path, say)
@@ -125,9 +125,13 @@ def _check_variables(table: Table, path: Path, say: Say) -> None:
 
 
 def _require_one(table: Table, path: Path, keys: tuple[str, ...], say: Say) -> None:
+    _require_any(table, path, keys, say)
+    _refuse_both(table, path, keys, say)
+
+
+def _require_any(table: Table, path: Path, keys: tuple[str, ...], say: Say) -> None:
     if not set(keys) & set(table):
         say(path, f"needs one of the keys {', '.join(keys)}")
-    _refuse_both(table, path, keys, say)
 
 
 def _refuse_both(table: Table, path: Path, keys: tuple[str, ...], say: Say) -> None:

@@ -1,19 +1,31 @@
 """The conversation as a model is shown it. Owns: messages, and the bounded window over a tape's end. Not: providers' forms.
 
-The window is a fold over the last events of a tape and is bounded in items and characters, so a turn costs the same
-however long the session is (L10). Call and result pairs stay valid: neither is shown without the other.
+The window is a fold over the last events of a tape and is bounded in items, characters and images, so a turn costs the
+same however long the session is (L10). Call and result pairs stay valid: neither is shown without the other. Whatever was
+attached is told in the text; images that are shown are named by the message too, and their bytes are read elsewhere.
 """
+
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
 
-from palyra.core.events import Event
+from palyra.core.events import Draft, Event
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelOutput
-from palyra.core.events.run import AnswerRejected, CancelRequested, GuardTripped, MessageUser, RunAccepted, RunCancelled
+from palyra.core.events.run import (
+    AnswerRejected,
+    Attachment,
+    CancelRequested,
+    GuardTripped,
+    MessageUser,
+    RunAccepted,
+    RunCancelled,
+)
 from palyra.core.events.session import SessionReset
 from palyra.core.events.tool import Outcome, ToolFinished, ToolUncertain
 from palyra.core.ids import RunId
+from palyra.core.images import IMAGE_CHARS, fitting_count, is_image
 from palyra.core.trust import Trust, lowest
 
 ITEMS_MAX = 400
@@ -32,7 +44,10 @@ class PastCall(msgspec.Struct, frozen=True):
 
 
 class UserMessage(msgspec.Struct, frozen=True, tag="user"):
+    """In a window `attachments` is all there is; in what `render` gives, the images to show, and the text tells of all."""
+
     text: str
+    attachments: tuple[Attachment, ...] = ()
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, tag="assistant"):
@@ -81,8 +96,8 @@ def extend(window: Window, event: Event) -> Window:
 def _hold(window: Window, event: Event) -> Window:
     if not isinstance(event.data, MessageUser):
         return window
-    text = event.data.text
-    return replace(window, held=(*window.held, (event.run_id, Item(UserMessage(text), event.trust, len(text)))))
+    message = UserMessage(event.data.text, event.data.attachments)
+    return replace(window, held=(*window.held, (event.run_id, Item(message, event.trust, _size(message)))))
 
 
 def _activate(window: Window, event: Event) -> Window:
@@ -101,8 +116,8 @@ def _extend_active(window: Window, event: Event) -> Window:
     match event.data:
         case SessionReset():
             return Window(held=window.held, active_run_id=window.active_run_id)
-        case MessageUser(text=text):
-            return _add(window, UserMessage(text), event.trust)
+        case MessageUser(text=text, attachments=attachments):
+            return _add(window, UserMessage(text, attachments), event.trust)
         case ModelOutput(finish=finish) as output if finish is not Finish.INTERRUPTED:
             calls = tuple(PastCall(call.call_id, call.tool, call.arguments) for call in output.tool_calls)
             return _add(window, AssistantMessage(output.text, calls, output.provider_state), event.trust)
@@ -124,6 +139,8 @@ def render(window: Window) -> tuple[Message, ...]:
     Results stand right behind their calls, in the calls' order, whatever was said while the calls ran: providers refuse
     anything else. A later word on an uncertain call replaces the earlier one, in its place.
     """
+    images = _images(item.message for item in window.items)
+    left_out_count = len(images) - fitting_count(images)
     results = {item.message.call_id: item.message for item in window.items if isinstance(item.message, ToolMessage)}
     messages: list[Message] = []
     for item in window.items:
@@ -134,10 +151,36 @@ def render(window: Window) -> tuple[Message, ...]:
                     messages.append(replace(said, tool_calls=calls))
                 messages += [results[call.call_id] for call in calls]
             case UserMessage() as said_by_user:
-                messages.append(said_by_user)
+                messages.append(_tell_attached(said_by_user, left_out_count))
+                left_out_count -= len(_images([said_by_user]))
             case ToolMessage():
                 continue
     return tuple(messages)
+
+
+def has_images(window: Window, run_id: RunId | None = None, coming: Iterable[Draft] = ()) -> bool:
+    """Whether a request made from this window shows images.
+
+    A run that is only now accepted or begun has said nothing in the window yet: name it, with the drafts that are about
+    to be recorded, and what its person attached counts too.
+    """
+    said = [item.message for item in window.items]
+    said += [item.message for held_id, item in window.held if held_id == run_id]
+    drafted = [draft.data for draft in coming if draft.run_id == run_id]
+    said += [UserMessage("", data.attachments) for data in drafted if isinstance(data, MessageUser)]
+    return bool(_images(said))
+
+
+def hide_images(messages: Iterable[Message], reasons: Mapping[str, str]) -> tuple[Message, ...]:
+    """The same messages without the images of these artifacts; the reason of each is told in its place."""
+    return tuple(_hide(message, reasons) if isinstance(message, UserMessage) else message for message in messages)
+
+
+def _hide(message: UserMessage, reasons: Mapping[str, str]) -> UserMessage:
+    hidden = [attachment for attachment in message.attachments if attachment.artifact_id in reasons]
+    notes = [f"[image {_named(each)} not shown: {reasons[each.artifact_id]}]" for each in hidden]
+    kept = tuple(attachment for attachment in message.attachments if attachment not in hidden)
+    return UserMessage("\n".join((message.text, *notes)), kept)
 
 
 def trust_of(window: Window) -> Trust:
@@ -174,5 +217,44 @@ def _size(message: Message) -> int:
     match message:
         case AssistantMessage(text=text, tool_calls=calls):
             return len(text) + sum(len(str(call.arguments)) + len(call.tool) for call in calls)
-        case UserMessage(text=text) | ToolMessage(text=text):
+        case UserMessage(text=text, attachments=attachments):
+            return len(text) + sum(_attached_size(attachment) for attachment in attachments)
+        case ToolMessage(text=text):
             return len(text)
+
+
+def _attached_size(attachment: Attachment) -> int:
+    return IMAGE_CHARS if is_image(attachment) else len(_file_line(attachment))
+
+
+def _images(messages: Iterable[Message]) -> list[Attachment]:
+    attached = (message.attachments for message in messages if isinstance(message, UserMessage))
+    return [attachment for attachments in attached for attachment in attachments if is_image(attachment)]
+
+
+def _tell_attached(message: UserMessage, left_out_count: int) -> UserMessage:
+    """With a line for each attachment; the first `left_out_count` images give way to newer ones."""
+    if not message.attachments:
+        return message
+    shown: list[Attachment] = []
+    lines = [message.text]
+    for attachment in message.attachments:
+        if not is_image(attachment):
+            lines.append(_file_line(attachment))
+        elif left_out_count > 0:
+            left_out_count -= 1
+            lines.append(f"[image {_named(attachment)} left out: newer ones take its place]")
+        else:
+            shown.append(attachment)
+            lines.append(f"[image {_named(attachment)}]")
+    return UserMessage("\n".join(lines), tuple(shown))
+
+
+def _file_line(attachment: Attachment) -> str:
+    kind, bytes_count = attachment.media_type, attachment.bytes
+    return f"[file {_named(attachment)}, {kind}, {bytes_count} bytes, artifact {attachment.artifact_id}]"
+
+
+def _named(attachment: Attachment) -> str:
+    """A name is somebody's text: it stays within its line."""
+    return " ".join(attachment.name.split())

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from palyra.core.events import Data, Draft
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import ModelFailed, ModelOutput, ToolCall
-from palyra.core.events.run import CancelRequested, MessageUser
+from palyra.core.events.run import Attachment, CancelRequested, MessageUser
 from palyra.core.events.session import PinAdded, SessionBranched, SessionCreated, SessionLabelled
 from palyra.core.events.tool import ApprovalResolved, ToolFinished, ToolJudged
 from palyra.core.ids import RunId
@@ -59,6 +59,8 @@ class Cleaner:
                 redacted = self._redactor.text(text)
                 found += redacted.secrets
                 changes[name] = redacted.text
+        if isinstance(data, MessageUser) and data.attachments:
+            changes["attachments"] = tuple(self._clean_name(attachment, found) for attachment in data.attachments)
         if isinstance(data, ModelOutput) and data.tool_calls:
             changes["tool_calls"] = tuple(self._clean_call(call, found) for call in data.tool_calls)
         if isinstance(data, ModelOutput) and data.provider_state is not None and self._is_telling(data.provider_state):
@@ -75,6 +77,11 @@ class Cleaner:
         What is opaque in it (signatures, encrypted reasoning) looks like a secret and is none of ours.
         """
         return bool(self._redactor.value(cast(Json, _without_opaque(state))).secrets)
+
+    def _clean_name(self, attachment: Attachment, found: list[Secret]) -> Attachment:
+        name = self._redactor.text(attachment.name)
+        found += name.secrets
+        return replace(attachment, name=name.text)
 
     def _clean_call(self, call: ToolCall, found: list[Secret]) -> ToolCall:
         if isinstance(call.arguments, str):

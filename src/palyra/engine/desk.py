@@ -14,12 +14,15 @@ from msgspec.structs import replace
 from palyra.core.conversation import extend
 from palyra.core.errors import Corrupt, PalyraError, Unavailable
 from palyra.core.events import Event
+from palyra.core.events.session import SessionBranched
 from palyra.core.ids import RunId, SessionId
 from palyra.core.run.deadlines import next_deadline_ms
 from palyra.core.run.decide import wanted
+from palyra.core.run.state import TurnPhase
 from palyra.core.run.states import RunState
 from palyra.engine.drawing import Drafting, as_conflict, unrecordable
-from palyra.engine.loading import load_desk
+from palyra.engine.ledger import Turn
+from palyra.engine.loading import inherited_window, load_desk
 from palyra.engine.office import Office
 from palyra.engine.orders import (
     AnswerQuestion,
@@ -86,6 +89,13 @@ class Desk:
     def deadline_ms(self) -> int | None:
         active = self._state.active if self._state is not None else None
         return next_deadline_ms(active) if active is not None else None
+
+    @property
+    def calling(self) -> Turn | None:
+        """The turn whose model call is out."""
+        active = self._state.active if self._state is not None else None
+        is_calling = active is not None and active.phase is TurnPhase.CALLING and active.state is RunState.IN_PROGRESS
+        return (active.run_id, active.turn) if active is not None and is_calling else None
 
     @property
     def is_running(self) -> bool:
@@ -159,6 +169,9 @@ class Desk:
         """A session that begins here has no tape yet."""
         order = letters[0].order
         opening = order.opening if isinstance(order, StartRun | OpenSession) else None
+        if isinstance(opening, SessionBranched):
+            window = await inherited_window(self._office, opening.parent)
+            return DeskState(owner=opening.owner, agent=opening.agent, window=window)
         if opening is not None:
             return DeskState(owner=opening.owner, agent=opening.agent)
         return await load_desk(self._office, self.session_id)
@@ -192,10 +205,13 @@ class Desk:
             self._office.desks.changed(self)
             return None
         append = Append(self.session_id, sheet.state.head_seq, sheet.drafts)
+        settling_count = self._office.ledger.begin_settling(len(sheet.spends))
         try:
             events = await self._office.journal.commit((append,), sheet.writes)
         except PalyraError as error:
             return await self._not_committed([letter for letter, _ in answered], error)
+        finally:
+            self._office.ledger.end_settling(settling_count)
         self._retry_delay_s = RETRY_DELAY_S
         self._adopt(sheet, events)
         self._settle(answered)
@@ -212,6 +228,8 @@ class Desk:
         return error
 
     def _adopt(self, sheet: Sheet, events: tuple[Event, ...]) -> None:
+        for spend in sheet.spends:
+            self._office.ledger.record(spend)
         window = sheet.state.window
         for event in events:
             window = extend(window, event)

@@ -62,8 +62,13 @@ class Desks:
             slots.leave(desk.session_id)
             waiting = slots.next_waiting()
             if waiting is not None:
-                self.at(waiting).post(Tick())
+                self.wake(waiting)
+        self.office.ledger.follow(desk.session_id, desk.calling)
         self.remind(desk.session_id, desk.deadline_ms)
+
+    def wake(self, session_id: SessionId) -> None:
+        """Something it waited for may be there."""
+        self.at(session_id).post(Tick())
 
     def rest(self, desk: Desk) -> None:
         """An idle desk is kept for a while; the one idle longest goes first."""
@@ -124,15 +129,24 @@ class Desks:
         The order to resume is the first letter at each desk, so whatever is asked of it afterwards finds it in order.
         """
         resumed: set[SessionId] = set()
+        replies: list[asyncio.Future[RunId | None]] = []
         after = ""
         unfinished = frozenset({RunState.ACCEPTED, RunState.IN_PROGRESS})
         while rows := await self.office.views.runs.runs_in(unfinished, after, PAGE_RUNS):
             after = rows[-1].id
             for session_id in dict.fromkeys(row.session_id for row in rows if row.session_id not in resumed):
                 resumed.add(session_id)
-                self.at(session_id).post(Resume()).add_done_callback(partial(_tell_failure, session_id))
+                reply = self.at(session_id).post(Resume())
+                reply.add_done_callback(partial(_tell_failure, session_id))
+                replies.append(reply)
         await self._remember_deadlines()
+        self.office.tasks.spawn(self._open_ledger(replies), "ledger")
         return len(resumed)
+
+    async def _open_ledger(self, replies: "list[asyncio.Future[RunId | None]]") -> None:
+        """Once every call that was cut off is counted as spent."""
+        await asyncio.gather(*replies, return_exceptions=True)
+        self.office.ledger.open()
 
     async def _remember_deadlines(self) -> None:
         """Of runs that wait: the earliest of each session."""

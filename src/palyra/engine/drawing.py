@@ -4,11 +4,13 @@ Not: the rules themselves (core.run), committing (desk), or effects that touch t
 routing touch nothing outside, so their outcome joins the same commit.
 """
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from palyra.core.errors import Conflict, Invalid, PalyraError, Unavailable
 from palyra.core.events import Data, Draft
-from palyra.core.events.model import ModelError, ModelFailed
+from palyra.core.events.model import ModelError, ModelFailed, UsageRecorded
 from palyra.core.events.run import CancelRequested, Reason, ResumeCause, RunAccepted, RunResumed, RunStarted
 from palyra.core.events.session import SessionReset
 from palyra.core.events.tool import (
@@ -25,20 +27,22 @@ from palyra.core.events.tool import (
 from palyra.core.grants import GrantTerms, choose_option, make_grant
 from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.run.deadlines import overdue
-from palyra.core.run.decide import Record, decide_all
+from palyra.core.run.decide import Record, decide_all, wanted
 from palyra.core.run.effects import CallModel, Effect, Judge, PlanRoute, is_inert
 from palyra.core.run.state import Run, find_call
 from palyra.core.run.states import RunState, is_terminal
 from palyra.core.trust import Trust
 from palyra.core.writes import ClearHeartbeat, EraseSecrets, SetHeartbeat, Write
+from palyra.engine.attachments import link_attached
 from palyra.engine.cleaning import Cleaner
 from palyra.engine.gate import Case, Gate
+from palyra.engine.ledger import Spent
 from palyra.engine.loading import fold_run
 from palyra.engine.office import Office
 from palyra.engine.orders import AnswerQuestion, CancelRun, Note, OpenSession, Report, Say, StartRun
+from palyra.engine.planning import Planner, spender_of
 from palyra.engine.requests import WhenBusy
 from palyra.engine.sheet import DeskState, Sheet, add_record, find_run
-from palyra.ports.router import RouteQuestion
 
 ENGINE = Principal("system:engine")
 _QUESTION_TYPES = (ApprovalRequested, ApprovalResolved)
@@ -58,6 +62,7 @@ class Drafting:
         self._office = office
         self._session_id = session_id
         self._gate = Gate(office)
+        self._planner = Planner(office, session_id)
         self._cleaner = Cleaner(office.redactor, office.parts.sealer)
 
     async def start_run(self, sheet: Sheet, order: StartRun) -> tuple[Sheet, RunId]:
@@ -72,6 +77,7 @@ class Drafting:
         self._require_room(sheet.state, order)
         if order.opening is not None:
             sheet = self.note(sheet, Note(principal=order.principal, data=order.opening))
+        sheet = link_attached(sheet, self._session_id, order.message, self._office.clock.now_ms())
         facts = (self._draft(data, order) for data in (order.accepted, order.message))
         return await self._advance(sheet, None, tuple(facts)), order.run_id
 
@@ -79,6 +85,7 @@ class Drafting:
         run = find_run(sheet.state, order.run_id)
         if order.message.idempotency_key is not None and order.message.idempotency_key in run.input_keys:
             return sheet
+        sheet = link_attached(sheet, self._session_id, order.message, self._office.clock.now_ms())
         return await self._advance(sheet, run, (self._draft(order.message, order),))
 
     async def cancel(self, sheet: Sheet, order: CancelRun) -> Sheet:
@@ -124,6 +131,10 @@ class Drafting:
     async def tick(self, sheet: Sheet) -> Sheet:
         run = sheet.state.active
         facts = overdue(run, self._office.clock.now_ms()) if run is not None else ()
+        if run is not None and not facts:
+            # A plan that had to wait for room in a budget is asked for again.
+            plans = [effect for effect in wanted(run) if isinstance(effect, PlanRoute)]
+            facts = await self._perform_inert(sheet, run, plans)
         if run is not None and facts:
             return await self._advance(sheet, run, facts)
         return await self._begin_next(sheet)
@@ -158,8 +169,8 @@ class Drafting:
             assert isinstance(record, Record)
             outgoing = tuple(effect for effect in effects if not isinstance(effect, Record) and not is_inert(effect))
             sheet = add_record(replace(sheet, writes=(*sheet.writes, *writes)), record, outgoing, run)
-            sheet = self._remember_doubts(sheet, record)
-            facts = await self._perform_inert(sheet.state, run, effects)
+            sheet = self._remember_doubts(self._count_spend(sheet, record, run), record)
+            facts = await self._perform_inert(sheet, run, effects)
         if run is not None and is_terminal(run.state):
             ended: tuple[Write, ...] = (ClearHeartbeat(run.run_id), EraseSecrets(run.run_id))
             sheet = replace(sheet, writes=(*sheet.writes, *ended))
@@ -174,27 +185,19 @@ class Drafting:
         heartbeat = SetHeartbeat(run.run_id, self._office.node, self._office.clock.now_ms())
         return await self._advance(replace(sheet, writes=(*sheet.writes, heartbeat)), run, (fact,))
 
-    async def _perform_inert(self, state: DeskState, run: Run, effects: list[Record | Effect]) -> tuple[Draft, ...]:
+    async def _perform_inert(self, sheet: Sheet, run: Run, effects: Sequence[Record | Effect]) -> tuple[Draft, ...]:
         facts: list[Draft] = []
         for effect in effects:
             match effect:
                 case PlanRoute():
-                    facts.append(self._system_draft(self._plan(run, effect), run.run_id, ENGINE))
+                    plan = await self._planner.plan(sheet, run, effect)
+                    facts += [] if plan is None else [self._system_draft(plan, run.run_id, ENGINE)]
                 case Judge(call_id=call_id):
-                    judged = await self._gate.judge(run, find_call(run, call_id), self._case(state, run))
+                    judged = await self._gate.judge(run, find_call(run, call_id), self._case(sheet.state, run))
                     facts.append(self._system_draft(judged, run.run_id, ENGINE))
                 case _:
                     continue
         return tuple(facts)
-
-    def _plan(self, run: Run, effect: PlanRoute) -> Data:
-        question = RouteQuestion(
-            turn=effect.turn,
-            route=self._office.agent_of(run.agent).route,
-            model=run.model,
-            is_budget_approved=effect.is_budget_approved,
-        )
-        return self._office.parts.router.plan(question)
 
     def _case(self, state: DeskState, run: Run) -> Case:
         return Case(
@@ -242,6 +245,13 @@ class Drafting:
         doubts = (sheet.state.doubts - answered) | asked
         return sheet if doubts == sheet.state.doubts else replace(sheet, state=replace(sheet.state, doubts=doubts))
 
+    def _count_spend(self, sheet: Sheet, record: Record, run: Run) -> Sheet:
+        spender = spender_of(run, sheet.state.owner, self._session_id)
+        spends = tuple(
+            Spent(spender, draft.data, draft.at_ms) for draft in record.drafts if isinstance(draft.data, UsageRecorded)
+        )
+        return replace(sheet, spends=(*sheet.spends, *spends)) if spends else sheet
+
     def _without_doubt(self, state: DeskState, order: AnswerQuestion) -> DeskState:
         return replace(state, doubts=state.doubts - {order.request.digest})
 
@@ -277,7 +287,9 @@ def unrecordable(report: Report, error: PalyraError) -> Report:
             turn = report.effect.turn if isinstance(report.effect, CallModel) else 0
             data = ModelFailed(turn=turn, code=ModelError.PROTOCOL, message=message)
     draft = replace(said, data=data, trust=Trust.SYSTEM)
-    return Report(run_id=report.run_id, effect=report.effect, drafts=(draft,), is_substitute=True)
+    # What was spent is small and true, whatever became of the words.
+    spends = tuple(one for one in report.drafts if isinstance(one.data, UsageRecorded))
+    return Report(run_id=report.run_id, effect=report.effect, drafts=(*spends, draft), is_substitute=True)
 
 
 def as_conflict(error: PalyraError) -> PalyraError:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import structlog
 
 from palyra.core.agents import AgentSpec
+from palyra.core.budget import Budget
 from palyra.core.errors import PalyraError, Unavailable
-from palyra.core.ids import derive_node_id
+from palyra.core.ids import Principal, derive_node_id
 from palyra.core.redaction import Redactor
 from palyra.core.tools import ToolSpec
 from palyra.engine.approvals import Approvals
@@ -17,11 +18,15 @@ from palyra.engine.desk import JOURNAL_CLOSED
 from palyra.engine.desks import Desks
 from palyra.engine.feed import Feed
 from palyra.engine.hub import Hub
+from palyra.engine.ledger import Ledger
+from palyra.engine.model_check import ModelCheck, ModelChecks
 from palyra.engine.office import Office, Parts, Settings, Slots, Tasks, Views
 from palyra.engine.runs import Runs
 from palyra.engine.sessions import Sessions
+from palyra.engine.usage import Usage
 from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
+from palyra.ports.router import ModelInfo
 
 CHECKPOINT_EVERY_S = 5.0
 
@@ -38,6 +43,7 @@ class Setup:
     clock: Clock
     agents: dict[str, AgentSpec]
     settings: Settings
+    budgets: tuple[Budget, ...] = ()
 
 
 class Status:
@@ -46,6 +52,7 @@ class Status:
     def __init__(self, office: Office, verify: Callable[[], Awaitable[dict[str, object]]]) -> None:
         self._office = office
         self._verify = verify
+        self._checks = ModelChecks(office)
         self.is_draining = False
 
     async def parts(self) -> dict[str, str]:
@@ -70,6 +77,12 @@ class Status:
     def agents(self) -> tuple[AgentSpec, ...]:
         return tuple(self._office.agents.values())
 
+    def models(self) -> tuple[ModelInfo, ...]:
+        return self._office.parts.router.models()
+
+    async def check_model(self, principal: Principal, name: str) -> ModelCheck:
+        return await self._checks.check(principal, name)
+
 
 class Engine:
     def __init__(self, setup: Setup, verify: Callable[[], Awaitable[dict[str, object]]]) -> None:
@@ -87,6 +100,7 @@ class Engine:
             tasks=Tasks(),
             slots=Slots(setup.settings.runs_active_max),
             desks=desks,
+            ledger=Ledger(setup.views.usage, setup.budgets, desks.wake),
         )
         desks.bind(self._office)
         self.sessions = Sessions(self._office)
@@ -94,6 +108,7 @@ class Engine:
         self.approvals = Approvals(self._office)
         self.feed = Feed(self._office, self.sessions)
         self.artifacts = ArtifactDesk(self._office)
+        self.usage = Usage(self._office)
         self.status = Status(self._office, verify)
         self.failed = asyncio.Event()
 

@@ -5,6 +5,8 @@ What is read is bounded by the unfinished runs and the window, never by the leng
 
 from palyra.core.conversation import EVENTS_READ_MAX, Window, extend
 from palyra.core.errors import NotFound
+from palyra.core.events import Event
+from palyra.core.events.session import Parent
 from palyra.core.events.tool import ApprovalKind
 from palyra.core.ids import SessionId
 from palyra.core.projections.rows import RunRow, SessionRow
@@ -60,18 +62,28 @@ async def fold_run(journal: Journal, row: RunRow) -> Run | None:
 async def load_window(office: Office, row: SessionRow) -> Window:
     """The end of the tape, and of its parents' where the tape is too short to fill the window."""
     events = [*await office.journal.read_last(row.id, EVENTS_READ_MAX)]
-    oldest = row
+    return await _fold_window(office, events, row.parent_id, row.parent_seq)
+
+
+async def inherited_window(office: Office, parent: Parent) -> Window:
+    """Of a branch that has no event of its own yet."""
+    return await _fold_window(office, [], parent.session_id, parent.seq)
+
+
+async def _fold_window(
+    office: Office, events: list[Event], parent_id: SessionId | None, parent_seq: int | None
+) -> Window:
     for _ in range(ANCESTORS_MAX):
         room = EVENTS_READ_MAX - len(events)
-        if room <= 0 or oldest.parent_id is None or oldest.parent_seq is None:
+        if room <= 0 or parent_id is None or parent_seq is None:
             break
-        first = max(0, oldest.parent_seq - room)
-        inherited = await office.journal.read(oldest.parent_id, first, oldest.parent_seq - first)
+        first = max(0, parent_seq - room)
+        inherited = await office.journal.read(parent_id, first, parent_seq - first)
         events = [*inherited, *events]
-        parent = await office.views.sessions.session(oldest.parent_id, None)
+        parent = await office.views.sessions.session(parent_id, None)
         if parent is None:
             break
-        oldest = parent
+        parent_id, parent_seq = parent.parent_id, parent.parent_seq
     window = Window()
     for event in events:
         window = extend(window, event)

@@ -10,11 +10,14 @@ from msgspec.structs import replace
 
 from palyra.core.assembly import Assembly
 from palyra.core.events import Data
-from palyra.core.events.model import ModelError, ModelFailed, ModelOutput, UsageRecorded
+from palyra.core.events.model import ModelError, ModelFailed, ModelOutput
 from palyra.core.ids import RunId, SessionId
 from palyra.core.run.effects import CallModel
+from palyra.core.run.state import Route
 from palyra.engine.hub import Live
 from palyra.engine.office import Office
+from palyra.engine.pictures import with_pictures
+from palyra.engine.settling import Bill
 from palyra.ports.provider import CallDelta, Completed, Failed, ModelRequest, ReasoningDelta, TextDelta
 
 # What another model of the route may do better. A request that is itself wrong, too long or refused stays so elsewhere.
@@ -30,14 +33,15 @@ class ModelCall:
         session_id: SessionId,
         effect: CallModel,
         request: ModelRequest,
-        fallbacks: tuple[str, ...] = (),
+        route: Route | None = None,
     ) -> None:
         self._office = office
         self._session_id = session_id
         self._effect = effect
         self._request = request
         self._router = office.parts.router
-        self._models = (effect.model, *fallbacks)
+        self._models = (effect.model, *(route.fallbacks if route is not None else ()))
+        self._bill = Bill(office, effect.turn, route.reserved if route is not None else None)
         self._model = effect.model
         self._frames = {
             "model.delta": LiveText(office, session_id, request, "model.delta"),
@@ -62,7 +66,7 @@ class ModelCall:
     def interrupted(self) -> list[Data]:
         self._router.abandon(self._model)
         self._flush()
-        return [self._assembly.interrupted()]
+        return self._cut_off()
 
     def broken(self) -> list[Data]:
         """The adapter itself failed; what it was doing is in the log."""
@@ -73,7 +77,7 @@ class ModelCall:
     async def _attempt(self, model: str) -> Completed | Failed:
         self._router.begin(model)
         ending: Completed | Failed = Failed(ModelError.PROTOCOL, "The provider's stream ended without saying how.")
-        request = replace(self._request, model=model)
+        request = await with_pictures(self._office, replace(self._request, model=model))
         async with aclosing(self._router.provider(model).stream(request)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, Completed | Failed):
@@ -107,18 +111,8 @@ class ModelCall:
         if self._model != self._effect.model:
             output = replace(output, model=self._model)
         if completed.usage is None:
-            return [output]
-        usage = completed.usage
-        recorded = UsageRecorded(
-            model=self._model,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cached_tokens=usage.cached_tokens,
-            reasoning_tokens=usage.reasoning_tokens,
-            cost_usd=None,
-            turn=self._effect.turn,
-        )
-        return [recorded, output]
+            return [self._bill.guessed(self._model, output), output]
+        return [self._bill.counted(self._model, completed.usage), output]
 
     def _checked(self, output: ModelOutput) -> ModelOutput:
         """What the caller's schema says of the text is recorded with it: the rules may not validate JSON themselves."""
@@ -128,10 +122,14 @@ class ModelCall:
         return replace(output, schema_errors=self._office.parts.schemas.text_errors(schema, output.text))
 
     def _failed(self, failed: Failed) -> list[Data]:
-        """After the first words a failure leaves an interrupted output; before them it is the call that failed."""
+        """After the first words a failure leaves an interrupted output; before them it is the call that failed, unpaid."""
         if not self._assembly.is_empty:
-            return [self._assembly.interrupted()]
+            return self._cut_off()
         return [ModelFailed(turn=self._effect.turn, code=failed.code, message=failed.message, model=self._model)]
+
+    def _cut_off(self) -> list[Data]:
+        output = self._assembly.interrupted()
+        return [self._bill.guessed(self._model, output), output]
 
     def _flush(self) -> None:
         for frames in self._frames.values():

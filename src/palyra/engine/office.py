@@ -16,17 +16,19 @@ from palyra.core.ids import ULID_RANDOM_BYTES, NodeId, RunId, SessionId, StreamI
 from palyra.core.redaction import Redactor
 from palyra.core.run.loop import make_limits
 from palyra.engine.hub import Hub
+from palyra.engine.ledger import Ledger
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
 from palyra.ports.policy import Policy
+from palyra.ports.prices import Prices
 from palyra.ports.router import Router
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.sealer import Sealer
 from palyra.ports.signer import Signer
 from palyra.ports.state import State
 from palyra.ports.tools import Catalog
-from palyra.ports.views import Approvals, Runs, Sessions
+from palyra.ports.views import Approvals, Runs, Sessions, Usage
 
 log = structlog.get_logger()
 
@@ -53,6 +55,7 @@ class Views:
     runs: Runs
     approvals: Approvals
     state: State
+    usage: Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class Parts:
     """What stands behind the ports the effects need."""
 
     router: Router
+    prices: Prices
     policy: Policy
     catalog: Catalog
     schemas: SchemaCheck
@@ -82,6 +86,7 @@ class Office:
     tasks: "Tasks"
     slots: "Slots"
     desks: "Desks"
+    ledger: Ledger
 
     def new_run_id(self) -> RunId:
         return RunId(make_ulid(self.clock.now_ms(), _entropy()))

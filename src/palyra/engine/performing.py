@@ -22,6 +22,7 @@ from palyra.core.writes import Write
 from palyra.engine.model_call import ModelCall
 from palyra.engine.office import Office
 from palyra.engine.orders import Report
+from palyra.engine.planning import OUTPUT_TOKENS_MAX
 from palyra.engine.sheet import DeskState
 from palyra.engine.tool_call import ToolRun, live_output
 from palyra.ports.provider import ModelRequest
@@ -64,8 +65,7 @@ class Performing:
 
     def _call_model(self, effect: CallModel, run: Run, state: DeskState) -> None:
         agent = self._office.agent_of(run.agent)
-        fallbacks = run.route.fallbacks if run.route is not None else ()
-        call = ModelCall(self._office, self._session_id, effect, self._request(effect, run, agent, state), fallbacks)
+        call = ModelCall(self._office, self._session_id, effect, self._request(effect, run, agent, state), run.route)
         trust = lowest((run.trust, trust_of(state.window)))
 
         def outcome(task: asyncio.Task[list[Data]]) -> Found:
@@ -123,6 +123,7 @@ class Performing:
             messages=render(state.window),
             tools=specs,
             answer_schema=run.answer_schema,
+            max_output_tokens=OUTPUT_TOKENS_MAX if self._office.ledger.has_budgets else None,
             run_id=run.run_id,
             turn=effect.turn,
             calls_before=run.loop.tool_calls_count,

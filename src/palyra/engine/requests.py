@@ -5,14 +5,16 @@ from enum import Enum
 import msgspec
 
 from palyra.core.events.base import JsonObject
-from palyra.core.events.run import Attachment
 from palyra.core.events.tool import ApprovalStatus, Constraint, Decision, GrantOption, Scope
 from palyra.core.ids import ApprovalId, ArtifactId, GrantId, RunId, SessionId
 from palyra.core.run.states import RunState
+from palyra.ports.views import UsageGroup
 
 TEXT_LENGTH_MAX = 200_000  # Well under an event's cap in UTF-8 for most scripts; longer input belongs in an attachment.
 KEY_LENGTH_MAX = 256
 LABEL_LENGTH_MAX = 256
+NAME_LENGTH_MAX = 256  # Of agents, models, tools and files.
+ATTACHMENTS_MAX = 16
 
 
 class WhenBusy(Enum):
@@ -31,13 +33,22 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     reset: bool = False
 
 
+class GivenAttachment(msgspec.Struct, frozen=True, kw_only=True):
+    """Either an artifact that is there already, or the bytes themselves."""
+
+    name: str
+    media_type: str
+    artifact_id: ArtifactId | None = None
+    body: bytes | None = None
+
+
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     origin: str
     can_ask: bool = True
     session_id: SessionId | None = None
     session_key: str | None = None
-    attachments: tuple[Attachment, ...] = ()
+    attachments: tuple[GivenAttachment, ...] = ()
     agent: str | None = None
     model: str | None = None
     idempotency_key: str | None = None
@@ -135,6 +146,18 @@ class GrantRecord(msgspec.Struct, frozen=True, kw_only=True):
     is_revoked: bool
     created_at_ms: int
     expires_at_ms: int | None
+
+
+class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`since` and `until` are `7d`, `24h` or a date; days begin at midnight in `timezone`."""
+
+    by: UsageGroup = UsageGroup.DAY
+    since: str = "30d"
+    until: str | None = None
+    timezone: str = "UTC"
+    is_everyone: bool = False
+    after: str = ""
+    limit: int = 100
 
 
 class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True):

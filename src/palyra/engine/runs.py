@@ -11,6 +11,7 @@ from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.projections.rows import RunRow
 from palyra.core.run.states import is_terminal
 from palyra.core.trust import Trust
+from palyra.engine.attachments import take_attachments
 from palyra.engine.hub import Follower, Frame
 from palyra.engine.office import Office
 from palyra.engine.orders import CancelRun, Order, Say, StartRun
@@ -111,6 +112,7 @@ class Runs:
         session = await self._session(principal, request)
         agent = self._office.agent(request.agent or (session[1] if session else None))
         wish = SessionRequest(key=request.session_key, agent=request.agent)
+        attachments = await take_attachments(self._office, principal, request.attachments)
         accepted = RunAccepted(
             agent=agent.name,
             origin=request.origin,
@@ -126,7 +128,7 @@ class Runs:
             principal=principal,
             trust=Trust.OPERATOR,
             accepted=accepted,
-            message=MessageUser(text=request.text, attachments=request.attachments),
+            message=MessageUser(text=request.text, attachments=attachments),
             when_busy=request.when_busy,
             opening=self._sessions.opening(principal, wish) if session is None else None,
         )

@@ -15,6 +15,7 @@ from palyra.core.run.effects import Effect
 from palyra.core.run.state import Run
 from palyra.core.run.states import RunState, is_terminal
 from palyra.core.writes import Write
+from palyra.engine.ledger import Spent
 
 
 class DeskState(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +34,7 @@ class DeskState(msgspec.Struct, frozen=True, kw_only=True):
 class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     state: DeskState
     drafts: tuple[Draft, ...] = ()
+    spends: tuple[Spent, ...] = ()
     writes: tuple[Write, ...] = ()
     effects: tuple[Effect, ...] = ()
 

@@ -1,6 +1,6 @@
 """The Provider port. Owns: one streamed model call in our words. Not: failover (engine), wire formats (adapters)."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Protocol
 
 import msgspec
@@ -11,8 +11,15 @@ from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.core.tools import ToolSpec
 
 
+class Image(msgspec.Struct, frozen=True):
+    """What an image attached to a message consists of."""
+
+    media_type: str
+    data: bytes
+
+
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one call needs."""
+    """Everything one call needs. `images` holds every artifact that the messages' attachments name."""
 
     model: str
     instructions: str
@@ -23,6 +30,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str = ""
     turn: int = 0
     calls_before: int = 0
+    images: Mapping[str, Image] = {}
 
 
 class TextDelta(msgspec.Struct, frozen=True):

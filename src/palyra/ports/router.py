@@ -1,25 +1,52 @@
-"""The Router port. Owns: which model takes a turn, and the provider behind it. Not: budgets' rules (later, core)."""
+"""The Router port. Owns: which models a route has, how they stand, and the provider behind each. Not: choosing (core.routing)."""
 
 from typing import Protocol
 
 import msgspec
 
-from palyra.core.events.model import ModelError, RoutePlanned
+from palyra.core.events.model import ModelError, RouteMode
 from palyra.ports.provider import Provider
 
 
-class RouteQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan depends on. `model` is the run's own wish (a model or a route), else the agent's route counts."""
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A configured model. Prices are per million tokens at the first tier; `price_source` says where they are from."""
 
-    turn: int
-    route: str
-    model: str | None
-    is_budget_approved: bool
+    name: str
+    provider: str
+    kind: str
+    id: str
+    window_tokens: int | None = None
+    max_output_tokens: int | None = None
+    input_usd_per_mtok: float | None = None
+    output_usd_per_mtok: float | None = None
+    price_source: str = "unknown"
+    vision: bool = False
+    tools: bool = True
+    health: str = "unknown"
+    routes: tuple[str, ...] = ()
+    is_default: bool = False
+
+
+class RouteOption(msgspec.Struct, frozen=True):
+    """A model that a route names; `info` is None when no such model is configured."""
+
+    model: str
+    info: ModelInfo | None
+    is_open: bool = False
+
+
+class RouteOptions(msgspec.Struct, frozen=True):
+    """In the order of preference."""
+
+    mode: RouteMode
+    options: tuple[RouteOption, ...]
 
 
 class Router(Protocol):
-    def plan(self, question: RouteQuestion) -> RoutePlanned:
-        """The UsageRoutingPlan of one turn; `chosen` is null when no model can take it."""
+    def models(self) -> tuple[ModelInfo, ...]: ...
+
+    def options(self, route: str, wish: str | None) -> RouteOptions:
+        """Of the agent's route, or of the run's own wish, which may be a model or a route."""
         ...
 
     def provider(self, model: str) -> Provider: ...

@@ -3,6 +3,8 @@
 Every question about people's things takes the principal it is asked for (L11); None is the offline operator.
 """
 
+from datetime import UTC, tzinfo
+from enum import Enum
 from typing import Protocol
 
 import msgspec
@@ -90,3 +92,80 @@ class Approvals(Protocol):
     async def grant(self, grant_id: GrantId, principal: Principal) -> GrantRow | None: ...
 
     async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRow, ...]: ...
+
+
+class UsageGroup(Enum):
+    """What spend is summed by. A channel is what a run came from, its origin."""
+
+    DAY = "day"
+    MODEL = "model"
+    SESSION = "session"
+    AGENT = "agent"
+    PRINCIPAL = "principal"
+    CHANNEL = "channel"
+
+
+class UsageFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Spend of runs accepted for `principal`, from `since_ms` up to but not including `until_ms`.
+
+    Both are whole quarters of an hour since 1970, as settled spend is kept by them. `zone` says where a day begins.
+    `reader` is who asks: the label of a session is told to its owner alone.
+    """
+
+    group: UsageGroup
+    since_ms: int
+    until_ms: int | None = None
+    principal: Principal | None = None
+    reader: Principal | None = None
+    zone: tzinfo = UTC
+    after: str = ""
+    limit: int = 100
+
+
+class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
+    """`cost_nano_usd` sums the priced calls; `unpriced_count` says how many had no known price."""
+
+    key: str
+    label: str | None = None
+    calls_count: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_nano_usd: int = 0
+    unpriced_count: int = 0
+
+
+class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of sums in order of key, and the total over all pages, of the same moment. The total's key is empty."""
+
+    sums: tuple[UsageSum, ...]
+    total: UsageSum
+
+
+class SpendFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Every condition given must hold. Both times are whole quarters of an hour since 1970."""
+
+    since_ms: int
+    until_ms: int | None = None
+    principal: Principal | None = None
+    agent: str | None = None
+    channel: str | None = None
+    session_id: SessionId | None = None
+    run_id: RunId | None = None
+
+
+class Spend(msgspec.Struct, frozen=True, kw_only=True):
+    """`nano_usd` is of the priced calls alone; `tokens` are input and output of all."""
+
+    nano_usd: int
+    tokens: int
+    unpriced_count: int
+
+
+class Usage(Protocol):
+    """Settled spend. That of an erased session is erased with it."""
+
+    async def report(self, query: "UsageFilter") -> UsageReport: ...
+
+    async def spent(self, query: "SpendFilter") -> Spend: ...

@@ -20,10 +20,11 @@ from palyra.adapters.providers.bodies import (
     with_wish,
 )
 from palyra.adapters.providers.exchange import Draft, Endpoint, Exchange, KeySource, join_url
+from palyra.adapters.providers.pictures import encoded, images_of
 from palyra.adapters.providers.provider_state import give_back
 from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
-from palyra.ports.provider import Delta, ModelRequest
+from palyra.ports.provider import Delta, Image, ModelRequest
 
 BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"  # What is documented for it the vendor keeps, and other servers know no other.
@@ -112,7 +113,7 @@ def _messages(draft: Draft) -> list[JsonObject]:
 def _blocks(draft: Draft, message: Message) -> Iterator[JsonObject]:
     match message:
         case UserMessage(text=text):
-            # The place for attachments: `image` blocks before the text.
+            yield from (_image(image) for image in images_of(draft.request, message))
             yield _text(text if text.strip() else NO_TEXT)
         case ToolMessage(call_id=call_id, text=text, is_error=is_error):
             content = text if text.strip() else NO_OUTPUT
@@ -167,6 +168,11 @@ def _count(order: list[JsonObject], kind: str) -> int:
 
 def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
+
+
+def _image(image: Image) -> JsonObject:
+    """Before the text: the vendor's models read an image best when the question about it comes after."""
+    return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": encoded(image)}}
 
 
 def _call(draft: Draft, call: PastCall) -> JsonObject:

@@ -188,6 +188,7 @@ class MessagesReader:
             input_tokens=(usage.input_tokens or 0) + cached + (usage.cache_creation_input_tokens or 0),
             output_tokens=usage.output_tokens or 0,
             cached_tokens=cached,
+            cache_write_tokens=usage.cache_creation_input_tokens or 0,
         )
 
     def _sealed(self) -> list[JsonObject]:

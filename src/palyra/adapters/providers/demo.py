@@ -7,6 +7,8 @@ cancel in the middle of the tour continues where the tape stands. What it says o
 import re
 from collections.abc import AsyncGenerator, Callable
 
+from msgspec.structs import replace
+
 from palyra.adapters.providers.turns import PreparedCall, PreparedFailure, Standing, Turn, find_standing, play
 from palyra.core.conversation import ToolMessage
 from palyra.core.events.model import ModelError, Usage
@@ -21,6 +23,7 @@ ABSENT_PATH = f"{FOLDER}/there-is-no-such-file.txt"
 PACE_MS = 12  # Between words: quick to read, visibly a stream.
 SLOW_PACE_MS = 150
 REPORT_LENGTH_MAX = 300
+BLIND = "The guide cannot see the images you attached; a model with `vision = true` in `palyra.toml` can."
 
 _NOTHING_SPENT = Usage(input_tokens=0, output_tokens=0)
 _NOTE = "Hello from Palyra's demo guide.\nThis file was written by the tool fs.write, and the tape says so.\n"
@@ -64,7 +67,9 @@ def next_turn(request: ModelRequest) -> Turn:
     missing = sorted(needed - {spec.name for spec in request.tools})
     if missing:
         return _say(f"To show this I would need {', '.join(missing)}, which this agent may not use.")
-    return _SCENES[scene](standing)
+    turn = _SCENES[scene](standing)
+    is_blind = standing.has_images and standing.answered_count == 0
+    return replace(turn, text=f"{turn.text}\n\n{BLIND}") if is_blind else turn
 
 
 def find_scene(asked: str) -> str:

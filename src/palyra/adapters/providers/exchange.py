@@ -18,6 +18,7 @@ from palyra.adapters.net.client import HttpClient, Outgoing, Reply, Timeouts
 from palyra.adapters.net.sse import SseEvent, SseParser
 from palyra.adapters.providers.attempts import Pace, next_wait_s
 from palyra.adapters.providers.failures import broken, failed, read_refusal, refused, retry_after_s
+from palyra.adapters.providers.pictures import BLIND, REFUSED, is_about_images, without_images
 from palyra.adapters.providers.wire_names import WireNames, names_of
 from palyra.core.errors import Invalid, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
@@ -39,6 +40,7 @@ class WireModel(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     max_output_tokens: int | None = None
     takes_tools: bool = True
+    takes_images: bool = False
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +111,7 @@ class Exchange:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         made_count = 0
+        request = request if self._model(request).takes_images else without_images(request, BLIND)
         while True:
             unmet: list[Failed | Rejected] = []
             async with aclosing(self._sift(self._draft(request), unmet)) as deltas:
@@ -117,6 +120,10 @@ class Exchange:
             if not unmet:
                 return
             if isinstance(unmet[0], Rejected) and self._concede(request.model, unmet[0]):
+                continue
+            if isinstance(unmet[0], Rejected) and request.images and is_about_images(unmet[0].failed, unmet[0].words):
+                # Else one image a provider cannot take would end every later run of its session.
+                request = without_images(request, REFUSED)
                 continue
             failure = unmet[0].failed if isinstance(unmet[0], Rejected) else unmet[0]
             made_count += 1
@@ -137,14 +144,17 @@ class Exchange:
                 has_begun = True
                 yield delta
 
+    def _model(self, request: ModelRequest) -> WireModel:
+        return self._endpoint.models.get(request.model) or WireModel(id=request.model)
+
     def _draft(self, request: ModelRequest) -> Draft:
-        model = self._endpoint.models.get(request.model) or WireModel(id=request.model)
+        model = self._model(request)
         return Draft(
             request=request,
             names=names_of(request),
             model_id=model.id,
             origin=f"{self._format.kind}/{self._endpoint.name}/{model.id}",
-            max_output_tokens=request.max_output_tokens or model.max_output_tokens,
+            max_output_tokens=_smaller(request.max_output_tokens, model.max_output_tokens),
             tools=request.tools if model.takes_tools else (),
             without=self._without.get(request.model, frozenset()),
         )
@@ -261,6 +271,11 @@ def _checked(key: str | None) -> str | None:
     if _HEADER_BREAKS.search(stripped):
         raise Invalid("key_invalid", "the key holds a line break or another character that no key has")
     return stripped or None
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    limits = [limit for limit in (one, other) if limit is not None]
+    return min(limits) if limits else None
 
 
 def _now_s() -> float:

@@ -20,6 +20,7 @@ from palyra.adapters.providers.bodies import (
 )
 from palyra.adapters.providers.exchange import Draft, Endpoint, Exchange, KeySource, join_url
 from palyra.adapters.providers.openai_chat_reader import ChatReader
+from palyra.adapters.providers.pictures import data_url, images_of
 from palyra.adapters.providers.provider_state import give_back
 from palyra.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
@@ -103,9 +104,8 @@ def _messages(draft: Draft) -> Iterator[JsonObject]:
 
 def _message(draft: Draft, message: Message, *, is_current: bool) -> JsonObject:
     match message:
-        case UserMessage(text=text):
-            # The place for attachments: content becomes a list of parts, with `image_url` parts beside the text.
-            return {"role": "user", "content": text or NO_TEXT}
+        case UserMessage():
+            return {"role": "user", "content": _said(draft, message)}
         case ToolMessage(call_id=call_id, text=text):
             return {"role": "tool", "tool_call_id": _wire_id(draft, call_id), "content": text or NO_OUTPUT}
         case AssistantMessage(text=text, tool_calls=calls):
@@ -125,6 +125,15 @@ def _message(draft: Draft, message: Message, *, is_current: bool) -> JsonObject:
                     for call, extra in zip(calls, _extras(state, len(calls)), strict=True)
                 ]
             return said
+
+
+def _said(draft: Draft, message: UserMessage) -> str | list[JsonObject]:
+    """Text alone stays text: many servers know no other form."""
+    text = message.text or NO_TEXT
+    images: list[JsonObject] = [
+        {"type": "image_url", "image_url": {"url": data_url(image)}} for image in images_of(draft.request, message)
+    ]
+    return [*images, {"type": "text", "text": text}] if images else text
 
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")

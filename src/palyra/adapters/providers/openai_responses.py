@@ -18,6 +18,7 @@ from palyra.adapters.providers.bodies import (
 )
 from palyra.adapters.providers.exchange import Draft, Endpoint, Exchange, KeySource, join_url
 from palyra.adapters.providers.openai_responses_reader import ResponsesReader
+from palyra.adapters.providers.pictures import data_url, images_of
 from palyra.adapters.providers.provider_state import give_back
 from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
@@ -91,9 +92,8 @@ def _tool(draft: Draft, name: str, description: str, schema: JsonObject) -> Json
 
 def _items(draft: Draft, message: Message) -> Iterator[JsonObject]:
     match message:
-        case UserMessage(text=text):
-            # The place for attachments: content becomes a list, with `input_image` parts beside the `input_text`.
-            yield {"role": "user", "content": text or NO_TEXT}
+        case UserMessage():
+            yield {"role": "user", "content": _said(draft, message)}
         case ToolMessage(call_id=call_id, text=text):
             yield {"type": "function_call_output", "call_id": call_id, "output": text or NO_OUTPUT}
         case AssistantMessage(text=text, tool_calls=calls):
@@ -104,6 +104,15 @@ def _items(draft: Draft, message: Message) -> Iterator[JsonObject]:
             if text:
                 yield {"role": "assistant", "content": text}
             yield from (_call(draft, call) for call in calls)
+
+
+def _said(draft: Draft, message: UserMessage) -> str | list[JsonObject]:
+    text = message.text or NO_TEXT
+    images: list[JsonObject] = [
+        {"type": "input_image", "detail": "auto", "image_url": data_url(image)}
+        for image in images_of(draft.request, message)
+    ]
+    return [*images, {"type": "input_text", "text": text}] if images else text
 
 
 def _ordered(draft: Draft, message: AssistantMessage, order: list[JsonObject]) -> Iterator[JsonObject]:

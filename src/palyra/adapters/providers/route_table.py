@@ -1,46 +1,69 @@
-"""Routes over the configured models. Owns: which model takes a turn, in which order others follow, and their health.
+"""Routes over the configured models. Owns: which models a route has, in which order, and their health. Not: choosing (core).
 
-Not: prices and budgets. A route is models in order: the first one that is healthy is chosen, the others stand behind it.
 Health is this process's own memory: a restart begins with trust.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import msgspec
+from msgspec.structs import replace
 
 from palyra.core.breaker import Breaker, Health, abandon, begin, fail, health, succeed
 from palyra.core.errors import Invalid
-from palyra.core.events.model import BudgetState, ModelError, RouteCandidate, RoutePlanned
+from palyra.core.events.model import ModelError, RouteMode
 from palyra.ports.clock import Clock
 from palyra.ports.provider import Provider
-from palyra.ports.router import RouteQuestion
+from palyra.ports.router import ModelInfo, RouteOption, RouteOptions
 
 DEFAULT_ROUTE = ""
 
 
-class RouteTable:
-    """`routes` maps a route's name to models in order; the empty name is the default."""
+class Route(msgspec.Struct, frozen=True):
+    """Models in order of preference."""
 
-    def __init__(self, providers: Mapping[str, Provider], routes: Mapping[str, tuple[str, ...]], clock: Clock) -> None:
-        unknown = sorted({name for models in routes.values() for name in models} - set(providers))
-        if unknown or not routes.get(DEFAULT_ROUTE):
+    models: tuple[str, ...]
+    mode: RouteMode = RouteMode.ENFORCED
+
+
+class RouteTable:
+    """`routes` by name; the empty name is the default, which an agent without a route of its own takes."""
+
+    def __init__(
+        self,
+        providers: Mapping[str, Provider],
+        routes: Mapping[str, Route],
+        clock: Clock,
+        describe: Callable[[str], ModelInfo] | None = None,
+    ) -> None:
+        unknown = sorted({name for route in routes.values() for name in route.models} - set(providers))
+        default = routes.get(DEFAULT_ROUTE)
+        if unknown or default is None or not default.models:
             raise Invalid("route_invalid", f"there is no default route, or these models have no provider: {unknown}")
         self._providers = dict(providers)
         self._routes = dict(routes)
         self._clock = clock
+        # Asked when first needed: price data takes a while to load, and the daemon is to be ready before.
+        self._describe = cache(describe or _bare)
         self._breakers: dict[str, Breaker] = {}
 
-    def plan(self, question: RouteQuestion) -> RoutePlanned:
+    def models(self) -> tuple[ModelInfo, ...]:
         now_ms = self._clock.now_ms()
-        candidates = tuple(self._candidate(name, now_ms) for name in self._wanted(question))
-        usable = [candidate.model for candidate in candidates if not candidate.reasons]
-        return RoutePlanned(
-            turn=question.turn,
-            mode="enforced",
-            chosen=usable[0] if usable else None,
-            fallbacks=tuple(usable[1:]),
-            budget=BudgetState.OK,
-            candidates=candidates,
-            message="" if usable else self._nothing_usable(candidates),
+        default = self._routes[DEFAULT_ROUTE].models[0]
+        return tuple(
+            replace(
+                self._describe(name),
+                health=health(self._breaker(name), now_ms).value,
+                routes=tuple(sorted(route for route, to in self._routes.items() if route and name in to.models)),
+                is_default=name == default,
+            )
+            for name in self._providers
         )
+
+    def options(self, route: str, wish: str | None) -> RouteOptions:
+        now_ms = self._clock.now_ms()
+        wanted = self._wanted(route, wish)
+        return RouteOptions(wanted.mode, tuple(self._option(name, now_ms) for name in wanted.models))
 
     def provider(self, model: str) -> Provider:
         return self._providers[model]
@@ -57,22 +80,20 @@ class RouteTable:
     def abandon(self, model: str) -> None:
         self._breakers[model] = abandon(self._breaker(model))
 
-    def _wanted(self, question: RouteQuestion) -> tuple[str, ...]:
-        if question.model is not None:
-            return self._routes.get(question.model, (question.model,))
-        return self._routes.get(question.route, self._routes[DEFAULT_ROUTE])
+    def _wanted(self, route: str, wish: str | None) -> Route:
+        if wish is not None:
+            return self._routes.get(wish) or Route((wish,))
+        return self._routes.get(route) or self._routes[DEFAULT_ROUTE]
 
-    def _candidate(self, name: str, now_ms: int) -> RouteCandidate:
+    def _option(self, name: str, now_ms: int) -> RouteOption:
         if name not in self._providers:
-            return RouteCandidate(model=name, reasons=("unknown",))
+            return RouteOption(name, None)
         state = health(self._breaker(name), now_ms)
-        reasons = ("circuit_open",) if state is Health.OPEN else ()
-        return RouteCandidate(model=name, reasons=reasons, health=state.value)
-
-    def _nothing_usable(self, candidates: tuple[RouteCandidate, ...]) -> str:
-        why = ", ".join(f"{candidate.model} ({', '.join(candidate.reasons)})" for candidate in candidates)
-        known = ", ".join(sorted(self._providers))
-        return f"No model can take this call: {why}. Configured: {known}. A model whose circuit is open is tried again soon."
+        return RouteOption(name, replace(self._describe(name), health=state.value), state is Health.OPEN)
 
     def _breaker(self, model: str) -> Breaker:
         return self._breakers.get(model, Breaker())
+
+
+def _bare(name: str) -> ModelInfo:
+    return ModelInfo(name=name, provider=name, kind="", id=name)

@@ -58,19 +58,23 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Where a conversation stands: what was asked last, how often was answered since, and what tools said since."""
+    """Where a conversation stands: what was asked last, how often was answered since, and what tools said since.
+
+    `has_images` tells whether images came with what was asked.
+    """
 
     asked: str
     answered_count: int
     results: tuple[ToolMessage, ...]
+    has_images: bool = False
 
 
 def find_standing(messages: Sequence[Message]) -> Standing:
-    asked, answered_count, results = "", 0, []
+    asked, answered_count, results, has_images = "", 0, [], False
     for message in reversed(messages):
         match message:
             case UserMessage(text=text) if not text.startswith(NOTE_PREFIX):
-                asked = text
+                asked, has_images = text, bool(message.attachments)
                 break
             case AssistantMessage():
                 answered_count += 1
@@ -78,7 +82,7 @@ def find_standing(messages: Sequence[Message]) -> Standing:
                 results.append(message)
             case _:
                 pass
-    return Standing(asked, answered_count, tuple(reversed(results)))
+    return Standing(asked, answered_count, tuple(reversed(results)), has_images)
 
 
 async def play(turn: Turn) -> AsyncGenerator[Delta, None]:

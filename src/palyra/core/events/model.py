@@ -16,6 +16,14 @@ class BudgetState(Enum):
     DENY = "deny"
 
 
+class RouteMode(Enum):
+    """Whether a plan is carried out: wholly, as far as budgets go, or not at all."""
+
+    ENFORCED = "enforced"
+    SUGGEST = "suggest"
+    DRY_RUN = "dry_run"
+
+
 class Finish(Enum):
     STOP = "stop"
     TOOL_CALLS = "tool_calls"
@@ -52,6 +60,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     output_tokens: Count
     cached_tokens: Count = 0
     reasoning_tokens: Count = 0
+    cache_write_tokens: Count = 0
 
 
 class ContextLayer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -71,18 +80,48 @@ class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     estimated_cost_usd: float | None = None
 
 
+class Reservation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The most a call is thought to cost; an unknown price is null."""
+
+    input_tokens: Count
+    output_tokens: Count
+    cost_usd: float | None
+
+
+class BudgetStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How a budget stood when a plan was made. What is spent and reserved is null where it is not this principal's alone."""
+
+    budget: str
+    action: str
+    is_used_up: bool
+    limit_usd: float | None = None
+    limit_tokens: Count | None = None
+    spent_usd: float | None = None
+    spent_tokens: Count | None = None
+    reserved_usd: float | None = None
+    reserved_tokens: Count | None = None
+
+
 class RoutePlanned(EventData, frozen=True, kw_only=True):
-    """The UsageRoutingPlan of one turn. `chosen` is null when no candidate may be used."""
+    """The UsageRoutingPlan of one turn. `chosen` is null when no candidate may be used, and `code` then says why.
+
+    `reasons` tell why it was chosen. `suggested` is set where the mode let another be called than the plan would have.
+    """
 
     TYPE: ClassVar[str] = "route.planned"
     IS_PLAIN: ClassVar[bool] = False
     turn: Count
-    mode: str
+    mode: RouteMode
     chosen: str | None
     budget: BudgetState
     candidates: tuple[RouteCandidate, ...] = ()
     fallbacks: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    suggested: str | None = None
     estimated_input_tokens: Count = 0
+    reserved: Reservation | None = None
+    budgets: tuple[BudgetStanding, ...] = ()
+    code: ModelError | None = None
     message: str = ""
 
 
@@ -167,4 +206,5 @@ class UsageRecorded(EventData, frozen=True, kw_only=True):
     cost_usd: float | None
     turn: Count | None = None
     reasoning_tokens: Count = 0
+    cache_write_tokens: Count = 0
     is_estimate: bool = False

@@ -19,7 +19,7 @@ from palyra.core.events.run import (
 from palyra.core.events.tool import ApprovalKind, ApprovalResolved, ApprovalStatus, Decision
 from palyra.core.run.call import CallPhase
 from palyra.core.run.dispatch import next_to_start
-from palyra.core.run.due_calls import ask_budget, begin, next_call_record, settle_lost
+from palyra.core.run.due_calls import ask_budget, begin, next_call_record, settle_lost, settle_spend
 from palyra.core.run.due_end import RULES, answer_problems, implied_ending, next_end_record
 from palyra.core.run.fold_calls import SUPERSEDED
 from palyra.core.run.progress import GUIDANCE
@@ -32,7 +32,7 @@ def next_record(run: Run, now_ms: int) -> Draft | None:
     """The next decision, or None when the run waits for the world."""
     if is_terminal(run.state):
         return None
-    data = settle_lost(run) or _next_data(run, now_ms)
+    data = settle_spend(run) or settle_lost(run) or _next_data(run, now_ms)
     if data is None:
         return None
     trust = run.trust if isinstance(data, MessageAssistant) else Trust.SYSTEM

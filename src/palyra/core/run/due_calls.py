@@ -1,6 +1,7 @@
 """What is due about tool calls: proposals, questions, intents and the outcomes of calls that never ran."""
 
 from palyra.core.events import Data
+from palyra.core.events.model import UsageRecorded
 from palyra.core.events.tool import (
     ApprovalKind,
     ApprovalRequested,
@@ -28,6 +29,22 @@ def settle_lost(run: Run) -> Data | None:
         if call.phase is CallPhase.UNCERTAIN and not call.is_questioned:
             return _ask_uncertain(run, call)
     return None
+
+
+def settle_spend(run: Run) -> UsageRecorded | None:
+    """A call that a restart cut off counts its reservation as spent (L9)."""
+    lost = run.unsettled
+    if lost is None:
+        return None
+    return UsageRecorded(
+        model=lost.model,
+        input_tokens=lost.reserved.input_tokens,
+        output_tokens=lost.reserved.output_tokens,
+        cached_tokens=0,
+        cost_usd=lost.reserved.cost_usd,
+        turn=lost.turn,
+        is_estimate=True,
+    )
 
 
 def next_call_record(run: Run, now_ms: int) -> Data | None:

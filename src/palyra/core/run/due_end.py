@@ -1,7 +1,7 @@
 """How a run ends. Owns: the limits that end it, and the orderly way out: nothing in flight, nothing left open."""
 
 from palyra.core.events import Data
-from palyra.core.events.model import BudgetState
+from palyra.core.events.model import BudgetState, ModelError
 from palyra.core.events.run import Reason, RunCancelled, RunFailed
 from palyra.core.events.tool import ApprovalResolved, ApprovalStatus, Decision
 from palyra.core.ids import Principal
@@ -95,7 +95,9 @@ def _routed_ending(run: Run) -> Ending | None:
     if route.budget is BudgetState.DENY or is_unaskable:
         return Ending(Reason.BUDGET, route.message or "The budget is used up.")
     if route.chosen is None:
-        return Ending(Reason.PROVIDER_ERROR, route.message or "No model can take this call.")
+        is_full = route.code is ModelError.CONTEXT_LENGTH
+        reason = Reason.CONTEXT_EXHAUSTED if is_full else Reason.PROVIDER_ERROR
+        return Ending(reason, route.message or "No model can take this call.")
     return None
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from palyra.core.errors import Corrupt, Invalid
 from palyra.core.events import Draft, Event
 from palyra.core.events.base import ErasedData
-from palyra.core.events.model import ModelFailed, ModelOutput, ModelRequested, RoutePlanned
+from palyra.core.events.model import ModelFailed, ModelOutput, ModelRequested, RoutePlanned, UsageRecorded
 from palyra.core.events.run import (
     AnswerRejected,
     CancelRequested,
@@ -55,6 +55,7 @@ def accept(fact: Draft) -> Run:
     return Run(
         run_id=fact.run_id,
         agent=data.agent,
+        origin=data.origin,
         limits=data.limits,
         can_ask=data.can_ask,
         must_call=data.must_call,
@@ -126,6 +127,8 @@ def _fold_data(run: Run, fact: Draft) -> Run:
             return fold_turn.receive(run, data)
         case ModelFailed() as data:
             return fold_turn.fail(run, data)
+        case UsageRecorded() as data:
+            return fold_turn.settle_spend(run, data)
         case ToolProposed() as data:
             return fold_calls.propose(run, data)
         case ToolJudged() as data:

@@ -10,14 +10,16 @@ from palyra.core.events.model import (
     ModelFailed,
     ModelOutput,
     ModelRequested,
+    Reservation,
     RoutePlanned,
     ToolCall,
+    UsageRecorded,
 )
 from palyra.core.events.run import Reason
 from palyra.core.ids import derive_effect_id, digest_call, make_call_id
 from palyra.core.run.call import Call, CallPhase, is_settled
 from palyra.core.run.loop import CALLS_A_TURN_MAX
-from palyra.core.run.state import Ending, Route, Run, TurnPhase, calls_in_flight
+from palyra.core.run.state import Ending, Route, Run, TurnPhase, Unsettled, calls_in_flight
 from palyra.core.run.states import RunState
 
 
@@ -29,7 +31,6 @@ def begin_turn(run: Run) -> Run:
         phase=TurnPhase.PLANNING,
         turn=run.turn + 1,
         route=None,
-        is_budget_approved=False,
         output=None,
         calls=(),
         earlier=open_calls,
@@ -38,7 +39,8 @@ def begin_turn(run: Run) -> Run:
 
 def plan(run: Run, data: RoutePlanned) -> Run:
     _require(run, TurnPhase.PLANNING, data.turn, RoutePlanned.TYPE)
-    return replace(run, phase=TurnPhase.ROUTED, route=Route(data.chosen, data.budget, data.message, data.fallbacks))
+    route = Route(data.chosen, data.budget, data.message, data.fallbacks, data.reserved, data.code)
+    return replace(run, phase=TurnPhase.ROUTED, route=route)
 
 
 def request(run: Run, data: ModelRequested) -> Run:
@@ -83,7 +85,19 @@ def reject_answer(run: Run) -> Run:
 
 def lose_call(run: Run) -> Run:
     """After a restart an open model call is made again, as a new turn with its own route and reservation."""
-    return begin_turn(run) if run.phase is TurnPhase.CALLING else run
+    if run.phase is not TurnPhase.CALLING:
+        return run
+    match run.route:
+        case Route(chosen=str() as model, reserved=Reservation() as reserved):
+            return begin_turn(replace(run, unsettled=Unsettled(run.turn, model, reserved)))
+        case _:
+            return begin_turn(run)
+
+
+def settle_spend(run: Run, data: UsageRecorded) -> Run:
+    """Spend moves nothing but the question what a lost call came to."""
+    is_lost = run.unsettled is not None and run.unsettled.turn == data.turn
+    return replace(run, unsettled=None) if is_lost else run
 
 
 def settle_phase(run: Run) -> Run:

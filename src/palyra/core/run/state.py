@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
-from palyra.core.events.model import BudgetState, ModelOutput
+from palyra.core.events.model import BudgetState, ModelError, ModelOutput, Reservation
 from palyra.core.events.run import Reason, RunLimits
 from palyra.core.events.tool import ApprovalKind, Outcome
 from palyra.core.ids import ApprovalId, CallId, RunId
@@ -51,6 +51,16 @@ class Route(msgspec.Struct, frozen=True):
     budget: BudgetState
     message: str
     fallbacks: tuple[str, ...] = ()
+    reserved: Reservation | None = None
+    code: ModelError | None = None
+
+
+class Unsettled(msgspec.Struct, frozen=True):
+    """A model call that a restart cut off. What it cost nobody will tell, so its reservation counts as spent."""
+
+    turn: int
+    model: str
+    reserved: Reservation
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +72,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: RunId
     agent: str
+    origin: str
     limits: RunLimits
     can_ask: bool
     must_call: tuple[str, ...]
@@ -75,6 +86,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     phase: TurnPhase = TurnPhase.PLANNING
     turn: int = 0
     route: Route | None = None
+    unsettled: Unsettled | None = None
     is_budget_approved: bool = False
     budget_questions_count: int = 0
     output: ModelOutput | None = None

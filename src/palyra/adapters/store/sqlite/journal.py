@@ -16,6 +16,7 @@ from palyra.adapters.store.sqlite.views_approvals import SqliteApprovals
 from palyra.adapters.store.sqlite.views_runs import SqliteRuns
 from palyra.adapters.store.sqlite.views_sessions import SqliteSessions
 from palyra.adapters.store.sqlite.views_state import SqliteState
+from palyra.adapters.store.sqlite.views_usage import SqliteUsage
 from palyra.adapters.store.sqlite.writer import Writer
 from palyra.core.events import Event
 from palyra.core.events.system import Head
@@ -42,6 +43,7 @@ class SqliteJournal:
         self.runs = SqliteRuns(self._reads)
         self.approvals = SqliteApprovals(self._reads)
         self.state = SqliteState(self._reads)
+        self.usage = SqliteUsage(self._reads)
 
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None

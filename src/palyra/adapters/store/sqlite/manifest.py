@@ -15,12 +15,12 @@ from palyra.core.errors import Corrupt, Invalid, NotFound, Unavailable
 FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
 JOURNAL_NAME = "journal.db"
-PRIVATE_KEY_NAMES = ("signing.key", "vault.key")
+PRIVATE_KEY_NAMES = ("signing.key", "vault.key", "vault")
 MANIFEST_BYTES_MAX = 256 * 1024 * 1024  # About 180 bytes a file: well over a million artifacts.
 CHUNK_BYTES = 1024 * 1024
 
 _ARTIFACT = re.compile(r"artifacts/([0-9a-f]{2})/(\1[0-9a-f]{62})")
-_NAME = re.compile(r"journal\.db|signing\.key|vault\.key|keys/[0-9a-f]{16}\.pub|" + _ARTIFACT.pattern)
+_NAME = re.compile(r"journal\.db|signing\.key|vault(?:\.key)?|keys/[0-9a-f]{16}\.pub|" + _ARTIFACT.pattern)
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,99 @@
+"""Failures of vendors' libraries. Owns: which class of ours an error of pydantic-ai belongs to. Not: retrying.
+
+The words of a refusal are judged by the same rules as those of the wire formats; what pydantic-ai knows about a vendor's
+own codes is added to them. Of errors on the way nothing is quoted: addresses may hold what nobody should read.
+"""
+
+import msgspec
+from pydantic_ai.exceptions import (
+    AgentRunError,
+    ContentFilterError,
+    ModelAPIError,
+    ModelAuthenticationError,
+    ModelConnectionError,
+    ModelContextWindowExceededError,
+    ModelHTTPError,
+    ModelQuotaExceededError,
+    ModelRateLimitError,
+    ModelServerError,
+    ModelTimeoutError,
+    ModelUnavailableError,
+    UserError,
+)
+
+from palyra.adapters.providers.failures import Refusal, failed, read_refusal, refused
+from palyra.core.events.model import ModelError
+from palyra.ports.provider import Failed
+
+# What a call may raise: pydantic-ai's own, a vendor's package that is missing, and answers that do not read.
+FAULTS = (AgentRunError, UserError, ImportError, ValueError, OSError)
+
+# What a kind of error says, in a word that our rules know.
+_WORDS: tuple[tuple[type[ModelAPIError], str], ...] = (
+    (ModelContextWindowExceededError, "context_length"),
+    (ModelQuotaExceededError, "insufficient_quota"),
+    (ModelAuthenticationError, "authentication"),
+    (ModelRateLimitError, "rate_limit"),
+    (ModelUnavailableError, "overloaded"),
+    (ModelServerError, "server_error"),
+)
+_PHASES = {
+    "pool": "No connection was free in time.",
+    "connect": "No connection could be made.",
+    "read": "The connection broke off before the answer was complete.",
+}
+
+
+class Unmet(msgspec.Struct, frozen=True):
+    """A call that failed: what is told, and the vendor's own words in lower case for whoever may give in."""
+
+    failed: Failed
+    words: str = ""
+
+
+def tell(provider: str, error: Exception, key: str | None) -> Unmet:
+    match error:
+        case ContentFilterError():
+            return Unmet(failed(provider, ModelError.CONTENT_FILTER))
+        case ModelTimeoutError():
+            return Unmet(failed(provider, ModelError.TIMEOUT))
+        case ModelConnectionError():
+            return Unmet(failed(provider, ModelError.NETWORK, _PHASES.get(error.phase or "", "")))
+        case ModelAPIError():
+            return _refused(provider, error, key)
+        case UserError():
+            return _unusable(provider, error, key)
+        case ImportError():
+            what = " ".join(str(error).split())
+            return Unmet(Failed(ModelError.NO_MODEL, f"{provider} needs another package for this vendor. {what}"))
+        case _:
+            return Unmet(failed(provider, ModelError.PROTOCOL, "Its answer does not read."))
+
+
+def _refused(provider: str, error: ModelAPIError, key: str | None) -> Unmet:
+    said = read_refusal(_body(error))
+    hint = next((word for kind, word in _WORDS if isinstance(error, kind)), "")
+    refusal = Refusal(said.message, f"{hint} {error.provider_error_code or ''} {said.words}".lower(), said.status)
+    status = error.status_code if isinstance(error, ModelHTTPError) and not error.in_stream else None
+    told = refused(provider, refusal, status, key)
+    return Unmet(Failed(told.code, told.message, error.retry_after), refusal.words)
+
+
+def _body(error: ModelAPIError) -> bytes:
+    if error.body is None:
+        # The text of an HTTP error only repeats its status and the model.
+        return b"" if isinstance(error, ModelHTTPError) else error.message.encode("utf-8", "replace")
+    if isinstance(error.body, str):
+        return error.body.encode("utf-8", "replace")
+    try:
+        return msgspec.json.encode(error.body)
+    except (TypeError, ValueError):
+        return str(error.body).encode("utf-8", "replace")
+
+
+def _unusable(provider: str, error: UserError, key: str | None) -> Unmet:
+    """The library refuses before it asks anybody: no key, no such vendor, or something this model cannot."""
+    words = error.message.lower()
+    if key is None and ("api_key" in words or "environment variable" in words or "credential" in words):
+        return Unmet(failed(provider, ModelError.AUTH, "It has no key. Set `api_key` of the provider."), words)
+    return Unmet(failed(provider, ModelError.BAD_REQUEST, f"The vendor's library said: {error.message[:300]}"), words)

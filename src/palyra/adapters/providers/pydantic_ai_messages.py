@@ -1,0 +1,216 @@
+"""Requests in pydantic-ai's words. Owns: messages, tools and settings of one call, and giving a vendor its own state back.
+
+Not: sending them. Imports pydantic-ai: only what runs after the first call may import this.
+"""
+
+import hashlib
+from collections.abc import Iterator
+
+import msgspec
+from pydantic_ai.messages import (
+    BinaryContent,
+    InstructionPart,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from palyra.adapters.providers.bodies import NO_OUTPUT, NO_TEXT, arguments_object, object_schema, with_wish
+from palyra.adapters.providers.exchange import Draft
+from palyra.adapters.providers.pictures import images_of
+from palyra.adapters.providers.provider_state import give_back
+from palyra.core.conversation import AssistantMessage, PastCall, ToolMessage, UserMessage
+from palyra.core.events.base import JsonObject
+
+# Several vendors take no conversation that begins with the assistant.
+CONTINUED = "[palyra] The conversation goes on from here; what came before is left out."
+ANSWER_SCHEMA = "answer_schema"  # Among what a model was found to refuse: a schema in the vendor's own form.
+
+
+class KeptPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a vendor wants back of one part of its answer. Text and calls are on the tape: of a text its length is kept."""
+
+    kind: str
+    content: str = ""
+    length: int = 0
+    id: str | None = None
+    signature: str | None = None
+    provider_name: str | None = None
+    provider_details: JsonObject | None = None
+
+
+class KeptAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One answer: its parts in order, and whose it is; pydantic-ai gives signatures back to nobody else."""
+
+    parts: tuple[KeptPart, ...]
+    model_name: str | None = None
+    provider_name: str | None = None
+    provider_url: str | None = None
+    canonical_system: str | None = None
+
+
+def keep_answer(response: ModelResponse) -> JsonObject:
+    """Empty where the vendor wants nothing back."""
+    parts = tuple(kept for part in response.parts if (kept := _keep_part(part)) is not None)
+    if not any(part.kind == "thinking" or part.id or part.provider_details for part in parts):
+        return {}
+    answer = KeptAnswer(
+        parts=parts,
+        model_name=response.model_name,
+        provider_name=response.provider_name,
+        provider_url=response.provider_url,
+        canonical_system=response.canonical_system,
+    )
+    try:
+        return {"answer": msgspec.to_builtins(answer)}
+    except (TypeError, ValueError):
+        # Something that is no JSON; without it the conversation goes on.
+        return {}
+
+
+def make_messages(draft: Draft, model: Model) -> list[ModelMessage]:
+    """What people and tools said between two answers is one request."""
+    id_length = model.profile.get("tool_call_id_length")
+    tools: dict[str, str] = {}
+    messages: list[ModelMessage] = []
+    waiting: list[ModelRequestPart] = []
+    for message in draft.request.messages:
+        match message:
+            case UserMessage():
+                waiting.append(UserPromptPart(_said(draft, message)))
+            case ToolMessage(call_id=call_id, text=text, is_error=is_error):
+                told = ToolReturnPart(tools.get(call_id, call_id), text or NO_OUTPUT, _wire_id(call_id, id_length))
+                told.outcome = "failed" if is_error else "success"
+                waiting.append(told)
+            case AssistantMessage():
+                tools |= {call.call_id: draft.names.wire(call.tool) for call in message.tool_calls}
+                if waiting or not messages:
+                    messages.append(ModelRequest(waiting or [UserPromptPart(CONTINUED)]))
+                messages.append(_answer(draft, message, id_length))
+                waiting = []
+    if waiting or not messages:
+        messages.append(ModelRequest(waiting or [UserPromptPart(NO_TEXT)]))
+    return messages
+
+
+def make_parameters(draft: Draft, model: Model) -> ModelRequestParameters:
+    schema = draft.request.answer_schema
+    is_native = schema is not None and takes_schema(draft, model)
+    instructions = with_wish(draft.request.instructions, None if is_native else schema)
+    return ModelRequestParameters(
+        function_tools=[
+            ToolDefinition(
+                name=draft.names.wire(spec.name),
+                description=spec.description,
+                parameters_json_schema=object_schema(spec.input_schema),
+            )
+            for spec in draft.tools
+        ],
+        output_mode="native" if is_native else "text",
+        output_object=OutputObjectDefinition(json_schema=schema or {}, name="answer") if is_native else None,
+        instruction_parts=[InstructionPart(content=instructions)] if instructions else [],
+    )
+
+
+def make_settings(draft: Draft, model: Model) -> ModelSettings:
+    """Attempts are ours to make. Settings a model ignores with a warning are left out."""
+    settings = ModelSettings(cache=True)
+    if draft.max_output_tokens is not None:
+        settings["max_tokens"] = draft.max_output_tokens
+    if "max_retries" not in model.unsupported_settings:
+        settings["max_retries"] = 0
+    return settings
+
+
+def takes_schema(draft: Draft, model: Model) -> bool:
+    return bool(model.profile.get("supports_json_schema_output")) and ANSWER_SCHEMA not in draft.without
+
+
+def _said(draft: Draft, message: UserMessage) -> str | list[UserContent]:
+    text = message.text or NO_TEXT
+    images = images_of(draft.request, message)
+    return [*(BinaryContent(image.data, media_type=image.media_type) for image in images), text] if images else text
+
+
+def _answer(draft: Draft, message: AssistantMessage, id_length: int | None) -> ModelResponse:
+    """With the vendor's own state where the answer is still what it was; else its text and calls alone."""
+    calls = [_call(draft, call, id_length) for call in message.tool_calls]
+    plain: list[ModelResponsePart] = [TextPart(message.text)] if message.text else []
+    try:
+        kept = msgspec.convert(give_back(draft.origin, message).get("answer"), KeptAnswer | None)
+    except msgspec.ValidationError:
+        kept = None
+    if kept is None or not _is_unchanged(kept, message):
+        return ModelResponse([*plain, *calls])
+    return ModelResponse(
+        list(_restore(kept, message.text, calls)),
+        model_name=kept.model_name,
+        provider_name=kept.provider_name,
+        provider_url=kept.provider_url,
+        canonical_system=kept.canonical_system,
+    )
+
+
+def _is_unchanged(kept: KeptAnswer, message: AssistantMessage) -> bool:
+    """A redacted text has another length, and a call without a result is not shown: then the order is not known."""
+    length = sum(part.length for part in kept.parts)
+    call_count = sum(part.kind == "call" for part in kept.parts)
+    return length == len(message.text) and call_count == len(message.tool_calls)
+
+
+def _restore(kept: KeptAnswer, text: str, calls: list[ToolCallPart]) -> Iterator[ModelResponsePart]:
+    at, left = 0, iter(calls)
+    for kept_part in kept.parts:
+        part = _restored(kept_part, text[at : at + kept_part.length], left)
+        part.id, part.provider_name, part.provider_details = (
+            kept_part.id,
+            kept_part.provider_name,
+            kept_part.provider_details,
+        )
+        at += kept_part.length
+        yield part
+
+
+def _restored(kept: KeptPart, text: str, calls: Iterator[ToolCallPart]) -> TextPart | ThinkingPart | ToolCallPart:
+    match kept.kind:
+        case "text":
+            return TextPart(text)
+        case "call":
+            return next(calls)
+        case _:
+            return ThinkingPart(kept.content, signature=kept.signature)
+
+
+def _keep_part(part: ModelResponsePart) -> KeptPart | None:
+    match part:
+        case ThinkingPart():
+            kept = KeptPart(kind="thinking", content=part.content, signature=part.signature)
+        case TextPart():
+            kept = KeptPart(kind="text", length=len(part.content))
+        case ToolCallPart():
+            kept = KeptPart(kind="call")
+        case _:
+            return None
+    return msgspec.structs.replace(
+        kept, id=part.id, provider_name=part.provider_name, provider_details=part.provider_details
+    )
+
+
+def _call(draft: Draft, call: PastCall, id_length: int | None) -> ToolCallPart:
+    return ToolCallPart(draft.names.wire(call.tool), arguments_object(call), _wire_id(call.call_id, id_length))
+
+
+def _wire_id(call_id: str, length: int | None) -> str:
+    return call_id if length is None else hashlib.sha256(call_id.encode()).hexdigest()[:length]

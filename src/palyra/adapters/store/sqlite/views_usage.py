@@ -1,0 +1,157 @@
+"""Settled spend, asked for. Owns: the queries behind ports.views.Usage. Not: prices, budgets.
+
+A principal's spend is that of the runs accepted for them (L11), whoever owns the session.
+Invariant: sums and their total come from one statement, so that they agree while others write.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, tzinfo
+from typing import Any
+
+import apsw
+
+from palyra.adapters.store.sqlite.connection import fetch, page_limit
+from palyra.adapters.store.sqlite.reads import Reads
+from palyra.core.errors import Invalid
+from palyra.core.projections.usage import QUARTER_MS
+from palyra.ports.views import Spend, SpendFilter, UsageFilter, UsageGroup, UsageReport, UsageSum
+
+_COUNTS = (
+    "calls_count",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "reasoning_tokens",
+    "cost_nano_usd",
+    "unpriced_count",
+)
+_SUMS = ", ".join(f"sum({name}) AS {name}" for name in _COUNTS)
+_SUMS_OF_USAGE = ", ".join(f"sum(usage.{name}) AS {name}" for name in _COUNTS)
+_KEYS = {
+    UsageGroup.DAY: "usage.quarter",
+    UsageGroup.MODEL: "usage.model",
+    UsageGroup.SESSION: "+usage.session_id",  # The plus keeps SQLite from walking all sessions to have them in order.
+    UsageGroup.AGENT: "runs.agent",
+    UsageGroup.PRINCIPAL: "runs.principal",
+    UsageGroup.CHANNEL: "runs.origin",
+}
+
+
+class SqliteUsage:
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+
+    async def report(self, query: UsageFilter) -> UsageReport:
+        page_limit(query.limit)
+        if query.group is UsageGroup.DAY:
+            return await self._reads.ask(lambda connection: _report_by_day(connection, query))
+        return await self._reads.ask(lambda connection: _report_by_key(connection, query))
+
+    async def spent(self, query: SpendFilter) -> Spend:
+        conditions, bindings = _span(query)
+        for column, value in (
+            ("runs.principal", query.principal),
+            ("runs.agent", query.agent),
+            ("runs.origin", query.channel),
+            ("usage.session_id", query.session_id),
+            ("usage.run_id", query.run_id),
+        ):
+            if value is not None:
+                name = column.partition(".")[2]
+                conditions.append(f"{column} = :{name}")
+                bindings[name] = value
+        sql = f"""
+            SELECT coalesce(sum(usage.cost_nano_usd), 0),
+                   coalesce(sum(usage.input_tokens + usage.output_tokens), 0),
+                   coalesce(sum(usage.unpriced_count), 0)
+            FROM {_tables(conditions)} WHERE {" AND ".join(conditions)}
+        """  # noqa: S608 - our names; every value is bound
+        ((nano_usd, tokens, unpriced_count),) = await self._reads.ask(
+            lambda connection: fetch(connection, sql, bindings)
+        )
+        return Spend(nano_usd=nano_usd, tokens=tokens, unpriced_count=unpriced_count)
+
+
+def _report_by_key(connection: apsw.Connection, query: UsageFilter) -> UsageReport:
+    grouped, bindings = _grouped(query)
+    sql = f"""
+        WITH sums AS MATERIALIZED ({grouped}),
+             page AS (SELECT * FROM sums WHERE key > :after ORDER BY key LIMIT :limit)
+        SELECT page.*, coalesce(sessions.label, sessions.key) AS label, 0 AS is_total
+        FROM page LEFT JOIN sessions ON :is_session AND sessions.id = page.key AND sessions.owner = :reader
+        UNION ALL
+        SELECT '', {_SUMS}, NULL, 1 FROM sums HAVING count(*) > 0
+        ORDER BY is_total, key
+    """  # noqa: S608 - our names; every value is bound
+    bindings |= {
+        "after": query.after,
+        "limit": query.limit,
+        "is_session": query.group is UsageGroup.SESSION,
+        "reader": query.reader,
+    }
+    rows = fetch(connection, sql, bindings)
+    if not rows:
+        return UsageReport(sums=(), total=UsageSum(key=""))
+    *sums, total = [_read(key, counts, label) for key, *counts, label, _ in rows]
+    return UsageReport(sums=tuple(sums), total=total)
+
+
+def _report_by_day(connection: apsw.Connection, query: UsageFilter) -> UsageReport:
+    """Days are put together here: SQLite knows no time zones, and a year has 35 000 quarters at most."""
+    grouped, bindings = _grouped(query)
+    days: dict[str, list[int]] = {}
+    for quarter, *counts in fetch(connection, f"{grouped} ORDER BY key", bindings):
+        _add(days.setdefault(_day(quarter, query.zone), [0] * len(_COUNTS)), counts)
+    total = [0] * len(_COUNTS)
+    for counts in days.values():
+        _add(total, counts)
+    page = sorted(key for key in days if key > query.after)[: query.limit]
+    return UsageReport(sums=tuple(_read(key, days[key]) for key in page), total=_read("", total))
+
+
+def _grouped(query: UsageFilter) -> tuple[str, dict[str, str | int | None]]:
+    conditions, bindings = _span(query)
+    key = _KEYS[query.group]
+    if query.principal is not None:
+        conditions.append("runs.principal = :principal")
+        bindings["principal"] = query.principal
+    sql = f"""
+        SELECT {key} AS key, {_SUMS_OF_USAGE} FROM {_tables((key, *conditions))}
+        WHERE {" AND ".join(conditions)} GROUP BY {key}
+    """  # noqa: S608 - our names; every value is bound
+    return sql, bindings
+
+
+def _span(query: UsageFilter | SpendFilter) -> tuple[list[str], dict[str, str | int | None]]:
+    conditions = ["usage.quarter >= :since"]
+    bindings: dict[str, str | int | None] = {"since": _quarter(query.since_ms)}
+    if query.until_ms is not None:
+        conditions.append("usage.quarter < :until")
+        bindings["until"] = _quarter(query.until_ms)
+    return conditions, bindings
+
+
+def _tables(parts: Iterable[str]) -> str:
+    """Runs are looked up only where something of theirs is asked for."""
+    needs_runs = any(part.startswith("runs.") for part in parts)
+    return "usage JOIN runs ON runs.id = usage.run_id" if needs_runs else "usage"
+
+
+def _quarter(at_ms: int) -> int:
+    if at_ms % QUARTER_MS:
+        raise Invalid("quarter_expected", f"spend is asked for by whole quarters of an hour; {at_ms} ms is within one")
+    return at_ms // QUARTER_MS
+
+
+def _day(quarter: int, zone: tzinfo) -> str:
+    """The date where the quarter begins, which says enough: clocks have long been set by whole quarters everywhere."""
+    return datetime.fromtimestamp(quarter * QUARTER_MS / 1000, zone).date().isoformat()
+
+
+def _add(sums: list[int], counts: Iterable[int]) -> None:
+    for index, count in enumerate(counts):
+        sums[index] += count
+
+
+def _read(key: str, counts: Iterable[Any], label: str | None = None) -> UsageSum:
+    return UsageSum(key=key, label=label, **dict(zip(_COUNTS, counts, strict=True)))

@@ -1,0 +1,166 @@
+"""Budgets. Owns: which account a spender's money comes from, and whether one more call fits into it. Not: keeping accounts.
+
+A call is reserved at the most it may cost before it is made, and settled at what it did cost. It fits while what is
+spent, what is reserved and what it may cost stay within the limit; the last one before the limit may go beyond it, but
+only alone. So a limit is overshot by at most one request, however many run at once (L9).
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from enum import Enum
+from operator import attrgetter
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from palyra.core.ids import Principal, RunId, SessionId
+
+
+class BudgetScope(Enum):
+    GLOBAL = "global"
+    PRINCIPAL = "principal"
+    CHANNEL = "channel"
+    AGENT = "agent"
+    SESSION = "session"
+    RUN = "run"
+
+
+class BudgetPeriod(Enum):
+    DAY = "day"
+    MONTH = "month"
+    NONE = "none"
+
+
+class BudgetAction(Enum):
+    DENY = "deny"
+    ASK = "ask"
+    DOWNGRADE = "downgrade"
+
+
+class Amount(msgspec.Struct, frozen=True):
+    """Tokens are input and output together; `nano_usd` leaves out what has no known price."""
+
+    nano_usd: int = 0
+    tokens: int = 0
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    scope: BudgetScope
+    period: BudgetPeriod = BudgetPeriod.NONE
+    action: BudgetAction = BudgetAction.DENY
+    limit_nano_usd: int | None = None
+    limit_tokens: int | None = None
+    timezone: str = "UTC"
+
+    @property
+    def name(self) -> str:
+        return self.scope.value if self.period is BudgetPeriod.NONE else f"{self.scope.value}/{self.period.value}"
+
+    @property
+    def needs_price(self) -> bool:
+        """Whether a model of unknown price would pass it unseen."""
+        return self.limit_nano_usd is not None and self.limit_tokens is None
+
+
+class Spender(msgspec.Struct, frozen=True, kw_only=True):
+    """On whose behalf a call is made. `channel` is where the run came from."""
+
+    principal: Principal
+    channel: str
+    agent: str
+    session_id: SessionId
+    run_id: RunId
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """What a budget sums up: one subject's spend in one period. No end means that the period never ends."""
+
+    scope: BudgetScope
+    subject: str
+    since_ms: int = 0
+    until_ms: int | None = None
+
+
+class _Measure(NamedTuple):
+    """One limit, of money or of tokens."""
+
+    limit: int
+    spent: int
+    reserved: int
+    of: Callable[[Amount], int]
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    budget: Budget
+    spent: Amount = Amount()
+    reserved: Amount = Amount()
+
+    @property
+    def is_used_up(self) -> bool:
+        return any(measure.spent >= measure.limit for measure in _measures(self))
+
+    @property
+    def is_reserved(self) -> bool:
+        return any(measure.reserved > 0 for measure in _measures(self))
+
+
+def account_of(budget: Budget, spender: Spender, now_ms: int) -> Account:
+    since_ms, until_ms = period_of(budget, now_ms)
+    return Account(scope=budget.scope, subject=_subject(budget.scope, spender), since_ms=since_ms, until_ms=until_ms)
+
+
+def has_room(standing: Standing, amount: Amount, is_proven: bool) -> bool:
+    """Whether the call may be made beside those that are out. What never ran before goes alone: its estimate is a guess."""
+    if not standing.is_reserved:
+        return True
+    if not is_proven:
+        return False
+    return all(each.spent + each.reserved + each.of(amount) <= each.limit for each in _measures(standing))
+
+
+def period_of(budget: Budget, now_ms: int) -> tuple[int, int | None]:
+    """The period that this moment lies in, by the budget's own calendar."""
+    if budget.period is BudgetPeriod.NONE:
+        return 0, None
+    zone = ZoneInfo(budget.timezone)
+    today = datetime.fromtimestamp(now_ms / 1000, zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    if budget.period is BudgetPeriod.DAY:
+        return _ms(today), _ms(_day_after(today))
+    first = today.replace(day=1)
+    return _ms(first), _ms(_day_after(first + timedelta(days=31)).replace(day=1))
+
+
+def _day_after(day: datetime) -> datetime:
+    """Wall clock arithmetic: days of 23 and 25 hours are days too."""
+    return (day + timedelta(days=1)).replace(hour=0)
+
+
+def _ms(moment: datetime) -> int:
+    return int(moment.timestamp()) * 1000
+
+
+def _measures(standing: Standing) -> list[_Measure]:
+    budget, spent, reserved = standing.budget, standing.spent, standing.reserved
+    measures: list[_Measure] = []
+    if budget.limit_nano_usd is not None:
+        measures.append(_Measure(budget.limit_nano_usd, spent.nano_usd, reserved.nano_usd, attrgetter("nano_usd")))
+    if budget.limit_tokens is not None:
+        measures.append(_Measure(budget.limit_tokens, spent.tokens, reserved.tokens, attrgetter("tokens")))
+    return measures
+
+
+def _subject(scope: BudgetScope, spender: Spender) -> str:
+    match scope:
+        case BudgetScope.GLOBAL:
+            return ""
+        case BudgetScope.PRINCIPAL:
+            return spender.principal
+        case BudgetScope.CHANNEL:
+            return spender.channel
+        case BudgetScope.AGENT:
+            return spender.agent
+        case BudgetScope.SESSION:
+            return spender.session_id
+        case BudgetScope.RUN:
+            return spender.run_id

@@ -1,0 +1,100 @@
+"""Planning of turns. Owns: gathering what a UsageRoutingPlan depends on, and reserving its cost. Not: rules (core.routing)."""
+
+import msgspec
+
+from palyra.core.agents import AgentSpec, may_use
+from palyra.core.budget import Spender
+from palyra.core.conversation import has_images
+from palyra.core.estimate import estimate_tokens, prompt_bytes, text_bytes
+from palyra.core.events.model import RoutePlanned, Usage
+from palyra.core.ids import Principal, SessionId
+from palyra.core.routing import Candidate, Demand, Wait, plan_route
+from palyra.core.run.effects import PlanRoute
+from palyra.core.run.state import Run
+from palyra.core.tools import ToolSpec
+from palyra.engine.hub import Live
+from palyra.engine.office import Office
+from palyra.engine.sheet import Sheet
+from palyra.ports.router import RouteOption
+
+OUTPUT_TOKENS_MAX = 16_384  # The most a model may say in one call where its configuration names no other limit.
+
+
+class Planner:
+    """Plans the turns of one session."""
+
+    def __init__(self, office: Office, session_id: SessionId) -> None:
+        self._office = office
+        self._session_id = session_id
+
+    async def plan(self, sheet: Sheet, run: Run, effect: PlanRoute) -> RoutePlanned | None:
+        """None while other calls hold what is left of a budget: the session is told when there may be room."""
+        office, ledger = self._office, self._office.ledger
+        now_ms = office.clock.now_ms()
+        spender = spender_of(run, sheet.state.owner, self._session_id)
+        standings = await ledger.standings(spender, now_ms)
+        demand, candidates = self._question(sheet, run, effect)
+        plan = plan_route(demand, candidates, standings) if ledger.is_open else Wait(())
+        if isinstance(plan, Wait):
+            ledger.wait(self._session_id)
+            self._tell_waiting(run, plan)
+            return None
+        if plan.reserved is not None:
+            ledger.reserve(spender, plan, now_ms)
+        return plan
+
+    def _question(self, sheet: Sheet, run: Run, effect: PlanRoute) -> tuple[Demand, list[Candidate]]:
+        agent = self._office.agent_of(run.agent)
+        tools = tuple(spec for spec in self._office.parts.catalog.specs() if may_use(agent, spec.name))
+        said_bytes = prompt_bytes(sheet.state.window, run.run_id, sheet.drafts)
+        input_tokens = estimate_tokens(said_bytes + _fixed_bytes(agent, tools))
+        routes = self._office.parts.router.options(agent.route, run.model)
+        demand = Demand(
+            turn=effect.turn,
+            mode=routes.mode,
+            input_tokens=input_tokens,
+            needs_images=has_images(sheet.state.window, run.run_id, sheet.drafts),
+            needs_tools=bool(tools),
+            must_use_tools=bool(run.must_call),
+            is_budget_approved=effect.is_budget_approved,
+        )
+        return demand, [self._candidate(option, input_tokens) for option in routes.options]
+
+    def _candidate(self, option: RouteOption, input_tokens: int) -> Candidate:
+        info = option.info
+        if info is None:
+            return Candidate(model=option.model, is_known=False)
+        factor = self._office.ledger.factor(option.model)
+        output_tokens = info.max_output_tokens or OUTPUT_TOKENS_MAX
+        usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+        cost = self._office.parts.prices.cost_nano_usd(option.model, usage)
+        scale = factor or 1.0
+        return Candidate(
+            model=option.model,
+            health=info.health,
+            is_open=option.is_open,
+            takes_images=info.vision,
+            takes_tools=info.tools,
+            window_tokens=info.window_tokens,
+            output_tokens=round((input_tokens + output_tokens) * scale) - input_tokens,
+            cost_nano_usd=None if cost is None else round(cost * scale),
+            is_proven=factor is not None,
+        )
+
+    def _tell_waiting(self, run: Run, wait: Wait) -> None:
+        names = " and ".join(wait.budgets) or "what was cut off"
+        message = f"Waiting until other calls are settled: the rest of the budget {names} is reserved."
+        data: dict[str, object] = {"phase": "budget", "message": message}
+        self._office.hub.live(Live(self._session_id, run.run_id, "progress", data))
+
+
+def spender_of(run: Run, owner: Principal, session_id: SessionId) -> Spender:
+    return Spender(principal=owner, channel=run.origin, agent=run.agent, session_id=session_id, run_id=run.run_id)
+
+
+def _fixed_bytes(agent: AgentSpec, tools: tuple[ToolSpec, ...]) -> int:
+    return text_bytes(agent.instructions) + sum(_tool_bytes(spec) for spec in tools)
+
+
+def _tool_bytes(spec: ToolSpec) -> int:
+    return text_bytes(spec.description) + len(msgspec.json.encode(spec.input_schema))
