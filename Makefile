@@ -52,9 +52,10 @@ clean: ## Remove environments, caches and build leftovers.
 python:
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer found; install one or say make PYTHON=/path/to/python." >&2; exit 1; }
 
-$(VENV)/.stamp: pyproject.toml requirements/dev.txt | python
+$(VENV)/.stamp: pyproject.toml requirements/dev.txt requirements/local.txt | python
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/$(PIP) install --requirement requirements/dev.txt
+	$(VENV)/$(PIP) install --no-deps --requirement requirements/local.txt
 	$(VENV)/$(PIP) install --no-deps --editable .
 	@touch $@
 

@@ -15,6 +15,11 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
 
+# Whoever runs the tests may have keys of their own; no test may be decided by them, nor be able to use them.
+for _name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "OPENAI_"))]:
+    del os.environ[_name]
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"

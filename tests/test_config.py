@@ -86,7 +86,7 @@ def shown_default(field: FieldInfo) -> str:
     default = {} if field.default is NODEFAULT else getattr(field.default, "value", field.default)
     if isinstance(default, str | Address):
         return f'`"{default}"`'
-    shown = f"{default:g}" if isinstance(default, float) else json.dumps(default)
+    shown = f"{default:g}" if isinstance(default, float) else json.dumps(default, default=str)
     return f"`{shown}`"
 
 
@@ -155,9 +155,9 @@ CASES = {
         '[[budget]]\nscope = "run"\n',
         ["palyra.toml:1: budget: needs one of the keys limit_usd, limit_tokens"],
     ),
-    "two_limits": (
-        '[[budget]]\nscope = "run"\nlimit_usd = 1\nlimit_tokens = 1\n',
-        ["palyra.toml:4: budget.limit_tokens: cannot stand beside limit_usd; keep one of them"],
+    "unknown_zone": (
+        '[[budget]]\nscope = "run"\nlimit_usd = 1\nlimit_tokens = 1\ntimezone = "Mars/Olympus"\n',
+        ["palyra.toml:5: budget.timezone: must be the name of a time zone, such as \"Europe/Prague\""],
     ),
     "two_times": (
         '[[routine]]\nname = "r"\nprompt = "p"\nevery_s = 1\ncron = "* * * * *"\n',

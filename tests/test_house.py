@@ -58,6 +58,14 @@ def test_every_dependency_has_its_paragraph() -> None:
     assert [name for name in wanted if f"**{Requirement(name).name}**" not in text] == []
 
 
+def test_weights_are_pinned_apart_and_have_their_paragraph() -> None:
+    """They are installed without what they ask for, so they may not stand among what is installed with it."""
+    weights = read_lock("local.txt")
+    text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    assert [name for name in weights if f"**{name}**" not in text or name in read_lock("dev.txt")] == []
+    assert "--no-deps --requirement requirements/local.txt" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
 def undeclared(sources: list[Source], declared: list[str]) -> list[str]:
     """Packages of others that the sources import and no requirement names."""
     known = {canonicalize_name(Requirement(text).name) for text in declared}

@@ -154,7 +154,7 @@ def test_cached_input_is_part_of_the_input_in_every_format() -> None:
     counts = {"input_tokens": 4, "output_tokens": 5, "cache_read_input_tokens": 16, "cache_creation_input_tokens": 2}
     answer = read("anthropic-messages", messages(text_block("x"), usage=counts))
     assert isinstance(answer.last, Completed)
-    assert answer.last.usage == Usage(input_tokens=22, output_tokens=5, cached_tokens=16)
+    assert answer.last.usage == Usage(input_tokens=22, output_tokens=5, cached_tokens=16, cache_write_tokens=2)
     usage = {"prompt_tokens": 22, "completion_tokens": 5, "prompt_cache_hit_tokens": 16}
     answer = read("openai-chat", chat({"content": "x"}, usage=usage))
     assert isinstance(answer.last, Completed)

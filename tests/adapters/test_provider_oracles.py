@@ -184,8 +184,13 @@ async def test_messages_are_heard_as_the_vendors_client_hears_them(name: str, cl
     assert final.stop_reason is not None
     assert finish is STOPS[final.stop_reason]
     counted, cached = final.usage, final.usage.cache_read_input_tokens or 0
-    whole = counted.input_tokens + cached + (counted.cache_creation_input_tokens or 0)
-    assert usage == Usage(input_tokens=whole, output_tokens=counted.output_tokens, cached_tokens=cached)
+    written = counted.cache_creation_input_tokens or 0
+    assert usage == Usage(
+        input_tokens=counted.input_tokens + cached + written,
+        output_tokens=counted.output_tokens,
+        cached_tokens=cached,
+        cache_write_tokens=written,
+    )
 
 
 async def heard(kind: str, server: StandInProvider, client: HttpClient) -> Heard:

@@ -1,5 +1,6 @@
 """What the adapters send: conversations in each wire format's own form, and answers that come back through it."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -388,3 +389,29 @@ def test_strict_schemas_are_told_from_others() -> None:
     assert not is_strict(OPEN)
     assert not is_strict({**CLOSED, "required": []})
     assert not is_strict({**CLOSED, "properties": {"n": {"type": "array", "items": {"type": "object"}}}})
+
+
+REFUSALS = [
+    ("openai-chat", "registry.example/tiny does not support tools", "tools"),
+    ("openai-chat", "max_tokens is too large: 16384. This model supports at most 4096 completion tokens", "max_tokens"),
+    ("openai-responses", "max_output_tokens: 16384 exceeds what the model allows", "max_output_tokens"),
+    ("openai-chat", "maximum context length is 8192 tokens. max_tokens is too large: 16384", "max_tokens"),
+]
+
+
+@pytest.mark.parametrize(("kind", "words", "field"), REFUSALS)
+async def test_what_a_server_cannot_take_is_left_out(kind: str, words: str, field: str, client: HttpClient) -> None:
+    no = Played(status=400, body=json.dumps({"error": {"message": words}}).encode(), content_type="application/json")
+    asked = request(UserMessage("Go."), tools=TOOLS, max_output_tokens=16_384)
+    bodies, told = await sent(kind, client, asked, no, Played(body=hello(kind)))
+    assert [field in body for body in bodies] == [True, False]
+    assert isinstance(told.last, Completed)
+
+
+async def test_an_old_model_that_says_less_is_asked_for_less(client: HttpClient) -> None:
+    words = "max_tokens: 16384 > 4096, which is the maximum allowed number of output tokens"
+    no = Played(status=400, body=json.dumps({"error": {"message": words}}).encode(), content_type="application/json")
+    kind = "anthropic-messages"
+    bodies, told = await sent(kind, client, request(UserMessage("Go.")), no, Played(body=hello(kind)))
+    assert [body["max_tokens"] for body in bodies] == [16_384, 4_096]
+    assert isinstance(told.last, Completed)

@@ -1,5 +1,6 @@
 """The scripted and the demo provider, through the port: streams that end, stop when closed, and need no memory."""
 
+import re
 import asyncio
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,7 @@ def test_example_in_the_documentation_can_be_played(tmp_path: Path) -> None:
     (tmp_path / "example.toml").write_text(page.split("```toml\n")[1].split("```")[0])
     scripts = load_scripts(tmp_path / "example.toml")
     assert [len(script.turns) for script in scripts] == [2, 1]
-    keys = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}
+    keys = {line.split("`")[1] for line in page.splitlines() if re.match(r"\| `[a-z_]+` ", line)}
     assert keys == set(Turn.__struct_fields__)
 
 

@@ -24,6 +24,7 @@ def reaching(stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "PALYRA_HOME": str(tmp_path / "home"),
         "PALYRA_TOKEN": TOKEN,
         "PALYRA_SERVER__HTTP": f"127.0.0.1:{stand_in.port}",
+        "PALYRA_SERVER__DETECT": "[]",
         "NO_COLOR": "1",
     }
     for name, value in environment.items():

@@ -91,8 +91,9 @@ def test_doctor_names_what_is_wrong(home: TestHome, tmp_path: Path) -> None:
 def test_doctor_of_an_empty_home_only_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALYRA_SERVER__HTTP", "127.0.0.1:1")
     monkeypatch.setenv("PALYRA_TOKEN", "x")
+    monkeypatch.setenv("PALYRA_SERVER__DETECT", "[]")
     found = checks(tmp_path / "new")
-    assert (found["home"], found["journal"], found["daemon"]) == (["warn"], ["warn"], ["warn"])
+    assert (found["home"], found["journal"], found["daemon"], found["models"]) == (["warn"],) * 4
 
 
 def test_serve_starts_nothing_with_a_wrong_configuration(tmp_path: Path) -> None:
@@ -105,7 +106,7 @@ def test_serve_starts_nothing_with_a_wrong_configuration(tmp_path: Path) -> None
 def test_serve_refuses_an_open_bind_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Config] = []
 
-    async def serve(home: object, config: Config, announce: object) -> None:
+    async def serve(home: object, config: Config, announce: object, tell: object) -> None:
         served.append(config)
 
     monkeypatch.setattr(wiring, "serve", serve)

@@ -298,6 +298,16 @@ async def test_spend_is_found_by_session_and_by_run(opened: Opened, ids: Ids) ->
     assert await opened.usage.spent(both) == Spend(nano_usd=0, tokens=0, unpriced_count=0)
 
 
+async def test_a_span_has_its_first_quarter_and_not_its_last(opened: Opened, ids: Ids) -> None:
+    edges = (SPRING_MS - 1, SPRING_MS, SPRING_MS + QUARTER_MS - 1, SPRING_MS + QUARTER_MS)
+    await Ledger(opened, ids).write([Call(at_ms=at_ms, nano_usd=10**place) for place, at_ms in enumerate(edges)])
+    since_ms, until_ms = SPRING_MS, SPRING_MS + QUARTER_MS
+    assert (await opened.usage.spent(SpendFilter(since_ms=since_ms, until_ms=until_ms))).nano_usd == 110
+    for group in UsageGroup:
+        report = await opened.usage.report(UsageFilter(group=group, since_ms=since_ms, until_ms=until_ms))
+        assert report.total.cost_nano_usd == 110
+
+
 async def test_spend_outlives_the_process(store: Store, ids: Ids) -> None:
     await Ledger(store.open(), ids).write([Call(at_ms=SPRING_MS)])
     again = await store.reopen()

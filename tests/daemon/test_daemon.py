@@ -1,6 +1,5 @@
 """The daemon as its users meet it: a real process, real sockets, killed and started again."""
 
-import os
 import stat
 import subprocess
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemons import Daemon
+from tests.support.daemons import Daemon, plain_environment
 
 SCRIPT = """
 [[scripts]]
@@ -43,6 +42,7 @@ def test_first_start_needs_nothing_and_keeps_secrets_private(tmp_path: Path) -> 
         assert status == 202
         assert [frame["type"] for frame in daemon.follow(record["id"])][-1] == "run.done"
         assert "not a language model" in daemon.call("GET", f"/api/v1/runs/{record['id']}")[1]["answer"]
+    assert "models: no provider is configured" in daemon.log()
     for name in ("admin.token", "signing.key", "vault.key"):
         assert stat.S_IMODE((daemon.home / name).stat().st_mode) == 0o600
 
@@ -131,7 +131,7 @@ def _until(daemon: Daemon, run_id: str, type_name: str) -> list[dict[str, str]]:
 def _palyra(daemon: Daemon, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "palyra", *arguments],
-        env={**os.environ, "PALYRA_HOME": str(daemon.home), **environment},
+        env={**plain_environment(), "PALYRA_HOME": str(daemon.home), **environment},
         capture_output=True,
         text=True,
         timeout=60,

@@ -17,7 +17,7 @@ from palyra.core.events.tool import Decision
 from palyra.engine.engine import Engine
 from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery, RunRecord
 from palyra.ports.provider import Completed, Delta, ModelRequest, TextDelta
-from palyra.ports.router import ModelInfo
+from palyra.ports.router import ModelCard
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
 
@@ -292,7 +292,7 @@ async def test_an_unknown_price_is_never_zero(tmp_path: Path) -> None:
 
 async def test_images_and_tools_go_to_a_model_that_takes_them(tmp_path: Path) -> None:
     workshop = two_models(tmp_path)
-    workshop.describe = lambda name: ModelInfo(name=name, provider=name, kind="", id=name, tools=name == "cheap")
+    workshop.describe = lambda name: ModelCard(name=name, provider=name, kind="", id=name, tools=name == "cheap")
     async with workshop.open() as engine:
         events = await finished(engine, await engine.runs.start(OWNER, ask()))
     assert spends(events)[0].model == "cheap"

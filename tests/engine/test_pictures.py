@@ -21,7 +21,7 @@ from palyra.core.images import IMAGE_BYTES_MAX, IMAGES_BYTES_MAX
 from palyra.engine.engine import Engine
 from palyra.engine.requests import ATTACHMENTS_MAX, GivenAttachment, RunRecord, WhenBusy
 from palyra.ports.provider import Delta, Failed, Image, ModelRequest
-from palyra.ports.router import ModelInfo
+from palyra.ports.router import ModelCard
 from tests.support.asking import ask, finished, says, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
 from tests.support.images import gif, jpeg, png, webp
@@ -59,8 +59,8 @@ class Onlooker:
         return "\n".join(said)
 
 
-def with_eyes(name: str) -> ModelInfo:
-    return ModelInfo(name=name, provider=name, kind="", id=name, vision=True)
+def with_eyes(name: str) -> ModelCard:
+    return ModelCard(name=name, provider=name, kind="", id=name, vision=True)
 
 
 def gallery(root: Path, provider: Onlooker) -> Workshop:
@@ -300,7 +300,7 @@ async def test_model_with_eyes_is_chosen_where_there_is_one(tmp_path: Path) -> N
     workshop = Workshop(tmp_path, [])
     workshop.providers = {"blind": blind, "sighted": sighted}
     workshop.route = ("blind", "sighted")
-    workshop.describe = lambda name: ModelInfo(name=name, provider=name, kind="", id=name, vision=name == "sighted")
+    workshop.describe = lambda name: ModelCard(name=name, provider=name, kind="", id=name, vision=name == "sighted")
     async with workshop.open() as engine:
         await look(engine, text="Hello.")
         assert (len(blind.asked), len(sighted.asked)) == (1, 0)

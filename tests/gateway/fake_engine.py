@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from palyra.core.agents import AgentSpec
 from palyra.core.errors import NotFound
 from palyra.core.events import Data, Event
+from palyra.core.events.model import Usage
 from palyra.core.events.run import MessageUser, Reason, RunDone
 from palyra.core.ids import ApprovalId, ArtifactId, GrantId, Principal, RunId, SessionId, StreamId
 from palyra.core.projections.rows import SessionRow
 from palyra.core.tools import Capability, ToolSpec
 from palyra.core.trust import Trust
 from palyra.engine.hub import Frame, Live
+from palyra.engine.model_check import ModelCheck
 from palyra.engine.requests import (
     ApprovalAnswer,
     ApprovalRecord,
@@ -28,13 +30,17 @@ from palyra.engine.requests import (
     RunUsage,
     SessionRequest,
     StartedRun,
+    UsageQuery,
 )
+from palyra.ports.router import ModelCard
+from palyra.ports.views import UsageReport, UsageSum
 
 SESSION = SessionId(StreamId("01ARZ3NDEKTSV4RRFFQ69G5FAV"))
 RUN = RunId("01ARZ3NDEKTSV4RRFFQ69G5FAW")
 APPROVAL = ApprovalId("Z" * 26)
 GRANT = GrantId("G" * 26)
 ARTIFACT = ArtifactId("ab" * 32)
+MODEL = "org/qwen"
 
 
 def session_row(session_id: str = SESSION) -> SessionRow:
@@ -111,6 +117,25 @@ def grant_record() -> GrantRecord:
         is_revoked=False,
         created_at_ms=1,
         expires_at_ms=None,
+    )
+
+
+def model_info() -> ModelCard:
+    return ModelCard(
+        name=MODEL,
+        provider="local",
+        kind="openai-chat",
+        id="qwen3:8b",
+        window_tokens=32_768,
+        routes=("default",),
+        is_default=True,
+    )
+
+
+def model_check(name: str) -> ModelCheck:
+    usage = Usage(input_tokens=12, output_tokens=1)
+    return ModelCheck(
+        model=name, ok=True, code=None, message="It answers.", first_token_ms=5, total_ms=9, text="ok", usage=usage
     )
 
 
@@ -308,6 +333,17 @@ class FakeArtifacts:
 
 
 @dataclass
+class FakeUsage:
+    notes: Notes
+    sums: tuple[UsageSum, ...] = ()
+    total: UsageSum = field(default_factory=lambda: UsageSum(key=""))
+
+    async def report(self, principal: Principal, query: UsageQuery) -> UsageReport:
+        self.notes.note("report", principal, query)
+        return UsageReport(sums=tuple(found for found in self.sums if found.key > query.after), total=self.total)
+
+
+@dataclass
 class FakeStatus:
     notes: Notes
     is_draining: bool = False
@@ -329,6 +365,14 @@ class FakeStatus:
         self.notes.note("agents")
         return (AgentSpec(name="main"),)
 
+    def models(self) -> tuple[ModelCard, ...]:
+        self.notes.note("models")
+        return (model_info(),)
+
+    async def check_model(self, principal: Principal, name: str) -> ModelCheck:
+        self.notes.note("check_model", principal, name)
+        return model_check(name)
+
     def tools(self) -> tuple[ToolSpec, ...]:
         self.notes.note("tools")
         capabilities = frozenset({Capability.NETWORK, Capability.FS_READ})
@@ -343,4 +387,5 @@ class FakeEngine:
         self.approvals = FakeApprovals(self.notes)
         self.feed = FakeFeed(self.notes)
         self.artifacts = FakeArtifacts(self.notes)
+        self.usage = FakeUsage(self.notes)
         self.status = FakeStatus(self.notes)

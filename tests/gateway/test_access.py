@@ -12,7 +12,14 @@ from tests.gateway.fake_engine import APPROVAL, ARTIFACT, GRANT, RUN, SESSION
 from tests.gateway.scene import ADMIN, HOST, NOW_MS, Scene
 
 ONE_RUN = f"/api/v1/runs/{RUN}"
-IDS = {"session_id": SESSION, "run_id": RUN, "approval_id": APPROVAL, "grant_id": GRANT, "artifact_id": ARTIFACT}
+IDS = {
+    "session_id": SESSION,
+    "run_id": RUN,
+    "approval_id": APPROVAL,
+    "grant_id": GRANT,
+    "artifact_id": ARTIFACT,
+    "name": "qwen",
+}
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")

@@ -10,7 +10,14 @@ from tests.gateway.fake_engine import APPROVAL, ARTIFACT, GRANT, RUN, SESSION
 from tests.gateway.scene import Scene
 
 EXAMPLES = 100
-IDS = {"session_id": SESSION, "run_id": RUN, "approval_id": APPROVAL, "grant_id": GRANT, "artifact_id": ARTIFACT}
+IDS = {
+    "session_id": SESSION,
+    "run_id": RUN,
+    "approval_id": APPROVAL,
+    "grant_id": GRANT,
+    "artifact_id": ARTIFACT,
+    "name": "qwen",
+}
 MEMBERS = sorted(
     {name for route in ROUTES for record in (route.body, route.query) for name in record.__struct_fields__}
 )

@@ -6,16 +6,17 @@ import msgspec
 import pytest
 
 from palyra.core.chain import to_wire
-from palyra.core.events.run import Attachment
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.core.ids import Principal
 from palyra.core.run.states import RunState
 from palyra.engine.requests import (
     ApprovalAnswer,
     ApprovalsQuery,
+    GivenAttachment,
     RunRequest,
     RunsQuery,
     SessionRequest,
+    UsageQuery,
     WhenBusy,
 )
 from palyra.gateway.api import ROUTES
@@ -106,10 +107,13 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
     ("DELETE", f"/api/v1/grants/{GRANT}", None, 200, ("revoke", OWNER, GRANT)),
     ("POST", "/api/v1/artifacts", b"hello", 201, ("put", OWNER, 5, "application/octet-stream")),
     ("GET", f"/api/v1/artifacts/{ARTIFACT}", None, 200, ("get", OWNER, ARTIFACT)),
+    ("GET", "/api/v1/usage", None, 200, ("report", OWNER, UsageQuery(limit=ONE))),
     ("GET", "/readyz", None, 200, ("parts",)),
     ("GET", "/metrics", None, 200, ("metrics",)),
     ("GET", "/api/v1/tools", None, 200, ("tools",)),
     ("GET", "/api/v1/agents", None, 200, ("agents",)),
+    ("GET", "/api/v1/models", None, 200, ("models",)),
+    ("POST", "/api/v1/models/qwen/check", None, 200, ("check_model", OWNER, "qwen")),
     ("GET", "/api/v1/journal/verify", None, 200, ("verify",)),
 ]
 NOTHING_ASKED = [("GET", "/"), ("GET", "/healthz"), ("GET", "/api/v1/openapi.json")]
@@ -130,12 +134,12 @@ async def test_route_answers_without_the_engine(scene: Scene, method: str, path:
 
 
 def test_every_route_is_tested_here() -> None:
-    wild = {f"/{word}": "/{}" for word in (SESSION, RUN, APPROVAL, GRANT, ARTIFACT)}
+    wild = {f"/{word}": "/{}" for word in (SESSION, RUN, APPROVAL, GRANT, ARTIFACT, "qwen")}
     asked = {(method, target.partition("?")[0]) for method, target, *_ in ASKED}
     tested = asked | set(NOTHING_ASKED)
     for word, mark in wild.items():
         tested = {(method, path.replace(word, mark)) for method, path in tested}
-    names = ("session_id", "run_id", "approval_id", "grant_id", "artifact_id")
+    names = ("session_id", "run_id", "approval_id", "grant_id", "artifact_id", "name")
     routes = {(route.method, route.path) for route in ROUTES}
     for name in names:
         routes = {(method, path.replace(f"{{{name}}}", "{}")) for method, path in routes}
@@ -166,8 +170,8 @@ async def test_whole_run_request_arrives(scene: Scene) -> None:
             origin="http",
             session_key="k",
             attachments=(
-                Attachment(artifact_id=ARTIFACT, name="a.txt", media_type="text/plain", bytes=6),
-                Attachment(artifact_id=ARTIFACT, name="b.txt", media_type="text/plain", bytes=5),
+                GivenAttachment(name="a.txt", media_type="text/plain", body=b"hello!"),
+                GivenAttachment(name="b.txt", media_type="text/plain", artifact_id=ARTIFACT),
             ),
             agent="a",
             model="m",
@@ -186,12 +190,15 @@ async def test_whole_run_request_arrives(scene: Scene) -> None:
         {"artifact_id": ARTIFACT, "data_base64": "aGk="},
         {"data_base64": "not base64"},
         {"data_base64": "é"},
+        {"data_base64": "data:text/plain;base64,aGk="},
+        {"data_base64": "aGk"},
     ],
 )
 async def test_attachment_has_one_valid_source(scene: Scene, attachment: dict[str, str]) -> None:
     body = {"text": "hi", "attachments": [{"name": "a", "media_type": "text/plain", **attachment}]}
     answer = await scene.ask("POST", "/api/v1/runs", body)
     assert (answer.status, answer.code) == (400, "attachment_invalid")
+    assert "attachment 1: " in answer.json["error"]["message"]
     assert scene.engine.notes.asked == []
 
 

@@ -34,7 +34,7 @@ from palyra.ports.journal import Journal
 from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
 from palyra.ports.provider import Provider
-from palyra.ports.router import ModelInfo
+from palyra.ports.router import ModelCard
 from palyra.ports.tools import Tool, ToolCallContext
 
 OWNER = Principal("user:owner")
@@ -99,7 +99,7 @@ class Workshop:
         self.providers: dict[str, Provider] = {}
         self.route: tuple[str, ...] = ("scripted",)
         self.routes: dict[str, Route] = {}
-        self.describe: Callable[[str], ModelInfo] | None = None
+        self.describe: Callable[[str], ModelCard] | None = None
         self.prices: Prices = PriceTables({})
         self.budgets: tuple[Budget, ...] = ()
         self.tools: list[Tool] = [TimeNow(), FsRead(), FsWrite(), *mark_tools(self.marks)]

@@ -5,6 +5,7 @@ It speaks HTTP by hand, so that it can also say what no HTTP library would. Requ
 
 import asyncio
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -32,6 +33,7 @@ class Asked:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+    at_s: float = 0.0  # By the wall clock, as dates in headers are.
 
 
 class StandInProvider:
@@ -84,7 +86,7 @@ class StandInProvider:
         lines = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         body = await reader.readexactly(min(REQUEST_BYTES_MAX, int(headers.get("content-length", "0"))))
-        self.asked.append(Asked(lines[0].split(" ")[1], headers, json.loads(body or b"{}")))
+        self.asked.append(Asked(lines[0].split(" ")[1], headers, json.loads(body or b"{}"), time.time()))
         return True
 
     async def _play(self, answer: Played, writer: asyncio.StreamWriter) -> None:

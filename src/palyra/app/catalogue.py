@@ -6,7 +6,7 @@ from palyra.config.records import Budget as BudgetSection
 from palyra.config.records import Model, Provider
 from palyra.core.budget import Budget
 from palyra.core.events.model import Usage
-from palyra.ports.router import ModelInfo
+from palyra.ports.router import ModelCard
 
 NANO = 1_000_000_000
 _PRICED_TOKENS = 1_000  # Small enough for the first tier of every price list.
@@ -25,9 +25,9 @@ def build_prices(config: Config) -> PriceTables:
     return PriceTables({model.name: _listing(model, provider) for model, provider in model_sections(config)})
 
 
-def describe_model(config: Config, prices: PriceTables, name: str) -> ModelInfo:
+def describe_model(config: Config, prices: PriceTables, name: str) -> ModelCard:
     model, provider = next(pair for pair in model_sections(config) if pair[0].name == name)
-    return _info(model, provider, prices)
+    return _described(model, provider, prices)
 
 
 def make_budgets(config: Config) -> tuple[Budget, ...]:
@@ -56,8 +56,8 @@ def _listing(model: Model, provider: Provider) -> Listing:
     )
 
 
-def _info(model: Model, provider: Provider, prices: PriceTables) -> ModelInfo:
-    return ModelInfo(
+def _described(model: Model, provider: Provider, prices: PriceTables) -> ModelCard:
+    return ModelCard(
         name=model.name,
         provider=provider.name,
         kind=provider.kind,

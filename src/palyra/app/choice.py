@@ -22,7 +22,9 @@ from palyra.config.forms import NAME_LENGTH_MAX, parse_model_name
 from palyra.config.records import Agent, Model, Provider, Route
 from palyra.core.errors import Invalid, Unavailable
 
-LOCAL_TIMEOUT_S = 0.3  # A server on this machine answers in a few milliseconds; a start waits for no other.
+LOCAL_TIMEOUT_S = (
+    0.5  # A server on this machine answers in a few milliseconds, or refuses at once; a busy one gets this.
+)
 REMOTE_TIMEOUT_S = 5.0  # An address that a variable names is meant, so it is waited for.
 LIST_BYTES_MAX = 4 * 1024 * 1024  # The longest lists of public brokers are a quarter of it.
 MODELS_MAX = 8  # Of a list; they can be asked for by name, and the first one answers.
@@ -32,7 +34,10 @@ ROUTE = "default"
 
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity"}
 _LOCAL_NAMES = {11434: "ollama", 1234: "lm-studio"}
-_NO_CHAT = re.compile(r"embed|rerank|minilm|whisper|moderation|(?:^|[/_-])(?:bge|e5|gte|tts)-", re.IGNORECASE)
+_NO_CHAT = re.compile(
+    r"embed|rerank|minilm|whisper|transcri|realtime|speech|dall-e|image|moderation|(?:^|[/_-])(?:bge|e5|gte|tts)-",
+    re.IGNORECASE,
+)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._/:-]+")
 
 
@@ -74,6 +79,9 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     remote_s: float = REMOTE_TIMEOUT_S
 
 
+PATIENCE = Patience()
+
+
 class Listing(msgspec.Struct, frozen=True):
     """The chat models a server offers, or why that is not known."""
 
@@ -90,7 +98,7 @@ async def choose_models(config: Config) -> Choice:
         await client.close()
 
 
-async def resolve_models(config: Config, client: HttpClient, patience: Patience = Patience()) -> Choice:  # noqa: B008
+async def resolve_models(config: Config, client: HttpClient, patience: Patience = PATIENCE) -> Choice:
     if config.providers:
         return Choice(config)
     if config.provider_hint is not None:

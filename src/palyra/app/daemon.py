@@ -5,20 +5,22 @@ import gc
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from palyra.adapters.net.client import HttpClient
 from palyra.app import Home, verify_summary
 from palyra.app.catalogue import build_prices, describe_model, make_budgets
 from palyra.app.choice import choose_models
 from palyra.app.models import build_router
+from palyra.app.secrets import open_sources
 from palyra.config import Config
 from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
 from palyra.core.errors import Invalid, Unavailable
+from palyra.core.redaction import KnownSecrets
 from palyra.engine.engine import Engine
 from palyra.engine.office import Settings
 from palyra.gateway.settings import HttpSettings
@@ -40,12 +42,14 @@ def run_daemon(
     import structlog
     import uvloop
 
+    known = KnownSecrets()
     is_terminal = sys.stderr.isatty()
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.processors.format_exc_info,
+            lambda _logger, _method, event: _masked(known, event),
             structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
@@ -53,7 +57,12 @@ def run_daemon(
         cache_logger_on_first_use=True,
     )
     gc.set_threshold(*GC_THRESHOLDS)
-    uvloop.run(serve(home, config, announce, tell))
+    uvloop.run(serve(home, config, announce, tell, known))
+
+
+def _masked(known: KnownSecrets, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """No key of ours in the log, whoever quoted it."""
+    return {name: known.mask(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
 class _StandardError:
@@ -70,7 +79,11 @@ class _StandardError:
 
 
 async def serve(
-    home: Home, config: Config, announce: Callable[[str], None], tell: Callable[[str], None] = _untold
+    home: Home,
+    config: Config,
+    announce: Callable[[str], None],
+    tell: Callable[[str], None] = _untold,
+    known: KnownSecrets | None = None,
 ) -> None:
     """The daemon: everything wired, work of an earlier process taken up, HTTP until a signal, then a drain.
 
@@ -85,12 +98,13 @@ async def serve(
     from palyra.gateway.server import serve_http
 
     log = structlog.get_logger()
+    known = known or KnownSecrets()
     prepare_home(home)
     ensure_admin_token(home.admin_token)
     stop = _stop_signal()
     client = HttpClient()
     choice = await choose_models(config)
-    engine = build_engine(home, choice.config, client)
+    engine = build_engine(home, choice.config, client, known)
     settings = http_settings(config)
     tokens = FileTokens(home.admin_token, home.tokens)
     try:
@@ -105,6 +119,8 @@ async def serve(
             gc.collect()
             gc.freeze()
             log.info("ready", address=server.address, home=str(home.root), sessions_resumed=resumed)
+            # Prices take a quarter of a second to load: now, beside the loop, rather than in somebody's first turn.
+            await asyncio.to_thread(engine.status.models)
             await engine.wait_for(stop)
             log.info("draining", limit_s=config.run.drain_s)
             await engine.drain(config.run.drain_s)
@@ -113,7 +129,7 @@ async def serve(
         await client.close()
 
 
-def build_engine(home: Home, config: Config, client: HttpClient) -> Engine:
+def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSecrets) -> Engine:
     """Which adapter stands behind which port. A new tool, provider or store is one line here."""
     from palyra.adapters.artifacts.files import FileArtifacts
     from palyra.adapters.clock import SystemClock
@@ -133,9 +149,10 @@ def build_engine(home: Home, config: Config, client: HttpClient) -> Engine:
     clock = SystemClock()
     signer = FileSigner(home.signing_key, home.public_keys)
     settings = JournalSettings(path=journal_path(home, config), durability=config.journal.durability.value)
+    secrets = open_sources(home, config, known)
     prices = build_prices(config)
     parts = Parts(
-        router=build_router(home, config, client, partial(describe_model, config, prices)),
+        router=build_router(home, config, client, secrets, partial(describe_model, config, prices)),
         prices=prices,
         policy=RuleTable(),
         catalog=ToolCatalog([TimeNow(), FsRead(), FsWrite()]),
@@ -154,6 +171,7 @@ def build_engine(home: Home, config: Config, client: HttpClient) -> Engine:
         agents=make_agents(home, config),
         settings=make_settings(config),
         budgets=make_budgets(config),
+        known=known,
     )
     return Engine(setup, lambda: verify_in_thread(home))
 

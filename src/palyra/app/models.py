@@ -8,18 +8,20 @@ from palyra.adapters.providers.anthropic_messages import AnthropicMessages
 from palyra.adapters.providers.attempts import Pace
 from palyra.adapters.providers.demo import DemoProvider
 from palyra.adapters.providers.exchange import Endpoint, KeySource, WireModel
+from palyra.adapters.providers.local_model import LocalModel
 from palyra.adapters.providers.openai_chat import OpenAiChat
 from palyra.adapters.providers.openai_responses import OpenAiResponses
+from palyra.adapters.providers.pydantic_ai_vendors import PydanticAi
 from palyra.adapters.providers.route_table import DEFAULT_ROUTE, Route, RouteTable
 from palyra.adapters.providers.scripted import ScriptedProvider, load_scripts
 from palyra.app import Home
 from palyra.app.catalogue import model_sections
-from palyra.app.secrets import SecretSources, open_sources
+from palyra.app.secrets import SecretSources
 from palyra.config import Config
 from palyra.config.records import Provider as ProviderSection
 from palyra.core.errors import Invalid
 from palyra.ports.provider import Provider
-from palyra.ports.router import ModelInfo, Router
+from palyra.ports.router import ModelCard, Router
 
 _WIRE_FORMATS: dict[str, Callable[[Endpoint, KeySource, HttpClient], Provider]] = {
     "openai-chat": OpenAiChat,
@@ -29,16 +31,20 @@ _WIRE_FORMATS: dict[str, Callable[[Endpoint, KeySource, HttpClient], Provider]] 
 
 
 def build_router(
-    home: Home, config: Config, client: HttpClient, describe: Callable[[str], ModelInfo] | None = None
+    home: Home,
+    config: Config,
+    client: HttpClient,
+    secrets: SecretSources,
+    describe: Callable[[str], ModelCard] | None = None,
 ) -> Router:
-    """Every model with the provider behind it; the route of an agent without one is all models in the file's order."""
+    """Every model with the provider behind it. An agent without a route takes the first; without any, all models in order."""
     sections = model_sections(config)
     used = {provider.name: provider for _, provider in sections}
-    secrets = open_sources(home, config)
     providers = {name: _build_provider(home, config, section, client, secrets) for name, section in used.items()}
     models = {model.name: providers[provider.name] for model, provider in sections}
     routes = {route.name: Route(route.models, route.mode) for route in config.routes}
-    return RouteTable(models, {DEFAULT_ROUTE: Route(tuple(models)), **routes}, SystemClock(), describe)
+    default = next(iter(routes.values()), Route(tuple(models)))
+    return RouteTable(models, {DEFAULT_ROUTE: default, **routes}, SystemClock(), describe)
 
 
 def _build_provider(
@@ -48,6 +54,10 @@ def _build_provider(
         return DemoProvider()
     if section.kind == "scripted":
         return ScriptedProvider(load_scripts(home.root / (section.file or "script.toml")))
+    if section.kind == "local":
+        return LocalModel(_endpoint(config, section))
+    if section.kind == "pydantic-ai":
+        return PydanticAi(_endpoint(config, section), secrets.source(section.api_key))
     wire_format = _WIRE_FORMATS.get(section.kind)
     if wire_format is None:
         raise Invalid("provider_kind", f"provider {section.name}: {section.kind} is not part of this release yet")

@@ -18,7 +18,7 @@ from palyra.app import Home
 from palyra.app.passphrases import AskPerson, Passphrases, person_at_terminal
 from palyra.config import Config, SecretRef, SecretSource, Section, parse_secret
 from palyra.core.errors import Invalid, Unavailable
-from palyra.core.redaction import Redactor
+from palyra.core.redaction import KnownSecrets, Redactor
 
 AskSecret = Callable[[], str | None]
 
@@ -26,7 +26,14 @@ AskSecret = Callable[[], str | None]
 class SecretSources:
     """Looks secrets up for one process."""
 
-    def __init__(self, home: Home, environ: Mapping[str, str], ask_person: AskPerson | None = None) -> None:
+    def __init__(
+        self,
+        home: Home,
+        environ: Mapping[str, str],
+        ask_person: AskPerson | None = None,
+        known: KnownSecrets | None = None,
+    ) -> None:
+        self._known = known or KnownSecrets()
         self._environ = environ
         self._passphrases = Passphrases(environ, ask_person)
         self._vault = _vault(home, self._passphrases, COSTS)
@@ -48,6 +55,8 @@ class SecretSources:
                 assert_never(reference.source)
         if not value:
             raise Unavailable("secret_missing", f"{reference} {remedy}")
+        # Before it is used anywhere, so that it is recognised wherever it turns up.
+        self._known.add(value)
         return value
 
     def open(self) -> int | None:
@@ -72,11 +81,13 @@ class SecretSources:
         return self._vault.get(reference.name) is not None
 
 
-def open_sources(home: Home, config: Config) -> SecretSources:
+def open_sources(home: Home, config: Config, known: KnownSecrets | None = None) -> SecretSources:
     """For a daemon. One whose configuration needs the vault does not start with a vault that it cannot open."""
-    sources = SecretSources(home, os.environ, person_at_terminal())
+    known = known or KnownSecrets()
+    sources = SecretSources(home, os.environ, person_at_terminal(), known)
     if any(each.source is SecretSource.VAULT for each in references_of(config)):
         sources.open()
+        known.add(*sources.known_values(config))
     return sources
 
 

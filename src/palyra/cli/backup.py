@@ -17,7 +17,7 @@ def backup(
     context: typer.Context,
     destination: Annotated[Path, typer.Argument(help="A directory that does not exist yet.")],
     with_keys: Annotated[
-        bool, typer.Option("--with-keys", help="Copy the private keys too. Keep such a backup secret.")
+        bool, typer.Option("--with-keys", help="Copy the private keys and the vault too. Keep such a backup secret.")
     ] = False,
     json: JsonOption = False,
 ) -> None:

@@ -5,6 +5,7 @@ limit; a stream that breaks goes on after the last event it gave, so each event 
 """
 
 import asyncio
+import io
 import random
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -54,14 +55,18 @@ class Client:
     async def get(self, path: str, **query: str | int) -> JsonObject:
         return await self._call("GET", path, params=query)
 
-    async def post(self, path: str, body: JsonObject | None = None) -> JsonObject:
-        return await self._call("POST", path, json=body or {})
+    async def post(self, path: str, body: JsonObject | None = None, timeout_s: float = CALL_TIMEOUT_S) -> JsonObject:
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S)
+        return await self._call("POST", path, json=body or {}, timeout=timeout)
 
     async def patch(self, path: str, body: JsonObject) -> JsonObject:
         return await self._call("PATCH", path, json=body)
 
     async def delete(self, path: str) -> JsonObject:
         return await self._call("DELETE", path)
+
+    async def upload(self, body: bytes, media_type: str) -> JsonObject:
+        return await self._call("POST", "/artifacts", data=io.BytesIO(body), headers={"Content-Type": media_type})
 
     async def items(self, path: str, limit: int, **query: str | int) -> list[JsonObject]:
         """A list over its pages, up to `limit`."""

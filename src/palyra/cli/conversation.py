@@ -4,11 +4,14 @@ Everything shown about runs comes from the session's stream, so what other peopl
 too, and a daemon that restarts is followed on from the last event.
 """
 
+import asyncio
 import secrets
 import time
+from pathlib import Path
 
 import typer
 
+from palyra.cli.attaching import read_file, upload
 from palyra.cli.client import Client
 from palyra.cli.editor import Editor
 from palyra.cli.inbox import Connected, Inbox, Interrupted, Item, Lost, Retrying, Typed
@@ -27,6 +30,7 @@ LEAVE_WITHIN_S = 3.0  # A second Ctrl-C later than this begins anew.
 HELP = """\
   Enter      send; while a run is active your line steers it
   Ctrl-C     cancel the run; twice to leave
+  /attach F  send the file F with your next message; without F, nothing
   /new       begin a new session
   /sessions  list sessions
   /approvals list open questions
@@ -48,6 +52,7 @@ class Conversation:
         self._runs: list[str] = []
         self._questions: dict[str, Question] = {}
         self._own: list[str] = []
+        self._attached: list[JsonObject] = []
         self._interrupted_at_s: float | None = None
         self._is_apart = False
         self._is_over = False
@@ -210,7 +215,7 @@ class Conversation:
             raise
 
     async def _steer_or_start(self, text: str) -> None:
-        if self._runs:
+        if self._runs and not self._attached:
             try:
                 await self._client.post(f"/runs/{self._runs[0]}/input", {"text": text})
                 return
@@ -218,12 +223,15 @@ class Conversation:
                 pass  # It ended in the same moment.
         key = f"chat-{secrets.token_hex(16)}"
         body: JsonObject = {"session_id": self._session_id, "text": text, "when_busy": "steer", "idempotency_key": key}
-        await self._client.start_run(body)
+        await self._client.start_run({**body, "attachments": self._attached} if self._attached else body)
+        self._attached = []
 
     async def _command(self, line: str) -> None:
         match line.split()[0]:
             case "/help" | "/?":
                 self._screen.line(HELP)
+            case "/attach":
+                await self._attach(line.removeprefix("/attach").strip())
             case "/new":
                 await self._enter({})
             case "/sessions":
@@ -236,6 +244,15 @@ class Conversation:
                 self._is_over = True
             case other:
                 self._screen.line(f"there is no {shown(other)}; /help tells what there is")
+
+    async def _attach(self, name: str) -> None:
+        if name:
+            file = await asyncio.to_thread(read_file, Path(name))
+            self._attached.append(await upload(self._client, file))
+        else:
+            self._attached = []
+        names = ", ".join(in_one_line(str(each["name"]), 60) for each in self._attached) or "nothing"
+        self._screen.line(self._ink.dim(f"· with your next message goes: {names}"))
 
     async def _list_sessions(self) -> None:
         for session in await self._client.items("/sessions", SESSIONS_SHOWN):

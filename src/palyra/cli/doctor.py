@@ -14,7 +14,7 @@ app = typer.Typer()
 
 @app.command()
 def doctor(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Check this installation: Python, packages, home, configuration, journal, disk, daemon, sandbox.
+    """Check this installation: Python, packages, home, configuration, vault, journal, disk, daemon, sandbox.
 
     Reads only. Each line says ok, warn or fail, and what to do. Exit code 1 if anything failed.
 

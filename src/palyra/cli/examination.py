@@ -17,15 +17,19 @@ import msgspec
 from palyra import __version__
 from palyra.app import Home, open_archive
 from palyra.cli.daemon import target_of
-from palyra.config import FILE_NAME, ConfigInvalid, load, require_safe_bind
+from palyra.config import FILE_NAME, Config, ConfigInvalid, load, require_safe_bind
 from palyra.core.errors import NotFound, PalyraError, Unavailable
+from palyra.core.events.base import JsonObject
 
 PYTHON_MIN = (3, 11)
 SPACE_LOW_BYTES = 1024**3  # Room for a day of a busy journal.
 SPACE_FULL_BYTES = 100 * 1024**2  # Below this a write may fail at any moment.
 HEALTH_TIMEOUT_S = 3.0
+MODELS_TIMEOUT_S = 10.0  # The first question loads the price list.
 PID_BYTES_MAX = 32
 PROBLEMS_SHOWN = 5
+MODELS_SHOWN = 5
+_NO_MODEL = "set ANTHROPIC_API_KEY or OPENAI_API_KEY for the daemon, or name a [[provider]] in palyra.toml"
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -49,10 +53,12 @@ def examine(home: Home, url: str | None) -> list[Finding]:
         _packages(),
         *_home(home),
         *_config(home),
+        _vault(home),
         _journal(home),
         Finding(Mark.OK, "writer", f"process {writer} writes the journal" if writer else "nobody writes the journal"),
         _space(home),
         _daemon(home, url, writer is not None),
+        _models(home, url),
         _sandbox(),
     ]
 
@@ -119,6 +125,36 @@ def _config(home: Home) -> Iterator[Finding]:
         yield Finding(Mark.OK, "config", str(path) if path.is_file() else f"no {path}: defaults and variables")
 
 
+def _vault(home: Home) -> Finding:
+    """Nobody is asked for a passphrase here. Variables are those of this process, which the daemon's need not be."""
+    from palyra.app.secrets import SecretSources, references_of
+
+    sources = SecretSources(home, os.environ)
+    try:
+        count = sources.open()
+        config = _config_if_sound(home)
+        missing = [str(each) for each in sources.unresolved(config)]
+    except PalyraError as error:
+        is_locked = error.code == "vault_passphrase_missing"
+        return Finding(Mark.WARN if is_locked else Mark.FAIL, "vault", error.message)
+    what = "there is none" if count is None else f"opens, secrets: {count}"
+    if missing:
+        mark = Mark.FAIL if any(each.startswith("vault:") for each in missing) else Mark.WARN
+        remedy = "palyra secrets set NAME, or set the variable for the daemon"
+        return Finding(mark, "vault", f"{what}; no value for {', '.join(missing[:PROBLEMS_SHOWN])}", remedy)
+    wanted = len(references_of(config))
+    told = f"references with a value: {wanted} of {wanted}" if wanted else "nothing refers to it or to a variable"
+    return Finding(Mark.OK, "vault", f"{what}; {told}")
+
+
+def _config_if_sound(home: Home) -> Config:
+    """The defaults where it is not: what is wrong with it has a line of its own."""
+    try:
+        return load(home.root, os.environ)
+    except PalyraError:
+        return Config()
+
+
 def _journal(home: Home) -> Finding:
     try:
         with open_archive(home) as archive:
@@ -166,6 +202,50 @@ def _daemon(home: Home, url: str | None, has_writer: bool) -> Finding:
     if status == 200:
         return Finding(Mark.OK, "daemon", f"answers at {target.url}")
     return Finding(Mark.FAIL, "daemon", f"{target.url} answers with status {status}", "is this palyra? check --url")
+
+
+def _models(home: Home, url: str | None) -> Finding:
+    """Those the daemon has; where none can be asked, those that a start would find from here."""
+    import asyncio
+
+    from palyra.cli.client import Client
+    from palyra.cli.models import list_models
+
+    async def ask() -> list[JsonObject]:
+        async with asyncio.timeout(MODELS_TIMEOUT_S), Client(target_of(home, url)) as client:
+            return await list_models(client)
+
+    try:
+        return _finding_of(asyncio.run(ask()))
+    except (PalyraError, TimeoutError):
+        return _foreseen(home)
+
+
+def _finding_of(models: list[JsonObject]) -> Finding:
+    if all(model.get("kind") == "demo" for model in models):
+        return Finding(Mark.WARN, "models", "the daemon has the demo guide only, which is no language model", _NO_MODEL)
+    names = _some([str(model.get("name")) for model in models])
+    return Finding(Mark.OK, "models", f"the daemon has {names}; palyra models check calls them")
+
+
+def _foreseen(home: Home) -> Finding:
+    import asyncio
+
+    from palyra.app.choice import choose_models
+
+    try:
+        choice = asyncio.run(choose_models(load(home.root, os.environ)))
+    except PalyraError as error:
+        return Finding(Mark.WARN, "models", f"not known: {error.message}")
+    sections = choice.config.models or choice.config.providers
+    is_guide = all(provider.kind == "demo" for provider in choice.config.providers)
+    what = choice.words or f"palyra.toml names {_some([section.name for section in sections])}"
+    return Finding(Mark.WARN if is_guide else Mark.OK, "models", f"at a start from here: {what}")
+
+
+def _some(names: list[str]) -> str:
+    rest = f" and {len(names) - MODELS_SHOWN} more" if len(names) > MODELS_SHOWN else ""
+    return ", ".join(names[:MODELS_SHOWN]) + rest
 
 
 def _health_status(url: str) -> int:

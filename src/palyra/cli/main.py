@@ -16,23 +16,30 @@ from palyra.cli import (
     doctor,
     export,
     journal,
+    models,
     projections,
     run,
     runs,
+    secrets,
     serve,
     sessions,
+    usage,
     verify,
 )
 from palyra.cli.options import Choice, JsonOption, expanded
 from palyra.cli.output import PalyraGroup, print_line
 
-app = typer.Typer(cls=PalyraGroup, name="palyra", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    cls=PalyraGroup, name="palyra", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_show_locals=False
+)
 app.add_typer(serve.app)
 app.add_typer(chat.app)
 app.add_typer(run.app)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
 app.add_typer(approvals.app, name="approvals")
+app.add_typer(models.app, name="models")
+app.add_typer(usage.app)
 app.add_typer(verify.app)
 app.add_typer(export.app)
 app.add_typer(backup.app)
@@ -40,6 +47,7 @@ app.add_typer(projections.app, name="projections")
 app.add_typer(journal.app, name="journal")
 app.add_typer(doctor.app)
 app.add_typer(config.app, name="config")
+app.add_typer(secrets.app, name="secrets")
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from palyra.cli.options import JsonOption, expanded, is_json
 from palyra.cli.output import print_json, print_line
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
+
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
 
 SCHEMA_BYTES_MAX = 256 * 1024
 TEXT_BYTES_MAX = 1024 * 1024  # More is refused by the daemon, and belongs in an attachment.
@@ -34,6 +37,9 @@ def run(
     must_call: Annotated[
         list[str] | None, typer.Option(metavar="TOOL", help="A tool the run must call; may be repeated.")
     ] = None,
+    attach: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="A file to go along, such as an image; may be repeated.")
+    ] = None,
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -49,12 +55,15 @@ def run(
       git diff | palyra run - --session review
 
       palyra run "List the services" --answer-schema services.json --json
+
+      palyra run "What does this error mean?" --attach screenshot.png
     """
     body = _body(_read_text(text), session)
     optional = {"agent": agent, "model": model, "must_call": must_call or None}
     body |= {name: value for name, value in optional.items() if value is not None}
     if answer_schema is not None:
         body["answer_schema"] = _read_schema(expanded(answer_schema))
+    _attach(context, url, body, attach or [])
     if no_wait:
         _show_started(ask_daemon(context, url, lambda client: client.start_run(body)), is_json(context, json))
     else:
@@ -89,6 +98,20 @@ def _body(text: str, session: str | None) -> JsonObject:
         except Invalid:
             body["session_key"] = session
     return body
+
+
+def _attach(context: typer.Context, url: str | None, body: JsonObject, paths: list[Path]) -> None:
+    """Puts what is uploaded into the body. All files are read before the first one is sent."""
+    if not paths:
+        return
+    from palyra.cli.attaching import read_file, upload
+
+    files = [read_file(path) for path in paths]
+
+    async def upload_all(client: "Client") -> list[JsonObject]:
+        return [await upload(client, file) for file in files]
+
+    body["attachments"] = ask_daemon(context, url, upload_all)
 
 
 def _read_text(text: str) -> str:

@@ -7,6 +7,7 @@ import typer
 
 from palyra.cli.config import load_or_explain
 from palyra.cli.options import home_of
+from palyra.cli.output import printable
 
 app = typer.Typer()
 
@@ -40,7 +41,10 @@ def serve(
     def announce(address: str) -> None:
         typer.echo(f"palyra listens on {address}; its token is in {home.admin_token}", err=True)
 
-    run_daemon(home, config, announce)
+    def tell(words: str) -> None:
+        typer.echo(printable(f"models: {words}"), err=True)
+
+    run_daemon(home, config, announce, tell)
 
 
 def daemon_arguments(arguments: list[str]) -> list[str]:

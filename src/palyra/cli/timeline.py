@@ -62,7 +62,14 @@ def _of_accepted(data: JsonObject) -> str:
 
 
 def _of_route(data: JsonObject) -> str:
-    return f"turn {data.get('turn')}: {data.get('chosen') or 'no model'}, budget {data.get('budget')} {data.get('message', '')}"
+    reserved = data.get("reserved")
+    cost = reserved.get("cost_usd") if isinstance(reserved, dict) else None
+    most = f", at most ${cost:.6f}" if isinstance(cost, int | float) else ""
+    passed = [each for each in data.get("candidates", ()) if isinstance(each, dict) and each.get("reasons")]
+    past = "".join(f"; not {each.get('model')} ({', '.join(map(str, each['reasons']))})" for each in passed)
+    mode = "" if data.get("mode") == "enforced" else f" ({data.get('mode')})"
+    chosen = data.get("chosen") or "no model"
+    return f"turn {data.get('turn')}: {chosen}{mode}, budget {data.get('budget')}{most}{past} {data.get('message', '')}"
 
 
 def _of_context(data: JsonObject) -> str:
@@ -84,7 +91,7 @@ def _of_usage(data: JsonObject) -> str:
     cost = data.get("cost_usd")
     price = f"${cost:.6f}" if isinstance(cost, int | float) else "price unknown"
     tokens = f"{data.get('input_tokens')} in, {data.get('output_tokens')} out, {data.get('cached_tokens', 0)} cached"
-    return f"{data.get('model')}: {tokens}, {price}"
+    return f"{data.get('model')}: {tokens}, {price}{' (estimated)' if data.get('is_estimate') else ''}"
 
 
 def _of_proposed(data: JsonObject) -> str:

@@ -45,6 +45,7 @@ window_tokens = 200000
 max_output_tokens = 16000
 input_usd_per_mtok = 3.0
 output_usd_per_mtok = 15.0
+cached_input_usd_per_mtok = 0.3
 vision = true
 tools = true
 
@@ -53,6 +54,8 @@ name = "qwen"
 provider = "workstation"
 id = "qwen3:14b"
 window_tokens = 32768
+input_usd_per_mtok = 0.0         # Runs at home. A budget in USD leaves out models of unknown price.
+output_usd_per_mtok = 0.0
 
 [[route]]
 name = "main"
@@ -72,6 +75,7 @@ scope = "global"
 period = "day"
 limit_usd = 10.0
 action = "deny"
+timezone = "Europe/Prague"
 
 [[budget]]
 scope = "run"

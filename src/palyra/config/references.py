@@ -9,7 +9,7 @@ from palyra.config.lines import Path
 from palyra.config.problems import Report, suggestion
 from palyra.core.redaction.names import Belief, classify_name
 
-PROVIDER_KINDS = ("openai-chat", "openai-responses", "anthropic-messages", "local", "demo", "scripted")
+PROVIDER_KINDS = ("openai-chat", "openai-responses", "anthropic-messages", "pydantic-ai", "local", "demo", "scripted")
 EMBEDDERS = ("bundled", "minilm")
 _CHANNEL_NEEDS = {
     "discord": ("token",),

@@ -10,7 +10,7 @@ from palyra.core.agents import AgentSpec
 from palyra.core.budget import Budget
 from palyra.core.errors import PalyraError, Unavailable
 from palyra.core.ids import Principal, derive_node_id
-from palyra.core.redaction import Redactor
+from palyra.core.redaction import KnownSecrets, Redactor
 from palyra.core.tools import ToolSpec
 from palyra.engine.approvals import Approvals
 from palyra.engine.artifacts import ArtifactDesk
@@ -26,7 +26,7 @@ from palyra.engine.sessions import Sessions
 from palyra.engine.usage import Usage
 from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
-from palyra.ports.router import ModelInfo
+from palyra.ports.router import ModelCard
 
 CHECKPOINT_EVERY_S = 5.0
 
@@ -44,6 +44,7 @@ class Setup:
     agents: dict[str, AgentSpec]
     settings: Settings
     budgets: tuple[Budget, ...] = ()
+    known: KnownSecrets | None = None
 
 
 class Status:
@@ -77,7 +78,7 @@ class Status:
     def agents(self) -> tuple[AgentSpec, ...]:
         return tuple(self._office.agents.values())
 
-    def models(self) -> tuple[ModelInfo, ...]:
+    def models(self) -> tuple[ModelCard, ...]:
         return self._office.parts.router.models()
 
     async def check_model(self, principal: Principal, name: str) -> ModelCheck:
@@ -94,7 +95,7 @@ class Engine:
             parts=setup.parts,
             hub=Hub(setup.journal),
             clock=setup.clock,
-            redactor=Redactor(setup.parts.sealer.marker_key),
+            redactor=Redactor(setup.parts.sealer.marker_key, setup.known),
             agents=setup.agents,
             settings=setup.settings,
             tasks=Tasks(),

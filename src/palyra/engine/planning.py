@@ -61,21 +61,21 @@ class Planner:
         return demand, [self._candidate(option, input_tokens) for option in routes.options]
 
     def _candidate(self, option: RouteOption, input_tokens: int) -> Candidate:
-        info = option.info
-        if info is None:
+        known = option.known
+        if known is None:
             return Candidate(model=option.model, is_known=False)
         factor = self._office.ledger.factor(option.model)
-        output_tokens = info.max_output_tokens or OUTPUT_TOKENS_MAX
+        output_tokens = known.max_output_tokens or OUTPUT_TOKENS_MAX
         usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
         cost = self._office.parts.prices.cost_nano_usd(option.model, usage)
         scale = factor or 1.0
         return Candidate(
             model=option.model,
-            health=info.health,
+            health=known.health,
             is_open=option.is_open,
-            takes_images=info.vision,
-            takes_tools=info.tools,
-            window_tokens=info.window_tokens,
+            takes_images=known.vision,
+            takes_tools=known.tools,
+            window_tokens=known.window_tokens,
             output_tokens=round((input_tokens + output_tokens) * scale) - input_tokens,
             cost_nano_usd=None if cost is None else round(cost * scale),
             is_proven=factor is not None,

@@ -8,7 +8,7 @@ from functools import cache
 from starlette.responses import Response
 
 from palyra import __version__
-from palyra.gateway import approvals, artifacts, runs, sessions, status
+from palyra.gateway import approvals, artifacts, models, runs, sessions, status, usage
 from palyra.gateway.answers import answer_json
 from palyra.gateway.openapi import JsonDocument, describe
 from palyra.gateway.routes import AnyRoute, Call, Empty, Route, Unread
@@ -29,6 +29,8 @@ ROUTES: tuple[AnyRoute, ...] = (
     *runs.ROUTES,
     *approvals.ROUTES,
     *artifacts.ROUTES,
+    *models.ROUTES,
+    *usage.ROUTES,
     Route(
         method="GET",
         path="/api/v1/openapi.json",

@@ -18,7 +18,7 @@ from palyra.gateway.api import ROUTES
 from palyra.gateway.desk import Desk
 from palyra.gateway.facade import Engine
 from palyra.gateway.reading import read_json, read_query
-from palyra.gateway.routes import AnyRoute, Call, Caller, MethodRefused, Table, Unread
+from palyra.gateway.routes import AnyRoute, Call, Caller, MethodRefused, Table, Unread, segments_of
 from palyra.gateway.settings import HttpSettings
 from palyra.ports.tokens import Role
 
@@ -66,7 +66,7 @@ class Gateway:
 
     async def _answer(self, request: Request) -> ASGIApp:
         method = request.scope["method"]
-        place = self._table.find(request.scope["path"])
+        place = self._table.find(segments_of(request.scope))
         public = place.public(method)
         if public is not None:
             self._access.check_name(request)

@@ -13,6 +13,7 @@ from palyra.core.ids import ApprovalId, ArtifactId, GrantId, Principal, RunId, S
 from palyra.core.projections.rows import SessionRow
 from palyra.core.tools import ToolSpec
 from palyra.engine.hub import Frame
+from palyra.engine.model_check import ModelCheck
 from palyra.engine.requests import (
     ApprovalAnswer,
     ApprovalRecord,
@@ -24,7 +25,10 @@ from palyra.engine.requests import (
     RunsQuery,
     SessionRequest,
     StartedRun,
+    UsageQuery,
 )
+from palyra.ports.router import ModelCard
+from palyra.ports.views import UsageReport
 
 
 class Sessions(Protocol):
@@ -97,6 +101,12 @@ class ArtifactDesk(Protocol):
     async def get(self, principal: Principal, artifact_id: ArtifactId, /) -> tuple[ArtifactRecord, bytes]: ...
 
 
+class Usage(Protocol):
+    async def report(self, principal: Principal, query: UsageQuery, /) -> UsageReport:
+        """Of the principal's own runs, or of everyone's where the query says so: who may ask that is the caller's to check."""
+        ...
+
+
 class Status(Protocol):
     @property
     def is_draining(self) -> bool: ...
@@ -112,6 +122,12 @@ class Status(Protocol):
     def tools(self) -> tuple[ToolSpec, ...]: ...
 
     def agents(self) -> tuple[AgentSpec, ...]: ...
+
+    def models(self) -> tuple[ModelCard, ...]: ...
+
+    async def check_model(self, principal: Principal, name: str, /) -> ModelCheck:
+        """One small real call, and what came of it."""
+        ...
 
 
 class Engine(Protocol):
@@ -129,6 +145,9 @@ class Engine(Protocol):
 
     @property
     def artifacts(self) -> ArtifactDesk: ...
+
+    @property
+    def usage(self) -> Usage: ...
 
     @property
     def status(self) -> Status: ...

@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Generic, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 from starlette.requests import Request
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.ids import Principal
@@ -95,11 +96,11 @@ class Table:
         for route in routes:
             self._add(route)
 
-    def find(self, path: str) -> "Place":
+    def find(self, segments: Iterable[str]) -> "Place":
         """What is at a path, whether anything is or not."""
         node: _Node | None = self._root
         values = []
-        for segment in path.split("/")[1:]:
+        for segment in segments:
             assert node is not None
             following = node.literal.get(segment)
             if following is None and node.parameter is not None and segment:
@@ -122,6 +123,15 @@ class Table:
         if route.method in node.routes:
             raise Invalid("route_twice", f"{route.method} {route.path} is in the table twice")
         node.routes[route.method] = route
+
+
+def segments_of(scope: Scope) -> list[str]:
+    """The steps of a path, each decoded by itself: a name with a slash in it is one step, written with %2F."""
+    raw: bytes = scope.get("raw_path") or b""
+    if b"%" not in raw:
+        path: str = scope["path"]
+        return path.split("/")[1:]
+    return [unquote(segment) for segment in raw.decode("latin-1").split("/")[1:]]
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -8,11 +8,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from palyra.core.errors import Invalid
-from palyra.core.events.run import Attachment
-from palyra.core.ids import ArtifactId, Principal, SessionId, StreamId
-from palyra.engine.requests import RunRecord, RunRequest, RunsQuery, StartedRun
+from palyra.core.ids import ArtifactId, SessionId, StreamId
+from palyra.engine.requests import GivenAttachment, RunRecord, RunRequest, RunsQuery, StartedRun
 from palyra.gateway.answers import JSON_TYPE, answer_json
-from palyra.gateway.facade import ArtifactDesk
 from palyra.gateway.frames import WireEvent
 from palyra.gateway.reading import read_cursor, run_in
 from palyra.gateway.routes import AnyRoute, Call, Empty, Route, Unread
@@ -37,7 +35,7 @@ ORIGIN = (
 async def start(call: Call[Empty, RunBody]) -> ASGIApp:
     desk = call.desk
     desk.require_open()
-    request = await _run_request(call)
+    request = _run_request(call)
     if EVENT_STREAM_TYPE not in call.request.headers.get("accept", "").lower():
         record = await desk.engine.runs.start(call.principal, request)
         return answer_json(record, 202, {"location": _path_of(record)})
@@ -80,18 +78,16 @@ async def cancel(call: Call[Empty, Empty]) -> Response:
     return answer_json(await call.desk.engine.runs.cancel(call.principal, run_in(call.path)), 202)
 
 
-async def _run_request(call: Call[Empty, RunBody]) -> RunRequest:
+def _run_request(call: Call[Empty, RunBody]) -> RunRequest:
     body = call.body
     if body.session_id is not None and body.session_key is not None:
         raise Invalid("session_ambiguous", "name the session by session_id or by session_key, not by both")
-    artifacts = call.desk.engine.artifacts
-    attachments = [await _attachment(artifacts, call.principal, item) for item in body.attachments]
     return RunRequest(
         text=body.text,
         origin=ORIGIN,
         session_id=SessionId(StreamId(body.session_id)) if body.session_id is not None else None,
         session_key=body.session_key,
-        attachments=tuple(attachments),
+        attachments=tuple(_attachment(item, at) for at, item in enumerate(body.attachments, 1)),
         agent=body.agent,
         model=body.model,
         idempotency_key=body.idempotency_key,
@@ -101,21 +97,23 @@ async def _run_request(call: Call[Empty, RunBody]) -> RunRequest:
     )
 
 
-async def _attachment(artifacts: ArtifactDesk, principal: Principal, item: AttachmentBody) -> Attachment:
+def _attachment(item: AttachmentBody, at: int) -> GivenAttachment:
     if (item.artifact_id is None) == (item.data_base64 is None):
-        raise Invalid("attachment_invalid", "an attachment has either artifact_id or data_base64")
-    if item.artifact_id is not None:
-        record, _ = await artifacts.get(principal, ArtifactId(item.artifact_id))
-    else:
-        record = await artifacts.put(principal, _decoded(item.data_base64 or ""), item.media_type)
-    return Attachment(artifact_id=record.id, name=item.name, media_type=item.media_type, bytes=record.bytes)
+        raise Invalid("attachment_invalid", f"attachment {at}: it has either artifact_id or data_base64")
+    return GivenAttachment(
+        name=item.name,
+        media_type=item.media_type,
+        artifact_id=ArtifactId(item.artifact_id) if item.artifact_id is not None else None,
+        body=_decoded(item.data_base64, at) if item.data_base64 is not None else None,
+    )
 
 
-def _decoded(text: str) -> bytes:
+def _decoded(text: str, at: int) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as cause:
-        raise Invalid("attachment_invalid", "data_base64 is not base64 (RFC 4648 with padding)") from cause
+        what = "data_base64 is not base64 (RFC 4648 with padding, no line breaks, no data: prefix)"
+        raise Invalid("attachment_invalid", f"attachment {at}: {what}") from cause
 
 
 def _path_of(record: RunRecord | StartedRun) -> str:

@@ -14,8 +14,10 @@ from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.core.projections.rows import SessionRow
 from palyra.core.run.states import RunState
 from palyra.engine.requests import (
+    ATTACHMENTS_MAX,
     KEY_LENGTH_MAX,
     LABEL_LENGTH_MAX,
+    NAME_LENGTH_MAX,
     TEXT_LENGTH_MAX,
     ApprovalRecord,
     GrantRecord,
@@ -25,10 +27,8 @@ from palyra.engine.requests import (
 from palyra.gateway.frames import WireEvent
 from palyra.gateway.settings import CURSOR_MAX, JSON_BYTES_MAX, PAGE_ASKED_MAX, PAGE_DEFAULT, PAGE_MAX
 
-NAME_LENGTH_MAX = 256  # Of agents, models, tools and files.
 MEDIA_TYPE_LENGTH_MAX = 128
 REASON_LENGTH_MAX = 2000
-ATTACHMENTS_MAX = 16
 MUST_CALL_MAX = 64
 OPTION_MAX = 63
 TTL_S_MAX = 30 * 24 * 3600  # A month; what should last longer is a policy and no grant.

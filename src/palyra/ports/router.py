@@ -8,7 +8,7 @@ from palyra.core.events.model import ModelError, RouteMode
 from palyra.ports.provider import Provider
 
 
-class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     """A configured model. Prices are per million tokens at the first tier; `price_source` says where they are from."""
 
     name: str
@@ -28,10 +28,10 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RouteOption(msgspec.Struct, frozen=True):
-    """A model that a route names; `info` is None when no such model is configured."""
+    """A model that a route names; `known` is None when no such model is configured."""
 
     model: str
-    info: ModelInfo | None
+    known: ModelCard | None
     is_open: bool = False
 
 
@@ -43,7 +43,7 @@ class RouteOptions(msgspec.Struct, frozen=True):
 
 
 class Router(Protocol):
-    def models(self) -> tuple[ModelInfo, ...]: ...
+    def models(self) -> tuple[ModelCard, ...]: ...
 
     def options(self, route: str, wish: str | None) -> RouteOptions:
         """Of the agent's route, or of the run's own wish, which may be a model or a route."""

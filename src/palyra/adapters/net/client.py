@@ -5,8 +5,9 @@ and no proxy of the environment is used. Headers may carry a key: they appear in
 """
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import aiohttp
 import msgspec
@@ -17,6 +18,7 @@ BODY_BYTES_MAX = 64 * 1024 * 1024  # A whole answer; the longest of a model are 
 ERROR_BYTES_MAX = 64 * 1024  # What is read of a refusal; a sentence of it is shown.
 READ_BYTES = 256 * 1024
 KEEPALIVE_S = 30.0
+WHOLE_BYTES_MAX = 1024 * 1024  # A larger body is written in pieces, so that it holds nobody up.
 
 _FAULTS = (aiohttp.ClientError, OSError, ValueError)  # ValueError: a header or an address that cannot be sent.
 
@@ -34,7 +36,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     headers: Mapping[str, str]
-    body: bytes
+    body: bytes = b""
     timeouts: Timeouts = Timeouts()
 
     def __repr__(self) -> str:
@@ -48,6 +50,9 @@ class Reply:
         self._response = response
         self._limit = body_bytes_max
         self._size = 0
+        self._loop = asyncio.get_running_loop()
+        self._due_s: float | None = None  # When the read that is under way has waited long enough.
+        self._alarm: asyncio.TimerHandle | None = None
 
     @property
     def status(self) -> int:
@@ -63,13 +68,15 @@ class Reply:
 
     async def read_some(self, timeout_s: float) -> bytes:
         """Whatever has arrived; b"" at the end. Raises Unavailable `timed_out`, `closed` or `body_too_large`."""
+        self._expect_by(self._loop.time() + timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                chunk = await self._response.content.readany()
+            chunk = await self._response.content.readany()
         except TimeoutError as cause:
             raise Unavailable("timed_out", f"nothing came for {timeout_s:g} s") from cause
         except _FAULTS as cause:
             raise Unavailable("closed", "the connection broke off in the middle of the answer") from cause
+        finally:
+            self._due_s = None
         self._size += len(chunk)
         if self._size > self._limit:
             raise Unavailable("body_too_large", f"the answer is larger than {self._limit} bytes")
@@ -93,6 +100,32 @@ class Reply:
             pass
         return b"".join(pieces)[:bytes_max]
 
+    def close(self) -> None:
+        """Ends the exchange, whether or not all was read."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._response.close()
+
+    def _expect_by(self, due_s: float) -> None:
+        """One alarm for many reads: a timeout around each would cost a token more than reading it."""
+        self._due_s = due_s
+        if self._alarm is None or due_s < self._alarm.when():
+            self._set_alarm(due_s)
+
+    def _set_alarm(self, due_s: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._loop.call_at(due_s, self._look)
+
+    def _look(self) -> None:
+        self._alarm = None
+        if self._due_s is None:
+            return
+        if self._loop.time() < self._due_s:
+            self._set_alarm(self._due_s)
+        else:
+            self._response.content.set_exception(TimeoutError())
+
 
 class HttpClient:
     """Opened by its first request, in the loop of that request; closed once, by whoever made it."""
@@ -106,28 +139,35 @@ class HttpClient:
         self._make_connector = make_connector or _plain_connector
         self._session: aiohttp.ClientSession | None = None
 
-    @asynccontextmanager
-    async def post(self, outgoing: Outgoing) -> AsyncIterator[Reply]:
+    def post(self, outgoing: Outgoing) -> AbstractAsyncContextManager[Reply]:
         """The reply once its headers are here. Leaving the block ends the exchange, whether or not all was read."""
-        response = await self._send(outgoing)
-        try:
-            yield Reply(response, self._body_bytes_max)
-        finally:
-            response.close()
+        return self._exchange("POST", outgoing)
+
+    def get(self, outgoing: Outgoing) -> AbstractAsyncContextManager[Reply]:
+        return self._exchange("GET", outgoing)
 
     async def close(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
-    async def _send(self, outgoing: Outgoing) -> aiohttp.ClientResponse:
+    @asynccontextmanager
+    async def _exchange(self, method: str, outgoing: Outgoing) -> AsyncIterator[Reply]:
+        reply = Reply(await self._send(method, outgoing), self._body_bytes_max)
+        try:
+            yield reply
+        finally:
+            reply.close()
+
+    async def _send(self, method: str, outgoing: Outgoing) -> aiohttp.ClientResponse:
         limits = outgoing.timeouts
         timeout = aiohttp.ClientTimeout(total=None, connect=limits.connect_s)
         try:
             async with asyncio.timeout(limits.connect_s + limits.first_byte_s):
-                return await self._opened().post(
+                return await self._opened().request(
+                    method,
                     outgoing.url,
-                    data=outgoing.body,
+                    data=_in_pieces(outgoing.body),
                     headers=outgoing.headers,
                     timeout=timeout,
                     allow_redirects=False,
@@ -155,6 +195,10 @@ class HttpClient:
                 trust_env=False,
             )
         return self._session
+
+
+def _in_pieces(body: bytes) -> bytes | io.BytesIO | None:
+    return io.BytesIO(body) if len(body) > WHOLE_BYTES_MAX else body or None
 
 
 def _plain_connector() -> aiohttp.BaseConnector:

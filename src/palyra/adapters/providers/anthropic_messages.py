@@ -19,7 +19,7 @@ from palyra.adapters.providers.bodies import (
     object_schema,
     with_wish,
 )
-from palyra.adapters.providers.exchange import Draft, Endpoint, Exchange, KeySource, join_url
+from palyra.adapters.providers.exchange import OUTPUT_LIMIT, Draft, Endpoint, Exchange, KeySource, join_url
 from palyra.adapters.providers.pictures import encoded, images_of
 from palyra.adapters.providers.provider_state import give_back
 from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
@@ -29,6 +29,7 @@ from palyra.ports.provider import Delta, Image, ModelRequest
 BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"  # What is documented for it the vendor keeps, and other servers know no other.
 MAX_TOKENS = 16_384  # The format demands a limit; this one all current models allow. `max_output_tokens` overrides it.
+MAX_TOKENS_OLD = 4_096  # What the first models of the vendor allow, and so every server.
 CONTINUED = "[palyra] The conversation goes on from here; what came before is left out."
 
 _CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -75,7 +76,8 @@ class MessagesFormat:
         instructions = with_wish(request.instructions, None if is_native else schema)
         mark = {} if "cache_control" in draft.without else _CACHED
         body: JsonObject = {"model": draft.model_id, "stream": True}
-        body["max_tokens"] = draft.max_output_tokens or MAX_TOKENS
+        most = MAX_TOKENS_OLD if OUTPUT_LIMIT in draft.without else MAX_TOKENS
+        body["max_tokens"] = draft.max_output_tokens or most
         if draft.tools:
             tools = [_tool(draft, spec.name, spec.description, spec.input_schema) for spec in draft.tools]
             body["tools"] = [*tools[:-1], {**tools[-1], **mark}]

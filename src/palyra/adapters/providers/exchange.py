@@ -7,8 +7,8 @@ asked for when it is needed, put into a header, and kept nowhere.
 import asyncio
 import random
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
@@ -17,7 +17,7 @@ import msgspec
 from palyra.adapters.net.client import HttpClient, Outgoing, Reply, Timeouts
 from palyra.adapters.net.sse import SseEvent, SseParser
 from palyra.adapters.providers.attempts import Pace, next_wait_s
-from palyra.adapters.providers.failures import broken, failed, read_refusal, refused, retry_after_s
+from palyra.adapters.providers.failures import broken, failed, postponed, read_refusal, refused, retry_after_s
 from palyra.adapters.providers.pictures import BLIND, REFUSED, is_about_images, without_images
 from palyra.adapters.providers.wire_names import WireNames, names_of
 from palyra.core.errors import Invalid, PalyraError, Unavailable
@@ -27,8 +27,10 @@ from palyra.core.tools import ToolSpec
 from palyra.ports.provider import Completed, Delta, Failed, ModelRequest
 
 DRAIN_S = 0.05  # How long the end of a body is waited for after its last word, so that the connection can be kept.
+TOOLS, OUTPUT_LIMIT = "tools", "output_limit"  # What every format can do without, where a server refuses it.
 ERROR_BODY_S = 5.0  # A refusal that trickles is not worth more.
 _HEADER_BREAKS = re.compile(r"[\x00-\x1f\x7f]")
+_STREAM = "text/event-stream"
 _NOT_A_STREAM = frozenset({"application/json", "application/problem+json", "text/html"})
 
 KeySource = Callable[[], str | None]
@@ -149,14 +151,16 @@ class Exchange:
 
     def _draft(self, request: ModelRequest) -> Draft:
         model = self._model(request)
+        without = self._without.get(request.model, frozenset())
+        limit = _smaller(request.max_output_tokens, model.max_output_tokens)
         return Draft(
             request=request,
             names=names_of(request),
             model_id=model.id,
             origin=f"{self._format.kind}/{self._endpoint.name}/{model.id}",
-            max_output_tokens=_smaller(request.max_output_tokens, model.max_output_tokens),
-            tools=request.tools if model.takes_tools else (),
-            without=self._without.get(request.model, frozenset()),
+            max_output_tokens=None if OUTPUT_LIMIT in without else limit,
+            tools=request.tools if model.takes_tools and TOOLS not in without else (),
+            without=without,
         )
 
     async def _attempt(self, draft: Draft) -> AsyncGenerator[Delta | Rejected, None]:
@@ -176,7 +180,7 @@ class Exchange:
         first_token_at_s = _now_s() + self._endpoint.timeouts.first_byte_s
         try:
             async with (
-                self._client.post(outgoing) as reply,
+                self._reply(outgoing, first_token_at_s) as reply,
                 aclosing(self._read(reply, draft, key, first_token_at_s)) as deltas,
             ):
                 async for delta in deltas:
@@ -185,6 +189,17 @@ class Exchange:
             yield broken(name, fault)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             yield failed(name, ModelError.PROTOCOL, "An event of its stream does not read.")
+
+    @asynccontextmanager
+    async def _reply(self, outgoing: Outgoing, first_token_at_s: float) -> AsyncIterator[Reply]:
+        """Once its headers are here. Connecting is part of the wait for the first token."""
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout_at(first_token_at_s):
+                    reply = await stack.enter_async_context(self._client.post(outgoing))
+            except TimeoutError as cause:
+                raise self._no_token() from cause
+            yield reply
 
     async def _read(
         self, reply: Reply, draft: Draft, key: str | None, first_token_at_s: float
@@ -195,9 +210,11 @@ class Exchange:
         parser, reader = SseParser(), self._format.reader(draft, self._endpoint.name)
         has_begun = False
         while True:
-            timeout_s = self._endpoint.timeouts.idle_s if has_begun else first_token_at_s - _now_s()
-            chunk = await self._read_some(reply, reader, timeout_s)
-            deltas = reader.read(parser.feed(chunk)) if chunk else self._last_deltas(reader, parser)
+            chunk = await self._read_some(reply, reader, None if has_begun else first_token_at_s)
+            if chunk:
+                deltas = reader.read(parser.feed(chunk))
+            else:
+                deltas = self._last_deltas(reader, parser, self._unfinished(reply, has_begun))
             has_ended = bool(deltas) and isinstance(deltas[-1], Completed | Failed)
             if has_ended:
                 await reply.drain(DRAIN_S)
@@ -207,19 +224,26 @@ class Exchange:
                 return
             has_begun = has_begun or bool(deltas)
 
-    async def _read_some(self, reply: Reply, reader: Reader, timeout_s: float) -> bytes:
+    async def _read_some(self, reply: Reply, reader: Reader, first_token_at_s: float | None) -> bytes:
         """The next bytes; b"" at the end, and also where the connection fails after everything was said."""
+        is_waiting = first_token_at_s is not None
+        timeout_s = self._endpoint.timeouts.idle_s if first_token_at_s is None else first_token_at_s - _now_s()
         try:
             if timeout_s <= 0:
                 # Signs of life that are no token would otherwise keep the call waiting for ever.
-                raise Unavailable("timed_out", f"no token within {self._endpoint.timeouts.first_byte_s:g} s")
+                raise self._no_token()
             return await reply.read_some(timeout_s)
-        except Unavailable:
-            if reader.end() is None:
-                raise
-            return b""
+        except Unavailable as fault:
+            if reader.end() is not None:
+                return b""
+            if is_waiting and fault.code == "timed_out":
+                raise self._no_token() from fault
+            raise
 
-    def _last_deltas(self, reader: Reader, parser: SseParser) -> list[Delta]:
+    def _no_token(self) -> Unavailable:
+        return Unavailable("timed_out", f"no token within {self._endpoint.timeouts.first_byte_s:g} s")
+
+    def _last_deltas(self, reader: Reader, parser: SseParser, unfinished: Failed) -> list[Delta]:
         """The body is over. Half an event at its end counts for nothing."""
         try:
             deltas = reader.read(parser.finish())
@@ -227,32 +251,49 @@ class Exchange:
             deltas = []
         if deltas and isinstance(deltas[-1], Completed | Failed):
             return deltas
+        return [*deltas, reader.end() or unfinished]
+
+    def _unfinished(self, reply: Reply, has_begun: bool) -> Failed:
+        """What an end before the last word comes to. Some servers send a stream by another name, but then it has words."""
+        if not has_begun and reply.content_type != _STREAM:
+            return failed(self._endpoint.name, ModelError.PROTOCOL, _not_a_stream(reply))
         closed = Unavailable("closed", "the connection was closed before the answer was complete")
-        return [*deltas, reader.end() or broken(self._endpoint.name, closed)]
+        return broken(self._endpoint.name, closed)
 
     async def _rejected(self, reply: Reply, key: str | None) -> Rejected:
         name = self._endpoint.name
-        refusal = read_refusal(await reply.read_start(ERROR_BODY_S))
+        refusal = read_refusal(await reply.read_start(min(ERROR_BODY_S, self._endpoint.timeouts.idle_s)))
         if reply.status == 200 and not (refusal.message and "error" in refusal.words):
-            what = f"It answered with {reply.content_type} and not with a stream of events."
-            return Rejected(failed(name, ModelError.PROTOCOL, what), "")
+            return Rejected(failed(name, ModelError.PROTOCOL, _not_a_stream(reply)), "")
         if 300 <= reply.status < 400:
             what = f"It redirects (HTTP {reply.status}), which is not followed: the key would go along."
             return Rejected(failed(name, ModelError.PROTOCOL, what), "")
         told = refused(name, refusal, None if reply.status == 200 else reply.status, key)
-        return Rejected(Failed(told.code, told.message, retry_after_s(reply.headers)), refusal.words)
+        return Rejected(postponed(told, retry_after_s(reply.headers)), refusal.words)
 
     def _concede(self, model: str, rejected: Rejected) -> bool:
         """Whether the refusal is about a field that can be left out; from now on it is, for this model."""
-        if rejected.failed.code is not ModelError.BAD_REQUEST:
+        if rejected.failed.code not in (ModelError.BAD_REQUEST, ModelError.CONTEXT_LENGTH):
             return False
+        is_full = rejected.failed.code is ModelError.CONTEXT_LENGTH
         without = self._without.get(model, frozenset())
-        for field, pattern in self._format.concessions.items():
-            if field not in without and pattern.search(rejected.words):
+        for field, pattern in {**_CONCESSIONS, **self._format.concessions}.items():
+            # A limit on what may be said takes its part of the window; nothing else that could go would make room.
+            is_meant = not is_full or field == OUTPUT_LIMIT
+            if is_meant and field not in without and pattern.search(rejected.words):
                 self._without[model] = without | {field}
                 return True
         return False
 
+
+_CONCESSIONS = {
+    TOOLS: re.compile(
+        r"(?:does|do) not support (?:the )?(?:use of )?(?:tool|function)|tools? (?:is|are) not supported"
+    ),
+    OUTPUT_LIMIT: re.compile(
+        r"max_(?:completion_|output_)?tokens\b[^.]{0,80}(?:too large|at most|maximum|exceed|less than|allowed)"
+    ),
+}
 
 _HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream", "Accept-Encoding": "identity"}
 
@@ -271,6 +312,10 @@ def _checked(key: str | None) -> str | None:
     if _HEADER_BREAKS.search(stripped):
         raise Invalid("key_invalid", "the key holds a line break or another character that no key has")
     return stripped or None
+
+
+def _not_a_stream(reply: Reply) -> str:
+    return f"It answered with {reply.content_type} and not with a stream of events."
 
 
 def _smaller(one: int | None, other: int | None) -> int | None:

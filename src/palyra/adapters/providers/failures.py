@@ -7,6 +7,7 @@ both come as 400 somewhere. Messages name the provider and the setting; the key 
 import re
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 import msgspec
@@ -17,6 +18,7 @@ from palyra.ports.provider import Failed
 
 QUOTE_LENGTH_MAX = 300  # Of the provider's own words: a sentence or two.
 SCANNED_LENGTH_MAX = 4_000
+WAIT_S_TOLD_MIN, WAIT_S_TOLD_MAX = 1.0, 366 * 24 * 3600.0  # A longer one is no moment that anybody meant.
 
 _JSON_ANY = msgspec.json.Decoder()
 
@@ -157,6 +159,15 @@ def refused(provider: str, refusal: Refusal, status: int | None, key: str | None
     if key:
         said = said.replace(key, "…")
     return failed(provider, code, f"It said: {said[:QUOTE_LENGTH_MAX]}{suffix}")
+
+
+def postponed(told: Failed, wait_s: float | None) -> Failed:
+    """With the moment from which the provider may be asked again, where it named one."""
+    if wait_s is None or not WAIT_S_TOLD_MIN <= wait_s <= WAIT_S_TOLD_MAX:
+        return Failed(told.code, told.message, wait_s)
+    moment = datetime.fromtimestamp(time.time() + wait_s, UTC)
+    message = f"{told.message.removesuffix('.')}. It may be asked again after {moment:%Y-%m-%d %H:%M:%S} UTC."
+    return Failed(told.code, message, wait_s)
 
 
 def broken(provider: str, fault: Unavailable) -> Failed:

@@ -50,6 +50,11 @@ class LocalModel:
         """Of the process that holds the weights, while there is one."""
         return self._process.pid
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call has its turn."""
+        return self._lock.locked()
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         first_token_at_s = asyncio.get_running_loop().time() + self._endpoint.timeouts.first_byte_s
         try:

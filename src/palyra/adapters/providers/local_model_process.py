@@ -16,7 +16,7 @@ import msgspec
 from palyra.core.errors import Unavailable
 from palyra.core.events.base import JsonObject
 
-HUSH_S = 0.5  # How long a process that was told to stop may take; loading it again takes hardly longer.
+HUSH_S = 1.0  # How long a process that was told to stop may take; loading it again takes about as long.
 FAREWELL_S = 2.0  # How long one whose input is closed may take to end.
 _WORKER = Path(__file__).with_name("local_model_worker.py")
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")

@@ -20,6 +20,8 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 NICENESS = 5  # The daemon comes first.
+# The threads of a step wait for each other, turning on the spot: with none to spare a busy machine takes ten times as long.
+THREADS_MAX = 4
 BATCH_TOKENS = 128  # Of a prompt between two chances to stop.
 MESSAGE_LENGTH_MAX = 1_000
 
@@ -90,6 +92,8 @@ def load(weights: str, window_tokens: int) -> Any:
     params.n_ctx = window_tokens
     params.n_parallel = 1
     params.n_batch = params.n_ubatch = BATCH_TOKENS
+    threads = max(1, min(THREADS_MAX, (os.cpu_count() or 2) // 2))
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.cache_ram_mib = 0
     params.warmup = False
     params.verbosity = -1

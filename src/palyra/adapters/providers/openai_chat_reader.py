@@ -74,10 +74,13 @@ class _Usage(msgspec.Struct, gc=False):
     prompt_cache_hit_tokens: int | None = None
 
 
+_ABSENT = msgspec.Raw()
+
+
 class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
-    error: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = _ABSENT
     object: str | None = None
 
 
@@ -118,7 +121,8 @@ class ChatReader:
                 self._finish_reason = choice.finish_reason
         if chunk.usage is not None:
             self._usage = _read_usage(chunk.usage)
-        if bytes(chunk.error) not in (b"", b"null") or (chunk.object == "error" and not chunk.choices):
+        has_error = chunk.error is not _ABSENT and bytes(chunk.error) != b"null"
+        if has_error or (chunk.object == "error" and not chunk.choices):
             self._pieces.end(refused(self._provider, read_refusal(data), None))
 
     def _read_said(self, said: _Said) -> None:

@@ -107,14 +107,17 @@ class VendorCall:
         yield Completed(finish, usage, keep(self._draft.origin, keep_answer(response)))
 
     def _failure(self, response: ModelResponse, usage: Usage | None) -> Failed | None:
-        """An end that is none: the vendor says so, or neither a reason nor a count came, which come last."""
+        """An end that is none: the vendor says so, or broke off.
+
+        Why it ended comes last. Some servers never say; with them the count of tokens comes last.
+        """
         reason = (response.provider_details or {}).get("finish_reason")
         if response.finish_reason == "error":
             return failed(self._provider, ModelError.OVERLOADED, f"It ended its answer with {reason or 'an error'}.")
-        if reason is None and usage is None:
-            what = "The answer was empty." if not response.parts else ""
+        is_vendor = response.provider_name is not None
+        if is_vendor and reason is None and (response.finish_reason is None or usage is None):
             closed = Unavailable("closed", "the connection was closed before the answer was complete")
-            return failed(self._provider, ModelError.PROTOCOL, what) if what else broken(self._provider, closed)
+            return broken(self._provider, closed)
         return None
 
     def _waited(self, timeouts: Timeouts) -> str:

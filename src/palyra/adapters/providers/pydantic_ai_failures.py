@@ -67,7 +67,7 @@ def tell(provider: str, error: Exception, key: str | None) -> Unmet:
             what = " ".join(str(error).split())
             return Unmet(Failed(ModelError.NO_MODEL, f"{provider} needs another package for this vendor. {what}"))
         case _:
-            return Unmet(failed(provider, ModelError.PROTOCOL, "Its answer does not read."))
+            return Unmet(failed(provider, ModelError.PROTOCOL, "Its answer is empty or does not read."))
 
 
 def _refused(provider: str, error: ModelAPIError, key: str | None) -> Unmet:

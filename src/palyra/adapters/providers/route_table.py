@@ -14,7 +14,7 @@ from palyra.core.errors import Invalid
 from palyra.core.events.model import ModelError, RouteMode
 from palyra.ports.clock import Clock
 from palyra.ports.provider import Provider
-from palyra.ports.router import ModelInfo, RouteOption, RouteOptions
+from palyra.ports.router import ModelCard, RouteOption, RouteOptions
 
 DEFAULT_ROUTE = ""
 
@@ -34,7 +34,7 @@ class RouteTable:
         providers: Mapping[str, Provider],
         routes: Mapping[str, Route],
         clock: Clock,
-        describe: Callable[[str], ModelInfo] | None = None,
+        describe: Callable[[str], ModelCard] | None = None,
     ) -> None:
         unknown = sorted({name for route in routes.values() for name in route.models} - set(providers))
         default = routes.get(DEFAULT_ROUTE)
@@ -47,7 +47,7 @@ class RouteTable:
         self._describe = cache(describe or _bare)
         self._breakers: dict[str, Breaker] = {}
 
-    def models(self) -> tuple[ModelInfo, ...]:
+    def models(self) -> tuple[ModelCard, ...]:
         now_ms = self._clock.now_ms()
         default = self._routes[DEFAULT_ROUTE].models[0]
         return tuple(
@@ -95,5 +95,5 @@ class RouteTable:
         return self._breakers.get(model, Breaker())
 
 
-def _bare(name: str) -> ModelInfo:
-    return ModelInfo(name=name, provider=name, kind="", id=name)
+def _bare(name: str) -> ModelCard:
+    return ModelCard(name=name, provider=name, kind="", id=name)

@@ -5,12 +5,14 @@ input back; a stream's outputs, joined, equal the redaction of the whole text, a
 Numbers and booleans are never redacted, whatever they are called: a marker in their place would change a value's type.
 """
 
+import re
 from collections.abc import Iterator
 from itertools import chain
 
 import msgspec
 
 from palyra.core.redaction.assignments import judge_named, strip_scheme
+from palyra.core.redaction.known import KnownSecrets
 from palyra.core.redaction.markers import Json, Secret, marker_of, refuse_depth, seal
 from palyra.core.redaction.names import Name, classify_name
 from palyra.core.redaction.scan import (
@@ -42,12 +44,13 @@ class RedactedValue(msgspec.Struct, frozen=True):
 class Redactor:
     """Redacts under one key. The same secret always gives the same marker under the same key."""
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, known: KnownSecrets | None = None) -> None:
         self._key = key
+        self._known = known or KnownSecrets()
 
     def text(self, text: str) -> Redacted:
         """Redact a whole text."""
-        found = scan_whole(text)
+        found = scan_whole(text, self._known.pattern)
         if not found.spans:
             return Redacted(text, ())
         secrets: dict[str, Secret] = {}
@@ -55,12 +58,12 @@ class Redactor:
 
     def value(self, value: Json) -> RedactedValue:
         """Redact every string of a JSON value, keys included. A string's key, or the name beside it, is its context."""
-        walk = _Walk(self._key)
+        walk = _Walk(self._key, self._known)
         return RedactedValue(walk.redact(value, None, 0), tuple(walk.secrets.values()))
 
     def stream(self) -> "RedactionStream":
         """Redact a text that arrives in pieces."""
-        return RedactionStream(self._key)
+        return RedactionStream(self._key, self._known)
 
 
 class RedactionStream:
@@ -70,8 +73,11 @@ class RedactionStream:
     private key block (16 KiB).
     """
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, known: KnownSecrets | None = None) -> None:
         self._key = key
+        self._source = known
+        self._known: re.Pattern[str] | None = None
+        self._has_begun = False
         self._text = ""  # The text from a little before `_sent`, which rules may look back at, to its end.
         self._sent = 0
         self._secrets: dict[str, Secret] = {}
@@ -83,14 +89,17 @@ class RedactionStream:
 
     def feed(self, text: str) -> str:
         """Take more text and give what can be sent now."""
+        if not self._has_begun:
+            # One pattern for the whole of a stream: the one that holds the key this very call was made with.
+            self._has_begun, self._known = True, self._source.pattern if self._source is not None else None
         self._text += text
         if len(self._text) - self._sent <= RUN_CHARS_MAX and not ends_run(text):
             return ""
-        return self._send(scan_growing(self._text, self._sent))
+        return self._send(scan_growing(self._text, self._sent, self._known))
 
     def finish(self) -> str:
         """Give what is left once no more text comes."""
-        return self._send(scan_rest(self._text, self._sent))
+        return self._send(scan_rest(self._text, self._sent, self._known))
 
     def _send(self, found: Scan) -> str:
         ready = _replace(self._key, self._text[: found.settled], found.spans, self._secrets, self._sent)
@@ -107,8 +116,9 @@ _NAMED_KEYS = frozenset("value val secret_value secretvalue content default data
 class _Walk:
     """One walk over a JSON value, gathering secrets."""
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, known: KnownSecrets) -> None:
         self._key = key
+        self._known = known.pattern
         self.secrets: dict[str, Secret] = {}
 
     def redact(self, value: Json, name: Name | None, depth: int) -> Json:
@@ -129,10 +139,10 @@ class _Walk:
 
     def _text(self, text: str, name: Name | None) -> str:
         if name is None:
-            return _replace(self._key, text, scan_whole(text).spans, self.secrets)
+            return _replace(self._key, text, scan_whole(text, self._known).spans, self.secrets)
         start = strip_scheme(text)
         if "‹" in text or not judge_named(name, text[start:]):
-            return _replace(self._key, text, scan_whole(text).spans, self.secrets)
+            return _replace(self._key, text, scan_whole(text, self._known).spans, self.secrets)
         return _replace(self._key, text, [Span(start, len(text), name.kind)], self.secrets)
 
 

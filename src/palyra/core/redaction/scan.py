@@ -13,6 +13,7 @@ from typing import NamedTuple
 from palyra.core.redaction.assignments import NAME_END, read_assignment
 from palyra.core.redaction.contexts import find_vendor_keys, read_user_flag
 from palyra.core.redaction.formats import find_formats
+from palyra.core.redaction.known import KIND
 from palyra.core.redaction.markers import MARKER
 from palyra.core.redaction.private_keys import read_private_key
 from palyra.core.redaction.spans import Reading, Span, merge_spans
@@ -58,6 +59,9 @@ _RARE = (
 _RARE_SIGNS = tuple(sign for sign, _ in _RARE)
 
 
+Known = re.Pattern[str] | None
+
+
 class Scan(NamedTuple):
     """The secrets found, in order and apart, and up to where the text is settled for good."""
 
@@ -65,26 +69,26 @@ class Scan(NamedTuple):
     settled: int
 
 
-def scan_whole(text: str) -> Scan:
-    """Scan a text that is complete."""
+def scan_whole(text: str, known: Known = None) -> Scan:
+    """Scan a text that is complete. `known` finds secrets by their value."""
     lowered = _lower(text)
-    if _is_clean(text, lowered):
+    if _is_clean(text, lowered, known):
         return Scan([], len(text))
-    return _Scanner(text, lowered, len(text), len(text)).scan(0)
+    return _Scanner(text, lowered, len(text), len(text), known).scan(0)
 
 
-def scan_rest(text: str, start: int) -> Scan:
+def scan_rest(text: str, start: int, known: Known = None) -> Scan:
     """Scan from `start` a text that is complete. What stands before `start` is only looked back at."""
-    return _Scanner(text, _lower(text), len(text), len(text)).scan(start)
+    return _Scanner(text, _lower(text), len(text), len(text), known).scan(start)
 
 
-def scan_growing(text: str, start: int) -> Scan:
+def scan_growing(text: str, start: int, known: Known = None) -> Scan:
     """Scan from `start` a text that may go on. What stands before `start` is only looked back at."""
     lowered = _lower(text)
     horizon = _last_run_start(text, start)
-    if _is_clean(text, lowered):
+    if _is_clean(text, lowered, known):
         return Scan([], horizon)
-    return _Scanner(text, lowered, horizon, len(text) + 1).scan(start)
+    return _Scanner(text, lowered, horizon, len(text) + 1, known).scan(start)
 
 
 def ends_run(text: str) -> bool:
@@ -98,9 +102,9 @@ def _lower(text: str) -> str:
     return lowered if len(lowered) == len(text) else text.replace("\u0130", "i").lower()
 
 
-def _is_clean(text: str, lowered: str) -> bool:
+def _is_clean(text: str, lowered: str, known: Known) -> bool:
     """Whether no search would stop anywhere: the common case of a short text, told without building anything."""
-    if _STEMS.search(lowered) or _DIGITS.search(text):
+    if _STEMS.search(lowered) or _DIGITS.search(text) or (known is not None and known.search(text)):
         return False
     return all(sign not in lowered for sign in _RARE_SIGNS)
 
@@ -108,13 +112,16 @@ def _is_clean(text: str, lowered: str) -> bool:
 class _Scanner:
     """One pass over one text. Runs that end after `horizon` are not complete; the text as a whole ends at `last`."""
 
-    def __init__(self, text: str, lowered: str, horizon: int, last: int) -> None:
+    def __init__(self, text: str, lowered: str, horizon: int, last: int, known: Known) -> None:
         self._text = text
+        self._known = known
         self._lowered = lowered
         self._horizon = horizon
         self._last = last
         searches = [(pattern, lowered) for sign, pattern in _RARE if sign in lowered]
         searches += ((_STEMS, lowered), (_DIGITS, text))
+        if known is not None:
+            searches.append((known, text))
         self._searches = searches
         self._hits = [-1] * len(searches)
 
@@ -133,6 +140,8 @@ class _Scanner:
                 return Scan(spans, run_start)
             found.extend(find_formats(self._text, run_start, end))
             found.extend(find_vendor_keys(self._text, run_start, end, floor))
+            if self._known is not None:
+                found.extend(Span(*hit.span(), KIND) for hit in self._known.finditer(self._text, run_start, end))
             if found:
                 spans.extend(merge_spans(self._text, found))
             at = end

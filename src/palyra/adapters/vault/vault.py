@@ -1,0 +1,129 @@
+"""The vault. Owns: secrets by name, read again when the file changed, and changed one writer at a time. Not: who may ask.
+
+A vault that is not there is an empty one; the first secret makes it, under the key file. Decrypted values are in memory
+only. Invariant: what cannot be read is never replaced by what we remember of it.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from palyra.adapters.vault.contents import FILE_BYTES_MAX, Entries, Entry, decrypt, encrypt, with_entry
+from palyra.adapters.vault.file import Stamp, locked, read_private, replace_private, stamp_of
+from palyra.adapters.vault.header import Lock, LockKind, encode_header, kind_of, read_lock, split_header
+from palyra.adapters.vault.keyring import Keyring
+from palyra.core.errors import Conflict, NotFound
+
+
+class SecretRow(msgspec.Struct, frozen=True):
+    """What may be shown of a secret."""
+
+    name: str
+    set_at_ms: int
+
+
+class _Opened(msgspec.Struct, frozen=True):
+    lock: Lock
+    key: bytes
+    entries: Entries
+
+    def __repr__(self) -> str:
+        return "_Opened()"
+
+
+class Vault:
+    def __init__(self, path: Path, keyring: Keyring) -> None:
+        self._path = path
+        self._keyring = keyring
+        self._stamp: Stamp | None = None
+        self._opened: _Opened | None = None
+
+    def get(self, name: str) -> str | None:
+        opened = self._current()
+        entry = opened.entries.get(name) if opened is not None else None
+        return entry.value if entry is not None else None
+
+    def rows(self) -> tuple[SecretRow, ...]:
+        """By name."""
+        opened = self._current()
+        entries = opened.entries if opened is not None else {}
+        return tuple(SecretRow(name, entry.set_at_ms) for name, entry in sorted(entries.items()))
+
+    def values(self) -> frozenset[str]:
+        """Every value there is, for redaction."""
+        opened = self._current()
+        return frozenset(entry.value for entry in opened.entries.values()) if opened is not None else frozenset()
+
+    def lock_kind(self) -> LockKind | None:
+        """How it is locked, told without opening it; None where there is no vault."""
+        found = read_private(self._path, FILE_BYTES_MAX)
+        return kind_of(self._lock_of(found[0])) if found is not None else None
+
+    def set(self, name: str, value: str, at_ms: int) -> bool:
+        """Whether there was one of this name before."""
+        had_one = False
+
+        def put(opened: _Opened) -> _Opened:
+            nonlocal had_one
+            had_one = name in opened.entries
+            return msgspec.structs.replace(opened, entries=with_entry(opened.entries, name, Entry(value, at_ms)))
+
+        self._change(put)
+        return had_one
+
+    def remove(self, name: str) -> None:
+        def take(opened: _Opened) -> _Opened:
+            if name not in opened.entries:
+                raise NotFound("secret_unknown", f"the vault holds no secret {name}; see palyra secrets list")
+            rest = {other: entry for other, entry in opened.entries.items() if other != name}
+            return msgspec.structs.replace(opened, entries=rest)
+
+        self._change(take)
+
+    def lock_with_passphrase(self, passphrase: str) -> None:
+        """From now on the vault opens with this passphrase alone."""
+        self._change(lambda opened: _Opened(*self._keyring.lock_with_passphrase(passphrase), opened.entries))
+
+    def lock_with_file(self) -> None:
+        """From now on the vault opens with the key file alone."""
+
+        def relock(opened: _Opened) -> _Opened:
+            if kind_of(opened.lock) is LockKind.KEY_FILE:
+                raise Conflict("vault_unprotected", "the vault has no passphrase to remove", is_retryable=False)
+            return _Opened(*self._keyring.lock_with_file(), opened.entries)
+
+        self._change(relock)
+
+    def _change(self, change: Callable[[_Opened], _Opened]) -> None:
+        self._current()  # If a passphrase must be asked for, then before others have to wait for us.
+        with locked(self._path):
+            opened = self._read()
+            if opened is None:
+                opened = _Opened(*self._keyring.lock_with_file(), {})
+            changed = change(opened)
+            header = encode_header(changed.lock)
+            replace_private(self._path, encrypt(header, changed.key, changed.entries))
+        self._stamp = self._opened = None
+
+    def _current(self) -> _Opened | None:
+        stamp = stamp_of(self._path)
+        if stamp is None or stamp != self._stamp:
+            return self._read()
+        return self._opened
+
+    def _read(self) -> _Opened | None:
+        self._stamp = self._opened = None  # What cannot be read now is tried again, and nothing older is given out.
+        found = read_private(self._path, FILE_BYTES_MAX)
+        if found is None:
+            return None
+        data, stamp = found
+        header, body = split_header(data, self._path)
+        lock = read_lock(header, self._path)
+        key = self._keyring.key_for(lock, self._path)
+        self._opened = _Opened(lock, key, decrypt(header, body, key, self._path))
+        self._stamp = stamp if stamp.is_settled else None
+        return self._opened
+
+    def _lock_of(self, data: bytes) -> Lock:
+        return read_lock(split_header(data, self._path)[0], self._path)

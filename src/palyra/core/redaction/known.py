@@ -1,0 +1,41 @@
+"""Secrets known by their value. Owns: the daemon's own keys, so that they are caught whatever their form. Not: their source.
+
+A value is looked for only if it is long or mixed enough not to be a word that people use, and holds no blank: a key has
+none, and a stream decides run by run.
+"""
+
+import re
+
+VALUES_MAX = 2_000
+LENGTH_MIN = 8
+LENGTH_CLEAR = 12  # From here on even letters alone are no word.
+KIND = "known"
+
+
+class KnownSecrets:
+    """Grows as keys are read. A key that was replaced stays known: what was said with it may still come back."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, None] = {}
+        self.pattern: re.Pattern[str] | None = None
+
+    def add(self, *values: str) -> None:
+        new = [value for value in values if value not in self._values and _is_telling(value)]
+        if not new:
+            return
+        self._values.update(dict.fromkeys(new))
+        while len(self._values) > VALUES_MAX:
+            del self._values[next(iter(self._values))]
+        longest_first = sorted(self._values, key=len, reverse=True)
+        self.pattern = re.compile("|".join(re.escape(each) for each in longest_first))
+
+    def mask(self, text: str) -> str:
+        """Without a way back: for words that are told and not kept."""
+        return text if self.pattern is None else self.pattern.sub("‹secret›", text)
+
+
+def _is_telling(value: str) -> bool:
+    if len(value) < LENGTH_MIN or re.search(r"\s", value):
+        return False
+    is_mixed = re.search(r"[0-9]", value) is not None and re.search(r"[A-Za-z]", value) is not None
+    return len(value) >= LENGTH_CLEAR or is_mixed

@@ -1,0 +1,101 @@
+"""Providers beside a daemon. Owns: stand-ins in a thread of their own, doors that break before any answer, their configuration.
+
+Not: what a good or a bad answer is (stand_in_provider, provider_answers). A daemon is another process and tests wait for
+it in plain calls, so the loop of the stand-ins may not be the test's own.
+"""
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tests.support.stand_in_provider import Played, StandInProvider
+
+START_TIMEOUT_S = 10.0
+LINGER_NOT = struct.pack("ii", 1, 0)  # Closing sends a reset at once, whatever was not sent yet.
+
+Value = TypeVar("Value")
+StandIn = TypeVar("StandIn", bound=StandInProvider)
+Meet = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Providers:
+    """Any number of stand-ins and doors, open until the block is left."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._stand_ins: list[StandInProvider] = []
+        self._doors: list[asyncio.Server] = []
+        self._walls: list[socket.socket] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._do(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def play(self, *answers: Played) -> StandInProvider:
+        """Each answer once, in order; the last one to every later request."""
+        return self.open(StandInProvider(*answers))
+
+    def open(self, stand_in: StandIn) -> StandIn:
+        self._do(stand_in.__aenter__())
+        self._stand_ins.append(stand_in)
+        return stand_in
+
+    def open_door(self, meet: Meet) -> str:
+        """An address where whoever connects is met in this way."""
+        door = self._do(asyncio.start_server(meet, "127.0.0.1", 0))
+        self._doors.append(door)
+        return f"http://127.0.0.1:{door.sockets[0].getsockname()[1]}"
+
+    def build_wall(self) -> str:
+        """An address that refuses: its port is taken, so that nobody else gets it, and not listened on."""
+        wall = socket.socket()
+        wall.bind(("127.0.0.1", 0))
+        self._walls.append(wall)
+        return f"http://127.0.0.1:{wall.getsockname()[1]}"
+
+    def _do(self, work: Coroutine[Any, Any, Value]) -> Value:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(START_TIMEOUT_S)
+
+    async def _close(self) -> None:
+        for wall in self._walls:
+            wall.close()
+        for door in self._doors:
+            door.close()
+        for stand_in in self._stand_ins:
+            await stand_in.__aexit__(None, None, None)
+        await asyncio.sleep(0)  # Transports say goodbye in the next round of the loop.
+
+
+async def close_at_once(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+async def reset_after_the_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+    writer.transport.abort()
+
+
+def section(table: str, **values: object) -> str:
+    """One `[[table]]` of palyra.toml. Values are strings, numbers, or lists of strings."""
+    lines = [f"{name} = {_literal(value)}" for name, value in values.items()]
+    return "\n".join([f"[[{table}]]", *lines, ""])
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
