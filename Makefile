@@ -12,6 +12,7 @@ BIN = $(VENV)/bin
 TEST_WORKERS ?= 2
 CAMPAIGN ?= --points 3000 --kills 100
 KILLS ?= 1000
+CAPS ?= 50
 BENCHES = $(patsubst bench/%.py,%,$(filter-out bench/_%,$(wildcard bench/*.py)))
 PIP = bin/python -m pip --disable-pip-version-check --quiet
 
@@ -38,9 +39,10 @@ check: setup ## Lint, check the format and the types, and hold the style's maxim
 bench: setup ## Run every benchmark in bench/, one after the other.
 	@set -e; for name in $(BENCHES); do echo "== bench.$$name"; $(BIN)/python -m bench.$$name; done
 
-campaign: setup ## Run the long fault campaigns: the journal's, then the daemon's.
+campaign: setup ## Run the long fault campaigns: the journal's, the daemon's, then that of a cap.
 	$(BIN)/python -m tests.crash.campaign $(CAMPAIGN)
 	$(BIN)/python -m tests.crash.daemon_campaign --kills $(KILLS)
+	$(BIN)/python -m tests.crash.cap_campaign --kills $(CAPS)
 
 lock: python ## Write requirements/*.txt anew from clean environments.
 	requirements/refresh $(PYTHON)

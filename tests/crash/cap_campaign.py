@@ -35,13 +35,14 @@ from tests.support.stand_in_provider import Played, StandInProvider
 LIMIT_USD = 1.0
 CALL_USD = 0.04
 DUST_USD = 1e-6  # Sums of binary fractions.
+RESERVED_SHARE_MAX = 1.1  # What is cut off counts its reservation, which is near what such a call has cost before.
 RUNS_COUNT = 50
 SESSIONS_COUNT = 25
 STARTERS = 8
 ANSWER = "Counted."
-# 10,000 tokens in at $1 and 1,000 out at $30 for a million, whatever was sent: four cents.
+# 1,000 tokens in and out, at $20 for a million each, whatever was sent: four cents.
 SAYS = Played(
-    body=chat({"content": ANSWER}, usage={"prompt_tokens": 10_000, "completion_tokens": 1_000, "total_tokens": 11_000})
+    body=chat({"content": ANSWER}, usage={"prompt_tokens": 1_000, "completion_tokens": 1_000, "total_tokens": 2_000})
 )
 CONFIG = "\n".join(
     (
@@ -50,16 +51,19 @@ CONFIG = "\n".join(
             "model",
             name="metered",
             provider="meter",
-            max_output_tokens=1_000,
-            input_usd_per_mtok=1.0,
-            output_usd_per_mtok=30.0,
+            max_output_tokens=1_500,  # Makes a reservation of about three cents: too low, but near.
+            input_usd_per_mtok=20.0,
+            output_usd_per_mtok=20.0,
         ),
+        section("agent", name="main", tools=[]),
         section("budget", scope="global", limit_usd=LIMIT_USD),
     )
 )
 KILLS_A_HOME = 2
-KILL_AFTER_MS = (5, 900)
-ANSWER_AFTER_MS = (1, 120)
+KILL_AFTER_CALLS = (1, 12)
+KILL_AFTER_MS = (0, 250)  # From that call on.
+CALLS_TIMEOUT_S = 3.0  # A daemon that has nothing more to ask is killed all the same.
+ANSWER_AFTER_MS = (5, 300)
 
 Json = dict[str, Any]
 
@@ -89,6 +93,12 @@ class Cap:
         """Asks for all runs at once. Asked for again after a kill they are the same ones."""
         with ThreadPoolExecutor(STARTERS) as pool:
             self.run_ids |= {run_id for run_id in pool.map(self._begin, range(RUNS_COUNT)) if run_id}
+
+    def wait_for_calls(self, count: int) -> None:
+        """Until the provider was asked that often in all, or for long enough."""
+        due_s = time.monotonic() + CALLS_TIMEOUT_S
+        while len(self.meter.asked) < count and time.monotonic() < due_s:
+            time.sleep(0.002)
 
     def finish(self) -> None:
         for run_id in sorted(self.run_ids):
@@ -152,7 +162,7 @@ class Account:
         dearest = max((usage["cost_usd"] for _, usage in self.usages), default=0.0)
         if not LIMIT_USD - DUST_USD <= self.total_usd <= LIMIT_USD + dearest + DUST_USD:
             yield f"${self.total_usd:.6f} were spent of ${LIMIT_USD}, with ${dearest:.6f} for the dearest request"
-        if dearest > CALL_USD + DUST_USD:
+        if dearest > CALL_USD * RESERVED_SHARE_MAX:
             yield f"a request that costs ${CALL_USD} was counted with ${dearest:.6f}"
         if self._asked_count > len(self.usages):
             yield f"the provider was asked {self._asked_count} times and {len(self.usages)} calls are accounted for"
@@ -199,6 +209,7 @@ def live_through_kills(cap: Cap, chance: random.Random, kills_count: int) -> int
         cap.daemon.start()
         with ThreadPoolExecutor(1) as pool:
             asking = pool.submit(cap.begin)
+            cap.wait_for_calls(len(cap.meter.asked) + chance.randint(*KILL_AFTER_CALLS))
             time.sleep(chance.randint(*KILL_AFTER_MS) / 1000)
             cap.daemon.kill()
             asking.result()
