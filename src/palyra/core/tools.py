@@ -45,13 +45,17 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallNature(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call would do, said by its tool before it is judged, without doing it."""
+    """What one call would do, said by its tool before it is judged, without doing it.
+
+    `commands` are all programs that a shell's text would start, of the whole parsed tree.
+    """
 
     effect_class: EffectClass
     parallel_class: ParallelClass
     paths: tuple[str, ...] = ()
     host: str | None = None
     is_in_workspace: bool = True
+    commands: tuple[str, ...] = ()
     preview: str | None = None
 
 

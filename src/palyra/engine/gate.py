@@ -57,6 +57,7 @@ class Gate:
             principal=case.principal,
             agent=case.agent.name,
             session_id=case.session_id,
+            channel=run.origin,
             spec=tool.spec,
             arguments=call.arguments,
             nature=nature,

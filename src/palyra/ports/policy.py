@@ -14,6 +14,9 @@ class PolicyQuestion(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal
     agent: str
     session_id: SessionId
+    channel: str = ""
+    skills: tuple[str, ...] = ()
+    budget_left_usd: float | None = None
     spec: ToolSpec
     arguments: JsonObject
     nature: CallNature
@@ -27,6 +30,21 @@ class PolicyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     reason: str
     snapshot: PolicySnapshot | None = None
+
+
+class ApiQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """An act upon the daemon: which route, by whom in which role, upon whose thing (None: nobody's in particular)."""
+
+    principal: Principal
+    role: str
+    action: str
+    owner: Principal | None = None
+
+
+class AccessPolicy(Protocol):
+    def permit(self, question: ApiQuestion) -> PolicyAnswer:
+        """Allow or Deny; fails closed as judging does."""
+        ...
 
 
 class Policy(Protocol):
