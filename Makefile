@@ -39,10 +39,11 @@ check: setup ## Lint, check the format and the types, and hold the style's maxim
 bench: setup ## Run every benchmark in bench/, one after the other.
 	@set -e; for name in $(BENCHES); do echo "== bench.$$name"; $(BIN)/python -m bench.$$name; done
 
-campaign: setup ## Run the long fault campaigns: the journal's, the daemon's, then that of a cap.
+campaign: setup ## Run the long campaigns: faults of the journal, the daemon and a cap, then all injections.
 	$(BIN)/python -m tests.crash.campaign $(CAMPAIGN)
 	$(BIN)/python -m tests.crash.daemon_campaign --kills $(KILLS)
 	$(BIN)/python -m tests.crash.cap_campaign --kills $(CAPS)
+	$(BIN)/python -m tests.corpora.injection_campaign
 
 lock: python ## Write requirements/*.txt anew from clean environments.
 	requirements/refresh $(PYTHON)
@@ -54,10 +55,11 @@ clean: ## Remove environments, caches and build leftovers.
 python:
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer found; install one or say make PYTHON=/path/to/python." >&2; exit 1; }
 
-$(VENV)/.stamp: pyproject.toml requirements/dev.txt requirements/local.txt | python
+$(VENV)/.stamp: pyproject.toml requirements/dev.txt requirements/local.txt requirements/injection.txt | python
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/$(PIP) install --requirement requirements/dev.txt
 	$(VENV)/$(PIP) install --no-deps --requirement requirements/local.txt
+	$(VENV)/$(PIP) install --no-deps --requirement requirements/injection.txt
 	$(VENV)/$(PIP) install --no-deps --editable .
 	@touch $@
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from palyra.adapters.policy.rule_table import RuleTable
+from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.providers import demo
 from palyra.adapters.providers.demo import LABEL, DemoProvider
 from palyra.adapters.providers.scripted import Script, ScriptedProvider, load_scripts, play_turns
@@ -242,7 +242,7 @@ class Rehearsal:
             nature=tool.nature(call.arguments, (str(self.root),)),
             taint=(),
         )
-        verdict = RuleTable().judge(question).verdict
+        verdict = CedarPolicy().judge(question).verdict
         self.verdicts.append((call.tool, verdict))
         if verdict is Verdict.DENY or (verdict is Verdict.ASK and not self.allows):
             self.outcomes.setdefault(call.tool, set()).add(Outcome.DENIED)

@@ -14,6 +14,7 @@ import pytest
 
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import open_journal
+from palyra.adapters.store.sqlite.migrations import known_migrations
 from palyra.core.errors import Corrupt, PalyraError, Unavailable
 from palyra.ports.journal import Append
 from tests.crash.disk import Disk, Effect, Fault
@@ -116,7 +117,7 @@ async def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     error = refused(path)
     assert (type(error), error.code) == (Unavailable, "schema_newer")
     assert "9999" in error.message
-    change_from_outside(path, "PRAGMA user_version = 1")
+    change_from_outside(path, f"PRAGMA user_version = {known_migrations()[-1].number}")
     async with journal_at(path) as journal:
         assert len(await journal.read_all(0, 1)) == 1
 

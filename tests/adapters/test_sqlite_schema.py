@@ -23,6 +23,7 @@ from tests.support.journals import (
     run_accepted,
     run_cycle,
     session_created,
+    tainted_write,
 )
 from tests.support.sqlite import change_from_outside, journal_at
 
@@ -88,6 +89,10 @@ def test_a_records_fields_are_its_tables_columns_in_order(row_type: type[Row]) -
         "INSERT INTO approvals SELECT id || 'x', session_id, run_id, kind, status, digest, call_id, tool, requested_seq, "
         "resolved_seq, decided_by, created_at_ms, expires_at_ms, seq FROM approvals",
         "UPDATE runs SET session_id = 'nowhere'",
+        "DELETE FROM taints",
+        "UPDATE taints SET sources = '[]'",
+        "DELETE FROM files",
+        "UPDATE files SET sha256 = ''",
         "DELETE FROM sessions WHERE key = 'k0'; UPDATE sessions SET key = 'k0'",
     ],
 )
@@ -101,6 +106,7 @@ async def test_rebuilding_repairs_whatever_was_done_to_the_projections(tmp_path:
                 *run_cycle(ids.run()),
                 run_accepted(run),
                 approval_requested(run),
+                tainted_write(run),
             )
             await journal.commit([Append(ids.session(), 0, drafts)])
     connection = apsw.Connection(str(path))

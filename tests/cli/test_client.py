@@ -155,3 +155,16 @@ def test_text_for_terminals_is_harmless_and_measured() -> None:
 
 def test_frame_without_data_is_no_fault() -> None:
     assert Frame(1, "x", json.loads("{}")).data == {}
+
+
+def test_card_says_where_taint_came_in() -> None:
+    approval: dict[str, object] = {
+        "id": "a",
+        "kind": "tool",
+        "tool": "shell.run",
+        "taint": ["http:evil.example", "file:old\x1b[2J"],
+        "taint_origins": [{"source": "http:evil.example", "seq": 12, "tool": "http.fetch"}],
+    }
+    facts = question_of(approval, {}).details[-1]
+    assert "has seen http:evil.example (by http.fetch at event 12), file:old" in facts
+    assert "\x1b" not in facts

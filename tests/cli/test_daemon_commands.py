@@ -51,6 +51,30 @@ def test_sessions_are_reached_by_id_or_key(
 
 
 @reached
+@pytest.mark.parametrize(
+    ("arguments", "call", "source"),
+    [
+        (["taint", "cli"], ("GET", f"/sessions/{SESSION}/taint", {}), None),
+        (["trust", "cli", "http:a"], ("POST", f"/sessions/{SESSION}/trust", {"source": "http:a"}), None),
+        (
+            ["trust", "cli", "http:a", "--reason", "ours"],
+            ("POST", f"/sessions/{SESSION}/trust", {"source": "http:a", "reason": "ours"}),
+            None,
+        ),
+        (["trust", "cli", "file:a b&c", "--undo"], ("DELETE", f"/sessions/{SESSION}/trust", {}), "file:a b&c"),
+    ],
+)
+def test_taint_is_shown_and_vouched_for(
+    stand_in: StandIn, arguments: list[str], call: tuple[str, str, dict[str, object]], source: str | None
+) -> None:
+    items = answer("sessions", *arguments)["items"]
+    assert isinstance(items, list)
+    assert (items[0]["source"], stand_in.calls[-1], stand_in.sources[-1]) == ("http:a", call, source)
+    lines = palyra("sessions", *arguments).stdout.splitlines()
+    assert lines[1].split() == ["http:a", "taints", "4", "http.fetch", "c1"]
+
+
+@reached
 def test_sessions_are_listed_plainly_in_a_pipe() -> None:
     lines = palyra("sessions", "list").stdout.splitlines()
     assert lines[0].split() == ["id", "key", "label", "agent", "events", "last", "used"]

@@ -1,30 +1,30 @@
 """The stores the journal's contract is asked of. A new store is one line in STORES."""
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from palyra.adapters.store.sqlite.connection import JournalSettings
-from palyra.adapters.store.sqlite.journal import open_journal
+from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
 from palyra.ports.journal import Journal
 from palyra.ports.state import State
-from palyra.ports.views import Approvals, Runs, Sessions, Usage
+from palyra.ports.views import Approvals, Provenance, Runs, Sessions, Usage
 from tests.support.journals import FixedClock, FixedSigner, Ids
 
 
+@dataclass(frozen=True)
 class Opened:
     """One opened journal and the views that belong to it."""
 
-    def __init__(
-        self, journal: Journal, sessions: Sessions, runs: Runs, approvals: Approvals, state: State, usage: Usage
-    ) -> None:
-        self.journal = journal
-        self.sessions = sessions
-        self.runs = runs
-        self.approvals = approvals
-        self.state = state
-        self.usage = usage
+    journal: Journal
+    sessions: Sessions
+    runs: Runs
+    approvals: Approvals
+    state: State
+    usage: Usage
+    provenance: Provenance
 
 
 class Store:
@@ -50,16 +50,28 @@ class Store:
         return self.open()
 
 
+def _with_views(journal: SqliteJournal) -> Opened:
+    return Opened(
+        journal=journal,
+        sessions=journal.sessions,
+        runs=journal.runs,
+        approvals=journal.approvals,
+        state=journal.state,
+        usage=journal.usage,
+        provenance=journal.provenance,
+    )
+
+
 def _open_sqlite(folder: Path, clock: FixedClock) -> Opened:
     journal = open_journal(JournalSettings(path=folder / "journal.db"), FixedSigner(), clock)
-    return Opened(journal, journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage)
+    return _with_views(journal)
 
 
 def _open_sqlite_alone(folder: Path, clock: FixedClock) -> Opened:
     """The way of file layers without shared memory: one connection for writes and reads."""
     settings = JournalSettings(path=folder / "journal.db", is_exclusive=True)
     journal = open_journal(settings, FixedSigner(), clock)
-    return Opened(journal, journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage)
+    return _with_views(journal)
 
 
 STORES = {"sqlite": _open_sqlite, "sqlite-exclusive": _open_sqlite_alone}

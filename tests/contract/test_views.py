@@ -14,6 +14,7 @@ from palyra.core.events.tool import (
 from palyra.core.ids import ApprovalId, Principal, RunId, SessionId, derive_approval_id, derive_grant_id, digest_call
 from palyra.core.run.states import TERMINAL, RunState
 from palyra.ports.journal import Append, Journal
+from palyra.ports.views import RunFilter
 from tests.contract.conftest import Opened
 from tests.support.journals import (
     ALICE,
@@ -164,6 +165,21 @@ async def test_a_pending_approval_is_listed_for_those_it_concerns(opened: Opened
     assert await opened.approvals.pending_approvals(stranger, "", 10) == ()
     assert await opened.approvals.approval(wanted[0], stranger) is None
     assert [row.id for row in await opened.approvals.pending_approvals(None, wanted[0], 10)] == wanted[1:]
+
+
+async def test_everyones_things_are_listed_for_nobody_in_particular(opened: Opened, ids: Ids) -> None:
+    """None is who may see all; everybody else sees what concerns them."""
+    wanted = {}
+    for owner in (ALICE, BOB):
+        session = await new_session(opened.journal, ids, owner)
+        run = await new_run(opened.journal, ids, session, owner)
+        await opened.journal.commit([Append(session, 2, (approval_requested(run),))])
+        wanted[owner] = (run, derive_approval_id(run, "c1", 1))
+    for principal, owners in ((None, (ALICE, BOB)), (ALICE, (ALICE,)), (Principal("user:carol"), ())):
+        runs = await opened.runs.list_runs(principal, RunFilter())
+        approvals = await opened.approvals.list_approvals(principal, None, "", 10)
+        assert {row.id for row in runs} == {wanted[owner][0] for owner in owners}
+        assert {row.id for row in approvals} == {wanted[owner][1] for owner in owners}
 
 
 async def test_an_answered_approval_is_pending_no_more(opened: Opened, ids: Ids) -> None:

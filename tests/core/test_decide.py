@@ -417,7 +417,8 @@ def test_guard_warns_once_then_ends_the_run() -> None:
 
 
 def test_waiting_names_the_questions_it_waits_for() -> None:
-    script = Script().begin().propose(SEND, SEND).judge(1, Verdict.ASK).judge(2, Verdict.ASK)
+    other: Proposal = ("channel.send", {"text": "ho"})
+    script = Script().begin().propose(SEND, other).judge(1, Verdict.ASK).judge(2, Verdict.ASK)
     waiting = script.data(RunWaiting)
     assert len(waiting) == 1
     assert isinstance(waiting[0], RunWaiting)

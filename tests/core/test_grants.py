@@ -18,9 +18,9 @@ from palyra.core.grants import (
     choose_option,
     covers,
     make_grant,
-    make_options,
 )
 from palyra.core.ids import ApprovalId, Principal
+from palyra.core.offers import make_options
 from tests.support.strategies import json_objects
 
 NOW_MS = 1_750_000_000_000

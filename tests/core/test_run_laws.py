@@ -14,6 +14,7 @@ from palyra.core.events.run import CancelRequested, MessageUser, Reason, ResumeC
 from palyra.core.events.session import SessionCreated
 from palyra.core.events.tool import (
     ApprovalKind,
+    ApprovalRequested,
     ApprovalResolved,
     ApprovalStatus,
     Decision,
@@ -22,10 +23,12 @@ from palyra.core.events.tool import (
     ParallelClass,
     ToolFinished,
     ToolJudged,
+    ToolProposed,
     ToolStarted,
     Verdict,
 )
-from palyra.core.ids import CallId, EffectId
+from palyra.core.ids import CallId, EffectId, GrantId, digest_call, digest_calls
+from palyra.core.offers import make_options
 from palyra.core.projections.project import RowKey, keys_of, project
 from palyra.core.projections.rows import Row, RunRow
 from palyra.core.run.deadlines import overdue
@@ -52,6 +55,8 @@ class World:
         limits = make_limits(max_tool_calls=6, wall_clock_ms=60_000)
         must_call = ("fs.read",) if self.random.random() < 0.2 else ()
         self.script = Script(limits=limits, can_ask=self.random.random() < 0.8, must_call=must_call)
+        self.leanings = self.random.choice([[5, 3, 2], [1, 12, 1]])
+        self.tools = self.random.choice([TOOLS, TOOLS, TOOLS[1:2], TOOLS[2:]])
         self.in_flight: list[Effect] = []
         self.executed: list[tuple[EffectId, int]] = []
 
@@ -113,14 +118,25 @@ class World:
             assert len(retries) >= effect.attempt - 1
 
     def is_permitted(self, call_id: CallId) -> bool:
-        asked = set()
-        for data in (draft.data for draft in self.script.tape):
-            if isinstance(data, ToolJudged) and data.call_id == call_id and data.verdict is Verdict.ALLOW:
-                return True
-            if data.TYPE == "approval.requested" and getattr(data, "call_id", None) == call_id:
-                asked.add(data.approval_id)  # type: ignore[union-attr]
-            if isinstance(data, ApprovalResolved) and data.approval_id in asked:
-                return data.status is ApprovalStatus.ALLOWED
+        """L7: allowed by its verdict, or by a timely answer to a question that names this call with its own digest."""
+        digest = ""
+        asked: dict[str, ApprovalRequested] = {}
+        for draft in self.script.tape:
+            match draft.data:
+                case ToolProposed(call_id=proposed, tool=tool, arguments=arguments) if proposed == call_id:
+                    digest = digest_call(tool, arguments)
+                case ToolJudged(call_id=judged, verdict=Verdict.ALLOW) if judged == call_id:
+                    return True
+                case ApprovalRequested(kind=ApprovalKind.TOOL) as request if digest and digest in bound(
+                    request, call_id
+                ):
+                    asked[request.approval_id] = request
+                case ApprovalResolved(approval_id=answered, status=status) as answer if answered in asked:
+                    expires_at_ms = asked[answered].expires_at_ms
+                    is_timely = expires_at_ms is None or draft.at_ms < expires_at_ms
+                    return status is ApprovalStatus.ALLOWED and is_timely and answer.digest == asked[answered].digest
+                case _:
+                    continue
         return False
 
     def check(self) -> None:
@@ -164,7 +180,7 @@ class World:
     def answer_model(self) -> None:
         pick = self.random.random()
         if pick < 0.5:
-            count = self.random.randint(1, 3)
+            count = self.random.randint(1, 4)
             self.script.propose(*[self.some_call() for _ in range(count)])
         elif pick < 0.8:
             self.script.answer(self.random.choice(["", "an answer", "<tool_call>", "fs.write ✅"]))
@@ -174,18 +190,24 @@ class World:
             self.script.fail_model(self.random.choice(list(ModelError)))
 
     def some_call(self) -> tuple[str, dict[str, object]]:
-        return self.random.choice(TOOLS), {"n": self.random.randint(0, 2)}
+        tool = self.random.choice(self.tools)
+        path = self.random.choice(["notes/a", "notes/b", "c"])
+        return tool, {"path": path} if tool.startswith("fs.") else {"n": self.random.randint(0, 1)}
 
     def judge(self, call_id: CallId) -> None:
         call = next(c for c in self.script.state.calls if c.call_id == call_id)
-        verdict = self.random.choices(list(Verdict), [5, 3, 2])[0]
+        verdict = self.random.choices(list(Verdict), self.leanings)[0]
         if verdict is Verdict.ASK and not self.script.state.can_ask:
             verdict = Verdict.DENY
+        assert isinstance(call.arguments, dict)
         judged = ToolJudged(
             call_id=call_id,
             verdict=verdict,
-            rule="r",
+            rule=self.random.choices(["r", "uncertain_repeat"], [9, 1])[0],
             reason="",
+            taint=self.random.choices([(), ("web:a",)], [4, 1])[0],
+            options=make_options(call.tool, call.arguments),
+            expires_in_ms=self.random.choices([900_000, 2_000], [4, 1])[0],
             effect_class=CLASSES[call.tool],
             parallel_class=self.random.choice(list(ParallelClass)),
             paths=(self.random.choice(["a", "a/b", "c"]),),
@@ -220,7 +242,8 @@ class World:
             fitting = [Decision.ALLOW, Decision.ALLOW, Decision.DENY]
         decision = self.random.choice(fitting if self.random.random() < 0.9 else list(Decision))
         is_yes = decision in (Decision.ALLOW, Decision.RETRY, Decision.DONE)
-        self.feed(
+        is_late = question.expires_at_ms is not None and question.expires_at_ms <= self.script.now_ms
+        is_heard = self.feed(
             ApprovalResolved(
                 approval_id=question.approval_id,
                 status=ApprovalStatus.ALLOWED if is_yes else ApprovalStatus.DENIED,
@@ -228,13 +251,15 @@ class World:
                 decided_by=ALICE,
                 digest=question.digest,
                 end_run=self.random.random() < 0.1,
+                covered_by=self.random.choice([None, GrantId("g")]),
             )
         )
+        assert not (is_heard and is_late and is_yes), "no answer is a yes after its time"
 
     def pass_time(self) -> None:
         self.script.now_ms += self.random.choice([1_000, 1_000, 1_000, 70_000, 1_000_000])
         facts = overdue(self.script.state, self.script.now_ms)
-        if facts:
+        if facts and self.random.random() < 0.7:  # Else the clock is looked at later.
             self.guarded(lambda: self.script.feed_drafts(*facts))
 
     def restart(self) -> None:
@@ -256,6 +281,22 @@ class World:
             self.in_flight = [
                 e for e in self.in_flight if isinstance(e, Execute | CallModel) or e in wanted(self.script.state)
             ]
+
+
+def bound(request: ApprovalRequested, call_id: CallId) -> list[str]:
+    """The digests that a question is bound to for this call."""
+    if not request.calls:
+        return [request.digest] if request.call_id == call_id else []
+    assert request.digest == digest_calls(zip(request.calls, request.digests, strict=True))
+    assert request.count == len(request.calls) == len(set(request.calls)) > 1
+    return [digest for each, digest in zip(request.calls, request.digests, strict=True) if each == call_id]
+
+
+def test_the_histories_have_questions_about_several_calls() -> None:
+    tapes = [World(seed).run(STEPS_MAX).script.tape for seed in range(200)]
+    counts = [draft.data.count for tape in tapes for draft in tape if isinstance(draft.data, ApprovalRequested)]
+    assert sum(count > 1 for count in counts) > 10
+    assert max(counts) > 2
 
 
 @given(st.integers(0, 2**32))

@@ -159,6 +159,7 @@ class Life:
         request = RunRequest(
             text=f"{TASKS[number % len(TASKS)]} {number}",
             origin="test",
+            can_ask=True,
             session_key=f"s{number % SESSIONS_COUNT}",
             idempotency_key=f"r{number}",
         )

@@ -1,4 +1,7 @@
-"""Any interleaving of input, steering, answers, cancels, restarts and time keeps every law, on a real journal."""
+"""Any interleaving of input, steering, answers, grants, revocations, taint, cancels, restarts and time keeps every law.
+
+On a real journal. An auditor reads the tapes afterwards and says whether every call that ran was permitted.
+"""
 
 import asyncio
 import random
@@ -7,6 +10,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from palyra.adapters.keys.directory import KeyDirectory
 from palyra.adapters.providers.scripted import Script
@@ -15,14 +19,27 @@ from palyra.adapters.store.sqlite.archive import Archive
 from palyra.core.errors import PalyraError
 from palyra.core.events import Event
 from palyra.core.events.model import ModelError
-from palyra.core.events.tool import ApprovalStatus, Decision, Scope, ToolFinished, ToolJudged, ToolStarted, Verdict
+from palyra.core.events.tool import (
+    ApprovalStatus,
+    Decision,
+    EffectClass,
+    Scope,
+    ToolFinished,
+    ToolJudged,
+    ToolStarted,
+    Verdict,
+)
+from palyra.core.ids import SessionId
 from palyra.core.run.replay import replay
+from palyra.core.tools import ToolSpec
+from palyra.core.trust import Trust
 from palyra.core.verification import verify
 from palyra.engine.engine import Engine
 from palyra.engine.office import Settings
-from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery, RunRequest, RunsQuery, WhenBusy
-from tests.support.engines import OWNER, Workshop
+from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery, RunRequest, RunsQuery, SessionRequest, WhenBusy
+from tests.support.engines import OWNER, MarkTool, Workshop
 from tests.support.journals import FixedClock
+from tests.support.permits import Auditor
 
 STEPS = 25
 SCRIPTS = [
@@ -38,10 +55,46 @@ SCRIPTS = [
         ),
     ),
     Script(
+        when="many",
+        turns=(
+            Turn(calls=tuple(PreparedCall("mark.send", {"text": text}) for text in ("s", "m", "s", "s"))),
+            Turn(text="ok"),
+        ),
+    ),
+    Script(
+        when="hook",
+        turns=(
+            Turn(
+                calls=tuple(PreparedCall("fs.write", {"path": f".git/{n}", "content": "x"}) for n in ("a", "d/b", "c"))
+            ),
+            Turn(text="ok"),
+        ),
+    ),
+    Script(
+        when="web",
+        turns=(
+            Turn(calls=(PreparedCall("mark.web", {"text": "w"}),)),
+            Turn(calls=(PreparedCall("mark.send", {"text": "s"}),)),
+            Turn(text="ok"),
+        ),
+    ),
+    Script(
         when="wrong", turns=(Turn(calls=(PreparedCall("no.tool", {}), PreparedCall("mark.read", "{"))), Turn(text="ok"))
     ),
     Script(when="fail", turns=(Turn(failure=PreparedFailure(ModelError.AUTH, "no key")),)),
 ]
+
+
+TEXTS = ("talk", "read", "send", "both", "many", "hook", "web", "wrong", "fail")
+MOODS = (TEXTS, ("send", "many", "web"), ("hook", "hook", "talk"), ("send",))
+
+
+class WebTool(MarkTool):
+    """Its output comes from outside."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        return replace(super().spec, output_trust=Trust.EXTERNAL)
 
 
 class Trial:
@@ -52,6 +105,9 @@ class Trial:
         self.clock = FixedClock()
         self.workshop = Workshop(root, SCRIPTS, Settings(approval_timeout_ms=60_000))
         self.workshop.clock = self.clock
+        self.workshop.tools = [*self.workshop.tools, WebTool("mark.web", EffectClass.READ_ONLY, self.workshop.marks)]
+        self.texts = self.random.choice(MOODS)
+        self.auditor = Auditor()
         self.acknowledged: dict[tuple[str, int], str] = {}
 
     async def run(self) -> None:
@@ -64,32 +120,70 @@ class Trial:
             await self.check(engine)
 
     async def step(self, engine: Engine) -> None:
-        acts = [self.start, self.start, self.answer, self.answer, self.say, self.cancel, self.pass_time, self.breathe]
+        acts = {
+            self.start: 6,
+            self.answer: 8,
+            self.say: 1,
+            self.cancel: 1,
+            self.pass_time: 2,
+            self.breathe: 4,
+            self.revoke: 1,
+            self.vouch: 1,
+            self.reset: 1,
+        }
         try:
-            await self.random.choice(acts)(engine)
+            await self.random.choices(list(acts), list(acts.values()))[0](engine)
         except PalyraError:
             return
 
     async def start(self, engine: Engine) -> None:
         request = RunRequest(
-            text=self.random.choice(["talk", "read", "send", "both", "wrong", "fail"]),
+            text=self.random.choice(self.texts),
             origin="test",
             can_ask=self.random.random() < 0.8,
-            session_key=self.random.choice("ab"),
+            session_key=self.random.choice("abc"),
             idempotency_key=self.random.choice([None, "k1", "k2"]),
             when_busy=self.random.choice(list(WhenBusy)),
         )
         await engine.runs.start(OWNER, request)
 
     async def answer(self, engine: Engine) -> None:
+        if self.random.random() < 0.7:
+            await self.is_at_rest(engine)
         cards = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
         if cards:
             card = self.random.choice(cards)
-            decision = self.random.choice([Decision.ALLOW, Decision.ALLOW, Decision.DENY])
+            decision = self.random.choices([Decision.ALLOW, Decision.DENY], [5, 1])[0]
             if card.kind == "uncertain":
                 decision = self.random.choice([Decision.DONE, Decision.GIVE_UP])
             scope = self.random.choice([Scope.ONCE, Scope.SESSION, Scope.TIMEBOXED])
-            await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=decision, scope=scope))
+            option = self.random.choice([None, 0, 1, 2, 2])
+            given = ApprovalAnswer(
+                decision=decision, scope=scope, option=option, ttl_s=self.random.choice([None, None, 30])
+            )
+            await engine.approvals.answer(OWNER, card.id, given)
+
+    async def revoke(self, engine: Engine) -> None:
+        """While nothing is under way: what is judged in the very moment of a revocation may come before or after it."""
+        grants = await engine.approvals.grants(OWNER, "", 50)
+        if grants and await self.is_at_rest(engine):
+            await engine.approvals.revoke(OWNER, self.random.choice(grants).id)
+
+    async def vouch(self, engine: Engine) -> None:
+        for session in await engine.sessions.list(OWNER, "", 10):
+            for source in await engine.taint.show(OWNER, session.id):
+                change = engine.taint.distrust if source.is_trusted else engine.taint.trust
+                await change(OWNER, session.id, source.source, "")
+
+    async def reset(self, engine: Engine) -> None:
+        await engine.sessions.resolve(OWNER, SessionRequest(key=self.random.choice("abc"), reset=True))
+
+    async def is_at_rest(self, engine: Engine) -> bool:
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+            if all(desk.is_idle for desk in engine._office.desks._desks.values()):
+                return True
+        return False
 
     async def say(self, engine: Engine) -> None:
         runs = await engine.runs.list(OWNER, RunsQuery())
@@ -110,7 +204,7 @@ class Trial:
         """Lets effects come home, and remembers what was said to be durable."""
         await asyncio.sleep(self.random.choice([0, 0.003]))
         for session in await engine.sessions.list(OWNER, "", 10):
-            for event in await engine.sessions.tape(OWNER, session.id, 0, 500):
+            for event in await whole_tape(engine, session.id):
                 self.acknowledged[event.stream, event.seq] = event.hash
 
     async def finish(self, engine: Engine) -> None:
@@ -124,8 +218,10 @@ class Trial:
         raise AssertionError("a cancelled run does not end")
 
     async def check(self, engine: Engine) -> None:
+        recorded: list[Event] = []
         for session in await engine.sessions.list(OWNER, "", 10):
-            tape = await engine.sessions.tape(OWNER, session.id, 0, 500)
+            tape = await whole_tape(engine, session.id)
+            recorded += tape
             by_run: dict[str, list[Event]] = {}
             for event in tape:
                 self.acknowledged.pop((event.stream, event.seq), None)
@@ -135,8 +231,16 @@ class Trial:
                 assert replay(events).difference is None
                 check_order(events)
         assert not self.acknowledged
+        self.auditor.read(recorded)
         sends = [mark.split()[0] for mark in self.workshop.executed() if " mark.send " in mark]
         assert len(sends) == len(set(sends)), "a once effect was executed twice"
+
+
+async def whole_tape(engine: Engine, session_id: SessionId) -> list[Event]:
+    tape: list[Event] = []
+    while page := await engine.sessions.tape(OWNER, session_id, len(tape), 500):
+        tape += page
+    return tape
 
 
 def check_order(events: list[Event]) -> None:
@@ -156,7 +260,7 @@ def check_order(events: list[Event]) -> None:
                 continue
 
 
-@settings(max_examples=30)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32))
 def test_any_history_keeps_every_law(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -164,3 +268,16 @@ def test_any_history_keeps_every_law(seed: int) -> None:
         asyncio.run(Trial(root, seed).run())
         with Archive(root / "journal.db") as archive:
             assert verify(archive.evidence(KeyDirectory(root / "keys"))).findings == ()
+
+
+def test_the_histories_have_groups_and_grants() -> None:
+    """What is never met is not proven."""
+    starts_count = by_grant_count = grouped_count = 0
+    for seed in range(16):
+        with tempfile.TemporaryDirectory() as folder:
+            trial = Trial(Path(folder), seed)
+            asyncio.run(trial.run())
+        starts_count += trial.auditor.starts_count
+        by_grant_count += trial.auditor.by_grant_count
+        grouped_count += trial.auditor.grouped_count
+    assert min(starts_count, by_grant_count, grouped_count) >= 5

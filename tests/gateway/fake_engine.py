@@ -12,10 +12,13 @@ from palyra.core.errors import NotFound
 from palyra.core.events import Data, Event
 from palyra.core.events.model import Usage
 from palyra.core.events.run import MessageUser, Reason, RunDone
+from palyra.core.events.system import AdminActed
+from palyra.core.events.tool import Verdict
 from palyra.core.ids import ApprovalId, ArtifactId, GrantId, Principal, RunId, SessionId, StreamId
 from palyra.core.projections.rows import SessionRow
 from palyra.core.tools import Capability, ToolSpec
 from palyra.core.trust import Trust
+from palyra.engine.explaining import ExplainRequest, Explanation
 from palyra.engine.hub import Frame, Live
 from palyra.engine.model_check import ModelCheck
 from palyra.engine.requests import (
@@ -30,6 +33,7 @@ from palyra.engine.requests import (
     RunUsage,
     SessionRequest,
     StartedRun,
+    TaintRecord,
     UsageQuery,
 )
 from palyra.ports.router import ModelCard
@@ -118,6 +122,10 @@ def grant_record() -> GrantRecord:
         created_at_ms=1,
         expires_at_ms=None,
     )
+
+
+def taint_record() -> TaintRecord:
+    return TaintRecord(source="http:example.org", since_seq=7, call_id="c0_x", tool="http.fetch", is_trusted=False)
 
 
 def model_info() -> ModelCard:
@@ -221,7 +229,7 @@ class FakeSessions:
             raise NotFound("session_unknown", "there is no such session")
         return session_row()
 
-    async def list(self, principal: Principal, after: str, limit: int) -> tuple[SessionRow, ...]:
+    async def list(self, principal: Principal | None, after: str, limit: int) -> tuple[SessionRow, ...]:
         self.notes.note("list", principal, after, limit)
         return tuple(row for row in self.rows if row.id > after)[:limit]
 
@@ -263,7 +271,7 @@ class FakeRuns:
         self.notes.note("get", principal, run_id)
         return run_record()
 
-    async def list(self, principal: Principal, query: RunsQuery) -> tuple[RunRecord, ...]:
+    async def list(self, principal: Principal | None, query: RunsQuery) -> tuple[RunRecord, ...]:
         self.notes.note("list", principal, query)
         return (run_record(),)
 
@@ -271,7 +279,7 @@ class FakeRuns:
         self.notes.note("send_input", principal, run_id, text)
         return run_record()
 
-    async def cancel(self, principal: Principal, run_id: RunId) -> RunRecord:
+    async def cancel(self, principal: Principal, run_id: RunId, *, by: Principal | None = None) -> RunRecord:
         self.notes.note("cancel", principal, run_id)
         return run_record()
 
@@ -284,7 +292,7 @@ class FakeRuns:
 class FakeApprovals:
     notes: Notes
 
-    async def list(self, principal: Principal, query: ApprovalsQuery) -> tuple[ApprovalRecord, ...]:
+    async def list(self, principal: Principal | None, query: ApprovalsQuery) -> tuple[ApprovalRecord, ...]:
         self.notes.note("list", principal, query)
         return (approval_record(),)
 
@@ -292,17 +300,40 @@ class FakeApprovals:
         self.notes.note("get", principal, approval_id)
         return approval_record()
 
-    async def answer(self, principal: Principal, approval_id: ApprovalId, answer: ApprovalAnswer) -> ApprovalRecord:
+    async def answer(
+        self, principal: Principal, approval_id: ApprovalId, answer: ApprovalAnswer, *, by: Principal | None = None
+    ) -> ApprovalRecord:
         self.notes.note("answer", principal, approval_id, answer)
         return approval_record()
 
-    async def grants(self, principal: Principal, after: str, limit: int) -> tuple[GrantRecord, ...]:
+    async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRecord, ...]:
         self.notes.note("grants", principal, after, limit)
         return (grant_record(),)
 
-    async def revoke(self, principal: Principal, grant_id: GrantId) -> GrantRecord:
+    async def revoke(self, principal: Principal, grant_id: GrantId, *, by: Principal | None = None) -> GrantRecord:
         self.notes.note("revoke", principal, grant_id)
         return grant_record()
+
+
+@dataclass
+class FakeTaints:
+    notes: Notes
+
+    async def show(self, principal: Principal, session_id: SessionId) -> tuple[TaintRecord, ...]:
+        self.notes.note("taint", principal, session_id)
+        return (taint_record(),)
+
+    async def trust(
+        self, principal: Principal, session_id: SessionId, source: str, reason: str
+    ) -> tuple[TaintRecord, ...]:
+        self.notes.note("trust", principal, session_id, source, reason)
+        return (taint_record(),)
+
+    async def distrust(
+        self, principal: Principal, session_id: SessionId, source: str, reason: str
+    ) -> tuple[TaintRecord, ...]:
+        self.notes.note("distrust", principal, session_id, source, reason)
+        return (taint_record(),)
 
 
 @dataclass
@@ -313,7 +344,7 @@ class FakeFeed:
         self.notes.note("session", principal, session_id, after_seq)
         return self.notes.script.frames()
 
-    async def all(self, principal: Principal, after_position: int | None) -> AsyncIterator[Frame]:
+    async def all(self, principal: Principal | None, after_position: int | None) -> AsyncIterator[Frame]:
         self.notes.note("all", principal, after_position)
         return self.notes.script.frames()
 
@@ -341,6 +372,40 @@ class FakeUsage:
     async def report(self, principal: Principal, query: UsageQuery) -> UsageReport:
         self.notes.note("report", principal, query)
         return UsageReport(sums=tuple(found for found in self.sums if found.key > query.after), total=self.total)
+
+
+@dataclass
+class FakeOwners:
+    """Everything is the caller's own: nothing is looked up, so nothing is written down."""
+
+    async def of_session(self, principal: Principal, session_id: SessionId) -> Principal | None:
+        return principal
+
+    async def of_run(self, principal: Principal, run_id: RunId) -> Principal | None:
+        return principal
+
+    async def of_approval(self, principal: Principal, approval_id: ApprovalId) -> Principal | None:
+        return principal
+
+    async def of_grant(self, principal: Principal, grant_id: GrantId) -> Principal | None:
+        return principal
+
+
+@dataclass
+class FakeActs:
+    notes: Notes
+
+    async def record(self, principal: Principal, act: AdminActed) -> None:
+        self.notes.note("record", principal, act)
+
+
+@dataclass
+class FakeExplaining:
+    notes: Notes
+
+    async def explain(self, principal: Principal, request: ExplainRequest) -> Explanation:
+        self.notes.note("explain", principal, request)
+        return Explanation(verdict=Verdict.ASK, rule="network", policies=("network",), reason="It asks.")
 
 
 @dataclass
@@ -385,7 +450,11 @@ class FakeEngine:
         self.sessions = FakeSessions(self.notes)
         self.runs = FakeRuns(self.notes)
         self.approvals = FakeApprovals(self.notes)
+        self.taint = FakeTaints(self.notes)
         self.feed = FakeFeed(self.notes)
         self.artifacts = FakeArtifacts(self.notes)
         self.usage = FakeUsage(self.notes)
+        self.owners = FakeOwners()
+        self.acts = FakeActs(self.notes)
+        self.explaining = FakeExplaining(self.notes)
         self.status = FakeStatus(self.notes)

@@ -6,17 +6,26 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from palyra.core.ids import Principal
 from palyra.gateway.access import Access
+from palyra.gateway.api import ROUTES
 from palyra.gateway.application import Gateway
+from palyra.gateway.doors import Doors
+from palyra.gateway.facade import Engine
+from palyra.gateway.logins import Logins
+from palyra.gateway.roles import RoleTable
 from palyra.gateway.server import HttpServer, serve_http
 from palyra.gateway.settings import HttpSettings
+from palyra.ports.policy import AccessPolicy
 from palyra.ports.tokens import Role, TokenRow, hash_token
 from tests.gateway.fake_engine import FakeEngine
 
 WAIT_S = 5.0  # A bound for what should come at once; no test passes by waiting for it.
 NOW_MS = 1_700_000_000_000
 ADMIN = "palyra_admin-token-of-the-tests-and-nothing-else"
+NEW_ADMIN = "palyra_another-admin-token-of-the-tests-alone"
 HOST = "127.0.0.1:7142"
 
 
@@ -27,14 +36,39 @@ def token_row(token: str, role: Role, principal: str = "user:alice", **changes: 
 
 class FixedTokens:
     def __init__(self) -> None:
-        self.rows = {ADMIN: token_row(ADMIN, Role.ADMIN, "user:owner")}
+        self.by_token = {ADMIN: token_row(ADMIN, Role.ADMIN, "user:owner", id="admin")}
+        self.uses: dict[str, int] = {}
 
     def add(self, token: str, role: Role, **changes: object) -> str:
-        self.rows[token] = token_row(token, role, **changes)  # type: ignore[arg-type]
+        self.by_token[token] = token_row(token, role, **changes)  # type: ignore[arg-type]
         return token
 
     async def find(self, token_hash: str) -> TokenRow | None:
-        return next((row for row in self.rows.values() if row.hash == token_hash), None)
+        return next((row for row in self.by_token.values() if row.hash == token_hash), None)
+
+    def used(self, token_id: str, at_ms: int) -> None:
+        self.uses[token_id] = at_ms
+
+    def rows(self) -> tuple[TokenRow, ...]:
+        return tuple(self.by_token.values())
+
+    def last_uses(self) -> dict[str, int]:
+        return self.uses
+
+    def issue(self, row: TokenRow) -> str:
+        token = f"palyra_issued-{row.id}"
+        self.by_token[token] = replace(row, hash=hash_token(token))
+        return token
+
+    def revoke(self, token_id: str) -> TokenRow:
+        token, row = next((token, row) for token, row in self.by_token.items() if row.id == token_id)
+        self.by_token[token] = replace(row, revoked=True)
+        return self.by_token[token]
+
+    def rotate_admin(self) -> str:
+        self.by_token[NEW_ADMIN] = replace(self.by_token[ADMIN], hash=hash_token(NEW_ADMIN))
+        self.add(ADMIN, Role.ADMIN, revoked=True)
+        return NEW_ADMIN
 
 
 class FixedClock:
@@ -72,10 +106,17 @@ class Scene:
     settings: HttpSettings = field(default_factory=HttpSettings)
     client: tuple[str, int] = ("127.0.0.1", 50000)
     gateway: Gateway = field(init=False)
+    logins: Logins = field(init=False)
 
     def __post_init__(self) -> None:
-        access = Access(self.settings, self.tokens, self.clock, self.clock.monotonic_s)
-        self.gateway = Gateway(self.engine, access, self.settings)
+        self.logins = Logins(self.clock.monotonic_s)
+        self.serve(self.engine)
+
+    def serve(self, engine: Engine, policy: AccessPolicy | None = None) -> None:
+        """Puts a gateway over an engine in place of the one there was."""
+        doors = Doors(self.tokens, self.tokens, self.logins, policy or RoleTable(ROUTES), self.clock)
+        access = Access(self.settings, doors, self.clock.monotonic_s)
+        self.gateway = Gateway(engine, access, self.settings)
 
     async def ask(
         self,

@@ -2,14 +2,23 @@
 
 import asyncio
 import socket
+import ssl
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from palyra.core.errors import Invalid, Unavailable
 from palyra.gateway.connection import BoundedProtocol
 from palyra.gateway.server import check_bind
 from palyra.gateway.settings import HEAD_BYTES_MAX, HttpSettings
-from tests.gateway.scene import Scene, connected, listening, request_bytes
+from palyra.ports.tokens import hash_token
+from tests.gateway.scene import ADMIN, WAIT_S, Scene, Wire, connected, listening, request_bytes
 
 HEALTH = request_bytes("GET", "/healthz")
 
@@ -123,3 +132,76 @@ async def test_refused_upload_closes_its_connection() -> None:
         await wire.send(head)
         answer = await wire.rest()
         assert answer.startswith(b"HTTP/1.1 401 ")
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A self-signed one for this machine, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(key.private_bytes(*form))
+    return folder / "cert.pem", folder / "key.pem"
+
+
+async def exchange(wire: Wire, request: bytes) -> bytes:
+    await wire.send(request)
+    head = await wire.until(b"\r\n\r\n")
+    length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    async with asyncio.timeout(WAIT_S):
+        return head + await wire.reader.readexactly(int(length.partition(b":")[2]))
+
+
+async def test_tls_is_served_and_nothing_else_is_answered_there(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    scene = Scene(settings=HttpSettings(port=0, tls_cert=str(cert), tls_key=str(key)))
+    trusting = ssl.create_default_context(cafile=str(cert))
+    async with listening(scene) as server:
+        assert server.address == f"https://127.0.0.1:{server.port}"
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting)
+        wire = Wire(reader, writer)
+        assert b"200 OK" in await exchange(wire, request_bytes("GET", "/api/v1/me"))
+        code = scene.logins.new_code(hash_token(ADMIN))
+        body = f'{{"code":"{code}"}}'.encode()
+        logged_in = await exchange(wire, request_bytes("POST", "/api/v1/login", body))
+        assert f"palyra_session_{server.port}=".encode() in logged_in
+        assert b"; HttpOnly; SameSite=Strict; Secure\r\n" in logged_in
+        writer.close()
+        async with connected(server.port) as plain:
+            await plain.send(HEALTH)
+            assert b"200" not in await plain.rest()
+        with pytest.raises(ssl.SSLError):
+            await asyncio.open_connection("127.0.0.1", server.port, ssl=ssl.create_default_context())
+
+
+async def test_the_loopback_address_of_ipv6_is_served() -> None:
+    scene = Scene(settings=HttpSettings(host="::1", port=0))
+    async with listening(scene) as server:
+        assert server.address == f"http://[::1]:{server.port}"
+        reader, writer = await asyncio.open_connection("::1", server.port)
+        wire = Wire(reader, writer)
+        host = f"[::1]:{server.port}"
+        assert b"200 OK" in await exchange(wire, request_bytes("GET", "/api/v1/me", host=host, origin=f"http://{host}"))
+        assert b"host_refused" in await exchange(wire, request_bytes("GET", "/api/v1/me", host="[::2]"))
+        assert b"401" in await exchange(wire, request_bytes("GET", "/api/v1/me", host=host, authorization="Bearer x"))
+        writer.close()
+
+
+async def test_a_bind_beyond_this_machine_without_tls_never_listens() -> None:
+    with pytest.raises(Invalid) as caught:
+        async with listening(Scene(settings=HttpSettings(host="0.0.0.0", port=0))):
+            pass
+    assert caught.value.code == "bind_insecure"

@@ -17,8 +17,6 @@ from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.projections.usage import QUARTER_MS
 from palyra.engine.requests import UsageQuery
 from palyra.engine.usage import begin_of, end_of, find_zone
-from palyra.gateway.access import Access
-from palyra.gateway.application import Gateway
 from palyra.ports.journal import Append
 from palyra.ports.tokens import Role
 from palyra.ports.views import UsageGroup, UsageSum
@@ -71,8 +69,7 @@ async def home(scene: Scene, tmp_path: Path) -> AsyncIterator[Home]:
     workshop = Workshop(tmp_path, [])
     workshop.clock = FixedClock(NOW_MS)
     async with workshop.open() as engine:
-        access = Access(scene.settings, scene.tokens, scene.clock, scene.clock.monotonic_s)
-        scene.gateway = Gateway(engine, access, scene.settings)
+        scene.serve(engine)
         yield Home(scene, sessions)
 
 

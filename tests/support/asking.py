@@ -26,7 +26,7 @@ SLOW = [Script(turns=(Turn(chunks=tuple(Chunk(f"word{n} ", 50) for n in range(20
 
 
 def ask(text: str = "go", **fields: object) -> RunRequest:
-    return RunRequest(text=text, origin="test", **fields)  # type: ignore[arg-type]
+    return RunRequest(text=text, origin="test", **{"can_ask": True, **fields})  # type: ignore[arg-type]
 
 
 async def finished(engine: Engine, record: RunRecord, principal: Principal = OWNER) -> list[Event]:

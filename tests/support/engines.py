@@ -9,7 +9,7 @@ from palyra.adapters.artifacts.files import FileArtifacts
 from palyra.adapters.clock import SystemClock
 from palyra.adapters.keys.sealer import FileSealer
 from palyra.adapters.keys.signer import FileSigner
-from palyra.adapters.policy.rule_table import RuleTable
+from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.prices.tables import PriceTables
 from palyra.adapters.providers.route_table import Route, RouteTable
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
@@ -93,7 +93,7 @@ class Workshop:
         self.workspace.mkdir(parents=True, exist_ok=True)
         self.settings = settings or Settings()
         self.clock: Clock = SystemClock()
-        self.policy: Policy = RuleTable()
+        self.policy: Policy = CedarPolicy()
         self.provider: Provider = ScriptedProvider(provider) if isinstance(provider, Sequence) else provider
         self.agents = {"main": AgentSpec(name="main", workspace=(str(self.workspace),))}
         self.providers: dict[str, Provider] = {}
@@ -133,7 +133,9 @@ class Workshop:
             signer=signer,
             sealer=FileSealer(self.root / "vault.key"),
         )
-        views = Views(journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage)
+        views = Views(
+            journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage, journal.provenance
+        )
         setup = Setup(
             journal=self.wrap_journal(journal),
             views=views,

@@ -24,6 +24,7 @@ from palyra.core.events.tool import (
     ApprovalKind,
     ApprovalRequested,
     EffectClass,
+    FileBytes,
     Outcome,
     ToolFinished,
     ToolJudged,
@@ -183,3 +184,19 @@ def run_cycle(run_id: RunId, text: str = "How many lines has README?", answer: s
     opening = (run_accepted(run_id), message_user(text, run_id), run_started(run_id))
     turn = (*(draft(data, run_id) for data in middle), usage_recorded(run_id))
     return (*opening, *turn, *(draft(data, run_id) for data in tool), run_done(run_id))
+
+
+def tainted_write(run_id: RunId) -> Draft:
+    """A result from outside that left a file behind."""
+    written = FileBytes(root="/w", path="notes.md", sha256="ab" * 32, taint=("http:a",))
+    data = ToolFinished(
+        call_id=make_call_id(run_id, 1),
+        effect_id=derive_effect_id(run_id, 1, "http.fetch", {}),
+        outcome=Outcome.OK,
+        error=None,
+        attestation=None,
+        source="http:a",
+        tool="http.fetch",
+        written=(written,),
+    )
+    return Draft(data=data, actor=ALICE, trust=Trust.EXTERNAL, at_ms=START_MS, run_id=run_id)

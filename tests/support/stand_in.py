@@ -32,6 +32,7 @@ class StandIn:
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, Json]] = []
         self.cursors: list[str | None] = []
+        self.sources: list[str | None] = []
         self.tape: list[Json] = []
         self.port = 0
         self._loop = asyncio.new_event_loop()
@@ -115,6 +116,9 @@ class StandIn:
             ("DELETE", f"{api}/sessions/{SESSION}", self._nothing),
             ("POST", f"{api}/sessions/{SESSION}/reset", self._session),
             ("POST", f"{api}/sessions/{SESSION}/branch", self._session),
+            ("GET", f"{api}/sessions/{SESSION}/taint", self._taint),
+            ("POST", f"{api}/sessions/{SESSION}/trust", self._taint),
+            ("DELETE", f"{api}/sessions/{SESSION}/trust", self._taint),
             ("GET", f"{api}/sessions/{SESSION}/tape", self._page),
             ("GET", f"{api}/sessions/{SESSION}/events", self._events),
             ("POST", f"{api}/artifacts", self._artifact),
@@ -167,6 +171,11 @@ class StandIn:
 
     async def _sessions(self, request: web.Request) -> web.Response:
         return web.json_response({"items": [self.session()], "next_after": None})
+
+    async def _taint(self, request: web.Request) -> web.Response:
+        self.sources.append(request.query.get("source"))
+        item = {"source": "http:a", "since_seq": 4, "call_id": "c1", "tool": "http.fetch", "is_trusted": False}
+        return web.json_response({"items": [item], "next_after": None})
 
     def session(self) -> Json:
         active = next((run for run in reversed(self.run_ids()) if not self._is_ended(run)), None)

@@ -56,6 +56,10 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "workspace"
 
     @property
+    def policies(self) -> Path:
+        return self.root / "policies"
+
+    @property
     def admin_token(self) -> Path:
         return self.root / "admin.token"
 

@@ -3,21 +3,23 @@
 import asyncio
 import gc
 import signal
-import sys
 import time
-from collections.abc import Callable, MutableMapping
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO, cast
 
 from palyra.adapters.net.client import HttpClient
+from palyra.adapters.policy.cedar import CedarPolicy
+from palyra.adapters.policy.folder import PolicyFolder
+from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.app import Home, verify_summary
 from palyra.app.catalogue import build_prices, describe_model, make_budgets
 from palyra.app.choice import choose_models
 from palyra.app.models import build_router
+from palyra.app.policies import record_changes
 from palyra.app.secrets import open_sources
 from palyra.config import Config
+from palyra.config.choices import Headless
 from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.redaction import KnownSecrets
@@ -28,71 +30,40 @@ from palyra.gateway.settings import HttpSettings
 # Records are many and short-lived and hardly ever form cycles; collecting them at the default pace took a tenth of the time.
 GC_THRESHOLDS = (50_000, 20, 100)
 
+Announce = Callable[[str, str], None]
+
 
 def _untold(words: str) -> None:
     """Nobody asked; the log has it."""
 
 
-def run_daemon(
-    home: Home, config: Config, announce: Callable[[str], None], tell: Callable[[str], None] = _untold
-) -> None:
+def run_daemon(home: Home, config: Config, announce: Announce, tell: Callable[[str], None] = _untold) -> None:
     """`serve` on its own event loop, with a log on standard error: lines for a terminal, JSON for everything else."""
-    import logging
-
-    import structlog
     import uvloop
 
+    from palyra.app.logs import configure_log
+
     known = KnownSecrets()
-    is_terminal = sys.stderr.isatty()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            lambda _logger, _method, event: _masked(known, event),
-            structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _StandardError())),
-        cache_logger_on_first_use=True,
-    )
+    configure_log(known)
     gc.set_threshold(*GC_THRESHOLDS)
     uvloop.run(serve(home, config, announce, tell, known))
-
-
-def _masked(known: KnownSecrets, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """No key of ours in the log, whoever quoted it."""
-    return {name: known.mask(value) if isinstance(value, str) else value for name, value in event.items()}
-
-
-class _StandardError:
-    """The process's own, as the log's file. A line that nobody can read any more is no reason to stop working."""
-
-    def write(self, text: str) -> int:
-        with suppress(OSError, ValueError, AttributeError):
-            sys.__stderr__.write(text)  # type: ignore[union-attr]
-        return len(text)
-
-    def flush(self) -> None:
-        with suppress(OSError, ValueError, AttributeError):
-            sys.__stderr__.flush()  # type: ignore[union-attr]
 
 
 async def serve(
     home: Home,
     config: Config,
-    announce: Callable[[str], None],
+    announce: Announce,
     tell: Callable[[str], None] = _untold,
     known: KnownSecrets | None = None,
 ) -> None:
     """The daemon: everything wired, work of an earlier process taken up, HTTP until a signal, then a drain.
 
-    `announce` is given the address it listens on, `tell` which models were chosen where the file names none.
+    `announce` is given the address it listens on and a link that logs a browser in, `tell` which models were chosen where
+    the file names none.
     """
     import structlog
 
-    from palyra.adapters.clock import SystemClock
-    from palyra.adapters.tokens.files import FileTokens, ensure_admin_token
+    from palyra.app.doors import login_link, noting_uses, open_doors
     from palyra.gateway.access import Access
     from palyra.gateway.application import Gateway
     from palyra.gateway.server import serve_http
@@ -100,18 +71,20 @@ async def serve(
     log = structlog.get_logger()
     known = known or KnownSecrets()
     prepare_home(home)
-    ensure_admin_token(home.admin_token)
+    folder = PolicyFolder(home.policies)
+    policy = CedarPolicy(folder)
+    tokens, doors = open_doors(home, policy)
     stop = _stop_signal()
     client = HttpClient()
     choice = await choose_models(config)
-    engine = build_engine(home, choice.config, client, known)
+    engine = build_engine(home, choice.config, client, known, policy)
     settings = http_settings(config)
-    tokens = FileTokens(home.admin_token, home.tokens)
     try:
         resumed = await engine.start()
-        gateway = Gateway(engine, Access(settings, tokens, SystemClock(), time.monotonic), settings)
-        async with serve_http(settings, gateway) as server:
-            announce(server.address)
+        record_changes(folder, engine)
+        gateway = Gateway(engine, Access(settings, doors, time.monotonic), settings)
+        async with serve_http(settings, gateway) as server, noting_uses(tokens):
+            announce(server.address, server.address + login_link(home, doors))
             if choice.words:
                 tell(choice.words)
                 log.info("models_chosen", models=[model.name for model in choice.config.models], why=choice.words)
@@ -129,20 +102,17 @@ async def serve(
         await client.close()
 
 
-def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSecrets) -> Engine:
+def build_engine(
+    home: Home, config: Config, client: HttpClient, known: KnownSecrets, policy: CedarPolicy
+) -> Engine:
     """Which adapter stands behind which port. A new tool, provider or store is one line here."""
     from palyra.adapters.artifacts.files import FileArtifacts
     from palyra.adapters.clock import SystemClock
     from palyra.adapters.keys.sealer import FileSealer
     from palyra.adapters.keys.signer import FileSigner
-    from palyra.adapters.policy.rule_table import RuleTable
     from palyra.adapters.schema import JsonSchemaCheck
     from palyra.adapters.store.sqlite.connection import JournalSettings
     from palyra.adapters.store.sqlite.journal import open_journal
-    from palyra.adapters.tools.catalog import ToolCatalog
-    from palyra.adapters.tools.fs_read import FsRead
-    from palyra.adapters.tools.fs_write import FsWrite
-    from palyra.adapters.tools.time_now import TimeNow
     from palyra.engine.engine import Setup
     from palyra.engine.office import Parts, Views
 
@@ -154,15 +124,17 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
     parts = Parts(
         router=build_router(home, config, client, secrets, partial(describe_model, config, prices)),
         prices=prices,
-        policy=RuleTable(),
-        catalog=ToolCatalog([TimeNow(), FsRead(), FsWrite()]),
+        policy=policy,
+        catalog=build_catalog(),
         schemas=JsonSchemaCheck(),
         artifacts=FileArtifacts(home.artifacts),
         signer=signer,
         sealer=FileSealer(home.vault_key),
     )
     journal = open_journal(settings, signer, clock)
-    views = Views(journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage)
+    views = Views(
+        journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage, journal.provenance
+    )
     setup = Setup(
         journal=journal,
         views=views,
@@ -171,9 +143,19 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         agents=make_agents(home, config),
         settings=make_settings(config),
         budgets=make_budgets(config),
+        policy_state=policy.state,
         known=known,
     )
     return Engine(setup, lambda: verify_in_thread(home))
+
+
+def build_catalog() -> ToolCatalog:
+    """The tools there are; offline commands ask it what a recorded call was."""
+    from palyra.adapters.tools.fs_read import FsRead
+    from palyra.adapters.tools.fs_write import FsWrite
+    from palyra.adapters.tools.time_now import TimeNow
+
+    return ToolCatalog([TimeNow(), FsRead(), FsWrite()])
 
 
 def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
@@ -198,6 +180,7 @@ def make_settings(config: Config) -> Settings:
     return Settings(
         limits=make_limits(config.run.wall_clock_s * 1000, config.run.max_tool_calls, config.run.parallel_tools),
         approval_timeout_ms=config.approvals.timeout_s * 1000,
+        waits_headless=config.approvals.headless is Headless.WAIT,
         runs_active_max=config.limits.runs_active_max,
         runs_queued_max=config.limits.runs_queued_per_session_max,
         default_agent=default or first,

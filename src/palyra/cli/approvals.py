@@ -57,6 +57,7 @@ def grants_group() -> None:
 def show_all(
     context: typer.Context,
     status: Annotated[Status, typer.Option(help="Which ones.")] = Status.PENDING,
+    everyone: Annotated[bool, typer.Option("--everyone", help="Of all principals; needs the role operator.")] = False,
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -68,7 +69,7 @@ def show_all(
 
       palyra approvals list --status all --json
     """
-    query = {} if status is Status.ALL else {"status": status.value}
+    query = ({} if status is Status.ALL else {"status": status.value}) | ({"everyone": "true"} if everyone else {})
     items = ask_daemon(context, url, lambda client: client.items("/approvals", ITEMS_MAX, **query))
     if is_json(context, json):
         print_json({"items": items})
@@ -218,9 +219,11 @@ def _with_reason(body: JsonObject, reason: str) -> JsonObject:
 def _print_approval(record: JsonObject) -> None:
     import msgspec
 
+    from palyra.cli.questions import seen_text
+
     arguments = record.get("arguments")
     text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    taint, policies = record.get("taint"), record.get("policies")
+    policies = record.get("policies")
     print_table(
         [
             ("approval", record.get("id")),
@@ -233,7 +236,7 @@ def _print_approval(record: JsonObject) -> None:
             ("risk", record.get("risk")),
             ("rule", record.get("rule")),
             ("policies", ", ".join(map(str, policies)) if isinstance(policies, list) and policies else "–"),
-            ("has seen", ", ".join(map(str, taint)) if isinstance(taint, list) and taint else "nothing from outside"),
+            ("has seen", seen_text(record) or "nothing from outside"),
             ("asked", _asked(record)),
             ("expires", date_time(record.get("expires_at_ms"))),
         ]

@@ -17,12 +17,14 @@ from palyra.cli import (
     export,
     journal,
     models,
+    policy,
     projections,
     run,
     runs,
     secrets,
     serve,
     sessions,
+    tokens,
     usage,
     verify,
 )
@@ -39,6 +41,7 @@ app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(models.app, name="models")
+app.add_typer(policy.app, name="policy")
 app.add_typer(usage.app)
 app.add_typer(verify.app)
 app.add_typer(export.app)
@@ -48,6 +51,8 @@ app.add_typer(journal.app, name="journal")
 app.add_typer(doctor.app)
 app.add_typer(config.app, name="config")
 app.add_typer(secrets.app, name="secrets")
+app.add_typer(tokens.app, name="tokens")
+app.add_typer(tokens.link_app)
 
 
 def main() -> None:

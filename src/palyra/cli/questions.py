@@ -57,7 +57,7 @@ def question_of(approval: Mapping[str, object], arguments: object) -> Question:
     facts = [f"risk {_text(approval.get('risk')) or 'medium'}", f"rule {_text(approval.get('rule'))}"]
     taint = approval.get("taint")
     if isinstance(taint, list) and taint:
-        facts.append(f"has seen {', '.join(map(str, taint))}")
+        facts.append(f"has seen {seen_text(approval)}")
     preview = _text(approval.get("preview"))
     said = "\n".join([brief_arguments(arguments) if preview else arguments_text(arguments), preview])
     return Question(
@@ -67,6 +67,22 @@ def question_of(approval: Mapping[str, object], arguments: object) -> Question:
         details=(*(line for line in shown(said).splitlines()[:12] if line), " · ".join(facts)),
         choices=_uncertain_choices() if kind == "uncertain" else _choices(approval.get("options")),
     )
+
+
+def seen_text(approval: Mapping[str, object]) -> str:
+    """The sources of a question's taint, each with where it came in as far as that is known."""
+    taint, origins = approval.get("taint"), approval.get("taint_origins")
+    found = [each for each in (origins if isinstance(origins, list) else []) if isinstance(each, dict)]
+    known = {each.get("source"): each for each in found}
+    sources = taint if isinstance(taint, list) else []
+    return shown(", ".join(_origin_text(str(source), known.get(source, {})) for source in sources))
+
+
+def _origin_text(source: str, origin: Mapping[str, object]) -> str:
+    tool, seq = origin.get("tool"), origin.get("seq")
+    facts = [f"by {tool}" if isinstance(tool, str) else "", f"at event {seq}" if isinstance(seq, int) else ""]
+    where = " ".join(fact for fact in facts if fact)
+    return f"{source} ({where})" if where else source
 
 
 def answer_of(question: Question, line: str) -> JsonObject | None:

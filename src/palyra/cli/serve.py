@@ -1,5 +1,6 @@
 """`palyra serve`. Owns: its options and its first words. Not: the daemon (app)."""
 
+import sys
 from typing import Annotated
 
 import msgspec
@@ -38,8 +39,13 @@ def serve(
         config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, insecure=True))
     require_safe_bind(config)
 
-    def announce(address: str) -> None:
+    def announce(address: str, link: str) -> None:
         typer.echo(f"palyra listens on {address}; its token is in {home.admin_token}", err=True)
+        if sys.stderr.isatty():
+            # Elsewhere it would stay in a log that others may read while it is good.
+            typer.echo(f"log in with a browser, once, within 10 minutes: {link}", err=True)
+        else:
+            typer.echo("for a browser: palyra login-link", err=True)
 
     def tell(words: str) -> None:
         typer.echo(printable(f"models: {words}"), err=True)

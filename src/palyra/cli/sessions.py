@@ -184,6 +184,52 @@ def delete(
         print_line(f"{erased} is erased")
 
 
+@app.command()
+def taint(context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Show what a session has seen from outside, since when, and by which tool.
+
+    Examples:
+
+      palyra sessions taint cli
+    """
+
+    async def ask(client: "Client") -> JsonObject:
+        record = await find_session(client, session)
+        return await client.get(f"/sessions/{record['id']}/taint")
+
+    _show_taint(ask_daemon(context, url, ask), is_json(context, json))
+
+
+@app.command()
+def trust(
+    context: typer.Context,
+    session: SessionArgument,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="As `palyra sessions taint` names it.")],
+    undo: Annotated[bool, typer.Option("--undo", help="No longer vouch for it.")] = False,
+    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Vouch for a source of a session's taint: what it brought in asks for nothing more, until the session is reset.
+
+    Examples:
+
+      palyra sessions trust cli http:docs.python.org --reason "our own mirror"
+
+      palyra sessions trust cli http:docs.python.org --undo
+    """
+    from urllib.parse import quote
+
+    body: JsonObject = {"source": source, "reason": reason} if reason else {"source": source}
+
+    async def act(client: "Client") -> JsonObject:
+        record = await find_session(client, session)
+        place = f"/sessions/{record['id']}/trust"
+        return await (client.delete(f"{place}?source={quote(source, safe='')}") if undo else client.post(place, body))
+
+    _show_taint(ask_daemon(context, url, act), is_json(context, json))
+
+
 async def find_session(client: "Client", name: str) -> JsonObject:
     """By id, else by key, else the newest of that label; nothing is ever made by looking."""
     from palyra.core.ids import parse_session_id
@@ -223,6 +269,24 @@ def _show_record(record: JsonObject, as_json: bool) -> None:
             ("last used", _used(record)),
         ]
     )
+
+
+def _show_taint(page: JsonObject, as_json: bool) -> None:
+    if as_json:
+        print_json(page)
+        return
+    items = page.get("items")
+    rows = [
+        (
+            each.get("source"),
+            "trusted" if each.get("is_trusted") else "taints",
+            each.get("since_seq"),
+            each.get("tool"),
+            each.get("call_id"),
+        )
+        for each in (items if isinstance(items, list) else [])
+    ]
+    print_rows(("source", "standing", "since event", "tool", "call"), rows, "nothing from outside")
 
 
 def _used(record: JsonObject) -> str:

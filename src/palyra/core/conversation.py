@@ -1,8 +1,9 @@
 """The conversation as a model is shown it. Owns: messages, and the bounded window over a tape's end. Not: providers' forms.
 
 The window is a fold over the last events of a tape and is bounded in items, characters and images, so a turn costs the
-same however long the session is (L10). Call and result pairs stay valid: neither is shown without the other. Whatever was
-attached is told in the text; images that are shown are named by the message too, and their bytes are read elsewhere.
+same however long the session is (L10). Call and result pairs stay valid: neither is shown without the other. Results below
+`local` stand in fences. Whatever was attached is told in the text; images that are shown are named by the message too, and
+their bytes are read elsewhere.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,9 +25,11 @@ from palyra.core.events.run import (
 )
 from palyra.core.events.session import SessionReset
 from palyra.core.events.tool import Outcome, ToolFinished, ToolUncertain
+from palyra.core.fences import FENCE_ID_LENGTH, fence
 from palyra.core.ids import RunId
 from palyra.core.images import IMAGE_CHARS, fitting_count, is_image
-from palyra.core.trust import Trust, lowest
+from palyra.core.taint import UNNAMED
+from palyra.core.trust import Trust, is_tainting, lowest
 
 ITEMS_MAX = 400
 CHARS_MAX = 300_000  # About 75,000 tokens: fits every current model with room for tools and output.
@@ -122,7 +125,7 @@ def _extend_active(window: Window, event: Event) -> Window:
             calls = tuple(PastCall(call.call_id, call.tool, call.arguments) for call in output.tool_calls)
             return _add(window, AssistantMessage(output.text, calls, output.provider_state), event.trust)
         case ToolFinished() as finished:
-            return _add(window, _told(finished), event.trust)
+            return _add(window, _told(finished, event.trust), event.trust)
         case ToolUncertain(call_id=call_id):
             return _add(window, ToolMessage(call_id, _UNCERTAIN, is_error=True), event.trust)
         case GuardTripped(guidance=guidance):
@@ -193,10 +196,17 @@ _UNCERTAIN = (
 )
 
 
-def _told(finished: ToolFinished) -> ToolMessage:
+def _told(finished: ToolFinished, trust: Trust) -> ToolMessage:
+    """What came from outside is fenced; what we say of it stands before and behind the fence."""
     text = finished.output or ""
+    head = ""
     if finished.error is not None:
-        text = f"{finished.outcome.value}: {finished.error.code}: {finished.error.message}\n{text}".rstrip()
+        head = f"{finished.outcome.value}: {finished.error.code}: "
+        text = f"{finished.error.message}\n{text}".rstrip()
+    if is_tainting(trust) and text:
+        head = head and f"{head.rstrip(' :')}\n"
+        text = fence(text, finished.fence_id or finished.effect_id[:FENCE_ID_LENGTH], finished.source or UNNAMED)
+    text = f"{head}{text}"
     if finished.artifact_id is not None:
         text = f"{text}\n[The whole output is artifact {finished.artifact_id}; read on with artifact.read.]"
     return ToolMessage(finished.call_id, text, is_error=finished.outcome is not Outcome.OK)

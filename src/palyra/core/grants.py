@@ -1,11 +1,13 @@
-"""Grants. Owns: what a person is offered to allow, and when an earlier answer covers a new call. Not: asking (engine).
+"""Grants. Owns: when an earlier answer covers a new call, and what makes a grant of an answer. Not: what is offered (offers).
 
 A grant covers the call's shape: the tool plus constraints on its arguments, shown in words before it is given. It is
-never wider than offered, and only covers calls whose taint was already there when it was given.
+never wider than offered, and only covers calls whose taint was already there when it was given. What this release does not
+understand covers nothing (L6).
 """
 
 import hashlib
 import posixpath
+import re
 from enum import Enum
 
 import msgspec
@@ -17,8 +19,11 @@ from palyra.core.ids import ApprovalId, Principal, derive_grant_id
 
 TTL_S_MAX = 30 * 24 * 3600
 TTL_S_DEFAULT = 3600
-VALUE_LENGTH_MAX = 500  # Of a value shown in an option; a longer one is named by its hash.
-_FILE_TOOLS = "fs."  # For these the path is what matters; another tool's other arguments may matter as much.
+METHOD_DEFAULT = "GET"
+# Strict on purpose: an address that readers could understand in two ways has no origin, and so is never covered by one.
+_HOST = r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?"
+_ADDRESS = re.compile(rf"(https?)://({_HOST})(?::([1-9][0-9]{{0,4}}))?(?:[/?#][!-\[\]-~]*)?", re.ASCII | re.IGNORECASE)
+_PORTS = {"http": "80", "https": "443"}
 
 
 class Operator(Enum):
@@ -26,10 +31,15 @@ class Operator(Enum):
     HAS_SHA256 = "has_sha256"  # As equals, for a value too long to be shown: the hash of its JSON text.
     UNDER = "under"  # A path equal to or below a folder.
     ONLY = "only"  # These arguments and no others: what was not shown was not allowed.
+    AMONG = "among"  # No other arguments than these.
+    ORIGIN = "origin"  # An address of this scheme, host and port.
+    METHOD = "method"  # This HTTP method; none given is GET.
+    COMMAND_PREFIX = "command_prefix"  # Every command of the parsed text begins with these words.
+    ANY = "any"  # Any arguments whatever.
 
 
 class GrantCase(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that a grant may cover."""
+    """A call that a grant may cover. `command_words` is what its tool said it would run (CallNature)."""
 
     tool: str
     arguments: JsonObject
@@ -37,6 +47,7 @@ class GrantCase(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal
     agent: str
     now_ms: int
+    command_words: tuple[tuple[str, ...], ...] = ()
 
 
 class GrantTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,33 +61,6 @@ class GrantTerms(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     now_ms: int
     ttl_s: int | None = None
-
-
-def make_options(tool: str, arguments: JsonObject) -> tuple[GrantOption, ...]:
-    """From narrow to wide: this call, the same call again, the same tool in the same folder."""
-    exact = (*_equals(arguments), _only(arguments))
-    options = [
-        GrantOption(scope=Scope.ONCE, constraints=exact, text=f"this call of {tool} only"),
-        GrantOption(scope=Scope.SESSION, constraints=exact, text=f"this very call of {tool}, in this session"),
-    ]
-    path = arguments.get("path")
-    if tool.startswith(_FILE_TOOLS) and isinstance(path, str):
-        folder = posixpath.dirname(posixpath.normpath(path)) or "."
-        below = (Constraint(argument="path", operator=Operator.UNDER.value, value=folder), _only(arguments))
-        place = "the workspace" if folder == "." else f"{folder}/"
-        options += [
-            GrantOption(scope=Scope.SESSION, constraints=below, text=f"{tool} in {place}, in this session"),
-            GrantOption(
-                scope=Scope.TIMEBOXED, constraints=below, text=f"{tool} in {place}, for a time, in all sessions"
-            ),
-        ]
-    else:
-        options.append(
-            GrantOption(
-                scope=Scope.TIMEBOXED, constraints=exact, text=f"this very call of {tool}, for a time, in all sessions"
-            )
-        )
-    return tuple(options)
 
 
 def choose_option(options: tuple[GrantOption, ...], scope: Scope, index: int | None) -> GrantOption:
@@ -113,7 +97,37 @@ def covers(grant: Grant, case: GrantCase) -> bool:
     is_same = (grant.tool, grant.principal, grant.agent) == (case.tool, case.principal, case.agent)
     is_timely = grant.expires_at_ms is None or case.now_ms < grant.expires_at_ms
     is_clean = set(case.taint) <= set(grant.taint)
-    return is_same and is_timely and is_clean and all(_holds(one, case.arguments) for one in grant.constraints)
+    return is_same and is_timely and is_clean and meets(grant.constraints, case.arguments, case.command_words)
+
+
+def meets(
+    constraints: tuple[Constraint, ...], arguments: JsonObject, command_words: tuple[tuple[str, ...], ...]
+) -> bool:
+    """Whether a call of the same tool is of this shape. No constraints at all are no shape."""
+    return bool(constraints) and all(_holds(one, arguments, command_words) for one in constraints)
+
+
+def origin_of(url: object) -> str | None:
+    """Scheme, host and port of an address that can be understood in one way only."""
+    found = _ADDRESS.fullmatch(url) if isinstance(url, str) else None
+    if found is None:
+        return None
+    scheme, host, port = found[1].lower(), found[2].lower(), found[3]
+    return f"{scheme}://{host}" if port in (None, _PORTS[scheme]) else f"{scheme}://{host}:{port}"
+
+
+def method_of(arguments: JsonObject) -> str | None:
+    method = arguments.get("method", METHOD_DEFAULT)
+    return method.upper() if isinstance(method, str) else None
+
+
+def as_text(value: object) -> str:
+    """As JSON, strings too: the text "1" and the number 1 are different arguments."""
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def hash_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _expiry_ms(terms: GrantTerms, scope: Scope) -> int | None:
@@ -125,47 +139,49 @@ def _expiry_ms(terms: GrantTerms, scope: Scope) -> int | None:
     return terms.now_ms + ttl_s * 1000
 
 
-def _equals(arguments: JsonObject) -> tuple[Constraint, ...]:
-    return tuple(_equal(name, value) for name, value in sorted(arguments.items()))
-
-
-def _equal(name: str, value: object) -> Constraint:
-    text = _as_text(value)
-    if len(text) <= VALUE_LENGTH_MAX:
-        return Constraint(argument=name, operator=Operator.EQUALS.value, value=text)
-    return Constraint(argument=name, operator=Operator.HAS_SHA256.value, value=_hash(text))
-
-
-def _only(arguments: JsonObject) -> Constraint:
-    return Constraint(argument="", operator=Operator.ONLY.value, value=_as_text(sorted(arguments)))
-
-
-def _holds(constraint: Constraint, arguments: JsonObject) -> bool:
+def _holds(constraint: Constraint, arguments: JsonObject, command_words: tuple[tuple[str, ...], ...]) -> bool:
     """An argument that is absent, or an operator this release does not know, meets nothing (L6)."""
-    if constraint.operator == Operator.ONLY.value:
-        return _as_text(sorted(arguments)) == constraint.value
-    value = arguments.get(constraint.argument)
-    if constraint.operator == Operator.HAS_SHA256.value:
-        return value is not None and _hash(_as_text(value)) == constraint.value
+    wanted = constraint.value
+    match constraint.operator:
+        case Operator.ANY.value:
+            return True
+        case Operator.ONLY.value:
+            return as_text(sorted(arguments)) == wanted
+        case Operator.AMONG.value:
+            return set(arguments) <= set(_words(wanted))
+        case Operator.METHOD.value:
+            return method_of(arguments) == wanted
+        case Operator.COMMAND_PREFIX.value:
+            words = _words(wanted)
+            return bool(words and command_words) and all(each[: len(words)] == words for each in command_words)
+        case _:
+            return _value_holds(constraint, arguments.get(constraint.argument))
+
+
+def _value_holds(constraint: Constraint, value: object) -> bool:
     if value is None:
         return False
-    if constraint.operator == Operator.EQUALS.value:
-        return _as_text(value) == constraint.value
-    if constraint.operator == Operator.UNDER.value and isinstance(value, str):
-        return _is_under(posixpath.normpath(value), constraint.value)
-    return False
+    match constraint.operator:
+        case Operator.EQUALS.value:
+            return as_text(value) == constraint.value
+        case Operator.HAS_SHA256.value:
+            return hash_text(as_text(value)) == constraint.value
+        case Operator.ORIGIN.value:
+            return origin_of(value) == constraint.value
+        case Operator.UNDER.value:
+            return isinstance(value, str) and _is_under(posixpath.normpath(value), constraint.value)
+        case _:
+            return False
+
+
+def _words(text: str) -> tuple[str, ...]:
+    try:
+        return msgspec.json.decode(text, type=tuple[str, ...])
+    except msgspec.DecodeError:
+        return ()
 
 
 def _is_under(path: str, folder: str) -> bool:
     if path.startswith(("..", "/")) and not folder.startswith("/"):
         return False
     return folder == "." or path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def _as_text(value: object) -> str:
-    """As JSON, strings too: the text "1" and the number 1 are different arguments."""
-    return msgspec.json.encode(value, order="sorted").decode()
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -6,6 +6,7 @@ decides (approvals, calls, effects) are derived from their cause, so that foldin
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import NewType
 
 from palyra.core.canonical import canonical_bytes
@@ -118,6 +119,11 @@ def derive_effect_id(run_id: RunId, call_index: int, tool: str, arguments: objec
 def digest_call(tool: str, arguments: object) -> str:
     """What an approval is bound to: the exact tool and its exact (redacted) arguments."""
     return hashlib.sha256(length_prefixed(tool.encode(), canonical_bytes(arguments))).hexdigest()
+
+
+def digest_calls(calls: Iterable[tuple[CallId, str]]) -> str:
+    """What an approval of several calls is bound to: every one of them with its digest. No call's own digest is of a list."""
+    return digest_call("calls", [[call_id, digest] for call_id, digest in calls])
 
 
 def length_prefixed(*parts: bytes) -> bytes:

@@ -5,7 +5,7 @@ from enum import Enum
 import msgspec
 
 from palyra.core.events.base import JsonObject
-from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk, ToolError
+from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk, ToolError
 from palyra.core.trust import Trust
 
 OUTPUT_INLINE_BYTES_MAX = 8 * 1024  # Larger results spill to an artifact with a preview; the model pages.
@@ -47,7 +47,9 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
 class CallNature(msgspec.Struct, frozen=True, kw_only=True):
     """What one call would do, said by its tool before it is judged, without doing it.
 
-    `commands` are all programs that a shell's text would start, of the whole parsed tree.
+    `commands` are all programs that a shell's text would start, of the whole parsed tree; `writes` the files it would leave.
+    `command_words` are the words of each of them, and empty unless every word of every one is literal and nothing is
+    redirected to or from a file: grants for a kind of command rely on it.
     """
 
     effect_class: EffectClass
@@ -56,16 +58,25 @@ class CallNature(msgspec.Struct, frozen=True, kw_only=True):
     host: str | None = None
     is_in_workspace: bool = True
     commands: tuple[str, ...] = ()
+    command_words: tuple[tuple[str, ...], ...] = ()
     preview: str | None = None
+    writes: tuple[FileBytes, ...] = ()
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call came to. `output` is text for the model; expected failures are values, not exceptions."""
+    """What a call came to. `output` is text for the model; expected failures are values, not exceptions.
+
+    `read` and `written` are the files whose bytes it saw and left. `source` is where the output came from, where the tool
+    knows better than its name does (core.taint.label makes it); content never chooses it.
+    """
 
     outcome: Outcome
     output: str = ""
     error: ToolError | None = None
     trust: Trust | None = None
+    source: str | None = None
+    read: tuple[FileBytes, ...] = ()
+    written: tuple[FileBytes, ...] = ()
     sandbox: str = "none"
 
 

@@ -1,24 +1,20 @@
 """Approvals and grants, asked for. Owns: showing and answering them for one principal (L11). Not: when to ask (core)."""
 
 from palyra.core.errors import Conflict, Invalid, NotFound
-from palyra.core.events.base import JsonObject
-from palyra.core.events.model import ModelOutput
 from palyra.core.events.tool import (
     ApprovalKind,
-    ApprovalRequested,
     ApprovalResolved,
     ApprovalStatus,
     Decision,
     GrantRevoked,
-    ToolProposed,
 )
 from palyra.core.ids import ApprovalId, GrantId, Principal
 from palyra.core.projections.rows import ApprovalRow, GrantRow
+from palyra.engine.cards import make_card, read_request
 from palyra.engine.office import Office
 from palyra.engine.orders import AnswerQuestion, Note
 from palyra.engine.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, GrantRecord
 
-LOOK_BACK_EVENTS = 200  # A proposal is at most a turn's calls before its question.
 REASON_LENGTH_MAX = 2_000
 _DECISIONS = {
     ApprovalKind.TOOL: {Decision.ALLOW, Decision.DENY},
@@ -31,43 +27,47 @@ class Approvals:
     def __init__(self, office: Office) -> None:
         self._office = office
 
-    async def list(self, principal: Principal, query: ApprovalsQuery) -> tuple[ApprovalRecord, ...]:
+    async def list(self, principal: Principal | None, query: ApprovalsQuery) -> tuple[ApprovalRecord, ...]:
+        """The oldest first."""
         rows = await self._office.views.approvals.list_approvals(principal, query.status, query.after, query.limit)
-        return tuple([await self._record(row) for row in rows])
+        return tuple([await make_card(self._office, row) for row in rows])
 
     async def get(self, principal: Principal, approval_id: ApprovalId) -> ApprovalRecord:
-        return await self._record(await self._row(principal, approval_id))
+        return await make_card(self._office, await self._row(principal, approval_id))
 
-    async def answer(self, principal: Principal, approval_id: ApprovalId, answer: ApprovalAnswer) -> ApprovalRecord:
-        """Decided once: the second answer is a Conflict, whoever gives it."""
+    async def answer(
+        self, principal: Principal, approval_id: ApprovalId, answer: ApprovalAnswer, *, by: Principal | None = None
+    ) -> ApprovalRecord:
+        """Decided once: the second answer is a Conflict, whoever gives it.
+
+        `by` acts in the eyes of `principal`; whether that is allowed is for the caller to know.
+        """
         row = await self._row(principal, approval_id)
         if row.status is not ApprovalStatus.PENDING:
             raise Conflict(
                 "approval_decided", f"approval {approval_id} is {row.status.value} already", is_retryable=False
             )
-        if answer.decision not in _DECISIONS.get(row.kind, set()):
-            fitting = ", ".join(sorted(decision.value for decision in _DECISIONS.get(row.kind, set())))
-            raise Invalid("decision_unfit", f"an approval of kind {row.kind.value} is answered with {fitting}")
-        if len(answer.reason) > REASON_LENGTH_MAX:
-            raise Invalid("reason_length", f"a reason has at most {REASON_LENGTH_MAX} characters")
+        _require_fitting(row, answer)
         run = await self._office.views.runs.run(row.run_id, None) if row.run_id is not None else None
         if run is None:
             raise NotFound("run_unknown", f"approval {approval_id} has no run")
+        request = await read_request(self._office, row)
         order = AnswerQuestion(
-            approval_id=approval_id, principal=principal, answer=answer, request=await self._request(row), run=run
+            approval_id=approval_id, principal=by or principal, answer=answer, request=request, run=run
         )
         await self._office.desks.at(row.session_id).post(order)
         return await self.get(principal, approval_id)
 
-    async def grants(self, principal: Principal, after: str, limit: int) -> tuple[GrantRecord, ...]:
+    async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRecord, ...]:
+        """The oldest first."""
         rows = await self._office.views.approvals.grants(principal, after, limit)
         return tuple([await self._grant_record(row) for row in rows])
 
-    async def revoke(self, principal: Principal, grant_id: GrantId) -> GrantRecord:
+    async def revoke(self, principal: Principal, grant_id: GrantId, *, by: Principal | None = None) -> GrantRecord:
         row = await self._grant_row(principal, grant_id)
         if row.revoked_seq is not None:
             raise Conflict("grant_revoked", f"grant {grant_id} was revoked already", is_retryable=False)
-        note = Note(principal=principal, data=GrantRevoked(grant_id=grant_id))
+        note = Note(principal=by or principal, data=GrantRevoked(grant_id=grant_id))
         await self._office.desks.at(row.session_id).post(note)
         return await self._grant_record(await self._grant_row(principal, grant_id))
 
@@ -82,54 +82,6 @@ class Approvals:
         if row is None:
             raise NotFound("grant_unknown", f"there is no grant {grant_id}")
         return row
-
-    async def _request(self, row: ApprovalRow) -> ApprovalRequested:
-        events = await self._office.journal.read(row.session_id, row.requested_seq - 1, 1)
-        data = events[0].data if events else None
-        if not isinstance(data, ApprovalRequested):
-            raise NotFound("approval_erased", f"what approval {row.id} asked was erased")
-        return data
-
-    async def _record(self, row: ApprovalRow) -> ApprovalRecord:
-        request = await self._request(row)
-        return ApprovalRecord(
-            id=row.id,
-            kind=row.kind.value,
-            run_id=row.run_id,
-            session_id=row.session_id,
-            call_id=row.call_id,
-            tool=row.tool,
-            arguments=await self._arguments(row),
-            status=row.status.value,
-            rule=request.rule,
-            policies=request.policies,
-            risk=request.risk.value,
-            taint=request.taint,
-            digest=row.digest,
-            preview=request.preview,
-            options=request.options,
-            created_at_ms=row.created_at_ms,
-            expires_at_ms=row.expires_at_ms,
-            decided_by=row.decided_by,
-        )
-
-    async def _arguments(self, row: ApprovalRow) -> JsonObject | str | None:
-        """From the proposal on the tape, which is a little before the question."""
-        if row.call_id is None:
-            return None
-        first = max(0, row.requested_seq - 1 - LOOK_BACK_EVENTS)
-        events = await self._office.journal.read(row.session_id, first, row.requested_seq - 1 - first)
-        for event in reversed(events):
-            match event.data:
-                case ToolProposed(call_id=call_id, arguments=arguments) if call_id == row.call_id:
-                    return arguments
-                case ModelOutput(tool_calls=calls):
-                    found = [call.arguments for call in calls if call.call_id == row.call_id]
-                    if found:
-                        return found[0]
-                case _:
-                    continue
-        return None
 
     async def _grant_record(self, row: GrantRow) -> GrantRecord:
         events = await self._office.journal.read(row.session_id, row.granted_seq - 1, 1)
@@ -148,3 +100,11 @@ class Approvals:
             created_at_ms=row.created_at_ms,
             expires_at_ms=row.expires_at_ms,
         )
+
+
+def _require_fitting(row: ApprovalRow, answer: ApprovalAnswer) -> None:
+    if answer.decision not in _DECISIONS.get(row.kind, set()):
+        fitting = ", ".join(sorted(decision.value for decision in _DECISIONS.get(row.kind, set())))
+        raise Invalid("decision_unfit", f"an approval of kind {row.kind.value} is answered with {fitting}")
+    if len(answer.reason) > REASON_LENGTH_MAX:
+        raise Invalid("reason_length", f"a reason has at most {REASON_LENGTH_MAX} characters")

@@ -13,7 +13,14 @@ from palyra.core.events import Data, Draft
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import ModelFailed, ModelOutput, ToolCall
 from palyra.core.events.run import Attachment, CancelRequested, MessageUser
-from palyra.core.events.session import PinAdded, SessionBranched, SessionCreated, SessionLabelled
+from palyra.core.events.session import (
+    PinAdded,
+    SessionBranched,
+    SessionCreated,
+    SessionLabelled,
+    SourceDistrusted,
+    SourceTrusted,
+)
 from palyra.core.events.tool import ApprovalResolved, ToolFinished, ToolJudged
 from palyra.core.ids import RunId
 from palyra.core.redaction import Json, Redactor, Secret
@@ -31,6 +38,8 @@ _TEXT_FIELDS: dict[type[msgspec.Struct], tuple[str, ...]] = {
     SessionCreated: ("label",),
     SessionBranched: ("label",),
     SessionLabelled: ("label",),
+    SourceTrusted: ("reason",),
+    SourceDistrusted: ("reason",),
     PinAdded: ("text",),
 }
 

@@ -15,6 +15,7 @@ from palyra.core.conversation import extend
 from palyra.core.errors import Corrupt, PalyraError, Unavailable
 from palyra.core.events import Event
 from palyra.core.events.session import SessionBranched
+from palyra.core.events.tool import ApprovalResolved
 from palyra.core.ids import RunId, SessionId
 from palyra.core.run.deadlines import next_deadline_ms
 from palyra.core.run.decide import wanted
@@ -31,6 +32,7 @@ from palyra.engine.orders import (
     Note,
     OpenSession,
     Order,
+    Reconsider,
     Report,
     Resume,
     Say,
@@ -191,6 +193,8 @@ class Desk:
                 return await drafting.answer(sheet, order), order.run.id
             case Note():
                 return drafting.note(sheet, order), None
+            case Reconsider():
+                return await drafting.reconsider(sheet), None
             case Report():
                 return await drafting.report(sheet, order), order.run_id
             case Tick():
@@ -238,6 +242,9 @@ class Desk:
             self._office.hub.end_live(self.session_id)
         self._office.hub.publish(events)
         self._office.desks.changed(self)
+        for event in events:
+            if isinstance(event.data, ApprovalResolved) and event.data.grant is not None:
+                self._office.desks.spread(event.data.grant.grant_id)
 
     def _settle(self, answered: list[tuple[Letter, RunId | None]]) -> None:
         for letter, reply in answered:
@@ -249,7 +256,7 @@ class Desk:
         for letter in letters:
             letter.attempts += 1
             is_stale = error.code in STALE_CODES and letter.attempts < ATTEMPTS_MAX
-            is_owed = isinstance(letter.order, Report | Tick | Resume) and isinstance(error, Unavailable)
+            is_owed = isinstance(letter.order, Report | Tick | Resume | Reconsider) and isinstance(error, Unavailable)
             if is_stale or (is_owed and error.code != JOURNAL_CLOSED):
                 again.append(letter)
             else:

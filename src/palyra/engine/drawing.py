@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from palyra.core.errors import Conflict, Invalid, PalyraError, Unavailable
+from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unavailable
 from palyra.core.events import Data, Draft
 from palyra.core.events.model import ModelError, ModelFailed, UsageRecorded
 from palyra.core.events.run import CancelRequested, Reason, ResumeCause, RunAccepted, RunResumed, RunStarted
-from palyra.core.events.session import SessionReset
+from palyra.core.events.session import SessionReset, SourceDistrusted, SourceTrusted
 from palyra.core.events.tool import (
     ApprovalKind,
     ApprovalRequested,
@@ -23,26 +23,28 @@ from palyra.core.events.tool import (
     Outcome,
     ToolError,
     ToolFinished,
+    Verdict,
 )
 from palyra.core.grants import GrantTerms, choose_option, make_grant
 from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.run.deadlines import overdue
 from palyra.core.run.decide import Record, decide_all, wanted
 from palyra.core.run.effects import CallModel, Effect, Judge, PlanRoute, is_inert
-from palyra.core.run.state import Run, find_call
+from palyra.core.run.state import Question, Run, find_call, is_expired
 from palyra.core.run.states import RunState, is_terminal
+from palyra.core.taint import MANY, find_source, labels
 from palyra.core.trust import Trust
 from palyra.core.writes import ClearHeartbeat, EraseSecrets, SetHeartbeat, Write
 from palyra.engine.attachments import link_attached
 from palyra.engine.cleaning import Cleaner
-from palyra.engine.gate import Case, Gate
+from palyra.engine.gate import Case, Gate, unnamed_taint
 from palyra.engine.ledger import Spent
 from palyra.engine.loading import fold_run
 from palyra.engine.office import Office
 from palyra.engine.orders import AnswerQuestion, CancelRun, Note, OpenSession, Report, Say, StartRun
 from palyra.engine.planning import Planner, spender_of
 from palyra.engine.requests import WhenBusy
-from palyra.engine.sheet import DeskState, Sheet, add_record, find_run
+from palyra.engine.sheet import DeskState, Sheet, add_drafts, add_record, find_run
 
 ENGINE = Principal("system:engine")
 _QUESTION_TYPES = (ApprovalRequested, ApprovalResolved)
@@ -99,10 +101,14 @@ class Drafting:
         """The person's answer, with the grant it gives. What was decided already is a Conflict."""
         live = [run for run in (sheet.state.active, *sheet.state.queued) if run and run.run_id == order.run.id]
         run = live[0] if live else await fold_run(self._office.journal, order.run)
-        if run is None or all(question.approval_id != order.approval_id for question in run.questions):
+        asked = [question for question in run.questions if question.approval_id == order.approval_id] if run else []
+        if run is None or not asked:
             raise Conflict(
                 "approval_decided", f"approval {order.approval_id} has been decided already", is_retryable=False
             )
+        if is_expired(asked[0], self._office.clock.now_ms()):
+            self._office.desks.look_at_clock()
+            raise Conflict("approval_expired", f"approval {order.approval_id} has expired", is_retryable=False)
         data = ApprovalResolved(
             approval_id=order.approval_id,
             status=_STATUS[order.answer.decision],
@@ -122,7 +128,36 @@ class Drafting:
             raise Conflict("run_ended", message, is_retryable=False)
         _, (record, *_) = decide_all(run, (fact,))
         drafts = record.drafts if isinstance(record, Record) else ()
-        return replace(sheet, drafts=(*sheet.drafts, *drafts), state=self._without_doubt(sheet.state, order))
+        return add_drafts(replace(sheet, state=self._without_doubt(sheet.state, order)), drafts)
+
+    async def reconsider(self, sheet: Sheet) -> Sheet:
+        """Open questions are judged again, as the context is now; those that one grant covers whole are answered by it."""
+        for question in sheet.state.active.questions if sheet.state.active is not None else ():
+            run = sheet.state.active
+            is_open = run is not None and question in run.questions and question.kind is ApprovalKind.TOOL
+            if run is not None and is_open and not is_expired(question, self._office.clock.now_ms()):
+                facts = await self._by_grant(sheet.state, run, question)
+                sheet = await self._advance(sheet, run, facts) if facts else sheet
+        return sheet
+
+    async def _by_grant(self, state: DeskState, run: Run, question: Question) -> tuple[Draft, ...]:
+        case = self._case(state, run)
+        judged = [await self._gate.judge(run, find_call(run, call_id), case) for call_id in question.calls]
+        grant_ids = {each.grant_id if each.verdict is Verdict.ALLOW else None for each in judged}
+        grant_id = grant_ids.pop() if len(grant_ids) == 1 else None
+        given_by = await self._gate.giver_of(grant_id) if grant_id is not None else None
+        if given_by is None:
+            return ()
+        data = ApprovalResolved(
+            approval_id=question.approval_id,
+            status=ApprovalStatus.ALLOWED,
+            decision=Decision.ALLOW,
+            decided_by=given_by,
+            digest=question.digest,
+            reason=f"covered by grant {grant_id}",
+            covered_by=grant_id,
+        )
+        return (self._system_draft(data, run.run_id, ENGINE),)
 
     async def report(self, sheet: Sheet, order: Report) -> Sheet:
         run = find_run(sheet.state, order.run_id)
@@ -154,11 +189,13 @@ class Drafting:
     def note(self, sheet: Sheet, order: Note) -> Sheet:
         draft, writes = self._cleaner.clean(self._system_draft(order.data, None, order.principal, Trust.OPERATOR))
         state = sheet.state
+        if isinstance(order.data, SourceTrusted | SourceDistrusted) and not _changes_trust(state, order.data):
+            return sheet
         if isinstance(order.data, SessionReset):
             if state.active is not None or state.queued:
                 raise Conflict("session_busy", "the session has unfinished runs; cancel them or wait, then reset")
             state = replace(state, reset_seq=state.head_seq + len(sheet.drafts) + 1)
-        return replace(sheet, state=state, drafts=(*sheet.drafts, draft), writes=(*sheet.writes, *writes))
+        return add_drafts(replace(sheet, state=state, writes=(*sheet.writes, *writes)), (draft,))
 
     async def _advance(self, sheet: Sheet, run: Run | None, facts: tuple[Draft, ...]) -> Sheet:
         """Facts, then what inert effects make of them, until only the world is left to ask; then the next run begins."""
@@ -206,6 +243,7 @@ class Drafting:
             agent=self._office.agent_of(run.agent),
             reset_seq=state.reset_seq,
             doubts=state.doubts,
+            taint=labels(state.taint) or unnamed_taint(state.taint, run),
         )
 
     def _grant(self, order: AnswerQuestion, agent: str) -> Grant | None:
@@ -263,6 +301,17 @@ class Drafting:
         return Draft(data=data, actor=actor, trust=trust, at_ms=self._office.clock.now_ms(), run_id=run_id)
 
 
+def _changes_trust(state: DeskState, data: SourceTrusted | SourceDistrusted) -> bool:
+    """Said again, it is said once. Nobody can vouch for what no context holds, nor for sources that were not counted."""
+    found = find_source(state.taint, data.source)
+    if found is None:
+        raise NotFound("source_unknown", f"the session's taint has no source {data.source!r}; see GET …/taint")
+    if found.source == MANY:
+        message = "nobody can vouch for sources too many to list; reset the session, or go on with questions"
+        raise Conflict("source_many", message, is_retryable=False)
+    return found.is_trusted is not isinstance(data, SourceTrusted)
+
+
 def _same_order(sheet: Sheet, order: StartRun) -> RunId | None:
     """The run of an order with the same key that is on this very sheet: no table knows of it yet."""
     key = order.accepted.idempotency_key
@@ -294,5 +343,10 @@ def unrecordable(report: Report, error: PalyraError) -> Report:
 
 def as_conflict(error: PalyraError) -> PalyraError:
     """To a caller an order that came too late is a Conflict, not a fault of its form."""
-    is_late = isinstance(error, Invalid) and error.code in ("run_ended", "call_unknown", "approval_unknown")
+    is_late = isinstance(error, Invalid) and error.code in (
+        "run_ended",
+        "call_unknown",
+        "approval_unknown",
+        "approval_expired",
+    )
     return Conflict(error.code, error.message, is_retryable=False) if is_late else error

@@ -9,20 +9,25 @@ import structlog
 from palyra.core.agents import AgentSpec
 from palyra.core.budget import Budget
 from palyra.core.errors import PalyraError, Unavailable
+from palyra.core.events.system import AdminActed
 from palyra.core.ids import Principal, derive_node_id
 from palyra.core.redaction import KnownSecrets, Redactor
 from palyra.core.tools import ToolSpec
+from palyra.engine.acts import Acts
 from palyra.engine.approvals import Approvals
 from palyra.engine.artifacts import ArtifactDesk
 from palyra.engine.desk import JOURNAL_CLOSED
 from palyra.engine.desks import Desks
+from palyra.engine.explaining import Explaining
 from palyra.engine.feed import Feed
 from palyra.engine.hub import Hub
 from palyra.engine.ledger import Ledger
 from palyra.engine.model_check import ModelCheck, ModelChecks
 from palyra.engine.office import Office, Parts, Settings, Slots, Tasks, Views
+from palyra.engine.owners import Owners
 from palyra.engine.runs import Runs
 from palyra.engine.sessions import Sessions
+from palyra.engine.taint import Taints
 from palyra.engine.usage import Usage
 from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
@@ -45,13 +50,17 @@ class Setup:
     settings: Settings
     budgets: tuple[Budget, ...] = ()
     known: KnownSecrets | None = None
+    policy_state: Callable[[], str] = lambda: "ok"
 
 
 class Status:
     """What the daemon says of itself."""
 
-    def __init__(self, office: Office, verify: Callable[[], Awaitable[dict[str, object]]]) -> None:
+    def __init__(
+        self, office: Office, verify: Callable[[], Awaitable[dict[str, object]]], policy_state: Callable[[], str]
+    ) -> None:
         self._office = office
+        self._policy_state = policy_state
         self._verify = verify
         self._checks = ModelChecks(office)
         self.is_draining = False
@@ -63,7 +72,8 @@ class Status:
             journal = "ok"
         except PalyraError as error:
             journal = str(error)
-        return {"journal": journal, "runs": "draining" if self.is_draining else "ok"}
+        runs = "draining" if self.is_draining else "ok"
+        return {"journal": journal, "policy": self._policy_state(), "runs": runs}
 
     async def verify(self) -> dict[str, object]:
         return await self._verify()
@@ -107,10 +117,14 @@ class Engine:
         self.sessions = Sessions(self._office)
         self.runs = Runs(self._office, self.sessions)
         self.approvals = Approvals(self._office)
+        self.taint = Taints(self._office, self.sessions)
         self.feed = Feed(self._office, self.sessions)
         self.artifacts = ArtifactDesk(self._office)
         self.usage = Usage(self._office)
-        self.status = Status(self._office, verify)
+        self.owners = Owners(self._office)
+        self.acts = Acts(self._office)
+        self.explaining = Explaining(self._office, self.sessions)
+        self.status = Status(self._office, verify, setup.policy_state)
         self.failed = asyncio.Event()
 
     async def start(self) -> int:
@@ -119,6 +133,10 @@ class Engine:
         self._office.tasks.spawn(self._sign_regularly(), "checkpoints")
         self._office.tasks.spawn(self._sweep(), "artifacts")
         return await self._office.desks.resume_all()
+
+    def note(self, principal: Principal, act: AdminActed) -> None:
+        """Puts an act on record from where nobody can wait for it."""
+        self._office.tasks.spawn(self.acts.record(principal, act), "note")
 
     async def wait_for(self, stop: asyncio.Event) -> None:
         """Until it is asked to stop; raises if the journal's writer ended on its own, for then nothing may go on."""

@@ -22,8 +22,8 @@ class Feed:
         await self._sessions.get(principal, session_id)
         return _follow(self._office.hub.attach(session_id), after_seq or 0)
 
-    async def all(self, principal: Principal, after_position: int | None) -> AsyncIterator[Frame]:
-        """Every session of the principal: recorded events in the order of the journal, live frames as they come.
+    async def all(self, principal: Principal | None, after_position: int | None) -> AsyncIterator[Frame]:
+        """Every session of the principal, of everyone for None: recorded events in the order of the journal, live frames as they come.
 
         Without a cursor from now on.
         """
@@ -31,7 +31,7 @@ class Feed:
             after_position = await self._office.views.state.last_position()
         return self._follow_all(principal, after_position)
 
-    async def _follow_all(self, principal: Principal, cursor: int) -> AsyncIterator[Frame]:
+    async def _follow_all(self, principal: Principal | None, cursor: int) -> AsyncIterator[Frame]:
         watcher = self._office.hub.watch()
         visible: dict[StreamId, bool] = {}
         try:
@@ -48,7 +48,7 @@ class Feed:
         finally:
             watcher.close()
 
-    async def _may_see(self, principal: Principal, frame: Frame, visible: dict[StreamId, bool]) -> bool:
+    async def _may_see(self, principal: Principal | None, frame: Frame, visible: dict[StreamId, bool]) -> bool:
         stream = frame.stream if isinstance(frame, Event) else frame.session_id
         if stream not in visible:
             if len(visible) >= KNOWN_SESSIONS_MAX:

@@ -7,11 +7,14 @@ import msgspec
 
 from palyra.core.agents import AgentSpec, may_use
 from palyra.core.events.tool import ApprovalResolved, EffectClass, Grant, Scope, ToolJudged, Verdict
-from palyra.core.grants import GrantCase, covers, make_options
-from palyra.core.ids import Principal, SessionId
+from palyra.core.grants import GrantCase, covers
+from palyra.core.ids import GrantId, Principal, SessionId
+from palyra.core.offers import CallShape, make_options
 from palyra.core.projections.rows import GrantRow
+from palyra.core.run.asking import UNCERTAIN_REPEAT
 from palyra.core.run.call import Call
 from palyra.core.run.state import Run
+from palyra.core.taint import UNNAMED, Taint
 from palyra.core.tools import CallNature, ToolSpec
 from palyra.core.trust import is_tainting
 from palyra.engine.office import Office
@@ -30,6 +33,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     agent: AgentSpec
     reset_seq: int
     doubts: frozenset[str]
+    taint: tuple[str, ...] = ()
 
 
 class Gate:
@@ -61,64 +65,69 @@ class Gate:
             spec=tool.spec,
             arguments=call.arguments,
             nature=nature,
-            taint=taint_of(run),
+            taint=case.taint,
         )
-        answer = await self._settle(run, call, case, parts.policy.judge(question))
-        return self._judged(call, tool.spec, nature, answer, question)
+        settled = await self._settle(run, call, case, question)
+        return self._judged(call, tool.spec, nature, settled, question)
 
-    async def _settle(self, run: Run, call: Call, case: Case, answer: PolicyAnswer) -> "_Settled":
+    async def _settle(self, run: Run, call: Call, case: Case, question: PolicyQuestion) -> "_Settled":
+        answer = self._office.parts.policy.judge(question)
         if answer.verdict is Verdict.DENY:
             return _Settled(answer)
         if call.digest in case.doubts:
             reason = "The same call is uncertain: nobody knows whether it took effect. A person must look first."
-            doubted = PolicyAnswer(
-                verdict=Verdict.ASK, rule="uncertain_repeat", reason=reason, snapshot=answer.snapshot
-            )
+            doubted = PolicyAnswer(verdict=Verdict.ASK, rule=UNCERTAIN_REPEAT, reason=reason, snapshot=answer.snapshot)
             return _Settled(_askable(run, doubted))
         if answer.verdict is Verdict.ALLOW:
             return _Settled(answer)
-        grant = await self._find_grant(run, call, case)
+        grant = await self._find_grant(question, case)
         if grant is not None:
             reason = f"Covered by grant {grant.grant_id}."
             allowed = PolicyAnswer(verdict=Verdict.ALLOW, rule="grant", reason=reason, snapshot=answer.snapshot)
             return _Settled(allowed, grant)
         return _Settled(_askable(run, answer))
 
-    async def _find_grant(self, run: Run, call: Call, case: Case) -> Grant | None:
-        if not isinstance(call.arguments, dict):
-            return None
+    async def _find_grant(self, question: PolicyQuestion, case: Case) -> Grant | None:
         wanted = GrantCase(
-            tool=call.tool,
-            arguments=call.arguments,
-            taint=taint_of(run),
+            tool=question.spec.name,
+            arguments=question.arguments,
+            taint=case.taint,
             principal=case.principal,
             agent=case.agent.name,
             now_ms=self._office.clock.now_ms(),
+            command_words=question.nature.command_words,
         )
         wish = GrantFilter(
             principal=case.principal,
-            tool=call.tool,
+            tool=wanted.tool,
             session_id=case.session_id,
             now_ms=wanted.now_ms,
             limit=GRANTS_LOOKED_AT_MAX,
         )
         for row in await self._office.views.approvals.grants_for(wish):
-            grant = await self._read_grant(row) if _may_cover(row, case) else None
-            if grant is not None and covers(grant, wanted):
-                return grant
+            answer = await self._read_answer(row) if _may_cover(row, case) else None
+            if answer is not None and answer.grant is not None and covers(answer.grant, wanted):
+                return answer.grant
         return None
 
-    async def _read_grant(self, row: GrantRow) -> Grant | None:
+    async def giver_of(self, grant_id: GrantId) -> Principal | None:
+        """Who gave a grant; None where that was erased."""
+        row = await self._office.views.approvals.grant(grant_id, None)
+        answer = await self._read_answer(row) if row is not None else None
+        return answer.decided_by if answer is not None else None
+
+    async def _read_answer(self, row: GrantRow) -> ApprovalResolved | None:
         """The terms are on the tape; the row only says where."""
         events = await self._office.journal.read(row.session_id, row.granted_seq - 1, 1)
         data = events[0].data if events else None
-        return data.grant if isinstance(data, ApprovalResolved) else None
+        return data if isinstance(data, ApprovalResolved) else None
 
     def _judged(
         self, call: Call, spec: ToolSpec, nature: CallNature, settled: "_Settled", question: PolicyQuestion
     ) -> ToolJudged:
         answer = settled.answer
         is_ask = answer.verdict is Verdict.ASK
+        shape = CallShape(command_words=nature.command_words, risk=spec.risk, taint=question.taint)
         return ToolJudged(
             call_id=call.call_id,
             verdict=answer.verdict,
@@ -132,8 +141,12 @@ class Gate:
             policy=answer.snapshot,
             grant_id=settled.grant.grant_id if settled.grant else None,
             preview=nature.preview if is_ask else None,
-            options=make_options(call.tool, question.arguments) if is_ask else (),
+            options=make_options(call.tool, question.arguments, shape) if is_ask else (),
             expires_in_ms=self._office.settings.approval_timeout_ms if is_ask else None,
+            writes=nature.writes,
+            host=nature.host,
+            commands=nature.commands,
+            command_words=nature.command_words,
         )
 
 
@@ -142,9 +155,9 @@ class _Settled(msgspec.Struct, frozen=True):
     grant: Grant | None = None
 
 
-def taint_of(run: Run) -> tuple[str, ...]:
-    """Where content below `local` came from. Until sources are told apart it is one word."""
-    return ("external",) if is_tainting(run.trust) else ()
+def unnamed_taint(taint: Taint, run: Run) -> tuple[str, ...]:
+    """A run that saw content below `local` is tainted, also where no source of it was ever recorded."""
+    return (UNNAMED,) if not taint and is_tainting(run.trust) else ()
 
 
 def _askable(run: Run, answer: PolicyAnswer) -> PolicyAnswer:

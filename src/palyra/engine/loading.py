@@ -13,6 +13,7 @@ from palyra.core.projections.rows import RunRow, SessionRow
 from palyra.core.run.fold import accept, fact_of, fold
 from palyra.core.run.state import Run
 from palyra.core.run.states import RunState
+from palyra.core.taint import Taint, decode_taint, fold_taint
 from palyra.engine.office import Office
 from palyra.engine.sheet import DeskState
 from palyra.ports.journal import Journal
@@ -34,6 +35,7 @@ async def load_desk(office: Office, session_id: SessionId) -> DeskState:
             queued.append(run)
         elif run is not None:
             active = run
+    tainted = await office.views.provenance.taint(session_id)
     pending = await office.views.approvals.pending_of(session_id)
     return DeskState(
         owner=row.owner,
@@ -44,6 +46,7 @@ async def load_desk(office: Office, session_id: SessionId) -> DeskState:
         queued=tuple(queued),
         doubts=frozenset(question.digest for question in pending if question.kind is ApprovalKind.UNCERTAIN),
         window=await load_window(office, row),
+        taint=decode_taint(tainted.sources) if tainted is not None else (),
     )
 
 
@@ -63,6 +66,19 @@ async def load_window(office: Office, row: SessionRow) -> Window:
     """The end of the tape, and of its parents' where the tape is too short to fill the window."""
     events = [*await office.journal.read_last(row.id, EVENTS_READ_MAX)]
     return await _fold_window(office, events, row.parent_id, row.parent_seq)
+
+
+async def taint_at(office: Office, row: SessionRow, seq: int) -> Taint:
+    """What a session's context held at an earlier event. Read once, when something branches off there."""
+    taint: Taint = ()
+    cursor = row.reset_seq if row.reset_seq <= seq else 0
+    while page := await office.journal.read(row.id, cursor, min(PAGE_EVENTS, seq - cursor)):
+        for event in page:
+            cursor = event.seq
+            taint = fold_taint(taint, event, event.seq)
+        if cursor >= seq:
+            break
+    return taint
 
 
 async def inherited_window(office: Office, parent: Parent) -> Window:

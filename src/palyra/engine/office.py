@@ -28,7 +28,7 @@ from palyra.ports.sealer import Sealer
 from palyra.ports.signer import Signer
 from palyra.ports.state import State
 from palyra.ports.tools import Catalog
-from palyra.ports.views import Approvals, Runs, Sessions, Usage
+from palyra.ports.views import Approvals, Provenance, Runs, Sessions, Usage
 
 log = structlog.get_logger()
 
@@ -44,6 +44,7 @@ IDS_DRAWN_COUNT = 256
 class Settings:
     limits: RunLimits = field(default_factory=make_limits)
     approval_timeout_ms: int = 900_000
+    waits_headless: bool = False
     runs_active_max: int = ACTIVE_RUNS_MAX
     runs_queued_max: int = QUEUED_RUNS_MAX
     default_agent: str = "main"
@@ -56,6 +57,7 @@ class Views:
     approvals: Approvals
     state: State
     usage: Usage
+    provenance: Provenance
 
 
 @dataclass(frozen=True, slots=True)

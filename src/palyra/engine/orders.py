@@ -63,6 +63,10 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     data: Data
 
 
+class Reconsider(msgspec.Struct, frozen=True):
+    """A grant was given: open questions that it covers are answered by it."""
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What an effect came to. It is true whatever the disk says, so it is kept until it is recorded."""
 
@@ -81,7 +85,7 @@ class Resume(msgspec.Struct, frozen=True):
     """The daemon has started: what was in flight no longer is."""
 
 
-Order = StartRun | OpenSession | Say | CancelRun | AnswerQuestion | Note | Report | Tick | Resume
+Order = StartRun | OpenSession | Say | CancelRun | AnswerQuestion | Note | Reconsider | Report | Tick | Resume
 
 
 @dataclass(eq=False, slots=True)

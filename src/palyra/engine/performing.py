@@ -17,6 +17,7 @@ from palyra.core.events.tool import Outcome, ToolError, ToolFinished
 from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.run.effects import CallModel, Effect, Execute, Judge, PlanRoute, Stop
 from palyra.core.run.state import Run, find_call
+from palyra.core.taint import trust_of_taint
 from palyra.core.trust import Trust, lowest
 from palyra.core.writes import Write
 from palyra.engine.model_call import ModelCall
@@ -66,7 +67,7 @@ class Performing:
     def _call_model(self, effect: CallModel, run: Run, state: DeskState) -> None:
         agent = self._office.agent_of(run.agent)
         call = ModelCall(self._office, self._session_id, effect, self._request(effect, run, agent, state), run.route)
-        trust = lowest((run.trust, trust_of(state.window)))
+        trust = lowest((run.trust, trust_of(state.window), trust_of_taint(state.taint)))
 
         def outcome(task: asyncio.Task[list[Data]]) -> Found:
             facts = call.interrupted() if task.cancelled() else _result(task, call.broken)

@@ -5,7 +5,7 @@ from enum import Enum
 import msgspec
 
 from palyra.core.events.base import JsonObject
-from palyra.core.events.tool import ApprovalStatus, Constraint, Decision, GrantOption, Scope
+from palyra.core.events.tool import ApprovalStatus, Constraint, Decision, GrantOption, Scope, Touches
 from palyra.core.ids import ApprovalId, ArtifactId, GrantId, RunId, SessionId
 from palyra.core.run.states import RunState
 from palyra.ports.views import UsageGroup
@@ -43,9 +43,11 @@ class GivenAttachment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`can_ask` None: as the origin and the configuration have it (core.origins)."""
+
     text: str
     origin: str
-    can_ask: bool = True
+    can_ask: bool | None = None
     session_id: SessionId | None = None
     session_key: str | None = None
     attachments: tuple[GivenAttachment, ...] = ()
@@ -111,6 +113,34 @@ class ApprovalsQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 100
 
 
+class TaintRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A source below `local` in a session's context. Of a branch's inherited sources `since_seq` is the branching."""
+
+    source: str
+    since_seq: int
+    call_id: str | None
+    tool: str | None
+    is_trusted: bool
+
+
+class TaintOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one source of a question's taint came in; null where the session no longer remembers it."""
+
+    source: str
+    seq: int | None
+    tool: str | None
+
+
+class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the calls that an approval is about, with the digest that the answer to it is bound to."""
+
+    call_id: str
+    digest: str
+    arguments: JsonObject | str | None
+    touches: Touches
+    preview: str | None
+
+
 class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An approval as people see it: the row with what its request on the tape says. Secrets are markers there."""
 
@@ -132,6 +162,12 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ms: int
     expires_at_ms: int | None
     decided_by: str | None
+    taint_origins: tuple[TaintOrigin, ...] = ()
+    reason: str = ""
+    count: int = 1
+    calls: tuple[AskedCall, ...] = ()
+    touches: Touches = Touches()
+    covered_by: str | None = None
 
 
 class GrantRecord(msgspec.Struct, frozen=True, kw_only=True):

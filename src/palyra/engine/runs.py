@@ -8,6 +8,7 @@ from palyra.core.errors import Conflict, Invalid, NotFound, Unavailable
 from palyra.core.events import Event
 from palyra.core.events.run import MessageUser, RunAccepted, RunCancelled, RunDone, RunFailed
 from palyra.core.ids import Principal, RunId, SessionId
+from palyra.core.origins import can_ask
 from palyra.core.projections.rows import RunRow
 from palyra.core.run.states import is_terminal
 from palyra.core.trust import Trust
@@ -71,7 +72,8 @@ class Runs:
     async def get(self, principal: Principal, run_id: RunId) -> RunRecord:
         return await make_record(self._office.journal, await self._row(principal, run_id))
 
-    async def list(self, principal: Principal, query: RunsQuery) -> tuple[RunRecord, ...]:
+    async def list(self, principal: Principal | None, query: RunsQuery) -> tuple[RunRecord, ...]:
+        """Everyone's for None, which is the caller's to allow."""
         wanted = RunFilter(
             session_id=query.session_id, state=query.state, after=query.after, limit=min(query.limit, PAGE_MAX)
         )
@@ -86,11 +88,14 @@ class Runs:
         await self._tell(row, say)
         return await self.get(principal, run_id)
 
-    async def cancel(self, principal: Principal, run_id: RunId) -> RunRecord:
-        """Durable when it returns. Cancelling what is over changes nothing and is no error."""
+    async def cancel(self, principal: Principal, run_id: RunId, *, by: Principal | None = None) -> RunRecord:
+        """Durable when it returns. Cancelling what is over changes nothing and is no error.
+
+        `by` acts in the eyes of `principal`; whether that is allowed is for the caller to know.
+        """
         row = await self._row(principal, run_id)
         if not is_terminal(row.state):
-            await self._tell(row, CancelRun(run_id=run_id, principal=principal))
+            await self._tell(row, CancelRun(run_id=run_id, principal=by or principal))
         return await self.get(principal, run_id)
 
     async def follow(self, principal: Principal, run_id: RunId, after_seq: int | None) -> AsyncIterator[Frame]:
@@ -116,7 +121,7 @@ class Runs:
         accepted = RunAccepted(
             agent=agent.name,
             origin=request.origin,
-            can_ask=request.can_ask,
+            can_ask=self._can_ask(request),
             limits=self._office.settings.limits,
             idempotency_key=request.idempotency_key,
             model=request.model,
@@ -198,6 +203,11 @@ class Runs:
                 raise Conflict(
                     "run_ended", f"run {row.id} is over; start a new one in its session", is_retryable=False
                 ) from error
+
+    def _can_ask(self, request: RunRequest) -> bool:
+        if request.can_ask is not None:
+            return request.can_ask
+        return can_ask(request.origin, waits_headless=self._office.settings.waits_headless)
 
     def _require_demands(self, request: RunRequest) -> None:
         """What no answer could ever meet is said now and not after all turns are spent."""

@@ -5,6 +5,7 @@ from palyra.core.events import Event
 from palyra.core.events.session import Parent, SessionBranched, SessionCreated, SessionLabelled, SessionReset
 from palyra.core.ids import Principal, SessionId
 from palyra.core.projections.rows import SessionRow
+from palyra.engine.loading import taint_at
 from palyra.engine.office import Office
 from palyra.engine.orders import Note, OpenSession
 from palyra.engine.requests import KEY_LENGTH_MAX, LABEL_LENGTH_MAX, SessionRequest
@@ -33,7 +34,7 @@ class Sessions:
             raise NotFound("session_unknown", f"there is no session {session_id}")
         return row
 
-    async def list(self, principal: Principal, after: str, limit: int) -> tuple[SessionRow, ...]:
+    async def list(self, principal: Principal | None, after: str, limit: int) -> tuple[SessionRow, ...]:
         return await self._office.views.sessions.sessions(principal, after, min(limit, PAGE_MAX))
 
     async def reset(self, principal: Principal, session_id: SessionId) -> SessionRow:
@@ -55,7 +56,8 @@ class Sessions:
         if not events or events[0].seq != at_seq:
             raise Invalid("seq_unknown", f"session {session_id} has no event {at_seq} to branch at")
         origin = Parent(session_id=session_id, seq=at_seq, hash=events[0].hash)
-        opening = SessionBranched(owner=principal, agent=parent.agent, parent=origin, label=label)
+        taint = await taint_at(self._office, parent, at_seq)
+        opening = SessionBranched(owner=principal, agent=parent.agent, parent=origin, label=label, taint=taint)
         return await self._open(principal, opening)
 
     async def delete(self, principal: Principal, session_id: SessionId) -> None:

@@ -14,6 +14,7 @@ from palyra.core.run.decide import Record
 from palyra.core.run.effects import Effect
 from palyra.core.run.state import Run
 from palyra.core.run.states import RunState, is_terminal
+from palyra.core.taint import Taint, fold_drafts
 from palyra.core.writes import Write
 from palyra.engine.ledger import Spent
 
@@ -29,6 +30,7 @@ class DeskState(msgspec.Struct, frozen=True, kw_only=True):
     queued: tuple[Run, ...] = ()
     doubts: frozenset[str] = frozenset()
     window: Window = Window()
+    taint: Taint = ()
 
 
 class Sheet(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,10 +59,15 @@ def put_run(state: DeskState, run: Run) -> DeskState:
     return replace(state, active=run, queued=queued)
 
 
+def add_drafts(sheet: Sheet, drafts: tuple[Draft, ...]) -> Sheet:
+    """Behind what is on the sheet. Taint counts from the sheet on: a call judged in the same commit must know of it."""
+    state = sheet.state
+    taint = fold_drafts(state.taint, drafts, state.head_seq + len(sheet.drafts))
+    if taint is not state.taint:
+        state = replace(state, taint=taint)
+    return replace(sheet, state=state, drafts=(*sheet.drafts, *drafts))
+
+
 def add_record(sheet: Sheet, record: Record, effects: tuple[Effect, ...], run: Run) -> Sheet:
-    return replace(
-        sheet,
-        state=put_run(sheet.state, run),
-        drafts=(*sheet.drafts, *record.drafts),
-        effects=(*sheet.effects, *effects),
-    )
+    sheet = add_drafts(sheet, record.drafts)
+    return replace(sheet, state=put_run(sheet.state, run), effects=(*sheet.effects, *effects))

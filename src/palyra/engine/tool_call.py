@@ -1,10 +1,14 @@
-"""One tool execution. Owns: unsealing its arguments, the time limit, spilling, the attestation. Not: whether it may run.
+"""One tool execution. Owns: unsealing its arguments, the time limit, where its output came from, spilling, the attestation.
+
+Not: whether it may run.
 
 Only here do secrets become real again, and only for the tool of a judged call whose intent is on the tape (L5). What
-it gives back is redacted before anything else sees it.
+it gives back is redacted before anything else sees it. What it read is looked up: bytes that were written under taint bring
+that taint back, and what it wrote is recorded with the taint the call was judged with (L8).
 """
 
 import asyncio
+import secrets
 from typing import cast
 
 from msgspec.structs import replace
@@ -13,12 +17,15 @@ from palyra.core.attestation import hash_input, hash_output, sign_bytes
 from palyra.core.checkpoint import key_id
 from palyra.core.events import Draft
 from palyra.core.events.base import JsonObject
-from palyra.core.events.tool import Attestation, Outcome, ToolError, ToolFinished
+from palyra.core.events.tool import Attestation, FileBytes, Outcome, ToolError, ToolFinished
+from palyra.core.fences import FENCE_ID_LENGTH
 from palyra.core.ids import ArtifactId, Principal
+from palyra.core.projections.provenance import full_path
 from palyra.core.redaction import Json, find_markers, restore
 from palyra.core.run.call import Call
-from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, ToolResult, failed
-from palyra.core.trust import Trust
+from palyra.core.taint import label, source_of
+from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, Capability, ToolResult, failed
+from palyra.core.trust import Trust, is_tainting
 from palyra.core.writes import LinkArtifact, SealSecret, Write
 from palyra.engine.hub import Live
 from palyra.engine.office import Office
@@ -37,17 +44,18 @@ class ToolRun:
         self._call = call
         self._context = context
         self._started_at_ms = context.now_ms
+        self._arguments: JsonObject = {}
 
     async def perform(self) -> tuple[Draft, tuple[Write, ...]]:
-        arguments = await self._unsealed()
+        self._arguments = await self._unsealed()
         try:
             async with asyncio.timeout(self._tool.spec.timeout_s):
-                result = await self._tool.execute(arguments, self._context)
+                result = await self._tool.execute(self._arguments, self._context)
         except TimeoutError:
             limit_s = self._tool.spec.timeout_s
             error = ToolError(code="timeout", message=f"{self._call.tool} did not finish within {limit_s:g} s.")
             result = ToolResult(outcome=Outcome.TIMEOUT, error=error)
-        return await self._finished(result)
+        return await self._finished(await self._traced(result))
 
     def cancelled(self) -> tuple[Draft, tuple[Write, ...]]:
         error = ToolError(code="cancelled", message="The run was ended while this call ran.")
@@ -55,9 +63,8 @@ class ToolRun:
 
     def broken(self) -> tuple[Draft, tuple[Write, ...]]:
         """The tool itself failed in a way it did not expect; the daemon's log says how."""
-        return self._report(
-            failed("tool_broken", f"{self._call.tool} failed unexpectedly; see the daemon's log."), None
-        ), ()
+        told = failed("tool_broken", f"{self._call.tool} failed unexpectedly; see the daemon's log.")
+        return self._report(replace(told, trust=Trust.SYSTEM), None), ()
 
     async def _unsealed(self) -> JsonObject:
         arguments = self._call.arguments if isinstance(self._call.arguments, dict) else {}
@@ -68,6 +75,15 @@ class ToolRun:
                 context = self._context.run_id.encode()
                 values[secret_id] = self._office.parts.sealer.unseal(sealed, context).decode()
         return cast(JsonObject, restore(cast(Json, arguments), values)) if values else arguments
+
+    async def _traced(self, result: ToolResult) -> ToolResult:
+        """With the trust of the bytes that were read. Several tainted files at once are the tool's own source."""
+        provenance = self._office.views.provenance
+        tainted = [file for file in result.read if await provenance.tainted_file(full_path(file), file.sha256)]
+        if not tainted:
+            return result
+        source = label("file", tainted[0].path) if len(tainted) == 1 else label("tool", self._tool.spec.name)
+        return replace(result, trust=Trust.EXTERNAL, source=source)
 
     async def _finished(self, result: ToolResult) -> tuple[Draft, tuple[Write, ...]]:
         redacted = self._office.redactor.text(result.output)
@@ -86,6 +102,10 @@ class ToolRun:
         return self._report(replace(result, output=_preview(redacted.text)), artifact_id), tuple(writes)
 
     def _report(self, result: ToolResult, artifact_id: ArtifactId | None) -> Draft:
+        trust = result.trust or self._tool.spec.output_trust
+        # What failed before it reached the outside world says nothing but our own words.
+        trust = Trust.SYSTEM if result.outcome in (Outcome.CANCELLED, Outcome.TIMEOUT) and not result.output else trust
+        is_tainted = is_tainting(trust)
         finished = ToolFinished(
             call_id=self._call.call_id,
             effect_id=self._call.effect_id,
@@ -94,14 +114,32 @@ class ToolRun:
             attestation=None,
             output=result.output,
             artifact_id=artifact_id,
+            # Drawn after the content is there, so that no content can hold it.
+            fence_id=secrets.token_hex(FENCE_ID_LENGTH // 2) if is_tainted else None,
+            source=self._source(result) if is_tainted else None,
+            tool=self._call.tool if is_tainted else None,
+            written=self._written(result),
         )
         now_ms = self._office.clock.now_ms()
         attested = replace(finished, attestation=self._attest(finished, result.sandbox, now_ms))
-        trust = result.trust or self._tool.spec.output_trust
-        # What failed before it reached the outside world says nothing but our own words.
-        trust = Trust.SYSTEM if result.outcome in (Outcome.CANCELLED, Outcome.TIMEOUT) and not result.output else trust
         actor = Principal(f"agent:{self._context.agent}")
         return Draft(data=attested, actor=actor, trust=trust, at_ms=now_ms, run_id=self._context.run_id)
+
+    def _source(self, result: ToolResult) -> str:
+        if result.source is not None:
+            return result.source
+        spec = self._tool.spec
+        is_remote = Capability.NETWORK in spec.capabilities
+        return source_of(spec, self._tool.nature(self._arguments, self._context.workspace) if is_remote else None)
+
+    def _written(self, result: ToolResult) -> tuple[FileBytes, ...]:
+        """What it wrote; of a call that was stopped, what it may have written before it noticed."""
+        written = result.written
+        is_stopped = result.outcome in (Outcome.CANCELLED, Outcome.TIMEOUT)
+        if is_stopped and Capability.FS_WRITE in self._tool.spec.capabilities:
+            written = self._tool.nature(self._arguments, self._context.workspace).writes
+        taint = self._call.judged.taint if self._call.judged is not None else ()
+        return tuple(replace(file, taint=taint) for file in written)
 
     def _attest(self, finished: ToolFinished, sandbox: str, now_ms: int) -> Attestation:
         signer = self._office.parts.signer

@@ -27,12 +27,21 @@ _STATUS_BY_CODE: dict[str, int] = {
     "token_missing": 401,
     "token_invalid": 401,
     "token_in_query": 401,
+    "session_invalid": 401,
+    "login_invalid": 401,
     "method_not_allowed": 405,
     "body_too_large": 413,
     "rate_limited": 429,
+    "too_many_failures": 429,
     "too_many_streams": 429,
 }
-_RETRY_AFTER_S = {"rate_limited": "1", "too_many_streams": "5", "draining": "5", "uploads_busy": "1"}
+_RETRY_AFTER_S = {
+    "rate_limited": "1",
+    "too_many_failures": "2",
+    "too_many_streams": "5",
+    "draining": "5",
+    "uploads_busy": "1",
+}
 
 _log = logging.getLogger("palyra.gateway")
 _encoder = msgspec.json.Encoder()

@@ -8,7 +8,7 @@ from functools import cache
 from starlette.responses import Response
 
 from palyra import __version__
-from palyra.gateway import approvals, artifacts, models, runs, sessions, status, usage
+from palyra.gateway import approvals, artifacts, login, models, policy, runs, sessions, status, taint, tokens, usage
 from palyra.gateway.answers import answer_json
 from palyra.gateway.openapi import JsonDocument, describe
 from palyra.gateway.routes import AnyRoute, Call, Empty, Route, Unread
@@ -26,16 +26,21 @@ def document() -> JsonDocument:
 ROUTES: tuple[AnyRoute, ...] = (
     *status.ROUTES,
     *sessions.ROUTES,
+    *taint.ROUTES,
     *runs.ROUTES,
     *approvals.ROUTES,
     *artifacts.ROUTES,
     *models.ROUTES,
     *usage.ROUTES,
+    *policy.ROUTES,
+    *tokens.ROUTES,
+    *login.ROUTES,
     Route(
         method="GET",
         path="/api/v1/openapi.json",
         summary="This description",
         endpoint=openapi,
+        action="api.describe",
         query=Empty,
         body=Unread,
     ),

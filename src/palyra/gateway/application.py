@@ -1,22 +1,25 @@
 """The ASGI application. Owns: the way of one request from bytes to answer, and the request edge. Not: sockets (server).
 
-Order of refusals: 401, then Host and Origin, then the rate, then 404 and 405, then the role, then query and body. So a
-stranger cannot tell which routes exist, and nothing of a body is read for somebody who may not send it.
+Order of refusals: 401, then Host, Origin and CSRF, then the rate, then 404 and 405, then what the access policy says of the
+action, then query and body. So a stranger cannot tell which routes exist, and nothing of a body is read for somebody who
+may not send it.
 """
 
 import asyncio
 from collections.abc import Sequence
+from http import HTTPStatus
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from palyra.core.errors import PalyraError, Unavailable
 from palyra.core.ids import Principal
-from palyra.gateway.access import Access
-from palyra.gateway.answers import answer_error, answer_unexpected
+from palyra.gateway.access import READING_METHODS, Access
+from palyra.gateway.answers import answer_error, answer_unexpected, status_of
 from palyra.gateway.api import ROUTES
 from palyra.gateway.desk import Desk
 from palyra.gateway.facade import Engine
+from palyra.gateway.oversight import eyes_for
 from palyra.gateway.reading import read_json, read_query
 from palyra.gateway.routes import AnyRoute, Call, Caller, MethodRefused, Table, Unread, segments_of
 from palyra.gateway.settings import HttpSettings
@@ -35,7 +38,9 @@ class Gateway:
         settings: HttpSettings,
         routes: Sequence[AnyRoute] = ROUTES,
     ) -> None:
-        self._desk = Desk(engine, settings)
+        self._desk = Desk(
+            engine, settings, access.doors, frozenset(route.action for route in routes if not route.is_public)
+        )
         self._access = access
         self._table = Table(routes)
 
@@ -52,7 +57,7 @@ class Gateway:
         except ClientDisconnect:
             return
         except Exception as cause:
-            failure = _failure(cause, request)
+            failure = self._failure(cause, request)
             if not is_answering:
                 await failure(scope, receive, send)
 
@@ -70,31 +75,35 @@ class Gateway:
         public = place.public(method)
         if public is not None:
             self._access.check_name(request)
+            if method not in READING_METHODS:
+                self._access.check_site(request, None)
             return await self._call(public, request, NOBODY, {})
         caller = await self._access.authenticate(request)
         self._access.check_name(request)
+        self._access.check_site(request, caller)
         self._access.check_rate(caller, request)
         route = place.route(method)
-        self._access.check_role(caller, route)
         return await self._call(route, request, caller, place.parameters(route))
 
     async def _call(self, route: AnyRoute, request: Request, caller: Caller, values: dict[str, str]) -> ASGIApp:
+        eyes = caller.principal if route.is_public else await eyes_for(self._desk, route, caller, values)
         query = read_query(request, route.query)
         try:
             async with asyncio.timeout(route.timeout_s):
                 body = Unread() if route.body is Unread else await read_json(request, route.body)
-                return await route.endpoint(Call(self._desk, request, caller, values, query, body))
+                return await route.endpoint(Call(self._desk, request, caller, route.action, eyes, values, query, body))
         except TimeoutError as cause:
             raise Unavailable("timeout", f"no answer within {route.timeout_s:g} s; try again later") from cause
 
-
-def _failure(cause: Exception, request: Request) -> ASGIApp:
-    headers = {"connection": "close"} if _has_body_left(request) else {}
-    if isinstance(cause, MethodRefused):
-        headers["allow"] = ", ".join(cause.allowed)
-    if isinstance(cause, PalyraError):
+    def _failure(self, cause: Exception, request: Request) -> ASGIApp:
+        headers = {"connection": "close"} if _has_body_left(request) else {}
+        if isinstance(cause, MethodRefused):
+            headers["allow"] = ", ".join(cause.allowed)
+        if not isinstance(cause, PalyraError):
+            return answer_unexpected(cause)
+        if status_of(cause) == HTTPStatus.UNAUTHORIZED:
+            cause = self._access.count_failure(cause, request)
         return answer_error(cause, headers)
-    return answer_unexpected(cause)
 
 
 def _has_body_left(request: Request) -> bool:

@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from palyra.engine.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, GrantRecord
 from palyra.gateway.answers import answer_json
+from palyra.gateway.oversight import reader_of
 from palyra.gateway.reading import approval_in, grant_in
 from palyra.gateway.routes import AnyRoute, Call, Empty, Route, Unread
 from palyra.gateway.shapes import (
@@ -23,12 +24,12 @@ from palyra.ports.tokens import Role
 async def list_approvals(call: Call[ApprovalsPageQuery, Unread]) -> Response:
     query, size = call.query, page_size(call.query.limit)
     asked = ApprovalsQuery(status=query.status, after=query.after, limit=size + 1)
-    found = await call.desk.engine.approvals.list(call.principal, asked)
+    found = await call.desk.engine.approvals.list(reader_of(call, query.everyone), asked)
     return answer_json(ApprovalPage(*cut_page(found, size, attrgetter("id"))))
 
 
 async def show(call: Call[Empty, Unread]) -> Response:
-    return answer_json(await call.desk.engine.approvals.get(call.principal, approval_in(call.path)))
+    return answer_json(await call.desk.engine.approvals.get(call.eyes, approval_in(call.path)))
 
 
 async def answer(call: Call[Empty, AnswerBody]) -> Response:
@@ -41,17 +42,18 @@ async def answer(call: Call[Empty, AnswerBody]) -> Response:
         reason=body.reason,
         end_run=body.end_run,
     )
-    return answer_json(await call.desk.engine.approvals.answer(call.principal, approval_in(call.path), given))
+    approvals = call.desk.engine.approvals
+    return answer_json(await approvals.answer(call.eyes, approval_in(call.path), given, by=call.principal))
 
 
 async def list_grants(call: Call[PageQuery, Unread]) -> Response:
     query, size = call.query, page_size(call.query.limit)
-    found = await call.desk.engine.approvals.grants(call.principal, query.after, size + 1)
+    found = await call.desk.engine.approvals.grants(reader_of(call, query.everyone), query.after, size + 1)
     return answer_json(GrantPage(*cut_page(found, size, attrgetter("id"))))
 
 
 async def revoke(call: Call[Empty, Unread]) -> Response:
-    return answer_json(await call.desk.engine.approvals.revoke(call.principal, grant_in(call.path)))
+    return answer_json(await call.desk.engine.approvals.revoke(call.eyes, grant_in(call.path), by=call.principal))
 
 
 ROUTES: tuple[AnyRoute, ...] = (
@@ -60,6 +62,8 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/approvals",
         summary="List approvals, in one status if asked",
         endpoint=list_approvals,
+        action="approvals.list",
+        others=Role.OPERATOR,
         query=ApprovalsPageQuery,
         body=Unread,
         answer=ApprovalPage,
@@ -69,6 +73,8 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/approvals/{approval_id}",
         summary="Show an approval",
         endpoint=show,
+        action="approvals.read",
+        others=Role.OPERATOR,
         query=Empty,
         body=Unread,
         answer=ApprovalRecord,
@@ -78,6 +84,8 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/approvals/{approval_id}",
         summary="Answer an approval; an answer is given once",
         endpoint=answer,
+        action="approvals.answer",
+        others=Role.OPERATOR,
         query=Empty,
         body=AnswerBody,
         answer=ApprovalRecord,
@@ -89,6 +97,8 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/grants",
         summary="List grants",
         endpoint=list_grants,
+        action="grants.list",
+        others=Role.OPERATOR,
         query=PageQuery,
         body=Unread,
         answer=GrantPage,
@@ -98,6 +108,8 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/grants/{grant_id}",
         summary="Revoke a grant",
         endpoint=revoke,
+        action="grants.revoke",
+        others=Role.OPERATOR,
         query=Empty,
         body=Unread,
         answer=GrantRecord,

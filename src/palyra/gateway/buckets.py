@@ -1,4 +1,4 @@
-"""Request rates. Owns: a token bucket for each bearer token. Not: who is exempt (access).
+"""Request rates. Owns: a bucket for each bearer token, or for each address. Not: who is exempt (access).
 
 A bucket holds a minute's worth: a burst may use it up at once, then requests come as fast as it fills again.
 """
@@ -6,6 +6,7 @@ A bucket holds a minute's worth: a burst may use it up at once, then requests co
 from collections.abc import Callable
 
 BUCKETS_MAX = 4096  # Full buckets need no memory: beyond this they are forgotten.
+SHARED = "*"  # Who comes when there is no room for another bucket shares this one.
 
 
 class Buckets:
@@ -18,13 +19,18 @@ class Buckets:
     def take(self, token_id: str) -> bool:
         """Whether one more request may pass now."""
         now_s = self._now_s()
-        level = self._level(token_id, now_s)
+        name = self._room_for(token_id, now_s)
+        level = self._level(name, now_s)
         if level < 1:
             return False
-        if len(self._levels) >= BUCKETS_MAX and token_id not in self._levels:
-            self._forget_full(now_s)
-        self._levels[token_id] = (level - 1, now_s)
+        self._levels[name] = (level - 1, now_s)
         return True
+
+    def _room_for(self, token_id: str, now_s: float) -> str:
+        if token_id in self._levels or len(self._levels) < BUCKETS_MAX:
+            return token_id
+        self._forget_full(now_s)
+        return token_id if len(self._levels) < BUCKETS_MAX else SHARED
 
     def _level(self, token_id: str, now_s: float) -> float:
         level, at_s = self._levels.get(token_id, (self._size, now_s))

@@ -1,10 +1,11 @@
-"""The desk. Owns: what all endpoints share: the engine, the open streams, shared bytes, the uploads under way. Not: requests."""
+"""The desk. Owns: what all endpoints share: the engine, who may what, log-ins, open streams, uploads. Not: requests."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
 from palyra.core.errors import Unavailable
 from palyra.engine.hub import Frame
+from palyra.gateway.doors import Doors
 from palyra.gateway.facade import Engine
 from palyra.gateway.frames import FrameBytes
 from palyra.gateway.settings import UPLOADS_MAX, HttpSettings
@@ -12,8 +13,10 @@ from palyra.gateway.sse import Seat, Seats, Stream
 
 
 class Desk:
-    def __init__(self, engine: Engine, settings: HttpSettings) -> None:
+    def __init__(self, engine: Engine, settings: HttpSettings, doors: Doors, actions: frozenset[str]) -> None:
         self.engine = engine
+        self.actions = actions
+        self.doors = doors
         self.seats = Seats()
         self.frame_bytes = FrameBytes()
         self._heartbeat_s = settings.heartbeat_s

@@ -1,7 +1,8 @@
 """The engine as the gateway sees it. Owns: the methods routes call. Not: what they do (engine).
 
-Every method takes the principal it is asked for and raises errors of the one tree; the gateway adds nothing to who may
-see what (L11). A frame is a recorded event or a live one.
+Every method takes the principal in whose eyes it is asked for, None for everyone, and raises errors of the one tree. Who
+may look through other eyes than their own the gateway asks the access policy (oversight); `by` then says who acts (L11).
+A frame is a recorded event or a live one.
 """
 
 from collections.abc import AsyncIterator
@@ -9,9 +10,11 @@ from typing import Protocol
 
 from palyra.core.agents import AgentSpec
 from palyra.core.events import Event
+from palyra.core.events.system import AdminActed
 from palyra.core.ids import ApprovalId, ArtifactId, GrantId, Principal, RunId, SessionId
 from palyra.core.projections.rows import SessionRow
 from palyra.core.tools import ToolSpec
+from palyra.engine.explaining import ExplainRequest, Explanation
 from palyra.engine.hub import Frame
 from palyra.engine.model_check import ModelCheck
 from palyra.engine.requests import (
@@ -25,6 +28,7 @@ from palyra.engine.requests import (
     RunsQuery,
     SessionRequest,
     StartedRun,
+    TaintRecord,
     UsageQuery,
 )
 from palyra.ports.router import ModelCard
@@ -36,7 +40,7 @@ class Sessions(Protocol):
 
     async def get(self, principal: Principal, session_id: SessionId, /) -> SessionRow: ...
 
-    async def list(self, principal: Principal, after: str, limit: int, /) -> tuple[SessionRow, ...]: ...
+    async def list(self, principal: Principal | None, after: str, limit: int, /) -> tuple[SessionRow, ...]: ...
 
     async def reset(self, principal: Principal, session_id: SessionId, /) -> SessionRow: ...
 
@@ -62,11 +66,11 @@ class Runs(Protocol):
 
     async def get(self, principal: Principal, run_id: RunId, /) -> RunRecord: ...
 
-    async def list(self, principal: Principal, query: RunsQuery, /) -> tuple[RunRecord, ...]: ...
+    async def list(self, principal: Principal | None, query: RunsQuery, /) -> tuple[RunRecord, ...]: ...
 
     async def send_input(self, principal: Principal, run_id: RunId, text: str, /) -> RunRecord: ...
 
-    async def cancel(self, principal: Principal, run_id: RunId, /) -> RunRecord: ...
+    async def cancel(self, principal: Principal, run_id: RunId, /, *, by: Principal | None = None) -> RunRecord: ...
 
     async def follow(self, principal: Principal, run_id: RunId, after_seq: int | None, /) -> AsyncIterator[Frame]:
         """Ends by itself after the run's terminal event; None is from the run's first event on."""
@@ -74,17 +78,31 @@ class Runs(Protocol):
 
 
 class Approvals(Protocol):
-    async def list(self, principal: Principal, query: ApprovalsQuery, /) -> tuple[ApprovalRecord, ...]: ...
+    async def list(self, principal: Principal | None, query: ApprovalsQuery, /) -> tuple[ApprovalRecord, ...]: ...
 
     async def get(self, principal: Principal, approval_id: ApprovalId, /) -> ApprovalRecord: ...
 
     async def answer(
-        self, principal: Principal, approval_id: ApprovalId, answer: ApprovalAnswer, /
+        self, principal: Principal, approval_id: ApprovalId, answer: ApprovalAnswer, /, *, by: Principal | None = None
     ) -> ApprovalRecord: ...
 
-    async def grants(self, principal: Principal, after: str, limit: int, /) -> tuple[GrantRecord, ...]: ...
+    async def grants(self, principal: Principal | None, after: str, limit: int, /) -> tuple[GrantRecord, ...]: ...
 
-    async def revoke(self, principal: Principal, grant_id: GrantId, /) -> GrantRecord: ...
+    async def revoke(
+        self, principal: Principal, grant_id: GrantId, /, *, by: Principal | None = None
+    ) -> GrantRecord: ...
+
+
+class Taints(Protocol):
+    async def show(self, principal: Principal, session_id: SessionId, /) -> tuple[TaintRecord, ...]: ...
+
+    async def trust(
+        self, principal: Principal, session_id: SessionId, source: str, reason: str, /
+    ) -> tuple[TaintRecord, ...]: ...
+
+    async def distrust(
+        self, principal: Principal, session_id: SessionId, source: str, reason: str, /
+    ) -> tuple[TaintRecord, ...]: ...
 
 
 class Feed(Protocol):
@@ -92,7 +110,7 @@ class Feed(Protocol):
         self, principal: Principal, session_id: SessionId, after_seq: int | None, /
     ) -> AsyncIterator[Frame]: ...
 
-    async def all(self, principal: Principal, after_position: int | None, /) -> AsyncIterator[Frame]: ...
+    async def all(self, principal: Principal | None, after_position: int | None, /) -> AsyncIterator[Frame]: ...
 
 
 class ArtifactDesk(Protocol):
@@ -104,6 +122,30 @@ class ArtifactDesk(Protocol):
 class Usage(Protocol):
     async def report(self, principal: Principal, query: UsageQuery, /) -> UsageReport:
         """Of the principal's own runs, or of everyone's where the query says so: who may ask that is the caller's to check."""
+        ...
+
+
+class Owners(Protocol):
+    """Whose a thing is: the principal who asks, if it is shown to them anyway; None where there is no such thing."""
+
+    async def of_session(self, principal: Principal, session_id: SessionId, /) -> Principal | None: ...
+
+    async def of_run(self, principal: Principal, run_id: RunId, /) -> Principal | None: ...
+
+    async def of_approval(self, principal: Principal, approval_id: ApprovalId, /) -> Principal | None: ...
+
+    async def of_grant(self, principal: Principal, grant_id: GrantId, /) -> Principal | None: ...
+
+
+class Acts(Protocol):
+    async def record(self, principal: Principal, act: AdminActed, /) -> None:
+        """Durable when it returns."""
+        ...
+
+
+class Explaining(Protocol):
+    async def explain(self, principal: Principal, request: ExplainRequest, /) -> Explanation:
+        """How a call would be judged; nothing is executed."""
         ...
 
 
@@ -141,6 +183,9 @@ class Engine(Protocol):
     def approvals(self) -> Approvals: ...
 
     @property
+    def taint(self) -> Taints: ...
+
+    @property
     def feed(self) -> Feed: ...
 
     @property
@@ -148,6 +193,15 @@ class Engine(Protocol):
 
     @property
     def usage(self) -> Usage: ...
+
+    @property
+    def owners(self) -> Owners: ...
+
+    @property
+    def acts(self) -> Acts: ...
+
+    @property
+    def explaining(self) -> Explaining: ...
 
     @property
     def status(self) -> Status: ...

@@ -55,11 +55,9 @@ async def read_json(request: Request, shape: type[Shape]) -> Shape:
 
 def read_query(request: Request, shape: type[Shape]) -> Shape:
     raw: bytes = request.scope["query_string"]
-    if not raw:
-        return shape()
     try:
         text = raw.decode("ascii")
-        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, max_num_fields=QUERY_FIELDS_MAX)
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), max_num_fields=QUERY_FIELDS_MAX)
         members = dict(pairs)
         if len(members) < len(pairs):
             raise Invalid("query_invalid", "a parameter of the query is given twice")

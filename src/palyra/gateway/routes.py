@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Scope
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.ids import Principal
 from palyra.gateway.desk import Desk
+from palyra.gateway.logins import ConsoleSession
 from palyra.gateway.settings import REQUEST_TIMEOUT_S
 from palyra.ports.tokens import Role
 
@@ -34,20 +35,28 @@ Body = TypeVar("Body", bound=msgspec.Struct)
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks, as the token said."""
+    """Who asks, as the token said, or the console session that was opened with it."""
 
     token_id: str
     principal: Principal
     role: Role
+    actions: tuple[str, ...] = ()
+    token_hash: str = ""
+    session: ConsoleSession | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Query, Body]):
-    """One authenticated request with everything decoded."""
+    """One authenticated request with everything decoded.
+
+    `eyes` are whose the thing in the path is shown to: the caller's own, or those of its owner where that was permitted.
+    """
 
     desk: Desk
     request: Request
     caller: Caller
+    action: str
+    eyes: Principal
     path: dict[str, str]
     query: Query
     body: Body
@@ -59,17 +68,23 @@ class Call(Generic[Query, Body]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route(Generic[Query, Body]):
-    """`answer` is the record of the answer's body, None for no JSON. `errors` are the statuses besides those of all routes."""
+    """`answer` is the record of the answer's body, None for no JSON. `errors` are the statuses besides those of all routes.
+
+    `action` is what the access policy is asked about. `role` is the least role for it by the built-in table, `others`
+    the least role for it upon another's thing; None: nobody's but one's own is ever looked at.
+    """
 
     method: str
     path: str
     summary: str
     endpoint: Callable[[Call[Query, Body]], Awaitable[ASGIApp]]
+    action: str
     query: type[Query]
     body: type[Body]
     answer: type[msgspec.Struct] | None = None
     status: int = 200
     role: Role = Role.VIEWER
+    others: Role | None = None
     media_types: tuple[str, ...] = ("application/json",)
     errors: tuple[int, ...] = ()
     timeout_s: float = REQUEST_TIMEOUT_S
@@ -77,6 +92,7 @@ class Route(Generic[Query, Body]):
 
 
 AnyRoute = Route[Any, Any]
+AnyCall = Call[Any, Any]
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from palyra.core.ids import ArtifactId, SessionId, StreamId
 from palyra.engine.requests import GivenAttachment, RunRecord, RunRequest, RunsQuery, StartedRun
 from palyra.gateway.answers import JSON_TYPE, answer_json
 from palyra.gateway.frames import WireEvent
+from palyra.gateway.oversight import reader_of
 from palyra.gateway.reading import read_cursor, run_in
 from palyra.gateway.routes import AnyRoute, Call, Empty, Route, Unread
 from palyra.gateway.shapes import (
@@ -52,19 +53,19 @@ async def list_runs(call: Call[RunsPageQuery, Unread]) -> Response:
         after=query.after,
         limit=size + 1,
     )
-    found = await call.desk.engine.runs.list(call.principal, asked)
+    found = await call.desk.engine.runs.list(reader_of(call, query.everyone), asked)
     return answer_json(RunPage(*cut_page(found, size, attrgetter("id"))))
 
 
 async def show(call: Call[Empty, Unread]) -> Response:
-    return answer_json(await call.desk.engine.runs.get(call.principal, run_in(call.path)))
+    return answer_json(await call.desk.engine.runs.get(call.eyes, run_in(call.path)))
 
 
 async def events(call: Call[FeedQuery, Unread]) -> ASGIApp:
     after_seq = read_cursor(call.request, call.query.after)
     desk = call.desk
     with desk.seats.reserved(call.caller.token_id) as seat:
-        frames = await desk.engine.runs.follow(call.principal, run_in(call.path), after_seq)
+        frames = await desk.engine.runs.follow(call.eyes, run_in(call.path), after_seq)
         return desk.stream(seat, frames, desk.frame_bytes.by_seq)
 
 
@@ -75,7 +76,8 @@ async def send_input(call: Call[Empty, InputBody]) -> Response:
 
 
 async def cancel(call: Call[Empty, Empty]) -> Response:
-    return answer_json(await call.desk.engine.runs.cancel(call.principal, run_in(call.path)), 202)
+    cancelled = await call.desk.engine.runs.cancel(call.eyes, run_in(call.path), by=call.principal)
+    return answer_json(cancelled, 202)
 
 
 def _run_request(call: Call[Empty, RunBody]) -> RunRequest:
@@ -126,6 +128,7 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/runs",
         summary="Start a run; with Accept: text/event-stream the answer is the run's stream",
         endpoint=start,
+        action="runs.start",
         query=Empty,
         body=RunBody,
         answer=RunRecord,
@@ -139,6 +142,8 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/runs",
         summary="List runs, of one session or in one state if asked",
         endpoint=list_runs,
+        action="runs.list",
+        others=Role.OPERATOR,
         query=RunsPageQuery,
         body=Unread,
         answer=RunPage,
@@ -148,6 +153,8 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/runs/{run_id}",
         summary="Show a run",
         endpoint=show,
+        action="runs.read",
+        others=Role.OPERATOR,
         query=Empty,
         body=Unread,
         answer=RunRecord,
@@ -157,6 +164,8 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/runs/{run_id}/events",
         summary="Follow a run to its end; id is the seq",
         endpoint=events,
+        action="runs.read",
+        others=Role.OPERATOR,
         query=FeedQuery,
         body=Unread,
         answer=WireEvent,
@@ -167,6 +176,7 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/runs/{run_id}/input",
         summary="Say something to an active run",
         endpoint=send_input,
+        action="runs.input",
         query=Empty,
         body=InputBody,
         answer=RunRecord,
@@ -179,6 +189,8 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/runs/{run_id}/cancel",
         summary="Cancel a run, whatever it waits for",
         endpoint=cancel,
+        action="runs.cancel",
+        others=Role.OPERATOR,
         query=Empty,
         body=Empty,
         answer=RunRecord,

@@ -10,9 +10,11 @@ from palyra.core.projections.rows import SessionRow
 from palyra.engine.requests import SessionRequest
 from palyra.gateway.answers import answer_json, answer_nothing
 from palyra.gateway.frames import WireEvent, wire_event
+from palyra.gateway.oversight import reader_of
 from palyra.gateway.reading import read_cursor, session_in
 from palyra.gateway.routes import AnyRoute, Call, Empty, Route, Unread
 from palyra.gateway.shapes import (
+    AllFeedQuery,
     BranchBody,
     FeedQuery,
     LabelBody,
@@ -42,12 +44,12 @@ async def resolve(call: Call[Empty, SessionBody]) -> Response:
 
 async def list_sessions(call: Call[PageQuery, Unread]) -> Response:
     query, size = call.query, page_size(call.query.limit)
-    found = await call.desk.engine.sessions.list(call.principal, query.after, size + 1)
+    found = await call.desk.engine.sessions.list(reader_of(call, query.everyone), query.after, size + 1)
     return answer_json(SessionPage(*cut_page(found, size, attrgetter("id"))))
 
 
 async def show(call: Call[Empty, Unread]) -> Response:
-    return answer_json(await call.desk.engine.sessions.get(call.principal, session_in(call.path)))
+    return answer_json(await call.desk.engine.sessions.get(call.eyes, session_in(call.path)))
 
 
 async def label(call: Call[Empty, LabelBody]) -> Response:
@@ -73,7 +75,7 @@ async def delete(call: Call[Empty, Unread]) -> Response:
 async def tape(call: Call[TapeQuery, Unread]) -> Response:
     query, size = call.query, page_size(call.query.limit)
     session_id = session_in(call.path)
-    found = await call.desk.engine.sessions.tape(call.principal, session_id, query.after, size + 1)
+    found = await call.desk.engine.sessions.tape(call.eyes, session_id, query.after, size + 1)
     events, next_after = cut_page(found, size, attrgetter("seq"))
     return answer_json(TapePage(tuple(wire_event(event) for event in events), next_after))
 
@@ -82,15 +84,15 @@ async def events(call: Call[FeedQuery, Unread]) -> ASGIApp:
     after_seq = read_cursor(call.request, call.query.after)
     desk = call.desk
     with desk.seats.reserved(call.caller.token_id) as seat:
-        frames = await desk.engine.feed.session(call.principal, session_in(call.path), after_seq)
+        frames = await desk.engine.feed.session(call.eyes, session_in(call.path), after_seq)
         return desk.stream(seat, frames, desk.frame_bytes.by_seq)
 
 
-async def all_events(call: Call[FeedQuery, Unread]) -> ASGIApp:
+async def all_events(call: Call[AllFeedQuery, Unread]) -> ASGIApp:
     after_position = read_cursor(call.request, call.query.after)
     desk = call.desk
     with desk.seats.reserved(call.caller.token_id) as seat:
-        frames = await desk.engine.feed.all(call.principal, after_position)
+        frames = await desk.engine.feed.all(reader_of(call, call.query.everyone), after_position)
         return desk.stream(seat, frames, desk.frame_bytes.by_position)
 
 
@@ -100,6 +102,7 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/sessions",
         summary="Find a session by id or key, or create one",
         endpoint=resolve,
+        action="sessions.resolve",
         query=Empty,
         body=SessionBody,
         answer=SessionRow,
@@ -111,6 +114,8 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/sessions",
         summary="List sessions in the order of creation",
         endpoint=list_sessions,
+        action="sessions.list",
+        others=Role.OPERATOR,
         query=PageQuery,
         body=Unread,
         answer=SessionPage,
@@ -120,6 +125,8 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/sessions/{session_id}",
         summary="Show a session",
         endpoint=show,
+        action="sessions.read",
+        others=Role.OPERATOR,
         query=Empty,
         body=Unread,
         answer=SessionRow,
@@ -129,6 +136,7 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/sessions/{session_id}",
         summary="Give a session a label, or take it away with null",
         endpoint=label,
+        action="sessions.label",
         query=Empty,
         body=LabelBody,
         answer=SessionRow,
@@ -140,6 +148,7 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/sessions/{session_id}",
         summary="Erase a session's content; its chain stays",
         endpoint=delete,
+        action="sessions.delete",
         query=Empty,
         body=Unread,
         status=204,
@@ -151,6 +160,7 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/sessions/{session_id}/reset",
         summary="Begin anew: history, session grants and taint end here",
         endpoint=reset,
+        action="sessions.reset",
         query=Empty,
         body=Empty,
         answer=SessionRow,
@@ -162,6 +172,7 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/sessions/{session_id}/branch",
         summary="Make a new session that continues from an event of this one",
         endpoint=branch,
+        action="sessions.branch",
         query=Empty,
         body=BranchBody,
         answer=SessionRow,
@@ -174,6 +185,8 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/sessions/{session_id}/tape",
         summary="Read a session's events after a seq",
         endpoint=tape,
+        action="sessions.read",
+        others=Role.OPERATOR,
         query=TapeQuery,
         body=Unread,
         answer=TapePage,
@@ -183,6 +196,8 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/sessions/{session_id}/events",
         summary="Follow a session's events; id is the seq",
         endpoint=events,
+        action="sessions.read",
+        others=Role.OPERATOR,
         query=FeedQuery,
         body=Unread,
         answer=WireEvent,
@@ -193,7 +208,9 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/events",
         summary="Follow the events of all tapes you may read; id is the position",
         endpoint=all_events,
-        query=FeedQuery,
+        action="events.follow",
+        others=Role.OPERATOR,
+        query=AllFeedQuery,
         body=Unread,
         answer=WireEvent,
         media_types=(EVENT_STREAM_TYPE,),

@@ -28,6 +28,7 @@ CURSOR_MAX = 2**53 - 1
 QUERY_FIELDS_MAX = 16
 
 REQUESTS_PER_MINUTE = 600
+FAILURES_PER_MINUTE = 30  # Refused credentials from one address, before even that answer is kept from it.
 CONNECTIONS_MAX = 4096
 
 

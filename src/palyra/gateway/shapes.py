@@ -102,6 +102,7 @@ class AnswerBody(Shape, frozen=True, kw_only=True):
 
 
 class PageQuery(Shape, frozen=True, kw_only=True):
+    everyone: bool = False
     after: AfterId = ""
     limit: PageLimit = PAGE_DEFAULT
 
@@ -109,12 +110,14 @@ class PageQuery(Shape, frozen=True, kw_only=True):
 class RunsPageQuery(Shape, frozen=True, kw_only=True):
     session_id: UlidText | None = None
     state: RunState | None = None
+    everyone: bool = False
     after: AfterId = ""
     limit: PageLimit = PAGE_DEFAULT
 
 
 class ApprovalsPageQuery(Shape, frozen=True, kw_only=True):
     status: ApprovalStatus | None = None
+    everyone: bool = False
     after: AfterId = ""
     limit: PageLimit = PAGE_DEFAULT
 
@@ -126,6 +129,11 @@ class TapeQuery(Shape, frozen=True, kw_only=True):
 
 class FeedQuery(Shape, frozen=True, kw_only=True):
     after: Cursor | None = None
+
+
+class AllFeedQuery(Shape, frozen=True, kw_only=True):
+    after: Cursor | None = None
+    everyone: bool = False
 
 
 class SessionPage(msgspec.Struct, frozen=True):

@@ -111,6 +111,11 @@ class Seats:
         if not self._counts[seat.token_id]:
             del self._counts[seat.token_id]
 
+    def end_of(self, token_id: str) -> None:
+        for seat in self._taken:
+            if seat.token_id == token_id:
+                seat.outbox.end()
+
     def end_all(self) -> None:
         for seat in self._taken:
             seat.outbox.end()

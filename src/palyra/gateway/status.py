@@ -16,14 +16,26 @@ _FRONT_PAGE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <title>Palyra</title>
+<script src="/login.js" defer></script>
 <h1>Palyra is running here</h1>
+<p id="says" role="status"></p>
 <p>This is the HTTP interface of a Palyra daemon. Every route but this page and <code>/healthz</code> needs a token:
 <code>Authorization: Bearer …</code>; the owner's is in the file <code>admin.token</code> of the daemon's home.</p>
 <p>The routes are described by <code>/api/v1/openapi.json</code> (needs a token) and, in words, by
 <code>docs/http-api.md</code> in the source. On the command line, begin with <code>palyra --help</code>.</p>
 </html>
 """
-_PAGE_HEADERS = {**BASE_HEADERS, "content-security-policy": "default-src 'none'", "referrer-policy": "no-referrer"}
+_PAGE_HEADERS = {
+    **BASE_HEADERS,
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+}
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -140,6 +152,7 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/",
         summary="A page that says what is running here",
         endpoint=front_page,
+        action="daemon.front",
         query=Empty,
         body=Unread,
         media_types=("text/html",),
@@ -150,6 +163,7 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/healthz",
         summary="Whether the daemon answers at all",
         endpoint=health,
+        action="daemon.live",
         query=Empty,
         body=Unread,
         answer=Health,
@@ -160,6 +174,7 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/readyz",
         summary="Whether the daemon can work, part by part; 503 if not",
         endpoint=readiness,
+        action="daemon.ready",
         query=Empty,
         body=Unread,
         answer=Readiness,
@@ -169,6 +184,7 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/metrics",
         summary="Metrics in the Prometheus text format",
         endpoint=metrics,
+        action="daemon.metrics",
         query=Empty,
         body=Unread,
         media_types=(METRICS_TYPE,),
@@ -178,6 +194,7 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/tools",
         summary="List the tools of the catalog",
         endpoint=tools,
+        action="tools.list",
         query=Empty,
         body=Unread,
         answer=ToolPage,
@@ -187,6 +204,7 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/agents",
         summary="List the agents that are configured",
         endpoint=agents,
+        action="agents.list",
         query=Empty,
         body=Unread,
         answer=AgentPage,
@@ -196,6 +214,7 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/journal/verify",
         summary="Check chains, checkpoints, projections and attestations of the whole journal",
         endpoint=verify,
+        action="journal.verify",
         query=Empty,
         body=Unread,
         answer=Verification,

@@ -1,4 +1,4 @@
-"""The route of usage. Owns: who may ask about everyone, and the form of the answer. Not: the sums (engine)."""
+"""The route of usage. Owns: the form of the question and of the answer. Not: the sums (engine)."""
 
 from operator import attrgetter
 from typing import Annotated
@@ -7,14 +7,14 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from palyra.core.errors import Unauthorized
 from palyra.core.projections.usage import NANO
 from palyra.engine.requests import UsageQuery
 from palyra.gateway.answers import answer_json
+from palyra.gateway.oversight import reader_of
 from palyra.gateway.routes import AnyRoute, Call, Route, Unread
 from palyra.gateway.settings import PAGE_DEFAULT
 from palyra.gateway.shapes import PageLimit, Shape, cut_page, page_size
-from palyra.ports.tokens import Role, includes
+from palyra.ports.tokens import Role
 from palyra.ports.views import UsageGroup, UsageSum
 
 KEY_LENGTH_MAX = 512  # Of models, agents and principals.
@@ -72,9 +72,7 @@ class UsagePage(msgspec.Struct, frozen=True):
 async def show(call: Call[UsagePageQuery, Unread]) -> Response:
     query, size = call.query, page_size(call.query.limit)
     is_everyone = query.everyone or query.by is UsageGroup.PRINCIPAL
-    if is_everyone and not includes(call.caller.role, Role.OPERATOR):
-        message = f"the spend of others needs the role operator, not {call.caller.role.value}; leave everyone out"
-        raise Unauthorized("role_insufficient", message)
+    reader_of(call, is_everyone)
     asked = UsageQuery(
         by=query.by,
         since=query.since,
@@ -113,6 +111,8 @@ ROUTES: tuple[AnyRoute, ...] = (
         path="/api/v1/usage",
         summary="Tokens and cost, summed by day, model, session, agent, principal or channel",
         endpoint=show,
+        action="usage.read",
+        others=Role.OPERATOR,
         query=UsagePageQuery,
         body=Unread,
         answer=UsagePage,

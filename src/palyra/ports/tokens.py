@@ -15,6 +15,9 @@ from palyra.core.ids import Principal
 
 TOKEN_RANDOM_BYTES = 32
 TOKEN_PREFIX = "palyra_"  # noqa: S105 - lets people and scanners tell what they have found.
+ADMIN_TOKEN_ID = "admin"  # noqa: S105 - the name of a token and no token.
+LABEL_LENGTH_MAX = 100
+ACTIONS_MAX = 32
 
 
 class Role(Enum):
@@ -30,7 +33,7 @@ _RANKS = {role: rank for rank, role in enumerate(Role)}
 
 
 class TokenRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`hash` is the token's SHA-256 in hex."""
+    """`hash` is the token's SHA-256 in hex. `actions` narrow the role to some actions, or to all of a noun; none: to nothing."""
 
     id: str
     hash: str
@@ -39,11 +42,43 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     created_at_ms: int
     expires_at_ms: int | None = None
     revoked: bool = False
+    label: str = ""
+    actions: tuple[str, ...] = ()
 
 
 class Tokens(Protocol):
+    """What a request's token is looked up in."""
+
     async def find(self, token_hash: str) -> TokenRow | None:
         """The row of that hash as it is now: a revocation is seen by the next call."""
+        ...
+
+    def used(self, token_id: str, at_ms: int) -> None:
+        """Noted in memory; a crash may lose the last minute of it."""
+        ...
+
+
+class TokenRegister(Protocol):
+    """What an administrator changes. Every method works on files and may wait for another process."""
+
+    def rows(self) -> tuple[TokenRow, ...]:
+        """Every token: the node's own admin token first, then the others in the order of issue."""
+        ...
+
+    def last_uses(self) -> dict[str, int]:
+        """When each token was last used, to the minute."""
+        ...
+
+    def issue(self, row: TokenRow) -> str:
+        """Records a new token for whom `row` says and returns it; this is the only time it can be seen."""
+        ...
+
+    def revoke(self, token_id: str) -> TokenRow:
+        """NotFound where there is none. Revoking again changes nothing."""
+        ...
+
+    def rotate_admin(self) -> str:
+        """Another admin token in place of the node's own, which is refused from now on."""
         ...
 
 
@@ -55,5 +90,16 @@ def is_valid(row: TokenRow, now_ms: int) -> bool:
     return not row.revoked and (row.expires_at_ms is None or now_ms < row.expires_at_ms)
 
 
+def state_of(row: TokenRow, now_ms: int) -> str:
+    if row.revoked:
+        return "revoked"
+    return "valid" if is_valid(row, now_ms) else "expired"
+
+
 def includes(role: Role, needed: Role) -> bool:
     return _RANKS[role] >= _RANKS[needed]
+
+
+def covers(actions: tuple[str, ...], action: str) -> bool:
+    """Whether a token narrowed to `actions` may do `action`: `runs` stands for every `runs.…`."""
+    return not actions or action in actions or action.partition(".")[0] in actions

@@ -11,7 +11,7 @@ import msgspec
 
 from palyra.core.events.tool import ApprovalStatus
 from palyra.core.ids import ApprovalId, GrantId, Principal, RunId, SessionId
-from palyra.core.projections.rows import ApprovalRow, GrantRow, RunRow, SessionRow, UsageRow
+from palyra.core.projections.rows import ApprovalRow, FileRow, GrantRow, RunRow, SessionRow, TaintRow, UsageRow
 from palyra.core.run.states import RunState
 
 
@@ -45,7 +45,7 @@ class Runs(Protocol):
 
     async def runs(self, session_id: SessionId, after: str, limit: int) -> tuple[RunRow, ...]: ...
 
-    async def list_runs(self, principal: Principal, query: "RunFilter") -> tuple[RunRow, ...]:
+    async def list_runs(self, principal: Principal | None, query: "RunFilter") -> tuple[RunRow, ...]:
         """The principal's own, in order of id."""
         ...
 
@@ -76,9 +76,9 @@ class Approvals(Protocol):
     ) -> tuple[ApprovalRow, ...]: ...
 
     async def list_approvals(
-        self, principal: Principal, status: ApprovalStatus | None, after: str, limit: int
+        self, principal: Principal | None, status: ApprovalStatus | None, after: str, limit: int
     ) -> tuple[ApprovalRow, ...]:
-        """Of the principal's sessions, in order of id."""
+        """Of the principal's sessions, the oldest question first; `after` is the last id of the page before."""
         ...
 
     async def pending_of(self, session_id: SessionId) -> tuple[ApprovalRow, ...]:
@@ -89,9 +89,15 @@ class Approvals(Protocol):
         """Those in force that could cover a call of this tool in this session, the newest first."""
         ...
 
-    async def grant(self, grant_id: GrantId, principal: Principal) -> GrantRow | None: ...
+    async def grant(self, grant_id: GrantId, principal: Principal | None) -> GrantRow | None: ...
 
-    async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRow, ...]: ...
+    async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRow, ...]:
+        """Those not revoked, the oldest first; `after` is the last id of the page before."""
+        ...
+
+    async def sessions_awaiting(self, grant_id: GrantId | None, now_ms: int, limit: int) -> tuple[SessionId, ...]:
+        """Sessions with open questions of the tool and the owner of this grant in force; None is any given after them."""
+        ...
 
 
 class UsageGroup(Enum):
@@ -169,3 +175,17 @@ class Usage(Protocol):
     async def report(self, query: "UsageFilter") -> UsageReport: ...
 
     async def spent(self, query: "SpendFilter") -> Spend: ...
+
+
+class Provenance(Protocol):
+    """Where content came from. Asked by the daemon for itself: what is found is shown to nobody but a session's owner."""
+
+    async def taint(self, session_id: SessionId) -> TaintRow | None: ...
+
+    async def tainted_file(self, path: str, sha256: str) -> FileRow | None:
+        """Whether these bytes at this absolute path were written under taint, by whatever session."""
+        ...
+
+    async def taints_workspace(self, root: str) -> bool:
+        """Whether any file below this folder was written under taint."""
+        ...

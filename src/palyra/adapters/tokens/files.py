@@ -1,23 +1,26 @@
 """Tokens in two files of a home: `admin.token` holds the admin's token itself (the CLI reads it), `tokens.jsonl` one row
 a line with hashes only. Owns: making, finding, issuing and revoking. Not: what a role may do (gateway).
 
-Invariants: both files are looked at again whenever they changed, so revoking, or removing `admin.token`, counts from the
-next request on. A file that is damaged or that others can read accepts nobody.
+Invariants: changes are made under a lock from what the file says at that moment, so no process undoes another's. Both
+files are looked at again whenever they changed, so revoking, or removing `admin.token`, counts from the next request on.
+A file that is damaged or that others can read accepts nobody.
 """
 
+import hmac
 import secrets
 from pathlib import Path
 
 import msgspec
 
-from palyra.adapters.tokens.private_file import Stamp, create_private, read_private, replace_private, stamp_of
+from palyra.adapters.tokens.last_use import LastUses
+from palyra.adapters.tokens.private_file import Stamp, create_private, locked, read_private, replace_private, stamp_of
 from palyra.core.errors import Corrupt, NotFound
 from palyra.core.ids import Principal
-from palyra.ports.tokens import TOKEN_PREFIX, TOKEN_RANDOM_BYTES, Role, TokenRow, hash_token
+from palyra.ports.tokens import ADMIN_TOKEN_ID, TOKEN_PREFIX, TOKEN_RANDOM_BYTES, Role, TokenRow, hash_token
 
-ADMIN_TOKEN_ID = "admin"  # noqa: S105 - the name of a token and no token.
 ADMIN_PRINCIPAL = Principal("user:owner")
 ROWS_MAX = 10_000
+LAST_USE_NAME = "tokens.last-use.json"
 
 _TOKEN_LENGTH_MIN = 32  # Shorter text in admin.token was not made by us and could be guessed.
 _ID_RANDOM_BYTES = 8
@@ -25,59 +28,80 @@ _line_decoder = msgspec.json.Decoder(TokenRow)
 
 
 class FileTokens:
-    """The Tokens port over the two files."""
+    """The Tokens and TokenRegister ports over the two files."""
 
     def __init__(self, admin_path: Path, rows_path: Path) -> None:
         self._admin_path = admin_path
         self._rows_path = rows_path
-        self._admin_stamp: Stamp | None = None
-        self._admin: TokenRow | None = None
-        self._rows_stamp: Stamp | None = None
-        self._rows: dict[str, TokenRow] = {}
+        self._uses = LastUses(rows_path.with_name(LAST_USE_NAME))
+        # Each with the stamp of the file it was read from, as one value: a request may look while a thread changes them.
+        self._admin: tuple[Stamp | None, TokenRow | None] = (None, None)
+        self._rows: tuple[Stamp | None, dict[str, TokenRow]] = (None, {})
 
     async def find(self, token_hash: str) -> TokenRow | None:
         admin = self._current_admin()
-        if admin is not None and secrets.compare_digest(admin.hash, token_hash):
+        if admin is not None and hmac.compare_digest(admin.hash, token_hash):
             return admin
         return self._current_rows().get(token_hash)
 
+    def used(self, token_id: str, at_ms: int) -> None:
+        self._uses.note(token_id, at_ms)
+
     def rows(self) -> tuple[TokenRow, ...]:
-        """Every token of the file, in the order of issue; the admin's is not among them."""
-        return tuple(self._current_rows().values())
+        admin = self._current_admin()
+        return (*(() if admin is None else (admin,)), *self._current_rows().values())
+
+    def last_uses(self) -> dict[str, int]:
+        return self._uses.times()
+
+    def flush_uses(self) -> None:
+        """To be called by who keeps time, at most once a minute."""
+        self._uses.flush()
 
     def issue(self, row: TokenRow) -> str:
-        """Records a new token for whom `row` says and returns it; this is the only time it can be seen."""
         token = new_token()
-        self._write((*self.rows(), msgspec.structs.replace(row, hash=hash_token(token))))
+        with locked(self._rows_path):
+            self._write([*self._read(), msgspec.structs.replace(row, hash=hash_token(token))])
         return token
 
     def revoke(self, token_id: str) -> TokenRow:
-        rows = self.rows()
-        found = next((row for row in rows if row.id == token_id), None)
-        if found is None:
-            raise NotFound("token_unknown", f"there is no token {token_id}; list them first")
-        revoked = msgspec.structs.replace(found, revoked=True)
-        self._write(tuple(revoked if row.id == token_id else row for row in rows))
+        with locked(self._rows_path):
+            rows = self._read()
+            found = next((row for row in rows if row.id == token_id), None)
+            if found is None:
+                raise NotFound("token_unknown", f"there is no token {token_id}; list them first")
+            revoked = msgspec.structs.replace(found, revoked=True)
+            self._write([revoked if row.id == token_id else row for row in rows])
         return revoked
 
-    def _write(self, rows: tuple[TokenRow, ...]) -> None:
+    def rotate_admin(self) -> str:
+        token = new_token()
+        with locked(self._rows_path):
+            replace_private(self._admin_path, f"{token}\n")
+        return token
+
+    def _read(self) -> list[TokenRow]:
+        """What the file says now; to be asked under the lock by who then writes."""
+        return [] if stamp_of(self._rows_path) is None else _read_rows(self._rows_path)
+
+    def _write(self, rows: list[TokenRow]) -> None:
         if len(rows) > ROWS_MAX:
             raise Corrupt("tokens_full", f"{self._rows_path} would hold more than {ROWS_MAX} tokens; remove old lines")
         replace_private(self._rows_path, "".join(f"{msgspec.json.encode(row).decode()}\n" for row in rows))
 
     def _current_admin(self) -> TokenRow | None:
         stamp = stamp_of(self._admin_path)
-        if stamp != self._admin_stamp:
-            self._admin = None if stamp is None else _admin_row(self._admin_path)
-            self._admin_stamp = stamp  # Only after reading: a file that could not be read is tried again.
-        return self._admin
+        if stamp != self._admin[0]:
+            # Only after reading: a file that could not be read is tried again.
+            self._admin = (stamp, None if stamp is None else _admin_row(self._admin_path))
+        return self._admin[1]
 
     def _current_rows(self) -> dict[str, TokenRow]:
         stamp = stamp_of(self._rows_path)
-        if stamp != self._rows_stamp:
-            self._rows = {} if stamp is None else {row.hash: row for row in _read_rows(self._rows_path)}
-            self._rows_stamp = stamp
-        return self._rows
+        if stamp != self._rows[0]:
+            read = {} if stamp is None else {row.hash: row for row in _read_rows(self._rows_path)}
+            self._rows = (stamp, read)
+        return self._rows[1]
 
 
 def ensure_admin_token(path: Path) -> str:

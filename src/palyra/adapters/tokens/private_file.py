@@ -1,11 +1,16 @@
-"""A small text file that only its owner may read. Owns: making, replacing and reading it. Not: what is in it.
+"""A small text file that only its owner may read. Owns: making, replacing, locking and reading it. Not: what is in it.
 
-Invariants: the file appears whole or not at all, mode 0600; one that others can read is refused, never used.
+Invariants: the file appears whole or not at all, mode 0600; one that others can read is refused, never used. Who changes
+what is in it reads and replaces it under its lock, so of two processes that change it at once neither loses anything.
 """
 
+import fcntl
 import os
 import secrets
 import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -13,6 +18,8 @@ import msgspec
 from palyra.core.errors import Corrupt, Unavailable
 
 FILE_BYTES_MAX = 4 * 1024 * 1024  # Some ten thousand tokens; more belong into a database.
+LOCK_WAIT_S = 10.0  # Changing a file takes milliseconds; who holds its lock this long is stuck.
+_LOCK_PAUSE_S = 0.01
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -48,6 +55,32 @@ def read_private(path: Path) -> str:
         return body.decode("utf-8")
     except UnicodeDecodeError as cause:
         raise Corrupt("tokens_damaged", f"{path} is not text; restore it from a backup or remove it") from cause
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Nobody else changes the file within. The lock is on a file beside it, which replacing does not touch."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.lock")
+    descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _wait_for_lock(descriptor, path)
+        yield
+    finally:
+        os.close(descriptor)  # Lets go of the lock, as the end of the process would.
+
+
+def _wait_for_lock(descriptor: int, path: Path) -> None:
+    deadline_s = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as cause:
+            if time.monotonic() >= deadline_s:
+                raise Unavailable("tokens_busy", f"another process holds the lock of {path}; try again") from cause
+            time.sleep(_LOCK_PAUSE_S)
+        else:
+            return
 
 
 def create_private(path: Path, text: str) -> None:

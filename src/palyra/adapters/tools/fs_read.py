@@ -9,7 +9,16 @@ from functools import partial
 from threading import Event
 
 from palyra.adapters.tools.offload import offload
-from palyra.adapters.tools.workspace import PATH_SCHEMA, Place, absolute, locate, open_file, open_folder, read_bytes
+from palyra.adapters.tools.workspace import (
+    PATH_SCHEMA,
+    Place,
+    absolute,
+    bytes_at,
+    locate,
+    open_file,
+    open_folder,
+    read_bytes,
+)
 from palyra.core.errors import Invalid, PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
@@ -96,19 +105,21 @@ def paths_of(path: object, workspace: tuple[str, ...]) -> tuple[tuple[str, ...],
 
 
 def _read(place: Place, offset: int, limit: int, stop: Event) -> ToolResult:
-    text = read_text(place)
+    body = read_body(place)
+    text = decode(place, body)
+    read = (bytes_at(place, body),)
     if not text:
-        return ToolResult(outcome=Outcome.OK, output="[The file is empty.]")
+        return ToolResult(outcome=Outcome.OK, output="[The file is empty.]", read=read)
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
     if offset > len(lines):
         return failed("offset_past_end", f"{place.shown} has {len(lines)} lines; offset {offset} is beyond them")
-    return ToolResult(outcome=Outcome.OK, output=_page(lines, offset, limit))
+    return ToolResult(outcome=Outcome.OK, output=_page(lines, offset, limit), read=read)
 
 
-def read_text(place: Place) -> str:
-    """The whole file; one that is too large or no text is refused."""
+def read_body(place: Place) -> bytes:
+    """The whole file; one that is too large is refused."""
     with open_folder(place) as folder:
         file = open_file(folder, place)
         try:
@@ -117,6 +128,11 @@ def read_text(place: Place) -> str:
             os.close(file)
     if len(body) > FILE_BYTES_MAX:
         raise Invalid("file_too_large", f"{place.shown} is larger than {FILE_BYTES_MAX} bytes and is not read")
+    return body
+
+
+def decode(place: Place, body: bytes) -> str:
+    """The text of a file; what is none is refused."""
     if b"\x00" in body[:BINARY_LOOK_BYTES]:
         raise Invalid("binary_file", f"{place.shown} is a binary file; only text can be read")
     try:

@@ -18,6 +18,7 @@ from palyra.adapters.tools.preview import preview_write
 from palyra.adapters.tools.workspace import (
     PATH_SCHEMA,
     Place,
+    bytes_at,
     locate,
     look,
     make_folder,
@@ -27,7 +28,7 @@ from palyra.adapters.tools.workspace import (
 )
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
-from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
+from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk
 from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, failed
 from palyra.core.trust import Trust
 from palyra.ports.tools import ToolCallContext
@@ -78,6 +79,7 @@ class FsWrite:
             paths=paths,
             is_in_workspace=is_inside,
             preview=_preview(paths[0], content, workspace) if is_inside and isinstance(content, str) else None,
+            writes=_writes(paths[0], content, workspace) if is_inside and isinstance(content, str) else (),
         )
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
@@ -120,7 +122,7 @@ def _write(writing: _Writing, stop: Event) -> ToolResult:
                 os.unlink(writing.partial_name, dir_fd=folder)
     done = "created" if before is None else "replaced"
     text = f"{place.shown}: {done}, {len(writing.body.splitlines())} lines, {len(writing.body)} bytes"
-    return ToolResult(outcome=Outcome.OK, output=text)
+    return ToolResult(outcome=Outcome.OK, output=text, written=(bytes_at(place, writing.body),))
 
 
 def _fill_partial(writing: _Writing, folder: int, before: os.stat_result | None) -> None:
@@ -143,6 +145,13 @@ def _keep_attributes(file: int, before: os.stat_result) -> None:
         with suppress(PermissionError):
             os.fchown(file, before.st_uid, before.st_gid)
     os.fchmod(file, before.st_mode & _PERMISSIONS)
+
+
+def _writes(path: str, content: str, workspace: tuple[str, ...]) -> tuple[FileBytes, ...]:
+    try:
+        return (bytes_at(locate(path, workspace), content.encode()),)
+    except (PalyraError, UnicodeEncodeError):
+        return ()
 
 
 def _preview(path: str, content: str, workspace: tuple[str, ...]) -> str:

@@ -9,6 +9,7 @@ Not: whether a call may touch the place (policy). Hard links and mounts inside a
 """
 
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 import msgspec
 
 from palyra.core.errors import Invalid, NotFound, PalyraError, Unauthorized, Unavailable
+from palyra.core.events.tool import FileBytes
 
 PATH_LENGTH_MAX = 4096
 DEPTH_MAX = 64  # Every component costs an open; real trees are far flatter.
@@ -110,6 +112,12 @@ def read_bytes(file: int, bytes_max: int) -> bytes:
         pieces.append(piece)
         left -= len(piece)
     return b"".join(pieces)
+
+
+def bytes_at(place: Place, body: bytes) -> FileBytes:
+    """These bytes at this place, named the same way whichever link the root was reached by."""
+    sha256 = hashlib.sha256(body).hexdigest()
+    return FileBytes(root=os.path.realpath(place.root), path="/".join(place.parts), sha256=sha256)
 
 
 @contextmanager

@@ -36,6 +36,8 @@ from palyra.core.events.session import (
     SessionLabelled,
     SessionReset,
     SessionRestored,
+    SourceDistrusted,
+    SourceTrusted,
 )
 from palyra.core.events.system import AdminActed, CheckpointSigned, Erased
 from palyra.core.events.tool import (
@@ -58,6 +60,8 @@ SessionData = (
     | SessionReset
     | SessionLabelled
     | SessionCompacted
+    | SourceTrusted
+    | SourceDistrusted
     | PinAdded
     | PinRemoved
 )

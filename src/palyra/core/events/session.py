@@ -1,11 +1,11 @@
-"""Events of a session's own life. Owns: creation, branching, labels, resets, pins. Not: runs."""
+"""Events of a session's own life. Owns: creation, branching, labels, resets, trusted sources, pins. Not: runs."""
 
 from typing import ClassVar
 
 import msgspec
 
 from palyra.core.events.base import Count, EventData
-from palyra.core.ids import Principal, SessionId
+from palyra.core.ids import CallId, Principal, SessionId
 
 
 class Parent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -14,6 +14,16 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     session_id: SessionId
     seq: Count
     hash: str
+
+
+class TaintSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A source below `local` in a session's context: since when, and by which call it came. See core.taint."""
+
+    source: str
+    since_seq: Count
+    call_id: CallId | None = None
+    tool: str | None = None
+    is_trusted: bool = False
 
 
 class SessionCreated(EventData, frozen=True, kw_only=True):
@@ -25,7 +35,7 @@ class SessionCreated(EventData, frozen=True, kw_only=True):
 
 
 class SessionBranched(EventData, frozen=True, kw_only=True):
-    """The first event of a branch; its history before is the parent's, up to `parent.seq`."""
+    """The first event of a branch; its history before is the parent's, up to `parent.seq`, and so is its taint."""
 
     TYPE: ClassVar[str] = "session.branched"
     owner: Principal
@@ -33,6 +43,7 @@ class SessionBranched(EventData, frozen=True, kw_only=True):
     parent: Parent
     key: str | None = None
     label: str | None = None
+    taint: tuple[TaintSource, ...] = ()
 
 
 class SessionRestored(EventData, frozen=True, kw_only=True):
@@ -44,12 +55,27 @@ class SessionRestored(EventData, frozen=True, kw_only=True):
     parent: Parent
     checkpoint_id: str
     label: str | None = None
+    taint: tuple[TaintSource, ...] = ()
 
 
 class SessionReset(EventData, frozen=True, kw_only=True):
     """History before this is no longer context. Grants of scope session and taint end here."""
 
     TYPE: ClassVar[str] = "session.reset"
+    reason: str = ""
+
+
+class SourceTrusted(EventData, frozen=True, kw_only=True):
+    """A person vouches for a source of this session's taint, until the session is reset."""
+
+    TYPE: ClassVar[str] = "source.trusted"
+    source: str
+    reason: str = ""
+
+
+class SourceDistrusted(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "source.distrusted"
+    source: str
     reason: str = ""
 
 

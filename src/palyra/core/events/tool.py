@@ -81,6 +81,18 @@ class ToolError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     message: str
 
 
+class FileBytes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a file held at one moment: its place below a workspace root, and the hash of its bytes.
+
+    `taint` names the sources that the call that wrote it had seen.
+    """
+
+    root: str
+    path: str
+    sha256: str
+    taint: tuple[str, ...] = ()
+
+
 class Attestation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The ToolAttestation: who ran what and what came of it, signed by the node. See core.attestation for the bytes."""
 
@@ -99,6 +111,14 @@ class PolicySnapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     sha256: str
     policies: tuple[str, ...]
+
+
+class Touches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What calls would touch: files, hosts, and the programs that they would start."""
+
+    paths: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
 
 
 class Constraint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -141,7 +161,11 @@ class ToolProposed(EventData, frozen=True, kw_only=True):
 
 
 class ToolJudged(EventData, frozen=True, kw_only=True):
-    """The verdict, with what the rules need of the call's nature: resume and dispatch never ask the catalog again."""
+    """The verdict, with what the rules need of the call's nature: resume and dispatch never ask the catalog again.
+
+    `writes` is what the call would write, so that its bytes are known as tainted before they can be there. `commands` are
+    the programs it would start, `command_words` the words of each, where all of them are known.
+    """
 
     TYPE: ClassVar[str] = "tool.judged"
     call_id: CallId
@@ -158,6 +182,10 @@ class ToolJudged(EventData, frozen=True, kw_only=True):
     preview: str | None = None
     options: tuple[GrantOption, ...] = ()
     expires_in_ms: Count | None = None
+    writes: tuple[FileBytes, ...] = ()
+    host: str | None = None
+    commands: tuple[str, ...] = ()
+    command_words: tuple[tuple[str, ...], ...] = ()
 
 
 class ToolStarted(EventData, frozen=True, kw_only=True):
@@ -170,6 +198,8 @@ class ToolStarted(EventData, frozen=True, kw_only=True):
 
 
 class ToolFinished(EventData, frozen=True, kw_only=True):
+    """`source` names where output below `local` came from, and `tool` by which tool; `written` what it left in files."""
+
     TYPE: ClassVar[str] = "tool.finished"
     call_id: CallId
     effect_id: EffectId
@@ -179,6 +209,9 @@ class ToolFinished(EventData, frozen=True, kw_only=True):
     output: str | None = None
     artifact_id: str | None = None
     fence_id: str | None = None
+    source: str | None = None
+    tool: str | None = None
+    written: tuple[FileBytes, ...] = ()
 
 
 class ToolUncertain(EventData, frozen=True, kw_only=True):
@@ -190,6 +223,11 @@ class ToolUncertain(EventData, frozen=True, kw_only=True):
 
 
 class ApprovalRequested(EventData, frozen=True, kw_only=True):
+    """One question. About several calls it names each of them with its digest, and `digest` is over all of those (L7).
+
+    `reason` is the deciding policy's sentence.
+    """
+
     TYPE: ClassVar[str] = "approval.requested"
     approval_id: ApprovalId
     kind: ApprovalKind
@@ -203,10 +241,18 @@ class ApprovalRequested(EventData, frozen=True, kw_only=True):
     taint: tuple[str, ...] = ()
     preview: str | None = None
     options: tuple[GrantOption, ...] = ()
+    count: Count = 1
+    calls: tuple[CallId, ...] = ()
+    digests: tuple[str, ...] = ()
+    touches: Touches | None = None
+    reason: str = ""
 
 
 class ApprovalResolved(EventData, frozen=True, kw_only=True):
-    """Decided once. `decided_by` is a principal, or a system principal for expiry and supersession."""
+    """Decided once. `decided_by` is a principal, or a system principal for expiry and supersession.
+
+    `covered_by` names the grant that answered, where one given to another question did; `decided_by` gave that one.
+    """
 
     TYPE: ClassVar[str] = "approval.resolved"
     approval_id: ApprovalId
@@ -218,6 +264,7 @@ class ApprovalResolved(EventData, frozen=True, kw_only=True):
     grant: Grant | None = None
     reason: str = ""
     end_run: bool = False
+    covered_by: GrantId | None = None
 
 
 class GrantRevoked(EventData, frozen=True, kw_only=True):

@@ -15,11 +15,22 @@ from palyra.core.events.session import SessionCompacted, SessionLabelled, Sessio
 from palyra.core.events.tool import ApprovalRequested, ApprovalResolved, GrantRevoked
 from palyra.core.ids import ApprovalId, GrantId, derive_grant_id
 from palyra.core.projections.approvals import project_grant, project_request, project_resolution, project_revocation
-from palyra.core.projections.rows import ApprovalRow, GrantRow, Row, RunRow, SessionRow, UsageRow
+from palyra.core.projections.provenance import FILE_TYPES, file_ids, project_files, project_taint
+from palyra.core.projections.rows import (
+    ApprovalRow,
+    FileRow,
+    GrantRow,
+    Row,
+    RunRow,
+    SessionRow,
+    TaintRow,
+    UsageRow,
+)
 from palyra.core.projections.runs import project_answer, project_lifecycle, project_usage, require_run
 from palyra.core.projections.sessions import FIRST_TYPES, project_run_change, project_session
 from palyra.core.projections.usage import project_spend, usage_id
 from palyra.core.run.states import LIFECYCLE_TYPES
+from palyra.core.taint import ACT_TYPES, MEETING_TYPES, touches_taint
 
 
 class RowKey(NamedTuple):
@@ -32,13 +43,24 @@ Rows = Mapping[RowKey, Row]
 SESSION_TYPES = FIRST_TYPES | {SessionReset.TYPE, SessionLabelled.TYPE, SessionCompacted.TYPE}
 _RUN_TYPES = LIFECYCLE_TYPES | {MessageAssistant.TYPE, UsageRecorded.TYPE}
 _APPROVAL_TYPES = frozenset({ApprovalRequested.TYPE, ApprovalResolved.TYPE, GrantRevoked.TYPE})
-PROJECTED_TYPES = SESSION_TYPES | _RUN_TYPES | _APPROVAL_TYPES
+_LISTED_TYPES = SESSION_TYPES | _RUN_TYPES | _APPROVAL_TYPES
+PROJECTED_TYPES = _LISTED_TYPES | MEETING_TYPES | ACT_TYPES | FILE_TYPES
 
 
 def keys_of(event: Event) -> tuple[RowKey, ...]:
     """The rows that `project` needs to see and may change."""
     if event.type not in PROJECTED_TYPES:
         return ()
+    keys = _listed_keys(event) if event.type in _LISTED_TYPES else ()
+    if touches_taint(event):
+        # The session's row says whether it may still take anything.
+        keys = (*(keys or (RowKey(SessionRow, event.stream),)), RowKey(TaintRow, event.stream))
+    if event.type in FILE_TYPES:
+        keys = (*keys, *(RowKey(FileRow, file_id) for file_id in file_ids(event)))
+    return keys
+
+
+def _listed_keys(event: Event) -> tuple[RowKey, ...]:
     if event.type in SESSION_TYPES:
         return (RowKey(SessionRow, event.stream),)
     if event.type in LIFECYCLE_TYPES:
@@ -63,6 +85,16 @@ def keys_of(event: Event) -> tuple[RowKey, ...]:
 
 def project(event: Event, rows: Rows) -> tuple[Row, ...]:
     """The changed rows, given those that `keys_of` named and that exist."""
+    changed = _project_listed(event, rows) if event.type in _LISTED_TYPES else ()
+    if touches_taint(event):
+        changed = (*changed, *project_taint(event, _taint_row(event, rows)))
+    if event.type in FILE_TYPES:
+        known = [file_id for file_id in file_ids(event) if RowKey(FileRow, file_id) in rows]
+        changed = (*changed, *project_files(event, known))
+    return changed
+
+
+def _project_listed(event: Event, rows: Rows) -> tuple[Row, ...]:
     if event.type in SESSION_TYPES:
         return (project_session(event, _session_row(event, rows)),)
     if event.type in LIFECYCLE_TYPES:
@@ -112,6 +144,11 @@ def _project_resolution(event: Event, data: ApprovalResolved, rows: Rows) -> tup
     approval = project_resolution(event, data, before)
     grant = project_grant(event, data)
     return (approval,) if grant is None else (approval, grant)
+
+
+def _taint_row(event: Event, rows: Rows) -> TaintRow | None:
+    row = rows.get(RowKey(TaintRow, event.stream))
+    return row if isinstance(row, TaintRow) else None
 
 
 def _session_row(event: Event, rows: Rows) -> SessionRow | None:

@@ -1,8 +1,9 @@
 """Rows of the projections. Owns: what lists and look-ups can ask for. Not: content.
 
 Invariants: a row belongs to exactly one tape and is a fold over that tape alone, so it can be rebuilt with it. A row
-holds ids, states, counts and seqs, never the text of a person or a model (the session's key and label aside): text is
-read from the event a seq names, so erasing an event leaves no copy behind. `seq` is the last event that changed the row.
+holds ids, states, counts and seqs, never the text of a person or a model (the session's key and label aside, and the names
+of files, hosts and tools that taint comes from): text is read from the event a seq names, so erasing an event leaves no
+copy behind. `seq` is the last event that changed the row.
 """
 
 import msgspec
@@ -105,7 +106,31 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
 
 
-Row = SessionRow | RunRow | ApprovalRow | GrantRow | UsageRow
+class TaintRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The sources below `local` in a session's context. `sources` is the encoded fold of core.taint, which bounds it."""
+
+    id: SessionId
+    session_id: SessionId
+    sources: str
+    seq: int
+
+
+class FileRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes that a call of this session wrote, or was about to write, while it was tainted by `sources` (a JSON list).
+
+    `path` is absolute and lies below `root`. There is no row for what was written without taint.
+    """
+
+    id: str
+    session_id: SessionId
+    root: str
+    path: str
+    sha256: str
+    sources: str
+    seq: int
+
+
+Row = SessionRow | RunRow | ApprovalRow | GrantRow | UsageRow | TaintRow | FileRow
 
 
 def tape_of(row: Row) -> StreamId:

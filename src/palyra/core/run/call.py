@@ -69,7 +69,10 @@ UNDECIDED = frozenset({_P.DRAWN_UP, _P.PROPOSED, _P.ASKING, _P.PENDING})
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """`index` counts calls over the whole run, from 1. `judged` is what the gate said of this very call."""
+    """`index` counts calls over the whole run, from 1. `judged` is what the gate said of this very call.
+
+    `is_counted` is false for all but the first call of a question that was answered with no: one no is one denial.
+    """
 
     index: int
     call_id: CallId
@@ -82,6 +85,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     refusal: ToolError | None = None
     is_questioned: bool = False
+    is_counted: bool = True
     outcome: Outcome | None = None
 
 

@@ -5,7 +5,7 @@ from palyra.core.events.run import CancelRequested, Reason
 from palyra.core.events.tool import ApprovalResolved, ApprovalStatus, Decision
 from palyra.core.ids import Principal
 from palyra.core.run.loop import wall_clock_deadline_ms
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, is_expired
 from palyra.core.run.states import is_terminal
 from palyra.core.trust import Trust
 
@@ -37,7 +37,7 @@ def overdue(run: Run, now_ms: int) -> tuple[Draft, ...]:
             reason="expired",
         )
         for question in run.questions
-        if question.expires_at_ms is not None and question.expires_at_ms <= now_ms
+        if is_expired(question, now_ms)
     ]
     wall_clock = wall_clock_deadline_ms(run.loop, run.limits) if run.ending is None else None
     if wall_clock is not None and wall_clock <= now_ms:

@@ -15,10 +15,9 @@ from palyra.core.events.tool import (
     ToolUncertain,
 )
 from palyra.core.ids import derive_approval_id, digest_call
+from palyra.core.run.asking import APPROVAL_TIMEOUT_MS_DEFAULT, ask_calls
 from palyra.core.run.call import Call, CallPhase, effect_class
 from palyra.core.run.state import Run
-
-APPROVAL_TIMEOUT_MS_DEFAULT = 900_000  # The design's 900 s, used where the gate names no other.
 
 
 def settle_lost(run: Run) -> Data | None:
@@ -57,10 +56,11 @@ def next_call_record(run: Run, now_ms: int) -> Data | None:
                 return ToolProposed(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
             case CallPhase.REFUSED:
                 return refuse(call)
-            case CallPhase.ASKING:
-                return ask_call(run, call, now_ms)
             case _:
                 continue
+    question = ask_calls(run, now_ms)
+    if question is not None:
+        return question
     lost = next((call for call in run.earlier if call.phase is CallPhase.LOST), None)
     return begin(lost) if lost is not None else None
 
@@ -76,25 +76,6 @@ def refuse(call: Call) -> ToolFinished:
 def abandon(call: Call) -> ToolFinished:
     return _unexecuted(
         call, Outcome.CANCELLED, ToolError(code="cancelled", message="The run ended before this call ran.")
-    )
-
-
-def ask_call(run: Run, call: Call, now_ms: int) -> ApprovalRequested:
-    judged = call.judged
-    timeout_ms = judged.expires_in_ms if judged and judged.expires_in_ms is not None else APPROVAL_TIMEOUT_MS_DEFAULT
-    return ApprovalRequested(
-        approval_id=derive_approval_id(run.run_id, call.call_id, call.attempt),
-        kind=ApprovalKind.TOOL,
-        digest=call.digest,
-        rule=judged.rule if judged else "",
-        expires_at_ms=now_ms + timeout_ms,
-        call_id=call.call_id,
-        tool=call.tool,
-        risk=judged.risk if judged else Risk.CRITICAL,
-        policies=judged.policy.policies if judged and judged.policy else (),
-        taint=judged.taint if judged else (),
-        preview=judged.preview if judged else None,
-        options=judged.options if judged else (),
     )
 
 

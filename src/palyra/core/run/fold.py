@@ -136,7 +136,7 @@ def _fold_data(run: Run, fact: Draft) -> Run:
         case ApprovalRequested() as data:
             return fold_calls.ask(run, data)
         case ApprovalResolved() as data:
-            return fold_calls.resolve(run, data)
+            return fold_calls.resolve(run, data, fact.at_ms)
         case ToolStarted() as data:
             return fold_calls.start(run, data)
         case ToolFinished() as data:

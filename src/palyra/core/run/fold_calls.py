@@ -1,7 +1,5 @@
 """Folding of tool calls and questions. Owns: verdicts, answers, intents and outcomes. Not: turns (fold_turn)."""
 
-from typing import Never
-
 from msgspec.structs import replace
 
 from palyra.core.attestation import hash_output
@@ -23,10 +21,11 @@ from palyra.core.events.tool import (
     ToolUncertain,
     Verdict,
 )
+from palyra.core.ids import digest_calls
 from palyra.core.run.call import Call, CallPhase, CallStep, effect_class, step
 from palyra.core.run.fold_turn import settle_phase
 from palyra.core.run.progress import Observed, RunProgressController, observe
-from palyra.core.run.state import Ending, Question, Run, TurnPhase, find_call, find_question, with_call
+from palyra.core.run.state import Ending, Question, Run, TurnPhase, find_call, find_question, is_expired, with_call
 from palyra.core.run.states import is_terminal
 
 SUPERSEDED = "superseded"
@@ -58,11 +57,12 @@ def judge(run: Run, data: ToolJudged) -> Run:
 
 
 def ask(run: Run, data: ApprovalRequested) -> Run:
+    calls = data.calls or ((data.call_id,) if data.call_id is not None else ())
     question = Question(
         approval_id=data.approval_id,
         kind=data.kind,
         digest=data.digest,
-        call_id=data.call_id,
+        calls=calls,
         expires_at_ms=data.expires_at_ms,
     )
     if any(other.approval_id == data.approval_id for other in run.questions):
@@ -70,15 +70,33 @@ def ask(run: Run, data: ApprovalRequested) -> Run:
     asked = replace(run, questions=(*run.questions, question))
     if data.kind is ApprovalKind.BUDGET:
         return _ask_budget(asked)
-    call = find_call(run, data.call_id or _no_call(question))
-    if call.digest != data.digest:
-        raise Invalid("approval_mismatch", f"approval {data.approval_id} is bound to another call than {data.call_id}")
-    is_new_doubt = call.phase is CallPhase.UNCERTAIN and not call.is_questioned
-    if data.kind is ApprovalKind.UNCERTAIN and is_new_doubt:
-        return with_call(asked, replace(call, is_questioned=True))
+    _require_calls(run, data, question)
+    if data.kind is ApprovalKind.UNCERTAIN:
+        return _ask_doubt(asked, data, find_call(run, question.calls[0]))
     if data.kind is not ApprovalKind.TOOL:
+        raise Invalid("approval_kind", f"{data.kind.value} is no question about call {data.call_id} now")
+    for call_id in question.calls:
+        asked = with_call(asked, step(find_call(run, call_id), CallStep.REQUEST))
+    return asked
+
+
+def _require_calls(run: Run, data: ApprovalRequested, question: Question) -> None:
+    """Each call is there with the digest that the question names for it, and with the question's tool (L7)."""
+    if not question.calls:
+        raise Invalid("approval_without_call", f"approval {question.approval_id} names no call")
+    digests = data.digests if data.calls else (data.digest,)
+    named = tuple((call_id, find_call(run, call_id).digest) for call_id in question.calls)
+    is_bound = named == tuple(zip(question.calls, digests, strict=False)) and len(digests) == data.count == len(named)
+    is_whole = not data.calls or (data.digest == digest_calls(named) and len(set(data.calls)) == data.count)
+    is_one_tool = all(find_call(run, call_id).tool == data.tool for call_id in question.calls)
+    if not (is_bound and is_whole and is_one_tool and question.calls[0] == data.call_id):
+        raise Invalid("approval_mismatch", f"approval {data.approval_id} is bound to other calls than it names")
+
+
+def _ask_doubt(run: Run, data: ApprovalRequested, call: Call) -> Run:
+    if data.count != 1 or call.phase is not CallPhase.UNCERTAIN or call.is_questioned:
         raise Invalid("approval_kind", f"{data.kind.value} is no question about call {call.call_id} now")
-    return with_call(asked, step(call, CallStep.REQUEST))
+    return with_call(run, replace(call, is_questioned=True))
 
 
 def _ask_budget(run: Run) -> Run:
@@ -87,17 +105,19 @@ def _ask_budget(run: Run) -> Run:
     return replace(run, budget_questions_count=run.budget_questions_count + 1)
 
 
-def resolve(run: Run, data: ApprovalResolved) -> Run:
-    """The answer is bound to the digest it was asked for (L7); one that is not is no answer."""
+def resolve(run: Run, data: ApprovalResolved, at_ms: int) -> Run:
+    """The answer is bound to the digest it was asked for (L7); one that is not, or comes too late, is no answer."""
     question = find_question(run, data.approval_id)
     if question.digest != data.digest:
         raise Invalid("approval_mismatch", f"the answer to {data.approval_id} is bound to another call")
     _require_decision(question, data)
+    if data.status is ApprovalStatus.ALLOWED and is_expired(question, at_ms):
+        raise Invalid("approval_expired", f"approval {data.approval_id} expired before it was answered")
     left = tuple(other for other in run.questions if other.approval_id != data.approval_id)
     answered = replace(run, questions=left, restarts_count=0)
     match question.kind:
         case ApprovalKind.TOOL:
-            return _resolve_call(answered, find_call(run, question.call_id or _no_call(question)), data)
+            return _resolve_calls(answered, question, data)
         case ApprovalKind.BUDGET:
             return _resolve_budget(answered, data)
         case ApprovalKind.UNCERTAIN:
@@ -144,16 +164,21 @@ def lose_started(run: Run) -> Run:
     return run
 
 
-def _resolve_call(run: Run, call: Call, data: ApprovalResolved) -> Run:
+def _resolve_calls(run: Run, question: Question, data: ApprovalResolved) -> Run:
     if data.status is ApprovalStatus.ALLOWED:
-        return with_call(run, step(call, CallStep.APPROVE))
+        for call_id in question.calls:
+            run = with_call(run, step(find_call(run, call_id), CallStep.APPROVE))
+        return run
     refusal = ToolError(code=data.reason or data.status.value, message=_refusal_text(data))
-    refused = with_call(run, replace(step(call, CallStep.DENY), refusal=refusal))
-    is_final = data.end_run or (call.tool in run.must_call and data.reason != SUPERSEDED)
+    for index, call_id in enumerate(question.calls):
+        refused = replace(step(find_call(run, call_id), CallStep.DENY), refusal=refusal, is_counted=index == 0)
+        run = with_call(run, refused)
+    tool = find_call(run, question.calls[0]).tool
+    is_final = data.end_run or (tool in run.must_call and data.reason != SUPERSEDED)
     if not is_final or run.ending is not None or data.status is ApprovalStatus.CANCELLED:
-        return refused
-    message = f"The call of {call.tool} was refused, and the run cannot go on without it."
-    return replace(refused, ending=Ending(Reason.APPROVAL_DENIED, message))
+        return run
+    message = f"The call of {tool} was refused, and the run cannot go on without it."
+    return replace(run, ending=Ending(Reason.APPROVAL_DENIED, message))
 
 
 def _resolve_budget(run: Run, data: ApprovalResolved) -> Run:
@@ -169,7 +194,7 @@ def _resolve_uncertain(run: Run, question: Question, data: ApprovalResolved) -> 
         return run
     if is_terminal(run.state):
         raise Invalid("run_ended", f"run {run.run_id} is over: what it did can be marked done or given up, not retried")
-    call = step(find_call(run, question.call_id or _no_call(question)), CallStep.RETRY)
+    call = step(find_call(run, question.calls[0]), CallStep.RETRY)
     return with_call(run, replace(call, is_questioned=False))
 
 
@@ -179,10 +204,6 @@ def _require_decision(question: Question, data: ApprovalResolved) -> None:
         raise Invalid(
             "decision_impossible", f"{answer} is no answer to approval {data.approval_id} ({question.kind.value})"
         )
-
-
-def _no_call(question: Question) -> Never:
-    raise Invalid("approval_without_call", f"approval {question.approval_id} names no call")
 
 
 def _refusal_text(data: ApprovalResolved) -> str:
@@ -206,7 +227,7 @@ def _require_outcome(call: Call, outcome: Outcome) -> None:
 
 def _observed(run: Run, call: Call, data: ToolFinished) -> RunProgressController:
     is_superseded = call.refusal is not None and call.refusal.code == SUPERSEDED
-    if is_superseded or data.outcome is Outcome.CANCELLED:
+    if is_superseded or not call.is_counted or data.outcome is Outcome.CANCELLED:
         return run.progress
     observed = Observed(
         tool=call.tool,

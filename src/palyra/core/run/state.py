@@ -30,12 +30,12 @@ class TurnPhase(Enum):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """An approval that nobody has decided yet."""
+    """An approval that nobody has decided yet. `calls` are those it is about; a budget question is about none."""
 
     approval_id: ApprovalId
     kind: ApprovalKind
     digest: str
-    call_id: CallId | None
+    calls: tuple[CallId, ...]
     expires_at_ms: int | None
 
 
@@ -123,6 +123,10 @@ def find_question(run: Run, approval_id: ApprovalId) -> Question:
         if question.approval_id == approval_id:
             return question
     raise Invalid("approval_unknown", f"run {run.run_id} has no open approval {approval_id}")
+
+
+def is_expired(question: Question, now_ms: int) -> bool:
+    return question.expires_at_ms is not None and question.expires_at_ms <= now_ms
 
 
 def holding_questions(run: Run) -> tuple[Question, ...]:

@@ -10,7 +10,16 @@ import msgspec
 from palyra.core.events import Event
 from palyra.core.ids import StreamId
 from palyra.core.projections.project import RowKey, keys_of, project
-from palyra.core.projections.rows import ApprovalRow, GrantRow, Row, RunRow, SessionRow, UsageRow
+from palyra.core.projections.rows import (
+    ApprovalRow,
+    FileRow,
+    GrantRow,
+    Row,
+    RunRow,
+    SessionRow,
+    TaintRow,
+    UsageRow,
+)
 from palyra.core.verification.evidence import Finding, StoredRow
 
 TABLES: dict[str, type[Row]] = {
@@ -19,6 +28,8 @@ TABLES: dict[str, type[Row]] = {
     "approvals": ApprovalRow,
     "grants": GrantRow,
     "usage": UsageRow,
+    "taints": TaintRow,
+    "files": FileRow,
 }
 _TABLE_OF = {row_type: table for table, row_type in TABLES.items()}
 

@@ -13,6 +13,7 @@ from palyra.adapters.store.sqlite.reads import Reads, ThreadReads, WriterReads
 from palyra.adapters.store.sqlite.recorder import Recorder
 from palyra.adapters.store.sqlite.tape_reads import read_head, read_journal, read_tape, read_tape_end
 from palyra.adapters.store.sqlite.views_approvals import SqliteApprovals
+from palyra.adapters.store.sqlite.views_provenance import SqliteProvenance
 from palyra.adapters.store.sqlite.views_runs import SqliteRuns
 from palyra.adapters.store.sqlite.views_sessions import SqliteSessions
 from palyra.adapters.store.sqlite.views_state import SqliteState
@@ -44,6 +45,7 @@ class SqliteJournal:
         self.approvals = SqliteApprovals(self._reads)
         self.state = SqliteState(self._reads)
         self.usage = SqliteUsage(self._reads)
+        self.provenance = SqliteProvenance(self._reads)
 
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None

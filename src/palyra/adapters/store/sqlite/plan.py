@@ -115,15 +115,13 @@ class Plan:
     def _project(self, event: Event) -> None:
         rows = self._rows
         before: dict[RowKey, Row] = {}
-        keys: dict[type[Row], RowKey] = {}  # An event touches at most one row of a table.
         for key in keys_of(event):
-            keys[key.row_type] = key
             row = rows[key] if key in rows else self._load(key)
             if row is not None:
                 before[key] = row
         self._require_alive(event, before)
         for row in project(event, before):
-            key = keys[type(row)]
+            key = RowKey(type(row), row.id)
             if key not in before:
                 self._require_unique(row)
             self._set(rows, key, row)

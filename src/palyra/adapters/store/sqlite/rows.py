@@ -16,9 +16,18 @@ import msgspec
 from palyra.adapters.store.sqlite.connection import Bindings, fetch
 from palyra.core.errors import Corrupt
 from palyra.core.projections.project import RowKey
-from palyra.core.projections.rows import ApprovalRow, GrantRow, Row, RunRow, SessionRow, UsageRow
+from palyra.core.projections.rows import (
+    ApprovalRow,
+    FileRow,
+    GrantRow,
+    Row,
+    RunRow,
+    SessionRow,
+    TaintRow,
+    UsageRow,
+)
 
-RowT = TypeVar("RowT", bound=SessionRow | RunRow | ApprovalRow | GrantRow | UsageRow)
+RowT = TypeVar("RowT", bound=SessionRow | RunRow | ApprovalRow | GrantRow | UsageRow | TaintRow | FileRow)
 
 
 def _enum_of(annotation: Any) -> type[Enum] | None:
@@ -106,12 +115,16 @@ RUNS = Table("runs", RunRow)
 APPROVALS = Table("approvals", ApprovalRow)
 GRANTS = Table("grants", GrantRow)
 USAGE = Table("usage", UsageRow)
+TAINTS = Table("taints", TaintRow)
+FILES = Table("files", FileRow)
 TABLES: dict[type[Row], Table[Any]] = {
     SessionRow: SESSIONS,
     RunRow: RUNS,
     ApprovalRow: APPROVALS,
     GrantRow: GRANTS,
     UsageRow: USAGE,
+    TaintRow: TAINTS,
+    FileRow: FILES,
 }
 
 

@@ -5,11 +5,11 @@ An approval is shown to the owner of its session and to whom its run was accepte
 
 import apsw
 
-from palyra.adapters.store.sqlite.connection import page_limit
+from palyra.adapters.store.sqlite.connection import fetch, page_limit
 from palyra.adapters.store.sqlite.reads import Reads
 from palyra.adapters.store.sqlite.rows import APPROVALS, GRANTS
 from palyra.core.events.tool import ApprovalStatus
-from palyra.core.ids import ApprovalId, GrantId, Principal, SessionId
+from palyra.core.ids import ApprovalId, GrantId, Principal, SessionId, StreamId
 from palyra.core.projections.rows import ApprovalRow, GrantRow
 from palyra.ports.views import GrantFilter
 
@@ -43,15 +43,17 @@ class SqliteApprovals:
         )
 
     async def list_approvals(
-        self, principal: Principal, status: ApprovalStatus | None, after: str, limit: int
+        self, principal: Principal | None, status: ApprovalStatus | None, after: str, limit: int
     ) -> tuple[ApprovalRow, ...]:
         sql = """
             SELECT approvals.* FROM approvals
             JOIN sessions ON sessions.id = approvals.session_id
             LEFT JOIN runs ON runs.id = approvals.run_id
-            WHERE approvals.id > :after AND (:status IS NULL OR approvals.status = :status)
-              AND (sessions.owner = :principal OR runs.principal IS :principal)
-            ORDER BY approvals.id LIMIT :limit
+            WHERE (:status IS NULL OR approvals.status = :status)
+              AND (:after = '' OR (approvals.created_at_ms, approvals.requested_seq, approvals.id) >
+                  (SELECT created_at_ms, requested_seq, id FROM approvals WHERE id = :after))
+              AND (:principal IS NULL OR sessions.owner = :principal OR runs.principal IS :principal)
+            ORDER BY approvals.created_at_ms, approvals.requested_seq, approvals.id LIMIT :limit
         """
         wanted = status.value if status is not None else None
         return await self._reads.ask(
@@ -64,8 +66,8 @@ class SqliteApprovals:
         sql = "SELECT * FROM approvals WHERE session_id = :session_id AND status = 'pending' ORDER BY requested_seq"
         return await self._reads.ask(lambda connection: _rows(connection, sql, session_id=session_id))
 
-    async def grant(self, grant_id: GrantId, principal: Principal) -> GrantRow | None:
-        sql = "SELECT * FROM grants WHERE id = :id AND principal = :principal"
+    async def grant(self, grant_id: GrantId, principal: Principal | None) -> GrantRow | None:
+        sql = "SELECT * FROM grants WHERE id = :id AND (:principal IS NULL OR principal = :principal)"
         bindings: dict[str, str | int | None] = {"id": grant_id, "principal": principal}
         found = await self._reads.ask(lambda connection: GRANTS.select(connection, sql, bindings))
         return found[0] if found else None
@@ -89,14 +91,30 @@ class SqliteApprovals:
 
     async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRow, ...]:
         """Those not revoked; whether one has expired depends on the time it is asked at."""
-        everyones = "SELECT * FROM grants WHERE revoked_seq IS NULL AND id > :after ORDER BY id LIMIT :limit"
-        own = """
-            SELECT * FROM grants WHERE principal = :principal AND revoked_seq IS NULL AND id > :after
-            ORDER BY id LIMIT :limit
+        sql = """
+            SELECT * FROM grants WHERE (:principal IS NULL OR principal = :principal) AND revoked_seq IS NULL
+              AND (:after = '' OR (created_at_ms, granted_seq, id) >
+                  (SELECT created_at_ms, granted_seq, id FROM grants WHERE id = :after))
+            ORDER BY created_at_ms, granted_seq, id LIMIT :limit
         """
-        sql = everyones if principal is None else own
         bindings: dict[str, str | int | None] = {"principal": principal, "after": after, "limit": page_limit(limit)}
         return await self._reads.ask(lambda connection: GRANTS.select(connection, sql, bindings))
+
+    async def sessions_awaiting(self, grant_id: GrantId | None, now_ms: int, limit: int) -> tuple[SessionId, ...]:
+        sql = """
+            SELECT approvals.session_id FROM approvals
+            JOIN sessions ON sessions.id = approvals.session_id
+            JOIN grants ON grants.tool = approvals.tool AND grants.principal = sessions.owner
+            WHERE approvals.status = 'pending' AND approvals.kind = 'tool' AND grants.revoked_seq IS NULL
+              AND (grants.expires_at_ms IS NULL OR grants.expires_at_ms > :now_ms)
+              AND (grants.scope = 'timeboxed' OR grants.session_id = approvals.session_id)
+              AND CASE WHEN :grant_id IS NULL THEN grants.created_at_ms >= approvals.created_at_ms
+                  ELSE grants.id = :grant_id END
+            GROUP BY approvals.session_id ORDER BY MIN(approvals.created_at_ms) LIMIT :limit
+        """
+        bindings: dict[str, str | int | None] = {"grant_id": grant_id, "now_ms": now_ms, "limit": page_limit(limit)}
+        found = await self._reads.ask(lambda connection: fetch(connection, sql, bindings))
+        return tuple(SessionId(StreamId(str(session_id))) for (session_id,) in found)
 
 
 def _rows(connection: apsw.Connection, sql: str, **bindings: str | int | None) -> tuple[ApprovalRow, ...]:

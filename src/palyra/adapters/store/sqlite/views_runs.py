@@ -46,10 +46,10 @@ class SqliteRuns:
         """
         return await self._reads.ask(lambda connection: _rows(connection, sql, session_id=session_id))
 
-    async def list_runs(self, principal: Principal, query: RunFilter) -> tuple[RunRow, ...]:
+    async def list_runs(self, principal: Principal | None, query: RunFilter) -> tuple[RunRow, ...]:
         sql = """
             SELECT runs.* FROM runs JOIN sessions ON sessions.id = runs.session_id
-            WHERE :principal IN (runs.principal, sessions.owner) AND runs.id > :after
+            WHERE (:principal IS NULL OR :principal IN (runs.principal, sessions.owner)) AND runs.id > :after
               AND (:session_id IS NULL OR runs.session_id = :session_id) AND (:state IS NULL OR runs.state = :state)
             ORDER BY runs.id LIMIT :limit
         """

@@ -1,0 +1,155 @@
+"""The policy, by Cedar. Owns: putting a call or an act to the policies in force, and reading the answer. Not: their texts.
+
+A call is judged with context.approved = false; allowed, it runs. Else it is judged again as if approved; allowed then, it
+asks. Else it is refused.
+Invariants (L6): Cedar leaves out a policy it cannot evaluate, which for a forbid would open what it closes; here any such
+error refuses, in that policy's name. So does every error of ours and a question that does not fit. Nothing is raised.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import cedarpy
+
+from palyra.adapters.policy.book import Book, bundled_book, entities, nothing
+from palyra.adapters.policy.context import Request, act_request, call_context, call_request
+from palyra.core.events.tool import PolicySnapshot, Verdict
+from palyra.ports.policy import ApiQuestion, PolicyAnswer, PolicyQuestion
+
+NO_POLICY = "no_policy"
+POLICY_ERROR = "policy_error"
+ANSWERS_KEPT_MAX = 4096  # Acts come again and again; their answers depend on nothing but the question and the book.
+
+_ERRING = re.compile(r"policy `([^`]+)`")
+_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError,
+)  # fmt: skip
+
+
+class Shelf(Protocol):
+    """Where the book in force stands."""
+
+    def book(self) -> Book: ...
+
+    def state(self) -> str:
+        """`ok`, or what is wrong with the operator's policies."""
+        ...
+
+
+class BundledShelf:
+    """Nothing but what comes with Palyra."""
+
+    def book(self) -> Book:
+        return bundled_book()
+
+    def state(self) -> str:
+        return "ok"
+
+
+class _Outcome:
+    """What Cedar said of one request."""
+
+    __slots__ = ("errors", "is_allowed", "reasons")
+
+    def __init__(self, book: Book, policies: cedarpy.PolicySet, request: Request, known: cedarpy.Entities) -> None:
+        result = cedarpy.is_authorized(request, policies, known)
+        self.is_allowed = result.allowed
+        self.errors: list[str] = result.diagnostics.errors
+        self.reasons = tuple(sorted(result.diagnostics.reasons, key=book.rank.__getitem__))
+
+
+class CedarPolicy:
+    """The ports Policy and AccessPolicy."""
+
+    def __init__(self, shelf: Shelf | None = None, now_ms: Callable[[], int] | None = None) -> None:
+        self._shelf = shelf or BundledShelf()
+        self._now_ms = now_ms or _system_now_ms
+        self._acts_book: Book | None = None
+        self._acts: dict[ApiQuestion, PolicyAnswer] = {}
+
+    def judge(self, question: PolicyQuestion) -> PolicyAnswer:
+        book = None
+        try:
+            book = self._shelf.book()
+            return self._judge(book, question)
+        except _ERRORS as cause:
+            return _failure(book, f"The call could not be judged ({type(cause).__name__}), so it is refused.")
+
+    def permit(self, question: ApiQuestion) -> PolicyAnswer:
+        book = None
+        try:
+            book = self._shelf.book()
+            if book is not self._acts_book or len(self._acts) >= ANSWERS_KEPT_MAX:
+                self._acts_book, self._acts = book, {}
+            known = self._acts.get(question)
+            if known is None:
+                known = self._acts[question] = _permit(book, question)
+            return known
+        except _ERRORS as cause:
+            return _failure(book, f"The act could not be judged ({type(cause).__name__}), so it is refused.")
+
+    def state(self) -> str:
+        return self._shelf.state()
+
+    def _judge(self, book: Book, question: PolicyQuestion) -> PolicyAnswer:
+        context = call_context(question, self._now_ms(), book.members)
+        policies = book.calls.for_tool(question.spec.name)
+        plain = _Outcome(book, policies, call_request(question, {**context, "approved": False}), nothing())
+        if plain.errors:
+            return _error(book, plain)
+        if plain.is_allowed:
+            return _answer(book, Verdict.ALLOW, plain.reasons)
+        approved = _Outcome(book, policies, call_request(question, {**context, "approved": True}), nothing())
+        if approved.errors:
+            return _error(book, approved)
+        if approved.is_allowed:
+            # What held it back tells more than what would let it through.
+            return _answer(book, Verdict.ASK, plain.reasons or approved.reasons)
+        return _answer(book, Verdict.DENY, approved.reasons)
+
+
+def _permit(book: Book, question: ApiQuestion) -> PolicyAnswer:
+    outcome = _Outcome(book, book.acts, act_request(question), entities())
+    if outcome.errors:
+        return _error(book, outcome)
+    if outcome.is_allowed:
+        return _answer(book, Verdict.ALLOW, outcome.reasons)
+    if outcome.reasons:
+        return _answer(book, Verdict.DENY, outcome.reasons)
+    whose = "" if question.owner in (None, question.principal) else " upon what is another's"
+    reason = f"No policy permits {question.action}{whose} in the role {question.role}."
+    return _named(book, Verdict.DENY, NO_POLICY, reason)
+
+
+def _answer(book: Book, verdict: Verdict, policies: tuple[str, ...]) -> PolicyAnswer:
+    if not policies:
+        return _named(book, Verdict.DENY, NO_POLICY, "No policy permits this call, so it is refused.")
+    first = book.entries[policies[0]]
+    snapshot = PolicySnapshot(sha256=book.sha256, policies=policies)
+    return PolicyAnswer(verdict=verdict, rule=first.id, reason=first.says, snapshot=snapshot)
+
+
+def _error(book: Book, outcome: _Outcome) -> PolicyAnswer:
+    """In the name of the policy that could not be evaluated; Cedar names it in its message alone."""
+    named = [match.group(1) for match in map(_ERRING.search, outcome.errors) if match]
+    rule = next((name for name in named if name in book.entries), POLICY_ERROR)
+    what = "The question" if rule == POLICY_ERROR else f"The policy {rule}"
+    reason = f"{what} could not be evaluated ({outcome.errors[0][:200]}), so the call is refused."
+    return _named(book, Verdict.DENY, rule, reason)
+
+
+def _named(book: Book, verdict: Verdict, rule: str, reason: str) -> PolicyAnswer:
+    snapshot = PolicySnapshot(sha256=book.sha256, policies=(rule,))
+    return PolicyAnswer(verdict=verdict, rule=rule, reason=reason, snapshot=snapshot)
+
+
+def _failure(book: Book | None, reason: str) -> PolicyAnswer:
+    """Something of ours broke, perhaps before there was a book."""
+    snapshot = None if book is None else PolicySnapshot(sha256=book.sha256, policies=(POLICY_ERROR,))
+    return PolicyAnswer(verdict=Verdict.DENY, rule=POLICY_ERROR, reason=reason, snapshot=snapshot)
+
+
+def _system_now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,124 @@
+"""What Cedar is told. Owns: turning our questions into requests of the schema. Not: the schema's words (defaults/)."""
+
+import math
+import posixpath
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from palyra.core.ids import digest_call
+from palyra.ports.policy import ApiQuestion, PolicyQuestion
+
+# Files that tell an agent what to do, or run on their own. Compared without case: some file systems do not tell it.
+INSTRUCTION_FILES = frozenset({"agents.md", "claude.md", "gemini.md", "memory.md", "skill.md"})
+INSTRUCTION_FOLDERS = frozenset({"hooks"})
+# Folders whose files git runs outside every sandbox. Writing there is executing later, so it asks as executing does.
+GIT_RUN_FOLDERS = frozenset({".git", ".githooks", ".husky"})
+REQUEST_BYTES_MAX = 512 * 1024  # A call that names more than this is no call anybody could look at.
+
+_CALL = {"type": "Action", "id": "call"}
+
+Request = dict[str, object]
+
+
+def call_request(question: PolicyQuestion, context: dict[str, object]) -> Request:
+    return {
+        "principal": {"type": "Principal", "id": question.principal},
+        "action": _CALL,
+        "resource": {"type": "Tool", "id": question.spec.name},
+        "context": _encode(context),
+    }
+
+
+def call_context(question: PolicyQuestion, now_ms: int, members: Iterable[str]) -> dict[str, object]:
+    """Those members of the context that some policy looks at: reading the rest would cost more than judging does."""
+    made = {name: _MEMBERS[name](question, now_ms) for name in members}
+    return {name: value for name, value in made.items() if value is not None}
+
+
+def act_request(question: ApiQuestion) -> Request:
+    owner = question.owner if question.owner is not None else question.principal
+    return {
+        "principal": {"type": "Principal", "id": question.principal},
+        "action": {"type": "Action", "id": question.action},
+        "resource": {"type": "Principal", "id": owner},
+        "context": _encode({"role": _entity("Role", question.role), "own": owner == question.principal}),
+    }
+
+
+def folders_of(paths: tuple[str, ...]) -> list[str]:
+    """Every folder that all the paths lie in. A path that leaves the workspace, or climbs, lies in none of it."""
+    shared: list[str] | None = None
+    for path in paths:
+        folders = _ancestors(path)
+        shared = folders if shared is None else [folder for folder in shared if folder in folders]
+    return shared or []
+
+
+def is_instruction(path: str) -> bool:
+    """Named so, below a folder of hooks, or a dot-file or below a dot-folder."""
+    parts = _parts(path)
+    is_named_so = bool(parts) and parts[-1] in INSTRUCTION_FILES
+    return is_named_so or any(part in INSTRUCTION_FOLDERS or part.startswith(".") for part in parts)
+
+
+def is_git_run(path: str) -> bool:
+    return any(part in GIT_RUN_FOLDERS for part in _parts(path))
+
+
+def _ancestors(path: str) -> list[str]:
+    clean = posixpath.normpath(path)
+    parts = clean.split("/")[:-1]
+    if clean.startswith(("/", "..")):
+        return []
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.casefold().split("/") if part not in ("", ".")]
+
+
+def _entity(kind: str, name: str) -> dict[str, object]:
+    return {"__entity": {"type": kind, "id": name}}
+
+
+def _entities(kind: str, names: Iterable[str]) -> list[dict[str, object]]:
+    return [_entity(kind, name) for name in names]
+
+
+def _cents(usd: float | None) -> int | None:
+    """Rounded down: what is left is never overstated."""
+    return None if usd is None else math.floor(usd * 100)
+
+
+# How each member of a call's context is made, but for `approved`. None leaves it out, where the schema says it may be.
+_MEMBERS: Mapping[str, Callable[[PolicyQuestion, int], object]] = {
+    "agent": lambda asked, _: _entity("Agent", asked.agent),
+    "session": lambda asked, _: _entity("Session", asked.session_id),
+    "channel": lambda asked, _: _entity("Channel", asked.channel),
+    "skills": lambda asked, _: _entities("Skill", asked.skills),
+    "tool": lambda asked, _: asked.spec.name,
+    "runtime": lambda asked, _: asked.spec.runtime.value,
+    "capabilities": lambda asked, _: [capability.value for capability in asked.spec.capabilities],
+    "risk": lambda asked, _: asked.spec.risk.value,
+    "effect_class": lambda asked, _: asked.nature.effect_class.value,
+    "taint": lambda asked, _: asked.taint,
+    "in_workspace": lambda asked, _: asked.nature.is_in_workspace,
+    "paths": lambda asked, _: asked.nature.paths,
+    "folders": lambda asked, _: folders_of(asked.nature.paths),
+    "is_instruction_file": lambda asked, _: any(is_instruction(path) for path in asked.nature.paths),
+    "is_git_run": lambda asked, _: any(is_git_run(path) for path in asked.nature.paths),
+    "host": lambda asked, _: asked.nature.host,
+    "commands": lambda asked, _: asked.nature.commands,
+    "budget_left_cents": lambda asked, _: _cents(asked.budget_left_usd),
+    "arguments_sha256": lambda asked, _: digest_call(asked.spec.name, asked.arguments),
+    "now_ms": lambda _, now_ms: now_ms,
+}
+MEMBERS = frozenset(_MEMBERS)
+
+
+def _encode(context: dict[str, object]) -> str:
+    encoded = msgspec.json.encode(context)
+    if len(encoded) > REQUEST_BYTES_MAX:
+        raise ValueError(f"the call is described by more than {REQUEST_BYTES_MAX} bytes")
+    return encoded.decode()

@@ -1,0 +1,46 @@
+"""When tokens were last used. Owns: times to the minute, in memory and in a private file. Not: tokens.
+
+Invariant: a request never writes. What was noted is written when the daemon says so, at most once a minute, and by
+replacing the file; a crash may lose what came since. The file is a hint for people: a damaged one counts as empty.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from palyra.adapters.tokens.private_file import read_private, replace_private, stamp_of
+from palyra.core.errors import PalyraError
+
+GRAIN_MS = 60_000
+
+_decoder = msgspec.json.Decoder(dict[str, int])
+
+
+class LastUses:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._noted: dict[str, int] = {}
+        self._is_changed = False
+
+    def note(self, token_id: str, at_ms: int) -> None:
+        coarse_ms = at_ms - at_ms % GRAIN_MS
+        if self._noted.get(token_id) != coarse_ms:
+            self._noted[token_id] = coarse_ms
+            self._is_changed = True
+
+    def times(self) -> dict[str, int]:
+        return self._read() | self._noted
+
+    def flush(self) -> None:
+        if not self._is_changed:
+            return
+        self._is_changed = False  # Before the copy: what is noted meanwhile is written the next time.
+        replace_private(self._path, msgspec.json.encode(self.times(), order="sorted").decode())
+
+    def _read(self) -> dict[str, int]:
+        if stamp_of(self._path) is None:
+            return {}
+        try:
+            return _decoder.decode(read_private(self._path))
+        except (PalyraError, msgspec.DecodeError):
+            return {}

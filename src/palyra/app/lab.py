@@ -1,0 +1,271 @@
+"""Wiring of the policy lab. Owns: asking two sets of policies about every recorded call of a journal, beside a daemon or
+without one. Not: what follows from the answers (core.lab), nor the policies (adapters.policy).
+
+Nothing is executed and nothing is written. What a call touches is taken as it was recorded; only what the tape does not
+hold (whether it lies inside the workspace; on old tapes also host and programs) is asked of the tool again.
+"""
+
+import posixpath
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from palyra.app import Home, open_archive
+from palyra.config import Config
+from palyra.core.agents import AgentSpec, may_use
+from palyra.core.errors import Corrupt
+from palyra.core.events.codec import decode_data
+from palyra.core.events.tool import Risk, Verdict
+from palyra.core.ids import Principal, RunId, SessionId, StreamId, is_system_stream
+from palyra.core.lab import Bench, Comparison, Gap, Judge, Proposal, Ruling
+from palyra.core.lab_cedar import opens, permit_text
+from palyra.core.lab_grants import TTL_S_DEFAULT, GrantHistory, GrantProposal
+from palyra.core.lab_reading import TYPES_READ, Fact, TapeReader
+from palyra.core.tools import CallNature, Capability, ToolSpec
+from palyra.core.verification.evidence import StoredEvent
+from palyra.ports.policy import Policy, PolicyQuestion
+from palyra.ports.schemas import SchemaCheck
+from palyra.ports.tools import Catalog, Tool
+
+if TYPE_CHECKING:
+    from palyra.adapters.store.sqlite.archive import Archive
+
+SUGGESTIONS_MAX = 50  # The most telling ones; more is no list a person would go through.
+TRIAL_NAME = "palyra-lab-trial.cedar"
+EVENTS_BETWEEN_WORDS = 2_000  # How often progress is told.
+_FILES = frozenset({Capability.FS_READ, Capability.FS_WRITE})
+
+
+class LabRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which calls to look at: since when, and whose (None: everyone's)."""
+
+    since_ms: int
+    now_ms: int
+    principal: Principal | None = None
+    ttl_s: int = TTL_S_DEFAULT
+
+
+class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A grant worth giving. `policy` would open it, unless `held_by`, a rule that no permit overrules, still asks."""
+
+    grant: GrantProposal
+    opens: tuple[str, ...]
+    policy: str | None
+    held_by: str | None
+
+
+class LabReport(msgspec.Struct, frozen=True, kw_only=True):
+    """`masked_prompts_count` and `left_out_prompts_count` are prompts no grant was looked for among."""
+
+    comparison: Comparison
+    suggestions: tuple[Suggestion, ...]
+    suggestions_count: int
+    masked_prompts_count: int
+    left_out_prompts_count: int
+    ttl_s: int
+    events_count: int
+    tapes_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bystanders:
+    """What a call is understood by besides a policy: the tools, agents and schemas of today."""
+
+    catalog: Catalog
+    agents: Mapping[str, AgentSpec]
+    schemas: SchemaCheck
+
+
+class Lab:
+    """The current policies of a home and, over them, the drafts; without drafts it looks for grants alone."""
+
+    def __init__(self, home: Home, bystanders: Bystanders, drafts: Sequence[Path], request: LabRequest) -> None:
+        self._home = home
+        self._request = request
+        self._drafts = tuple(drafts)
+        self._replay = Replay(bystanders)
+        self._now = self._load(())
+        self._draft = self._load(self._drafts) if drafts else self._now
+
+    def run(self, on_progress: Callable[[int, int], None]) -> LabReport:
+        judge_now = self._replay.judge(self._now)
+        bench = Bench(judge_now, judge_now if self._draft is self._now else self._replay.judge(self._draft))
+        history = GrantHistory()
+        with open_archive(self._home) as archive:
+            reading = _Reading(archive, self._request, on_progress)
+            for found in reading.proposals():
+                proposal = self._replay.prepared(found) if isinstance(found, Proposal) else found
+                ruling = bench.add(proposal)
+                if isinstance(proposal, Proposal) and ruling is not None and ruling.verdict is Verdict.ASK:
+                    history.add(proposal)
+        grants = history.proposals(self._request.now_ms, self._request.ttl_s)
+        return LabReport(
+            comparison=bench.result(),
+            suggestions=self._suggestions(grants[:SUGGESTIONS_MAX]),
+            suggestions_count=len(grants),
+            masked_prompts_count=history.masked_count,
+            left_out_prompts_count=history.left_out_count,
+            ttl_s=self._request.ttl_s,
+            events_count=reading.events_count,
+            tapes_count=reading.tapes_count,
+        )
+
+    def _suggestions(self, grants: Sequence[GrantProposal]) -> tuple[Suggestion, ...]:
+        """Each tried: over the draft, all their policies together, on a prompt each was made from."""
+        texts = [permit_text(grant) for grant in grants]
+        with TemporaryDirectory(prefix="palyra-lab-") as folder:
+            trial = Path(folder) / TRIAL_NAME
+            trial.write_text("\n".join(text for text in texts if text is not None), encoding="utf-8")
+            judge = self._replay.judge(self._load((*self._drafts, trial)))
+        return tuple(
+            Suggestion(grant=grant, opens=opens(grant), policy=text, held_by=_held_by(grant, judge))
+            for grant, text in zip(grants, texts, strict=True)
+        )
+
+    def _load(self, drafts: Sequence[Path]) -> Policy:
+        from palyra.adapters.policy.draft import load_draft
+
+        return load_draft(drafts, self._home.policies, lambda: self._request.now_ms)
+
+
+def open_lab(home: Home, config: Config, drafts: Sequence[Path], request: LabRequest) -> Lab:
+    """With the tools and agents the daemon would have. Invalid says what is wrong with the policies or the drafts."""
+    from palyra.adapters.schema import JsonSchemaCheck
+    from palyra.app.daemon import build_catalog, make_agents
+
+    return Lab(home, Bystanders(build_catalog(), make_agents(home, config), JsonSchemaCheck()), drafts, request)
+
+
+def begin_ms(since: str, zone: str, now_ms: int) -> int:
+    """When `30d`, `24h` or a date begins, as it does for `palyra usage`."""
+    from palyra.engine.usage import begin_of, find_zone
+
+    return begin_of(since, find_zone(zone), now_ms)
+
+
+def _held_by(grant: GrantProposal, judge: Judge) -> str | None:
+    ruling = None if grant.example is None else judge(grant.example)
+    return None if ruling is None or ruling.verdict is Verdict.ALLOW else ruling.rule
+
+
+class Replay:
+    """Puts a recorded call to a policy as the gate would."""
+
+    def __init__(self, bystanders: Bystanders) -> None:
+        self._bystanders = bystanders
+        self._specs: dict[tuple[str, Risk], ToolSpec] = {}
+
+    def prepared(self, proposal: Proposal) -> Proposal | Gap:
+        """The proposal with all that its tool says of it; a gap where today's gate would stop it before any policy."""
+        tool = self._bystanders.catalog.find(proposal.tool)
+        agent = self._bystanders.agents.get(proposal.agent)
+        if tool is None:
+            return Gap.TOOL_UNKNOWN
+        if agent is None or not may_use(agent, proposal.tool):
+            return Gap.AGENT_UNKNOWN
+        if self._bystanders.schemas.errors(tool.spec.input_schema, proposal.arguments):
+            return Gap.SCHEMA_CHANGED
+        return replace(proposal, nature=_nature(proposal, tool, agent.workspace))
+
+    def judge(self, policy: Policy) -> Judge:
+        def judge(proposal: Proposal) -> Ruling:
+            answer = policy.judge(self._question(proposal))
+            return Ruling(answer.verdict, answer.rule)
+
+        return judge
+
+    def _question(self, proposal: Proposal) -> PolicyQuestion:
+        return PolicyQuestion(
+            principal=proposal.principal,
+            agent=proposal.agent,
+            session_id=proposal.session_id,
+            channel=proposal.channel,
+            spec=self._spec(proposal),
+            arguments=proposal.arguments,
+            nature=proposal.nature,
+            taint=proposal.taint,
+        )
+
+    def _spec(self, proposal: Proposal) -> ToolSpec:
+        """The tool as it is today, with the risk it had then."""
+        key = (proposal.tool, proposal.risk)
+        if key not in self._specs:
+            tool = self._bystanders.catalog.find(proposal.tool)
+            assert tool is not None, "prepared() has found it"
+            self._specs[key] = replace(tool.spec, risk=proposal.risk)
+        return self._specs[key]
+
+
+class _Reading:
+    """Streams the proposals of all tapes, one tape after the other."""
+
+    def __init__(self, archive: "Archive", request: LabRequest, on_progress: Callable[[int, int], None]) -> None:
+        self._archive = archive
+        self._request = request
+        self._on_progress = on_progress
+        self._total = archive.totals().events_count
+        self.events_count = 0
+        self.tapes_count = 0
+
+    def proposals(self) -> Iterator[Proposal | Gap]:
+        for stream in self._archive.streams():
+            if not is_system_stream(stream):
+                self.tapes_count += 1
+                yield from self._of_tape(stream)
+        self._on_progress(self._total, self._total)
+
+    def _of_tape(self, stream: StreamId) -> Iterator[Proposal | Gap]:
+        reader = TapeReader(SessionId(stream), self._request.since_ms)
+        for stored in self._archive.events(stream):
+            self._count()
+            if stored.type not in TYPES_READ:
+                continue
+            yield from reader.feed(_fact(stream, stored))
+            if self._is_of_another(reader.owner):
+                return
+        yield from reader.finish()
+
+    def _is_of_another(self, owner: Principal | None) -> bool:
+        return self._request.principal is not None and owner != self._request.principal
+
+    def _count(self) -> None:
+        self.events_count += 1
+        if self.events_count % EVENTS_BETWEEN_WORDS == 0:
+            self._on_progress(self.events_count, self._total)
+
+
+def _fact(stream: StreamId, stored: StoredEvent) -> Fact:
+    try:
+        data = decode_data(stored.type, stored.data)
+    except Corrupt as cause:
+        message = f"session {stream} seq {stored.seq}: its data cannot be read ({cause.code}); palyra verify tells more"
+        raise Corrupt(cause.code, message) from cause
+    run_id = None if stored.run_id is None else RunId(stored.run_id)
+    return Fact(type=stored.type, run_id=run_id, at_ms=stored.at_ms, data=data)
+
+
+def _nature(proposal: Proposal, tool: Tool, workspace: tuple[str, ...]) -> CallNature:
+    """As recorded. A file tool's paths say all there is; another tool is asked for what the tape does not hold."""
+    recorded = proposal.nature
+    if recorded.paths and tool.spec.capabilities <= _FILES:
+        return replace(recorded, is_in_workspace=all(_is_inside(path, workspace) for path in recorded.paths))
+    said = tool.nature(proposal.arguments, workspace)
+    return replace(
+        recorded,
+        host=recorded.host or said.host,
+        is_in_workspace=said.is_in_workspace,
+        commands=recorded.commands or said.commands,
+    )
+
+
+def _is_inside(path: str, workspace: tuple[str, ...]) -> bool:
+    """Paths are recorded relative to the first root, and absolute where they lie elsewhere."""
+    if not path.startswith("/"):
+        return True
+    roots = (posixpath.normpath(root) for root in workspace)
+    return any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in roots)

@@ -1,0 +1,80 @@
+"""The daemon's log. Owns: its form, what is kept out of it, and that one event is one line. Not: what is logged.
+
+Invariants: no key of ours is in it, whoever quoted it. No control character of anyone's text is in it, so nobody can
+write a line of their own into it or speak to the terminal that shows it; a traceback's own lines are marked as such.
+"""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from contextlib import suppress
+from typing import Any, TextIO, cast
+
+import structlog
+
+from palyra.core.redaction import KnownSecrets
+
+_CONTINUED = "\n    | "  # Before every further line of a traceback.
+_KEPT = frozenset({"exception"})
+
+
+def configure_log(known: KnownSecrets) -> None:
+    """On standard error: lines for a terminal, JSON for everything else. What libraries log joins it."""
+    is_terminal = sys.stderr.isatty()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            lambda _logger, _method, event: cleaned(known, event),
+            structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _StandardError())),
+        cache_logger_on_first_use=True,
+    )
+    root = logging.getLogger()
+    root.handlers = [_Forwarding()]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("palyra").setLevel(logging.INFO)
+
+
+def cleaned(known: KnownSecrets, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return {_plain(name): _cleaned_value(known, name, value) for name, value in event.items()}
+
+
+def _cleaned_value(known: KnownSecrets, name: str, value: object) -> object:
+    if isinstance(value, bool | int | float) or value is None:
+        return value
+    if isinstance(value, list | tuple):
+        return [_cleaned_value(known, "", item) for item in value]
+    text = known.mask(value if isinstance(value, str) else str(value))
+    return _CONTINUED.join(map(_plain, text.splitlines())) if name in _KEPT else _plain(text)
+
+
+def _plain(text: str) -> str:
+    """With every character that is no printable one written as Python would write it."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+class _Forwarding(logging.Handler):
+    """What the standard library's loggers are told, told to ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logger = structlog.get_logger().bind(logger=record.name)
+        logger.log(max(record.levelno, logging.INFO), record.getMessage(), exc_info=record.exc_info)
+
+
+class _StandardError:
+    """The process's own, as the log's file. A line that nobody can read any more is no reason to stop working."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.__stderr__.write(text)  # type: ignore[union-attr]
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError, AttributeError):
+            sys.__stderr__.flush()  # type: ignore[union-attr]

@@ -1,0 +1,60 @@
+"""Wiring of policies. Owns: the operator's policies beside a daemon or without one: checks, trials, changes on record.
+
+Not: judging (adapters.policy).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from palyra.adapters.policy.book import Book, BrokenBook, PolicyEntry
+from palyra.adapters.policy.draft import load_draft
+from palyra.adapters.policy.folder import Change, PolicyFolder, draft_shelf
+from palyra.app import Home
+from palyra.core.events.system import AdminActed
+from palyra.core.ids import Principal
+from palyra.ports.policy import Policy
+
+if TYPE_CHECKING:
+    from palyra.engine.engine import Engine
+
+ACTOR = Principal("system:policy")
+
+
+class PolicyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check found: every policy there would be, or everything that is wrong."""
+
+    ok: bool
+    sha256: str = ""
+    problems: tuple[str, ...] = ()
+    policies: tuple[PolicyEntry, ...] = ()
+
+
+def check_policies(home: Home, files: Sequence[Path]) -> PolicyReport:
+    """Of a home's policies with the files over them, as the daemon would read them."""
+    try:
+        book: Book = draft_shelf(files, home.policies).book()
+    except BrokenBook as cause:
+        return PolicyReport(ok=False, problems=tuple(str(problem) for problem in cause.problems))
+    return PolicyReport(ok=True, sha256=book.sha256, policies=tuple(book.entries.values()))
+
+
+def open_policy(home: Home, drafts: Sequence[Path] = ()) -> Policy:
+    """The policies of a home as they are, with drafts over them; Invalid says what is wrong with them."""
+    return load_draft(drafts, home.policies)
+
+
+def record_changes(folder: PolicyFolder, engine: "Engine") -> None:
+    """Every set of policies taken up or refused is an act on the daemon's tape, the one found at the start too."""
+    loop = asyncio.get_running_loop()
+
+    def note(change: Change) -> None:
+        act = AdminActed(action=change.action, target=change.sha256, detail=change.detail)
+        loop.call_soon_threadsafe(engine.note, ACTOR, act)
+
+    folder.on_change = note
+    if folder.state() != "ok":
+        note(Change("policy.rejected", folder.book().sha256, folder.state()))

@@ -1,0 +1,152 @@
+"""Offers. Owns: what a person may answer beyond yes and no, by the shape of the call, in words and in terms.
+
+Not: what an answer then covers (grants). Invariants: an offer's text says all that its terms open; the call asked about is
+covered by every offer; wider shapes are offered for kinds of calls we know, and only where the call's own shape is clear.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from palyra.core.events.base import JsonObject
+from palyra.core.events.tool import Constraint, GrantOption, Risk, Scope
+from palyra.core.grants import Operator, as_text, hash_text, meets, method_of, origin_of
+
+VALUE_LENGTH_MAX = 500  # Of a value shown in an option; a longer one is named by its hash.
+_FILE_TOOLS = "fs."  # For these the path is what matters; another tool's other arguments may matter as much.
+_MCP_TOOLS = "mcp."
+_SHELL, _FETCH = "shell.run", "http.fetch"
+_FETCH_ARGUMENTS = ("body", "headers", "method", "url")
+# Programs whose first words say what they do, and how many words that takes. Where the arguments are the danger (rm, curl,
+# ssh, sh) nothing but the exact command is offered, and so it is for every program that is not here.
+# fmt: off
+_TELLING_WORDS = {
+    "cargo": 2, "dotnet": 2, "git": 2, "go": 2, "gradle": 2, "make": 2, "mvn": 2, "mypy": 1, "npm": 2, "pnpm": 2,
+    "poetry": 2, "pre-commit": 2, "pytest": 1, "ruff": 2, "tox": 1, "tsc": 1, "yarn": 2,
+}
+# fmt: on
+_RUNNERS = frozenset({"run", "exec"})  # As a second word: the third says what is run.
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:.-]*")
+
+
+class CallShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a call, beyond its arguments, decides what is offered."""
+
+    command_words: tuple[tuple[str, ...], ...] = ()
+    risk: Risk = Risk.CRITICAL
+    taint: tuple[str, ...] = ()
+
+
+class _Wide(msgspec.Struct, frozen=True):
+    constraints: tuple[Constraint, ...]
+    text: str
+
+
+def make_options(tool: str, arguments: JsonObject, shape: CallShape | None = None) -> tuple[GrantOption, ...]:
+    """From narrow to wide: this call, the same call again, calls of the same shape."""
+    exact = (*_equals(arguments), _only(arguments))
+    wide = _wider(tool, arguments, shape or CallShape())
+    once = GrantOption(scope=Scope.ONCE, constraints=exact, text=f"this call of {tool} only")
+    again = GrantOption(scope=Scope.SESSION, constraints=exact, text=f"this very call of {tool}, in this session")
+    if wide is None:
+        text = f"this very call of {tool}, for a time, in all sessions"
+        return once, again, GrantOption(scope=Scope.TIMEBOXED, constraints=exact, text=text)
+    return (
+        once,
+        again,
+        GrantOption(scope=Scope.SESSION, constraints=wide.constraints, text=f"{wide.text}, in this session"),
+        GrantOption(
+            scope=Scope.TIMEBOXED, constraints=wide.constraints, text=f"{wide.text}, for a time, in all sessions"
+        ),
+    )
+
+
+def join_options(
+    tool: str, offered: Iterable[tuple[GrantOption, ...]], calls: Sequence[tuple[JsonObject, CallShape]]
+) -> tuple[GrantOption, ...]:
+    """For one question about several calls: these once, then whatever was offered for one of them and covers them all."""
+    text = f"these {len(calls)} calls of {tool} and no others"
+    kept: dict[tuple[Scope, tuple[Constraint, ...]], GrantOption] = {}
+    for option in (option for options in offered for option in options if option.scope is not Scope.ONCE):
+        if all(meets(option.constraints, arguments, shape.command_words) for arguments, shape in calls):
+            kept.setdefault((option.scope, option.constraints), option)
+    return (GrantOption(scope=Scope.ONCE, constraints=(), text=text), *kept.values())
+
+
+def _wider(tool: str, arguments: JsonObject, shape: CallShape) -> _Wide | None:
+    if tool.startswith(_FILE_TOOLS):
+        return _same_folder(tool, arguments)
+    if tool == _SHELL:
+        return _same_command(tool, arguments, shape)
+    if tool == _FETCH:
+        return _same_host(tool, arguments)
+    if tool.startswith(_MCP_TOOLS):
+        return _same_tool(tool, shape)
+    return None
+
+
+def _same_folder(tool: str, arguments: JsonObject) -> _Wide | None:
+    path = arguments.get("path")
+    if not isinstance(path, str):
+        return None
+    folder = posixpath.dirname(posixpath.normpath(path)) or "."
+    below = Constraint(argument="path", operator=Operator.UNDER.value, value=folder)
+    place = "the workspace" if folder == "." else f"{folder}/"
+    return _Wide((below, _only(arguments)), f"{tool} in {place}")
+
+
+def _same_command(tool: str, arguments: JsonObject, shape: CallShape) -> _Wide | None:
+    """Only where every command begins with the same telling words; the other arguments stay as they are."""
+    prefixes = {_telling_words(words) for words in shape.command_words}
+    prefix = prefixes.pop() if len(prefixes) == 1 else ()
+    if not prefix or not isinstance(arguments.get("command"), str):
+        return None
+    others = {name: value for name, value in arguments.items() if name != "command"}
+    begins = Constraint(argument="command", operator=Operator.COMMAND_PREFIX.value, value=as_text(prefix))
+    constraints = (begins, *_equals(others), _only(arguments))
+    return _Wide(constraints, f"{tool} of commands that begin with “{' '.join(prefix)}”, whatever follows")
+
+
+def _telling_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    count = _TELLING_WORDS.get(words[0], 0) if words else 0
+    if count == 2 and len(words) > 1 and words[1] in _RUNNERS:
+        count = 3
+    prefix = words[:count]
+    is_plain = all(_PLAIN_WORD.fullmatch(word) for word in prefix)
+    return prefix if count and len(prefix) == count and is_plain else ()
+
+
+def _same_host(tool: str, arguments: JsonObject) -> _Wide | None:
+    origin, method = origin_of(arguments.get("url")), method_of(arguments)
+    if origin is None or method is None or not set(arguments) <= set(_FETCH_ARGUMENTS):
+        return None
+    constraints = (
+        Constraint(argument="url", operator=Operator.ORIGIN.value, value=origin),
+        Constraint(argument="method", operator=Operator.METHOD.value, value=method),
+        Constraint(argument="", operator=Operator.AMONG.value, value=as_text(_FETCH_ARGUMENTS)),
+    )
+    return _Wide(constraints, f"{tool} {method} to {origin}, whatever path, headers and body")
+
+
+def _same_tool(tool: str, shape: CallShape) -> _Wide | None:
+    """Not while the context is tainted: whoever wrote what is in it would choose the arguments."""
+    if shape.risk not in (Risk.LOW, Risk.MEDIUM) or shape.taint:
+        return None
+    return _Wide((Constraint(argument="", operator=Operator.ANY.value, value=""),), f"{tool} with any arguments")
+
+
+def _equals(arguments: JsonObject) -> tuple[Constraint, ...]:
+    return tuple(_equal(name, value) for name, value in sorted(arguments.items()))
+
+
+def _equal(name: str, value: object) -> Constraint:
+    text = as_text(value)
+    if len(text) <= VALUE_LENGTH_MAX:
+        return Constraint(argument=name, operator=Operator.EQUALS.value, value=text)
+    return Constraint(argument=name, operator=Operator.HAS_SHA256.value, value=hash_text(text))
+
+
+def _only(arguments: JsonObject) -> Constraint:
+    return Constraint(argument="", operator=Operator.ONLY.value, value=as_text(sorted(arguments)))

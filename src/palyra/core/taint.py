@@ -1,0 +1,180 @@
+"""Taint. Owns: how sources below `local` are named, and the fold of those a session's context holds (L8). Not: judging by it.
+
+A source is a short label that the daemon gives (`http:host`, `mcp:server`, `wasm:plugin`, `file:path`, `tool:name`,
+`channel:name`, `skill:name`), never content. Invariants: the set grows with what is met and falls only by a reset of the
+session or a person's `source.trusted`; it is bounded, and what no longer fits is `many`, for which nobody can vouch. What
+a model says holds no source of its own: it has those of its context, which are in the set already.
+"""
+
+import hashlib
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from palyra.core.errors import Corrupt
+from palyra.core.events import Draft, Event
+from palyra.core.events.base import ErasedData
+from palyra.core.events.model import MemoryRecalled, ReferenceResolved
+from palyra.core.events.run import MessageUser, RunAccepted
+from palyra.core.events.session import (
+    SessionBranched,
+    SessionReset,
+    SessionRestored,
+    SourceDistrusted,
+    SourceTrusted,
+    TaintSource,
+)
+from palyra.core.events.tool import ToolFinished
+from palyra.core.ids import Principal
+from palyra.core.tools import CallNature, Runtime, ToolSpec
+from palyra.core.trust import Trust, is_tainting
+
+SOURCES_MAX = 64  # More than a person would look through; the row of a session stays some kilobytes.
+LABEL_LENGTH_MAX = 160
+MANY = "many"
+UNNAMED = "external"  # Content below `local` whose source nobody recorded, or whose record was erased.
+
+# What brings content in. Every other type is our own words, or said by a model from what is in its context already.
+MEETING_TYPES = frozenset(
+    {ToolFinished.TYPE, RunAccepted.TYPE, MessageUser.TYPE, ReferenceResolved.TYPE, MemoryRecalled.TYPE}
+)
+ACT_TYPES = frozenset(
+    {SessionReset.TYPE, SessionBranched.TYPE, SessionRestored.TYPE, SourceTrusted.TYPE, SourceDistrusted.TYPE}
+)
+
+Taint = tuple[TaintSource, ...]
+
+_UNFIT = frozenset("<>[]~")  # Marks of fences and notes, and of a label that was shortened.
+_decoder = msgspec.json.Decoder(Taint)
+
+
+def label(kind: str, name: str) -> str:
+    """One line of bounded length; a name that does not fit keeps its hash, so that two names never share a label."""
+    fitting = "".join(letter if letter.isprintable() and letter not in _UNFIT else "_" for letter in name)
+    room = LABEL_LENGTH_MAX - len(kind) - 1
+    if fitting == name and 0 < len(name) <= room:
+        return f"{kind}:{name}"
+    mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{kind}:{fitting[: room - len(mark) - 1]}~{mark}"
+
+
+def source_of(spec: ToolSpec, nature: CallNature | None) -> str:
+    """Where the output of one call comes from, by what the daemon knows of its tool."""
+    _, _, rest = spec.name.partition(".")
+    owner = rest.partition(".")[0]
+    if spec.runtime is Runtime.MCP and owner:
+        return label("mcp", owner)
+    if spec.runtime is Runtime.WASM and owner:
+        return label("wasm", owner)
+    if nature is not None and nature.host:
+        return label("http", nature.host.lower())
+    return label("tool", spec.name)
+
+
+def labels(taint: Taint) -> tuple[str, ...]:
+    """What a call is judged with: the sources nobody vouches for, in one order."""
+    return tuple(sorted(each.source for each in taint if not each.is_trusted))
+
+
+def trust_of_taint(taint: Taint) -> Trust:
+    return Trust.EXTERNAL if any(not each.is_trusted for each in taint) else Trust.SYSTEM
+
+
+def find_source(taint: Taint, source: str) -> TaintSource | None:
+    return next((each for each in taint if each.source == source), None)
+
+
+def fold_drafts(taint: Taint, drafts: Iterable[Draft], after_seq: int) -> Taint:
+    for seq, draft in enumerate(drafts, start=after_seq + 1):
+        taint = fold_taint(taint, draft, seq)
+    return taint
+
+
+def fold_taint(taint: Taint, said: Draft | Event, seq: int) -> Taint:
+    """The taint after one more event of the session's tape."""
+    match said.data:
+        case SessionReset():
+            return ()
+        case SessionBranched(taint=inherited) | SessionRestored(taint=inherited):
+            return tuple(replace(each, since_seq=seq) for each in inherited)
+        case SourceTrusted(source=source):
+            return _mark(taint, source, is_trusted=True)
+        case SourceDistrusted(source=source):
+            return _mark(taint, source, is_trusted=False)
+        case ErasedData():
+            return _fold_erased(taint, said, seq)
+        case _:
+            met = _met(said, seq)
+            return taint if met is None else _add(taint, met)
+
+
+def touches_taint(event: Event) -> bool:
+    """Whether folding this event could change the taint of its session."""
+    if event.type in MEETING_TYPES:
+        return isinstance(event.data, ErasedData | MemoryRecalled | ReferenceResolved) or is_tainting(event.trust)
+    return event.type in ACT_TYPES
+
+
+def encode_taint(taint: Taint) -> str:
+    return msgspec.json.encode(taint).decode()
+
+
+def decode_taint(text: str) -> Taint:
+    try:
+        return _decoder.decode(text)
+    except msgspec.DecodeError as cause:
+        raise Corrupt("row_unreadable", "a taints row is damaged; rebuild the projections") from cause
+
+
+def _met(said: Draft | Event, seq: int) -> TaintSource | None:
+    """The source that this event brought in."""
+    match said.data:
+        case MemoryRecalled(items=items) if any(is_tainting(item.trust) for item in items):
+            return TaintSource(source=label("memory", "recall"), since_seq=seq)
+        case ReferenceResolved(trust=trust, kind=kind) if is_tainting(trust):
+            return TaintSource(source=label("reference", kind), since_seq=seq)
+        case ToolFinished() as finished if is_tainting(said.trust):
+            source = finished.source or UNNAMED
+            return TaintSource(source=source, since_seq=seq, call_id=finished.call_id, tool=finished.tool)
+        case RunAccepted(origin=origin) if is_tainting(said.trust):
+            return TaintSource(source=label("channel", origin), since_seq=seq)
+        case MessageUser() if is_tainting(said.trust):
+            return TaintSource(source=_speaker(said.actor), since_seq=seq)
+        case MemoryRecalled() | ReferenceResolved() if is_tainting(said.trust):
+            return TaintSource(source=UNNAMED, since_seq=seq)
+        case _:
+            return None
+
+
+def _speaker(actor: Principal) -> str:
+    """`channel:discord:1234` speaks through the channel discord; anybody else is a source of his own."""
+    kind, _, name = actor.partition(":")
+    return label("channel", name.partition(":")[0]) if kind == "channel" else label("channel", actor)
+
+
+def _add(taint: Taint, met: TaintSource) -> Taint:
+    if find_source(taint, met.source) is not None:
+        return taint
+    if len(taint) < SOURCES_MAX:
+        return (*taint, met)
+    return taint if find_source(taint, MANY) is not None else (*taint, replace(met, source=MANY))
+
+
+def _mark(taint: Taint, source: str, *, is_trusted: bool) -> Taint:
+    if source == MANY:
+        return taint
+    return tuple(replace(each, is_trusted=is_trusted) if each.source == source else each for each in taint)
+
+
+def _fold_erased(taint: Taint, said: Draft | Event, seq: int) -> Taint:
+    """Erasing text makes nothing more trusted: the header still says what came in, and a doubt stays a doubt."""
+    type_name = said.type if isinstance(said, Event) else ""
+    if type_name == SessionReset.TYPE:
+        return ()
+    if type_name == SourceDistrusted.TYPE:
+        return tuple(replace(each, is_trusted=False) for each in taint)
+    is_told_by_data = type_name in (MemoryRecalled.TYPE, ReferenceResolved.TYPE)
+    if is_told_by_data or (type_name in MEETING_TYPES and is_tainting(said.trust)):
+        return _add(taint, TaintSource(source=UNNAMED, since_seq=seq))
+    return taint

@@ -1,0 +1,117 @@
+"""What every store promises of provenance: a session's taint and tainted files, found again, rebuilt, and erased with it."""
+
+import pytest
+from msgspec.structs import replace
+
+from palyra.core.errors import Conflict
+from palyra.core.events import Draft
+from palyra.core.events.session import Parent, SessionBranched, SessionReset, SourceTrusted, TaintSource
+from palyra.core.events.tool import FileBytes, Outcome, ToolFinished, ToolJudged, Verdict
+from palyra.core.ids import CallId, EffectId, SessionId
+from palyra.core.taint import UNNAMED, decode_taint, labels
+from palyra.core.trust import Trust
+from palyra.ports.journal import Append, Erasure
+from tests.contract.conftest import Opened, Store
+from tests.support.journals import ALICE, START_MS, Ids, draft, session_created
+
+pytestmark = pytest.mark.anyio
+
+NOTES = FileBytes(root="/w", path="notes.md", sha256="ab" * 32, taint=("http:a",))
+
+
+def met(source: str, *written: FileBytes) -> Draft:
+    finished = ToolFinished(
+        call_id=CallId("c1"),
+        effect_id=EffectId("e1"),
+        outcome=Outcome.OK,
+        error=None,
+        attestation=None,
+        source=source,
+        tool="http.fetch",
+        written=written,
+    )
+    return replace(draft(finished), trust=Trust.EXTERNAL)
+
+
+def erasure(session: SessionId, seqs: tuple[int, ...] | None) -> Erasure:
+    return Erasure(stream=session, seqs=seqs, reason="delete", actor=ALICE, at_ms=START_MS)
+
+
+async def taint_in(opened: Opened, session: SessionId) -> tuple[str, ...]:
+    row = await opened.provenance.taint(session)
+    return labels(decode_taint(row.sources)) if row is not None else ()
+
+
+async def begin(opened: Opened, session: SessionId, *drafts: Draft) -> None:
+    await opened.journal.commit([Append(session, 0, (session_created(), *drafts))])
+
+
+async def test_taint_of_a_session_is_found_after_reopening(store: Store, ids: Ids) -> None:
+    opened, session, other = store.open(), ids.session(), ids.session()
+    await begin(opened, session, met("http:a"), met("http:b"), draft(SourceTrusted(source="http:a")))
+    await begin(opened, other)
+    opened = await store.reopen()
+    assert await taint_in(opened, session) == ("http:b",)
+    assert await opened.provenance.taint(other) is None
+    await opened.journal.commit([Append(session, 4, (draft(SessionReset()), met("http:c")))])
+    assert await taint_in(opened, session) == ("http:c",)
+
+
+async def test_branch_begins_with_the_taint_it_is_given(store: Store, ids: Ids) -> None:
+    opened, session, branch = store.open(), ids.session(), ids.session()
+    await begin(opened, session, met("http:a"))
+    parent = Parent(session_id=session, seq=2, hash=(await opened.journal.read(session, 1, 1))[0].hash)
+    inherited = (TaintSource(source="http:a", since_seq=2),)
+    opening = SessionBranched(owner=ALICE, agent="main", parent=parent, taint=inherited)
+    await opened.journal.commit([Append(branch, 0, (draft(opening),))])
+    assert await taint_in(opened, branch) == ("http:a",)
+
+
+async def test_tainted_bytes_are_found_at_their_place_alone(store: Store, ids: Ids) -> None:
+    opened, session = store.open(), ids.session()
+    other = replace(NOTES, path="b/other.md")
+    clean = replace(NOTES, path="clean.md", taint=())
+    await begin(opened, session, met("http:a", NOTES, other, clean), met("http:a", NOTES))
+    opened = await store.reopen()
+    row = await opened.provenance.tainted_file("/w/notes.md", NOTES.sha256)
+    assert row is not None
+    assert (row.session_id, row.sources, row.seq) == (session, '["http:a"]', 2)
+    assert await opened.provenance.tainted_file("/w/b/other.md", NOTES.sha256) is not None
+    assert await opened.provenance.tainted_file("/w/clean.md", NOTES.sha256) is None
+    assert await opened.provenance.tainted_file("/w/notes.md", "cd" * 32) is None
+
+
+async def test_verdict_tells_of_bytes_before_they_are_written(store: Store, ids: Ids) -> None:
+    opened, session = store.open(), ids.session()
+    verdict = ToolJudged(
+        call_id=CallId("c1"), verdict=Verdict.ALLOW, rule="r", reason="", taint=("http:a",), writes=(NOTES,)
+    )
+    await begin(opened, session, draft(verdict))
+    assert await opened.provenance.tainted_file("/w/notes.md", NOTES.sha256) is not None
+
+
+async def test_workspace_is_tainted_by_any_file_below_it(store: Store, ids: Ids) -> None:
+    opened, session = store.open(), ids.session()
+    assert not await opened.provenance.taints_workspace("/w")
+    await begin(opened, session, met("http:a", replace(NOTES, path="a/b/c.md")))
+    tainted = [root for root in ("/", "/w", "/w/", "/w/a", "/w/a/b") if await opened.provenance.taints_workspace(root)]
+    assert tainted == ["/", "/w", "/w/", "/w/a", "/w/a/b"]
+    clean = [root for root in ("/v", "/w/a/b/c", "/w2", "/w/b") if await opened.provenance.taints_workspace(root)]
+    assert clean == []
+
+
+async def test_erasing_some_events_lowers_no_taint(store: Store, ids: Ids) -> None:
+    opened, session = store.open(), ids.session()
+    await begin(opened, session, met("http:a"), met("http:b"))
+    await opened.journal.erase([erasure(session, (2,))])
+    assert await taint_in(opened, session) == (UNNAMED, "http:b")
+
+
+async def test_erased_session_leaves_no_names_and_takes_no_more(store: Store, ids: Ids) -> None:
+    opened, session = store.open(), ids.session()
+    await begin(opened, session, met("http:a", NOTES))
+    await opened.journal.erase([erasure(session, None)])
+    assert await taint_in(opened, session) == (UNNAMED,)
+    assert await opened.provenance.tainted_file("/w/notes.md", NOTES.sha256) is None
+    with pytest.raises(Conflict, match="session_erased"):
+        await opened.journal.commit([Append(session, 2, (draft(SourceTrusted(source="http:a")),))])
