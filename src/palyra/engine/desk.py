@@ -205,13 +205,12 @@ class Desk:
             self._office.desks.changed(self)
             return None
         append = Append(self.session_id, sheet.state.head_seq, sheet.drafts)
-        settling_count = self._office.ledger.begin_settling(len(sheet.spends))
         try:
-            events = await self._office.journal.commit((append,), sheet.writes)
+            async with self._office.ledger.settling(len(sheet.spends)):
+                events = await self._office.journal.commit((append,), sheet.writes)
+                self._count_spend(sheet)
         except PalyraError as error:
             return await self._not_committed([letter for letter, _ in answered], error)
-        finally:
-            self._office.ledger.end_settling(settling_count)
         self._retry_delay_s = RETRY_DELAY_S
         self._adopt(sheet, events)
         self._settle(answered)
@@ -228,8 +227,6 @@ class Desk:
         return error
 
     def _adopt(self, sheet: Sheet, events: tuple[Event, ...]) -> None:
-        for spend in sheet.spends:
-            self._office.ledger.record(spend)
         window = sheet.state.window
         for event in events:
             window = extend(window, event)
@@ -238,6 +235,10 @@ class Desk:
             self._office.hub.end_live(self.session_id)
         self._office.hub.publish(events)
         self._office.desks.changed(self)
+
+    def _count_spend(self, sheet: Sheet) -> None:
+        for spend in sheet.spends:
+            self._office.ledger.record(spend)
 
     def _settle(self, answered: list[tuple[Letter, RunId | None]]) -> None:
         for letter, reply in answered:

@@ -5,7 +5,9 @@ here is their sum: read from the projection once an account is asked for, and fo
 call it finds cut off before any new one is planned.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
 
@@ -16,7 +18,6 @@ from palyra.core.projections.usage import nano_usd
 from palyra.core.routing import reserved_amount
 from palyra.ports.views import SpendFilter, Usage
 
-LOADS_MAX = 20
 ACCOUNTS_MAX = 10_000  # Accounts of days and runs that are over pile up; the oldest are read again if ever needed.
 
 Turn = tuple[RunId, int]
@@ -52,7 +53,9 @@ class Ledger:
         self._waiting: dict[SessionId, None] = {}
         self._factors: dict[str, float] = {}
         self._settling_count = 0
-        self._changes_count = 0
+        self._loading_count = 0
+        self._settled = asyncio.Event()
+        self._loaded = asyncio.Event()
         self._is_open = not budgets
 
     @property
@@ -99,14 +102,19 @@ class Ledger:
             del self._holds[session_id]
             self._wake_waiting()
 
-    def begin_settling(self, count: int) -> int:
-        """Spend is about to be recorded; until it is, what the projection says may or may not hold it already."""
+    @asynccontextmanager
+    async def settling(self, count: int) -> AsyncIterator[None]:
+        """While spend is being recorded nobody may tell whether the projection holds it already, so no account is read."""
+        while count and self._loading_count:
+            await self._loaded.wait()
         self._settling_count += count
-        self._changes_count += count
-        return count
-
-    def end_settling(self, count: int) -> None:
-        self._settling_count -= count
+        try:
+            yield
+        finally:
+            self._settling_count -= count
+            if self._settling_count == 0:
+                self._settled.set()
+                self._settled = asyncio.Event()
 
     def record(self, recorded: Spent) -> None:
         """Durable spend."""
@@ -136,17 +144,21 @@ class Ledger:
         return Amount(sum(each.nano_usd for each in holds), sum(each.tokens for each in holds))
 
     async def _load(self, account: Account) -> None:
-        """Read again if spend was being recorded meanwhile: it might be counted twice."""
-        attempts_count = 0
-        while True:
-            attempts_count += 1
-            is_quiet, changes = self._settling_count == 0, self._changes_count
-            spend = await self._usage.spent(_filter(account))
-            if attempts_count >= LOADS_MAX or (is_quiet and changes == self._changes_count):
-                break
-        while len(self._spent) >= ACCOUNTS_MAX:
+        """Once, while no spend is being recorded."""
+        self._loading_count += 1
+        try:
+            while self._settling_count:
+                await self._settled.wait()
+            if account not in self._spent:
+                spend = await self._usage.spent(_filter(account))
+                self._spent[account] = Amount(spend.nano_usd, spend.tokens)
+        finally:
+            self._loading_count -= 1
+            if self._loading_count == 0:
+                self._loaded.set()
+                self._loaded = asyncio.Event()
+        while len(self._spent) > ACCOUNTS_MAX:
             del self._spent[next(iter(self._spent))]
-        self._spent[account] = Amount(spend.nano_usd, spend.tokens)
 
     def _wake_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}

@@ -141,7 +141,7 @@ class LiveText:
 
     def __init__(self, office: Office, session_id: SessionId, request: ModelRequest, type_name: str) -> None:
         self._hub = office.hub
-        self._stream = office.redactor.stream()
+        self._stream = office.redactor.stream(is_eager=True)
         self._session_id = session_id
         self._request = request
         self._type = type_name
