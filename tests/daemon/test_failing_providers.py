@@ -155,6 +155,7 @@ class Trial:
             kind = KINDS[number % len(KINDS)]
             self.add(f"first_{name}", kind, case.place(self._providers, kind), **case.settings)
             self._sections.append(section("route", name=f"route_{name}", models=[f"first_{name}", "spare"]))
+        self.play("filtered", Played(body=hello("openai-chat")))
         for name in ("breaking_first", "later"):
             self.play(name, refusal(500, "Broken"))
         self._sections.append(section("route", name="breaking", models=["breaking_first", "spare"]))
@@ -281,6 +282,27 @@ def test_half_an_answer_is_never_joined_with_that_of_another_model(trial: Trial,
         assert (output["text"], output["finish"]) in [(HALF, "interrupted"), (FALLBACK, "stop")]
     assert record["answer"] in (None, FALLBACK)
     assert waited_ms(tape) < PATIENCE_MS
+
+
+@on_routes(HALVED)
+def test_an_answer_that_breaks_off_is_asked_of_the_next_model(trial: Trial, route: str) -> None:
+    record, tape = trial.ended(route)
+    assert (record["state"], record["answer"]) == ("done", FALLBACK)
+    assert of_type(tape, "usage.recorded")[-1]["model"] == "spare"
+
+
+@pytest.mark.parametrize("name", HALVED)
+def test_a_run_whose_answers_break_off_says_what_to_do(trial: Trial, name: str) -> None:
+    record, _ = trial.ended(f"{name}_openai-chat")
+    assert CASES[name].advice in record["error"]["message"]
+
+
+def test_what_a_content_filter_cut_off_is_no_final_answer(trial: Trial) -> None:
+    trial.stand_ins["filtered"].answers = [Played(body=chat({"content": "So "}, finish="content_filter"))]
+    record, tape = trial.run("filtered")
+    assert of_type(tape, "model.output")[0]["finish"] == "content_filter"
+    assert (record["state"], record["reason"], record["answer"]) == ("failed", "incomplete_answer", None)
+    assert "content filter" in record["error"]["message"]
 
 
 def test_the_turn_after_half_an_answer_is_a_new_one(trial: Trial) -> None:

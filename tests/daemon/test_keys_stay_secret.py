@@ -58,6 +58,7 @@ WAYS = (
     "answer",
     "split-answer",
     "call",
+    "tool-name",
     "file",
 )
 
@@ -140,6 +141,8 @@ def answers(way: str, kind: str, key: str) -> list[Played]:
             return [answer(kind, *said(key))]
         case "call":
             return [call(kind, "fs__read", {"path": key}), answer(kind, "There is none.")]
+        case "tool-name":
+            return [call(kind, key, {}), answer(kind, "There is none.")]
         case _:
             return [call(kind, "fs__read", {"path": LEDGER}), answer(kind, "I have read it.")]
 

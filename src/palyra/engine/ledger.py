@@ -8,6 +8,7 @@ call it finds cut off before any new one is planned.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,6 +32,13 @@ class Spent(msgspec.Struct, frozen=True):
     at_ms: int
 
 
+class Factor(NamedTuple):
+    """What an estimate is multiplied by."""
+
+    usd: float = 1.0
+    tokens: float = 1.0
+
+
 class Hold:
     """The reservation of one session's call."""
 
@@ -51,7 +59,7 @@ class Ledger:
         self._spent: dict[Account, Amount] = {}
         self._holds: dict[SessionId, Hold] = {}
         self._waiting: dict[SessionId, None] = {}
-        self._factors: dict[str, float] = {}
+        self._factors: dict[str, Factor] = {}
         self._settling_count = 0
         self._loading_count = 0
         self._settled = asyncio.Event()
@@ -72,7 +80,7 @@ class Ledger:
         self._is_open = True
         self._wake_waiting()
 
-    def factor(self, model: str) -> float | None:
+    def factor(self, model: str) -> Factor | None:
         """By how much estimates of this model have been too low, at worst; None before its first settled call."""
         return self._factors.get(model)
 
@@ -131,10 +139,12 @@ class Ledger:
         hold = self._holds.get(spender.session_id)
         if data.is_estimate or hold is None or hold.turn != (spender.run_id, data.turn) or not self._budgets:
             return
-        known = self._factors.get(data.model, 1.0)
-        base = known if hold.model == data.model else 1.0
-        ratios = [_ratio(spent.nano_usd, hold.amount.nano_usd), _ratio(spent.tokens, hold.amount.tokens)]
-        self._factors[data.model] = max(known, *(base * ratio for ratio in ratios))
+        known = self._factors.get(data.model, Factor())
+        base = known if hold.model == data.model else Factor()
+        self._factors[data.model] = Factor(
+            max(known.usd, base.usd * _ratio(spent.nano_usd, hold.amount.nano_usd)),
+            max(known.tokens, base.tokens * _ratio(spent.tokens, hold.amount.tokens)),
+        )
 
     def _accounts(self, spender: Spender, now_ms: int) -> list[tuple[Budget, Account]]:
         return [(budget, account_of(budget, spender, now_ms)) for budget in self._budgets]

@@ -124,11 +124,11 @@ class ModelCall:
     def _failed(self, failed: Failed) -> list[Data]:
         """After the first words a failure leaves an interrupted output; before them it is the call that failed, unpaid."""
         if not self._assembly.is_empty:
-            return self._cut_off()
+            return self._cut_off(failed.message)
         return [ModelFailed(turn=self._effect.turn, code=failed.code, message=failed.message, model=self._model)]
 
-    def _cut_off(self) -> list[Data]:
-        output = self._assembly.interrupted()
+    def _cut_off(self, cause: str | None = None) -> list[Data]:
+        output = self._assembly.interrupted(cause)
         return [self._bill.guessed(self._model, output), output]
 
     def _flush(self) -> None:

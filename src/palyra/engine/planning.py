@@ -13,6 +13,7 @@ from palyra.core.run.effects import PlanRoute
 from palyra.core.run.state import Run
 from palyra.core.tools import ToolSpec
 from palyra.engine.hub import Live
+from palyra.engine.ledger import Factor
 from palyra.engine.office import Office
 from palyra.engine.sheet import Sheet
 from palyra.ports.router import RouteOption
@@ -49,6 +50,9 @@ class Planner:
         said_bytes = prompt_bytes(sheet.state.window, run.run_id, sheet.drafts)
         input_tokens = estimate_tokens(said_bytes + _fixed_bytes(agent, tools))
         routes = self._office.parts.router.options(agent.route, run.model)
+        # After half an answer the next model of the route is asked first.
+        turned = run.interruptions_count % len(routes.options) if routes.options else 0
+        options = (*routes.options[turned:], *routes.options[:turned])
         demand = Demand(
             turn=effect.turn,
             mode=routes.mode,
@@ -58,17 +62,17 @@ class Planner:
             must_use_tools=bool(run.must_call),
             is_budget_approved=effect.is_budget_approved,
         )
-        return demand, [self._candidate(option, input_tokens) for option in routes.options]
+        return demand, [self._candidate(option, input_tokens) for option in options]
 
     def _candidate(self, option: RouteOption, input_tokens: int) -> Candidate:
         known = option.known
         if known is None:
             return Candidate(model=option.model, is_known=False)
         factor = self._office.ledger.factor(option.model)
+        scale = factor or Factor()
         output_tokens = known.max_output_tokens or OUTPUT_TOKENS_MAX
         usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
         cost = self._office.parts.prices.cost_nano_usd(option.model, usage)
-        scale = factor or 1.0
         return Candidate(
             model=option.model,
             health=known.health,
@@ -76,8 +80,8 @@ class Planner:
             takes_images=known.vision,
             takes_tools=known.tools,
             window_tokens=known.window_tokens,
-            output_tokens=round((input_tokens + output_tokens) * scale) - input_tokens,
-            cost_nano_usd=None if cost is None else round(cost * scale),
+            output_tokens=round((input_tokens + output_tokens) * scale.tokens) - input_tokens,
+            cost_nano_usd=None if cost is None else round(cost * scale.usd),
             is_proven=factor is not None,
         )
 

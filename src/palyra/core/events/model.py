@@ -168,7 +168,7 @@ class ModelRequested(EventData, frozen=True, kw_only=True):
 class ModelOutput(EventData, frozen=True, kw_only=True):
     """The coalesced output of one call. `schema_errors` is what the caller's answer_schema says of the text.
 
-    `model` is set where another than the requested one answered.
+    `model` is set where another than the requested one answered, `cause` where the output broke off.
     """
 
     TYPE: ClassVar[str] = "model.output"
@@ -182,6 +182,7 @@ class ModelOutput(EventData, frozen=True, kw_only=True):
     schema_errors: tuple[str, ...] = ()
     provider_state: JsonObject | None = None
     model: str | None = None
+    cause: str | None = None
 
 
 class ModelFailed(EventData, frozen=True, kw_only=True):

@@ -64,6 +64,11 @@ class Redactor:
         walk = _Walk(self._key, self._known)
         return RedactedValue(walk.redact(value, None, 0), tuple(walk.secrets.values()))
 
+    def knows(self, text: str) -> bool:
+        """Whether a secret known by its value is in it."""
+        pattern = self._known.pattern
+        return pattern is not None and pattern.search(text) is not None
+
     def stream(self, *, is_eager: bool = False) -> "RedactionStream":
         """Redact a text that arrives in pieces. `is_eager` is for live words that people wait for."""
         return RedactionStream(self._key, self._known, is_eager=is_eager)

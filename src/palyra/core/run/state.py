@@ -98,6 +98,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     has_news: bool = False
     input_keys: frozenset[str] = frozenset()
     interruptions_count: int = 0
+    interruption: str = ""
     restarts_count: int = 0
     has_rejected_answer: bool = False
     ending: Ending | None = None
