@@ -17,6 +17,7 @@ from palyra.core.run.state import Route
 from palyra.engine.hub import Live
 from palyra.engine.office import Office
 from palyra.engine.pictures import with_pictures
+from palyra.engine.planning import OUTPUT_TOKENS_MAX
 from palyra.engine.settling import Bill
 from palyra.ports.provider import CallDelta, Completed, Failed, ModelRequest, ReasoningDelta, TextDelta
 
@@ -77,7 +78,9 @@ class ModelCall:
     async def _attempt(self, model: str) -> Completed | Failed:
         self._router.begin(model)
         ending: Completed | Failed = Failed(ModelError.PROTOCOL, "The provider's stream ended without saying how.")
-        request = await with_pictures(self._office, replace(self._request, model=model))
+        request = await with_pictures(
+            self._office, replace(self._request, model=model, max_output_tokens=self._limit(model))
+        )
         async with aclosing(self._router.provider(model).stream(request)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, Completed | Failed):
@@ -90,6 +93,13 @@ class ModelCall:
         else:
             self._router.fail(model, ending.code)
         return ending
+
+    def _limit(self, model: str) -> int | None:
+        """What a budget reserved for is also all that may be said, where the model has no limit of its own."""
+        if not self._office.ledger.has_budgets:
+            return None
+        limits = {card.name: card.max_output_tokens for card in self._router.models()}
+        return None if limits.get(model) is not None else OUTPUT_TOKENS_MAX
 
     def _tell_failover(self, model: str, failed: Failed) -> None:
         data: dict[str, object] = {"phase": "failover", "message": f"{model} failed ({failed.code.value})."}

@@ -123,6 +123,7 @@ class RoutePlanned(EventData, frozen=True, kw_only=True):
     budgets: tuple[BudgetStanding, ...] = ()
     code: ModelError | None = None
     message: str = ""
+    expires_in_ms: Count | None = None
 
 
 class ContextAssembled(EventData, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ def begin_turn(run: Run) -> Run:
 
 def plan(run: Run, data: RoutePlanned) -> Run:
     _require(run, TurnPhase.PLANNING, data.turn, RoutePlanned.TYPE)
-    route = Route(data.chosen, data.budget, data.message, data.fallbacks, data.reserved, data.code)
+    route = Route(data.chosen, data.budget, data.message, data.fallbacks, data.reserved, data.code, data.expires_in_ms)
     return replace(run, phase=TurnPhase.ROUTED, route=route)
 
 

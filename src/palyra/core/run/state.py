@@ -53,6 +53,7 @@ class Route(msgspec.Struct, frozen=True):
     fallbacks: tuple[str, ...] = ()
     reserved: Reservation | None = None
     code: ModelError | None = None
+    expires_in_ms: int | None = None
 
 
 class Unsettled(msgspec.Struct, frozen=True):
