@@ -157,7 +157,7 @@ CASES = {
     ),
     "unknown_zone": (
         '[[budget]]\nscope = "run"\nlimit_usd = 1\nlimit_tokens = 1\ntimezone = "Mars/Olympus"\n',
-        ["palyra.toml:5: budget.timezone: must be the name of a time zone, such as \"Europe/Prague\""],
+        ['palyra.toml:5: budget.timezone: must be the name of a time zone, such as "Europe/Prague"'],
     ),
     "two_times": (
         '[[routine]]\nname = "r"\nprompt = "p"\nevery_s = 1\ncron = "* * * * *"\n',

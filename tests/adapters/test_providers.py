@@ -1,7 +1,7 @@
 """The scripted and the demo provider, through the port: streams that end, stop when closed, and need no memory."""
 
-import re
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 

@@ -106,7 +106,7 @@ def test_serve_starts_nothing_with_a_wrong_configuration(tmp_path: Path) -> None
 def test_serve_refuses_an_open_bind_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Config] = []
 
-    async def serve(home: object, config: Config, announce: object, tell: object) -> None:
+    async def serve(home: object, config: Config, *others: object) -> None:
         served.append(config)
 
     monkeypatch.setattr(wiring, "serve", serve)

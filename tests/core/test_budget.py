@@ -66,11 +66,11 @@ def test_a_day_is_the_calendars(
     assert period_of(budget, at(zone, *now)) == (at(zone, *since), at(zone, *until))
 
 
-@pytest.mark.parametrize(("month", "following"), [((2026, 1), (2026, 2)), ((2026, 2), (2026, 3)), ((2026, 12), (2027, 1))])
+@pytest.mark.parametrize(
+    ("month", "following"), [((2026, 1), (2026, 2)), ((2026, 2), (2026, 3)), ((2026, 12), (2027, 1))]
+)
 def test_a_month_is_the_calendars(month: tuple[int, int], following: tuple[int, int]) -> None:
-    budget = Budget(
-        scope=BudgetScope.GLOBAL, period=BudgetPeriod.MONTH, limit_tokens=1, timezone="America/St_Johns"
-    )
+    budget = Budget(scope=BudgetScope.GLOBAL, period=BudgetPeriod.MONTH, limit_tokens=1, timezone="America/St_Johns")
     now_ms = at("America/St_Johns", *month, 15, 7)
     assert period_of(budget, now_ms) == (at("America/St_Johns", *month, 1), at("America/St_Johns", *following, 1))
 
@@ -102,9 +102,7 @@ def test_a_limit_is_overshot_by_at_most_one_call(calls: list[tuple[int, int]], l
     spent, out = 0, list[tuple[int, int]]()
     largest = max((reserved for reserved, _ in calls), default=0)
     for reserved, share in calls:
-        standing = Standing(
-            budget=budget, spent=Amount(spent), reserved=Amount(sum(amount for amount, _ in out))
-        )
+        standing = Standing(budget=budget, spent=Amount(spent), reserved=Amount(sum(amount for amount, _ in out)))
         if not standing.is_used_up and has_room(standing, Amount(reserved), is_proven=True):
             out.append((reserved, reserved * share // 100))
         elif out:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.core.redaction import Json, RedactionStream, Redactor, find_markers, restore
+from palyra.core.redaction.scan import may_lead
 
 KEY = bytes(range(32))
 REDACTOR = Redactor(KEY)
@@ -176,6 +177,42 @@ def test_clean_prose_is_held_back_by_its_last_word_alone(words: list[str]) -> No
         fed += word + " "
         sent += stream.feed(word + " ")
         assert sent == fed
+
+
+def _eagerly(text: str, width: int) -> list[str]:
+    stream = REDACTOR.stream(is_eager=True)
+    outputs = [stream.feed(text[start : start + width]) for start in range(0, len(text), width)]
+    return [*outputs, stream.finish()]
+
+
+@given(soup, st.integers(min_value=1, max_value=9))
+@settings(max_examples=150, deadline=None)
+def test_an_eager_stream_gives_at_most_the_first_letters_of_a_secret_ahead(text: str, width: int) -> None:
+    """Joined it is the redaction of the whole, but for the letters before a marker that went ahead."""
+    joined, whole = "".join(_eagerly(text, width)), REDACTOR.text(text)
+    values = {secret.id: secret.value for secret in whole.secrets}
+    at = 0
+    for piece in re.split(r"(‹[^›]*›)", whole.text):
+        if not joined.startswith(piece, at) and piece.startswith("‹"):
+            lead = joined[at : joined.index("‹", at)]
+            assert 1 <= len(lead) <= 3
+            assert values[find_markers(piece)[0]].startswith(lead)
+            at += len(lead)
+        assert joined.startswith(piece, at)
+        at += len(piece)
+    assert at == len(joined)
+
+
+@given(st.lists(st.text(string.ascii_lowercase, min_size=1, max_size=12), min_size=1, max_size=40))
+@settings(max_examples=100, deadline=None)
+def test_an_eager_stream_of_clean_words_keeps_nobody_waiting(words: list[str]) -> None:
+    text = " ".join(words)
+    if not may_lead(words[0], 0, None) or REDACTOR.text(text).text != text:
+        return
+    stream = REDACTOR.stream(is_eager=True)
+    first = stream.feed(words[0])
+    assert first == words[0][:3]
+    assert first + "".join(stream.feed(f" {word}") for word in words[1:]) + stream.finish() == text
 
 
 @given(

@@ -1,5 +1,7 @@
 """The UsageRoutingPlan: who is passed over and why, what budgets do, and what each mode carries out."""
 
+from typing import NamedTuple
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,13 +18,23 @@ UNPRICED = Candidate(model="unpriced", output_tokens=100)
 TURN = Demand(turn=1, input_tokens=50)
 
 
-def budget(action: BudgetAction = BudgetAction.DENY, spent: int = 0, reserved: int = 0, **fields: object) -> Standing:
-    limits = {"limit_nano_usd": USD} if not fields else fields
-    return Standing(
-        budget=Budget(scope=BudgetScope.PRINCIPAL, period=BudgetPeriod.DAY, action=action, **limits),  # type: ignore[arg-type]
-        spent=Amount(spent),
-        reserved=Amount(reserved),
+class Limits(NamedTuple):
+    usd: int | None = USD
+    tokens: int | None = None
+
+
+def budget(
+    action: BudgetAction = BudgetAction.DENY, spent: int = 0, reserved: int = 0, limits: Limits | None = None
+) -> Standing:
+    usd, tokens = limits or Limits()
+    rule = Budget(
+        scope=BudgetScope.PRINCIPAL,
+        period=BudgetPeriod.DAY,
+        action=action,
+        limit_nano_usd=usd,
+        limit_tokens=tokens,
     )
+    return Standing(budget=rule, spent=Amount(spent), reserved=Amount(reserved))
 
 
 def planned(plan: RoutePlanned | Wait) -> RoutePlanned:
@@ -76,9 +88,9 @@ def test_a_model_of_unknown_price_is_no_candidate_under_a_budget_in_usd() -> Non
 
 
 def test_a_budget_with_tokens_too_lets_a_model_of_unknown_price_go_on() -> None:
-    both = budget(limit_nano_usd=USD, limit_tokens=1_000)
+    both = budget(limits=Limits(tokens=1_000))
     assert planned(plan_route(TURN, [UNPRICED], [both])).chosen == "unpriced"
-    assert planned(plan_route(TURN, [UNPRICED], [budget(limit_tokens=1_000)])).chosen == "unpriced"
+    assert planned(plan_route(TURN, [UNPRICED], [budget(limits=Limits(None, 1_000))])).chosen == "unpriced"
 
 
 def test_a_budget_that_is_used_up_denies_with_what_to_do() -> None:

@@ -68,8 +68,12 @@ class SecretSources:
 
     def known_values(self, config: Config) -> frozenset[str]:
         """Everything that must not turn up anywhere: all of the vault, and what the configuration takes from variables."""
-        variables = [each.name for each in references_of(config) if each.source is SecretSource.ENVIRONMENT]
-        return self._vault.values() | {value for name in variables if (value := self._environ.get(name))}
+        return self._vault.values() | self.variables(config)
+
+    def variables(self, config: Config) -> frozenset[str]:
+        """What the configuration takes from variables."""
+        names = [each.name for each in references_of(config) if each.source is SecretSource.ENVIRONMENT]
+        return frozenset(value for name in names if (value := self._environ.get(name)))
 
     def unresolved(self, config: Config) -> tuple[SecretRef, ...]:
         """References of the configuration that lead nowhere; raises where the vault cannot be opened."""
@@ -85,6 +89,7 @@ def open_sources(home: Home, config: Config, known: KnownSecrets | None = None) 
     """For a daemon. One whose configuration needs the vault does not start with a vault that it cannot open."""
     known = known or KnownSecrets()
     sources = SecretSources(home, os.environ, person_at_terminal(), known)
+    known.add(*sources.variables(config))
     if any(each.source is SecretSource.VAULT for each in references_of(config)):
         sources.open()
         known.add(*sources.known_values(config))

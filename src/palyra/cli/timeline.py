@@ -65,7 +65,9 @@ def _of_route(data: JsonObject) -> str:
     reserved = data.get("reserved")
     cost = reserved.get("cost_usd") if isinstance(reserved, dict) else None
     most = f", at most ${cost:.6f}" if isinstance(cost, int | float) else ""
-    passed = [each for each in data.get("candidates", ()) if isinstance(each, dict) and each.get("reasons")]
+    candidates = data.get("candidates")
+    offered = candidates if isinstance(candidates, list) else []
+    passed = [each for each in offered if isinstance(each, dict) and each.get("reasons")]
     past = "".join(f"; not {each.get('model')} ({', '.join(map(str, each['reasons']))})" for each in passed)
     mode = "" if data.get("mode") == "enforced" else f" ({data.get('mode')})"
     chosen = data.get("chosen") or "no model"

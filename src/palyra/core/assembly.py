@@ -71,10 +71,12 @@ class Assembly:
             provider_state=provider_state,
         )
 
-    def interrupted(self) -> ModelOutput:
+    def interrupted(self, cause: str | None = None) -> ModelOutput:
         """What had come when it broke off; calls are never made from half a stream."""
         text, _ = _cut(self.text, TEXT_BYTES_MAX)
-        return ModelOutput(turn=self._turn, text=text, tool_calls=(), finish=Finish.INTERRUPTED, usage=None)
+        return ModelOutput(
+            turn=self._turn, text=text, tool_calls=(), finish=Finish.INTERRUPTED, usage=None, cause=cause
+        )
 
     def _tool_calls(self) -> list[ToolCall]:
         calls = [self._calls[index] for index in sorted(self._calls)][:CALLS_A_TURN_MAX]
@@ -94,8 +96,17 @@ def parse_arguments(raw: str, room: int = ARGUMENTS_BYTES_MAX) -> JsonObject | s
         value = msgspec.json.decode(raw or "{}", type=dict[str, object])
         size = len(canonical_bytes(value))
     except (msgspec.DecodeError, Invalid, UnicodeError, RecursionError):
-        return _clean(raw[:RAW_LENGTH_KEPT])
-    return value if size <= room else _clean(raw[:RAW_LENGTH_KEPT])
+        return _beginning(raw)
+    return value if size <= room else _beginning(raw)
+
+
+def _beginning(raw: str) -> str:
+    """Cut where a word ends: half a secret would not be recognised as one."""
+    return _clean(raw if len(raw) <= RAW_LENGTH_KEPT else _up_to_a_break(raw[:RAW_LENGTH_KEPT]))
+
+
+def _up_to_a_break(text: str) -> str:
+    return text[: max(text.rfind(sign) for sign in ' \n\t",;&') + 1]
 
 
 def _cut(text: str, bytes_max: int) -> tuple[str, bool]:
@@ -107,7 +118,7 @@ def _cut(text: str, bytes_max: int) -> tuple[str, bool]:
     kept = text
     while len(msgspec.json.encode(kept)) > bytes_max:
         kept = kept[: len(kept) * 3 // 4]
-    return kept, True
+    return _up_to_a_break(kept), True
 
 
 def _clean(text: str) -> str:

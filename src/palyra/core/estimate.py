@@ -6,6 +6,8 @@ wrong by is learned from what calls came to (engine.ledger); a wrong guess never
 
 from collections.abc import Iterable
 
+import msgspec
+
 from palyra.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage, Window
 from palyra.core.events import Data, Draft
 from palyra.core.events.model import ModelOutput
@@ -37,8 +39,9 @@ def prompt_bytes(window: Window, run_id: RunId, coming: Iterable[Draft]) -> int:
 
 def _message_bytes(message: Message) -> int:
     match message:
-        case AssistantMessage(text=text, tool_calls=calls):
-            return text_bytes(text) + sum(text_bytes(str(call.arguments)) + len(call.tool) for call in calls)
+        case AssistantMessage(text=text, tool_calls=calls, provider_state=state):
+            kept = len(msgspec.json.encode(state)) if state is not None else 0
+            return text_bytes(text) + kept + sum(text_bytes(str(call.arguments)) + len(call.tool) for call in calls)
         case UserMessage(text=text, attachments=attachments):
             return text_bytes(text) + _attached_bytes(attachments)
         case ToolMessage(text=text):

@@ -92,13 +92,16 @@ def _enforced(
     if cheaper is not None:
         if not cheaper:
             return _denied(base, _used_up(standings, BudgetAction.DOWNGRADE), "and the route has no cheaper model")
-        return _booked(demand, replace(base, reasons=("downgraded",)), cheaper, ())
+        crowded = _crowded(demand, cheaper[0], standings)
+        return Wait(crowded) if crowded else _booked(demand, replace(base, reasons=("downgraded",)), cheaper, ())
     crowded = _crowded(demand, usable[0], standings)
     if crowded:
         return Wait(crowded)
     behind = [candidate for candidate in usable[1:] if not _crowded(demand, candidate, standings)]
     first = base.candidates[0].model if base.candidates else None
-    reasons = ("first",) if usable[0].model == first else ("passed_over",)
+    reasons: tuple[str, ...] = ("first",) if usable[0].model == first else ("passed_over",)
+    if demand.needs_images and not usable[0].takes_images:
+        reasons = (*reasons, "images_left_out")
     return _booked(demand, replace(base, reasons=reasons), [usable[0]], behind)
 
 
@@ -171,7 +174,7 @@ def _refusal(
         return _denied(base, denying, "")
     asking = _used_up(standings, BudgetAction.ASK)
     if asking and not demand.is_budget_approved:
-        message = f"The budget {_named(asking)} is used up. Allow lets this run go on past it."
+        message = f"The budget {_named(asking)} is used up. Allow lets this run, and this run alone, go on past it."
         return replace(base, chosen=first.model, budget=BudgetState.ASK, message=message)
     return None
 
@@ -207,7 +210,7 @@ def _crowded(demand: Demand, candidate: Candidate, standings: Sequence[Standing]
 def _booked(demand: Demand, base: RoutePlanned, chosen: list[Candidate], behind: Sequence[Candidate]) -> RoutePlanned:
     """The plan with its reservation: enough for whichever of these will answer."""
     taking = [*chosen, *behind]
-    is_priced = all(each.cost_nano_usd is not None for each in taking)
+    is_priced = any(each.cost_nano_usd is not None for each in taking)
     reserved = Reservation(
         input_tokens=demand.input_tokens,
         output_tokens=max(each.output_tokens for each in taking),
@@ -282,7 +285,20 @@ def _used_up(standings: Sequence[Standing], action: BudgetAction) -> list[Standi
 
 
 def _named(standings: list[Standing]) -> str:
-    return " and ".join(standing.budget.name for standing in standings)
+    return " and ".join(f"{standing.budget.name} ({_of(standing)})" for standing in standings)
+
+
+def _of(standing: Standing) -> str:
+    """What it allows, and what is spent of it where that is nobody else's business."""
+    budget, spent, is_own = standing.budget, standing.spent, standing.budget.scope in _OWN_SCOPES
+    words = []
+    if budget.limit_nano_usd is not None:
+        of = f"${spent.nano_usd / NANO:.2f} of " if is_own else ""
+        words.append(f"{of}${budget.limit_nano_usd / NANO:.2f}")
+    if budget.limit_tokens is not None:
+        of = f"{spent.tokens:,} of " if is_own else ""
+        words.append(f"{of}{budget.limit_tokens:,} tokens")
+    return ", ".join(words)
 
 
 def _cost(candidate: Candidate) -> int:

@@ -29,7 +29,7 @@ from palyra.ports.sealer import Sealer
 
 _TEXT_FIELDS: dict[type[msgspec.Struct], tuple[str, ...]] = {
     MessageUser: ("text",),
-    ModelOutput: ("text", "reasoning"),
+    ModelOutput: ("text", "reasoning", "cause"),
     ModelFailed: ("message",),
     ToolJudged: ("preview",),
     ToolFinished: ("output",),
@@ -85,7 +85,8 @@ class Cleaner:
 
         What is opaque in it (signatures, encrypted reasoning) looks like a secret and is none of ours.
         """
-        return bool(self._redactor.value(cast(Json, _without_opaque(state))).secrets)
+        whole = msgspec.json.encode(state).decode()
+        return self._redactor.knows(whole) or bool(self._redactor.value(cast(Json, _without_opaque(state))).secrets)
 
     def _clean_name(self, attachment: Attachment, found: list[Secret]) -> Attachment:
         name = self._redactor.text(attachment.name)
@@ -93,6 +94,9 @@ class Cleaner:
         return replace(attachment, name=name.text)
 
     def _clean_call(self, call: ToolCall, found: list[Secret]) -> ToolCall:
+        tool = self._redactor.text(call.tool)
+        found += tool.secrets
+        call = replace(call, tool=tool.text) if tool.secrets else call
         if isinstance(call.arguments, str):
             text = self._redactor.text(call.arguments)
             found += text.secrets

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from palyra.core.conversation import extend
 from palyra.core.errors import Corrupt, PalyraError, Unavailable
 from palyra.core.events import Event
+from palyra.core.events.model import RoutePlanned
 from palyra.core.events.session import SessionBranched
 from palyra.core.events.tool import ApprovalResolved
 from palyra.core.ids import RunId, SessionId
@@ -92,12 +93,14 @@ class Desk:
         active = self._state.active if self._state is not None else None
         return next_deadline_ms(active) if active is not None else None
 
-    @property
-    def calling(self) -> Turn | None:
-        """The turn whose model call is out."""
-        active = self._state.active if self._state is not None else None
-        is_calling = active is not None and active.phase is TurnPhase.CALLING and active.state is RunState.IN_PROGRESS
-        return (active.run_id, active.turn) if active is not None and is_calling else None
+    def tell_ledger(self) -> None:
+        """Which model call is out, and whether one is wanted. While the state is unknown, what was told last holds."""
+        if self._state is None:
+            return
+        active = self._state.active
+        phase = active.phase if active is not None and active.state is RunState.IN_PROGRESS else None
+        calling = (active.run_id, active.turn) if active is not None and phase is TurnPhase.CALLING else None
+        self._office.ledger.follow(self.session_id, calling, is_planning=phase is TurnPhase.PLANNING)
 
     @property
     def is_running(self) -> bool:
@@ -209,13 +212,12 @@ class Desk:
             self._office.desks.changed(self)
             return None
         append = Append(self.session_id, sheet.state.head_seq, sheet.drafts)
-        settling_count = self._office.ledger.begin_settling(len(sheet.spends))
         try:
-            events = await self._office.journal.commit((append,), sheet.writes)
+            async with self._office.ledger.recording(sheet.spends):
+                events = await self._office.journal.commit((append,), sheet.writes)
         except PalyraError as error:
+            self._office.ledger.release(self.session_id, _planned(sheet))
             return await self._not_committed([letter for letter, _ in answered], error)
-        finally:
-            self._office.ledger.end_settling(settling_count)
         self._retry_delay_s = RETRY_DELAY_S
         self._adopt(sheet, events)
         self._settle(answered)
@@ -232,8 +234,6 @@ class Desk:
         return error
 
     def _adopt(self, sheet: Sheet, events: tuple[Event, ...]) -> None:
-        for spend in sheet.spends:
-            self._office.ledger.record(spend)
         window = sheet.state.window
         for event in events:
             window = extend(window, event)
@@ -282,3 +282,9 @@ class Desk:
             return False
         run = self._state.active if self._state is not None else None
         return self._state is None or (run is not None and run.run_id == report.run_id and report.effect in wanted(run))
+
+
+def _planned(sheet: Sheet) -> tuple[Turn, ...]:
+    """Turns that the sheet would have begun."""
+    plans = [(draft.run_id, draft.data) for draft in sheet.drafts if isinstance(draft.data, RoutePlanned)]
+    return tuple((run_id, plan.turn) for run_id, plan in plans if run_id is not None)

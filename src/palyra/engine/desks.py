@@ -63,7 +63,7 @@ class Desks:
             waiting = slots.next_waiting()
             if waiting is not None:
                 self.wake(waiting)
-        self.office.ledger.follow(desk.session_id, desk.calling)
+        desk.tell_ledger()
         self.remind(desk.session_id, desk.deadline_ms)
 
     def wake(self, session_id: SessionId) -> None:

@@ -288,6 +288,8 @@ class Drafting:
         spends = tuple(
             Spent(spender, draft.data, draft.at_ms) for draft in record.drafts if isinstance(draft.data, UsageRecorded)
         )
+        for spend in spends:
+            self._office.ledger.foresee(spend)
         return replace(sheet, spends=(*sheet.spends, *spends)) if spends else sheet
 
     def _without_doubt(self, state: DeskState, order: AnswerQuestion) -> DeskState:

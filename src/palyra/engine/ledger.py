@@ -1,58 +1,71 @@
-"""The ledger. Owns: what is spent and reserved on every account that a budget watches, and who waits for room. Not: rules (core).
+"""The ledger. Owns: how budgets stand: what is spent, what calls that are out have reserved, and who waits for room. Not: rules.
 
 What is spent is settled on the tapes; what is reserved stands there too, with the plan of each call that is out. Kept
-here is their sum: read from the projection once an account is asked for, and followed from there. A restart counts every
-call it finds cut off before any new one is planned.
+here are their sums. A restart counts every call it finds cut off before any new one is planned.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
-from palyra.core.budget import Account, Amount, Budget, BudgetScope, Spender, Standing, account_of
+from palyra.core.budget import Amount, Budget, BudgetScope, Spender, Standing, account_of
 from palyra.core.events.model import RoutePlanned, UsageRecorded
-from palyra.core.ids import Principal, RunId, SessionId, StreamId
+from palyra.core.ids import RunId, SessionId
 from palyra.core.projections.usage import nano_usd
 from palyra.core.routing import reserved_amount
-from palyra.ports.views import SpendFilter, Usage
-
-LOADS_MAX = 20
-ACCOUNTS_MAX = 10_000  # Accounts of days and runs that are over pile up; the oldest are read again if ever needed.
+from palyra.engine.accounts import Accounts, plus
+from palyra.ports.views import Usage
 
 Turn = tuple[RunId, int]
+Subject = tuple[BudgetScope, str]
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """Spend that the sheet records, and on whose behalf."""
+    """Spend that a sheet records, and on whose behalf."""
 
     spender: Spender
     data: UsageRecorded
     at_ms: int
 
+    @property
+    def amount(self) -> Amount:
+        return Amount(nano_usd(self.data.cost_usd), self.data.input_tokens + self.data.output_tokens)
 
+
+class Factor(NamedTuple):
+    """What an estimate is multiplied by."""
+
+    usd: float = 1.0
+    tokens: float = 1.0
+
+
+@dataclass(slots=True)
 class Hold:
-    """The reservation of one session's call."""
+    """What one call that is out has reserved. It counts against a subject whatever the day: it will be paid on the next."""
 
-    __slots__ = ("accounts", "amount", "model", "turn")
+    subjects: frozenset[Subject]
+    amount: Amount
+    model: str | None
 
-    def __init__(self, turn: Turn, accounts: tuple[Account, ...], amount: Amount, model: str | None) -> None:
-        self.turn = turn
-        self.accounts = accounts
-        self.amount = amount
-        self.model = model
+
+class Waiter(NamedTuple):
+    """Who found no room: where it was missing, and everything it draws on."""
+
+    crowded: frozenset[Subject]
+    subjects: frozenset[Subject]
 
 
 class Ledger:
     def __init__(self, usage: Usage, budgets: tuple[Budget, ...], wake: Callable[[SessionId], None]) -> None:
-        self._usage = usage
+        self._accounts = Accounts(usage)
         self._budgets = budgets
         self._wake = wake
-        self._spent: dict[Account, Amount] = {}
-        self._holds: dict[SessionId, Hold] = {}
-        self._waiting: dict[SessionId, None] = {}
-        self._factors: dict[str, float] = {}
-        self._settling_count = 0
-        self._changes_count = 0
+        self._holds: dict[SessionId, dict[Turn, Hold]] = {}
+        self._waiting: dict[SessionId, Waiter] = {}
+        self._factors: dict[str, Factor] = {}
         self._is_open = not budgets
 
     @property
@@ -69,103 +82,126 @@ class Ledger:
         self._is_open = True
         self._wake_waiting()
 
-    def factor(self, model: str) -> float | None:
+    def factor(self, model: str) -> Factor | None:
         """By how much estimates of this model have been too low, at worst; None before its first settled call."""
         return self._factors.get(model)
 
-    async def standings(self, spender: Spender, now_ms: int) -> tuple[Standing, ...]:
-        """How every budget stands that this spender draws on. Nothing is awaited once all are read, so they fit together."""
-        while missing := [account for _, account in self._accounts(spender, now_ms) if account not in self._spent]:
-            await self._load(missing[0])
+    async def standings(self, spender: Spender, now_ms: int, spends: tuple[Spent, ...]) -> tuple[Standing, ...]:
+        """How every budget stands that this spender draws on, with what its own sheet is about to record."""
+        accounts = tuple(account_of(budget, spender, now_ms) for budget in self._budgets)
+        await self._accounts.load(accounts)
+        own = _sum(spend.amount for spend in spends)
         return tuple(
-            Standing(budget=budget, spent=self._spent[account], reserved=self._reserved(account))
-            for budget, account in self._accounts(spender, now_ms)
+            Standing(
+                budget=budget,
+                spent=plus(self._accounts.spent(account), own),
+                reserved=self._reserved((account.scope, account.subject), spender.session_id),
+            )
+            for budget, account in zip(self._budgets, accounts, strict=True)
         )
 
-    def reserve(self, spender: Spender, plan: RoutePlanned, now_ms: int) -> None:
-        """In the name of the session, which has one call out at most; it holds until `follow` says otherwise."""
-        accounts = tuple(account for _, account in self._accounts(spender, now_ms))
-        turn = (spender.run_id, plan.turn)
-        self._holds[spender.session_id] = Hold(turn, accounts, reserved_amount(plan), plan.chosen)
+    def is_behind(self, spender: Spender) -> bool:
+        """Whether somebody has waited longer for the same: whoever comes later, however small, does not overtake."""
+        mine = self._subjects(spender)
+        for session_id, waiter in self._waiting.items():
+            if session_id == spender.session_id:
+                return False
+            if waiter.crowded & mine:
+                return True
+        return False
 
-    def wait(self, session_id: SessionId) -> None:
-        """Somebody will be told when there may be room."""
-        self._waiting[session_id] = None
-
-    def follow(self, session_id: SessionId, calling: Turn | None) -> None:
-        """The turn whose call is out, by the session's durable state. Any other reservation of the session is released."""
-        hold = self._holds.get(session_id)
-        if hold is not None and hold.turn != calling:
-            del self._holds[session_id]
+    def reserve(self, spender: Spender, plan: RoutePlanned) -> None:
+        """Beside what the session's last call holds: that is released only when its spend is recorded."""
+        hold = Hold(self._subjects(spender), reserved_amount(plan), plan.chosen)
+        self._holds.setdefault(spender.session_id, {})[(spender.run_id, plan.turn)] = hold
+        if self._waiting.pop(spender.session_id, None) is not None:
             self._wake_waiting()
 
-    def begin_settling(self, count: int) -> int:
-        """Spend is about to be recorded; until it is, what the projection says may or may not hold it already."""
-        self._settling_count += count
-        self._changes_count += count
-        return count
+    def foresee(self, spend: Spent) -> None:
+        """Its call is over: until the spend is durable, what is held for it is what it cost."""
+        hold = self._hold(spend.spender, spend.data)
+        if hold is not None:
+            self._learn(spend, hold)
+            hold.amount = spend.amount
 
-    def end_settling(self, count: int) -> None:
-        self._settling_count -= count
-
-    def record(self, recorded: Spent) -> None:
-        """Durable spend."""
-        data = recorded.data
-        spent = Amount(nano_usd(data.cost_usd), data.input_tokens + data.output_tokens)
-        self._learn(recorded.spender, data, spent)
-        for account in {account for _, account in self._accounts(recorded.spender, recorded.at_ms)}:
-            before = self._spent.get(account)
-            if before is not None:
-                self._spent[account] = Amount(before.nano_usd + spent.nano_usd, before.tokens + spent.tokens)
-
-    def _learn(self, spender: Spender, data: UsageRecorded, spent: Amount) -> None:
-        """An estimate that was too low once is corrected for all that follow."""
-        hold = self._holds.get(spender.session_id)
-        if data.is_estimate or hold is None or hold.turn != (spender.run_id, data.turn) or not self._budgets:
+    def wait(self, spender: Spender, budgets: tuple[str, ...]) -> None:
+        """In the order of coming; told when there may be room."""
+        if spender.session_id in self._waiting:
             return
-        known = self._factors.get(data.model, 1.0)
-        base = known if hold.model == data.model else 1.0
-        ratios = [_ratio(spent.nano_usd, hold.amount.nano_usd), _ratio(spent.tokens, hold.amount.tokens)]
-        self._factors[data.model] = max(known, *(base * ratio for ratio in ratios))
+        names = set(budgets) or {budget.name for budget in self._budgets}
+        crowded = [budget for budget in self._budgets if budget.name in names]
+        self._waiting[spender.session_id] = Waiter(
+            frozenset(_subject(budget, spender) for budget in crowded), self._subjects(spender)
+        )
 
-    def _accounts(self, spender: Spender, now_ms: int) -> list[tuple[Budget, Account]]:
-        return [(budget, account_of(budget, spender, now_ms)) for budget in self._budgets]
+    def follow(self, session_id: SessionId, calling: Turn | None, *, is_planning: bool) -> None:
+        """By the session's durable state: which call is out, and whether one is wanted. All else it had is released."""
+        holds = self._holds.get(session_id, {})
+        is_freed = self.release(session_id, tuple(turn for turn in holds if turn != calling))
+        is_left = not is_planning and self._waiting.pop(session_id, None) is not None
+        if is_freed or is_left:
+            self._wake_waiting()
 
-    def _reserved(self, account: Account) -> Amount:
-        holds = [hold.amount for hold in self._holds.values() if account in hold.accounts]
-        return Amount(sum(each.nano_usd for each in holds), sum(each.tokens for each in holds))
+    def release(self, session_id: SessionId, turns: tuple[Turn, ...]) -> bool:
+        """What these turns held; True if they held anything."""
+        holds = self._holds.get(session_id, {})
+        freed = [holds.pop(turn) for turn in turns if turn in holds]
+        if not holds:
+            self._holds.pop(session_id, None)
+        return bool(freed)
 
-    async def _load(self, account: Account) -> None:
-        """Read again if spend was being recorded meanwhile: it might be counted twice."""
-        attempts_count = 0
-        while True:
-            attempts_count += 1
-            is_quiet, changes = self._settling_count == 0, self._changes_count
-            spend = await self._usage.spent(_filter(account))
-            if attempts_count >= LOADS_MAX or (is_quiet and changes == self._changes_count):
-                break
-        while len(self._spent) >= ACCOUNTS_MAX:
-            del self._spent[next(iter(self._spent))]
-        self._spent[account] = Amount(spend.nano_usd, spend.tokens)
+    @asynccontextmanager
+    async def recording(self, spends: tuple[Spent, ...]) -> AsyncIterator[None]:
+        """Around the commit of spend. If it succeeds, they are counted before anybody may look again."""
+        async with self._accounts.settling(len(spends)):
+            yield
+            for spend in spends:
+                for account in {account_of(budget, spend.spender, spend.at_ms) for budget in self._budgets}:
+                    self._accounts.add(account, spend.amount)
+
+    def _learn(self, spend: Spent, hold: Hold) -> None:
+        """An estimate that was too low once is corrected for all that follow. Who does not count is believed."""
+        model = spend.data.model
+        known = self._factors.setdefault(model, Factor())
+        if spend.data.is_estimate:
+            return
+        base = known if hold.model == model else Factor()
+        self._factors[model] = Factor(
+            max(known.usd, base.usd * _ratio(spend.amount.nano_usd, hold.amount.nano_usd)),
+            max(known.tokens, base.tokens * _ratio(spend.amount.tokens, hold.amount.tokens)),
+        )
+
+    def _hold(self, spender: Spender, data: UsageRecorded) -> Hold | None:
+        turn = (spender.run_id, data.turn) if data.turn is not None else None
+        return None if turn is None else self._holds.get(spender.session_id, {}).get(turn)
+
+    def _reserved(self, subject: Subject, but_for: SessionId) -> Amount:
+        holds = (hold for session_id, own in self._holds.items() if session_id != but_for for hold in own.values())
+        return _sum(hold.amount for hold in holds if subject in hold.subjects)
+
+    def _subjects(self, spender: Spender) -> frozenset[Subject]:
+        return frozenset(_subject(budget, spender) for budget in self._budgets)
 
     def _wake_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for session_id in waiting:
-            self._wake(session_id)
+        """Those whom nobody is ahead of. Each that is served wakes the next."""
+        ahead: set[Subject] = set()
+        for session_id, waiter in tuple(self._waiting.items()):
+            if not ahead & waiter.subjects:
+                self._wake(session_id)
+            ahead |= waiter.crowded
+
+
+def _subject(budget: Budget, spender: Spender) -> Subject:
+    account = account_of(budget, spender, 0)
+    return account.scope, account.subject
+
+
+def _sum(amounts: Iterable[Amount]) -> Amount:
+    total = Amount()
+    for amount in amounts:
+        total = plus(total, amount)
+    return total
 
 
 def _ratio(actual: int, reserved: int) -> float:
     return actual / reserved if reserved > 0 else 1.0
-
-
-def _filter(account: Account) -> SpendFilter:
-    subject = account.subject
-    return SpendFilter(
-        since_ms=account.since_ms,
-        until_ms=account.until_ms,
-        principal=Principal(subject) if account.scope is BudgetScope.PRINCIPAL else None,
-        agent=subject if account.scope is BudgetScope.AGENT else None,
-        channel=subject if account.scope is BudgetScope.CHANNEL else None,
-        session_id=SessionId(StreamId(subject)) if account.scope is BudgetScope.SESSION else None,
-        run_id=RunId(subject) if account.scope is BudgetScope.RUN else None,
-    )

@@ -17,6 +17,7 @@ from palyra.core.run.state import Route
 from palyra.engine.hub import Live
 from palyra.engine.office import Office
 from palyra.engine.pictures import with_pictures
+from palyra.engine.planning import OUTPUT_TOKENS_MAX
 from palyra.engine.settling import Bill
 from palyra.ports.provider import CallDelta, Completed, Failed, ModelRequest, ReasoningDelta, TextDelta
 
@@ -77,7 +78,9 @@ class ModelCall:
     async def _attempt(self, model: str) -> Completed | Failed:
         self._router.begin(model)
         ending: Completed | Failed = Failed(ModelError.PROTOCOL, "The provider's stream ended without saying how.")
-        request = await with_pictures(self._office, replace(self._request, model=model))
+        request = await with_pictures(
+            self._office, replace(self._request, model=model, max_output_tokens=self._limit(model))
+        )
         async with aclosing(self._router.provider(model).stream(request)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, Completed | Failed):
@@ -90,6 +93,13 @@ class ModelCall:
         else:
             self._router.fail(model, ending.code)
         return ending
+
+    def _limit(self, model: str) -> int | None:
+        """What a budget reserved for is also all that may be said, where the model has no limit of its own."""
+        if not self._office.ledger.has_budgets:
+            return None
+        limits = {card.name: card.max_output_tokens for card in self._router.models()}
+        return None if limits.get(model) is not None else OUTPUT_TOKENS_MAX
 
     def _tell_failover(self, model: str, failed: Failed) -> None:
         data: dict[str, object] = {"phase": "failover", "message": f"{model} failed ({failed.code.value})."}
@@ -124,11 +134,11 @@ class ModelCall:
     def _failed(self, failed: Failed) -> list[Data]:
         """After the first words a failure leaves an interrupted output; before them it is the call that failed, unpaid."""
         if not self._assembly.is_empty:
-            return self._cut_off()
+            return self._cut_off(failed.message)
         return [ModelFailed(turn=self._effect.turn, code=failed.code, message=failed.message, model=self._model)]
 
-    def _cut_off(self) -> list[Data]:
-        output = self._assembly.interrupted()
+    def _cut_off(self, cause: str | None = None) -> list[Data]:
+        output = self._assembly.interrupted(cause)
         return [self._bill.guessed(self._model, output), output]
 
     def _flush(self) -> None:
@@ -141,7 +151,7 @@ class LiveText:
 
     def __init__(self, office: Office, session_id: SessionId, request: ModelRequest, type_name: str) -> None:
         self._hub = office.hub
-        self._stream = office.redactor.stream()
+        self._stream = office.redactor.stream(is_eager=True)
         self._session_id = session_id
         self._request = request
         self._type = type_name

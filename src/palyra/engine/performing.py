@@ -23,7 +23,6 @@ from palyra.core.writes import Write
 from palyra.engine.model_call import ModelCall
 from palyra.engine.office import Office
 from palyra.engine.orders import Report
-from palyra.engine.planning import OUTPUT_TOKENS_MAX
 from palyra.engine.sheet import DeskState
 from palyra.engine.tool_call import ToolRun, live_output
 from palyra.ports.provider import ModelRequest
@@ -124,7 +123,6 @@ class Performing:
             messages=render(state.window),
             tools=specs,
             answer_schema=run.answer_schema,
-            max_output_tokens=OUTPUT_TOKENS_MAX if self._office.ledger.has_budgets else None,
             run_id=run.run_id,
             turn=effect.turn,
             calls_before=run.loop.tool_calls_count,

@@ -1,18 +1,20 @@
 """Planning of turns. Owns: gathering what a UsageRoutingPlan depends on, and reserving its cost. Not: rules (core.routing)."""
 
 import msgspec
+from msgspec.structs import replace
 
 from palyra.core.agents import AgentSpec, may_use
 from palyra.core.budget import Spender
 from palyra.core.conversation import has_images
 from palyra.core.estimate import estimate_tokens, prompt_bytes, text_bytes
-from palyra.core.events.model import RoutePlanned, Usage
+from palyra.core.events.model import BudgetState, RoutePlanned, Usage
 from palyra.core.ids import Principal, SessionId
 from palyra.core.routing import Candidate, Demand, Wait, plan_route
 from palyra.core.run.effects import PlanRoute
 from palyra.core.run.state import Run
 from palyra.core.tools import ToolSpec
 from palyra.engine.hub import Live
+from palyra.engine.ledger import Factor
 from palyra.engine.office import Office
 from palyra.engine.sheet import Sheet
 from palyra.ports.router import RouteOption
@@ -32,23 +34,30 @@ class Planner:
         office, ledger = self._office, self._office.ledger
         now_ms = office.clock.now_ms()
         spender = spender_of(run, sheet.state.owner, self._session_id)
-        standings = await ledger.standings(spender, now_ms)
+        standings = await ledger.standings(spender, now_ms, sheet.spends)
         demand, candidates = self._question(sheet, run, effect)
-        plan = plan_route(demand, candidates, standings) if ledger.is_open else Wait(())
+        is_turn = ledger.is_open and not ledger.is_behind(spender)
+        plan = plan_route(demand, candidates, standings) if is_turn else Wait(())
         if isinstance(plan, Wait):
-            ledger.wait(self._session_id)
+            ledger.wait(spender, plan.budgets)
             self._tell_waiting(run, plan)
             return None
         if plan.reserved is not None:
-            ledger.reserve(spender, plan, now_ms)
+            ledger.reserve(spender, plan)
+        if plan.budget is BudgetState.ASK:
+            return replace(plan, expires_in_ms=office.settings.approval_timeout_ms)
         return plan
 
     def _question(self, sheet: Sheet, run: Run, effect: PlanRoute) -> tuple[Demand, list[Candidate]]:
         agent = self._office.agent_of(run.agent)
         tools = tuple(spec for spec in self._office.parts.catalog.specs() if may_use(agent, spec.name))
         said_bytes = prompt_bytes(sheet.state.window, run.run_id, sheet.drafts)
-        input_tokens = estimate_tokens(said_bytes + _fixed_bytes(agent, tools))
+        schema_bytes = len(msgspec.json.encode(run.answer_schema)) if run.answer_schema is not None else 0
+        input_tokens = estimate_tokens(said_bytes + schema_bytes + _fixed_bytes(agent, tools))
         routes = self._office.parts.router.options(agent.route, run.model)
+        # After half an answer the next model of the route is asked first.
+        turned = run.interruptions_count % len(routes.options) if routes.options else 0
+        options = (*routes.options[turned:], *routes.options[:turned])
         demand = Demand(
             turn=effect.turn,
             mode=routes.mode,
@@ -58,17 +67,17 @@ class Planner:
             must_use_tools=bool(run.must_call),
             is_budget_approved=effect.is_budget_approved,
         )
-        return demand, [self._candidate(option, input_tokens) for option in routes.options]
+        return demand, [self._candidate(option, input_tokens) for option in options]
 
     def _candidate(self, option: RouteOption, input_tokens: int) -> Candidate:
         known = option.known
         if known is None:
             return Candidate(model=option.model, is_known=False)
         factor = self._office.ledger.factor(option.model)
+        scale = factor or Factor()
         output_tokens = known.max_output_tokens or OUTPUT_TOKENS_MAX
         usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
         cost = self._office.parts.prices.cost_nano_usd(option.model, usage)
-        scale = factor or 1.0
         return Candidate(
             model=option.model,
             health=known.health,
@@ -76,14 +85,14 @@ class Planner:
             takes_images=known.vision,
             takes_tools=known.tools,
             window_tokens=known.window_tokens,
-            output_tokens=round((input_tokens + output_tokens) * scale) - input_tokens,
-            cost_nano_usd=None if cost is None else round(cost * scale),
+            output_tokens=round((input_tokens + output_tokens) * scale.tokens) - input_tokens,
+            cost_nano_usd=None if cost is None else round(cost * scale.usd),
             is_proven=factor is not None,
         )
 
     def _tell_waiting(self, run: Run, wait: Wait) -> None:
-        names = " and ".join(wait.budgets) or "what was cut off"
-        message = f"Waiting until other calls are settled: the rest of the budget {names} is reserved."
+        which = f" {' and '.join(wait.budgets)}" if wait.budgets else ""
+        message = f"Waiting until other calls are settled: the rest of the budget{which} is reserved."
         data: dict[str, object] = {"phase": "budget", "message": message}
         self._office.hub.live(Live(self._session_id, run.run_id, "progress", data))
 

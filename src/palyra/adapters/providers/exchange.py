@@ -169,7 +169,7 @@ class Exchange:
         try:
             key = _checked(self._key())
         except PalyraError as cause:
-            yield failed(name, ModelError.AUTH, f"{cause.message[:1].upper()}{cause.message[1:]}.")
+            yield Failed(ModelError.AUTH, f"{name} has no key to be called with: {cause.message}.")
             return
         outgoing = Outgoing(
             url=self._url,

@@ -152,13 +152,16 @@ def refused(provider: str, refusal: Refusal, status: int | None, key: str | None
     """With the provider's own words, cut to a sentence or two and without the key."""
     code = classify(refusal, status)
     suffix = f" (HTTP {status})" if status is not None else ""
-    said = " ".join(refusal.message.split())
+    said = _beginning(" ".join((refusal.message.replace(key, "…") if key else refusal.message).split()))
     # What is said about a key that is refused tends to show parts of it.
     if not said or (code is ModelError.AUTH and status != 403):
         return failed(provider, code, suffix.strip())
-    if key:
-        said = said.replace(key, "…")
-    return failed(provider, code, f"It said: {said[:QUOTE_LENGTH_MAX]}{suffix}")
+    return failed(provider, code, f"It said: {said}{suffix}")
+
+
+def _beginning(said: str) -> str:
+    """A sentence or two, in whole words: half a key would be recognised by nobody further on."""
+    return said if len(said) <= QUOTE_LENGTH_MAX else said[: QUOTE_LENGTH_MAX + 1].rpartition(" ")[0]
 
 
 def postponed(told: Failed, wait_s: float | None) -> Failed:

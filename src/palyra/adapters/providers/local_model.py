@@ -85,10 +85,10 @@ class LocalModel:
 
     async def _answer(self, request: ModelRequest, first_token_at_s: float) -> AsyncGenerator[Delta, None]:
         """The process is left silent, or ended: nobody else hears the rest of this answer."""
-        await self._process.ask(self._bodies(without_images(request, BLIND)))
         reader = Reader(self._endpoint.name)
         until_s = first_token_at_s
         try:
+            await self._process.ask(self._bodies(without_images(request, BLIND)))
             while not reader.is_over:
                 delta = reader.hear(await _within(until_s, self._process.read()))
                 if delta is not None:

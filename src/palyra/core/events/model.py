@@ -123,6 +123,7 @@ class RoutePlanned(EventData, frozen=True, kw_only=True):
     budgets: tuple[BudgetStanding, ...] = ()
     code: ModelError | None = None
     message: str = ""
+    expires_in_ms: Count | None = None
 
 
 class ContextAssembled(EventData, frozen=True, kw_only=True):
@@ -168,7 +169,7 @@ class ModelRequested(EventData, frozen=True, kw_only=True):
 class ModelOutput(EventData, frozen=True, kw_only=True):
     """The coalesced output of one call. `schema_errors` is what the caller's answer_schema says of the text.
 
-    `model` is set where another than the requested one answered.
+    `model` is set where another than the requested one answered, `cause` where the output broke off.
     """
 
     TYPE: ClassVar[str] = "model.output"
@@ -182,6 +183,7 @@ class ModelOutput(EventData, frozen=True, kw_only=True):
     schema_errors: tuple[str, ...] = ()
     provider_state: JsonObject | None = None
     model: str | None = None
+    cause: str | None = None
 
 
 class ModelFailed(EventData, frozen=True, kw_only=True):

@@ -29,6 +29,10 @@ class KnownSecrets:
         longest_first = sorted(self._values, key=len, reverse=True)
         self.pattern = re.compile("|".join(re.escape(each) for each in longest_first))
 
+    def could_begin(self, letters: str) -> bool:
+        """Whether one of them begins with these letters."""
+        return any(value.startswith(letters) for value in self._values)
+
     def mask(self, text: str) -> str:
         """Without a way back: for words that are told and not kept."""
         return text if self.pattern is None else self.pattern.sub("‹secret›", text)

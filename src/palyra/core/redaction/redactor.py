@@ -20,11 +20,14 @@ from palyra.core.redaction.scan import (
     RUN_CHARS_MAX,
     Scan,
     ends_run,
+    may_lead,
     scan_growing,
     scan_rest,
     scan_whole,
 )
 from palyra.core.redaction.spans import Span
+
+LEAD_CHARS = 3
 
 
 class Redacted(msgspec.Struct, frozen=True):
@@ -61,9 +64,14 @@ class Redactor:
         walk = _Walk(self._key, self._known)
         return RedactedValue(walk.redact(value, None, 0), tuple(walk.secrets.values()))
 
-    def stream(self) -> "RedactionStream":
-        """Redact a text that arrives in pieces."""
-        return RedactionStream(self._key, self._known)
+    def knows(self, text: str) -> bool:
+        """Whether a secret known by its value is in it."""
+        pattern = self._known.pattern
+        return pattern is not None and pattern.search(text) is not None
+
+    def stream(self, *, is_eager: bool = False) -> "RedactionStream":
+        """Redact a text that arrives in pieces. `is_eager` is for live words that people wait for."""
+        return RedactionStream(self._key, self._known, is_eager=is_eager)
 
 
 class RedactionStream:
@@ -71,9 +79,15 @@ class RedactionStream:
 
     Clean prose is held back by its last word alone. The most ever held back is one window (4 KiB) and one run (4 KiB), or a
     private key block (16 KiB).
+
+    An eager stream gives the first letters of a growing word ahead, where nothing before it speaks of secrets: without
+    them the first word of an answer would wait for the second. Formats that need no name before them begin with letters that
+    are public anyway (`ghp`, `xoxb`), and never more than LEAD_CHARS go ahead. A marker then follows those letters.
     """
 
-    def __init__(self, key: bytes, known: KnownSecrets | None = None) -> None:
+    def __init__(self, key: bytes, known: KnownSecrets | None = None, *, is_eager: bool = False) -> None:
+        self._is_eager = is_eager
+        self._ahead = 0  # How many characters behind `_sent` were given already.
         self._key = key
         self._source = known
         self._known: re.Pattern[str] | None = None
@@ -94,15 +108,30 @@ class RedactionStream:
             self._has_begun, self._known = True, self._source.pattern if self._source is not None else None
         self._text += text
         if len(self._text) - self._sent <= RUN_CHARS_MAX and not ends_run(text):
-            return ""
-        return self._send(scan_growing(self._text, self._sent, self._known))
+            return self._lead()
+        return self._send(scan_growing(self._text, self._sent, self._known)) + self._lead()
 
     def finish(self) -> str:
         """Give what is left once no more text comes."""
         return self._send(scan_rest(self._text, self._sent, self._known))
 
+    def _lead(self) -> str:
+        given, most = self._ahead, min(LEAD_CHARS, len(self._text) - self._sent)
+        if not self._is_eager or given >= most or not may_lead(self._text, self._sent, self._known):
+            return ""
+        lead = self._text[self._sent : self._sent + most]
+        if self._source is not None and self._source.could_begin(lead):
+            return ""
+        self._ahead = most
+        return lead[given:]
+
     def _send(self, found: Scan) -> str:
-        ready = _replace(self._key, self._text[: found.settled], found.spans, self._secrets, self._sent)
+        if found.settled == self._sent:
+            return ""
+        first = found.spans[0].start if found.spans else found.settled
+        begin = min(self._sent + self._ahead, first)
+        self._ahead = 0
+        ready = _replace(self._key, self._text[: found.settled], found.spans, self._secrets, begin)
         drop = max(0, found.settled - LOOK_BACK_CHARS)
         self._text = self._text[drop:]
         self._sent = found.settled - drop

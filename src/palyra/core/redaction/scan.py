@@ -91,6 +91,11 @@ def scan_growing(text: str, start: int, known: Known = None) -> Scan:
     return _Scanner(text, lowered, horizon, len(text) + 1, known).scan(start)
 
 
+def may_lead(text: str, start: int, known: Known) -> bool:
+    """Whether the growing run from `start` is so far letters alone, with nothing around it that speaks of secrets."""
+    return text[start:].isalpha() and not _BETWEEN.search(text, start) and _is_clean(text, _lower(text), known)
+
+
 def ends_run(text: str) -> bool:
     """Whether more text of this kind can settle anything: only where a run ends is anything decided."""
     return _BETWEEN.search(text) is not None

@@ -25,6 +25,13 @@ _DOUBT = re.compile(
 )
 
 
+_EMPTY = {
+    Finish.CONTENT_FILTER: "The provider's content filter cut the answer off. Answer without what it objects to; a person may"
+    " word the request otherwise or choose another model.",
+    Finish.REFUSAL: "The model refused to answer. Word the request otherwise, or choose another model.",
+}
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate answer and what the tape knows beside it."""
 
@@ -38,8 +45,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 def find_problems(answer: Answer) -> tuple[str, ...]:
     """What keeps the text from being the answer, in words for the model; empty when nothing does."""
     if not answer.text.strip():
-        return ("The answer is empty.", *_missing_calls(answer))
+        return (_EMPTY.get(answer.finish, "The answer is empty."), *_missing_calls(answer))
     problems: list[str] = []
+    if answer.finish is Finish.CONTENT_FILTER:
+        problems.append(_EMPTY[Finish.CONTENT_FILTER])
     if answer.finish is Finish.LENGTH:
         problems.append("The answer was cut off at the output limit. Give a shorter, complete one.")
     if _TOOL_MARKUP.search(_CODE.sub(" ", answer.text)):

@@ -81,12 +81,13 @@ def abandon(call: Call) -> ToolFinished:
 
 def ask_budget(run: Run, now_ms: int) -> ApprovalRequested:
     cause = f"budget/{run.turn}"
+    timeout_ms = run.route.expires_in_ms if run.route is not None else None
     return ApprovalRequested(
         approval_id=derive_approval_id(run.run_id, cause, run.budget_questions_count),
         kind=ApprovalKind.BUDGET,
         digest=digest_call(cause, run.run_id),
         rule="budget",
-        expires_at_ms=now_ms + APPROVAL_TIMEOUT_MS_DEFAULT,
+        expires_at_ms=now_ms + (timeout_ms if timeout_ms is not None else APPROVAL_TIMEOUT_MS_DEFAULT),
         preview=run.route.message if run.route else None,
     )
 

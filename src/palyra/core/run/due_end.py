@@ -81,7 +81,8 @@ def _planning_ending(run: Run) -> Ending | None:
     if run.progress.tripped is not None and run.progress.trips_count + 1 >= TRIPS_MAX:
         return Ending(Reason.NO_PROGRESS, f"The run went in circles ({run.progress.tripped}) after being told so.")
     if run.interruptions_count >= INTERRUPTIONS_MAX:
-        return Ending(Reason.PROVIDER_ERROR, f"The model's answer broke off {INTERRUPTIONS_MAX} times in a row.")
+        words = f"The model's answer broke off {INTERRUPTIONS_MAX} times in a row. {run.interruption}".rstrip()
+        return Ending(Reason.PROVIDER_ERROR, words)
     if run.turn > 0 and run.loop.turns_count >= run.limits.max_turns:
         return Ending(Reason.MAX_TURNS, f"The run used all of its {run.limits.max_turns} turns.")
     return None

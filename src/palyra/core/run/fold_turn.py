@@ -39,7 +39,7 @@ def begin_turn(run: Run) -> Run:
 
 def plan(run: Run, data: RoutePlanned) -> Run:
     _require(run, TurnPhase.PLANNING, data.turn, RoutePlanned.TYPE)
-    route = Route(data.chosen, data.budget, data.message, data.fallbacks, data.reserved, data.code)
+    route = Route(data.chosen, data.budget, data.message, data.fallbacks, data.reserved, data.code, data.expires_in_ms)
     return replace(run, phase=TurnPhase.ROUTED, route=route)
 
 
@@ -57,8 +57,9 @@ def receive(run: Run, data: ModelOutput) -> Run:
     _require(run, TurnPhase.CALLING, data.turn, ModelOutput.TYPE)
     if data.finish is Finish.INTERRUPTED:
         # A half answer is kept on the tape and never continued: the turn is made again as a new one.
-        return begin_turn(replace(run, interruptions_count=run.interruptions_count + 1))
-    received = replace(run, output=data, interruptions_count=0, restarts_count=0)
+        count = run.interruptions_count + 1
+        return begin_turn(replace(run, interruptions_count=count, interruption=data.cause or ""))
+    received = replace(run, output=data, interruptions_count=0, interruption="", restarts_count=0)
     if len(data.tool_calls) > CALLS_A_TURN_MAX:
         raise Invalid(
             "calls_too_many", f"one output calls {len(data.tool_calls)} tools; the most is {CALLS_A_TURN_MAX}"

@@ -53,6 +53,7 @@ class Route(msgspec.Struct, frozen=True):
     fallbacks: tuple[str, ...] = ()
     reserved: Reservation | None = None
     code: ModelError | None = None
+    expires_in_ms: int | None = None
 
 
 class Unsettled(msgspec.Struct, frozen=True):
@@ -98,6 +99,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     has_news: bool = False
     input_keys: frozenset[str] = frozenset()
     interruptions_count: int = 0
+    interruption: str = ""
     restarts_count: int = 0
     has_rejected_answer: bool = False
     ending: Ending | None = None
