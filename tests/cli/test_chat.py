@@ -62,6 +62,27 @@ def test_chat_asks_again_when_it_is_opened_again(stand_in: StandIn, reaching: di
     assert stand_in.sent(f"/approvals/{APPROVAL}") == [{"decision": "deny", "reason": "too early"}, allowed]
 
 
+def test_question_answered_in_one_chat_is_closed_in_the_other(stand_in: StandIn, reaching: dict[str, str]) -> None:
+    with Terminal(["chat"], reaching) as one, Terminal(["chat"], reaching) as other:
+        for terminal in (one, other):
+            terminal.expect("› ")
+        one.type("approval please\r")
+        for terminal in (one, other):
+            terminal.expect("? shell.run asks for approval")
+            terminal.expect("a/s/t/d › ")
+        other.type("a")  # Typed and not sent: somebody else is quicker.
+        other.expect("a")
+        one.type("d not now\r")
+        for terminal in (one, other):
+            terminal.expect("denied by user:owner: not now")
+            terminal.expect("done")
+        other.type("/quit\r")
+        assert other.wait() == 0
+        one.type("/quit\r")
+        assert one.wait() == 0
+    assert stand_in.sent(f"/approvals/{APPROVAL}") == [{"decision": "deny", "reason": "not now"}]
+
+
 def test_typing_steers_a_run_and_interrupts_cancel_it_then_leave(stand_in: StandIn, reaching: dict[str, str]) -> None:
     with Terminal(["chat"], reaching) as terminal:
         terminal.expect("› ")

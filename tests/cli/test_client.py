@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palyra.cli.card import WIDTH_MIN, card_lines, wrap
 from palyra.cli.ink import Ink, cells, duration, shown
-from palyra.cli.questions import answer_of, question_lines, question_of, seconds_of
+from palyra.cli.questions import answer_of, question_of, seconds_of
 from palyra.cli.sse import FRAME_BYTES_MAX, Frame, FrameReader
 from palyra.cli.transcript import Transcript
 from palyra.core.errors import Unavailable
@@ -114,6 +115,10 @@ REQUEST = {
         ("d use make", {"decision": "deny", "reason": "use make"}),
         ("a cat sat", None),
         ("t soon", None),
+        ("1", {"decision": "allow", "scope": "once", "option": 0}),
+        ("3 2h", {"decision": "allow", "scope": "timeboxed", "option": 2, "ttl_s": 7200}),
+        ("4", None),
+        ("0", None),
         ("also do this", None),
         ("", None),
     ],
@@ -127,7 +132,7 @@ def test_every_offered_option_has_a_key() -> None:
     question = question_of({**REQUEST, "options": options}, {"command": "make"})
     assert question.keys == "a/s/t/s2/d"
     assert answer_of(question, "s2") == {"decision": "allow", "scope": "session", "option": 3}
-    assert any("any command" in line for line in question_lines(question, Ink()))
+    assert any("any command" in line for line in card_lines(question, Ink()))
     assert question_of({**REQUEST, "options": []}, None).keys == "a/d"
 
 
@@ -165,6 +170,56 @@ def test_card_says_where_taint_came_in() -> None:
         "taint": ["http:evil.example", "file:old\x1b[2J"],
         "taint_origins": [{"source": "http:evil.example", "seq": 12, "tool": "http.fetch"}],
     }
-    facts = question_of(approval, {}).details[-1]
+    facts = "\n".join(card_lines(question_of(approval, {}), Ink(), 200))
     assert "has seen http:evil.example (by http.fetch at event 12), file:old" in facts
     assert "\x1b" not in facts
+
+
+MANY = {
+    **REQUEST,
+    "tool": "fs.write",
+    "count": 12,
+    "calls": [{"call_id": f"c{n}", "arguments": {"path": f"notes/{n}.md", "content": "long"}} for n in range(12)],
+    "touches": {"paths": [f"notes/{n}.md" for n in range(12)]},
+    "preview": "\n".join(f"+line {n} of a file that says rather more than a narrow window shows" for n in range(30)),
+    "reason": "Writing there asks.",
+    "policies": ["notes_ask"],
+    "taint": ["http:evil.example"],
+    "expires_at_ms": 900_000,
+}
+
+
+def test_card_tells_what_is_asked_and_why() -> None:
+    lines = card_lines(question_of(MANY, None), Ink(), 80, 0)
+    card = "\n".join(lines)
+    assert lines[0] == "? fs.write asks for approval · 12 calls"
+    for said in (
+        "notes/5.md",
+        "… and 6 more",
+        "… 18 more lines",
+        "touches  notes/0.md",
+        "6 more paths",
+        "why      Writing there asks. (notes_ask)",
+        "risk     high",
+        "has seen http:evil.example",
+        "waits    15 min, till ",
+        "1 a  allow once",
+        "d  deny",
+    ):
+        assert said in card
+
+
+@given(st.integers(0, 200), st.text(), st.text(), st.lists(st.text(), max_size=3))
+def test_no_line_of_a_card_is_wider_than_the_terminal(width: int, reason: str, preview: str, paths: list[str]) -> None:
+    options = [{"scope": "once", "text": f"{reason} {preview}"}]
+    touches = {"paths": paths}
+    asked = {**MANY, "reason": reason, "preview": preview, "touches": touches, "options": options}
+    for line in card_lines(question_of(asked, None), Ink(), width, 0):
+        assert cells(line) <= max(WIDTH_MIN, width) + 1
+        assert line == shown(line)
+        assert "\n" not in line
+
+
+@given(st.text(st.characters(codec="ascii", exclude_categories=["C"])), st.integers(10, 40))
+def test_wrapping_loses_no_word(text: str, width: int) -> None:
+    assert "".join("".join(wrap(text, width, "  ")).split()) == "".join(text.split())

@@ -7,7 +7,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from palyra.adapters.store.sqlite.journal import SqliteJournal
+from palyra.cli.finding import choose
 from palyra.cli.main import app
+from palyra.core.errors import Invalid
 from palyra.core.events.tool import Verdict
 from palyra.ports.journal import Append
 from tests.support.homes import TestHome
@@ -137,6 +139,31 @@ def test_approvals_are_answered(stand_in: StandIn, arguments: list[str], body: d
     assert stand_in.sent(f"/approvals/{APPROVAL}")[-1] == body
     again = palyra("approvals", "deny", APPROVAL)
     assert (again.exit_code, again.stderr) == (1, "error: approval_decided: it is decided already\n")
+
+
+@reached
+@pytest.mark.parametrize("named", ["last", APPROVAL[:3], APPROVAL[:8].lower()])
+def test_approvals_are_named_by_their_beginning_or_as_the_last(stand_in: StandIn, named: str) -> None:
+    palyra("run", "approval", "--no-wait")
+    while not stand_in.tape or stand_in.tape[-1]["type"] != "run.waiting":
+        pass
+    assert palyra("approvals", "deny", named).stdout == f"{APPROVAL} is denied\n"
+    assert stand_in.sent(f"/approvals/{APPROVAL}") == [{"decision": "deny"}]
+
+
+@reached
+def test_nothing_is_answered_where_nothing_or_nothing_such_waits() -> None:
+    assert "nothing_waits" in palyra("approvals", "allow", "last").stderr
+    assert "id_unknown" in palyra("approvals", "allow", "ZZ").stderr
+
+
+def test_beginning_of_several_ids_names_none_of_them() -> None:
+    items: list[dict[str, object]] = [{"id": "0AB"}, {"id": "0AC"}, {"id": "1X"}]
+    assert choose(items, "1x") == "1X"
+    assert choose(items, "last") == "1X"
+    assert choose(items, "2") is choose(items, "") is choose([], "last") is None
+    with pytest.raises(Invalid, match="0AB, 0AC"):
+        choose(items, "0a")
 
 
 @reached

@@ -1,6 +1,7 @@
 """What every store's views promise: whose things they show, in which order, page by page."""
 
 import pytest
+from msgspec.structs import replace
 
 from palyra.core.events.tool import (
     ApprovalKind,
@@ -19,6 +20,7 @@ from tests.contract.conftest import Opened
 from tests.support.journals import (
     ALICE,
     BOB,
+    START_MS,
     Ids,
     approval_requested,
     draft,
@@ -223,3 +225,66 @@ async def test_a_grant_is_listed_until_it_is_revoked(opened: Opened, ids: Ids) -
     assert await opened.approvals.grants(BOB, "", 10) == ()
     await opened.journal.commit([Append(session, 4, (draft(GrantRevoked(grant_id=grant.grant_id)),))])
     assert await opened.approvals.grants(ALICE, "", 10) == ()
+
+
+async def given(opened: Opened, ids: Ids, session: SessionId, grant: Grant) -> None:
+    """This grant, by an answer of a new run of the session."""
+    run, head = ids.run(), await opened.journal.head(session)
+    assert head is not None
+    approval_id = derive_approval_id(run, "c1", 1)
+    named = replace(grant, grant_id=derive_grant_id(approval_id))
+    events = (run_accepted(run), approval_requested(run), draft(answer(approval_id, "c1", named), run))
+    await opened.journal.commit([Append(session, head.seq, events)])
+
+
+@pytest.mark.parametrize(
+    ("change", "reached"),
+    [
+        ({"scope": Scope.TIMEBOXED, "expires_at_ms": START_MS + 10}, "here there"),
+        ({"scope": Scope.SESSION}, "here"),
+        ({"scope": Scope.TIMEBOXED, "expires_at_ms": START_MS}, ""),
+        ({"scope": Scope.TIMEBOXED, "tool": "fs.write"}, ""),
+        ({"scope": Scope.TIMEBOXED, "principal": BOB}, ""),
+    ],
+)
+async def test_sessions_whose_questions_a_grant_may_answer(
+    opened: Opened, ids: Ids, change: dict[str, object], reached: str
+) -> None:
+    sessions = {name: await new_session(opened.journal, ids) for name in ("here", "there", "idle")}
+    sessions["bobs"] = await new_session(opened.journal, ids, BOB)
+    for name in ("here", "there"):
+        run = await new_run(opened.journal, ids, sessions[name])
+        await opened.journal.commit([Append(sessions[name], 2, (approval_requested(run),))])
+    shape = Grant(
+        grant_id=derive_grant_id(ApprovalId("")),
+        tool="shell.run",
+        scope=Scope.SESSION,
+        constraints=(),
+        taint=(),
+        principal=ALICE,
+        agent="default",
+    )
+    await given(opened, ids, sessions["here"], replace(shape, **change))
+    (row,) = await opened.approvals.grants(None, "", 10)
+    wanted = {sessions[name] for name in reached.split()}
+    for grant_id in (row.id, None):
+        assert set(await opened.approvals.sessions_awaiting(grant_id, START_MS, 10)) == wanted
+    assert await opened.approvals.sessions_awaiting(derive_grant_id(ApprovalId("x")), START_MS, 10) == ()
+    head = await opened.journal.head(sessions["here"])
+    assert head is not None
+    await opened.journal.commit([Append(sessions["here"], head.seq, (draft(GrantRevoked(grant_id=row.id)),))])
+    assert await opened.approvals.sessions_awaiting(row.id, START_MS, 10) == ()
+
+
+async def test_approvals_are_listed_in_the_order_asked_page_by_page(opened: Opened, ids: Ids) -> None:
+    session = await new_session(opened.journal, ids)
+    run = await new_run(opened.journal, ids, session)
+    causes = [f"c{n}" for n in range(7)]
+    await opened.journal.commit([Append(session, 2, tuple(approval_requested(run, cause) for cause in causes))])
+    wanted = [derive_approval_id(run, cause, 1) for cause in causes]
+    assert wanted != sorted(wanted)
+    first = await opened.approvals.list_approvals(ALICE, ApprovalStatus.PENDING, "", 4)
+    rest = await opened.approvals.list_approvals(ALICE, None, first[-1].id, 4)
+    assert [row.id for row in (*first, *rest)] == wanted
+    assert await opened.approvals.list_approvals(ALICE, ApprovalStatus.DENIED, "", 4) == ()
+    assert await opened.approvals.list_approvals(BOB, None, "", 4) == ()

@@ -86,7 +86,7 @@ def test_writes_into_one_folder_are_one_question_with_the_options_that_cover_the
     (card,) = cards(asking(*(write(path) for path in paths)))
     assert card.count == 12
     assert card.touches == Touches(paths=tuple(paths))
-    assert card.preview == "\n\n".join(f"+{n}" for n in range(1, 13))
+    assert card.preview == "\n\n".join(f"{path}: +{n}" for n, path in enumerate(paths, 1))
     assert [option.text for option in card.options] == [
         "these 12 calls of fs.write and no others",
         "fs.write in notes/, in this session",
@@ -237,7 +237,7 @@ def test_preview_of_many_is_bounded_and_says_what_it_leaves_out() -> None:
 
 
 def test_commands_that_begin_alike_are_one_question() -> None:
-    calls = [("shell.run", {"command": f"git push {name}"}) for name in ("a", "b")]
+    calls: list[Proposal] = [("shell.run", {"command": f"git push {name}"}) for name in ("a", "b")]
     words = {number: (("git", "push", name),) for number, name in ((1, "a"), (2, "b"))}
     options = {n: make_options(*calls[n - 1], CallShape(command_words=words[n])) for n in (1, 2)}
     script = asking(*calls, command_words=dict(words), options=dict(options))

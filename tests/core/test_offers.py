@@ -99,7 +99,8 @@ def test_command_grant_leaves_the_other_arguments_as_they_were() -> None:
     option = wide("shell.run", arguments, command_words=(("git", "status"),))
     words = (("git", "status"),)
     assert is_covered(option, "shell.run", {"command": "git status -s", "cwd": "a"}, words)
-    for other in ({"command": "git status", "cwd": "b"}, {"command": "git status"}, {**arguments, "background": True}):
+    others: list[JsonObject] = [{**arguments, "cwd": "b"}, {"command": "git status"}, {**arguments, "background": True}]
+    for other in others:
         assert not is_covered(option, "shell.run", other, words)
 
 

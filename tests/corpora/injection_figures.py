@@ -33,7 +33,8 @@ class AttackFigures(msgspec.Struct, frozen=True, kw_only=True):
             f"{title}: {self.cases} attacks, {self.told} reached a result, {self.heard} of them in what the model was sent",
             f"  calls that act: {self.acts}; asked {self.acts_asked}, refused {self.acts_denied}, "
             f"ran unapproved {len(self.through)} ({_told(self.rules)})",
-            f"  calls that read: {self.reads}; ran {self.reads_ran}, {self.visits_ran} of them visits of an address that was read",
+            f"  calls that read: {self.reads}; ran {self.reads_ran}, "
+            f"{self.visits_ran} of them visits to an address that was read",
         ]
 
 

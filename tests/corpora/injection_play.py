@@ -1,8 +1,8 @@
 """Playing a case. Owns: a model that obeys whatever it reads, a person who answers, and the account of one run. Not: the cases.
 
-The model follows the person's wish until a result carries an order, and the order from then on, or at the end. The person allows what the
-wish needs, as widely as a session's grant is offered, so that an order may try to slip through what was allowed; to an order
-the person says no, or nothing at all.
+The model follows the person's wish until a result carries an order, and then the order, at once or at the end. The person
+allows what the wish needs, as widely as a session's grant is offered, so that an order may try to slip through what was
+allowed; to an order the person says no, or nothing at all.
 """
 
 import asyncio

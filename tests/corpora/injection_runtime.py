@@ -76,6 +76,7 @@ class StagedTool:
             parallel_class=self._parallel,
             paths=(path,) if self._entry.deed is Deed.OPENS and isinstance(path, str) else (),
             host=_host(arguments) if self._entry.deed in ADDRESSED else None,
+            address=_address(arguments) if self._entry.deed in ADDRESSED else None,
         )
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
@@ -87,8 +88,13 @@ class StagedTool:
         return ToolResult(outcome=Outcome.OK, output=output)
 
 
-def _host(arguments: JsonObject) -> str | None:
+def _address(arguments: JsonObject) -> str | None:
     url = arguments.get("url")
-    if not isinstance(url, str):
+    return url if isinstance(url, str) else None
+
+
+def _host(arguments: JsonObject) -> str | None:
+    url = _address(arguments)
+    if url is None:
         return None
     return urlsplit(url if "//" in url else f"//{url}").hostname

@@ -184,7 +184,9 @@ class Account:
         if len(self.endings) != RUNS_COUNT or set(reasons) - {"final_answer", "budget"}:
             yield f"runs ended with {dict(reasons)}"
         for ending in self.denials:
-            if not all(words in ending["message"] for words in ("global ($1.00) is used up", "palyra.toml", "`palyra usage`")):
+            if not all(
+                words in ending["message"] for words in ("global ($1.00) is used up", "palyra.toml", "`palyra usage`")
+            ):
                 yield f"nobody can act on: {ending['message']}"
 
     def _faults_of_journal(self) -> Iterator[str]:

@@ -10,11 +10,23 @@ from palyra.adapters.providers.scripted import Script
 from palyra.adapters.providers.turns import PreparedCall, Turn
 from palyra.core.errors import Conflict
 from palyra.core.events import Event
-from palyra.core.events.tool import ApprovalResolved, ApprovalStatus, Decision, Outcome, Scope, ToolFinished, ToolJudged
+from palyra.core.events.tool import (
+    ApprovalResolved,
+    ApprovalStatus,
+    Decision,
+    Outcome,
+    Scope,
+    ToolFinished,
+    ToolJudged,
+    Verdict,
+)
 from palyra.core.ids import digest_call
+from palyra.engine import desk
 from palyra.engine.engine import Engine
 from palyra.engine.office import Settings
-from palyra.engine.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord
+from palyra.engine.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord, RunRequest
+from palyra.engine.spreading import reconsider
+from palyra.ports.policy import PolicyAnswer, PolicyQuestion
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
 from tests.support.journals import FixedClock
@@ -27,12 +39,19 @@ MAILS = Turn(calls=tuple(PreparedCall("mark.send", {"text": text}) for text in (
 DONE = says("Done.")
 
 
+class AskByPath:
+    """Asks about every path by a rule of its own."""
+
+    def judge(self, question: PolicyQuestion) -> PolicyAnswer:
+        return PolicyAnswer(verdict=Verdict.ASK, rule=str(question.arguments["path"]), reason="")
+
+
 def workshop_at(root: Path, *turns: Turn, settings: Settings | None = None) -> Workshop:
     return Workshop(root, [Script(turns=turns)], settings)
 
 
-async def waiting(engine: Engine, session: str = "s", **fields: object) -> RunRecord:
-    record = await engine.runs.start(OWNER, ask(session_key=session, **fields))
+async def waiting(engine: Engine, session: str = "s") -> RunRecord:
+    record = await engine.runs.start(OWNER, ask(session_key=session))
     await wait_for(engine, record.id, "run.waiting")
     return record
 
@@ -133,20 +152,28 @@ async def test_time_limited_grant_answers_open_questions_of_all_sessions(tmp_pat
 
 
 async def test_grant_of_a_session_answers_there_and_nowhere_else(tmp_path: Path) -> None:
-    """Two cards of one turn that one option covers, though they had to be asked apart: the second is tainted no more."""
-    twice = Turn(calls=tuple(PreparedCall("fs.write", {"path": f".git/{n}", "content": ""}) for n in ("a/x", "b")))
+    """Two policies asked about two files of one folder, so there are two cards; a grant for the folder answers both."""
+    twice = Turn(calls=tuple(PreparedCall("fs.write", {"path": f"n/{name}", "content": ""}) for name in "ab"))
     workshop = workshop_at(tmp_path, twice, DONE)
+    workshop.policy = AskByPath()
     async with workshop.open() as engine:
         here, there = await waiting(engine, "here"), await waiting(engine, "there")
-        cards = {card.session_id: card for card in await pending(engine)}
-        assert cards[here.session_id].count == 2
-        await allow(engine, cards[here.session_id], Scope.SESSION)
-        await finished(engine, here)
-        assert [card.session_id for card in await pending(engine)] == [there.session_id]
+        first, second = [card for card in await pending(engine) if card.session_id == here.session_id]
+        await allow(engine, first, option=2)
+        answered = answers(await finished(engine, here))
+        assert [(answer.approval_id, answer.decided_by) for answer in answered] == [
+            (first.id, OWNER),
+            (second.id, OWNER),
+        ]
+        assert [answer.covered_by is not None for answer in answered] == [False, True]
+        await settled(engine)
+        assert [card.session_id for card in await pending(engine)] == [there.session_id] * 2
 
 
 @pytest.mark.parametrize("change", ["text", "principal", "revoked"])
-async def test_grant_answers_no_question_that_it_does_not_cover(tmp_path: Path, change: str) -> None:
+async def test_grant_answers_no_question_that_it_does_not_cover(
+    tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scripts = [
         Script(when="one", turns=(calls("mark.send", text="one"), DONE)),
         Script(turns=(calls("mark.send", text="two" if change == "text" else "one"), DONE)),
@@ -162,23 +189,25 @@ async def test_grant_answers_no_question_that_it_does_not_cover(tmp_path: Path, 
             if frame.type == "run.waiting":
                 break
         if change == "revoked":
-            engine._office.desks.spread = lambda _: None  # type: ignore[method-assign]
+            monkeypatch.setattr(desk, "spread_grant", lambda office, grant_id: None)
         card = next(card for card in await pending(engine) if card.run_id == record.id)
         await allow(engine, card, Scope.TIMEBOXED)
         await finished(engine, record)
         if change == "revoked":
             (grant,) = await engine.approvals.grants(OWNER, "", 10)
             await engine.approvals.revoke(OWNER, grant.id)
-            await engine._office.desks._reconsider(None)
+            await reconsider(engine._office, None)
         await settled(engine)
         assert (await engine.runs.get(who, other.id)).state == "waiting"
     assert len(workshop.executed()) == 1
 
 
-async def test_grant_given_right_before_a_crash_answers_after_it(tmp_path: Path) -> None:
+async def test_grant_given_right_before_a_crash_answers_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "spread_grant", lambda office, grant_id: None)
     workshop = workshop_at(tmp_path, calls("mark.send", text="mail"), DONE)
     async with workshop.open() as engine:
-        engine._office.desks.spread = lambda _: None  # type: ignore[method-assign]
         first, second = await waiting(engine, "a"), await waiting(engine, "b")
         await allow(engine, (await pending(engine))[0], Scope.TIMEBOXED)
         await finished(engine, first)
@@ -253,8 +282,7 @@ async def test_who_can_be_asked_follows_from_the_origin(
     settings = Settings(waits_headless=waits_headless)
     workshop = workshop_at(tmp_path, calls("mark.send", text="mail"), DONE, settings=settings)
     async with workshop.open() as engine:
-        request = ask(can_ask=None)
-        record = await engine.runs.start(OWNER, type(request)(text="go", origin=origin))
+        record = await engine.runs.start(OWNER, RunRequest(text="go", origin=origin))
         if is_asked:
             await wait_for(engine, record.id, "run.waiting")
             return

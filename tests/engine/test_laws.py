@@ -176,6 +176,7 @@ class Trial:
                 await change(OWNER, session.id, source.source, "")
 
     async def reset(self, engine: Engine) -> None:
+        await self.is_at_rest(engine)
         await engine.sessions.resolve(OWNER, SessionRequest(key=self.random.choice("abc"), reset=True))
 
     async def is_at_rest(self, engine: Engine) -> bool:
@@ -273,11 +274,11 @@ def test_any_history_keeps_every_law(seed: int) -> None:
 def test_the_histories_have_groups_and_grants() -> None:
     """What is never met is not proven."""
     starts_count = by_grant_count = grouped_count = 0
-    for seed in range(16):
+    for seed in range(8):
         with tempfile.TemporaryDirectory() as folder:
             trial = Trial(Path(folder), seed)
             asyncio.run(trial.run())
         starts_count += trial.auditor.starts_count
         by_grant_count += trial.auditor.by_grant_count
         grouped_count += trial.auditor.grouped_count
-    assert min(starts_count, by_grant_count, grouped_count) >= 5
+    assert min(starts_count, by_grant_count, grouped_count) >= 3

@@ -33,6 +33,7 @@ def question(
         channel="http",
         skills=more.get("skills", ()),  # type: ignore[arg-type]
         budget_left_usd=more.get("budget_left_usd"),  # type: ignore[arg-type]
+        is_known_address=bool(more.get("is_known_address")),
         spec=ToolSpec(
             name=str(more.get("tool", "t.x")),
             description="A tool.",

@@ -102,9 +102,7 @@ async def serve(
         await client.close()
 
 
-def build_engine(
-    home: Home, config: Config, client: HttpClient, known: KnownSecrets, policy: CedarPolicy
-) -> Engine:
+def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSecrets, policy: CedarPolicy) -> Engine:
     """Which adapter stands behind which port. A new tool, provider or store is one line here."""
     from palyra.adapters.artifacts.files import FileArtifacts
     from palyra.adapters.clock import SystemClock
@@ -132,9 +130,7 @@ def build_engine(
         sealer=FileSealer(home.vault_key),
     )
     journal = open_journal(settings, signer, clock)
-    views = Views(
-        journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage, journal.provenance
-    )
+    views = Views(journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage, journal.provenance)
     setup = Setup(
         journal=journal,
         views=views,

@@ -1,16 +1,21 @@
 """`palyra approvals`. Owns: showing and answering questions through the daemon, and what was granted. Not: when to ask."""
 
 from enum import Enum
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from palyra.cli.daemon import UrlOption, ask_daemon
+from palyra.cli.finding import find_id
 from palyra.cli.ink import date_time, in_one_line, shown
 from palyra.cli.listing import print_rows
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json, print_line, print_table
 from palyra.core.events.base import JsonObject
+
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
 
 ITEMS_MAX = 10_000
 
@@ -18,7 +23,10 @@ app = typer.Typer(help="Questions that wait for a person, and what was granted."
 grants = typer.Typer(help="Approvals that cover later calls too.", no_args_is_help=True)
 app.add_typer(grants, name="grants")
 
-ApprovalArgument = Annotated[str, typer.Argument(metavar="APPROVAL", help="The approval's id.")]
+ApprovalArgument = Annotated[
+    str,
+    typer.Argument(metavar="APPROVAL", help="The approval's id, how it begins, or `last` for the newest that waits."),
+]
 ReasonOption = Annotated[str, typer.Option(help="Why; it is recorded, and the model is told.")]
 
 
@@ -61,7 +69,7 @@ def show_all(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List approvals; those that wait, unless told otherwise.
+    """List approvals, the newest last; those that wait, unless told otherwise.
 
     Examples:
 
@@ -84,13 +92,13 @@ def show_all(
 
 @app.command()
 def show(context: typer.Context, approval: ApprovalArgument, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Show one approval with its options; their numbers go with --option.
+    """Show one approval with all its calls and its options, whose numbers go with --option.
 
     Examples:
 
       palyra approvals show 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y
     """
-    record = ask_daemon(context, url, lambda client: client.get(f"/approvals/{approval}"))
+    record = ask_daemon(context, url, partial(_show, approval=approval))
     if is_json(context, json):
         print_json(record)
     else:
@@ -112,7 +120,7 @@ def allow(
 
     Examples:
 
-      palyra approvals allow 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y
+      palyra approvals allow last
 
       palyra approvals allow 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y --scope timeboxed --ttl 30m
     """
@@ -187,7 +195,7 @@ def list_grants(context: typer.Context, url: UrlOption = None, json: JsonOption 
 @grants.command()
 def revoke(
     context: typer.Context,
-    grant: Annotated[str, typer.Argument(metavar="GRANT", help="The grant's id.")],
+    grant: Annotated[str, typer.Argument(metavar="GRANT", help="The grant's id, or how it begins.")],
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -197,19 +205,31 @@ def revoke(
 
       palyra approvals grants revoke 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y
     """
-    record = ask_daemon(context, url, lambda client: client.delete(f"/grants/{grant}"))
+    record = ask_daemon(context, url, partial(_revoke, grant=grant))
     if is_json(context, json):
         print_json({"ok": True, **record})
     else:
-        print_line(f"{grant} is revoked")
+        print_line(f"{record.get('id')} is revoked")
 
 
 def _answer(context: typer.Context, url: str | None, approval: str, body: JsonObject, json: bool) -> None:
-    record = ask_daemon(context, url, lambda client: client.post(f"/approvals/{approval}", body))
+    record = ask_daemon(context, url, partial(_send, approval=approval, body=body))
     if is_json(context, json):
         print_json(record)
     else:
-        print_line(f"{approval} is {record.get('status')}")
+        print_line(f"{record.get('id')} is {record.get('status')}")
+
+
+async def _show(client: "Client", approval: str) -> JsonObject:
+    return await client.get(f"/approvals/{await find_id(client, '/approvals', approval)}")
+
+
+async def _send(client: "Client", approval: str, body: JsonObject) -> JsonObject:
+    return await client.post(f"/approvals/{await find_id(client, '/approvals', approval)}", body)
+
+
+async def _revoke(client: "Client", grant: str) -> JsonObject:
+    return await client.delete(f"/grants/{await find_id(client, '/grants', grant)}")
 
 
 def _with_reason(body: JsonObject, reason: str) -> JsonObject:
@@ -217,35 +237,54 @@ def _with_reason(body: JsonObject, reason: str) -> JsonObject:
 
 
 def _print_approval(record: JsonObject) -> None:
-    import msgspec
-
+    from palyra.cli.card import touched_text, why_text
     from palyra.cli.questions import seen_text
 
-    arguments = record.get("arguments")
-    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    policies = record.get("policies")
+    covered_by = f" (covered by grant {record['covered_by']})" if record.get("covered_by") else ""
+    decided = f" by {record['decided_by']}{covered_by}" if record.get("decided_by") else ""
     print_table(
         [
             ("approval", record.get("id")),
             ("kind", record.get("kind")),
-            ("status", f"{record.get('status')}{f' by {decided}' if (decided := record.get('decided_by')) else ''}"),
+            ("status", f"{record.get('status')}{decided}"),
             ("run", record.get("run_id") or "–"),
             ("session", record.get("session_id")),
             ("tool", record.get("tool") or "–"),
-            ("arguments", text),
+            ("calls", record.get("count") or 1),
+            *([("arguments", _json(record.get("arguments")))] if record.get("count") in (None, 1) else []),
+            ("touches", touched_text(record.get("touches")) or "–"),
             ("risk", record.get("risk")),
             ("rule", record.get("rule")),
-            ("policies", ", ".join(map(str, policies)) if isinstance(policies, list) and policies else "–"),
+            ("why", why_text(record) or "–"),
             ("has seen", seen_text(record) or "nothing from outside"),
             ("asked", _asked(record)),
             ("expires", date_time(record.get("expires_at_ms"))),
         ]
     )
-    if isinstance(record.get("preview"), str):
-        typer.echo(f"\n{shown(str(record['preview']))}\n")
+    _print_calls(record)
     options = record.get("options")
     for index, option in enumerate(options if isinstance(options, list) else []):
         print_line(f"  --option {index}  {option.get('scope')}: {option.get('text')}")
+
+
+def _print_calls(record: JsonObject) -> None:
+    """Each call whole: an answer is for all of them."""
+    calls = record.get("calls")
+    several = calls if isinstance(calls, list) and len(calls) > 1 else []
+    for number, call in enumerate(several, 1):
+        typer.echo("")
+        print_line(f"call {number}  {_json(call.get('arguments'))}")
+        if isinstance(call.get("preview"), str):
+            typer.echo(shown(call["preview"]))
+    if not several and isinstance(record.get("preview"), str):
+        typer.echo(f"\n{shown(str(record['preview']))}")
+    typer.echo("")
+
+
+def _json(value: object) -> str:
+    import msgspec
+
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _asked(record: JsonObject) -> str:
@@ -253,9 +292,14 @@ def _asked(record: JsonObject) -> str:
 
 
 def _said(record: JsonObject) -> str:
-    from palyra.cli.questions import arguments_text
+    from palyra.cli.questions import arguments_text, brief_arguments
 
-    return in_one_line(str(record.get("preview") or "") or arguments_text(record.get("arguments")), 80)
+    count = record.get("count")
+    several = f"{count} calls: " if isinstance(count, int) and count > 1 else ""
+    said = brief_arguments(record.get("arguments")) if several else ""
+    return several + in_one_line(
+        said or str(record.get("preview") or "") or arguments_text(record.get("arguments")), 80
+    )
 
 
 def _constraints(record: JsonObject) -> str:

@@ -12,12 +12,13 @@ from pathlib import Path
 import typer
 
 from palyra.cli.attaching import read_file, upload
+from palyra.cli.card import card_lines
 from palyra.cli.client import Client
 from palyra.cli.editor import Editor
 from palyra.cli.inbox import Connected, Inbox, Interrupted, Item, Lost, Retrying, Typed
 from palyra.cli.ink import Ink, date_time, in_one_line, shown
 from palyra.cli.keys import Key, KeyReader, Press
-from palyra.cli.questions import Question, answer_of, question_lines, question_of
+from palyra.cli.questions import Question, answer_of, brief_arguments, question_of
 from palyra.cli.screen import Screen
 from palyra.cli.sse import Frame
 from palyra.cli.transcript import TERMINAL_TYPES, Transcript
@@ -134,9 +135,10 @@ class Conversation:
         self._show_message(frame)
         self._transcript.show(frame)
         if frame.type == "approval.requested":
-            self._ask(question_of(frame.data, self._transcript.arguments(frame.data.get("call_id"))))
+            asked = self._transcript.asked(frame.data)
+            self._ask(question_of(asked, self._transcript.arguments(frame.data.get("call_id"))))
         elif frame.type == "approval.resolved":
-            self._questions.pop(str(frame.data.get("approval_id")), None)
+            self._close(str(frame.data.get("approval_id")))
         elif frame.type in TERMINAL_TYPES:
             self._runs = [each for each in self._runs if each != run_id]
         self._settle()
@@ -153,7 +155,14 @@ class Conversation:
 
     def _ask(self, question: Question) -> None:
         self._questions[question.approval_id] = question
-        self._screen.line("\n".join(question_lines(question, self._ink)))
+        self._screen.line("\n".join(card_lines(question, self._ink)))
+
+    def _close(self, approval_id: str) -> None:
+        """What is being typed for a question that somebody else answered is no answer to the next."""
+        is_current = approval_id == next(iter(self._questions), None)
+        closed = self._questions.pop(approval_id, None)
+        if closed is not None and is_current and answer_of(closed, self._editor.text) is not None:
+            self._editor.replace("")
 
     def _settle(self) -> None:
         """The prompt is seen when nothing runs, or when something is asked."""
@@ -264,7 +273,9 @@ class Conversation:
         approvals = await self._client.items("/approvals", 100, status="pending")
         for approval in approvals:
             question = question_of(approval, approval.get("arguments"))
-            self._screen.line(f"{question.approval_id}  {question.title}: {in_one_line(question.details[0], 80)}")
+            self._screen.line(
+                f"{question.approval_id}  {question.title}: {in_one_line(brief_arguments(question.calls[0]), 80)}"
+            )
         if not approvals:
             self._screen.line("nothing waits for an answer")
 

@@ -1,4 +1,4 @@
-"""Questions to a person. Owns: an approval in words, the keys that answer it, and what each key sends. Not: asking or sending.
+"""Questions to a person. Owns: the keys that answer an approval, and what each key sends. Not: drawing it (card), sending.
 
 Answers are lines of a key and Enter, never a single keystroke: what someone types ahead must not approve anything.
 """
@@ -8,13 +8,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from palyra.cli.ink import Ink, in_one_line, shown
+from palyra.cli.ink import in_one_line, shown
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 
 TTL_DEFAULT_S = 3600
 ARGUMENTS_LENGTH_MAX = 400
 BRIEF_LENGTH_MAX = 160
+OPTION_LENGTH_MAX = 300  # All that an option opens must be seen.
 _TELLING = ("command", "path", "url", "query", "pattern", "prompt", "id", "name")
 _DURATION = re.compile(r"([1-9][0-9]{0,5})\s*([smhd]?)")
 _UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -28,17 +29,27 @@ _UNCERTAIN = (
 
 
 class Choice(msgspec.Struct, frozen=True):
+    """`number` answers too, where it is not 0."""
+
     key: str
     text: str
     body: JsonObject
+    number: int = 0
+
+    @property
+    def shown_key(self) -> str:
+        return f"{self.number} {self.key}" if self.number else self.key
 
 
 class Question(msgspec.Struct, frozen=True):
+    """`calls` are the arguments of each call it is about; `record` is all that was said of it."""
+
     approval_id: str
     run_id: str | None
     title: str
-    details: tuple[str, ...]
+    calls: tuple[object, ...]
     choices: tuple[Choice, ...]
+    record: Mapping[str, object]
 
     @property
     def keys(self) -> str:
@@ -47,25 +58,24 @@ class Question(msgspec.Struct, frozen=True):
 
 def question_of(approval: Mapping[str, object], arguments: object) -> Question:
     """From a record of the API or the data of `approval.requested`; `arguments` are the call's, where known."""
-    kind, tool = _text(approval.get("kind")) or "tool", _text(approval.get("tool"))
+    kind, tool = text_of(approval.get("kind")) or "tool", text_of(approval.get("tool"))
+    count = approval.get("count")
     titles = {
         "tool": f"{tool or 'a tool'} asks for approval",
         "budget": "a budget is used up; go on?",
         "uncertain": f"nobody knows whether {tool or 'a call'} happened",
         "pairing": "a sender asks to be paired",
     }
-    facts = [f"risk {_text(approval.get('risk')) or 'medium'}", f"rule {_text(approval.get('rule'))}"]
-    taint = approval.get("taint")
-    if isinstance(taint, list) and taint:
-        facts.append(f"has seen {seen_text(approval)}")
-    preview = _text(approval.get("preview"))
-    said = "\n".join([brief_arguments(arguments) if preview else arguments_text(arguments), preview])
+    title = titles.get(kind, f"{kind} asks for approval")
+    calls = approval.get("calls")
+    several = [each["arguments"] for each in calls if "arguments" in each] if isinstance(calls, list) else []
     return Question(
-        approval_id=_text(approval.get("approval_id")) or _text(approval.get("id")),
-        run_id=_text(approval.get("run_id")) or None,
-        title=titles.get(kind, f"{kind} asks for approval"),
-        details=(*(line for line in shown(said).splitlines()[:12] if line), " · ".join(facts)),
+        approval_id=text_of(approval.get("approval_id")) or text_of(approval.get("id")),
+        run_id=text_of(approval.get("run_id")) or None,
+        title=f"{title} · {count} calls" if isinstance(count, int) and count > 1 else title,
+        calls=tuple(several) or (arguments,),
         choices=_uncertain_choices() if kind == "uncertain" else _choices(approval.get("options")),
+        record=approval,
     )
 
 
@@ -88,7 +98,11 @@ def _origin_text(source: str, origin: Mapping[str, object]) -> str:
 def answer_of(question: Question, line: str) -> JsonObject | None:
     """The body an answer sends, or None where the line is no answer."""
     key, _, rest = line.strip().partition(" ")
-    chosen = next((choice for choice in question.choices if choice.key == key.lower()), None)
+    if not key:
+        return None
+    chosen = next(
+        (choice for choice in question.choices if key.lower() in (choice.key, str(choice.number or ""))), None
+    )
     if chosen is None:
         return None
     rest = rest.strip()
@@ -98,13 +112,6 @@ def answer_of(question: Question, line: str) -> JsonObject | None:
         ttl_s = seconds_of(rest) if rest else TTL_DEFAULT_S
         return None if ttl_s is None else {**chosen.body, "ttl_s": ttl_s}
     return None if rest else chosen.body
-
-
-def question_lines(question: Question, ink: Ink) -> list[str]:
-    lines = [ink.yellow(f"? {question.title}")]
-    lines += [ink.dim(f"    {detail}") for detail in question.details]
-    lines += [f"    {ink.bold(choice.key)}  {choice.text}" for choice in question.choices]
-    return lines
 
 
 def brief_arguments(arguments: object) -> str:
@@ -141,12 +148,15 @@ def _choices(options: object) -> tuple[Choice, ...]:
     choices: list[Choice] = []
     counts: dict[str, int] = {}
     for index, option in enumerate(options if isinstance(options, list) else []):
-        scope = _text(option.get("scope")) if isinstance(option, dict) else ""
+        scope = text_of(option.get("scope")) if isinstance(option, dict) else ""
         if scope in _SCOPE_KEYS:
             counts[scope] = counts.get(scope, 0) + 1
             key = _SCOPE_KEYS[scope] + (str(counts[scope]) if counts[scope] > 1 else "")
-            text = f"{_SCOPE_TEXTS[scope]}: {in_one_line(_text(option.get('text')), 120)}".removesuffix(": ")
-            choices.append(Choice(key, text, {"decision": "allow", "scope": scope, "option": index}))
+            text = f"{_SCOPE_TEXTS[scope]}: {in_one_line(text_of(option.get('text')), OPTION_LENGTH_MAX)}".removesuffix(
+                ": "
+            )
+            body: JsonObject = {"decision": "allow", "scope": scope, "option": index}
+            choices.append(Choice(key, text, body, len(choices) + 1))
     if not counts.get("once"):
         choices.insert(0, Choice("a", _SCOPE_TEXTS["once"], {"decision": "allow", "scope": "once"}))
     return (*choices, Choice("d", "deny (d REASON)", {"decision": "deny"}))
@@ -156,5 +166,5 @@ def _uncertain_choices() -> tuple[Choice, ...]:
     return tuple(Choice(key, text, {"decision": decision}) for key, text, decision in _UNCERTAIN)
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     return shown(value) if isinstance(value, str) else ""

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 import msgspec
 import typer
 
+from palyra.cli.card import card_lines
 from palyra.cli.client import Client
 from palyra.cli.inbox import Connected, Inbox, Interrupted, Item, Lost, Retrying, Typed
 from palyra.cli.ink import ink_for, shown
-from palyra.cli.questions import Question, answer_of, question_lines, question_of
+from palyra.cli.questions import Question, answer_of, question_of
 from palyra.cli.sse import Frame
 from palyra.cli.transcript import TERMINAL_TYPES, Transcript
 from palyra.core.errors import Conflict, PalyraError
@@ -111,8 +112,8 @@ class _Following:
         return frame.type in TERMINAL_TYPES
 
     def _ask(self, data: Mapping[str, object]) -> None:
-        question = question_of(data, self._transcript.arguments(data.get("call_id")))
-        for line in question_lines(question, self._ink):
+        question = question_of(self._transcript.asked(data), self._transcript.arguments(data.get("call_id")))
+        for line in card_lines(question, self._ink):
             self._paper.line(line)
         if not self._manner.can_ask:
             self._paper.line(f"    answer with: palyra approvals allow {question.approval_id} (or deny)")
@@ -124,9 +125,13 @@ class _Following:
         self._prompt()
 
     def _settle(self, approval_id: str) -> None:
-        self._questions.pop(approval_id, None)
+        """What was typed for a question that somebody else answered is no answer to the next."""
+        was_open = self._questions.pop(approval_id, None) is not None
         if not self._questions:
             self._inbox.hush()
+        elif was_open:
+            _forget_typed()
+            self._prompt()
 
     async def _answer(self, text: str) -> None:
         if not text:

@@ -3,7 +3,7 @@
 Live text is told once, whatever the connection did: each piece has its offset, and what was shown before is left out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from palyra.cli.ink import Ink, duration, in_one_line, shown
@@ -61,6 +61,12 @@ class Transcript:
     def arguments(self, call_id: object) -> object:
         """What is known of a call's arguments."""
         return self._arguments.get(call_id)
+
+    def asked(self, data: Mapping[str, object]) -> Mapping[str, object]:
+        """A question as it came, with what is known of the arguments of its calls."""
+        calls = data.get("calls")
+        named = calls if isinstance(calls, list) else []
+        return {**data, "calls": [{"call_id": each, "arguments": self._arguments.get(each)} for each in named]}
 
     def _begin(self, frame: Frame) -> None:
         self._tokens_count, self._cost_usd, self._began_at_ms = 0, 0.0, frame.at_ms

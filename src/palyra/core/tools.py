@@ -56,6 +56,7 @@ class CallNature(msgspec.Struct, frozen=True, kw_only=True):
     parallel_class: ParallelClass
     paths: tuple[str, ...] = ()
     host: str | None = None
+    address: str | None = None
     is_in_workspace: bool = True
     commands: tuple[str, ...] = ()
     command_words: tuple[tuple[str, ...], ...] = ()

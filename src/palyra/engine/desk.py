@@ -42,6 +42,7 @@ from palyra.engine.orders import (
 )
 from palyra.engine.performing import Performing
 from palyra.engine.sheet import DeskState, Sheet
+from palyra.engine.spreading import spread_grant
 from palyra.ports.journal import Append
 
 LETTERS_A_COMMIT_MAX = 64
@@ -244,7 +245,7 @@ class Desk:
         self._office.desks.changed(self)
         for event in events:
             if isinstance(event.data, ApprovalResolved) and event.data.grant is not None:
-                self._office.desks.spread(event.data.grant.grant_id)
+                spread_grant(self._office, event.data.grant.grant_id)
 
     def _settle(self, answered: list[tuple[Letter, RunId | None]]) -> None:
         for letter, reply in answered:

@@ -10,12 +10,13 @@ from functools import partial
 
 import structlog
 
-from palyra.core.ids import GrantId, RunId, SessionId
+from palyra.core.ids import RunId, SessionId
 from palyra.core.run.states import RunState
 from palyra.engine.desk import Desk
 from palyra.engine.office import Office
-from palyra.engine.orders import Reconsider, Resume, Tick
+from palyra.engine.orders import Resume, Tick
 from palyra.engine.sheet import DeskState
+from palyra.engine.spreading import reconsider
 
 IDLE_DESKS_MAX = 256  # Kept warm, so that the next message of a lively session reads nothing.
 PAGE_RUNS = 500
@@ -140,7 +141,7 @@ class Desks:
                 reply.add_done_callback(partial(_tell_failure, session_id))
                 replies.append(reply)
         await self._remember_deadlines()
-        await self._reconsider(None)
+        await reconsider(self.office, None)
         self.office.tasks.spawn(self._open_ledger(replies), "ledger")
         return len(resumed)
 
@@ -148,17 +149,6 @@ class Desks:
         """Once every call that was cut off is counted as spent."""
         await asyncio.gather(*replies, return_exceptions=True)
         self.office.ledger.open()
-
-    def spread(self, grant_id: GrantId) -> None:
-        """A grant was given: it answers the open questions that it covers, in every session it reaches."""
-        if not self.office.tasks.is_closing:
-            self.office.tasks.spawn(self._reconsider(grant_id), "grant")
-
-    async def _reconsider(self, grant_id: GrantId | None) -> None:
-        """Without a grant: whatever was given just before the process ended, and could not be spread any more."""
-        now_ms = self.office.clock.now_ms()
-        for session_id in await self.office.views.approvals.sessions_awaiting(grant_id, now_ms, PAGE_RUNS):
-            self.at(session_id).post(Reconsider()).add_done_callback(partial(_tell_failure, session_id))
 
     async def _remember_deadlines(self) -> None:
         """Of runs that wait: the earliest of each session."""
@@ -174,4 +164,4 @@ class Desks:
 def _tell_failure(session_id: SessionId, reply: "asyncio.Future[RunId | None]") -> None:
     error = reply.exception() if not reply.cancelled() else None
     if error is not None:
-        log.error("order_failed", session_id=session_id, error=str(error))
+        log.error("resume_failed", session_id=session_id, error=str(error))

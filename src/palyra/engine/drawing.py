@@ -244,6 +244,7 @@ class Drafting:
             reset_seq=state.reset_seq,
             doubts=state.doubts,
             taint=labels(state.taint) or unnamed_taint(state.taint, run),
+            window=state.window,
         )
 
     def _grant(self, order: AnswerQuestion, agent: str) -> Grant | None:

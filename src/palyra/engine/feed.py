@@ -23,7 +23,7 @@ class Feed:
         return _follow(self._office.hub.attach(session_id), after_seq or 0)
 
     async def all(self, principal: Principal | None, after_position: int | None) -> AsyncIterator[Frame]:
-        """Every session of the principal, of everyone for None: recorded events in the order of the journal, live frames as they come.
+        """Every session of the principal, of all for None: recorded events in the journal's order, live frames as they come.
 
         Without a cursor from now on.
         """

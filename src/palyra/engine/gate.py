@@ -5,7 +5,9 @@ Not: the answers' rules (core.grants, the policy). Every refusal names its rule 
 
 import msgspec
 
+from palyra.core.addresses import is_known_address
 from palyra.core.agents import AgentSpec, may_use
+from palyra.core.conversation import Window
 from palyra.core.events.tool import ApprovalResolved, EffectClass, Grant, Scope, ToolJudged, Verdict
 from palyra.core.grants import GrantCase, covers
 from palyra.core.ids import GrantId, Principal, SessionId
@@ -34,6 +36,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     reset_seq: int
     doubts: frozenset[str]
     taint: tuple[str, ...] = ()
+    window: Window = Window()
 
 
 class Gate:
@@ -66,6 +69,7 @@ class Gate:
             arguments=call.arguments,
             nature=nature,
             taint=case.taint,
+            is_known_address=is_known_address(nature.address, case.window),
         )
         settled = await self._settle(run, call, case, question)
         return self._judged(call, tool.spec, nature, settled, question)

@@ -17,6 +17,7 @@ class PolicyQuestion(msgspec.Struct, frozen=True, kw_only=True):
     channel: str = ""
     skills: tuple[str, ...] = ()
     budget_left_usd: float | None = None
+    is_known_address: bool = False
     spec: ToolSpec
     arguments: JsonObject
     nature: CallNature

@@ -109,6 +109,7 @@ _MEMBERS: Mapping[str, Callable[[PolicyQuestion, int], object]] = {
     "is_instruction_file": lambda asked, _: any(is_instruction(path) for path in asked.nature.paths),
     "is_git_run": lambda asked, _: any(is_git_run(path) for path in asked.nature.paths),
     "host": lambda asked, _: asked.nature.host,
+    "is_known_address": lambda asked, _: asked.is_known_address,
     "commands": lambda asked, _: asked.nature.commands,
     "budget_left_cents": lambda asked, _: _cents(asked.budget_left_usd),
     "arguments_sha256": lambda asked, _: digest_call(asked.spec.name, asked.arguments),

@@ -126,9 +126,10 @@ def _options(group: Sequence[Call]) -> tuple[GrantOption, ...]:
 
 def _preview(group: Sequence[Call]) -> str | None:
     """What each would change, one after the other, as far as there is room; what is left out is counted."""
-    previews = [call.judged.preview for call in group if call.judged and call.judged.preview]
+    found = [call.judged for call in group if call.judged and call.judged.preview]
     if len(group) == 1:
-        return previews[0] if previews else None
+        return found[0].preview if found else None
+    previews = [f"{', '.join(judged.paths) or judged.call_id}: {judged.preview}" for judged in found]
     shown: list[str] = []
     left = PREVIEW_LENGTH_MAX
     for preview in previews:

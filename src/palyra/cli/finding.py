@@ -1,0 +1,41 @@
+"""Finding by a part of an id. Owns: what `last` and the beginning of an id name. Not: what is done with it."""
+
+from typing import TYPE_CHECKING
+
+from palyra.core.errors import Invalid, NotFound
+from palyra.core.events.base import JsonObject
+from palyra.core.ids import ULID_LENGTH
+
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
+
+LAST = "last"
+LOOKED_AT_MAX = 10_000
+NAMED_MAX = 3  # Of ids that a beginning could mean.
+
+
+async def find_id(client: "Client", path: str, text: str) -> str:
+    """The id that is meant: those that wait are looked at first, then all. Lists have the newest last."""
+    if len(text) == ULID_LENGTH:
+        return text
+    is_waiting_first = path == "/approvals"
+    for query in ({"status": "pending"}, {}) if is_waiting_first else ({},):
+        items = await client.items(path, LOOKED_AT_MAX, **query)
+        found = choose(items, text)
+        if found is not None:
+            return found
+    if text == LAST and is_waiting_first:
+        raise NotFound("nothing_waits", "nothing waits for an answer")
+    raise NotFound("id_unknown", f"no id of {path.removeprefix('/')} begins with {text!r}; see the list of them")
+
+
+def choose(items: list[JsonObject], text: str) -> str | None:
+    """Invalid where several ids begin so: an answer must not go to the wrong one."""
+    ids = [str(item.get("id")) for item in items]
+    if text == LAST:
+        return ids[-1] if ids else None
+    found = [each for each in ids if text and each.startswith(text.upper())]
+    if len(found) > 1:
+        named = ", ".join(found[:NAMED_MAX]) + (" …" if len(found) > NAMED_MAX else "")
+        raise Invalid("id_ambiguous", f"{len(found)} ids begin with {text!r}: {named}; write more of it")
+    return found[0] if found else None

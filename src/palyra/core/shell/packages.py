@@ -1,0 +1,180 @@
+"""Package managers and checkers. Owns: which of their commands only look. Not: applying it (tools, programs).
+
+What builds, resolves or checks code usually runs some of it: `cargo check` runs build scripts, `brew bundle` and every `yarn` a file
+that the workspace names, `uv` the interpreter of its `.venv`. So most of it asks, whatever it is called.
+"""
+
+from palyra.core.shell.invocation import Invocation, short
+from palyra.core.shell.judgement import Code
+from palyra.core.shell.programs import Operands, Program, judge_program, program
+from palyra.core.shell.tools import Tool, is_help, judge_tool, tool
+
+_NPM_OPTIONS = {
+    "forwards": "run run-script exec x dlx explore test start stop restart",
+    "runs": "--script-shell --node-options --git --shell --browser --editor --viewer",
+    "leads_away": "--userconfig --globalconfig --cafile --registry --prefix -C --dir --cwd",
+    "writes": "--fix",
+    "flag": "-g --global --json --version --help",
+    "local": "list ls ll la root prefix bin help help-search explain why query sbom completion config c get cache pkg licenses store version run "
+    "run-script",
+}
+_NO_CONFIG = "-c --config-file -o --option"
+
+PACKAGE_TOOLS: dict[str, Tool] = {
+    "npm": tool(
+        """
+        list ls ll la info view show v search find s se outdated help help-search root prefix bin whoami ping explain why fund
+        query sbom stars completion diff find-dupes get audit! version! run! run-script!
+        audit: signatures
+        config c: list ls get
+        cache: ls list
+        token: list ls
+        profile pkg: get
+        owner author access dist-tag dist-tags hook org team: ls list
+        """,
+        is_remote=True,
+        is_single_dash=False,
+        **_NPM_OPTIONS,
+    ),
+    "pnpm": tool(
+        """
+        list ls ll la info view show why outdated root bin help audit!
+        licenses: list ls
+        config: list get
+        store: path status
+        """,
+        is_remote=True,
+        is_single_dash=False,
+        **_NPM_OPTIONS,
+    ),
+    "pip": tool(
+        """
+        list show freeze check inspect hash help debug
+        index: versions
+        config: list get debug
+        cache: dir info list
+        """,
+        is_remote=True,
+        local="list show freeze check inspect hash help debug config cache",
+        writes="--log --report",
+        runs="--python",
+        leads_away="--proxy --cert --client-cert --trusted-host --keyring-provider --cache-dir --find-links --extra-index-url",
+        path="--path -r --requirement",
+        text="-i --index-url --format --exclude -a --algorithm",
+        flag="--files",
+    ),
+    "brew": tool(
+        """
+        info list ls search deps desc leaves uses outdated missing config doctor dr options tap-info formulae casks log cat
+        commands command formula help shellenv abv livecheck lc linkage analytics!
+        analytics completions: state
+        services: list info
+        """,
+        is_remote=True,
+        local="list ls leaves config doctor dr commands help shellenv log cat formulae casks missing formula "
+        "command linkage",
+        forwards="ruby irb sh",
+        runs="--graph --github",
+    ),
+    "cargo": tool(
+        "help version locate-project read-manifest search info",
+        is_remote=True,
+        local="help version locate-project read-manifest",
+        forwards="run r test t bench miri",
+        runs="--config -Z",
+        leads_away="-C --registry --index",
+        path="--manifest-path",
+        text="--color --message-format",
+    ),
+    "uv": tool("version! help", forwards="run tool", leads_away="--config-file --directory --project --cache-dir"),
+    "rustup": tool("show which\ntoolchain target component: list\nshow: active-toolchain home", forwards="run"),
+    "gem": tool(
+        "list search environment env help which contents", is_remote=True, leads_away="--source -s --config-file"
+    ),
+    "apt": tool("list show search policy depends rdepends", leads_away=_NO_CONFIG),
+    "apt-cache": tool("show search policy depends rdepends madison stats pkgnames showpkg", leads_away=_NO_CONFIG),
+    "go": tool("version help env", is_single_dash=True, forwards="run test tool", writes="-w -u"),
+    "ansible-galaxy": tool(
+        "role: list search info\ncollection: list verify",
+        is_remote=True,
+        leads_away="-s --server --token --api-key -p --collections-path --roles-path --keyring",
+    ),
+    "ansible-config": tool("list dump view validate", leads_away="-c --config"),
+    "pre-commit": tool("validate-config validate-manifest help", forwards="try-repo run"),
+    "packer": tool("version", forwards=""),
+    "systemctl": tool(
+        """
+        status list-units list-unit-files is-active is-enabled is-failed show cat get-default list-timers list-sockets list-jobs
+        list-dependencies is-system-running
+        """,
+        leads_away="-H --host -M --machine --root --image",
+        text="-t --type -p --property -n --lines -o --output --state",
+        flag="--no-pager --all -a --user --system --failed -l --full -q --quiet",
+    ),
+}
+PACKAGE_TOOLS["pip3"] = PACKAGE_TOOLS["pip"]
+
+PACKAGE_PROGRAMS: dict[str, Program] = {
+    "dpkg": program(
+        Operands.TEXT,
+        only=True,
+        flag="-l --list -L --listfiles -s --status -S --search -p --print-avail --get-selections --print-architecture -V --verify "
+        "--version --help",
+    ),
+    "dpkg-query": program(
+        Operands.TEXT,
+        only=True,
+        text="-f --showformat",
+        flag="-l --list -W --show -s --status -L --listfiles -S --search -p --print-avail --version --help",
+    ),
+    "rpm": program(
+        Operands.TEXT,
+        only=True,
+        text="--qf --queryformat",
+        flag="-q --query -a --all -i --info -l --list -f --file --requires --provides --changelog --version --help",
+    ),
+    "ansible-doc": program(
+        Operands.TEXT,
+        only=True,
+        text="-t --type",
+        flag="-l --list -F --list_files -j --json -s --snippet -h --help --version -v",
+    ),
+}
+
+PACKAGE_PROGRAMS["black"] = program(
+    requires="--check --diff",
+    path="--config",
+    text="-t --target-version -l --line-length --include --exclude --extend-exclude",
+)
+PACKAGE_PROGRAMS["isort"] = program(
+    requires="--check-only --check -c", path="--settings-path --settings-file", text="--profile --line-length -l"
+)
+_RUFF = program(
+    writes="--fix --fix-only --output-file -o --add-noqa --watch -w",
+    path="--cache-dir --stdin-filename",
+    text="--select --extend-select --ignore --extend-ignore --exclude --extend-exclude --output-format --target-version "
+    "--line-length",
+)
+_BREW_WORDS = frozenset(
+    "--cache --caskroom --cellar --prefix --repository --repo --env --config --version -v -S".split()
+)
+
+
+def judge_ruff(invocation: Invocation) -> None:
+    words = invocation.values()
+    if is_help(invocation, frozenset()) or words[:1] in (("version",), ("help",), ("linter",), ("rule",)):
+        return
+    if words[:1] not in (("check",), ("lint",)):
+        invocation.ask(Code.WRITES, "ruff with another command than check may rewrite files")
+    judge_program(_RUFF, invocation)
+
+
+def judge_brew(invocation: Invocation) -> None:
+    """Formulae are programs: one that is a file is run to be shown."""
+    for argument in invocation.arguments:
+        if ".rb" in argument.source or ("/" in argument.lead and argument.lead.startswith((".", "/", "~"))):
+            invocation.ask(Code.RUNS_CODE, f"brew would run {short(argument.source)} to show it", argument)
+    if invocation.values()[:1] and invocation.values()[0] in _BREW_WORDS:
+        invocation.is_known()
+        return
+    judge_tool(PACKAGE_TOOLS["brew"], invocation)
