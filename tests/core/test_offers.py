@@ -198,3 +198,16 @@ def test_joined_offers_are_those_that_cover_every_call() -> None:
         (Scope.SESSION, "fs.write in n/, in this session"),
         (Scope.TIMEBOXED, "fs.write in n/, for a time, in all sessions"),
     ]
+
+
+@pytest.mark.parametrize("path", ["AGENTS.md", "docs/claude.md", ".env"])
+def test_a_folder_that_hides_delicate_files_is_not_offered_for_one(path: str) -> None:
+    options = make_options("fs.write", {"path": path, "content": "x"})
+    assert all(constraint.operator != "under" for option in options for constraint in option.constraints)
+
+
+def test_a_plain_folder_opens_no_delicate_file_below_it() -> None:
+    wide = make_options("fs.write", {"path": "notes.md", "content": "x"})[2]
+    assert meets(wide.constraints, {"path": "other.md", "content": "y"}, ())
+    for path in (".git/hooks/post-commit", "AGENTS.md", "a/../.git/config", "sub/.env"):
+        assert not meets(wide.constraints, {"path": path, "content": "y"}, ())

@@ -7,7 +7,7 @@ import pytest
 
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.core.errors import Conflict
-from palyra.core.events.tool import ApprovalStatus, Decision, ToolJudged
+from palyra.core.events.tool import ApprovalStatus, Decision, Scope, ToolJudged
 from palyra.engine.engine import Engine
 from palyra.engine.office import Settings
 from palyra.engine.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord
@@ -205,4 +205,27 @@ async def test_nothing_is_resumed_twice(tmp_path: Path) -> None:
     async with workshop.open() as engine:
         after = await finished(engine, record)
     assert before == after
+    assert len(workshop.executed()) == 1
+
+
+async def test_an_answer_about_the_repeat_does_not_lift_the_doubt_about_the_first(tmp_path: Path) -> None:
+    """A grant given before the crash must not let the same call run again while nobody knows whether it took effect."""
+    workshop = Workshop(tmp_path, SEND_THEN_ANSWER)
+    workshop.tools = mark_tools(workshop.marks, FOREVER_S)
+    async with workshop.open() as engine:
+        record = await engine.runs.start(OWNER, ask(session_key="s"))
+        await wait_for(engine, record.id, "run.waiting")
+        (card,) = await pending(engine)
+        await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.SESSION))
+        await executed(workshop, 1)
+    workshop.tools = mark_tools(workshop.marks)
+    async with workshop.open() as engine:
+        await finished(engine, record)
+        for _ in range(2):
+            again = await engine.runs.start(OWNER, ask(session_key="s"))
+            await wait_for(engine, again.id, "run.waiting")
+            cards = {card.kind: card for card in await pending(engine)}
+            assert cards["tool"].rule == "uncertain_repeat"
+            await engine.approvals.answer(OWNER, cards["tool"].id, ApprovalAnswer(decision=Decision.DENY))
+            await finished(engine, again)
     assert len(workshop.executed()) == 1

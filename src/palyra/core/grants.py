@@ -12,6 +12,7 @@ from enum import Enum
 
 import msgspec
 
+from palyra.core.delicate import is_delicate
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Constraint, Grant, GrantOption, Scope
@@ -169,7 +170,10 @@ def _value_holds(constraint: Constraint, value: object) -> bool:
         case Operator.ORIGIN.value:
             return origin_of(value) == constraint.value
         case Operator.UNDER.value:
-            return isinstance(value, str) and _is_under(posixpath.normpath(value), constraint.value)
+            # What instructs agents or runs on its own is covered only by a folder that says so by its own name.
+            path = posixpath.normpath(value) if isinstance(value, str) else None
+            is_told = path is not None and (not is_delicate(path) or is_delicate(constraint.value))
+            return path is not None and is_told and _is_under(path, constraint.value)
         case _:
             return False
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from palyra.core.delicate import is_delicate
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Constraint, GrantOption, Risk, Scope
 from palyra.core.grants import Operator, as_text, hash_text, meets, method_of, origin_of
@@ -92,6 +93,9 @@ def _same_folder(tool: str, arguments: JsonObject) -> _Wide | None:
     if not isinstance(path, str):
         return None
     folder = posixpath.dirname(posixpath.normpath(path)) or "."
+    if is_delicate(path) and not is_delicate(folder):
+        # Whoever allows the folder would not see that such files are among what it opens.
+        return None
     below = Constraint(argument="path", operator=Operator.UNDER.value, value=folder)
     place = "the workspace" if folder == "." else f"{folder}/"
     return _Wide((below, _only(arguments)), f"{tool} in {place}")

@@ -48,6 +48,7 @@ from palyra.engine.sheet import DeskState, Sheet, add_drafts, add_record, find_r
 
 ENGINE = Principal("system:engine")
 _QUESTION_TYPES = (ApprovalRequested, ApprovalResolved)
+_ABOUT_DOUBT = frozenset({Decision.RETRY, Decision.DONE, Decision.GIVE_UP})
 _STATUS = {
     Decision.ALLOW: ApprovalStatus.ALLOWED,
     Decision.RETRY: ApprovalStatus.ALLOWED,
@@ -275,7 +276,12 @@ class Drafting:
         """While nobody knows whether a call took effect, the same call is not made again unasked."""
         if not any(isinstance(draft.data, _QUESTION_TYPES) for draft in record.drafts):
             return sheet
-        answered = {draft.data.digest for draft in record.drafts if isinstance(draft.data, ApprovalResolved)}
+        # An answer to the repeat's own card says nothing about the first call: only one about the doubt itself does.
+        answered = {
+            draft.data.digest
+            for draft in record.drafts
+            if isinstance(draft.data, ApprovalResolved) and draft.data.decision in _ABOUT_DOUBT
+        }
         asked = {
             draft.data.digest
             for draft in record.drafts

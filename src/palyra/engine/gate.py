@@ -20,6 +20,7 @@ from palyra.core.taint import UNNAMED, Taint
 from palyra.core.tools import CallNature, ToolSpec
 from palyra.core.trust import is_tainting
 from palyra.engine.office import Office
+from palyra.engine.planning import spender_of
 from palyra.ports.policy import PolicyAnswer, PolicyQuestion
 from palyra.ports.views import GrantFilter
 
@@ -60,6 +61,7 @@ class Gate:
         if errors:
             return _refuse(call, "schema", "; ".join(errors[:SCHEMA_ERRORS_SHOWN_MAX]))
         nature = tool.nature(call.arguments, case.agent.workspace)
+        spender = spender_of(run, case.principal, case.session_id)
         question = PolicyQuestion(
             principal=case.principal,
             agent=case.agent.name,
@@ -70,6 +72,7 @@ class Gate:
             nature=nature,
             taint=case.taint,
             is_known_address=is_known_address(nature.address, case.window),
+            budget_left_usd=await self._office.ledger.left_usd(spender, self._office.clock.now_ms()),
         )
         settled = await self._settle(run, call, case, question)
         return self._judged(call, tool.spec, nature, settled, question)

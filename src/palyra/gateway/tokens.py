@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from palyra.core.errors import Invalid, NotFound
+from palyra.core.errors import Invalid, NotFound, Unauthorized
 from palyra.core.events.system import AdminActed
 from palyra.core.ids import Principal, parse_principal
 from palyra.gateway.answers import answer_json
-from palyra.gateway.routes import AnyRoute, Call, Empty, Route, Unread
+from palyra.gateway.routes import AnyRoute, Call, Caller, Empty, Route, Unread
 from palyra.gateway.settings import PAGE_DEFAULT
 from palyra.gateway.shapes import PageLimit, Shape, cut_page, page_size
 from palyra.ports.tokens import (
@@ -93,6 +93,7 @@ async def issue(call: Call[Empty, TokenBody]) -> Response:
     doors = call.desk.doors
     now_ms = doors.clock.now_ms()
     row = make_row(call.body, now_ms, frozenset(route_actions(call.desk.actions)))
+    _require_no_more(call.caller, row.actions)
     await call.desk.engine.acts.record(call.principal, act_of_issue(row))
     token = await asyncio.to_thread(doors.register.issue, row)
     return answer_json(IssuedToken(token=token, record=token_record(row, None, now_ms)), 201)
@@ -107,7 +108,16 @@ async def revoke(call: Call[Empty, Unread]) -> Response:
     return answer_json(token_record(revoked, None, doors.clock.now_ms()))
 
 
+def _require_no_more(caller: Caller, actions: tuple[str, ...]) -> None:
+    """A token that may do some things only hands out no more than these."""
+    if caller.actions and not (actions and set(actions) <= set(caller.actions)):
+        allowed = ", ".join(caller.actions)
+        raise Unauthorized("actions_exceeded", f"this token may hand out tokens for these actions only: {allowed}")
+
+
 async def rotate_admin(call: Call[Empty, Empty]) -> Response:
+    if call.caller.actions:
+        raise Unauthorized("actions_exceeded", "a token limited to some actions may not replace the admin token")
     doors = call.desk.doors
     await call.desk.engine.acts.record(call.principal, ACT_OF_ROTATE)
     token = await asyncio.to_thread(doors.register.rotate_admin)

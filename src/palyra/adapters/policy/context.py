@@ -6,14 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from palyra.core.delicate import is_git_run, is_instruction
 from palyra.core.ids import digest_call
 from palyra.ports.policy import ApiQuestion, PolicyQuestion
 
-# Files that tell an agent what to do, or run on their own. Compared without case: some file systems do not tell it.
-INSTRUCTION_FILES = frozenset({"agents.md", "claude.md", "gemini.md", "memory.md", "skill.md"})
-INSTRUCTION_FOLDERS = frozenset({"hooks"})
-# Folders whose files git runs outside every sandbox. Writing there is executing later, so it asks as executing does.
-GIT_RUN_FOLDERS = frozenset({".git", ".githooks", ".husky"})
 REQUEST_BYTES_MAX = 512 * 1024  # A call that names more than this is no call anybody could look at.
 
 _CALL = {"type": "Action", "id": "call"}
@@ -55,27 +51,12 @@ def folders_of(paths: tuple[str, ...]) -> list[str]:
     return shared or []
 
 
-def is_instruction(path: str) -> bool:
-    """Named so, below a folder of hooks, or a dot-file or below a dot-folder."""
-    parts = _parts(path)
-    is_named_so = bool(parts) and parts[-1] in INSTRUCTION_FILES
-    return is_named_so or any(part in INSTRUCTION_FOLDERS or part.startswith(".") for part in parts)
-
-
-def is_git_run(path: str) -> bool:
-    return any(part in GIT_RUN_FOLDERS for part in _parts(path))
-
-
 def _ancestors(path: str) -> list[str]:
     clean = posixpath.normpath(path)
     parts = clean.split("/")[:-1]
     if clean.startswith(("/", "..")):
         return []
     return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
-
-
-def _parts(path: str) -> list[str]:
-    return [part for part in path.casefold().split("/") if part not in ("", ".")]
 
 
 def _entity(kind: str, name: str) -> dict[str, object]:

@@ -1,0 +1,29 @@
+"""Delicate files. Owns: which files tell an agent what to do, or are run on their own. Not: what may be done with them."""
+
+# Compared without case: some file systems do not tell it.
+INSTRUCTION_FILES = frozenset(
+    "agents.md agents.override.md claude.md claude.local.md copilot-instructions.md gemini.md memory.md skill.md".split()
+)
+INSTRUCTION_FOLDERS = frozenset({"hooks"})
+# Folders whose files git runs outside every sandbox. Writing there is executing later, so it asks as executing does.
+GIT_RUN_FOLDERS = frozenset({".git", ".githooks", ".husky"})
+
+
+def is_instruction(path: str) -> bool:
+    """Named so, below a folder of hooks, or a dot-file or below a dot-folder."""
+    parts = _parts(path)
+    is_named_so = bool(parts) and parts[-1] in INSTRUCTION_FILES
+    return is_named_so or any(part in INSTRUCTION_FOLDERS or part.startswith(".") for part in parts)
+
+
+def is_git_run(path: str) -> bool:
+    """Repositories without a working tree end in `.git`."""
+    return any(part in GIT_RUN_FOLDERS or part.endswith(".git") for part in _parts(path))
+
+
+def is_delicate(path: str) -> bool:
+    return is_instruction(path) or is_git_run(path)
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.casefold().split("/") if part not in ("", ".")]
