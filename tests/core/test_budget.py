@@ -17,6 +17,7 @@ from palyra.core.budget import (
     Standing,
     account_of,
     has_room,
+    left_usd,
     period_of,
 )
 from palyra.core.ids import Principal, RunId, SessionId, StreamId
@@ -133,3 +134,16 @@ def test_tokens_and_money_each_hold() -> None:
 def test_money_reserved_by_a_free_model_holds_up_nobody() -> None:
     budget = Budget(scope=BudgetScope.GLOBAL, limit_nano_usd=100)
     assert not Standing(budget=budget, reserved=Amount(0, 5_000)).is_reserved
+
+
+def test_what_is_left_is_the_tightest_budgets_and_never_less_than_nothing() -> None:
+    wide = Standing(budget=Budget(scope=BudgetScope.GLOBAL, limit_nano_usd=5_000_000_000), spent=Amount(1_000_000_000))
+    tight = Standing(
+        budget=Budget(scope=BudgetScope.RUN, limit_nano_usd=2_000_000_000),
+        spent=Amount(500_000_000),
+        reserved=Amount(250_000_000),
+    )
+    over = Standing(budget=Budget(scope=BudgetScope.RUN, limit_nano_usd=1), spent=Amount(9))
+    assert left_usd([wide, tight]) == 1.25
+    assert left_usd([wide, over]) == 0.0
+    assert left_usd([Standing(budget=Budget(scope=BudgetScope.RUN, limit_tokens=5))]) is None

@@ -5,7 +5,7 @@ spent, what is reserved and what it may cost stay within the limit; the last one
 only alone. So a limit is overshot by at most one request, however many run at once (L9).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from enum import Enum
 from operator import attrgetter
@@ -15,6 +15,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from palyra.core.ids import Principal, RunId, SessionId
+
+NANO = 1_000_000_000
 
 
 class BudgetScope(Enum):
@@ -117,6 +119,16 @@ def has_room(standing: Standing, amount: Amount, is_proven: bool) -> bool:
     if not is_proven:
         return False
     return all(each.spent + each.reserved + each.of(amount) <= each.limit for each in _measures(standing))
+
+
+def left_usd(standings: Iterable[Standing]) -> float | None:
+    """What the tightest budget in USD leaves, reservations apart; None where there is none."""
+    left = [
+        limit - standing.spent.nano_usd - standing.reserved.nano_usd
+        for standing in standings
+        if (limit := standing.budget.limit_nano_usd) is not None
+    ]
+    return max(0, min(left)) / NANO if left else None
 
 
 def period_of(budget: Budget, now_ms: int) -> tuple[int, int | None]:

@@ -7,6 +7,7 @@ import msgspec
 
 from palyra.core.addresses import is_known_address
 from palyra.core.agents import AgentSpec, may_use
+from palyra.core.budget import left_usd
 from palyra.core.conversation import Window
 from palyra.core.events.tool import ApprovalResolved, EffectClass, Grant, Scope, ToolJudged, Verdict
 from palyra.core.grants import GrantCase, covers
@@ -62,6 +63,7 @@ class Gate:
             return _refuse(call, "schema", "; ".join(errors[:SCHEMA_ERRORS_SHOWN_MAX]))
         nature = tool.nature(call.arguments, case.agent.workspace)
         spender = spender_of(run, case.principal, case.session_id)
+        standings = await self._office.ledger.standings(spender, self._office.clock.now_ms(), ())
         question = PolicyQuestion(
             principal=case.principal,
             agent=case.agent.name,
@@ -72,7 +74,7 @@ class Gate:
             nature=nature,
             taint=case.taint,
             is_known_address=is_known_address(nature.address, case.window),
-            budget_left_usd=await self._office.ledger.left_usd(spender, self._office.clock.now_ms()),
+            budget_left_usd=left_usd(standings),
         )
         settled = await self._settle(run, call, case, question)
         return self._judged(call, tool.spec, nature, settled, question)

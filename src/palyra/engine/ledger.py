@@ -15,7 +15,7 @@ from palyra.core.budget import Amount, Budget, BudgetScope, Spender, Standing, a
 from palyra.core.events.model import RoutePlanned, UsageRecorded
 from palyra.core.ids import RunId, SessionId
 from palyra.core.projections.usage import nano_usd
-from palyra.core.routing import NANO, reserved_amount
+from palyra.core.routing import reserved_amount
 from palyra.engine.accounts import Accounts, plus
 from palyra.ports.views import Usage
 
@@ -99,16 +99,6 @@ class Ledger:
             )
             for budget, account in zip(self._budgets, accounts, strict=True)
         )
-
-    async def left_usd(self, spender: Spender, now_ms: int) -> float | None:
-        """What the tightest budget in USD leaves, reservations apart; None where there is none."""
-        standings = await self.standings(spender, now_ms, ())
-        left = [
-            limit - standing.spent.nano_usd - standing.reserved.nano_usd
-            for standing in standings
-            if (limit := standing.budget.limit_nano_usd) is not None
-        ]
-        return max(0, min(left)) / NANO if left else None
 
     def is_behind(self, spender: Spender) -> bool:
         """Whether somebody has waited longer for the same: whoever comes later, however small, does not overtake."""

@@ -57,7 +57,7 @@ def _first_error(root: tree_sitter.Node) -> tree_sitter.Node:
 
 
 def _joined_line(source: Source, root: tree_sitter.Node) -> int | None:
-    """Where a line's end is taken away by a backslash and no blank keeps apart what it joins. The parser sees two things there."""
+    """Where a backslash takes a line's end away and no blank keeps apart what it joins: the parser sees two things there."""
     for match in _JOINED.finditer(source.encoded):
         node = root.descendant_for_byte_range(match.start(), match.end())
         if node is None or node.type != "raw_string":

@@ -1,36 +1,72 @@
-"""Putting nodes together. Owns: redirections and words that belong to the last command, and pipes. Not: reading the tree."""
+"""Commands joined by operators. Owns: pipelines and lists as bash groups them. Not: reading the commands (statements).
+
+Elements are commands and operators in the order of the text. `|` binds tighter than `&&` and `||`, and `!` is of a whole pipeline.
+"""
 
 import msgspec
+from tree_sitter import Node as Raw
 
-from palyra.core.shell import tree
-from palyra.core.shell.tree import Command, Item, Node, Redirection, Unknown, Word
+from palyra.adapters.shell.source import NotUnderstood
+from palyra.core.shell.tree import (
+    Command,
+    Item,
+    Joint,
+    Negated,
+    Node,
+    Pipeline,
+    Redirected,
+    Redirection,
+    Sequence,
+    Unknown,
+    Word,
+)
+
+OPERATORS = frozenset(("|", "|&", "&&", "||"))
+_JOINTS = {"&&": Joint.AND, "||": Joint.OR}
 
 
-def attach(node: Node, redirections: tuple[Redirection, ...], words: tuple[Word, ...]) -> Node:
-    match node:
+def join(elements: list[Node | str], node: Raw) -> Node:
+    items: list[Item] = []
+    pipeline: list[Node | str] = []
+    for element in elements:
+        if element in ("&&", "||"):
+            items.append(Item(_pipeline(pipeline, node), _JOINTS[str(element)]))
+            pipeline = []
+        else:
+            pipeline.append(element)
+    last = _pipeline(pipeline, node)
+    return Sequence((*items, Item(last, Joint.THEN))) if items else last
+
+
+def _pipeline(elements: list[Node | str], node: Raw) -> Node:
+    is_negated = bool(elements) and elements[0] == "!"
+    rest = elements[1:] if is_negated else elements
+    stages = [stage for stage in rest[::2] if not isinstance(stage, str)]
+    marks = rest[1::2]
+    if len(stages) != len(marks) + 1 or any(mark not in ("|", "|&") for mark in marks):
+        raise NotUnderstood("an unusual list or pipeline", node)
+    whole = stages[0] if len(stages) == 1 else Pipeline(tuple(stages))
+    return Negated(whole) if is_negated else whole
+
+
+def attach(
+    elements: list[Node | str], redirections: tuple[Redirection, ...], words: tuple[Word, ...]
+) -> list[Node | str]:
+    """A redirection, and the words after it, belong to the last command before it."""
+    return [*elements[:-1], _attached(elements[-1], redirections, words)]
+
+
+def _attached(last: Node | str, redirections: tuple[Redirection, ...], words: tuple[Word, ...]) -> Node:
+    match last:
         case Command():
             return msgspec.structs.replace(
-                node, words=(*node.words, *words), redirections=(*node.redirections, *redirections)
+                last, words=(*last.words, *words), redirections=(*last.redirections, *redirections)
             )
-        case tree.Pipeline(stages=stages):
-            return tree.Pipeline((*stages[:-1], attach(stages[-1], redirections, words)))
-        case tree.Sequence(items=items) if items:
-            last = items[-1]
-            return tree.Sequence((*items[:-1], Item(attach(last.node, redirections, words), last.joint)))
-        case tree.Redirected(body=body, redirections=before) if not words:
-            return tree.Redirected(body, (*before, *redirections))
+        case Redirected(body=body, redirections=before) if not words:
+            return Redirected(body, (*before, *redirections))
+        case str():
+            return Unknown("a redirection after an operator", (0, 0))
         case _ if not words:
-            return tree.Redirected(node, redirections)
+            return Redirected(last, redirections)
         case _:
             return Unknown("words after a compound command", words[0].span)
-
-
-def pipe(first: Node, rest: tuple[Node, ...]) -> Node:
-    match first:
-        case tree.Pipeline(stages=stages):
-            return tree.Pipeline((*stages, *rest))
-        case tree.Sequence(items=items) if items:
-            last = items[-1]
-            return tree.Sequence((*items[:-1], Item(pipe(last.node, rest), last.joint)))
-        case _:
-            return tree.Pipeline((first, *rest))

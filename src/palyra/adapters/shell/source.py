@@ -1,8 +1,8 @@
 """The text under the parser's tree. Owns: bytes, spans, and the check that nothing lies between nodes. Not: what nodes mean."""
 
-import itertools
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from tree_sitter import Node
 
@@ -82,7 +82,7 @@ class Source:
         found = self.children(node)
         if len(found) != len(node.children):
             raise NotUnderstood("a comment inside a command", node)
-        for before, after in itertools.pairwise(found):
+        for before, after in pairwise(found):
             if self.has_newline(before.end_byte, after.start_byte):
                 raise NotUnderstood("a command that goes on in the next line", node)
         return found

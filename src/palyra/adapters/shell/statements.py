@@ -1,36 +1,29 @@
 """Statements of the parser's tree. Owns: commands, lists, pipelines, compounds as nodes of ours. Not: words (words).
 
-Known to be wrong in the parser's tree, and put right here: redirections after a list or pipeline belong to its last command,
-and words after a redirection's target belong to the command.
+Known to be wrong in the parser's tree, and put right here and in `joining`: how lists and pipelines lie in each other, what a
+redirection after them belongs to, and where the words after a redirection's target belong.
 """
 
-import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from tree_sitter import Node as Raw
 
+from palyra.adapters.shell.commands import REDIRECTS, Commands
 from palyra.adapters.shell.heredocs import read_heredoc
-from palyra.adapters.shell.joining import attach, pipe
-from palyra.adapters.shell.source import BREAKS, NotUnderstood, Source, only
+from palyra.adapters.shell.joining import OPERATORS, attach, join
+from palyra.adapters.shell.source import NotUnderstood, Source, only
 from palyra.adapters.shell.words import WORD_TYPES, WordReader
 from palyra.core.shell import tree
-from palyra.core.shell.tree import Command, Item, Joint, Node, Redirection, Word
+from palyra.core.shell.tree import Item, Joint, Node
 
 _STATEMENTS = frozenset(
     "command redirected_statement for_statement while_statement if_statement case_statement function_definition "
     "compound_statement subshell pipeline list negated_command test_command declaration_command unset_command "
     "variable_assignment variable_assignments c_style_for_statement file_redirect".split()
 )
-_REDIRECTS = frozenset(("file_redirect", "herestring_redirect"))
-_JOINTS = {";": Joint.THEN, "&": Joint.BESIDE, "&&": Joint.AND, "||": Joint.OR}
-# In `[ ... ]` these would be redirections and subshells to bash; in `[[ -v x ]]` and `[[ a -eq b ]]` values may run.
-_TEST_OPERATORS = frozenset(
-    "= == != && || ! -a -b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -L -N -O -S -G -z -n -nt -ot -ef ( )".split()
-)
-_NOT_OPERATORS = frozenset(("(", ")", "&&", "||"))
+_JOINTS = {";": Joint.THEN, "&": Joint.BESIDE}
+_OF_HEREDOC = frozenset("<< <<- file_descriptor heredoc_start heredoc_body heredoc_end".split())
 _AFTER = frozenset((b"", b" ", b"\t", b"\n", b";", b"&", b"|", b")", b"<", b">", b"`", b"\\"))
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def read_statements(source: Source, node: Raw) -> Node:
@@ -41,6 +34,7 @@ class Statements:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._words = WordReader(source, self._body)
+        self._commands = Commands(source, self._words)
 
     def inside(self, node: Raw) -> Node:
         return self._sequence(self._source.children(node), node)
@@ -87,17 +81,11 @@ class Statements:
             raise NotUnderstood("a command that does not end where it seems to", node)
         match node.type:
             case "command" | "variable_assignment" | "variable_assignments" | "file_redirect":
-                return self._command(node)
+                return self._commands.command(node)
             case "declaration_command" | "unset_command":
-                return self._declaration(node)
-            case "redirected_statement":
-                return self._redirected(node)
-            case "list":
-                return self._list(node)
-            case "pipeline":
-                return self._pipeline(node)
-            case "negated_command":
-                return self._negated(node)
+                return self._commands.declaration(node)
+            case "list" | "pipeline" | "negated_command" | "redirected_statement":
+                return join(self._elements(node), node)
             case "subshell":
                 return self._subshell(node)
             case "compound_statement":
@@ -111,161 +99,60 @@ class Statements:
             case "while_statement":
                 return self._while(node)
             case "test_command":
-                return self._test(node)
+                return self._commands.test(node)
             case "function_definition":
                 return tree.Function(self._source.text_of(node).partition("(")[0].strip(), self._source.span(node))
             case _:
                 raise NotUnderstood(f"a form that is not followed: {node.type}", node)
 
-    def _negated(self, node: Raw) -> Node:
-        mark, body = self._source.line(node)
-        if mark.end_byte == body.start_byte:
-            raise NotUnderstood("a word that begins with !", node)
-        return self._statement(body)
+    def _elements(self, node: Raw) -> list[Node | str]:
+        """Commands and the operators between them, in the order of the text: the parser does not always nest them right."""
+        match node.type:
+            case "list" | "pipeline":
+                found: list[Node | str] = []
+                for child in self._source.children(node):
+                    found += [child.type] if child.type in OPERATORS else self._elements(child)
+                return found
+            case "negated_command":
+                children = self._source.line(node)
+                body = only(children[1:], node)
+                if children[0].end_byte == body.start_byte:
+                    raise NotUnderstood("a word that begins with !", node)
+                return ["!", *self._elements(body)]
+            case "redirected_statement":
+                children = self._source.line(node)
+                found = self._elements(children[0])
+                for child in children[1:]:
+                    found = self._with_redirection(found, child)
+                return found
+            case _:
+                return [self._statement(node)]
 
-    def _command(self, node: Raw) -> Node:
-        children = [node] if node.type in ("variable_assignment", "file_redirect") else self._source.line(node)
-        words: list[Word] = []
-        assignments: list[tree.Assignment] = []
-        redirections: list[Redirection] = []
-        for before, child in zip((None, *children), children, strict=False):
-            if before is not None and before.end_byte == child.start_byte and child.type not in _REDIRECTS:
-                raise NotUnderstood("two words without a blank between them", child)
-            if before is not None and before.end_byte == child.start_byte and self._source.text_of(before).isdigit():
-                raise NotUnderstood("a number that may belong to a redirection", child)
-            if child.type == "command_name":
-                words.append(self._words.word(only(child.children, child)))
-            elif child.type == "variable_assignment" and not words:
-                assignments.append(self._assignment(child))
-            elif child.type in _REDIRECTS:
-                redirection, more = self._redirection(child)
-                redirections.append(redirection)
-                words += more
-            elif child.type in WORD_TYPES:
-                words.append(self._words.word(child))
-            else:
-                raise NotUnderstood(f"a command with {child.type}", child)
-        return Command(tuple(words), tuple(assignments), tuple(redirections), self._source.span(node))
+    def _with_redirection(self, elements: list[Node | str], node: Raw) -> list[Node | str]:
+        if node.type == "heredoc_redirect":
+            return self._with_heredoc(elements, node)
+        redirection, words = self._commands.redirection(node)
+        return attach(elements, (redirection,), tuple(words))
 
-    def _assignment(self, node: Raw) -> tree.Assignment:
-        children = node.children
-        for child in children:
-            self._source.check_mark(child)
-        if len(children) not in (2, 3) or children[0].type != "variable_name" or children[1].type not in ("=", "+="):
-            raise NotUnderstood("an unusual assignment", node)
-        if any(left.end_byte != right.start_byte for left, right in pairwise(children)):
-            raise NotUnderstood("an assignment with something between its parts", node)
-        empty = Word((), "", self._source.span(children[1]))
-        if len(children) == 3 and children[2].type not in WORD_TYPES:
-            raise NotUnderstood(f"an assignment of {children[2].type}", node)
-        value = self._words.word(children[2]) if len(children) == 3 else empty
-        name = self._source.text_of(children[0])
-        if not _NAME.fullmatch(name):
-            raise NotUnderstood("an assignment to what is not a name", node)
-        return tree.Assignment(name, value, children[1].type == "+=", self._source.span(node))
-
-    def _declaration(self, node: Raw) -> Node:
-        """`export a=b`: told as words, the way bash treats it."""
-        words = []
-        for child in self._source.line(node):
-            text = self._source.text_of(child)
-            if child.type == "variable_assignment":
-                assignment = self._assignment(child)
-                lead = tree.Literal(text.partition("=")[0] + "=", is_quoted=True)
-                words.append(Word((lead, *assignment.value.parts), text, assignment.span))
-            elif child.type in WORD_TYPES:
-                words.append(self._words.word(child))
-            elif not child.children:
-                words.append(Word((tree.Literal(text, is_quoted=True),), text, self._source.span(child)))
-            else:
-                raise NotUnderstood(f"a declaration with {child.type}", child)
-        return Command(tuple(words), (), (), self._source.span(node))
-
-    def _redirection(self, node: Raw) -> tuple[Redirection, list[Word]]:
-        children = self._source.line(node)
-        self._check_descriptor(children[0])
-        children = children[1:] if children[0].type == "file_descriptor" else children
-        operator, targets = children[0].type, [self._target(child) for child in children[1:]]
-        if any(left.end_byte == right.start_byte for left, right in pairwise(children[1:])):
-            raise NotUnderstood("two words without a blank between them", node)
-        if operator in ("<&-", ">&-"):
-            return Redirection(operator, None, self._source.span(node)), targets
-        if not targets:
-            raise NotUnderstood("a redirection to nowhere", node)
-        return Redirection(operator, targets[0], self._source.span(node)), targets[1:]
-
-    def _check_descriptor(self, node: Raw) -> None:
-        is_number = self._source.bytes_of(node).isdigit() and self._source.before(node) in BREAKS
-        if node.type == "file_descriptor" and not is_number:
-            raise NotUnderstood("a redirection of what is not a number", node)
-
-    def _target(self, node: Raw) -> Word:
-        if node.type not in WORD_TYPES:
-            raise NotUnderstood(f"a redirection with {node.type}", node)
-        return self._words.word(node)
-
-    def _redirected(self, node: Raw) -> Node:
-        children = self._source.line(node)
-        body = self._statement(children[0])
-        for child in children[1:]:
-            if child.type == "heredoc_redirect":
-                body = self._with_heredoc(body, child)
-            else:
-                redirection, words = self._redirection(child)
-                body = attach(body, (redirection,), tuple(words))
-        return body
-
-    def _with_heredoc(self, body: Node, node: Raw) -> Node:
+    def _with_heredoc(self, elements: list[Node | str], node: Raw) -> list[Node | str]:
         """The rest of the line on which a here-document begins is inside the parser's node for it."""
         for child in node.children:
             self._source.check_mark(child)
-        self._check_descriptor(node.children[0])
-        body = attach(body, (read_heredoc(self._source, self._words, node),), ())
-        rest = [
-            child
-            for child in node.children
-            if not child.type.startswith("heredoc_") and child.type not in ("<<", "<<-", "file_descriptor")
-        ]
+        self._commands.check_descriptor(node.children[0])
+        elements = attach(elements, (read_heredoc(self._source, self._words, node),), ())
         line_end = self._source.encoded.find(b"\n", node.start_byte)
-        if any(child.end_byte > line_end for child in rest):
-            raise NotUnderstood("a command that goes on in the next line", node)
-        while rest and rest[0].type in _REDIRECTS | WORD_TYPES:
-            child = rest.pop(0)
-            if child.type in WORD_TYPES:
-                body = attach(body, (), (self._words.word(child),))
+        for child in node.children:
+            if child.type in _OF_HEREDOC:
+                continue
+            if child.end_byte > line_end:
+                raise NotUnderstood("a command that goes on in the next line", node)
+            if child.type in REDIRECTS:
+                elements = self._with_redirection(elements, child)
+            elif child.type in WORD_TYPES:
+                elements = attach(elements, (), (self._words.word(child),))
             else:
-                redirection, words = self._redirection(child)
-                body = attach(body, (redirection,), tuple(words))
-        return self._continued(body, rest, node)
-
-    def _continued(self, body: Node, rest: list[Raw], node: Raw) -> Node:
-        match [child.type for child in rest]:
-            case []:
-                return body
-            case ["pipeline"]:
-                stages = [child for child in self._source.children(rest[0]) if child.type not in ("|", "|&")]
-                return pipe(body, tuple(self._statement(stage) for stage in stages))
-            case [("&&" | "||") as operator, _]:
-                return tree.Sequence((Item(body, _JOINTS[operator]), Item(self._statement(rest[1]), Joint.THEN)))
-            case _:
-                raise NotUnderstood("an unusual line with a here-document", node)
-
-    def _list(self, node: Raw) -> Node:
-        match self._source.children(node):
-            case [left, operator, right] if operator.type in ("&&", "||"):
-                first = self._statement(left)
-                items = first.items if isinstance(first, tree.Sequence) and left.type == "list" else ()
-                before = (*items[:-1], Item(items[-1].node, _JOINTS[operator.type])) if items else ()
-                before = before or (Item(first, _JOINTS[operator.type]),)
-                return tree.Sequence((*before, Item(self._statement(right), Joint.THEN)))
-            case _:
-                raise NotUnderstood("an unusual list", node)
-
-    def _pipeline(self, node: Raw) -> Node:
-        children = self._source.children(node)
-        if any(child.type not in ("|", "|&") for child in children[1::2]) or len(children) % 2 == 0:
-            raise NotUnderstood("an unusual pipeline", node)
-        return tree.Pipeline(tuple(self._statement(child) for child in children[::2]))
+                elements += [child.type] if child.type in OPERATORS else self._elements(child)
+        return elements
 
     def _subshell(self, node: Raw) -> Node:
         if self._source.bytes_of(node).startswith(b"(("):
@@ -333,43 +220,3 @@ class Statements:
         if children[0].type not in ("while", "until") or children[-1].type != "do_group":
             raise NotUnderstood("an unusual loop", node)
         return tree.Loop((self._sequence(children[1:-1], node), self._enclosed(children[-1], "do", "done")))
-
-    def _test(self, node: Raw) -> Node:
-        is_plain = node.children[0].type == "["
-        self._check_brackets(node, is_plain=is_plain)
-        parts = list(self._test_parts(node.children[1:-1]))
-        for part in parts:
-            text = self._source.text_of(part)
-            is_operator = part.type == "test_operator" or not part.is_named
-            if is_operator and (text not in _TEST_OPERATORS or (is_plain and text in _NOT_OPERATORS)):
-                raise NotUnderstood(f"a test with {text}", part)
-        if is_plain:
-            return self._bracket(node, parts)
-        bodies = tuple(body for part in parts for body in self._words.bodies(part))
-        return tree.Test(bodies, self._source.span(node))
-
-    def _bracket(self, node: Raw, parts: list[Raw]) -> Node:
-        """`[` is a command like others, and its words are words."""
-        words = []
-        for part in (node.children[0], *parts, node.children[-1]):
-            text = self._source.text_of(part)
-            literal = Word((tree.Literal(text, is_quoted=True),), text, self._source.span(part))
-            words.append(self._words.word(part) if part.type in WORD_TYPES else literal)
-        return Command(tuple(words), (), (), self._source.span(node))
-
-    def _test_parts(self, nodes: Sequence[Raw]) -> Iterator[Raw]:
-        """Words and operators of a test, out of the expressions the parser makes of them."""
-        for node in nodes:
-            if node.type in WORD_TYPES or not node.children:
-                yield node
-            else:
-                yield from self._test_parts(self._source.children(node))
-
-    def _check_brackets(self, node: Raw, *, is_plain: bool) -> None:
-        """The brackets are words of their own."""
-        children = self._source.children(node)
-        text = self._source.bytes_of(node)
-        width = len(children[0].type)
-        is_apart = text[width : width + 1].isspace() and text[-width - 1 : -width].isspace()
-        if not is_apart or (is_plain and (self._source.has_newline(node.start_byte, node.end_byte) or b"#" in text)):
-            raise NotUnderstood("an unusual test", node)

@@ -26,7 +26,7 @@ _ESCAPE = re.compile(r"\\(?:([abeEfnrtv\\'\"?])|x([0-9A-Fa-f]{1,2})|([0-7]{1,3})
 _ESCAPED = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _LAST_ASCII = 0x7F
 # `${x:-y}` and its like only choose or cut text. The others assign, run what a value holds, or reckon with it.
-_HARMLESS_OPERATORS = frozenset(": :- - :+ + % %% # ## / // /# /% , ,, ^ ^^ ${ }".split()) - {":"}
+_HARMLESS_OPERATORS = frozenset(":- - :+ + % %% # ## / // /# /% , ,, ^ ^^ ${ }".split())
 _LEAVES = frozenset(("variable_name", "special_variable_name", "regex", "word", "number", "extglob_pattern"))
 
 
@@ -39,7 +39,7 @@ class WordReader:
         text = self._source.text_of(node)
         if text.startswith("#"):
             raise NotUnderstood("a comment was read as a word", node)
-        return Word(tuple(self._parts(node)), text, self._source.span(node))
+        return Word(_merged(self._parts(node)), text, self._source.span(node))
 
     def bodies(self, node: Raw) -> tuple[Node, ...]:
         """Every body that runs when a node is expanded whose value is of no interest."""
@@ -173,6 +173,18 @@ class WordReader:
         if not text.startswith("$((") or not text.endswith("))") or not _ARITHMETIC.fullmatch(text[3:-2]):
             raise NotUnderstood("arithmetic with names", node)
         return Opaque("arithmetic")
+
+
+def _merged(parts: Iterator[Part]) -> tuple[Part, ...]:
+    """Literals side by side are one: the parser cuts words at braces."""
+    merged: list[Part] = []
+    for part in parts:
+        before = merged[-1] if merged else None
+        if isinstance(part, Literal) and isinstance(before, Literal) and part.is_quoted == before.is_quoted:
+            merged[-1] = Literal(before.text + part.text, part.is_quoted)
+        else:
+            merged.append(part)
+    return tuple(merged)
 
 
 def _bodies_of(part: Part) -> tuple[Node, ...]:

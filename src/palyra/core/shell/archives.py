@@ -20,7 +20,8 @@ _GZIP_LOOKS = frozenset(
 )
 _GZIP = option_table(
     flag="-c -d -t -l -v -f -k -q -n -N -1 -2 -3 -4 -5 -6 -7 -8 -9 -h -V -L -z --stdout --to-stdout --decompress "
-    "--uncompress --test --list --verbose --force --keep --quiet --no-name --name --help --version --fast --best --compress",
+    "--uncompress --test --list --verbose --force --keep --quiet --no-name --name --help --version --fast --best "
+    "--compress",
 )
 _SEVEN_LOOKS = frozenset("l t b i h".split())
 _SEVEN_OPTION = re.compile(r"-(?:slt|ba|bb\d?|bd|bt|p.*|t\w+|m\w+=\w+|r[-0]?|scrc\w*|sccUTF-8|y|-help|h|-version)")

@@ -1,7 +1,7 @@
 """awk. Owns: whether a program of awk only reads and prints. Not: its options beyond those that load code.
 
-The program is cut into tokens. It asks if it calls `system`, reads or writes files or commands by itself (`getline`, `|`, `print >`),
-changes which files are read (`ARGV`), loads code, or cannot be cut without doubt.
+The program is cut into pieces. It asks if it calls `system`, reads or writes files or commands by itself (`getline`, `|`,
+`print >`), changes which files are read (`ARGV`), loads code, or cannot be cut without doubt.
 """
 
 import re
@@ -27,6 +27,7 @@ _MARK = re.compile(r"&&|\|\||\+\+|--|[-+*/%^=!<>]=|>>|\*\*|[-+*/%^!<>|?:~$(){}\[
 _BANNED = frozenset(
     "system getline ARGV ARGC ARGIND close fflush PROCINFO SYMTAB FUNCTAB include load namespace".split()
 )
+_CALLS = re.compile(r"system\s*\(|getline|\[\[[:.=]")
 _BEFORE_REGEX = frozenset("print printf return case in else do and or not".split())
 _PRINTS = frozenset(("print", "printf"))
 _CONTINUES = frozenset((",", "{", "&&", "||", "do", "else", "\n"))
@@ -34,7 +35,7 @@ _ENDS = frozenset((";", "\n", "}"))
 
 
 class _Doubt(Exception):
-    """The program could not be cut into tokens, or does more than read."""
+    """The program could not be cut into pieces, or does more than read."""
 
 
 def judge_awk(invocation: Invocation) -> None:
@@ -56,32 +57,35 @@ def judge_awk(invocation: Invocation) -> None:
 def _check(program: str | None) -> None:
     if program is None:
         raise _Doubt("is not known before it runs")
+    if _CALLS.search(program):
+        # A second wall, wherever the cutting below would have gone wrong.
+        raise _Doubt("may call a command")
     depth, is_printing, is_target, before = 0, False, False, ""
-    for token in _tokens(program):
-        if token == "\n" and before in _CONTINUES:
+    for piece in _pieces(program):
+        if piece == "\n" and before in _CONTINUES:
             continue
-        before = token
-        if is_target and not (token.startswith('"') and is_sink(token[1:-1])):
+        before = piece
+        if is_target and not (piece.startswith('"') and is_sink(piece[1:-1])):
             raise _Doubt("writes to a file")
         is_target = False
-        if token in _BANNED:
-            raise _Doubt(f"uses {token}")
-        if token == "|":
+        if piece in _BANNED:
+            raise _Doubt(f"uses {piece}")
+        if piece == "|":
             raise _Doubt("sends text to a command or reads from one")
-        if token in _PRINTS:
+        if piece in _PRINTS:
             depth, is_printing = 0, True
-        elif token in _ENDS and depth <= 0:
+        elif piece in _ENDS and depth <= 0:
             is_printing = False
-        elif token in "([{":
+        elif piece in "([{":
             depth += 1
-        elif token in ")]}":
+        elif piece in ")]}":
             depth -= 1
-        elif token in (">", ">>") and is_printing and depth <= 0:
+        elif piece in (">", ">>") and is_printing and depth <= 0:
             is_target = True
 
 
-def _tokens(program: str) -> Iterator[str]:
-    """Tokens, with `/` told apart: after an operand it divides, elsewhere it begins a pattern."""
+def _pieces(program: str) -> Iterator[str]:
+    """Pieces, with `/` told apart: after an operand it divides, elsewhere it begins a pattern."""
     place, before = 0, "\n"
     while place < len(program):
         space = _SPACE.match(program, place)
@@ -93,8 +97,8 @@ def _tokens(program: str) -> Iterator[str]:
             raise _Doubt("cannot be read without doubt")
         wants_regex = program[place] == "/" and (not is_operand or before in _BEFORE_REGEX)
         pattern = _REGEX if wants_regex else _STRING if program[place] == '"' else _WORD
-        token = pattern.match(program, place) or (None if wants_regex else _MARK.match(program, place))
-        if token is None:
+        piece = pattern.match(program, place) or (None if wants_regex else _MARK.match(program, place))
+        if piece is None:
             raise _Doubt("cannot be read without doubt")
-        before, place = token[0], token.end()
+        before, place = piece[0], piece.end()
         yield before

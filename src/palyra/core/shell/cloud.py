@@ -17,9 +17,10 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 _AWS = option_table(
     leads_away="--endpoint-url --ca-bundle --cli-input-json --cli-input-yaml",
-    tells_secret="--with-decryption --include-value --include-values",
+    discloses="--with-decryption --include-value --include-values",
     text="--region --profile --output --query --color --cli-read-timeout --cli-connect-timeout --cli-binary-format",
-    flag="--no-cli-pager --debug --no-paginate --no-verify-ssl --no-sign-request --cli-auto-prompt --no-cli-auto-prompt",
+    flag="--no-cli-pager --debug --no-paginate --no-verify-ssl --no-sign-request --cli-auto-prompt "
+    "--no-cli-auto-prompt",
 )
 _AWS_LOOKS = re.compile(
     r"(?:(?:batch|admin)-)?(?:describe|get|list|head|lookup|search|view|check|validate|estimate|preview|simulate|count)(?:-[a-z0-9-]+)?"
@@ -56,7 +57,8 @@ _AZ_SECRETS = re.compile(
 )
 _AZ_SECRET_GROUPS = frozenset(("secret", "credential", "keys", "appsettings", "connection-string"))
 _AZ_DOES = frozenset(
-    "create delete update set add remove start stop restart purge import export invoke run login upload copy move reset".split()
+    "create delete update set add remove start stop restart purge import export invoke run login upload copy move "
+    "reset".split()
 )
 # They take words that are no command, so the last word need not be one.
 _AZ_OTHERS = frozenset(
@@ -64,47 +66,56 @@ _AZ_OTHERS = frozenset(
 )
 
 _GCLOUD = option_table(
-    text="--project --account --format --configuration --zone --region --verbosity --filter --limit --sort-by --page-size --location "
-    "--billing-project --impersonate-service-account --trace-token",
+    text="--project --account --format --configuration --zone --region --verbosity --filter --limit --sort-by "
+    "--page-size --location --billing-project --impersonate-service-account --trace-token",
     flag="--quiet -q --log-http --no-user-output-enabled --user-output-enabled",
     leads_away="--flags-file --access-token-file --credential-file-override --destination --output-file",
 )
 _GCLOUD_LOOKS = frozenset(
-    "list describe get-iam-policy read get get-value list-grantable-roles get-ancestors ls log tail get-health get-server-config get-serial-port-output list-instances".split()
+    "list describe get-iam-policy read get get-value list-grantable-roles get-ancestors ls log tail get-health "
+    "get-server-config get-serial-port-output list-instances".split()
 )
 _GCLOUD_TRACKS = frozenset(("alpha", "beta", "preview"))
+# Groups stand where they belong: below another group, `run` and `deploy` are commands.
 _GCLOUD_GROUPS = frozenset(
     """
     access-approval access-context-manager active-directory ai ai-platform alloydb anthos api-gateway apigee app apphub artifacts
-    asset assured auth backup-dr batch bigtable billing bms builds certificate-manager cloud-shell composer compute config
-    configurations container containers data-catalog dataflow dataplex dataproc datastore deploy deployment-manager dns docker
-    domains edge-cache endpoints essential-contacts eventarc filestore firebase firestore functions gkehub healthcare iam iap
-    identity ids immersive-stream infra-manager kms kuberun logging looker memcache metastore migration ml ml-engine monitoring
-    netapp network-connectivity network-management network-security network-services notebooks org-policies organizations
+    asset assured auth backup-dr batch bigtable billing bms builds certificate-manager cloud-shell components composer compute
+    config container data-catalog dataflow dataplex dataproc datastore deploy deployment-manager dns domains edge-cache emulators
+    endpoints essential-contacts eventarc filestore firebase firestore functions gkehub healthcare iam iap identity ids
+    immersive-stream infra-manager kms kuberun logging looker memcache metastore migration ml ml-engine monitoring netapp
+    network-connectivity network-management network-security network-services notebooks org-policies organizations
     policy-intelligence policy-troubleshoot privateca projects publicca pubsub recaptcha recommender redis resource-manager
     resource-settings run scc scheduler secrets service-directory services source spanner speech sql storage tasks telco
     topic trace transcoder transfer vmware workbench workflows workspace-add-ons
-    accounts addresses autoscaling-policies backend-buckets backend-services backups buckets certificates channels clusters
-    components connections connectors databases devices disks disk-types domain-mappings emulators endpoint-policies entries
-    environments exclusions executions external-vpn-gateways firewall-rules firewall-policies folders forwarding-rules
-    gateway-security-policies gateways global-addresses groups health-checks hubs images import instance-groups
-    instance-templates instances interconnects jobs keyrings keys keys-versions log-views logs machine-types maps managed managed-zones
-    memberships metrics models networks node-groups node-pools node-templates nodes objects operations org-policy packages
-    patch-deployments peerings plans policies policy-tags ports profiles public-keys quotas record-sets regions releases
-    repositories reservations resource-policies revisions roles rollouts routers routes schedules schemas security-policies
-    server-tls-policies service-accounts services-api settings shared-vpc sinks sites snapshots sole-tenancy spokes ssl-certificates
-    ssl-policies streams subnets subscriptions tags target-grpc-proxies target-http-proxies target-https-proxies target-instances
-    target-pools target-ssl-proxies target-tcp-proxies targets taxonomies tcp templates tensorboards topics tpus triggers
-    trust-configs tunnels types unmanaged url-maps users values versions views vpn-gateways vpn-tunnels vpc-access web
-    workers workflows-executions worker-pools workload-identity-pools zones apis locations flags tiers repos registrations
-    project-info accelerator-types commitments network-endpoint-groups http-health-checks https-health-checks os-config os-login
-    target-vpn-gateways packet-mirrorings deployments pipelines queues namespaces attestors
+    """.split()
+)
+_GCLOUD_SUBGROUPS = frozenset(
+    """
+    accelerator-types accounts addresses apis attestors autoscaling-policies backend-buckets backend-services backups buckets
+    certificates channels clusters commitments configurations connections connectors containers databases deployments devices
+    disk-types disks docker domain-mappings domains endpoint-policies endpoints entries environments exclusions executions
+    external-vpn-gateways firewall-policies firewall-rules flags folders forwarding-rules functions gateway-security-policies
+    gateways global-addresses groups health-checks http-health-checks https-health-checks hubs images instance-groups
+    instance-templates instances interconnects jobs keyrings keys locations log-views logs machine-types managed managed-zones
+    maps memberships metrics models namespaces network-endpoint-groups networks node-groups node-pools node-templates nodes
+    objects operations org-policies org-policy os-config os-login packages packet-mirrorings patch-deployments peerings
+    pipelines plans policies policy-tags ports profiles project-info projects public-keys queues quotas record-sets regions
+    registrations releases repos repositories reservations resource-policies revisions roles rollouts routers routes schedules
+    schemas secrets security-policies server-tls-policies service-accounts services settings shared-vpc sinks sites snapshots
+    sole-tenancy spokes ssl-certificates ssl-policies streams subnets subscriptions tags target-grpc-proxies
+    target-http-proxies target-https-proxies target-instances target-pools target-ssl-proxies target-tcp-proxies
+    target-vpn-gateways targets taxonomies tcp templates tensorboards tiers topics tpus triggers trust-configs tunnels types
+    unmanaged url-maps users values versions views vpc-access vpn-gateways vpn-tunnels web worker-pools workers workflows
+    workload-identity-pools zones
     """.split()
 )
 
 
 def judge_aws(invocation: Invocation) -> None:
-    if is_help(invocation, frozenset()):
+    values = invocation.values()
+    is_named_help = values[-1:] == ("help",) and len(values) < 4 and all(map(_NAME.fullmatch, values))
+    if is_help(invocation, frozenset()) or is_named_help:
         return
     line = _read(invocation, _AWS)
     words = [argument.value or "" for argument in line.operands]
@@ -118,7 +129,7 @@ def judge_aws(invocation: Invocation) -> None:
     if _AWS_SAVES.fullmatch(operation):
         invocation.ask(Code.WRITES, f"aws {operation} may save a file")
     if _AWS_SECRET.fullmatch(operation) and not _AWS_SECRET_LISTS.fullmatch(operation):
-        invocation.ask(Code.TELLS_SECRET, f"aws {operation} hands out a credential")
+        invocation.ask(Code.DISCLOSES, f"aws {operation} hands out a credential")
     for argument in invocation.arguments:
         file = re.search(r"(?:^|=)fileb?://(.*)", argument.value or "")
         if file:
@@ -140,7 +151,7 @@ def judge_az(invocation: Invocation) -> None:
         invocation.ask(Code.SENDS, f"az {short(' '.join(words[:4]))} is not known to only look")
     is_secret = (_AZ_SECRET_GROUPS & set(words[:-1]) and command != "list") or words[-2:-1] == ["keys"]
     if is_secret or (_AZ_SECRETS.fullmatch(command)) or words[-2:] == ["appsettings", "list"]:
-        invocation.ask(Code.TELLS_SECRET, f"az {short(' '.join(words[:4]))} hands out a secret")
+        invocation.ask(Code.DISCLOSES, f"az {short(' '.join(words[:4]))} hands out a secret")
     invocation.needs_network("management.azure.com")
 
 
@@ -152,9 +163,12 @@ def judge_gcloud(invocation: Invocation) -> None:
     operands = list(line.operands)
     if operands and operands[0].value in ("version", "help", "info"):
         return
-    while operands and operands[0].value in _GCLOUD_GROUPS | _GCLOUD_TRACKS:
+    if operands and operands[0].value in _GCLOUD_TRACKS:
         operands.pop(0)
-    if not operands or operands[0].value not in _GCLOUD_LOOKS or len(operands) == len(line.operands):
+    group = operands.pop(0).value if operands else None
+    while operands and operands[0].value in _GCLOUD_SUBGROUPS:
+        operands.pop(0)
+    if group not in _GCLOUD_GROUPS or not operands or operands[0].value not in _GCLOUD_LOOKS:
         invocation.ask(Code.SENDS, f"gcloud {short(' '.join(invocation.values()[:4]))} is not known to only look")
     else:
         judge_before(line, operands[0], invocation)

@@ -3,22 +3,25 @@
 import re
 from fnmatch import fnmatchcase
 
+import msgspec
+
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
-from palyra.core.shell.options import Kind, option_table, read_line
+from palyra.core.shell.options import option_table, read_line
+from palyra.core.shell.paths import resolve
 from palyra.core.shell.programs import judge_option
 from palyra.core.shell.words import Argument, Feed, plain, unknown
 
 _STARTS = frozenset("-H -L -P -E -X -d -s -x -O0 -O1 -O2 -O3".split())
 _FLAGS = frozenset(
-    "! ( ) , -a -and -o -or -not -true -false -empty -executable -readable -writable -nouser -nogroup -prune -quit -print "
-    "-print0 -ls -depth -d -mount -xdev -x -daystart -follow -noleaf -ignore_readdir_race -noignore_readdir_race -warn "
-    "-nowarn -help --help -version --version".split()
+    "! ( ) , -a -and -o -or -not -true -false -empty -executable -readable -writable -nouser -nogroup -prune -quit "
+    "-print -print0 -ls -depth -d -mount -xdev -x -daystart -follow -noleaf -ignore_readdir_race "
+    "-noignore_readdir_race -warn -nowarn -help --help -version --version".split()
 )
 _TEXTS = frozenset(
-    "-name -iname -path -ipath -wholename -iwholename -lname -ilname -regex -iregex -regextype -type -xtype -size -mtime "
-    "-atime -ctime -mmin -amin -cmin -Btime -Bmin -perm -user -group -uid -gid -links -inum -maxdepth -mindepth -used "
-    "-fstype -context -printf -flags".split()
+    "-name -iname -path -ipath -wholename -iwholename -lname -ilname -regex -iregex -regextype -type -xtype -size "
+    "-mtime -atime -ctime -mmin -amin -cmin -Btime -Bmin -perm -user -group -uid -gid -links -inum -maxdepth "
+    "-mindepth -used -fstype -context -printf -flags".split()
 )
 _PATHS = frozenset("-newer -anewer -cnewer -mnewer -samefile".split())
 _NEWER = re.compile(r"-newer[aBcm][aBcmt]")
@@ -28,10 +31,10 @@ _PLACEHOLDER = "{}"
 
 _FD = option_table(
     text="-e --extension -E --exclude -t --type -d --max-depth --min-depth --exact-depth -S --size --changed-within "
-    "--changed-before --newer --older --changed-after -o --owner -c --color -j --threads --max-results --path-separator "
-    "--format --batch-size --and --hyperlink --max-buffer-time",
+    "--changed-before --newer --older --changed-after -o --owner -c --color -j --threads --max-results "
+    "--path-separator --format --batch-size --and --hyperlink --max-buffer-time",
     path="--base-directory --search-path -C --ignore-file",
-    flag="--exec --exec-batch",
+    runs="-x -X --exec --exec-batch",
 )
 
 
@@ -77,7 +80,11 @@ def _judge_expression(invocation: Invocation, rest: list[Argument], starts: list
             invocation.reads(value)
         del rest[:1]
     elif name in _RUNS:
-        invocation.run(_take_command(rest, starts, argument), invocation.place)
+        place = invocation.place
+        if name == "-execdir":
+            deeper = frozenset(resolve("*", folder) for folder in place.folders)
+            place = msgspec.structs.replace(place, folders=place.folders | deeper)
+        invocation.run(_take_command(rest, starts, argument), place)
     elif name in _WRITES:
         invocation.ask(Code.WRITES, f"{name} of find deletes or writes", argument)
     elif name in ("-ok", "-okdir"):
@@ -104,13 +111,9 @@ def _take_command(rest: list[Argument], starts: list[Argument], like: Argument) 
         if is_end:
             break
         taken.append(argument)
-    lead = (
-        starts[0].lead
-        if len(starts) == 1 and starts[0].lead
-        else "./"
-        if not starts or like.value == "-execdir"
-        else ""
-    )
+    lead = starts[0].lead if starts and all(start.lead for start in starts) else ""
+    if not starts or like.value == "-execdir":
+        lead = "./"
     return tuple(found_name(argument, _PLACEHOLDER, lead) for argument in taken)
 
 
@@ -130,8 +133,6 @@ def judge_fd(invocation: Invocation) -> None:
     before, after = invocation.arguments[:place], invocation.arguments[place + 1 :]
     line = read_line(_FD, before)
     for option in line.options:
-        if option.kind is Kind.UNKNOWN and option.name.startswith(("-x", "-X", "--exec")):
-            invocation.ask(Code.RUNS_CODE, f"{option.name} of {invocation.program} runs something", option.argument)
         judge_option(option, invocation, is_closed=False)
     for argument in line.loose:
         invocation.ask(Code.UNKNOWN_VALUE, f"{short(argument.source)} may turn out to be an option", argument)

@@ -31,10 +31,10 @@ _GREP = option_table(
 )
 # Free whatever else they are given, but for the options above.
 _LOOKS = frozenset(
-    "annotate blame cat-file check-attr check-ignore check-mailmap check-ref-format cherry count-objects describe diff "
-    "diff-files diff-index diff-tree for-each-ref fsck log ls-files ls-tree merge-base name-rev patch-id range-diff rev-list "
-    "rev-parse shortlog show show-branch show-index show-ref status stripspace var verify-commit verify-pack verify-tag "
-    "version whatchanged archive".split()
+    "annotate blame cat-file check-attr check-ignore check-mailmap check-ref-format cherry count-objects describe "
+    "diff diff-files diff-index diff-tree for-each-ref fsck log ls-files ls-tree merge-base name-rev patch-id "
+    "range-diff rev-list rev-parse shortlog show show-branch show-index show-ref status stripspace var verify-commit "
+    "verify-pack verify-tag version whatchanged archive".split()
 )
 # Free with one of these words after them. An empty word: also without any.
 _SECOND: dict[str, frozenset[str]] = {
@@ -52,14 +52,14 @@ _SECOND: dict[str, frozenset[str]] = {
 }
 _CONFIG_READS = frozenset("--get --get-all --get-regexp --get-urlmatch --get-color --get-colorbool -l --list".split())
 _CONFIG_FLAGS = _CONFIG_READS | frozenset(
-    "--global --system --local --worktree --show-origin --show-scope --null -z --name-only --includes --no-includes --bool --int "
-    "--path --type=bool --type=int --type=path --all --show-names".split()
+    "--global --system --local --worktree --show-origin --show-scope --null -z --name-only --includes --no-includes "
+    "--bool --int --path --type=bool --type=int --type=path --all --show-names".split()
 )
 _FILTERS = "--contains --no-contains --merged --no-merged --points-at --format --sort"
 _BRANCH = option_table(
     text=_FILTERS,
-    flag="-a --all -r --remotes -v --verbose -l --list --show-current -i --ignore-case --color --no-color --column --no-column "
-    "--abbrev --no-abbrev",
+    flag="-a --all -r --remotes -v --verbose -l --list --show-current -i --ignore-case --color --no-color --column "
+    "--no-column --abbrev --no-abbrev",
 )
 _BRANCH_LISTS = frozenset(
     "-l --list --contains --no-contains --merged --no-merged --points-at -a --all -r --remotes --show-current".split()

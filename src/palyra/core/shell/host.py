@@ -1,6 +1,7 @@
 """The machine itself: network, log, services, disks. Owns: when its tools only tell. Not: the files of the workspace.
 
-In the sandbox most of them see little. They are here because people ask agents what a machine is and does, and telling changes nothing.
+In the sandbox most of them see little. They are here because people ask agents what a machine is and does, and telling
+changes nothing.
 """
 
 import re
@@ -19,10 +20,11 @@ HOST_PROGRAMS: dict[str, Program] = {
     ),
     "journalctl": program(
         Operands.TEXT,
-        writes="--vacuum-size --vacuum-time --vacuum-files --rotate --flush --sync --relinquish-var --smart-relinquish-var "
-        "--update-catalog --setup-keys --cursor-file",
+        writes="--vacuum-size --vacuum-time --vacuum-files --rotate --flush --sync --relinquish-var "
+        "--smart-relinquish-var --update-catalog --setup-keys --cursor-file",
         path="-D --directory --file --root --image",
-        text="-u --unit -n --lines -S --since -U --until -p --priority -o --output -g --grep -t --identifier -F --field -c --cursor",
+        text="-u --unit -n --lines -S --since -U --until -p --priority -o --output -g --grep -t --identifier -F "
+        "--field -c --cursor",
     ),
 }
 

@@ -1,7 +1,7 @@
-"""The judge of shell texts. Owns: walking the tree, and following folders, variables and pipes through it. Not: rules of programs.
+"""The judge of shell texts. Owns: walking the tree, and following folders, variables and pipes. Not: rules of programs.
 
-A text is free only if nothing in it gave a reason to ask. Every path through the text is walked: both sides of `&&`, every branch,
-every body of a substitution; what may or may not happen is taken to happen. The parser is an argument: `core` has none.
+A text is free only if nothing in it gave a reason to ask. Every path through the text is walked: both sides of `&&`, every
+branch, every body of a substitution; what may or may not happen is taken to happen. The parser is an argument: `core` has none.
 """
 
 import re
@@ -35,6 +35,7 @@ _DESCRIPTOR = re.compile(r"[0-9]+-?|-")
 
 
 def judge(text: str, scope: Scope, parse: Parse) -> Judgement:
+    scope = msgspec.structs.replace(scope, roots=tuple(resolve(root, "/") for root in scope.roots))
     sheet = Sheet(scope)
     whole = (0, len(text))
     if reach_of(resolve(scope.cwd, "/"), scope.roots) is not Reach.INSIDE:
@@ -86,6 +87,9 @@ class Walk:
             case tree.Pipeline(stages=stages):
                 self._pipeline(stages, place)
                 return Ends(place, place)
+            case tree.Negated(body=body):
+                ends = self.node(body, place)
+                return Ends(ends.badly, ends.well)
             case tree.Group(body=body):
                 return self.node(body, place)
             case tree.Subshell(body=body):
@@ -118,17 +122,22 @@ class Walk:
         for item in items:
             match before:
                 case Joint.AND:
-                    after = self.node(item.node, ends.well)
+                    after = self._item(item, ends.well)
                     ends = Ends(after.well, _merge(ends.badly, after.badly))
                 case Joint.OR:
-                    after = self.node(item.node, ends.badly)
+                    after = self._item(item, ends.badly)
                     ends = Ends(_merge(ends.well, after.well), after.badly)
                 case Joint.THEN | Joint.BESIDE:
-                    ends = self.node(item.node, ends.either())
+                    ends = self._item(item, ends.either())
                 case _:
                     assert_never(before)
             before = item.joint
         return ends
+
+    def _item(self, item: tree.Item, place: Place) -> Ends:
+        ends = self.node(item.node, place)
+        # What runs beside the shell changes nothing in it.
+        return Ends(place, place) if item.joint is Joint.BESIDE else ends
 
     def _pipeline(self, stages: tuple[Node, ...], place: Place) -> None:
         feed = place.feed

@@ -44,7 +44,7 @@ class Code(Enum):
     OUTSIDE_WORKSPACE = "outside_workspace"
     NEEDS_NETWORK = "needs_network"
     SENDS = "sends"
-    TELLS_SECRET = "tells_secret"
+    DISCLOSES = "discloses"
     SETS_ENVIRONMENT = "sets_environment"
     CHANGES_SHELL = "changes_shell"
     CHANGES_SYSTEM = "changes_system"
@@ -70,7 +70,7 @@ CAPABILITY_OF: dict[Code, Capability] = {
     Code.OUTSIDE_WORKSPACE: Capability.READ,
     Code.NEEDS_NETWORK: Capability.NETWORK,
     Code.SENDS: Capability.NETWORK,
-    Code.TELLS_SECRET: Capability.READ,
+    Code.DISCLOSES: Capability.READ,
     Code.SETS_ENVIRONMENT: Capability.EXECUTE,
     Code.CHANGES_SHELL: Capability.EXECUTE,
     Code.CHANGES_SYSTEM: Capability.WRITE,

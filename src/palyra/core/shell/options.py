@@ -20,7 +20,7 @@ class Kind(Enum):
     RUNS = 1
     SENDS = 2
     LEADS_AWAY = 3  # To files, hosts or settings that the words do not show.
-    TELLS_SECRET = 4
+    DISCLOSES = 4
     PATH = 5
     TEXT = 6
     FLAG = 7

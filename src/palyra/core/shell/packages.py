@@ -1,13 +1,13 @@
 """Package managers and checkers. Owns: which of their commands only look. Not: applying it (tools, programs).
 
-What builds, resolves or checks code usually runs some of it: `cargo check` runs build scripts, `brew bundle` and every `yarn` a file
-that the workspace names, `uv` the interpreter of its `.venv`. So most of it asks, whatever it is called.
+What builds, resolves or checks code usually runs some of it: `cargo check` runs build scripts, `brew bundle` and every `yarn`
+a file that the workspace names, `uv` the interpreter of its `.venv`. So most of it asks, whatever it is called.
 """
 
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
 from palyra.core.shell.programs import Operands, Program, judge_program, program
-from palyra.core.shell.tools import Tool, is_help, judge_tool, tool
+from palyra.core.shell.tools import Tool, is_help, judge_tool, shared_tool, tool
 
 _NPM_OPTIONS = {
     "forwards": "run run-script exec x dlx explore test start stop restart",
@@ -15,16 +15,16 @@ _NPM_OPTIONS = {
     "leads_away": "--userconfig --globalconfig --cafile --registry --prefix -C --dir --cwd",
     "writes": "--fix",
     "flag": "-g --global --json --version --help",
-    "local": "list ls ll la root prefix bin help help-search explain why query sbom completion config c get cache pkg licenses store version run "
-    "run-script",
+    "local": "list ls ll la root prefix bin help help-search explain why query sbom completion config c get cache "
+    "pkg licenses store version run run-script",
 }
 _NO_CONFIG = "-c --config-file -o --option"
 
 PACKAGE_TOOLS: dict[str, Tool] = {
-    "npm": tool(
+    "npm": shared_tool(
         """
         list ls ll la info view show v search find s se outdated help help-search root prefix bin whoami ping explain why fund
-        query sbom stars completion diff find-dupes get audit! version! run! run-script!
+        query sbom stars completion find-dupes get audit! version! run! run-script!
         audit: signatures
         config c: list ls get
         cache: ls list
@@ -32,20 +32,18 @@ PACKAGE_TOOLS: dict[str, Tool] = {
         profile pkg: get
         owner author access dist-tag dist-tags hook org team: ls list
         """,
+        _NPM_OPTIONS,
         is_remote=True,
-        is_single_dash=False,
-        **_NPM_OPTIONS,
     ),
-    "pnpm": tool(
+    "pnpm": shared_tool(
         """
         list ls ll la info view show why outdated root bin help audit!
         licenses: list ls
         config: list get
         store: path status
         """,
+        _NPM_OPTIONS,
         is_remote=True,
-        is_single_dash=False,
-        **_NPM_OPTIONS,
     ),
     "pip": tool(
         """
@@ -58,7 +56,8 @@ PACKAGE_TOOLS: dict[str, Tool] = {
         local="list show freeze check inspect hash help debug config cache",
         writes="--log --report",
         runs="--python",
-        leads_away="--proxy --cert --client-cert --trusted-host --keyring-provider --cache-dir --find-links --extra-index-url",
+        leads_away="--proxy --cert --client-cert --trusted-host --keyring-provider --cache-dir --find-links "
+        "--extra-index-url",
         path="--path -r --requirement",
         text="-i --index-url --format --exclude -a --algorithm",
         flag="--files",
@@ -93,7 +92,13 @@ PACKAGE_TOOLS: dict[str, Tool] = {
     ),
     "apt": tool("list show search policy depends rdepends", leads_away=_NO_CONFIG),
     "apt-cache": tool("show search policy depends rdepends madison stats pkgnames showpkg", leads_away=_NO_CONFIG),
-    "go": tool("version help env", is_single_dash=True, forwards="run test tool", writes="-w -u"),
+    "go": tool(
+        "version help env",
+        is_single_dash=True,
+        writes="-w -u",
+        # Options end at the first word that is none, so what follows it belongs to something else.
+        forwards="build clean fix fmt generate get install list mod run telemetry test tool vet work",
+    ),
     "ansible-galaxy": tool(
         "role: list search info\ncollection: list verify",
         is_remote=True,
@@ -101,7 +106,7 @@ PACKAGE_TOOLS: dict[str, Tool] = {
     ),
     "ansible-config": tool("list dump view validate", leads_away="-c --config"),
     "pre-commit": tool("validate-config validate-manifest help", forwards="try-repo run"),
-    "packer": tool("version", forwards=""),
+    "packer": tool("version"),
     "systemctl": tool(
         """
         status list-units list-unit-files is-active is-enabled is-failed show cat get-default list-timers list-sockets list-jobs
@@ -118,8 +123,8 @@ PACKAGE_PROGRAMS: dict[str, Program] = {
     "dpkg": program(
         Operands.TEXT,
         only=True,
-        flag="-l --list -L --listfiles -s --status -S --search -p --print-avail --get-selections --print-architecture -V --verify "
-        "--version --help",
+        flag="-l --list -L --listfiles -s --status -S --search -p --print-avail --get-selections "
+        "--print-architecture -V --verify --version --help",
     ),
     "dpkg-query": program(
         Operands.TEXT,
@@ -130,6 +135,7 @@ PACKAGE_PROGRAMS: dict[str, Program] = {
     "rpm": program(
         Operands.TEXT,
         only=True,
+        requires="-q --query --version --help",  # Without it, -i installs.
         text="--qf --queryformat",
         flag="-q --query -a --all -i --info -l --list -f --file --requires --provides --changelog --version --help",
     ),
@@ -151,9 +157,9 @@ PACKAGE_PROGRAMS["isort"] = program(
 )
 _RUFF = program(
     writes="--fix --fix-only --output-file -o --add-noqa --watch -w",
-    path="--cache-dir --stdin-filename",
-    text="--select --extend-select --ignore --extend-ignore --exclude --extend-exclude --output-format --target-version "
-    "--line-length",
+    path="--config --cache-dir --stdin-filename",
+    text="--select --extend-select --ignore --extend-ignore --exclude --extend-exclude --output-format "
+    "--target-version --line-length",
 )
 _BREW_WORDS = frozenset(
     "--cache --caskroom --cellar --prefix --repository --repo --env --config --version -v -S".split()
@@ -166,6 +172,10 @@ def judge_ruff(invocation: Invocation) -> None:
         return
     if words[:1] not in (("check",), ("lint",)):
         invocation.ask(Code.WRITES, "ruff with another command than check may rewrite files")
+    if any(
+        "=" in argument.lead.removeprefix("--config=") and "fix" in argument.lead for argument in invocation.arguments
+    ):
+        invocation.ask(Code.WRITES, "a setting makes ruff rewrite files")
     judge_program(_RUFF, invocation)
 
 
@@ -174,7 +184,8 @@ def judge_brew(invocation: Invocation) -> None:
     for argument in invocation.arguments:
         if ".rb" in argument.source or ("/" in argument.lead and argument.lead.startswith((".", "/", "~"))):
             invocation.ask(Code.RUNS_CODE, f"brew would run {short(argument.source)} to show it", argument)
-    if invocation.values()[:1] and invocation.values()[0] in _BREW_WORDS:
+    words = invocation.values()
+    if words[:1] and words[0] in _BREW_WORDS and (len(words) == 1 or words[0] not in ("-v", "--version", "--config")):
         invocation.is_known()
         return
     judge_tool(PACKAGE_TOOLS["brew"], invocation)

@@ -30,11 +30,12 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_armed(self) -> bool:
         """Whether some option of it does more than read, so that a file's name which may be an option matters."""
-        return self.is_closed or any(kind.value < Kind.PATH.value for kind in self.table.kinds.values())
+        return self.is_closed or any(kind.value < Kind.LEADS_AWAY.value for kind in self.table.kinds.values())
 
     @property
     def has_paths(self) -> bool:
-        return Kind.PATH in self.table.kinds.values()
+        """Whether some option of it names a file to read."""
+        return any(kind in (Kind.LEADS_AWAY, Kind.PATH) for kind in self.table.kinds.values())
 
 
 _CODES = {
@@ -42,7 +43,7 @@ _CODES = {
     Kind.RUNS: (Code.RUNS_CODE, "makes it run something else"),
     Kind.SENDS: (Code.SENDS, "makes it send something"),
     Kind.LEADS_AWAY: (Code.OUTSIDE_WORKSPACE, "leads it to what the words do not show"),
-    Kind.TELLS_SECRET: (Code.TELLS_SECRET, "makes it tell a secret"),
+    Kind.DISCLOSES: (Code.DISCLOSES, "makes it tell a secret"),
 }
 
 
@@ -116,6 +117,10 @@ def _judge_loose(row: Program, line: Line, invocation: Invocation) -> None:
 
 def _judge_operands(row: Program, line: Line, invocation: Invocation) -> None:
     operands = line.operands
+    many = [each for each in operands if each.value is None or each.is_inside or each.is_pattern]
+    if row.operand_count_max is not None and many:
+        words = f"{short(many[0].source)} may be several names, and {invocation.program} would write to the second"
+        invocation.ask(Code.WRITES, words, many[0])
     if row.operand_count_max is not None and len(operands) > row.operand_count_max:
         last = operands[row.operand_count_max]
         invocation.ask(Code.WRITES, f"{invocation.program} would write to {short(last.source)}", last)

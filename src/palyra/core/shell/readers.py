@@ -23,19 +23,19 @@ _GREP = program(
     Operands.PATTERN,
     instead="-e -f --regexp --file",
     path="-f --file --exclude-from",
-    text="-e --regexp -m --max-count -A --after-context -B --before-context -C --context -d --directories -D --devices "
-    "--include --exclude --exclude-dir --label --binary-files --group-separator",
+    text="-e --regexp -m --max-count -A --after-context -B --before-context -C --context -d --directories -D "
+    "--devices --include --exclude --exclude-dir --label --binary-files --group-separator",
     flag="--color --colour --count --null --files-with-matches --files-without-match --only-matching --line-number "
-    "--recursive --fixed-strings --extended-regexp --perl-regexp --no-messages --invert-match --ignore-case --word-regexp "
-    "--line-regexp --quiet --silent --with-filename --no-filename --null-data --text --version --help",
+    "--recursive --fixed-strings --extended-regexp --perl-regexp --no-messages --invert-match --ignore-case "
+    "--word-regexp --line-regexp --quiet --silent --with-filename --no-filename --null-data --text --version --help",
 )
 
 _BAT = program(
-    runs="--pager",
+    runs="--pager --lessopen",
     writes="--build --clear",
     leads_away="--config-file --config-dir --cache-dir --generate-config-file",
-    text="-l --language -H --highlight-line --style --theme -r --line-range --tabs --wrap --color --paging -m --map-syntax "
-    "--terminal-width --decorations --italic-text --file-name --diff-context",
+    text="-l --language -H --highlight-line --style --theme -r --line-range --tabs --wrap --color --paging -m "
+    "--map-syntax --terminal-width --decorations --italic-text --file-name --diff-context",
     flag="--config --theme-dark --theme-light",
 )
 
@@ -49,17 +49,18 @@ READERS: dict[str, Program] = {
         runs="--pre --hostname-bin",
         path="-f --file --ignore-file",
         text="-e --regexp -g --glob --iglob -t --type -T --type-not --type-add --type-clear -A --after-context -B "
-        "--before-context -C --context -m --max-count -M --max-columns -d --max-depth --maxdepth --sort --sortr -r --replace "
-        "-E --encoding --color --colors --engine -j --threads --max-filesize --context-separator --field-context-separator "
-        "--field-match-separator --path-separator --dfa-size-limit --regex-size-limit --pre-glob --hyperlink-format",
+        "--before-context -C --context -m --max-count -M --max-columns -d --max-depth --maxdepth --sort --sortr -r "
+        "--replace -E --encoding --color --colors --engine -j --threads --max-filesize --context-separator "
+        "--field-context-separator --field-match-separator --path-separator --dfa-size-limit --regex-size-limit "
+        "--pre-glob --hyperlink-format",
     ),
     "ag": program(
         Operands.PATTERN,
         instead="-g --filename-pattern",
         runs="--pager",
         path="-p --path-to-ignore",
-        text="-g --filename-pattern -G --file-search-regex -A --after -B --before -C --context -m --max-count --depth --ignore "
-        "--ignore-dir --width --workers --color-line-number --color-match --color-path",
+        text="-g --filename-pattern -G --file-search-regex -A --after -B --before -C --context -m --max-count "
+        "--depth --ignore --ignore-dir --width --workers --color-line-number --color-match --color-path",
     ),
     "bat": _BAT,
     "batcat": _BAT,

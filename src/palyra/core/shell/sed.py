@@ -1,7 +1,7 @@
 """sed. Owns: whether a script of sed only reads and prints. Not: other programs.
 
-The script is read command by command; what is not certainly one of the harmless ones asks. `r`, `w`, `e` and their like read, write
-or run something that is named in the script.
+The script is read command by command; what is not certainly one of the harmless ones asks. `r`, `w`, `e` and their like
+read, write or run something that is named in the script.
 """
 
 import re
@@ -16,14 +16,15 @@ _TABLE = option_table(
     writes="-i -I --in-place",
     runs="-f --file",
     text="-e --expression -l --line-length",
-    flag="-n --quiet --silent -E -r --regexp-extended -s --separate -u --unbuffered -z --null-data --posix --debug --sandbox "
-    "--help --version -a",
+    flag="-n --quiet --silent -E -r --regexp-extended -s --separate -u --unbuffered -z --null-data --posix --debug "
+    "--sandbox --help --version -a",
 )
 _ADDRESS = re.compile(r"(?:\d+(?:~\d+)?|\$|/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]\n]*\])*/[IM]*)")
 _BETWEEN = re.compile(r"\s*,\s*(?:[+~]?\d+|\$|/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]\n]*\])*/[IM]*)")
-_PLAIN = re.compile(r"[dDFgGhHlnNpPqQxz=](?:\s*\d+)?")
-_LABEL = re.compile(r"[bTt:]\s*[\w.-]*(?=\s|;|\}|$)")
+_PLAIN = re.compile(r"[dDFgGhHlnNpPqQxz=](?:[ \t]*\d+)?")
+_LABEL = re.compile(r"[bTt:][ \t]*[\w.-]*(?=\s|;|\}|$)")
 _BRACKET = re.compile(r"\[\^?\]?(?:\[:[a-z]+:\]|[^\]\n\[\\])*\]")
+_ONE_LINE = re.compile(r"(?:[^\\\n]|\\.)*", re.DOTALL)
 _FLAGS = re.compile(r"[gpiImM0-9]*")
 
 
@@ -93,7 +94,7 @@ def _after_command(script: str, place: int) -> int:
         return _after_substitution(script, place)
     if name in ("a", "i", "c"):
         # GNU's one-line form: the text goes to the end of the line, and beyond it after a backslash.
-        text = re.compile(r"(?:[^\\\n]|\\.)*", re.DOTALL).match(script, place)
+        text = _ONE_LINE.match(script, place)
         return text.end() if text else len(script)
     command = _LABEL.match(script, place) or _PLAIN.match(script, place)
     if command is None:

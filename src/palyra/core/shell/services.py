@@ -4,7 +4,7 @@ Left out on purpose, though they change nothing at the service: what saves a fil
 a program that a file of the workspace names.
 """
 
-from palyra.core.shell.tools import Tool, tool
+from palyra.core.shell.tools import Tool, shared_tool, tool
 
 GH = tool(
     """
@@ -26,15 +26,18 @@ GH = tool(
     attestation at: verify trusted-root
     """,
     is_remote=True,
+    local="alias config version",
+    files="attestation at",
     forwards="exec",
     runs="--web -w --editor",
-    tells_secret="--show-token -t --host -h",
+    discloses="--show-token -t --host -h",
     text="-R --repo --hostname",
 )
 
 _KUBECTL_TEXT = (
-    "-n --namespace --context --cluster --user -o --output -l --selector --field-selector -c --container -v --v --request-timeout "
-    "--since --since-time --tail --sort-by --template --revision -L --label-columns --api-version --api-group --chunk-size --limit"
+    "-n --namespace --context --cluster --user -o --output -l --selector --field-selector -c --container -v --v "
+    "--request-timeout --since --since-time --tail --sort-by --template --revision -L --label-columns --api-version "
+    "--api-group --chunk-size --limit"
 )
 KUBECTL = tool(
     """
@@ -47,11 +50,12 @@ KUBECTL = tool(
     plugin: list
     """,
     is_remote=True,
+    local="config completion options",
     forwards="exec run debug plugin",
     runs="--kubeconfig --profile --profile-output",
     leads_away="-s --server --certificate-authority --client-certificate --client-key --cache-dir --token",
     writes="--output-directory",
-    tells_secret="--raw",
+    discloses="--raw",
     path="-f --filename -k --kustomize",
     text=_KUBECTL_TEXT,
     flag="-A --all-namespaces -w --watch --help -h --version",
@@ -68,11 +72,12 @@ HELM = tool(
     """,
     is_remote=True,
     local="lint version env completion",
+    files="lint template show inspect dependency dep plugin install upgrade",
     forwards="plugin",
     writes="--output-dir",
     runs="--post-renderer --kubeconfig",
-    leads_away="--set-file --registry-config --repository-config --repository-cache --kube-apiserver --kube-ca-file --kube-token --repo --key-file "
-    "--cert-file --ca-file --keyring",
+    leads_away="--set-file --registry-config --repository-config --repository-cache --kube-apiserver --kube-ca-file "
+    "--kube-token --repo --key-file --cert-file --ca-file --keyring",
     path="-f --values",
     text="-n --namespace --kube-context -o --output --set --set-string --set-json --version --revision --max",
     flag="--debug",
@@ -101,18 +106,20 @@ _DOCKER_OPTIONS = {
     "writes": "-o --output --cidfile",
     "leads_away": "-H --host --config --tlscacert --tlscert --tlskey --connection --url --identity --remote",
     "path": "-f --file --env-file --project-directory",
-    "text": "-c --context -l --log-level --format --filter -n --tail --since --until --limit -p --project-name --profile",
+    "text": "-c --context -l --log-level --format --filter -n --tail --since --until --limit -p --project-name "
+    "--profile",
     "flag": "-D --debug --help -h --version -v --tls",
 }
-DOCKER = tool(f"{_DOCKER}\n    compose: {_COMPOSE}", is_remote=True, is_single_dash=False, **_DOCKER_OPTIONS)
-COMPOSE = tool(_COMPOSE, is_remote=True, is_single_dash=False, **_DOCKER_OPTIONS)
+DOCKER = shared_tool(f"{_DOCKER}\n    compose: {_COMPOSE}", _DOCKER_OPTIONS, is_remote=True)
+COMPOSE = shared_tool(_COMPOSE, _DOCKER_OPTIONS, is_remote=True)
 
 _AUTH0_THINGS = (
-    "apps users logs actions apis roles orgs rules domains tenants qs quickstarts event-streams email.provider email.templates "
-    "universal-login ul universal-login.templates universal-login.prompts ul.templates protection.brute-force-protection "
-    "protection.bfp protection.suspicious-ip-throttling protection.sit protection.breached-password-detection protection.bpd "
-    "protection.bot-detection orgs.members orgs.roles users.roles users.blocks roles.permissions apis.scopes apps.session-transfer "
-    "log-streams network-acl token-exchange phone.provider"
+    "apps users logs actions apis roles orgs rules domains tenants qs quickstarts event-streams email.provider "
+    "email.templates universal-login ul universal-login.templates universal-login.prompts ul.templates "
+    "protection.brute-force-protection protection.bfp protection.suspicious-ip-throttling protection.sit "
+    "protection.breached-password-detection protection.bpd protection.bot-detection orgs.members orgs.roles "
+    "users.roles users.blocks roles.permissions apis.scopes apps.session-transfer log-streams network-acl "
+    "token-exchange phone.provider"
 )
 AUTH0 = tool(
     f"""
@@ -124,7 +131,7 @@ AUTH0 = tool(
     """,
     is_remote=True,
     forwards="api",
-    tells_secret="--reveal-secrets -r",
+    discloses="--reveal-secrets -r",
     text="--tenant --filter -q --query",
     flag="--no-input --no-color --debug --json --json-compact --csv --force",
 )

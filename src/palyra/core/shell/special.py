@@ -1,7 +1,7 @@
 """Programs with rules of their own: jq, yq, openssl, fzf, `gh api`, `auth0 api`, kubectl. Owns: those rules. Not: tables."""
 
-import itertools
 import re
+from itertools import pairwise
 
 import msgspec
 
@@ -24,19 +24,20 @@ _JQ_MODULES = re.compile(r"\b(?:import|include)\b")
 
 _YQ = option_table(
     writes="-i --inplace --in-place -s --split-exp --split-exp-file",
+    runs="--security-enable-system-operator",
     leads_away="--from-file",
     text="-o --output-format -p --input-format -I --indent",
 )
-_YQ_READS = re.compile(r"\b(?:load\w*|strload|eval)\b|load_")
+_YQ_READS = re.compile(r"\b(?:load\w*|strload|eval|system)\b")
 
 _OPENSSL = option_table(
     is_single_dash=True,
     path="-in -CAfile -CApath -untrusted -CRLfile",
     text="-inform -nameopt -certopt -checkend -checkhost -checkip -checkemail -ext",
-    flag="-noout -text -issuer -subject -dates -startdate -enddate -serial -fingerprint -sha1 -sha256 -sha512 -md5 -pubkey -modulus "
-    "-purpose -hash -subject_hash -issuer_hash -email -ocsp_uri -alias -verify -lastupdate -nextupdate -crlnumber -show_chain -a -v "
-    "-commands -cipher-commands -digest-commands -cipher-algorithms -digest-algorithms -public-key-algorithms -providers "
-    "-disabled -help",
+    flag="-noout -text -issuer -subject -dates -startdate -enddate -serial -fingerprint -sha1 -sha256 -sha512 -md5 "
+    "-pubkey -modulus -purpose -hash -subject_hash -issuer_hash -email -ocsp_uri -alias -verify -lastupdate "
+    "-nextupdate -crlnumber -show_chain -a -v -commands -cipher-commands -digest-commands -cipher-algorithms "
+    "-digest-algorithms -public-key-algorithms -providers -disabled -help",
 )
 _OPENSSL_NOOUT = frozenset(("x509", "req", "crl"))
 _OPENSSL_TELLS = frozenset(("version", "list", "ciphers", "errstr", "help", "verify"))
@@ -44,14 +45,16 @@ _OPENSSL_TELLS = frozenset(("version", "list", "ciphers", "errstr", "help", "ver
 _FZF = option_table(
     runs="--listen --listen-unsafe --with-shell --become --tmux --popup",
     writes="--history",
-    text="--bind --preview -d --delimiter -n --nth --with-nth -q --query -f --filter --prompt --header --border-label --pointer "
-    "--marker --color --expect --height --min-height --margin --padding --info --separator --scheme --algo --tiebreak"
-    "--preview-window --preview-label --layout --header-lines --tabstop --ellipsis --jump-labels --footer --gutter --ghost",
+    text="--bind --preview -d --delimiter -n --nth --with-nth -q --query -f --filter --prompt --header "
+    "--border-label --pointer --marker --color --expect --height --min-height --margin --padding --info --separator "
+    "--scheme --algo --tiebreak--preview-window --preview-label --layout --header-lines --tabstop --ellipsis "
+    "--jump-labels --footer --gutter --ghost",
     flag="--header-first --header-border --header-label --header-label-pos --header-lines-border --preview-label-pos "
-    "--preview-border --footer-border --footer-label --footer-label-pos --border --list-border --list-label --history-size",
+    "--preview-border --footer-border --footer-label --footer-label-pos --border --list-border --list-label "
+    "--history-size",
 )
 _FZF_RUNNING = re.compile(
-    r"(?:(?:[a-z-]+-)?(?:execute|transform|reload)(?:-[a-z-]+)?|become|preview|change-preview|unbind-all|exec[a-z-]*)(?![\w-])"
+    r"(?<![\w-])(?:(?:bg-)?(?:execute|transform|reload)(?:-[a-z-]+)?|become|preview|change-preview)(?![\w-])"
 )
 _FZF_ONE = re.compile(
     r"[^:]+:(?:reload|reload-sync|preview|transform(?:-[a-z-]+)?|execute(?:-silent)?)(?::(.*)|\((.*)\))"
@@ -194,7 +197,7 @@ def judge_terraform(invocation: Invocation) -> None:
             invocation.reads(argument)
         return
     if words[:1] == ("output",) and {"-json", "-raw", "--json", "--raw"} & set(words):
-        invocation.ask(Code.TELLS_SECRET, "terraform would show outputs that are marked as secret")
+        invocation.ask(Code.DISCLOSES, "terraform would show outputs that are marked as secret")
     judge_tool(SERVICES["terraform"], invocation)
 
 
@@ -204,7 +207,11 @@ def judge_kubectl(invocation: Invocation) -> None:
     words = invocation.values()
     shown = [word for word in words if re.match(r"-o|--output|--template|-ojson|-oyaml", word)]
     is_plain = all(word in ("-owide", "-oname", "--output=wide", "--output=name", "-o", "--output") for word in shown)
-    kinds = [after for word, after in itertools.pairwise(words) if word in ("-o", "--output")]
+    kinds = [after for word, after in pairwise(words) if word in ("-o", "--output")]
     names_secret = any(re.search(r"secret", word, re.IGNORECASE) for word in words)
+    for argument in invocation.arguments:
+        template = re.search(r"-file=(.*)", argument.value or "")
+        if template:
+            invocation.reads(plain(template[1], argument))
     if "get" in words and names_secret and (not is_plain or not set(kinds) <= {"wide", "name"}):
-        invocation.ask(Code.TELLS_SECRET, "kubectl would show what a secret holds")
+        invocation.ask(Code.DISCLOSES, "kubectl would show what a secret holds")

@@ -14,7 +14,6 @@ from palyra.core.shell.tools import is_help
 from palyra.core.shell.words import Argument
 
 QUERY_LENGTH_MAX = 4000  # Longer ones are not looked through.
-_COMMENT = re.compile(r"/\*[^!+].*?\*/|--[^\n]*", re.DOTALL)
 _TEXT = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
 _FIRST = frozenset("SELECT SHOW EXPLAIN DESCRIBE DESC WITH VALUES TABLE SUMMARIZE".split())
 _WRITING = re.compile(
@@ -23,6 +22,7 @@ _WRITING = re.compile(
     r"BEGIN|COMMIT|ROLLBACK|KILL|HANDLER|SHUTDOWN|DECLARE|PREPARE|CLUSTER|NOTIFY|LISTEN|SECURITY|USE|FOR\s+UPDATE)\b",
     re.IGNORECASE,
 )
+_QUOTED_CALL = re.compile(r"''\s*\(")
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
 _FUNCTIONS = frozenset(
     """
@@ -31,20 +31,24 @@ _FUNCTIONS = frozenset(
     julianday lag last_value lead left length lower lpad ltrim max min minute month now ntile nullif over percent_rank
     position power quarter random rank right round row_number rpad rtrim second sign sqrt strftime string_agg
     substr substring sum time to_char to_date total trim trunc typeof upper values version week year any all some union
-    select as and or not on where from join using partition by filter within array_agg json_agg unnest generate_series
+    array_agg generate_series json_agg unnest
+    and as asc between by case cross desc distinct else end except filter from having ilike inner intersect interval is join
+    lateral like limit not offset on or outer partition select then using when where within
     """.split()
 )
-_SPECIAL = re.compile(r"[\\`$]|/\*!")
+# Comments and quotes of other kinds: databases do not agree where they end.
+_DOUBTFUL = re.compile(r"[\\`$#]|--|/\*")
 
 _SQLITE = option_table(
     is_single_dash=True,
     text="-cmd -c -s -separator -newline -nullvalue -lookaside:2 -pagecache:2 -mmap -maxsize",
-    flag="-csv -json -line -list -column -table -box -markdown -html -quote -tabs -ascii -header -noheader -readonly -safe -bail -batch "
-    "-jsonlines -latex",
+    flag="-csv -json -line -list -column -table -box -markdown -html -quote -tabs -ascii -header -noheader -readonly "
+    "-safe -bail -batch -jsonlines -latex",
 )
 _PSQL = option_table(
     text="-c --command -U --username -d --dbname -h --host -p --port -F --field-separator -P --pset",
-    flag="-t --tuples-only -A --no-align -q --quiet -x --expanded -X --no-psqlrc -l --list -w --no-password -H --html --csv",
+    flag="-t --tuples-only -A --no-align -q --quiet -x --expanded -X --no-psqlrc -l --list -w --no-password -H "
+    "--html --csv",
 )
 _MYSQL = option_table(
     text="-e --execute -u --user -D --database -h --host -P --port",
@@ -55,10 +59,10 @@ _ANY_FILE = re.compile(r"['\"][^'\"]*[./:][^'\"]*['\"]")  # To duckdb a text aft
 
 
 def is_reading(query: str) -> bool:
-    if len(query) > QUERY_LENGTH_MAX:
+    if len(query) > QUERY_LENGTH_MAX or _DOUBTFUL.search(query):
         return False
-    text = _COMMENT.sub(" ", _TEXT.sub("''", query)).strip().rstrip(";").strip()
-    if not text or ";" in text or "'" in text.replace("''", "") or _SPECIAL.search(text) or '"' in text:
+    text = _TEXT.sub("''", query).strip().rstrip(";").strip()
+    if not text or ";" in text or "'" in text.replace("''", "") or '"' in text or _QUOTED_CALL.search(text):
         return False
     first = re.split(r"[\s(]", text, maxsplit=1)[0].upper()
     if first not in _FIRST or _WRITING.search(text):
@@ -67,7 +71,9 @@ def is_reading(query: str) -> bool:
 
 
 def _judge_query(invocation: Invocation, query: Argument) -> None:
-    if query.value is None or not is_reading(query.value):
+    # The client of MySQL has commands of its own, at the beginning of a line.
+    is_odd = invocation.program in ("mysql", "mariadb") and "\n" in (query.value or "")
+    if query.value is None or is_odd or not is_reading(query.value):
         invocation.ask(Code.WRITES, f"the query {short(query.source)} is not known to only read", query)
 
 

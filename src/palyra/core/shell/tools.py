@@ -5,7 +5,7 @@ makes `delete list` a listing. Options stand anywhere; those of a row that do mo
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 
 import msgspec
@@ -26,28 +26,28 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     table: OptionTable
     is_remote: bool  # Asks a service, so that nothing it is given may be unknown.
     local: frozenset[str]  # Commands of a remote tool that ask nobody.
-    has_paths: bool  # Operands may be files.
+    files: frozenset[str]  # Commands of a remote tool whose operands may be files; those of others may always be.
     forwards: frozenset[str]  # Commands that pass `--help` on to something else.
 
 
-def tool(
-    looks: str,
-    *,
-    is_remote: bool = False,
-    is_single_dash: bool = False,
-    **words: str,
-) -> Tool:
+def tool(looks: str, *, is_remote: bool = False, is_single_dash: bool = False, **more: str) -> Tool:
+    return shared_tool(looks, more, is_remote=is_remote, is_single_dash=is_single_dash)
+
+
+def shared_tool(looks: str, words: Mapping[str, str], *, is_remote: bool = False, is_single_dash: bool = False) -> Tool:
     """`looks` has a line for each group: `pr: list view`; commands without a group stand on a line without a colon.
 
-    A command with `!` after it may have no operands. `local` and `forwards` are words as in `Tool`; the others are options.
+    A command with `!` after it may have no operands. `local`, `files` and `forwards` are words as in `Tool`; the others
+    are options.
     """
-    local, forwards = words.pop("local", ""), words.pop("forwards", "")
+    local, forwards = words.get("local", ""), words.get("forwards", "")
+    options = {kind: names for kind, names in words.items() if kind not in ("local", "forwards", "files")}
     return Tool(
         looks=dict(_looks(looks)),
-        table=option_table(is_single_dash=is_single_dash, **words),
+        table=option_table(is_single_dash=is_single_dash, **options),
         is_remote=is_remote,
         local=frozenset(local.split()),
-        has_paths=not is_remote or bool(local),
+        files=frozenset(words.get("files", "").split()),
         forwards=frozenset(forwards.split()),
     )
 
@@ -76,7 +76,7 @@ def judge_tool(row: Tool, invocation: Invocation) -> None:
         if option.kind is not Kind.UNKNOWN or not is_remote or option.argument.value is None:
             judge_option(option, invocation, is_closed=False)
     for operand in line.operands[len(name) :]:
-        if row.has_paths:
+        if not is_remote or (name and name[0].value in row.files):
             invocation.reads_if_path(operand)
     if is_remote:
         invocation.is_known()
@@ -106,9 +106,11 @@ def judge_before(line: Line, last: Argument, invocation: Invocation) -> None:
 
 
 def is_help(invocation: Invocation, forwards: frozenset[str]) -> bool:
-    """Only a command's name and a question for help after it."""
+    """Only a command's name and a question for help after it, or a question for the version and nothing else."""
     words = invocation.values()
-    if not words or words[-1] not in HELP | {"help"}:
-        return False
     names = words[:-1]
-    return all(_NAME.fullmatch(name) for name in names) and not forwards & set(names)
+    if not words or words[-1] not in HELP:
+        return False
+    if not names:
+        return True
+    return words[-1] in ("--help", "-h", "-help") and all(map(_NAME.fullmatch, names)) and not forwards & set(names)

@@ -13,7 +13,7 @@ Span: TypeAlias = tuple[int, int]
 
 
 class Literal(msgspec.Struct, frozen=True):
-    """Text that stands for itself, its quotes and backslashes taken away. Unquoted, `*`, `?`, `[`, `{` and `~` still mean something."""
+    """Text that stands for itself, quotes and backslashes taken away. Unquoted, `*?[{~` still mean something."""
 
     text: str
     is_quoted: bool
@@ -96,6 +96,12 @@ class Pipeline(msgspec.Struct, frozen=True):
     stages: tuple["Node", ...]
 
 
+class Negated(msgspec.Struct, frozen=True):
+    """`! ...`: what failed has succeeded."""
+
+    body: "Node"
+
+
 class Group(msgspec.Struct, frozen=True):
     """`{ ...; }`"""
 
@@ -150,5 +156,5 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 Node: TypeAlias = (
-    Command | Sequence | Pipeline | Group | Subshell | Branch | Loop | Test | Redirected | Function | Unknown
+    Command | Sequence | Pipeline | Negated | Group | Subshell | Branch | Loop | Test | Redirected | Function | Unknown
 )

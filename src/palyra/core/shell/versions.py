@@ -8,17 +8,17 @@ from palyra.core.shell.invocation import Invocation
 VERSIONED = frozenset(
     """
     ansible ansible-console ansible-inventory ansible-lint ansible-playbook ansible-pull ansible-test ansible-vault bash black
-    bun bundle cc cdk clang clang++ cmake code composer curl dash deno dotnet duckdb elixir emacs eslint fish fzf g++ gcc ghc
-    git gradle gzip gunzip iconv isort java javac jest julia just kotlin make meson mvn mypy mysql nginx ninja node nodejs npx
-    ocaml openssl perl php pipenv pipx pkgutil poetry prettier profiles prometheus psql pyenv pyright pytest python python2
-    python3 R rbenv rtk ruby ruff rustc rustfmt sbt scala sh sqlcmd sqlite3 ssh svn swift swiftc textutil tmutil tox tsc uvx
+    bun bundle cc cdk clang clang++ cmake code composer curl dash deno  duckdb elixir emacs eslint fish fzf g++ gcc ghc
+    git  gzip gunzip iconv isort java javac jest julia just kotlin make meson  mypy mysql nginx ninja node nodejs npx
+    ocaml openssl perl php pipenv pipx pkgutil poetry prettier profiles prometheus psql pyenv pyright  python python2
+    python3 R rbenv rtk ruby ruff    scala sh sqlcmd sqlite3 ssh svn swift swiftc textutil tmutil  tsc uvx
     valgrind vim virtualenv vite vitest wget xxd yq zig zsh
     """.split()
 )
 _LONG = frozenset(("--version", "--help"))
 # Only where the letter is known to print and end: to `bash`, -h is a setting, and it goes on to run its input.
 _SHORT: dict[str, str] = {
-    **dict.fromkeys(("python", "python2", "python3", "rustc"), "-V -h"),
+    **dict.fromkeys(("python", "python2", "python3"), "-V -h"),
     **dict.fromkeys(("node", "nodejs", "ruby", "perl", "php", "make"), "-v -h"),
     **dict.fromkeys(("java", "javac", "sqlite3", "duckdb", "textutil"), "-version -help"),
     **dict.fromkeys(("psql", "mysql", "ssh"), "-V"),

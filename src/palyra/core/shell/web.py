@@ -22,32 +22,36 @@ _SCHEMES = frozenset(("http", "https", "ftp", "ftps"))
 _FETCHES = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
 
 _CURL = option_table(
-    writes="-O --remote-name --remote-name-all -J --remote-header-name --output-dir -D --dump-header -c --cookie-jar --trace "
-    "--trace-ascii --stderr --etag-save --hsts --alt-svc --libcurl --xattr --create-dirs",
-    leads_away="-K --config -x --proxy --preproxy --socks4 --socks4a --socks5 --socks5-hostname --unix-socket --abstract-unix-socket "
-    "--connect-to --resolve --interface --dns-servers --doh-url -n --netrc --netrc-optional --netrc-file --cert -E --key "
-    "--variable --engine -b --cookie --etag-compare --proxy-header",
-    sends="-d --data --data-raw --data-ascii --data-binary --data-urlencode --json -F --form --form-string -T --upload-file "
-    "--mail-from --mail-rcpt --mail-auth -a --append -t --telnet-option",
-    text="-o --output --url -X --request -H --header -A --user-agent -e --referer -u --user -w --write-out -m --max-time --connect-timeout "
-    "--retry --retry-delay --retry-max-time --max-redirs -r --range -C --continue-at -z --time-cond --limit-rate --cacert "
-    "--capath --ciphers --tls-max --oauth2-bearer --noproxy --max-filesize -Q --quote --parallel-max --keepalive-time -Y -y "
-    "--speed-limit --speed-time --url-query --proto --proto-redir --curves --tls13-ciphers --pinnedpubkey --request-target --rate "
-    "--cert-type --login-options --expect100-timeout --happy-eyeballs-timeout-ms --local-port --crlfile",
-    flag="-v --verbose -s --silent -S --show-error -L --location --location-trusted -f --fail --fail-with-body -i --include -I --head "
-    "-k --insecure -g --globoff -N --no-buffer -0 --http1.0 --http1.1 --http2 --http3 --http2-prior-knowledge --compressed "
-    "-# --progress-bar -4 --ipv4 -6 --ipv6 -1 --tlsv1 -2 -3 --tlsv1.0 --tlsv1.1 --tlsv1.2 --tlsv1.3 --basic --digest --ntlm "
-    "--negotiate --anyauth -Z --parallel --raw --tcp-nodelay --path-as-is --no-keepalive --no-progress-meter --retry-all-errors "
-    "--retry-connrefused -q --disable --ssl --ssl-reqd -l --list-only -G --get -V --version -M --manual -h --help --no-sessionid "
-    "-j --junk-session-cookies --fail-early --ftp-pasv --tr-encoding --post301 --post302 --post303 --trace-time --styled-output "
-    "--ssl-no-revoke --ssl-revoke-best-effort --ca-native --cert-status --disable-eprt --disable-epsv --http0.9 --parallel-immediate "
-    "--suppress-connect-headers --tcp-fastopen --ignore-content-length --no-alpn -R --remote-time --disallow-username-in-url",
+    writes="-O --remote-name --remote-name-all -J --remote-header-name --output-dir -D --dump-header -c --cookie-jar "
+    "--trace --trace-ascii --stderr --etag-save --hsts --alt-svc --libcurl --xattr --create-dirs",
+    leads_away="-K --config -x --proxy --preproxy --socks4 --socks4a --socks5 --socks5-hostname --unix-socket "
+    "--abstract-unix-socket --connect-to --resolve --interface --dns-servers --doh-url -n --netrc --netrc-optional "
+    "--netrc-file --cert -E --key --variable --engine -b --cookie --etag-compare --proxy-header",
+    sends="-d --data --data-raw --data-ascii --data-binary --data-urlencode --json -F --form --form-string -T "
+    "--upload-file --mail-from --mail-rcpt --mail-auth -a --append -t --telnet-option",
+    text="-o --output --url -X --request -H --header -A --user-agent -e --referer -u --user -w --write-out -m "
+    "--max-time --connect-timeout --retry --retry-delay --retry-max-time --max-redirs -r --range -C --continue-at -z "
+    "--time-cond --limit-rate --cacert --capath --ciphers --tls-max --oauth2-bearer --noproxy --max-filesize -Q "
+    "--quote --parallel-max --keepalive-time -Y -y --speed-limit --speed-time --url-query "
+    "--curves --tls13-ciphers --pinnedpubkey --rate --cert-type --login-options --expect100-timeout "
+    "--happy-eyeballs-timeout-ms --local-port",
+    flag="-v --verbose -s --silent -S --show-error -L --location --location-trusted -f --fail --fail-with-body -i "
+    "--include -I --head -k --insecure -g --globoff -N --no-buffer -0 --http1.0 --http1.1 --http2 --http3 "
+    "--http2-prior-knowledge --compressed -# --progress-bar -4 --ipv4 -6 --ipv6 -1 --tlsv1 -2 -3 --tlsv1.0 --tlsv1.1 "
+    "--tlsv1.2 --tlsv1.3 --basic --digest --ntlm --negotiate --anyauth -Z --parallel --raw --tcp-nodelay "
+    "--path-as-is --no-keepalive --no-progress-meter --retry-all-errors --retry-connrefused -q --disable --ssl "
+    "--ssl-reqd -l --list-only -G --get -V --version -M --manual -h --help --no-sessionid -j --junk-session-cookies "
+    "--fail-early --ftp-pasv --tr-encoding --post301 --post302 --post303 --trace-time --styled-output "
+    "--ssl-no-revoke --ssl-revoke-best-effort --ca-native --cert-status --disable-eprt --disable-epsv --http0.9 "
+    "--parallel-immediate --suppress-connect-headers --tcp-fastopen --ignore-content-length --no-alpn -R "
+    "--remote-time --disallow-username-in-url",
 )
 _FTP_LOOKS = frozenset("PWD NLST LIST STAT HELP TYPE SYST FEAT NOOP SIZE MDTM MLSD MLST".split())
 _WGET = option_table(
-    text="-T --timeout -t --tries -U --user-agent --header --connect-timeout --read-timeout --dns-timeout --max-redirect",
-    flag="--spider -q --quiet -v --verbose -nv --no-verbose -S --server-response --no-check-certificate -4 -6 --https-only "
-    "-h --help -V --version",
+    text="-T --timeout -t --tries -U --user-agent --header --connect-timeout --read-timeout --dns-timeout "
+    "--max-redirect",
+    flag="--spider -q --quiet -v --verbose -nv --no-verbose -S --server-response --no-check-certificate -4 -6 "
+    "--https-only -h --help -V --version",
 )
 
 
@@ -63,8 +67,12 @@ def judge_curl(invocation: Invocation) -> None:
             _judge_output(invocation, option.values[-1:])
         elif option.name in ("-Q", "--quote"):
             _judge_quote(invocation, option.values[-1:])
-        elif option.name in ("-H", "--header", "-w", "--write-out") and _is_file(option.values[-1:]):
-            invocation.ask(Code.SENDS, f"{option.name} of curl reads from a file", option.argument)
+        elif option.name in ("-H", "--header", "--url-query") and any("@" in value.lead for value in option.values):
+            invocation.ask(Code.SENDS, f"{option.name} of curl may send a file", option.argument)
+        elif option.name in ("-w", "--write-out") and any(
+            value.lead.startswith("@") or "%output" in value.lead for value in option.values
+        ):
+            invocation.ask(Code.WRITES, f"{option.name} of curl reads or writes a file", option.argument)
         elif option.name in ("--cacert", "--capath"):
             for value in option.values:
                 invocation.reads(value)
@@ -89,10 +97,6 @@ def _judge_quote(invocation: Invocation, values: tuple[Argument, ...]) -> None:
     word = (values[0].value or "").lstrip("-+*").partition(" ")[0].upper() if values else ""
     if word not in _FTP_LOOKS:
         invocation.ask(Code.SENDS, f"curl would send the command {short(word)}", values[0] if values else None)
-
-
-def _is_file(values: tuple[Argument, ...]) -> bool:
-    return any(value.lead.startswith("@") or value.value is None for value in values)
 
 
 def _judge_url(invocation: Invocation, operand: Argument) -> None:

@@ -1,13 +1,14 @@
 """Words as arguments. Owns: what a word expands to as far as can be known. Not: what runs inside it (judge)."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from itertools import product
+from typing import assert_never
 
 import msgspec
 
-from palyra.core.shell.tree import Command, Literal, Part, Span, Substitution, Variable, Word
+from palyra.core.shell.tree import Command, Literal, Opaque, Part, Span, Substitution, Variable, Word
 
 ALTERNATIVES_MAX = 64  # Words made from one by its braces.
 _WILD = re.compile(r"[*?\[]")
@@ -124,14 +125,29 @@ def _from_parts(word: Word, place: Place) -> Argument:
     for part in word.parts:
         value = _value_of(part, place)
         if value is None:
-            return Argument(None, known, word.source, word.span, is_pattern, may_split=_may_split(word))
+            lead = _WILD.split(known, maxsplit=1)[0] if is_pattern else known
+            return Argument(None, lead, word.source, word.span, is_pattern, may_split=_may_split(word))
         known += value.text
         is_pattern = is_pattern or value.is_pattern
     return _known(word, known, is_pattern=is_pattern)
 
 
 def _may_split(word: Word) -> bool:
-    return any(not isinstance(part, Literal) and not getattr(part, "is_quoted", False) for part in word.parts)
+    return any(_part_may_split(part) for part in word.parts)
+
+
+def _part_may_split(part: Part) -> bool:
+    match part:
+        case Literal(text=text, is_quoted=is_quoted):
+            return not is_quoted and "{" in text
+        case Variable(name=name, is_quoted=is_quoted):
+            return not is_quoted or name == "@"
+        case Substitution(is_quoted=is_quoted):
+            return not is_quoted
+        case Opaque():
+            return True
+        case _:
+            assert_never(part)
 
 
 def _value_of(part: Part, place: Place) -> Value | None:
@@ -167,10 +183,3 @@ def _unsplit(value: Value | None, *, is_quoted: bool) -> Value | None:
 
 def _is_pwd(command: Command) -> bool:
     return [word.source for word in command.words] == ["pwd"] and not command.redirections and not command.assignments
-
-
-def substitutions(word: Word) -> Iterator[Part]:
-    """The parts in which something runs."""
-    for part in word.parts:
-        if not isinstance(part, Literal | Variable):
-            yield part

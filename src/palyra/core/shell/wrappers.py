@@ -76,9 +76,9 @@ def judge_env(invocation: Invocation) -> None:
         elif option.name in ("-C", "--chdir"):
             for value in option.values:
                 invocation.reads(value)
-            folders = frozenset(resolve(option.values[-1].value or "/", folder) for folder in place.folders)
-            place = msgspec.structs.replace(place, folders=folders)
-        elif option.name in ("-u", "--unset") and option.values[-1].value not in ("HOME", "LANG"):
+                folders = frozenset(resolve(value.value or "/", folder) for folder in place.folders)
+                place = msgspec.structs.replace(place, folders=folders)
+        elif option.name in ("-u", "--unset") and [value.value for value in option.values] not in (["HOME"], ["LANG"]):
             invocation.ask(
                 Code.SETS_ENVIRONMENT, "what a program does without a variable is not known", option.argument
             )
@@ -117,6 +117,9 @@ def judge_shell(invocation: Invocation) -> None:
     invocation.run_text(text, msgspec.structs.replace(invocation.place, values={}))
 
 
+_KEEPING = ("-0", "--null", "-d", "--delimiter")
+
+
 def judge_xargs(invocation: Invocation) -> None:
     options, command = read_leading(_XARGS, invocation.arguments)
     feed = invocation.place.feed
@@ -134,6 +137,9 @@ def judge_xargs(invocation: Invocation) -> None:
     if not command:
         invocation.ask(Code.UNKNOWN_OPTION, "xargs without a command is not followed")
         return
+    if feed not in (Feed.ANYTHING, Feed.NOTHING) and not has_option(options, _KEEPING):
+        words = "a name with a blank in it becomes several words, an option perhaps: use find -print0 and xargs -0"
+        invocation.ask(Code.UNKNOWN_VALUE, words)
     if feed is Feed.ANYTHING:
         invocation.ask(Code.UNKNOWN_VALUE, "the words that xargs would be given are not known before it runs")
     lead = "./" if feed is Feed.DOTTED_NAMES else ""
