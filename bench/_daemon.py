@@ -32,7 +32,7 @@ from palyra.app import Home
 from palyra.app.daemon import run_daemon
 from palyra.config import load
 home = Home(Path(sys.argv[1]))
-run_daemon(home, load(home.root, os.environ), lambda text: print(text, flush=True))
+run_daemon(home, load(home.root, os.environ), lambda text, *_: print(text, flush=True))
 """
 
 CONFIG = """
