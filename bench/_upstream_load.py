@@ -55,7 +55,8 @@ async def load(order: Order) -> Outcome:
         for _ in range(order.answers_count):
             asked_s = time.perf_counter()
             connection.send(request)
-            first_s = await connection.until(find_text(FIRST_WORD.encode()))
+            # Its first letters: a word may come in two frames, and these are in the first.
+            first_s = await connection.until(find_text(FIRST_WORD[:3].encode()))
             first_ms.append((first_s - asked_s) * 1000)
             await connection.until(find_end)
             answers.append(connection.received)

@@ -1,135 +1,495 @@
-"""The shell judge: what only reads and stays in the workspace is free; everything else asks, and says why."""
+"""The judge of shell texts: what is free, what asks and why, and that no trick makes what asks free."""
+
+import shlex
+import shutil
+import string
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.adapters.shell import TreeSitterShell
-from palyra.core.shell import Code, Judgement, Network, Scope, judge
+from palyra.core.shell import Capability, Code, Judgement, Network, Scope, judge
+from palyra.core.shell.judge import TEXT_BYTES_MAX
+from palyra.core.shell.table import RULES
+from palyra.core.shell.versions import VERSIONED
 
 PARSER = TreeSitterShell()
-SCOPE = Scope(cwd="/w", roots=("/w",), home="/home/u")
+SCOPE = Scope(cwd="/ws", roots=("/ws",), home="/home/u")
+OPEN = Scope(cwd="/ws", roots=("/ws",), home="/home/u", network=Network.OPEN)
 
 
-def look(text: str, network: Network = Network.CLOSED) -> Judgement:
-    return judge(text, Scope(cwd=SCOPE.cwd, roots=SCOPE.roots, home=SCOPE.home, network=network), PARSER.parse)
+def judged(text: str, scope: Scope = SCOPE) -> Judgement:
+    return judge(text, scope, PARSER.parse)
 
 
-FREE = [
-    "ls -la",
-    "cat a | grep b | wc -l",
-    "echo hi",
-    "git status",
-    "git log --oneline -5",
-    "find . -name x -exec cat {} +",
-    "find . -name '*.md' -print0 | xargs -0 cat",
-    "sh -c 'ls'",
-    "env FOO=1 ls",
-    "timeout 5 ls",
-    "cat other/../x",
-    "ls $(pwd)",
-    "cat <<E\nhi\nE",
-    "for i in 1 2; do cat $i; done",
-    "if true; then ls; fi",
-    "ls > /dev/null 2>&1",
-    "sed s/a/b/ f",
-    "awk '{print}' f",
-    "ls && cat f || echo none",
-    "echo $((1+1))",
-]
+def codes(text: str, scope: Scope = SCOPE) -> set[Code]:
+    return {reason.code for reason in judged(text, scope).reasons}
+
+
+FREE = {
+    "plain": ["ls", "ls -la src", "cat a.txt b.txt", "wc -l *.py", "head -20 README.md", "stat .", "/bin/ls -l"],
+    "pipes": ["cat a | grep b | sort -u | head -5", "ls |& cat", "git log --oneline | head", "du -sh * | sort -h"],
+    "lists": ["ls && cat a || echo no; pwd", "ls & cat b", "! grep -q x a", "ls;\n cat b\n"],
+    "groups": ["(ls; cat a)", "{ ls; cat a; }", "(cd src && ls) && ls"],
+    "branches": ["if [ -f a ]; then cat a; else echo none; fi", 'case "$x" in a|b) ls;; *) pwd;; esac'],
+    "tests": ["[ -f a ] && ls", "[[ $x == a* && -f b ]]", 'test -n "$x"', '[ "$x" = y ]', '[ "$n" -gt 3 ]'],
+    "loops": [
+        'for f in *.py; do head -5 "$f"; done', "for d in src tests; do ls $d; done",
+        'while read -r line; do echo "$line"; done < a', "for a in x y; do for b in 1 2; do cat $a/$b; done; done",
+    ],
+    "substitutions": ["echo $(date)", "echo `whoami`", 'echo "now: $(date +%s)"', "diff <(sort a) <(sort b)"],
+    "variables": ["x=src; ls $x", "ls $PWD/src", "cat $(pwd)/a", 'echo "$HOME"', 'd=src && cat "$d/a.py"'],
+    "redirections": ["ls > /dev/null 2>&1", "ls 2>/dev/null", "cat < a", "ls &>/dev/null", "ls >&2", "cat 0<a 3<&-"],
+    "here-documents": [
+        "cat <<EOF\n$(ls) and $x\nEOF", "cat <<'EOF'\n$(rm -rf x)\nEOF", "cat <<EOF | grep a\nb\nEOF", 'cat <<< "x"',
+    ],
+    "folders": ["cd src && cat ../a", "cd src && cd .. && ls", "cd ./a/../b; ls", "cd -- src && ls"],
+    "wrappers": [
+        "env ls", "env FOO=bar ls", "nice -n 5 ls", "timeout 5 cat a", "time ls", "command -v git", "command ls",
+    ],
+    "shells": [
+        "bash -c 'ls | wc -l'", "sh -ec 'pwd'", 'bash -lc "cat a && ls"', "bash -o pipefail -c 'ls'",
+        "zsh -c 'ls -l'",
+    ],
+    "xargs": [
+        "find . -name '*.py' -print0 | xargs -0 grep foo", "git ls-files -z | xargs -0 wc -l", "xargs cat",
+        "rg -l foo | sort | head -3 | xargs -d '\\n' cat", "find . -print0 | xargs -0 sort",
+    ],
+    "find": [
+        "find . -type f -name '*.py' -mtime -7", "find src \\( -name a -o -name b \\) -print",
+        "find . -exec grep -l x {} +", "find . -name *.py", "fd -e py -x wc -l",
+    ],
+    "environment": ["LANG=C sort a", "FOO=1 ls", "export LC_ALL=C; ls", "set -euo pipefail; ls", "TZ=UTC git log"],
+    "git": [
+        "git status", "git diff HEAD~1 -- src", "git log main..dev", "git show HEAD:a", "git branch -a",
+        "git stash list",
+        "git config --get user.name", "git -C . status", "git push --help",
+    ],
+    "text tools": [
+        "sed -n '1,5p' a", "sed 's/[/]/x/g;$d' a", "awk -F: '{print $1}' a", "grep '/api/v1' -r src", "cut -d/ -f1 a",
+        "awk '$1 > 3 {s += $2} END {print s}' a", "jq '.a[] | .b' a.json", "sort -t / -k 2 a",
+    ],
+    "archives": ["tar tzf a.tgz", "tar -tvf a.tar", "unzip -l a.zip", "gzip -dc a.gz", "7z l a.7z"],
+    "versions": ["python --version", "node -v", "java -version", "bash --version"],
+    "system software": ["ls /usr/bin", "head /usr/share/dict/words", "cat /usr/include/stdio.h"],
+    "queries": [
+        "sqlite3 -readonly a.db 'SELECT count(*) FROM t'", "sqlite3 :memory: 'select 1'",
+        "sqlite3 -readonly -json a.db 'select * from t where a in (1, 2)'",
+    ],
+    "braces": ["cat src/{a,b}.py", "ls {src,tests}/*.py", "echo {} {a}"],
+}  # fmt: skip
+
 ASKS = {
-    "echo x >> f": Code.WRITES,
-    "echo x > f": Code.WRITES,
-    "sed -i s/a/b/ f": Code.WRITES,
-    "git push": Code.WRITES,
-    "git log --output=f": Code.WRITES,
-    "rm x": Code.UNKNOWN_PROGRAM,
-    "ls; rm x": Code.UNKNOWN_PROGRAM,
-    "ls $(rm x)": Code.UNKNOWN_PROGRAM,
-    "echo `rm x`": Code.UNKNOWN_PROGRAM,
-    "cat <(rm x)": Code.UNKNOWN_PROGRAM,
-    "cat <<E\n$(rm x)\nE": Code.UNKNOWN_PROGRAM,
-    "find . -exec rm {} ;": Code.UNKNOWN_PROGRAM,
-    "find . -delete": Code.WRITES,
-    "xargs rm < l": Code.UNKNOWN_PROGRAM,
-    "find . -name 'zz*' | xargs sort": Code.UNKNOWN_VALUE,
-    "uniq ./*": Code.WRITES,
-    "sed 't\nwout' f": Code.RUNS_CODE,
-    'awk \'BEGIN{ exit /"/ + system("id") + "/" } # "\'': Code.RUNS_CODE,
-    "pytest --help": Code.UNKNOWN_PROGRAM,
-    "sh -c 'rm x'": Code.UNKNOWN_PROGRAM,
-    "bash -c \"sh -c 'rm x'\"": Code.UNKNOWN_PROGRAM,
-    "env rm x": Code.UNKNOWN_PROGRAM,
-    "timeout 5 nice rm x": Code.UNKNOWN_PROGRAM,
-    "awk 'BEGIN{system(\"rm x\")}'": Code.RUNS_CODE,
-    "rg --pre x foo": Code.RUNS_CODE,
-    "LD_PRELOAD=x ls": Code.SETS_ENVIRONMENT,
-    "cat ../../x": Code.OUTSIDE_WORKSPACE,
-    "cat /etc/passwd": Code.OUTSIDE_WORKSPACE,
-    "cat ~/.ssh/id_rsa": Code.OUTSIDE_WORKSPACE,
-    "cd / && cat etc/passwd": Code.OUTSIDE_WORKSPACE,
-    "cat < /etc/passwd": Code.OUTSIDE_WORKSPACE,
-    "$CMD": Code.UNKNOWN_VALUE,
-    "cat $X": Code.UNKNOWN_VALUE,
-    "curl https://example.com": Code.NEEDS_NETWORK,
-    "sudo ls": Code.CHANGES_SYSTEM,
-    "eval ls": Code.CHANGES_SHELL,
-    "source x": Code.CHANGES_SHELL,
-    "alias ls=rm; ls": Code.CHANGES_SHELL,
-    "f() { rm x; }; f": Code.CHANGES_SHELL,
-    "": Code.NOT_UNDERSTOOD,
-    "ls 'unclosed": Code.NOT_UNDERSTOOD,
-    f"echo {'a' * 20_000}": Code.TOO_LONG,
-}
+    Code.UNKNOWN_PROGRAM: [
+        "rm x", "ls; rm x", "ls | tee x", "cp a b", "'r''m' x", "r\\m x", "$'\\x72m' x", "make", "pytest",
+        "echo $(rm x)",
+        "ls `rm x`", "cat <<EOF\n$(rm x)\nEOF", "cat <(rm x)", "ls > >(rm x)", "cat <<< $(rm x)",
+        "if rm x; then ls; fi",
+        "for x in $(rm x); do ls; done", "case $(rm x) in a) ls;; esac", "case a in $(rm x)) ls;; esac", "x=$(rm x)",
+        "while rm x; do ls; done", "echo ${x:-$(rm x)}", "! rm x", "time rm x", "(rm x)", "{ rm x; }", "ls & rm x",
+        "env rm x", "nice rm x", "timeout 5 rm x", "command rm x", "bash -c 'ls; rm x'", "bash -c \"bash -c 'rm x'\"",
+        "xargs rm", "find . -exec rm {} +", "fd -x rm", "[[ -f $(rm x) ]]", "unknown --help", "nohup ls", "watch ls",
+        "fzf --preview 'rm {}'", "yarn list", "xargs -I{} rm {}", "pytest --help", "timeout 5 nice rm x",
+        "xargs rm < l",
+    ],
+    Code.UNKNOWN_COMMAND: [
+        "docker run x", "npm install", "npm audit fix", "gh repo delete x", "kubectl delete pod x", "pip install x",
+        "brew install x", "cargo check", "uv run ls", "helm install a b", "docker", "pip install help",
+    ],
+    Code.WRITES: [
+        "echo x > f", "echo x >> f", "ls 2> err", "ls &> all", "cat a >| b", "ls >& f", "sort -o out a",
+        "sort -uo out a",
+        "sort --outp=x a", "sed -i s/a/b/ f", "sed -ni p f", "sed --in-pl p f", "tree -o x", "uniq a b", "xxd a b",
+        "find . -delete", "find . -fprint x", "tar xf a", "tar cf a b", "unzip a", "gzip a", "git add .",
+        "git branch x",
+        "git tag v1", "git log --output=x", "git config a.b c", "git config user.get list", "git stash", "black .",
+        "git branch --list -D x", "black --foo --check .", "ruff check --fix", "ruff format", "rpm -i x", "date -s x",
+        "sqlite3 a.db 'select 1'", "sqlite3 -readonly a.db 'drop table t'",
+        "sqlite3 -readonly a.db 'select 1; delete from t'", "mktemp", "uniq ./*", "git push",
+        "sqlite3 -readonly a.db \"select 1 -- '\n; drop table t -- '\"",
+        "sqlite3 -readonly a.db 'with x as (select 1) delete from t'",
+        "sqlite3 -readonly a.db \"select writefile('a', 'b')\"", "psql -c 'select \"lo_export\"(1)'",
+    ],
+    Code.RUNS_CODE: [
+        "./x", "bin/ls", "/tmp/ls", "bash", "bash x.sh", "sh <<EOF\nls\nEOF", "cat x | bash -s", "rg --pre ./x y",
+        "sort --compress-prog=./x a", "awk 'BEGIN{system(\"x\")}'", "awk '{print | \"sh\"}' a",
+        "awk '{print > \"x\"}' a",
+        "awk '{print a,\nb > \"f\"}' a", "awk -f x a", "awk 'BEGIN{getline x < \"/etc/passwd\"}'", "sed 's/a/b/e' f",
+        "awk 'BEGIN{ARGV[1]=\"/etc/passwd\"} 1' a", "sed 's/a/b/gw x' f", "sed '1{p;w x\n}' f", "sed -f x f",
+        'awk \'BEGIN{ exit /"/ + system("id") + "/" } # "\'', "sed 't\nwout' f", "sed '$!N;r /etc/passwd' f",
+        "git -c core.fsmonitor=./x status", "git --exec-path=. status", "git grep -O./x y", "git -C sub status",
+        "cd sub && git status", "find . -execdir git status \\;", "sqlite3 a.db", "gh pr view --web",
+        "git diff --ext-diff",
+        "echo '.shell rm x' | sqlite3 -readonly a.db", "find . -ok cat {} \\;", "kubectl --kubeconfig=x get pods",
+        "brew info ./x.rb", "fzf --bind 'a:become(ls)'", 'awk "$x" a', 'sed "$x" a', "! cd sub || git status",
+        "ls | cat | cat && cd sub; git status",
+    ],
+    Code.OUTSIDE_WORKSPACE: [
+        "cat /etc/passwd", "cat ../x", "ls ..", "cat ~/.ssh/id_rsa", 'cat "$HOME"/x', "cat $PWD/../x",
+        "cat $(pwd)/../x",
+        "cd / && ls", "cd && ls", "cd - && ls", "cd .. && ls", "cd src/../.. && ls", "cat < /etc/passwd", "find /etc",
+        "grep -f/etc/passwd x", "grep --fil=/etc/passwd x", "grep --fil /etc/passwd x", "grep -e a /etc/passwd",
+        "ls .*",
+        "grep a -- /etc/passwd", "find . -newer /etc/passwd", "cat .?/x", "cat */../../x", "cat {/etc/passwd,x}",
+        "cat x{,/../../y}", "sed -e p /etc/passwd", "awk 1 /etc/passwd", "jq . /etc/passwd",
+        "sh -c 'cat /etc/passwd'",
+        "env -C / ls", "git diff a /etc/passwd", "git diff --no-index a b", "tar tf /etc/x", "cd src; cat ../a",
+        "while true; do cat ../a; cd src; done", "x=/etc/passwd; cat $x", "for f in a /etc/passwd; do cat $f; done",
+        "wc --files0-from=x", "for i in 1 2; do cat $x/../a; x=..; done", "cat /proc/self/environ", "cat /dev/sda",
+        "(cd ..; ls)",
+    ],
+    Code.UNKNOWN_VALUE: [
+        "cat $x", 'cat "$x"', "cat $(cat list)", "$x", "$(echo rm) x", "`echo ls`", "*", 'cat "$@"', "cat ${x%.py}",
+        "cat ~other/x", 'bash -c "$x"', "sort *", "rg x *", "git diff $x", "echo /etc/passwd | xargs -0 cat",
+        "cat list | xargs -0 cat", "xargs cat < list", "xargs -a list cat", "{ xargs cat; ls; } < list",
+        "ls | xargs -0 sort", "ls -l | xargs -0 cat", "find . | sed s/a/b/ | xargs -0 cat", "find . | xargs cat",
+        "find . | sort -n list | xargs -0 cat", "find . -printf '/etc/passwd' | xargs -0 cat",
+        "git ls-files --format=x | xargs -0 cat", "find . | xargs -0 -I{} sh -c 'cat {}'", "find . -name *",
+        "find . -exec sh -c 'cat {}' \\;", "for f in *.py; do cat $f; done", 'read f < a; cat "$f"', "test $x",
+        "x=a; read x; cat $x", "while true; do cat $x; x=/etc/passwd; done", "if true; then x=a; fi; cat $x",
+        "x=a; (x=/etc); cat $y", "[ $x = a ]", "cat list | fzf --preview 'cat {}'", "x=a & cat $x",
+        "x=a; ls | cat | cat && x=/etc/passwd; cat $x",
+        "echo x | grep -l --label=/etc/passwd x - | xargs -0 cat",
+    ],
+    Code.SETS_ENVIRONMENT: [
+        "PATH=. ls", "LD_PRELOAD=./x ls", "env LD_PRELOAD=./x ls", "GIT_EXTERNAL_DIFF=x git diff", "PAGER=x git log",
+        "FOO=1 git log", "export PATH=.", "export FOO=1", "read PATH", "for PATH in a; do ls; done", "IFS=x",
+        "BASH_ENV=x bash -c ls", "env -u X ls", "PROMPT_COMMAND=x; ls", "DYLD_INSERT_LIBRARIES=x ls", "time X=1 ls",
+        "x=1 PATH=2 cat a", "env -u",
+    ],
+    Code.CHANGES_SHELL: [
+        "eval ls", ". x", "source x", "exec ls", "trap 'rm x' EXIT", "alias ls=rm", "f() { ls; }",
+        "function f { ls; }",
+        "unset x", "let x=1", "declare -x A=1", "hash -p ./x ls", "shopt -s extglob", "printf -v PATH x", "pushd a",
+        "test -v 'a[$(x)]'", "enable -f x y", "builtin eval ls", "coproc ls", "set -- a b", "mapfile x", "umask 0",
+    ],
+    Code.CHANGES_SYSTEM: [
+        "sudo ls", "su -c ls", "hostname x", "date 0101", "ip addr add 1.2.3.4/8 dev x", "ip addr a 1.2.3.4",
+        "ifconfig eth0 up", "sysctl -w a=b", "sysctl a=b", "launchctl load x",
+    ],
+    Code.NOT_UNDERSTOOD: [
+        "", "# nothing", "ls '", "ls |", "((x=1))", "echo $((x))", "echo ${x@P}", "echo ${!x}", "echo ${x:=y}",
+        "echo ${a[$(x)]}", "[[ -v a ]]", "[[ $x -eq 1 ]]", "a=(1 2)", "for ((;;)); do ls; done", "cat <> f", "{}",
+        "[a]",
+        "select x in a; do ls; done", "ls\r", "ls\u00a0x", "ls\u202ex", "r\\\nm x", 'echo "$\\\n(rm x)"', "!'ls'",
+        "2=3",
+        "echo `echo \\`rm x\\``", "zsh -c 'ls *(e:rm:)'", "cat -l<<E\nx\nE", "ls <<A <<B\na\nA\nb\nB",
+        "if a; then b; else'c' d; fi",
+    ],
+    Code.NEEDS_NETWORK: [
+        "curl https://example.com", "gh pr list", "docker ps", "aws s3 ls", "npm view x", "git ls-remote origin",
+        "dig x.org",
+    ],
+    Code.TOO_LONG: ["ls " + "a" * TEXT_BYTES_MAX, "ls" + " a" * 600, "cd a;" * 20 + "ls"],
+}  # fmt: skip
+
+ASKS_WHEN_OPEN = {
+    Code.SENDS: [
+        "curl -d x https://example.com", "curl -XPOST https://example.com",
+        "curl --request DELETE https://example.com",
+        "curl -H @x https://example.com", "gh api -X DELETE x", "gh api x -f a=b", "aws ec2 run-instances",
+        "az vm delete -n x", "az vm delete list", "gcloud compute instances delete list", "gcloud run deploy list",
+        "git ls-remote ext::sh", "aws ec2 terminate-instances --instance-ids help", "curl -T x https://example.com",
+    ],
+    Code.UNKNOWN_COMMAND: ["gh pr merge 1", "docker compose up", "kubectl apply -f x", "npm publish"],
+    Code.WRITES: [
+        "curl -O https://example.com", "curl -so x https://example.com", "wget https://example.com",
+        "docker save x -o y",
+        "aws s3api get-object --bucket a --key b out", "curl -w '%output{x}' https://example.com",
+    ],
+    Code.DISCLOSES: [
+        "kubectl get secret x -o yaml", "kubectl get pods,secrets -ojson", "gh auth status --show-token",
+        "aws ssm get-parameter --name x --with-decryption", "aws secretsmanager get-secret-value --secret-id x",
+        "az keyvault secret show --name x", "terraform output -json", "az storage account keys list -n x",
+    ],
+    Code.OUTSIDE_WORKSPACE: [
+        "curl file:///etc/passwd", "curl http://localhost/", "curl http://127.1/", "curl http://169.254.169.254/",
+        "curl http://[::1]/", "curl http://a.internal/", "curl https://e.com@127.0.0.1/", "curl -K x https://e.com",
+        "aws ec2 describe-instances --endpoint http://x", "docker -H x ps", "curl -b cookies https://example.com",
+    ],
+    Code.UNKNOWN_VALUE: [
+        "curl https://e.com/$(cat x)", "aws s3 ls $x", "kubectl get pods -o $x", "docker logs $(docker ps -q)",
+    ],
+    Code.UNKNOWN_OPTION: [
+        "docker --foo ps run x", "aws --foo ec2 describe-instances x", "gcloud --foo compute instances list",
+        "kubectl --foo get delete pods", "npm --foo view install",
+    ],
+}  # fmt: skip
+
+READS_REMOTELY = [
+    "curl https://example.com", "curl -sSL -o /dev/null https://example.com", "wget -q --spider https://example.com",
+    "gh pr list --state open", "gh api repos/a/b", "kubectl get pods -n x", "docker ps -a", "az vm list -g x",
+    "helm list",
+    "aws ec2 describe-instances --region x", "gcloud compute instances list --project delete", "npm view lodash",
+    "git ls-remote origin",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", FREE)
-def test_what_only_reads_in_the_workspace_is_free(text: str) -> None:
-    judged = look(text)
-    assert (judged.is_free, judged.reasons) == (True, ())
-    assert judged.commands
+@pytest.mark.parametrize(("construct", "text"), [(name, text) for name, texts in FREE.items() for text in texts])
+def test_what_only_reads_in_the_workspace_is_free(construct: str, text: str) -> None:
+    judgement = judged(text)
+    assert judgement.reasons == ()
+    assert judgement.is_free
+    assert judgement.commands
 
 
-@pytest.mark.parametrize("text", ASKS)
-def test_everything_else_asks_and_says_why(text: str) -> None:
-    judged = look(text)
-    assert not judged.is_free
-    assert ASKS[text] in {reason.code for reason in judged.reasons}
-    assert all(reason.words for reason in judged.reasons)
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_what_is_free_leaves_a_folder_as_it_was(tmp_path: Path) -> None:
+    for name in ("a", "b", "a.txt", "b.txt", "x.py", "src/a.py", "src/b.py", "tests/a"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1/2:3 x\n")
+    before = snapshot(tmp_path)
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    for text in (text for texts in FREE.values() for text in texts):
+        subprocess.run(
+            ["bash", "-c", text],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert snapshot(tmp_path) == before, text
 
 
-def test_every_command_of_the_tree_is_told() -> None:
-    judged = look("cat a | grep b; sh -c 'wc -l c'")
-    assert [seen.words[0] for seen in judged.commands] == ["cat", "grep", "sh", "wc"]
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path): (path.stat().st_mode, path.read_bytes()) for path in paths}
 
 
-def test_reading_over_the_network_is_free_only_where_the_sandbox_has_one() -> None:
-    assert not look("gh pr list").is_free
-    assert look("gh pr list", Network.OPEN).is_free
-    assert not look("gh pr merge 1", Network.OPEN).is_free
+@pytest.mark.parametrize(("code", "text"), [(code, text) for code, texts in ASKS.items() for text in texts])
+def test_what_does_more_asks_and_says_why(code: Code, text: str) -> None:
+    judgement = judged(text)
+    assert not judgement.is_free
+    assert code in {reason.code for reason in judgement.reasons}, judgement.reasons
+    assert all(reason.words for reason in judgement.reasons)
 
 
-joined = st.sampled_from([" ; ", " && ", " || ", " | ", " & ", "\n"])
+@pytest.mark.parametrize(("code", "text"), [(code, text) for code, texts in ASKS_WHEN_OPEN.items() for text in texts])
+def test_an_open_network_frees_nothing_but_fetching(code: Code, text: str) -> None:
+    assert code in codes(text, OPEN)
 
 
-@given(st.sampled_from(FREE), joined, st.sampled_from(sorted(set(ASKS) - {"", "ls 'unclosed"})))
-@settings(max_examples=150, deadline=None)
-def test_nothing_makes_a_text_free_that_holds_what_asks(free: str, operator: str, asking: str) -> None:
-    for text in (f"{free}{operator}{asking}", f"{asking}{operator}{free}", f"({asking})", f"{{ {asking}; }}"):
-        assert not look(text).is_free
+@pytest.mark.parametrize("text", READS_REMOTELY)
+def test_fetching_is_free_only_where_the_network_is_open(text: str) -> None:
+    closed = judged(text)
+    assert judged(text, OPEN).is_free
+    assert not closed.is_free
+    assert closed.is_read_only
+    assert {reason.code for reason in closed.reasons} == {Code.NEEDS_NETWORK}
+    assert Capability.NETWORK in closed.capabilities
+
+
+def test_a_judgement_tells_commands_paths_hosts_and_capabilities() -> None:
+    judgement = judged("cd src && cat ../a | sort; sh -c 'wc -l c'; curl -s https://example.com/x", OPEN)
+    assert [seen.words for seen in judgement.commands] == [
+        ("cd", "src"),
+        ("cat", "../a"),
+        ("sort",),
+        ("sh", "-c", "'wc -l c'"),
+        ("wc", "-l", "c"),
+        ("curl", "-s", "https://example.com/x"),
+    ]
+    assert judgement.paths == ("/ws/src", "/ws/a", "/ws/c", "/ws/src/c")
+    assert judgement.hosts == ("example.com",)
+    assert judgement.capabilities == {Capability.READ, Capability.NETWORK}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("ls && rm x", "rm"),
+        ("cat ö /etc/passwd", "/etc/passwd"),
+        ("echo x > f", "> f"),
+        ("bash -c 'ls; rm x'", "'ls; rm x'"),
+        ("X=1 PATH=. ls", "PATH=."),
+        ("ls\nf() { rm x; }", "f() { rm x; }"),
+    ],
+)
+def test_a_reason_points_at_its_words(text: str, place: str) -> None:
+    (reason,) = judged(text).reasons
+    assert text[slice(*reason.span)] == place
+
+
+@pytest.mark.parametrize(
+    ("text", "capability"),
+    [
+        ("echo x > f", Capability.WRITE),
+        ("./x", Capability.EXECUTE),
+        ("curl https://a.org", Capability.NETWORK),
+        ("cat a", Capability.READ),
+    ],
+)
+def test_capabilities_follow_from_what_is_done(text: str, capability: Capability) -> None:
+    assert judged(text).capabilities == {capability}
+
+
+def test_a_text_that_begins_outside_the_workspace_asks() -> None:
+    assert Code.OUTSIDE_WORKSPACE in codes("ls", Scope(cwd="/ws/..", roots=("/ws",)))
+    assert judged("ls", Scope(cwd="/ws/a/", roots=("/other", "/ws/"))).is_free
+
+
+def test_a_name_that_only_begins_like_the_workspace_is_outside() -> None:
+    assert Code.OUTSIDE_WORKSPACE in codes("cat /ws2/a")
+    assert judged("cat //ws//a").is_free
+
+
+def test_without_a_known_home_a_tilde_asks() -> None:
+    assert not judged("cat ~/a", Scope(cwd="/ws", roots=("/ws", "/home/u"))).is_free
+    assert judged("cat ~/a", Scope(cwd="/ws", roots=("/ws", "/home/u"), home="/home/u")).is_free
+
+
+def test_git_is_free_in_every_root_and_nowhere_else() -> None:
+    assert judged("git -C /other status", Scope(cwd="/ws", roots=("/ws", "/other"))).is_free
+    assert not judged("git status", Scope(cwd="/ws/sub", roots=("/ws",))).is_free
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"), [("echo $(", ")"), ("( ", " )"), ("{ ", "; }"), ("if ls; then ", "; fi")]
+)
+def test_nesting_is_bounded(opening: str, closing: str) -> None:
+    assert judged(opening * 5 + "ls" + closing * 5).is_free
+    for depth in (60, 200, 1000):
+        assert codes(opening * depth + "ls" + closing * depth) & {Code.TOO_DEEP, Code.NOT_UNDERSTOOD}
+
+
+def test_loops_inside_loops_are_bounded() -> None:
+    words = " ".join(f"w{number}" for number in range(30))
+    opening = "".join(f"for x{level} in {words}; do " for level in range(5))
+    assert Code.TOO_DEEP in codes(opening + "f() { ls; }; " + "done; " * 4 + "done")
+
+
+def test_folders_are_followed_only_so_far() -> None:
+    """Each change may fail, so every one doubles nothing but adds a folder: without a bound this would take minutes."""
+    assert Code.TOO_LONG in codes("cd a;" * 3000 + "ls")
+
+
+def test_shells_inside_shells_are_bounded() -> None:
+    text = "ls"
+    for _ in range(8):
+        text = f"bash -c {shlex.quote(text)}"
+    assert Code.TOO_DEEP in codes(text)
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=200, deadline=None)
-def test_no_text_whatever_breaks_the_judge(text: str) -> None:
-    judged = look(text)
-    assert judged.is_free == (not judged.reasons)
+def test_any_text_is_judged_and_what_is_free_names_known_programs(text: str) -> None:
+    judgement = judged(text)
+    assert judgement.is_free == (not judgement.reasons)
+    if judgement.is_free:
+        assert all(first_word(seen.words) in RULES.keys() | VERSIONED | {"cd", ""} for seen in judgement.commands)
 
 
 @given(st.text("lsrmcat $(){}[]<>|&;'\"`\\\n-./*?~=#!x", max_size=60))
-@settings(max_examples=400, deadline=None)
-def test_whatever_is_free_names_only_known_programs(text: str) -> None:
-    judged = look(text)
-    if judged.is_free:
-        assert all(seen.words[0] != "rm" for seen in judged.commands if seen.words)
+@settings(max_examples=300)
+def test_signs_in_any_order_free_no_unknown_program(text: str) -> None:
+    judgement = judged(text)
+    if judgement.is_free:
+        assert all(first_word(seen.words) != "rm" for seen in judgement.commands)
         assert not any(sign in text for sign in ("`rm ", "$(rm "))
+
+
+def first_word(words: tuple[str, ...]) -> str:
+    return shlex.split(words[0].removeprefix("$"))[0].rpartition("/")[2] if words else ""
+
+
+FREE_TEXTS = st.sampled_from(
+    [text.strip() for texts in FREE.values() for text in texts if "EOF" not in text and "cd" not in text]
+)
+ASKING_TEXTS = st.sampled_from(
+    [text for code in (Code.UNKNOWN_PROGRAM, Code.WRITES, Code.OUTSIDE_WORKSPACE) for text in ASKS[code]]
+)
+# Whatever stands around a command, it runs, or may run.
+FRAMES = st.sampled_from(
+    [
+        "{0}; {1}", "{1}; {0}", "{0} && {1}", "{1} && {0}", "{0} || {1}", "{0} | {1}", "{1} | {0}", "{0} & {1}",
+        "{0}\n{1}",
+        "({0}; {1})", "{{ {1}; }}; {0}", "if {0}; then {1}; fi", "if {1}; then {0}; fi", "while {0}; do {1}; done",
+        "! {1}",
+        "for x in a b; do {1}; done; {0}", "echo $({1}); {0}", 'echo "$({1})" | {0}', "case x in y) {1};; esac",
+        "{0} <({1})", "[[ -n $({1}) ]]", "x=$({1}); {0}",
+    ]
+)  # fmt: skip
+
+
+@given(FREE_TEXTS, ASKING_TEXTS, FRAMES)
+def test_no_frame_frees_what_asks(free: str, asking: str, frame: str) -> None:
+    assert not judged(frame.format(free, asking)).is_free
+
+
+ROWS = ["{0}; {1}", "( {0} ) && ( {1} )", "{{ {0}; }} || {{ {1}; }}", "{{ {0}; }}\n{1}"]
+
+
+@given(FREE_TEXTS, FREE_TEXTS, st.sampled_from(ROWS))
+@settings(max_examples=60)
+def test_two_free_texts_in_a_row_are_free(first: str, second: str, frame: str) -> None:
+    assert judged(frame.format(first, second)).is_free
+
+
+WORDS_OF_BASH = frozenset("then else elif done esac case while until".split())
+NAMES = st.text(string.ascii_lowercase, min_size=3, max_size=8).filter(
+    lambda name: name not in RULES and name not in VERSIONED and name not in WORDS_OF_BASH
+)
+PLACES = st.sampled_from(
+    [
+        "{}", "{} --version", "ls; {}", "ls | {} a", "X=1 {}", "echo $({})", "echo `{}`", "env {}", "xargs {}",
+        "bash -c {}",
+        "find . -exec {} ;", "nice {}", "time {}", "command {}", "timeout 3 {}", "cat <({})", "ls && {} &",
+        "/usr/bin/{}",
+        "if {}; then ls; fi", "fzf --preview={}", "cat <<E\n$({})\nE",
+    ]
+)  # fmt: skip
+
+
+@given(NAMES, PLACES)
+def test_a_program_outside_the_table_is_never_free(name: str, place: str) -> None:
+    assert not judged(place.format(name)).is_free
+
+
+WORDS = st.lists(
+    st.sampled_from(
+        [
+            "-l",
+            "-la",
+            "a.txt",
+            "src",
+            "../x",
+            "/etc/passwd",
+            "--output=x",
+            "-o",
+            "x",
+            "*.py",
+            "--",
+            "a b",
+            "$x",
+            "~",
+            "-",
+        ]
+    ),
+    max_size=4,
+)
+PROGRAMS = st.sampled_from(["ls", "cat", "sort", "grep", "rm", "find", "head", "git", "tree", "echo"])
+STYLES = st.lists(st.sampled_from(["single", "double", "backslash", "split"]), min_size=6, max_size=6)
+BLANKS = st.sampled_from([" ", "  ", "\t", " \\\n  "])
+
+
+@given(PROGRAMS, WORDS, STYLES, BLANKS)
+def test_quotes_and_blanks_change_no_verdict(program: str, words: list[str], styles: list[str], blank: str) -> None:
+    plain = " ".join(shlex.quote(word) for word in (program, *words))
+    dressed = blank.join(quoted(word, style) for word, style in zip((program, *words), styles, strict=False))
+    assert [reason.code for reason in judged(dressed).reasons] == [reason.code for reason in judged(plain).reasons]
+
+
+def quoted(word: str, style: str) -> str:
+    match style:
+        case "single":
+            return shlex.quote(word)
+        case "double":
+            return '"' + word.replace("$", "\\$") + '"'
+        case "backslash":
+            return "".join(f"\\{letter}" for letter in word)
+        case _:
+            return "".join(f"'{letter}'" for letter in word)

@@ -277,6 +277,9 @@ class Walk:
 
     def _change_folder(self, arguments: tuple[Argument, ...], place: Place) -> Ends:
         targets = arguments[2:] if len(arguments) > 1 and arguments[1].value == "--" else arguments[1:]
+        if len(place.folders) > FOLDERS_MAX:
+            self._sheet.ask(Code.TOO_LONG, "it changes its folder too often to be followed", arguments[0].span)
+            return Ends(place, place)
         is_plain = len(targets) == 1 and targets[0].value and not targets[0].value.startswith("-")
         if not is_plain or targets[0].is_pattern:
             self._sheet.ask(Code.OUTSIDE_WORKSPACE, "the folder it would change to is not known", arguments[0].span)

@@ -96,9 +96,13 @@ def judge_sqlite(invocation: Invocation) -> None:
     queries = operands[1:] + _values(options, ("-cmd", "-c", "-s"))
     if not queries:
         invocation.ask(Code.RUNS_CODE, f"{invocation.program} without a query obeys its input")
+    is_readonly = read_line(_SQLITE, invocation.arguments).has(("-readonly",))
     for operand in operands[:1]:
         if operand.value != ":memory:":
             invocation.reads(operand)
+            if not is_readonly:
+                words = f"{invocation.program} makes a database that is missing: write -readonly"
+                invocation.ask(Code.WRITES, words, operand)
     for query in queries:
         _judge_query(invocation, query)
         if invocation.program == "duckdb" and _ANY_FILE.search(query.value or ""):
