@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,15 @@ def test_broken_at_the_start_reads_ask_and_all_else_is_refused(root: Path) -> No
     assert (scene.policy.judge(WRITING).rule, permit("user", "runs.start")) == ("mine/no", ALLOW)
 
 
+def _changes(folder: PolicyFolder, before: str) -> bool:
+    """Others look too, and the machine may be busy: what counts is that it comes."""
+    for _ in range(3_000):
+        if folder.book().sha256 != before:
+            return True
+        time.sleep(0.01)
+    return False
+
+
 def test_reload_while_others_judge_never_answers_with_half_a_set(root: Path) -> None:
     """Two sets that agree on nothing but this: together they would allow what each alone does not."""
     once = 'when { context.effect_class == "once" }'
@@ -250,7 +260,7 @@ def test_reload_while_others_judge_never_answers_with_half_a_set(root: Path) -> 
     for number in range(20):
         before = folder.book().sha256
         put_policy(root, first if number % 2 else FREE_ONCE)
-        assert any(folder.book().sha256 != before for _ in range(LOOKS_MAX))
+        assert _changes(folder, before)
     is_over.set()
     for thread in threads:
         thread.join()
