@@ -41,6 +41,9 @@ needs_injecagent = pytest.mark.skipif(
 class CarelessPolicy:
     """Allows everything, to see that what gets through is noticed."""
 
+    def permits_network(self, question: PolicyQuestion) -> bool:
+        return False
+
     def judge(self, question: PolicyQuestion) -> PolicyAnswer:
         snapshot = PolicySnapshot(sha256="0" * 64, policies=("careless",))
         return PolicyAnswer(verdict=Verdict.ALLOW, rule="careless", reason="Why not.", snapshot=snapshot)

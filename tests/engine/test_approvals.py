@@ -42,6 +42,9 @@ DONE = says("Done.")
 class AskByPath:
     """Asks about every path by a rule of its own."""
 
+    def permits_network(self, question: PolicyQuestion) -> bool:
+        return False
+
     def judge(self, question: PolicyQuestion) -> PolicyAnswer:
         return PolicyAnswer(verdict=Verdict.ASK, rule=str(question.arguments["path"]), reason="")
 

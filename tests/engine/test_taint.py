@@ -87,6 +87,9 @@ class StuckWrite(FsWrite):
 class AllowAll:
     """Allows whatever is asked, so that a test of taint needs no person."""
 
+    def permits_network(self, question: PolicyQuestion) -> bool:
+        return False
+
     def judge(self, question: PolicyQuestion) -> PolicyAnswer:
         return PolicyAnswer(verdict=Verdict.ALLOW, rule="test", reason="")
 

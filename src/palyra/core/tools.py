@@ -5,7 +5,7 @@ from enum import Enum
 import msgspec
 
 from palyra.core.events.base import JsonObject
-from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk, ToolError
+from palyra.core.events.tool import EffectClass, FileBytes, OpenedSkill, Outcome, ParallelClass, Risk, ToolError
 from palyra.core.trust import Trust
 
 OUTPUT_INLINE_BYTES_MAX = 8 * 1024  # Larger results spill to an artifact with a preview; the model pages.
@@ -44,6 +44,13 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 60.0
 
 
+class MissingTool(msgspec.Struct, frozen=True):
+    """A tool that should be here and is not: why, and what to do about it."""
+
+    name: str
+    reason: str
+
+
 class CallNature(msgspec.Struct, frozen=True, kw_only=True):
     """What one call would do, said by its tool before it is judged, without doing it.
 
@@ -64,11 +71,19 @@ class CallNature(msgspec.Struct, frozen=True, kw_only=True):
     writes: tuple[FileBytes, ...] = ()
 
 
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """A body that a call made beside its text. It becomes an artifact of the session, and the text names it."""
+
+    name: str
+    media_type: str
+    body: bytes
+
+
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a call came to. `output` is text for the model; expected failures are values, not exceptions.
 
     `read` and `written` are the files whose bytes it saw and left. `source` is where the output came from, where the tool
-    knows better than its name does (core.taint.label makes it); content never chooses it.
+    knows better than its name does (core.taint.label makes it); content never chooses it. `skill` is what skill.open opened.
     """
 
     outcome: Outcome
@@ -78,6 +93,8 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None = None
     read: tuple[FileBytes, ...] = ()
     written: tuple[FileBytes, ...] = ()
+    made: tuple[Made, ...] = ()
+    skill: OpenedSkill | None = None
     sandbox: str = "none"
 
 

@@ -51,6 +51,7 @@ STALE_CODES = frozenset({"seq_stale", "journal_moved"})  # The tape is longer th
 # With these what was live is recorded, or nobody waits for it any more.
 ENDS_LIVE_TYPES = frozenset({"model.output", "model.failed", "run.done", "run.failed", "run.cancelled"})
 JOURNAL_CLOSED = "journal_closed"  # It will not open again in this process; the outcome is for resume to find out.
+ENDED_TYPES = frozenset({"run.done", "run.failed", "run.cancelled"})
 RETRY_DELAY_S = 0.25
 RETRY_DELAY_MAX_S = 5.0
 
@@ -246,6 +247,8 @@ class Desk:
         for event in events:
             if isinstance(event.data, ApprovalResolved) and event.data.grant is not None:
                 spread_grant(self._office, event.data.grant.grant_id)
+            if event.type in ENDED_TYPES and event.run_id is not None:
+                self._office.tasks.spawn(self._office.parts.processes.end_run(event.run_id), f"end of {event.run_id}")
 
     def _settle(self, answered: list[tuple[Letter, RunId | None]]) -> None:
         for letter, reply in answered:

@@ -17,8 +17,9 @@ from palyra.core.projections.rows import GrantRow
 from palyra.core.run.asking import UNCERTAIN_REPEAT
 from palyra.core.run.call import Call
 from palyra.core.run.state import Run
+from palyra.core.skills import narrowing_skill
 from palyra.core.taint import UNNAMED, Taint
-from palyra.core.tools import CallNature, ToolSpec
+from palyra.core.tools import CallNature, Runtime, ToolSpec
 from palyra.core.trust import is_tainting
 from palyra.engine.office import Office
 from palyra.engine.planning import spender_of
@@ -49,9 +50,12 @@ class Gate:
         parts = self._office.parts
         tool = parts.catalog.find(call.tool)
         if tool is None:
-            return _refuse(call, "unknown_tool", f"There is no tool {call.tool!r}.")
+            return self._refuse_missing(call)
         if not may_use(case.agent, call.tool):
             return _refuse(call, "tool_not_allowed", f"The agent {case.agent.name} may not use {call.tool}.")
+        skill = narrowing_skill(run.skills, call.tool)
+        if skill is not None:
+            return _refuse(call, "skill_narrows", f"The skill {skill}, which is open, does not allow {call.tool}.")
         if isinstance(call.arguments, str):
             return _refuse(
                 call,
@@ -69,6 +73,7 @@ class Gate:
             agent=case.agent.name,
             session_id=case.session_id,
             channel=run.origin,
+            skills=tuple(skill.name for skill in run.skills),
             spec=tool.spec,
             arguments=call.arguments,
             nature=nature,
@@ -78,6 +83,12 @@ class Gate:
         )
         settled = await self._settle(run, call, case, question)
         return self._judged(call, tool.spec, nature, settled, question)
+
+    def _refuse_missing(self, call: Call) -> ToolJudged:
+        for missing in self._office.parts.catalog.missing():
+            if missing.name == call.tool:
+                return _refuse(call, "tool_unavailable", f"{call.tool} is not available: {missing.reason}")
+        return _refuse(call, "unknown_tool", f"There is no tool {call.tool!r}.")
 
     async def _settle(self, run: Run, call: Call, case: Case, question: PolicyQuestion) -> "_Settled":
         answer = self._office.parts.policy.judge(question)
@@ -136,6 +147,7 @@ class Gate:
     ) -> ToolJudged:
         answer = settled.answer
         is_ask = answer.verdict is Verdict.ASK
+        is_shell = spec.runtime is Runtime.SHELL
         shape = CallShape(command_words=nature.command_words, risk=spec.risk, taint=question.taint)
         return ToolJudged(
             call_id=call.call_id,
@@ -156,6 +168,7 @@ class Gate:
             host=nature.host,
             commands=nature.commands,
             command_words=nature.command_words,
+            has_network=is_shell and self._office.parts.policy.permits_network(question),
         )
 
 

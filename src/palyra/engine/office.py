@@ -22,6 +22,7 @@ from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
 from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
+from palyra.ports.processes import NoProcesses, Processes
 from palyra.ports.router import Router
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.sealer import Sealer
@@ -72,6 +73,7 @@ class Parts:
     artifacts: Artifacts
     signer: Signer
     sealer: Sealer
+    processes: Processes = field(default_factory=NoProcesses)
 
 
 @dataclass(frozen=True, slots=True)

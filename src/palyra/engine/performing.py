@@ -10,13 +10,14 @@ from typing import Any
 
 import structlog
 
-from palyra.core.agents import AgentSpec, may_use
+from palyra.core.agents import AgentSpec
 from palyra.core.conversation import render, trust_of
 from palyra.core.events import Data, Draft
 from palyra.core.events.tool import Outcome, ToolError, ToolFinished
 from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.run.effects import CallModel, Effect, Execute, Judge, PlanRoute, Stop
 from palyra.core.run.state import Run, find_call
+from palyra.core.skills import may_use_now
 from palyra.core.taint import trust_of_taint
 from palyra.core.trust import Trust, lowest
 from palyra.core.writes import Write
@@ -92,6 +93,7 @@ class Performing:
             workspace=agent.workspace,
             now_ms=self._office.clock.now_ms(),
             emit=_discard,
+            has_network=call.judged is not None and call.judged.has_network,
         )
         execution = ToolRun(self._office, tool, call, live_output(self._office, call, context))
 
@@ -116,7 +118,7 @@ class Performing:
         task.add_done_callback(ended)
 
     def _request(self, effect: CallModel, run: Run, agent: AgentSpec, state: DeskState) -> ModelRequest:
-        specs = tuple(spec for spec in self._office.parts.catalog.specs() if may_use(agent, spec.name))
+        specs = tuple(spec for spec in self._office.parts.catalog.specs() if may_use_now(agent, run.skills, spec.name))
         return ModelRequest(
             model=effect.model,
             instructions=agent.instructions,

@@ -3,7 +3,7 @@
 import msgspec
 from msgspec.structs import replace
 
-from palyra.core.agents import AgentSpec, may_use
+from palyra.core.agents import AgentSpec
 from palyra.core.budget import Spender
 from palyra.core.conversation import has_images
 from palyra.core.estimate import estimate_tokens, prompt_bytes, text_bytes
@@ -12,6 +12,7 @@ from palyra.core.ids import Principal, SessionId
 from palyra.core.routing import Candidate, Demand, Wait, plan_route
 from palyra.core.run.effects import PlanRoute
 from palyra.core.run.state import Run
+from palyra.core.skills import may_use_now
 from palyra.core.tools import ToolSpec
 from palyra.engine.hub import Live
 from palyra.engine.ledger import Factor
@@ -50,7 +51,7 @@ class Planner:
 
     def _question(self, sheet: Sheet, run: Run, effect: PlanRoute) -> tuple[Demand, list[Candidate]]:
         agent = self._office.agent_of(run.agent)
-        tools = tuple(spec for spec in self._office.parts.catalog.specs() if may_use(agent, spec.name))
+        tools = tuple(spec for spec in self._office.parts.catalog.specs() if may_use_now(agent, run.skills, spec.name))
         said_bytes = prompt_bytes(sheet.state.window, run.run_id, sheet.drafts)
         schema_bytes = len(msgspec.json.encode(run.answer_schema)) if run.answer_schema is not None else 0
         input_tokens = estimate_tokens(said_bytes + schema_bytes + _fixed_bytes(agent, tools))

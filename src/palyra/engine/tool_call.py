@@ -17,7 +17,7 @@ from palyra.core.attestation import hash_input, hash_output, sign_bytes
 from palyra.core.checkpoint import key_id
 from palyra.core.events import Draft
 from palyra.core.events.base import JsonObject
-from palyra.core.events.tool import Attestation, FileBytes, Outcome, ToolError, ToolFinished
+from palyra.core.events.tool import Attestation, FileBytes, MadeArtifact, Outcome, ToolError, ToolFinished
 from palyra.core.fences import FENCE_ID_LENGTH
 from palyra.core.ids import ArtifactId, Principal
 from palyra.core.projections.provenance import full_path
@@ -86,22 +86,35 @@ class ToolRun:
         return replace(result, trust=Trust.EXTERNAL, source=source)
 
     async def _finished(self, result: ToolResult) -> tuple[Draft, tuple[Write, ...]]:
-        redacted = self._office.redactor.text(result.output)
+        made, links = await self._keep_made(result)
+        redacted = self._office.redactor.text(_naming(result.output, made))
         run_id = self._context.run_id
         writes: list[Write] = [
             SealSecret(run_id, secret.id, self._office.parts.sealer.seal(secret.value.encode(), run_id.encode()))
             for secret in redacted.secrets
         ]
+        writes.extend(links)
         body = redacted.text.encode("utf-8", "replace")
         if len(body) <= OUTPUT_INLINE_BYTES_MAX:
-            return self._report(replace(result, output=body.decode()), None), tuple(writes)
+            return self._report(replace(result, output=body.decode()), None, made), tuple(writes)
         artifact_id = await self._office.parts.artifacts.put(body)
         writes.append(
             LinkArtifact(artifact_id, self._context.session_id, len(body), "text/plain", self._office.clock.now_ms())
         )
-        return self._report(replace(result, output=_preview(redacted.text)), artifact_id), tuple(writes)
+        return self._report(replace(result, output=_preview(redacted.text)), artifact_id, made), tuple(writes)
 
-    def _report(self, result: ToolResult, artifact_id: ArtifactId | None) -> Draft:
+    async def _keep_made(self, result: ToolResult) -> tuple[tuple[MadeArtifact, ...], list[Write]]:
+        """The bodies a call made, each an artifact of the session. They are bytes and not text: nothing in them is redacted."""
+        made: list[MadeArtifact] = []
+        links: list[Write] = []
+        for body in result.made:
+            artifact_id = await self._office.parts.artifacts.put(body.body)
+            size, now_ms = len(body.body), self._office.clock.now_ms()
+            links.append(LinkArtifact(artifact_id, self._context.session_id, size, body.media_type, now_ms))
+            made.append(MadeArtifact(artifact_id=artifact_id, name=body.name, media_type=body.media_type, bytes=size))
+        return tuple(made), links
+
+    def _report(self, result: ToolResult, artifact_id: ArtifactId | None, made: tuple[MadeArtifact, ...] = ()) -> Draft:
         trust = result.trust or self._tool.spec.output_trust
         # What failed before it reached the outside world says nothing but our own words.
         trust = Trust.SYSTEM if result.outcome in (Outcome.CANCELLED, Outcome.TIMEOUT) and not result.output else trust
@@ -119,6 +132,8 @@ class ToolRun:
             source=self._source(result) if is_tainted else None,
             tool=self._call.tool if is_tainted else None,
             written=self._written(result),
+            made=made,
+            skill=result.skill,
         )
         now_ms = self._office.clock.now_ms()
         attested = replace(finished, attestation=self._attest(finished, result.sandbox, now_ms))
@@ -186,6 +201,12 @@ def _markers_in(value: object) -> list[str]:
             return [marker for member in value for marker in _markers_in(member)]
         case _:
             return []
+
+
+def _naming(output: str, made: tuple[MadeArtifact, ...]) -> str:
+    """The text with a line for each body that was made beside it, so that what is signed names them too."""
+    lines = [f"[{each.name}: {each.media_type}, {each.bytes} bytes, artifact {each.artifact_id}]" for each in made]
+    return "\n".join([*([output] if output else []), *lines])
 
 
 def _preview(text: str) -> str:

@@ -52,3 +52,7 @@ class Policy(Protocol):
     def judge(self, question: PolicyQuestion) -> PolicyAnswer:
         """Fails closed (L6): an error inside is a Deny that names itself, never an exception."""
         ...
+
+    def permits_network(self, question: PolicyQuestion) -> bool:
+        """Whether the sandbox of this call may reach the network. Only an explicit permit says yes."""
+        ...

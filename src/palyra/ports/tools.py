@@ -7,11 +7,14 @@ import msgspec
 
 from palyra.core.events.base import JsonObject
 from palyra.core.ids import EffectId, Principal, RunId, SessionId
-from palyra.core.tools import CallNature, ToolResult, ToolSpec
+from palyra.core.tools import CallNature, MissingTool, ToolResult, ToolSpec
 
 
 class ToolCallContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls and where. `effect_id` is the idempotency key: the same for every attempt at one effect."""
+    """Who calls and where. `effect_id` is the idempotency key: the same for every attempt at one effect.
+
+    `emit` sends live output of a stream, `stdout` or `stderr`. `has_network`: a policy lets this call's sandbox reach out.
+    """
 
     session_id: SessionId
     run_id: RunId
@@ -21,6 +24,7 @@ class ToolCallContext(msgspec.Struct, frozen=True, kw_only=True):
     workspace: tuple[str, ...]
     now_ms: int
     emit: Callable[[str, str], None]
+    has_network: bool = False
 
 
 class Tool(Protocol):
@@ -42,3 +46,15 @@ class Catalog(Protocol):
     def specs(self) -> tuple[ToolSpec, ...]: ...
 
     def find(self, name: str) -> Tool | None: ...
+
+    def missing(self) -> tuple[MissingTool, ...]:
+        """Tools that this machine or a server cannot offer now, each with the reason and what to do."""
+        ...
+
+
+class ToolSource(Protocol):
+    """Tools that come and go while the daemon runs: of MCP servers, of plugins. The same tuple until something changes."""
+
+    def tools(self) -> tuple[Tool, ...]: ...
+
+    def missing(self) -> tuple[MissingTool, ...]: ...

@@ -29,6 +29,7 @@ PROBLEMS_SHOWN_MAX = 20
 WHAT_LENGTH_MAX = 400  # Cedar may print whole types.
 
 _TOO_DEEP = "is nested too deeply, or has too long a chain of && or ||; use a set, or make it several policies"
+NETWORK = "reach_network"  # Whether the sandbox of a shell call reaches the network.
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DEFAULTS = files("palyra.adapters.policy") / "defaults"
 
@@ -52,7 +53,10 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class PolicyEntry(msgspec.Struct, frozen=True):
-    """One policy. `is_call` and `is_access`: which of the two kinds of question it is asked."""
+    """One policy. `is_call`, `is_access` and `is_network`: which of the kinds of question it is asked.
+
+    A permit that names no action opens no sandbox to the network: that has to be said.
+    """
 
     id: str
     effect: str
@@ -61,6 +65,7 @@ class PolicyEntry(msgspec.Struct, frozen=True):
     line: int
     is_call: bool
     is_access: bool
+    is_network: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ class Book:
     rank: dict[str, int]
     sha256: str
     calls: "CallSets"
+    network: cedarpy.PolicySet
     acts: cedarpy.PolicySet
     members: tuple[str, ...]
 
@@ -133,8 +139,9 @@ def make_book(sources: Sequence[Source] = (), bundled: Sequence[str] = ("calls",
         rank={one.entry.id: place for place, one in enumerate(parsed)},
         sha256=_sha256(names, texts),
         calls=CallSets([one for one in parsed if one.entry.is_call]),
+        network=_policy_set(one for one in parsed if one.entry.is_network),
         acts=_policy_set(one for one in parsed if one.entry.is_access),
-        members=tuple(sorted(_members(one.body for one in parsed if one.entry.is_call))),
+        members=tuple(sorted(_members(one.body for one in parsed if one.entry.is_call or one.entry.is_network))),
     )
 
 
@@ -257,7 +264,8 @@ def _parse_one(statement: Statement, file: str, prefix: str) -> "_Parsed":
         file=file,
         line=statement.line,
         is_call=not actions or "call" in actions,
-        is_access=not actions or actions != {"call"},
+        is_access=not actions or bool(actions - {"call", NETWORK}),
+        is_network=NETWORK in actions or (not actions and effect == "forbid"),
     )
     return _Parsed(entry, body)
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import cedarpy
 
-from palyra.adapters.policy.book import Book, bundled_book, entities, nothing
+from palyra.adapters.policy.book import NETWORK, Book, bundled_book, entities, nothing
 from palyra.adapters.policy.context import Request, act_request, call_context, call_request
 from palyra.core.events.tool import PolicySnapshot, Verdict
 from palyra.ports.policy import ApiQuestion, PolicyAnswer, PolicyQuestion
@@ -76,6 +76,15 @@ class CedarPolicy:
             return self._judge(book, question)
         except _ERRORS as cause:
             return _failure(book, f"The call could not be judged ({type(cause).__name__}), so it is refused.")
+
+    def permits_network(self, question: PolicyQuestion) -> bool:
+        try:
+            book = self._shelf.book()
+            context = {**call_context(question, self._now_ms(), book.members), "approved": True}
+            outcome = _Outcome(book, book.network, call_request(question, context, NETWORK), nothing())
+        except _ERRORS:
+            return False
+        return outcome.is_allowed and not outcome.errors
 
     def permit(self, question: ApiQuestion) -> PolicyAnswer:
         book = None

@@ -12,15 +12,13 @@ from palyra.ports.policy import ApiQuestion, PolicyQuestion
 
 REQUEST_BYTES_MAX = 512 * 1024  # A call that names more than this is no call anybody could look at.
 
-_CALL = {"type": "Action", "id": "call"}
-
 Request = dict[str, object]
 
 
-def call_request(question: PolicyQuestion, context: dict[str, object]) -> Request:
+def call_request(question: PolicyQuestion, context: dict[str, object], action: str = "call") -> Request:
     return {
         "principal": {"type": "Principal", "id": question.principal},
-        "action": _CALL,
+        "action": {"type": "Action", "id": action},
         "resource": {"type": "Tool", "id": question.spec.name},
         "context": _encode(context),
     }

@@ -1,30 +1,65 @@
-"""The catalog of tools. Owns: finding a tool by its name. Not: whether an agent may use it (core.agents, policy)."""
+"""The catalog of tools. Owns: finding a tool by its name, ours and those that come and go. Not: whether an agent may use it.
+
+Tools of sources (MCP servers, plugins) may appear and vanish; none of them can take the name of one that is already there.
+"""
 
 from collections.abc import Sequence
 
+import structlog
+
 from palyra.core.errors import Invalid
-from palyra.core.tools import WIRE_NAME_LENGTH_MAX, ToolSpec, wire_name
-from palyra.ports.tools import Tool
+from palyra.core.tools import MissingTool, ToolSpec, wire_name
+from palyra.ports.tools import Tool, ToolSource
+
+log = structlog.get_logger()
 
 
 class ToolCatalog:
-    """Names are unique, on the wire too: a call must mean one tool."""
+    """Names are unique, on the wire too: a call must mean one tool. Long ones are shortened there (adapters.providers)."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
-        self._tools: dict[str, Tool] = {}
+    def __init__(
+        self, tools: Sequence[Tool], sources: Sequence[ToolSource] = (), missing: Sequence[MissingTool] = ()
+    ) -> None:
+        self._own = tuple(tools)
+        self._sources = tuple(sources)
+        self._missing = tuple(missing)
         wire_names: set[str] = set()
         for tool in tools:
             name = tool.spec.name
-            on_wire = wire_name(name)
-            if on_wire in wire_names:
+            if wire_name(name) in wire_names:
                 raise Invalid("tool_duplicate", f"two tools are named {name}, or are the same on the wire; rename one")
-            if len(on_wire) > WIRE_NAME_LENGTH_MAX:
-                raise Invalid("tool_name_too_long", f"{name} has over {WIRE_NAME_LENGTH_MAX} characters on the wire")
-            wire_names.add(on_wire)
-            self._tools[name] = tool
+            wire_names.add(wire_name(name))
+        self._seen: tuple[tuple[Tool, ...], ...] = ()
+        self._tools: dict[str, Tool] = {}
+        self._specs: tuple[ToolSpec, ...] = ()
+        self._gather(())
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(tool.spec for tool in self._tools.values())
+        self._refresh()
+        return self._specs
 
     def find(self, name: str) -> Tool | None:
+        self._refresh()
         return self._tools.get(name)
+
+    def missing(self) -> tuple[MissingTool, ...]:
+        return (*self._missing, *(each for source in self._sources for each in source.missing()))
+
+    def _refresh(self) -> None:
+        """Sources give the same tuple until something changes, so asking again costs nothing."""
+        if not self._sources:
+            return
+        found = tuple(source.tools() for source in self._sources)
+        is_same = len(found) == len(self._seen) and all(a is b for a, b in zip(found, self._seen, strict=True))
+        if not is_same:
+            self._gather(found)
+
+    def _gather(self, found: tuple[tuple[Tool, ...], ...]) -> None:
+        self._seen = found
+        by_wire: dict[str, Tool] = {}
+        for tool in (*self._own, *(tool for tools in found for tool in tools)):
+            taken = by_wire.setdefault(wire_name(tool.spec.name), tool)
+            if taken is not tool:
+                log.warning("tool_name_taken", tool=tool.spec.name, by=taken.spec.name)
+        self._tools = {tool.spec.name: tool for tool in by_wire.values()}
+        self._specs = tuple(tool.spec for tool in self._tools.values())

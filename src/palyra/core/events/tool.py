@@ -164,7 +164,8 @@ class ToolJudged(EventData, frozen=True, kw_only=True):
     """The verdict, with what the rules need of the call's nature: resume and dispatch never ask the catalog again.
 
     `writes` is what the call would write, so that its bytes are known as tainted before they can be there. `commands` are
-    the programs it would start, `command_words` the words of each, where all of them are known.
+    the programs it would start, `command_words` the words of each, where all of them are known. `has_network` says that
+    a policy lets this call's sandbox reach the network.
     """
 
     TYPE: ClassVar[str] = "tool.judged"
@@ -186,6 +187,7 @@ class ToolJudged(EventData, frozen=True, kw_only=True):
     host: str | None = None
     commands: tuple[str, ...] = ()
     command_words: tuple[tuple[str, ...], ...] = ()
+    has_network: bool = False
 
 
 class ToolStarted(EventData, frozen=True, kw_only=True):
@@ -195,6 +197,23 @@ class ToolStarted(EventData, frozen=True, kw_only=True):
     call_id: CallId
     effect_id: EffectId
     attempt: Count = 1
+
+
+class MadeArtifact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A body that a call made beside its text: a picture of a page, a file."""
+
+    artifact_id: str
+    name: str
+    media_type: str
+    bytes: Count
+
+
+class OpenedSkill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A skill that a call opened. Till the run ends its `allowed_tools` narrow the catalog; None narrows nothing."""
+
+    name: str
+    sha256: str
+    allowed_tools: tuple[str, ...] | None = None
 
 
 class ToolFinished(EventData, frozen=True, kw_only=True):
@@ -212,6 +231,8 @@ class ToolFinished(EventData, frozen=True, kw_only=True):
     source: str | None = None
     tool: str | None = None
     written: tuple[FileBytes, ...] = ()
+    made: tuple[MadeArtifact, ...] = ()
+    skill: OpenedSkill | None = None
 
 
 class ToolUncertain(EventData, frozen=True, kw_only=True):

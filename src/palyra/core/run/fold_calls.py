@@ -147,7 +147,8 @@ def finish(run: Run, data: ToolFinished) -> Run:
     outcomes = tuple(dict.fromkeys((*run.outcomes, (call.tool, data.outcome))))
     # The model was told that this call is uncertain; what it came to after all is news for it.
     observed = replace(changed, has_news=run.has_news or is_late, outcomes=outcomes, restarts_count=0)
-    return settle_phase(replace(observed, progress=_observed(run, finished, data)))
+    opened = run.skills if data.skill is None or data.skill in run.skills else (*run.skills, data.skill)
+    return settle_phase(replace(observed, skills=opened, progress=_observed(run, finished, data)))
 
 
 def doubt(run: Run, data: ToolUncertain) -> Run:

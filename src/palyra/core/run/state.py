@@ -12,7 +12,7 @@ from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import BudgetState, ModelError, ModelOutput, Reservation
 from palyra.core.events.run import Reason, RunLimits
-from palyra.core.events.tool import ApprovalKind, Outcome
+from palyra.core.events.tool import ApprovalKind, OpenedSkill, Outcome
 from palyra.core.ids import ApprovalId, CallId, RunId
 from palyra.core.run.call import Call, CallPhase
 from palyra.core.run.loop import AgentRunLoopState
@@ -68,7 +68,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """`calls` are the present turn's; `earlier` are uncertain calls of turns before, which a person may still retry.
 
     `unseen_count` counts words of people that no model call has carried yet; `has_news` says that an uncertain call
-    came to something after all, which the model has not been told.
+    came to something after all, which the model has not been told. `skills` are those opened so far, each once.
     """
 
     run_id: RunId
@@ -103,6 +103,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     restarts_count: int = 0
     has_rejected_answer: bool = False
     ending: Ending | None = None
+    skills: tuple[OpenedSkill, ...] = ()
     is_answered: bool = False
 
 
