@@ -209,7 +209,7 @@ class Trial:
                 self.acknowledged[event.stream, event.seq] = event.hash
 
     async def finish(self, engine: Engine) -> None:
-        for _ in range(200):
+        for _ in range(5_000):
             runs = [run for run in await engine.runs.list(OWNER, RunsQuery()) if run.ended_seq is None]
             if not runs:
                 return

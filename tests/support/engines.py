@@ -25,7 +25,7 @@ from palyra.core.budget import Budget
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
 from palyra.core.ids import Principal
-from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec
+from palyra.core.tools import CallNature, Capability, MissingTool, ToolResult, ToolSpec
 from palyra.core.trust import Trust
 from palyra.engine.engine import Engine, Setup
 from palyra.engine.office import Parts, Settings, Views
@@ -33,9 +33,10 @@ from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
 from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
+from palyra.ports.processes import NoProcesses, Processes
 from palyra.ports.provider import Provider
 from palyra.ports.router import ModelCard
-from palyra.ports.tools import Tool, ToolCallContext
+from palyra.ports.tools import Tool, ToolCallContext, ToolSource
 
 OWNER = Principal("user:owner")
 ALICE = Principal("user:alice")
@@ -103,6 +104,9 @@ class Workshop:
         self.prices: Prices = PriceTables({})
         self.budgets: tuple[Budget, ...] = ()
         self.tools: list[Tool] = [TimeNow(), FsRead(), FsWrite(), *mark_tools(self.marks)]
+        self.sources: list[ToolSource] = []
+        self.missing: list[MissingTool] = []
+        self.processes: Processes = NoProcesses()
         self.journal_settings = JournalSettings(path=root / "journal.db")
         self.wrap_journal: Callable[[Journal], Journal] = lambda journal: journal
 
@@ -127,11 +131,12 @@ class Workshop:
             ),
             prices=self.prices,
             policy=self.policy,
-            catalog=ToolCatalog(self.tools),
+            catalog=ToolCatalog(self.tools, self.sources, self.missing),
             schemas=JsonSchemaCheck(),
             artifacts=FileArtifacts(self.root / "artifacts"),
             signer=signer,
             sealer=FileSealer(self.root / "vault.key"),
+            processes=self.processes,
         )
         views = Views(
             journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage, journal.provenance

@@ -1,0 +1,215 @@
+"""What the engine does around tools: missing ones, those that come and go, bodies they make, processes, the network."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from palyra.adapters.providers.scripted import Script
+from palyra.adapters.providers.turns import PreparedCall, Turn
+from palyra.core.events import Event
+from palyra.core.events.base import JsonObject
+from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, ToolFinished, ToolJudged, Verdict
+from palyra.core.ids import RunId
+from palyra.core.tools import CallNature, Capability, Made, MissingTool, Runtime, ToolResult, ToolSpec
+from palyra.core.trust import Trust
+from palyra.engine.engine import Engine
+from palyra.ports.processes import NoProcesses
+from palyra.ports.tools import Tool, ToolCallContext
+from tests.support.asking import ask, calls, finished, says, wait_for
+from tests.support.engines import OWNER, Workshop
+from tests.support.policies import with_policies
+
+pytestmark = pytest.mark.anyio
+OPEN = '@id("net") permit (principal, action == Action::"reach_network", resource == Tool::"shell.try");'
+PERMIT_ALL = '@id("all") permit (principal, action, resource);'
+
+
+class Trying:
+    """Notes the context it is run in, and gives what it is told to give."""
+
+    def __init__(self, name: str, runtime: Runtime = Runtime.INTERNAL, result: ToolResult | None = None) -> None:
+        self.contexts: list[ToolCallContext] = []
+        self._result = result or ToolResult(outcome=Outcome.OK, output="tried")
+        self._spec = ToolSpec(
+            name=name,
+            description="A try.",
+            input_schema={"type": "object"},
+            capabilities=frozenset({Capability.PROCESS_EXEC} if runtime is Runtime.SHELL else set()),
+            effect_class=EffectClass.READ_ONLY,
+            parallel_class=ParallelClass.READ_ONLY_SAFE,
+            output_trust=Trust.LOCAL,
+            runtime=runtime,
+        )
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
+        return CallNature(
+            effect_class=EffectClass.READ_ONLY, parallel_class=ParallelClass.READ_ONLY_SAFE, commands=("ls",)
+        )
+
+    async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
+        self.contexts.append(context)
+        return self._result
+
+
+class Passing:
+    """A source whose tools the test changes."""
+
+    def __init__(self) -> None:
+        self.now: tuple[Tool, ...] = ()
+        self.gone: tuple[MissingTool, ...] = ()
+
+    def tools(self) -> tuple[Tool, ...]:
+        return self.now
+
+    def missing(self) -> tuple[MissingTool, ...]:
+        return self.gone
+
+
+class Noting(NoProcesses):
+    def __init__(self) -> None:
+        self.ended: list[RunId] = []
+
+    async def end_run(self, run_id: RunId) -> None:
+        self.ended.append(run_id)
+
+
+async def verdict(engine: Engine) -> ToolJudged:
+    events = await finished(engine, await engine.runs.start(OWNER, ask()))
+    return next(event.data for event in events if isinstance(event.data, ToolJudged))
+
+
+async def test_missing_tool_is_refused_with_the_reason(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, [Script(turns=(calls("shell.run", command="ls"), says("No shell.")))])
+    workshop.missing = [MissingTool("shell.run", "there is no bwrap; install bubblewrap.")]
+    async with workshop.open() as engine:
+        judged = await verdict(engine)
+    assert (judged.verdict, judged.rule) == (Verdict.DENY, "tool_unavailable")
+    assert "install bubblewrap" in judged.reason
+
+
+async def test_tools_of_a_source_come_and_go(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, [Script(turns=(calls("mcp.a.b"), says("Tried.")))])
+    source = Passing()
+    workshop.sources = [source]
+    async with workshop.open() as engine:
+        assert (await verdict(engine)).rule == "unknown_tool"
+        source.now = (Trying("mcp.a.b"),)
+        assert (await verdict(engine)).verdict is Verdict.ALLOW
+        source.now, source.gone = (), (MissingTool("mcp.a.b", "the server a is down."),)
+        assert (await verdict(engine)).rule == "tool_unavailable"
+
+
+async def test_source_cannot_take_a_name_that_is_there(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, [])
+    theirs = Trying("time.now")
+    source = Passing()
+    source.now = (theirs, Trying("time__now"))
+    workshop.sources = [source]
+    async with workshop.open() as engine:
+        names = [spec.name for spec in engine.status.tools()]
+    assert names.count("time.now") == 1
+    assert "time__now" not in names
+
+
+async def test_bodies_a_call_makes_are_artifacts_of_the_session(tmp_path: Path) -> None:
+    picture = Made(name="page.png", media_type="image/png", body=b"\x89PNG" + b"x" * 20_000)
+    workshop = Workshop(tmp_path, [Script(turns=(calls("look.at"), says("Seen.")))])
+    result = ToolResult(outcome=Outcome.OK, output="Here it is.", made=(picture,))
+    workshop.tools = [*workshop.tools, Trying("look.at", result=result)]
+    async with workshop.open() as engine:
+        events = await finished(engine, await engine.runs.start(OWNER, ask()))
+        (done,) = [event.data for event in events if isinstance(event.data, ToolFinished)]
+        (made,) = done.made
+        record, body = await engine.artifacts.get(OWNER, made.artifact_id)  # type: ignore[arg-type]
+    assert (made.name, made.media_type, made.bytes) == ("page.png", "image/png", len(picture.body))
+    assert (record.media_type, body) == ("image/png", picture.body)
+    assert done.output is not None
+    assert made.artifact_id in done.output
+
+
+@pytest.mark.parametrize(("policies", "has_network"), [("", False), (PERMIT_ALL, False), (OPEN, True)])
+async def test_only_a_policy_that_names_it_opens_the_network_of_a_sandbox(
+    tmp_path: Path, policies: str, has_network: bool
+) -> None:
+    workshop = Workshop(tmp_path, [Script(turns=(calls("shell.try"), says("Tried.")))])
+    tool = Trying("shell.try", Runtime.SHELL)
+    workshop.tools = [*workshop.tools, tool]
+    workshop.policy = with_policies(policies)
+    async with workshop.open() as engine:
+        judged = await verdict(engine)
+    assert judged.has_network is has_network
+    assert [context.has_network for context in tool.contexts] == [has_network]
+
+
+async def test_forbidding_it_keeps_the_network_closed(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, [Script(turns=(calls("shell.try"), says("Tried.")))])
+    workshop.tools = [*workshop.tools, Trying("shell.try", Runtime.SHELL)]
+    workshop.policy = with_policies(
+        OPEN + '@id("never") forbid (principal, action == Action::"reach_network", resource);'
+    )
+    async with workshop.open() as engine:
+        assert not (await verdict(engine)).has_network
+
+
+async def test_processes_end_with_their_run_however_it_ends(tmp_path: Path) -> None:
+    workshop = Workshop(
+        tmp_path,
+        [Script(when="wait", turns=(calls("mark.send", text="m"), says("Sent."))), Script(turns=(says("Hi."),))],
+    )
+    noting = workshop.processes = Noting()
+    async with workshop.open() as engine:
+        done = await engine.runs.start(OWNER, ask())
+        await finished(engine, done)
+        waiting = await engine.runs.start(OWNER, ask("wait"))
+        await wait_for(engine, waiting.id, "run.waiting")
+        assert noting.ended == [done.id]
+        await engine.runs.cancel(OWNER, waiting.id)
+        await finished(engine, waiting)
+        async with asyncio.timeout(10):
+            while len(noting.ended) < 2:
+                await asyncio.sleep(0.005)
+    assert noting.ended == [done.id, waiting.id]
+
+
+class Reading:
+    """Reads that can only end when as many as are expected run side by side."""
+
+    def __init__(self, together: int) -> None:
+        self._together = together
+        self.running = self.most = 0
+        self._all_here = asyncio.Event()
+        self._spec = Trying("read.slowly").spec
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
+        return CallNature(effect_class=EffectClass.READ_ONLY, parallel_class=ParallelClass.READ_ONLY_SAFE)
+
+    async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        if self.running == self._together:
+            self._all_here.set()
+        await self._all_here.wait()
+        await asyncio.sleep(0)
+        self.running -= 1
+        return ToolResult(outcome=Outcome.OK, output=str(arguments["n"]))
+
+
+async def test_four_reads_run_side_by_side_and_come_home_in_order(tmp_path: Path) -> None:
+    many = Turn(calls=tuple(PreparedCall("read.slowly", {"n": number}) for number in range(10)))
+    workshop = Workshop(tmp_path, [Script(turns=(many, says("Read.")))])
+    reading = Reading(together=4)
+    workshop.tools = [*workshop.tools, reading]
+    async with workshop.open() as engine:
+        events: list[Event] = await finished(engine, await engine.runs.start(OWNER, ask()))
+    assert reading.most == 4
+    outputs = [event.data.output for event in events if isinstance(event.data, ToolFinished)]
+    assert sorted(outputs, key=lambda text: int(text or -1)) == [str(number) for number in range(10)]
