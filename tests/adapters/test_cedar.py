@@ -74,6 +74,11 @@ PERMITTING = with_policies(PERMIT_ALL)
         (question(READ | NETWORK, paths=("a",)), ASK, "network"),
         (question(runtime=Runtime.MCP), ASK, "foreign_tool"),
         (question(READ, paths=("a",), runtime=Runtime.MCP), ASK, "foreign_tool"),
+        (question(NETWORK, runtime=Runtime.MCP), ALLOW, "foreign_read"),
+        (question(NETWORK, taint=TAINT, runtime=Runtime.MCP), ASK, "tainted_act"),
+        (question(NETWORK, IDEMPOTENT, runtime=Runtime.MCP), ASK, "network"),
+        (question(NETWORK, ONCE, runtime=Runtime.MCP), ASK, "network"),
+        (question(NETWORK, runtime=Runtime.WASM), ASK, "network"),
         (question(runtime=Runtime.WASM, effect=ONCE), ASK, "foreign_tool"),
         (question(runtime=SHELL), DENY, NO_POLICY),
     ],
@@ -119,10 +124,11 @@ def test_whatever_sends_executes_remembers_or_leaves_never_runs_unasked(asked: P
     nature, capabilities = asked.nature, asked.spec.capabilities
     is_read_shell = asked.spec.runtime is Runtime.SHELL and nature.effect_class is READ_ONLY and nature.commands
     is_fetch = capabilities == NETWORK and nature.effect_class is READ_ONLY and nature.host
-    assert capabilities <= READ | WRITE or ((is_read_shell or is_fetch) and not asked.taint)
+    is_foreign_read = capabilities == NETWORK and nature.effect_class is READ_ONLY and asked.spec.runtime is Runtime.MCP
+    assert capabilities <= READ | WRITE or ((is_read_shell or is_fetch or is_foreign_read) and not asked.taint)
     assert nature.is_in_workspace
     assert nature.effect_class is not ONCE
-    assert asked.spec.runtime not in (Runtime.MCP, Runtime.WASM)
+    assert is_foreign_read or asked.spec.runtime not in (Runtime.MCP, Runtime.WASM)
 
 
 @given(questions)

@@ -3,6 +3,8 @@
 import os
 import shutil
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.adapters.tools import workspace
+from palyra.adapters.tools.fs_list import FsList
+from palyra.adapters.tools.fs_patch import FsPatch
 from palyra.adapters.tools.fs_read import FsRead
+from palyra.adapters.tools.fs_search import FsSearch
 from palyra.adapters.tools.fs_write import FsWrite
 from palyra.adapters.tools.workspace import DEPTH_MAX, locate
 from palyra.core.errors import PalyraError
+from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Outcome
 from tests.support.tool_calls import code_of, execute
 
@@ -213,3 +219,109 @@ async def test_file_swapped_for_a_link_after_the_look_is_not_followed(
     monkeypatch.setattr(workspace, "look", look_then_lose)
     result = await execute(FsRead(), {"path": "file"}, root)
     assert (result.output, code_of(result)) == ("", "symlink_refused")
+
+
+@contextmanager
+def swapping(root: Path, tmp_path: Path) -> Iterator[None]:
+    """Beside `root/real`, whose key is inside, `root/door` is by turns that folder, a link to the secret one, and nothing."""
+    (root / "real").mkdir()
+    (root / "real" / "key").write_text("inside\n")
+    (root / "evil").symlink_to(tmp_path / "secret")
+    done = threading.Event()
+
+    def step(source: str, target: str) -> None:
+        try:
+            os.rename(root / source, root / target)
+        except OSError:
+            shutil.rmtree(root / "door", ignore_errors=True)
+
+    def swap() -> None:
+        while not done.is_set():
+            for name in ("real", "evil"):
+                step(name, "door")
+                step("door", name)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    assert os.listdir(tmp_path / "secret") == ["key"]
+    assert set((tmp_path / "secret" / "key").read_text().split(SECRET)) == {""}
+
+
+async def test_listing_in_a_race_never_shows_what_lies_outside(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret" / "key").write_text(SECRET * 9)
+    seen: set[str | None] = set()
+    with swapping(root, tmp_path):
+        for round_number in range(10 * RACE_ROUNDS):
+            if round_number >= RACE_ROUNDS and seen >= CLOSE_RACE:
+                break
+            whole = await execute(FsList(), {"path": ".", "depth": 3}, root)
+            named = await execute(FsList(), {"path": "door"}, root)
+            for output in (whole.output, named.output):
+                assert f"key {len(SECRET) * 9}" not in output
+            seen.add(code_of(named))
+    assert seen >= CLOSE_RACE
+
+
+async def test_search_in_a_race_never_reads_what_lies_outside(root: Path, tmp_path: Path) -> None:
+    outcomes: set[bool] = set()
+    with swapping(root, tmp_path):
+        for number in range(40):
+            arguments: JsonObject = {"pattern": "side"} if number % 2 else {"pattern": "side", "path": "door"}
+            result = await execute(FsSearch(), arguments, root)
+            assert SECRET not in result.output
+            assert {file.path.rpartition("/")[2] for file in result.read} <= {"key"}
+            outcomes.add("inside" in result.output)
+    assert True in outcomes
+
+
+async def test_patch_in_a_race_never_reads_or_writes_outside(root: Path, tmp_path: Path) -> None:
+    seen: set[str | None] = set()
+    wrong = "--- a/door/key\n+++ b/door/key\n@@\n-nothing\n+evil\n"
+    new = "--- /dev/null\n+++ b/door/new\n@@ -0,0 +1 @@\n+evil\n"
+    with swapping(root, tmp_path):
+        for round_number in range(10 * RACE_ROUNDS):
+            if round_number >= RACE_ROUNDS and seen >= {"hunk_mismatch", "not_found", "symlink_refused"}:
+                break
+            result = await execute(FsPatch(), {"patch": wrong}, root)
+            assert SECRET not in (result.error.message if result.error else "")
+            assert SECRET not in (FsPatch().nature({"patch": wrong}, (str(root),)).preview or "")
+            seen.add(code_of(result))
+            if round_number % 4 == 0:
+                await execute(FsPatch(), {"patch": new}, root)
+    assert seen >= {"hunk_mismatch", "not_found", "symlink_refused"}
+
+
+async def test_search_is_not_led_out_by_a_folder_that_becomes_a_link_during_its_walk(
+    root: Path, tmp_path: Path
+) -> None:
+    """Many folders in turn, so that the walk is always near one that is being swapped."""
+    for number in range(60):
+        (root / f"d{number:02}").mkdir()
+        (root / f"d{number:02}" / "key").write_text("inside\n")
+    (root / "evil").symlink_to(tmp_path / "secret")
+    done = threading.Event()
+
+    def swap() -> None:
+        while not done.is_set():
+            for number in range(60):
+                door = root / f"d{number:02}"
+                os.rename(door, root / "aside")
+                os.rename(root / "evil", door)
+                os.rename(door, root / "evil")
+                os.rename(root / "aside", door)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        for _ in range(12):
+            result = await execute(FsSearch(), {"pattern": "side"}, root)
+            assert SECRET not in result.output
+            assert "inside" in result.output
+    finally:
+        done.set()
+        thread.join()

@@ -111,14 +111,14 @@ async def test_cancelled_write_changes_nothing(tmp_path: Path, monkeypatch: pyte
     """The thread is held before its last step; the cancel reaches it there."""
     (tmp_path / "a.txt").write_text("old")
     entered, released = threading.Event(), threading.Event()
-    fill = fs_write._fill_partial
+    fill = fs_write.fill_partial
 
     def held(*arguments: object) -> None:
         fill(*arguments)  # type: ignore[arg-type]
         entered.set()
         released.wait(5)
 
-    monkeypatch.setattr(fs_write, "_fill_partial", held)
+    monkeypatch.setattr(fs_write, "fill_partial", held)
     task = asyncio.create_task(write(tmp_path, "a.txt", "new"))
     await asyncio.to_thread(entered.wait, 5)
     task.cancel()

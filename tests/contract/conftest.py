@@ -9,6 +9,7 @@ import pytest
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
 from palyra.ports.journal import Journal
+from palyra.ports.search import Search
 from palyra.ports.state import State
 from palyra.ports.views import Approvals, Provenance, Runs, Sessions, Usage
 from tests.support.journals import FixedClock, FixedSigner, Ids
@@ -25,6 +26,7 @@ class Opened:
     state: State
     usage: Usage
     provenance: Provenance
+    search: Search
 
 
 class Store:
@@ -59,6 +61,7 @@ def _with_views(journal: SqliteJournal) -> Opened:
         state=journal.state,
         usage=journal.usage,
         provenance=journal.provenance,
+        search=journal.search,
     )
 
 

@@ -16,7 +16,7 @@ from palyra.core.events.tool import EffectClass, Outcome
 from palyra.core.tools import Capability
 from palyra.ports.tools import Tool
 from tests.support.strategies import json_objects
-from tests.support.tool_calls import context, make_catalog
+from tests.support.tool_calls import ARTIFACT, context, make_catalog
 
 pytestmark = pytest.mark.anyio
 CATALOG = make_catalog()
@@ -27,8 +27,31 @@ GOOD: dict[str, JsonObject] = {
     "time.now": {"timezone": "Europe/Prague"},
     "fs.read": {"path": "a.txt", "offset": 1, "limit": 10},
     "fs.write": {"path": "b/new.txt", "content": "x"},
+    "fs.list": {"path": ".", "depth": 2},
+    "fs.search": {"pattern": "hel+o", "path": ".", "glob": "*.txt"},
+    "fs.patch": {"patch": "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1,2 @@\n hello\n+world\n"},
+    "artifact.read": {"id": ARTIFACT, "offset": 1, "limit": 100},
+    "session.search": {"query": "what we said", "k": 5},
 }
 BAD: dict[str, list[JsonObject]] = {
+    "fs.list": [
+        {},
+        {"path": ""},
+        {"path": 1},
+        {"path": ".", "depth": 0},
+        {"path": ".", "depth": 9},
+        {"path": ".", "x": 1},
+    ],
+    "fs.search": [
+        {},
+        {"pattern": ""},
+        {"pattern": 1},
+        {"pattern": "a", "path": ""},
+        {"pattern": "a", "glob": ""},
+        {"pattern": "a", "glob": ["*"]},
+        {"pattern": "a", "x": 1},
+    ],
+    "fs.patch": [{}, {"patch": ""}, {"patch": 1}, {"patch": "--- a/x", "path": "x"}],
     "time.now": [{"timezone": 1}, {"timezone": ""}, {"zone": "UTC"}],
     "fs.read": [
         {},
@@ -45,6 +68,16 @@ BAD: dict[str, list[JsonObject]] = {
         {"path": "a", "content": 1},
         {"path": "a", "content": "", "mode": 1},
     ],
+    "artifact.read": [
+        {},
+        {"id": "a"},
+        {"id": ARTIFACT.upper()},
+        {"id": ARTIFACT, "offset": -1},
+        {"id": ARTIFACT, "limit": 10_000},
+        {"id": ARTIFACT, "limit": 63},
+        {"id": ARTIFACT, "path": "a"},
+    ],
+    "session.search": [{}, {"query": ""}, {"query": 1}, {"query": "a", "k": 0}, {"query": "a", "k": 51}, {"q": "a"}],
 }
 
 

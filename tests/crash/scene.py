@@ -138,4 +138,5 @@ def _evidence(archive: Archive) -> Evidence:
         hash_at=archive.hash_at,
         public_key=public_keys.get,
         is_valid=KeyDirectory(Path()).is_valid,
+        misindexed=archive.misindexed,
     )

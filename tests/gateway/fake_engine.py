@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from palyra.core.agents import AgentSpec
 from palyra.core.errors import NotFound
 from palyra.core.events import Data, Event
@@ -16,7 +18,8 @@ from palyra.core.events.system import AdminActed
 from palyra.core.events.tool import Verdict
 from palyra.core.ids import ApprovalId, ArtifactId, GrantId, Principal, RunId, SessionId, StreamId
 from palyra.core.projections.rows import SessionRow
-from palyra.core.tools import Capability, ToolSpec
+from palyra.core.skills import SkillPlace, SkillStatus
+from palyra.core.tools import Capability, MissingTool, ToolSpec
 from palyra.core.trust import Trust
 from palyra.engine.explaining import ExplainRequest, Explanation
 from palyra.engine.hub import Frame, Live
@@ -36,6 +39,8 @@ from palyra.engine.requests import (
     TaintRecord,
     UsageQuery,
 )
+from palyra.engine.skills import SkillChange, SkillQuery, SkillRecord
+from palyra.ports.processes import ProcessRecord
 from palyra.ports.router import ModelCard
 from palyra.ports.views import UsageReport, UsageSum
 
@@ -126,6 +131,26 @@ def grant_record() -> GrantRecord:
 
 def taint_record() -> TaintRecord:
     return TaintRecord(source="http:example.org", since_seq=7, call_id="c0_x", tool="http.fetch", is_trusted=False)
+
+
+def skill_record() -> SkillRecord:
+    return SkillRecord(
+        id="home:tidy",
+        name="tidy",
+        description="Tidies.",
+        place=SkillPlace.HOME,
+        root=None,
+        trust=Trust.OPERATOR,
+        status=SkillStatus.ACTIVE,
+        can_open=True,
+        sha256="ab" * 32,
+        allowed_tools=("fs.read",),
+        unknown_tools=(),
+        missing_tools=(),
+        files=(),
+        problem=None,
+        notes=(),
+    )
 
 
 def model_info() -> ModelCard:
@@ -257,6 +282,10 @@ class FakeSessions:
 class FakeRuns:
     notes: Notes
 
+    @property
+    def processes(self) -> "FakeProcessDesk":
+        return FakeProcessDesk(self.notes)
+
     async def start(self, principal: Principal, request: RunRequest) -> RunRecord:
         self.notes.note("start", principal, request)
         return run_record()
@@ -364,6 +393,23 @@ class FakeArtifacts:
 
 
 @dataclass
+class FakeProcessDesk:
+    notes: Notes
+
+    async def list(self, principal: Principal, run_id: RunId) -> tuple[ProcessRecord, ...]:
+        self.notes.note("processes", principal, run_id)
+        return (process_record(),)
+
+    async def stop(self, principal: Principal, run_id: RunId, process_id: str) -> ProcessRecord:
+        self.notes.note("stop", principal, run_id, process_id)
+        return process_record()
+
+
+def process_record() -> ProcessRecord:
+    return ProcessRecord(id="p1", run_id=RUN, session_id=SESSION, command="sleep 9", started_at_ms=1)
+
+
+@dataclass
 class FakeUsage:
     notes: Notes
     sums: tuple[UsageSum, ...] = ()
@@ -400,6 +446,23 @@ class FakeActs:
 
 
 @dataclass
+class FakeSkills:
+    notes: Notes
+
+    async def list(self, agent: str | None) -> tuple[SkillRecord, ...]:
+        self.notes.note("skills", agent)
+        return (skill_record(),)
+
+    async def get(self, query: SkillQuery) -> SkillRecord:
+        self.notes.note("skill", query)
+        return replace(skill_record(), body="Do it.")
+
+    async def change(self, principal: Principal, query: SkillQuery, change: SkillChange) -> SkillRecord:
+        self.notes.note("change_skill", principal, query, change)
+        return replace(skill_record(), status=change.status)
+
+
+@dataclass
 class FakeExplaining:
     notes: Notes
 
@@ -430,6 +493,9 @@ class FakeStatus:
         self.notes.note("agents")
         return (AgentSpec(name="main"),)
 
+    def default_agent(self) -> str:
+        return "main"
+
     def models(self) -> tuple[ModelCard, ...]:
         self.notes.note("models")
         return (model_info(),)
@@ -437,6 +503,9 @@ class FakeStatus:
     async def check_model(self, principal: Principal, name: str) -> ModelCheck:
         self.notes.note("check_model", principal, name)
         return model_check(name)
+
+    def missing_tools(self) -> tuple[MissingTool, ...]:
+        return (MissingTool("shell.run", "there is no sandbox here; install bubblewrap"),)
 
     def tools(self) -> tuple[ToolSpec, ...]:
         self.notes.note("tools")
@@ -456,5 +525,6 @@ class FakeEngine:
         self.usage = FakeUsage(self.notes)
         self.owners = FakeOwners()
         self.acts = FakeActs(self.notes)
+        self.skills = FakeSkills(self.notes)
         self.explaining = FakeExplaining(self.notes)
         self.status = FakeStatus(self.notes)

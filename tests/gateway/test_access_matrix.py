@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.providers.scripted import Script
+from palyra.adapters.skills.shelf import FolderSkills
 from palyra.core.events.system import AdminActed
 from palyra.core.events.tool import ApprovalStatus, Decision, EffectClass, Scope
 from palyra.core.ids import Principal, SessionId
@@ -28,6 +29,7 @@ from palyra.ports.tokens import Role, hash_token
 from tests.gateway.scene import ADMIN, HOST, WAIT_S, Scene
 from tests.support.asking import ask, calls, first, says
 from tests.support.engines import MarkTool, Workshop
+from tests.support.processes import FakeProcesses
 
 ALICE = Principal("user:alice")
 BOB = Principal("user:bob")
@@ -48,6 +50,9 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "GET /api/v1/tools": ("++++", NOTHING),
     "GET /api/v1/agents": ("++++", NOTHING),
     "GET /api/v1/models": ("++++", NOTHING),
+    "GET /api/v1/skills": ("++++", NOTHING),
+    "GET /api/v1/skills/{name}": ("++++", NOTHING),
+    "PATCH /api/v1/skills/{name}": ("--++", NOTHING),
     "POST /api/v1/models/{name}/check": ("--++", NOTHING),
     "GET /api/v1/journal/verify": ("--++", NOTHING),
     "POST /api/v1/sessions": ("-+++", "-000"),
@@ -69,6 +74,8 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "GET /api/v1/runs/{run_id}/events": ("++++", "00++"),
     "POST /api/v1/runs/{run_id}/input": ("-+++", "-000"),
     "POST /api/v1/runs/{run_id}/cancel": ("-+++", "-0++"),
+    "GET /api/v1/runs/{run_id}/processes": ("++++", "00++"),
+    "POST /api/v1/runs/{run_id}/processes/{process_id}/stop": ("-+++", "-0++"),
     "GET /api/v1/approvals": ("++++", "--++"),
     "GET /api/v1/approvals/{approval_id}": ("++++", "00++"),
     "POST /api/v1/approvals/{approval_id}": ("-+++", "-0++"),
@@ -91,6 +98,7 @@ BODIES: dict[str, object] = {
     "POST /api/v1/sessions/{session_id}/trust": {"source": "tool:mark.fetch"},
     "POST /api/v1/runs/{run_id}/input": {"text": "and this"},
     "POST /api/v1/approvals/{approval_id}": {"decision": "deny"},
+    "PATCH /api/v1/skills/{name}": {"status": "active"},
     "POST /api/v1/tokens": {"principal": "user:carol", "role": "viewer"},
 }
 QUERIES = {"DELETE /api/v1/sessions/{session_id}/trust": "?source=tool:mark.fetch"}
@@ -127,6 +135,7 @@ class World:
 
     scene: Scene
     engine: Engine
+    processes: FakeProcesses
 
     async def status(self, role: Role | None, operation: str, target: str, body: object) -> int:
         """Of an answer whose client leaves as soon as it begins, as nobody would follow a stream to its end."""
@@ -169,7 +178,8 @@ class World:
             session = await (self.tainted_session if path.endswith("/trust") else self.session)(owner)
             return path.format(session_id=session) + QUERIES.get(operation, "")
         if "{run_id}" in path:
-            return path.format(run_id=(await self.waiting_run(owner)).id)
+            run = await self.waiting_run(owner)
+            return path.format(run_id=run.id, process_id=self.processes.begin(run))
         if "{approval_id}" in path:
             return path.format(approval_id=(await self.approval(owner)).id)
         if "{grant_id}" in path:
@@ -233,9 +243,14 @@ async def world(anyio_backend: object, tmp_path_factory: pytest.TempPathFactory)
     fetching = Script(when="fetch", turns=(calls("mark.fetch", text="page"), says("Read.")))
     workshop = Workshop(tmp_path_factory.mktemp("matrix"), [fetching, Script(turns=turns)])
     workshop.tools.append(OutsideTool("mark.fetch", EffectClass.READ_ONLY, workshop.marks))
+    skill = workshop.root / "skills" / "scripted"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: scripted\ndescription: A skill.\n---\nDo it.\n")
+    workshop.skills = FolderSkills(workshop.root)
+    workshop.processes = processes = FakeProcesses()
     async with workshop.open() as engine:
         scene.serve(engine, BothPolicies())
-        yield World(scene, engine)
+        yield World(scene, engine, processes)
 
 
 def test_every_route_of_the_document_is_in_the_table() -> None:

@@ -13,6 +13,7 @@ EXAMPLES = 100
 IDS = {
     "session_id": SESSION,
     "run_id": RUN,
+    "process_id": "p1",
     "approval_id": APPROVAL,
     "grant_id": GRANT,
     "artifact_id": ARTIFACT,

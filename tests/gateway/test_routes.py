@@ -19,7 +19,7 @@ from palyra.engine.requests import (
     UsageQuery,
     WhenBusy,
 )
-from palyra.gateway import login, policy, tokens
+from palyra.gateway import login, policy, skills, tokens
 from palyra.gateway.api import ROUTES
 from palyra.gateway.settings import PAGE_DEFAULT, PAGE_MAX
 from palyra.ports.tokens import Role
@@ -93,6 +93,8 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
     ("POST", f"{ONE_RUN}/input", {"text": "also this"}, 202, ("send_input", OWNER, RUN, "also this")),
     ("POST", f"{ONE_RUN}/cancel", None, 202, ("cancel", OWNER, RUN)),
     ("POST", f"{ONE_RUN}/cancel", {}, 202, ("cancel", OWNER, RUN)),
+    ("GET", f"{ONE_RUN}/processes", None, 200, ("processes", OWNER, RUN)),
+    ("POST", f"{ONE_RUN}/processes/p1/stop", {}, 200, ("stop", OWNER, RUN, "p1")),
     ("GET", "/api/v1/approvals", None, 200, ("list", OWNER, ApprovalsQuery(limit=ONE))),
     (
         "GET",
@@ -145,13 +147,13 @@ async def test_route_answers_without_the_engine(scene: Scene, method: str, path:
 
 
 def test_every_route_is_tested_here() -> None:
-    wild = {f"/{word}": "/{}" for word in (SESSION, RUN, APPROVAL, GRANT, ARTIFACT, "qwen")}
+    wild = {f"/{word}": "/{}" for word in (SESSION, RUN, APPROVAL, GRANT, ARTIFACT, "qwen", "p1")}
     asked = {(method, target.partition("?")[0]) for method, target, *_ in ASKED}
     tested = asked | set(NOTHING_ASKED)
     for word, mark in wild.items():
         tested = {(method, path.replace(word, mark)) for method, path in tested}
-    names = ("session_id", "run_id", "approval_id", "grant_id", "artifact_id", "name")
-    elsewhere = {*tokens.ROUTES, *login.ROUTES, *policy.ROUTES}  # test_tokens, test_login, test_policy
+    names = ("session_id", "run_id", "approval_id", "grant_id", "artifact_id", "name", "process_id")
+    elsewhere = {*tokens.ROUTES, *login.ROUTES, *policy.ROUTES, *skills.ROUTES}  # In tests of their own.
     routes = {(route.method, route.path) for route in ROUTES if route not in elsewhere}
     for name in names:
         routes = {(method, path.replace(f"{{{name}}}", "{}")) for method, path in routes}
@@ -296,7 +298,20 @@ async def test_draining_daemon_is_alive_but_takes_no_new_work(scene: Scene) -> N
 
 async def test_tools_are_listed_with_sorted_capabilities(scene: Scene) -> None:
     page = (await scene.ask("GET", "/api/v1/tools")).json
-    assert [(tool["id"], tool["capabilities"]) for tool in page["items"]] == [("fs.read", ["fs_read", "network"])]
+    told = [(tool["id"], tool["capabilities"]) for tool in page["items"] if tool["available"]]
+    assert told == [("fs.read", ["fs_read", "network"])]
+
+
+async def test_tools_that_are_missing_are_listed_with_the_reason(scene: Scene) -> None:
+    page = (await scene.ask("GET", "/api/v1/tools")).json
+    (missing,) = [tool for tool in page["items"] if not tool["available"]]
+    assert (missing["id"], missing["name"], missing["runtime"]) == ("shell.run", "shell.run", None)
+    assert missing["reason"] == "there is no sandbox here; install bubblewrap"
+
+
+async def test_processes_of_a_run_are_listed(scene: Scene) -> None:
+    page = (await scene.ask("GET", f"{ONE_RUN}/processes")).json
+    assert [(each["id"], each["command"], each["exit_code"]) for each in page["items"]] == [("p1", "sleep 9", None)]
 
 
 async def test_engine_is_asked_in_the_name_of_the_token(scene: Scene) -> None:

@@ -24,6 +24,7 @@ ONE_RUN = f"/api/v1/runs/{RUN}"
 IDS = {
     "session_id": SESSION,
     "run_id": RUN,
+    "process_id": "p1",
     "approval_id": APPROVAL,
     "grant_id": GRANT,
     "artifact_id": ARTIFACT,

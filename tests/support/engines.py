@@ -15,7 +15,7 @@ from palyra.adapters.providers.route_table import Route, RouteTable
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.adapters.schema import JsonSchemaCheck
 from palyra.adapters.store.sqlite.connection import JournalSettings
-from palyra.adapters.store.sqlite.journal import open_journal
+from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
 from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.adapters.tools.fs_read import FsRead
 from palyra.adapters.tools.fs_write import FsWrite
@@ -36,6 +36,7 @@ from palyra.ports.prices import Prices
 from palyra.ports.processes import NoProcesses, Processes
 from palyra.ports.provider import Provider
 from palyra.ports.router import ModelCard
+from palyra.ports.skills import NoSkills, Skills
 from palyra.ports.tools import Tool, ToolCallContext, ToolSource
 
 OWNER = Principal("user:owner")
@@ -107,7 +108,9 @@ class Workshop:
         self.sources: list[ToolSource] = []
         self.missing: list[MissingTool] = []
         self.processes: Processes = NoProcesses()
+        self.skills: Skills = NoSkills()
         self.journal_settings = JournalSettings(path=root / "journal.db")
+        self.journal_tools: Callable[[SqliteJournal, FileArtifacts], Sequence[Tool]] = lambda journal, artifacts: ()
         self.wrap_journal: Callable[[Journal], Journal] = lambda journal: journal
 
     @asynccontextmanager
@@ -122,6 +125,7 @@ class Workshop:
     def build(self) -> Engine:
         signer = FileSigner(self.root / "signing.key", self.root / "keys")
         journal = open_journal(self.journal_settings, signer, self.clock)
+        artifacts = FileArtifacts(self.root / "artifacts")
         parts = Parts(
             router=RouteTable(
                 self.providers or {"scripted": self.provider},
@@ -131,11 +135,12 @@ class Workshop:
             ),
             prices=self.prices,
             policy=self.policy,
-            catalog=ToolCatalog(self.tools, self.sources, self.missing),
+            catalog=ToolCatalog([*self.tools, *self.journal_tools(journal, artifacts)], self.sources, self.missing),
             schemas=JsonSchemaCheck(),
-            artifacts=FileArtifacts(self.root / "artifacts"),
+            artifacts=artifacts,
             signer=signer,
             sealer=FileSealer(self.root / "vault.key"),
+            skills=self.skills,
             processes=self.processes,
         )
         views = Views(

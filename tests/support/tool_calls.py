@@ -2,20 +2,68 @@
 
 from pathlib import Path
 
+from palyra.adapters.tools.artifact_read import ArtifactRead
 from palyra.adapters.tools.catalog import ToolCatalog
+from palyra.adapters.tools.fs_list import FsList
+from palyra.adapters.tools.fs_patch import FsPatch
 from palyra.adapters.tools.fs_read import FsRead
+from palyra.adapters.tools.fs_search import FsSearch
 from palyra.adapters.tools.fs_write import FsWrite
+from palyra.adapters.tools.session_search import SessionSearch
 from palyra.adapters.tools.time_now import TimeNow
 from palyra.core.events.base import JsonObject
-from palyra.core.ids import EffectId, Principal, RunId, SessionId, StreamId
+from palyra.core.ids import ArtifactId, EffectId, Principal, RunId, SessionId, StreamId
 from palyra.core.tools import ToolResult
+from palyra.core.writes import LinkArtifact
+from palyra.ports.search import NoSearch
+from palyra.ports.state import NoState
 from palyra.ports.tools import Tool, ToolCallContext
 
 NOW_MS = 1_750_000_000_000  # 2025-06-15T15:06:40Z, a Sunday.
+ARTIFACT = ArtifactId("a" * 64)
+ARTIFACT_BODY = b"kept\n"
+
+
+class OneArtifact:
+    """ARTIFACT, and no other."""
+
+    async def put(self, body: bytes) -> ArtifactId:
+        return ARTIFACT
+
+    async def get(self, artifact_id: ArtifactId, offset: int, limit: int) -> bytes:
+        return ARTIFACT_BODY[offset : offset + limit]
+
+    async def size(self, artifact_id: ArtifactId) -> int | None:
+        return len(ARTIFACT_BODY)
+
+    async def settled(self, older_than_s: float) -> tuple[ArtifactId, ...]:
+        return ()
+
+    async def remove(self, artifact_id: ArtifactId) -> None:
+        return
+
+
+class OneLink(NoState):
+    """ARTIFACT is the caller's."""
+
+    async def artifact_for(self, artifact_id: ArtifactId, principal: Principal) -> LinkArtifact | None:
+        is_known = artifact_id == ARTIFACT
+        return LinkArtifact(ARTIFACT, StreamId("s"), len(ARTIFACT_BODY), "text/plain", 1) if is_known else None
 
 
 def make_catalog() -> ToolCatalog:
-    return ToolCatalog([TimeNow(), FsRead(), FsWrite()])
+    return ToolCatalog(
+        [
+            TimeNow(),
+            FsRead(),
+            FsWrite(),
+            FsList(),
+            FsSearch(),
+            FsPatch(),
+            ArtifactRead(OneArtifact(), OneLink()),
+            SessionSearch(NoSearch()),
+        ]
+    )
 
 
 def context(*workspace: Path, effect: str = "e" * 64) -> ToolCallContext:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.app import Home, verify_summary
 from palyra.app.catalogue import build_prices, describe_model, make_budgets
 from palyra.app.choice import choose_models
+from palyra.app.hands import Ground, Kept, build_hands, own_tools
 from palyra.app.models import build_router
 from palyra.app.policies import record_changes
 from palyra.app.secrets import open_sources
@@ -22,10 +24,13 @@ from palyra.config import Config
 from palyra.config.choices import Headless
 from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
 from palyra.core.errors import Invalid, Unavailable
-from palyra.core.redaction import KnownSecrets
+from palyra.core.redaction import KnownSecrets, Redactor
 from palyra.engine.engine import Engine
 from palyra.engine.office import Settings
 from palyra.gateway.settings import HttpSettings
+from palyra.ports.search import NoSearch
+from palyra.ports.skills import NoSkills
+from palyra.ports.state import NoState
 
 # Records are many and short-lived and hardly ever form cycles; collecting them at the default pace took a tenth of the time.
 GC_THRESHOLDS = (50_000, 20, 100)
@@ -119,17 +124,33 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
     settings = JournalSettings(path=journal_path(home, config), durability=config.journal.durability.value)
     secrets = open_sources(home, config, known)
     prices = build_prices(config)
+    journal = open_journal(settings, signer, clock)
+    artifacts, schemas, sealer = FileArtifacts(home.artifacts), JsonSchemaCheck(), FileSealer(home.vault_key)
+    hands = build_hands(
+        Ground(
+            home=home,
+            config=config,
+            secrets=secrets,
+            artifacts=artifacts,
+            schemas=schemas,
+            redactor=Redactor(sealer.marker_key, known),
+            state=journal.state,
+            search=journal.search,
+            provenance=journal.provenance,
+        )
+    )
     parts = Parts(
         router=build_router(home, config, client, secrets, partial(describe_model, config, prices)),
         prices=prices,
         policy=policy,
-        catalog=build_catalog(),
-        schemas=JsonSchemaCheck(),
-        artifacts=FileArtifacts(home.artifacts),
+        catalog=hands.catalog,
+        schemas=schemas,
+        artifacts=artifacts,
         signer=signer,
-        sealer=FileSealer(home.vault_key),
+        sealer=sealer,
+        processes=hands.processes,
+        skills=hands.skills,
     )
-    journal = open_journal(settings, signer, clock)
     views = Views(journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage, journal.provenance)
     setup = Setup(
         journal=journal,
@@ -141,17 +162,20 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         budgets=make_budgets(config),
         policy_state=policy.state,
         known=known,
+        services=hands.services,
     )
     return Engine(setup, lambda: verify_in_thread(home))
 
 
 def build_catalog() -> ToolCatalog:
-    """The tools there are; offline commands ask it what a recorded call was."""
-    from palyra.adapters.tools.fs_read import FsRead
-    from palyra.adapters.tools.fs_write import FsWrite
-    from palyra.adapters.tools.time_now import TimeNow
+    """The tools there are, for offline commands: they ask what a recorded call was, and run none."""
+    from palyra.adapters.artifacts.files import FileArtifacts
+    from palyra.adapters.net.guard import Guard
+    from palyra.adapters.runtimes.shell.look import ShellLook
+    from palyra.adapters.shell import TreeSitterShell
 
-    return ToolCatalog([TimeNow(), FsRead(), FsWrite()])
+    kept = Kept(artifacts=FileArtifacts(Path(os.devnull)), state=NoState(), search=NoSearch())
+    return ToolCatalog([*own_tools(Guard(), kept, NoSkills()), ShellLook(TreeSitterShell())])
 
 
 def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
@@ -161,11 +185,27 @@ def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
             instructions=agent.instructions or DEFAULT_INSTRUCTIONS,
             route=agent.route or "",
             tools=agent.tools,
-            workspace=tuple(str(home.root / root) for root in agent.workspace) or (str(home.workspace),),
+            workspace=tuple(_workspace_root(home, agent.name, root) for root in agent.workspace)
+            or (str(home.workspace),),
         )
         for agent in config.agents
     }
     return agents or {"main": AgentSpec(name="main", workspace=(str(home.workspace),))}
+
+
+def _workspace_root(home: Home, agent: str, root: str) -> str:
+    """Nothing of the home but its workspace is reachable by a tool, whatever the file says."""
+    wanted = home.root / Path(root).expanduser()
+    real, own = wanted.resolve(), home.root.resolve()
+    holds_home = own.is_relative_to(real)
+    lies_in_home = real.is_relative_to(own) and not real.is_relative_to(home.workspace.resolve())
+    if holds_home or lies_in_home:
+        raise Invalid(
+            "workspace_invalid",
+            f"agent {agent}: the workspace {root} would open {home.root} to tools, with its keys and its journal; "
+            f"use a folder below {home.workspace}, or one outside {home.root}",
+        )
+    return str(wanted)
 
 
 def make_settings(config: Config) -> Settings:

@@ -42,6 +42,12 @@ class SecretSources:
         """Asked at every attempt to use the secret; None where none is wanted."""
         return lambda: None if reference is None else self.look_up(reference)
 
+    def fill_in(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """Variables for a program: plain ones as they are, references as what they stand for."""
+        return {
+            name: self.look_up(parse_secret(text)) if _is_reference(text) else text for name, text in variables.items()
+        }
+
     def look_up(self, reference: SecretRef) -> str:
         match reference.source:
             case SecretSource.ENVIRONMENT:

@@ -17,6 +17,7 @@ from palyra.cli import (
     export,
     journal,
     models,
+    plugins,
     policy,
     projections,
     run,
@@ -24,7 +25,9 @@ from palyra.cli import (
     secrets,
     serve,
     sessions,
+    skills,
     tokens,
+    tools,
     usage,
     verify,
 )
@@ -41,6 +44,9 @@ app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(models.app, name="models")
+app.add_typer(tools.app)
+app.add_typer(skills.app, name="skills")
+app.add_typer(plugins.app, name="plugins")
 app.add_typer(policy.app, name="policy")
 app.add_typer(usage.app)
 app.add_typer(verify.app)

@@ -1,7 +1,8 @@
-"""`palyra runs`. Owns: listing, showing, cancelling and replaying runs. Not: starting them (run)."""
+"""`palyra runs`. Owns: listing, showing, cancelling and replaying runs, and their processes. Not: starting them (run)."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -103,6 +104,48 @@ def cancel(context: typer.Context, run: RunArgument, url: UrlOption = None, json
 
 
 @app.command()
+def processes(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+    """List the programs that a run left going in the background.
+
+    Examples:
+
+      palyra runs processes 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
+    """
+    found = ask_daemon(context, url, lambda client: client.get(f"/runs/{run}/processes"))
+    if is_json(context, json):
+        print_json(found)
+        return
+    items = found.get("items")
+    rows = [
+        (each.get("id"), _how_it_goes(each), date_time(each.get("started_at_ms")), in_one_line(str(each.get("command")), 120))
+        for each in (items if isinstance(items, list) else [])
+    ]  # fmt: skip
+    print_rows(("id", "state", "began", "command"), rows, "no processes")
+
+
+@app.command()
+def stop(
+    context: typer.Context,
+    run: RunArgument,
+    process: Annotated[str, typer.Argument(metavar="PROCESS", help="The process's id, as `runs processes` shows it.")],
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Stop a program that a run left going in the background, and everything it started.
+
+    Examples:
+
+      palyra runs stop 01JXQ0Z7N8E4T5Y6W7V8S9R0QP p1
+    """
+    path = f"/runs/{run}/processes/{quote(process, safe='')}/stop"
+    record = ask_daemon(context, url, lambda client: client.post(path))
+    if is_json(context, json):
+        print_json(record)
+    else:
+        print_line(f"{record.get('id')} {_how_it_goes(record)}")
+
+
+@app.command()
 def replay(context: typer.Context, run: RunArgument, json: JsonOption = False) -> None:
     """Fold a recorded run again, offline, and compare every decision with what this release would decide.
 
@@ -179,6 +222,11 @@ def _replay_members(replayed: "Replayed") -> JsonObject:
         "state": replayed.run.state.value if replayed.run is not None else None,
         "difference": replayed.difference,
     }
+
+
+def _how_it_goes(record: JsonObject) -> str:
+    code = record.get("exit_code")
+    return "runs" if code is None else f"ended with {code}"
 
 
 def _took(record: JsonObject) -> str:

@@ -122,11 +122,15 @@ runs_queued_per_session_max = 32
 name = "files"
 command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "/srv/files"]
 env = { LOG_LEVEL = "warn", FILES_TOKEN = "vault:files_token" }
-trust_annotations = false
+trust_annotations = false        # true: believe what the server says of its tools
+read_only = ["read_*", "list_*"] # of the tools' names: these change nothing, so they need not ask
+idempotent = ["write_file"]      # these may be repeated
+timeout_s = 60
 
 [[mcp]]
 name = "tracker"
 url = "https://mcp.example.com/mcp"
+token = "vault:tracker_token"
 
 [[routine]]
 name = "morning"

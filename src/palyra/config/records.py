@@ -186,7 +186,11 @@ class McpServer(Section, frozen=True, kw_only=True):
     command: Annotated[tuple[str, ...] | None, ParsedEach(parse_text), Meta(min_length=1)] = None
     url: HttpUrl = None
     env: dict[str, str] = msgspec.field(default_factory=dict)
+    token: Secret = None
     trust_annotations: bool = False
+    read_only: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
+    idempotent: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
+    timeout_s: TimeoutS = 60.0
 
 
 class Routine(Section, frozen=True, kw_only=True):

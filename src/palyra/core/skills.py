@@ -1,13 +1,99 @@
-"""Skills as the rules see them. Owns: how an opened skill narrows what a run may use. Not: their files (adapters.skills)."""
+"""Skills as the rules see them. Owns: what is known of one, whether it may be opened, how it narrows a run, and the words
+a prompt has of it. Not: their files (adapters.skills).
 
-from collections.abc import Iterable
+Invariants: nothing a skill says can widen what its run may use. What nobody accepted is never in a prompt, and is on the
+tape and before the policies under a name that no accepted skill can have.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
 from fnmatch import fnmatchcase
 
-from palyra.core.agents import AgentSpec, may_use
-from palyra.core.events.tool import OpenedSkill
+import msgspec
 
+from palyra.core.agents import AgentSpec, may_use
+from palyra.core.errors import Conflict
+from palyra.core.events.tool import OpenedSkill
+from palyra.core.fences import neutralise
+from palyra.core.trust import Trust, is_tainting
+
+OPEN_TOOL = "skill.open"
 # Whatever a skill allows: what it is read with, and what pages through results too long to be shown.
-ALWAYS_ALLOWED = frozenset({"skill.open", "artifact.read"})
+ALWAYS_ALLOWED = frozenset({OPEN_TOOL, "artifact.read"})
+SECTION_BYTES_MAX = 16 * 1024  # About 4,000 tokens in every request; some fifty skills with a sentence or two each.
+NAMES_BYTES_MAX = 4 * 1024  # Of these, kept for the names of skills whose descriptions no longer fit.
+
+_HEAD = (
+    "Skills are written procedures for certain tasks. When one fits the task, open it with skill.open before you begin and "
+    "follow it. While it is open only the tools it allows can be used, till the run ends."
+)
+
+
+class SkillPlace(Enum):
+    """Where a skill lies. Of the same name, the one in the home counts, then the bundled one, then the workspace's."""
+
+    HOME = "home"
+    BUNDLED = "bundled"
+    WORKSPACE = "workspace"
+
+
+class SkillStatus(Enum):
+    ACTIVE = "active"
+    QUARANTINED = "quarantined"
+    DISABLED = "disabled"
+
+
+class SkillFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a skill's folder; `path` is below that folder."""
+
+    path: str
+    bytes: int
+
+
+class SkillCard(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a skill without opening it.
+
+    `root` is the workspace it lies in. `sha256` is of its whole folder, names and bytes. `allowed_tools` None narrows
+    nothing; `unknown_tools` are names there that mean no tool of ours and so allow none. `problem` says why it cannot be
+    used. `can_open` is false for that, for one that another of its name hides, and for one that a person put away.
+    """
+
+    name: str
+    place: SkillPlace
+    trust: Trust
+    status: SkillStatus
+    description: str = ""
+    root: str = ""
+    sha256: str = ""
+    allowed_tools: tuple[str, ...] | None = None
+    unknown_tools: tuple[str, ...] = ()
+    files: tuple[SkillFile, ...] = ()
+    problem: str | None = None
+    notes: tuple[str, ...] = ()
+    can_open: bool = False
+
+
+def is_offered(card: SkillCard) -> bool:
+    """Whether a prompt names it: what nobody vouches for speaks to no model unasked."""
+    return card.can_open and card.status is SkillStatus.ACTIVE and not is_tainting(card.trust)
+
+
+def opened(card: SkillCard) -> OpenedSkill:
+    return OpenedSkill(name=policy_name(card), sha256=card.sha256, allowed_tools=card.allowed_tools)
+
+
+def policy_name(card: SkillCard) -> str:
+    """A policy that permits by a skill's name means one that a person put there or accepted, not whatever is called so."""
+    return f"unaccepted:{card.name}" if is_tainting(card.trust) else card.name
+
+
+def require_change(card: SkillCard, status: SkillStatus, sha256: str | None) -> None:
+    """Conflict where it cannot be used, or is not the one that was looked at."""
+    if card.problem is not None and status is SkillStatus.ACTIVE:
+        raise Conflict("skill_broken", f"the skill {card.name} cannot be used: {card.problem}", is_retryable=False)
+    if sha256 is not None and sha256 != card.sha256:
+        message = f"the skill {card.name} is not the one you looked at any more; look at it again, then decide"
+        raise Conflict("skill_changed", message, is_retryable=False)
 
 
 def may_use_now(agent: AgentSpec, skills: Iterable[OpenedSkill], tool: str) -> bool:
@@ -24,3 +110,37 @@ def narrowing_skill(skills: Iterable[OpenedSkill], tool: str) -> str | None:
         if patterns is not None and not any(fnmatchcase(tool, pattern) for pattern in patterns):
             return skill.name
     return None
+
+
+def prompt_section(cards: Sequence[SkillCard]) -> str:
+    """Names and descriptions for a prompt, the same bytes for the same skills; nothing where there are none."""
+    offered = sorted((card for card in cards if is_offered(card)), key=lambda card: card.name)
+    if not offered:
+        return ""
+    lines = [_HEAD]
+    left = SECTION_BYTES_MAX - NAMES_BYTES_MAX
+    hidden: list[str] = []
+    for card in offered:
+        line = f"- {card.name}: {neutralise(' '.join(card.description.split()))}"
+        left -= len(line.encode()) + 1
+        if left >= 0:
+            lines.append(line)
+        else:
+            hidden.append(card.name)
+            left = 0  # From here on by name alone, so that one long text does not decide which are described.
+    return "\n".join([*lines, *_by_name(hidden)])
+
+
+def _by_name(names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    shown: list[str] = []
+    left = NAMES_BYTES_MAX - 200  # The words around them.
+    for name in names:
+        left -= len(name) + 2
+        if left < 0:
+            break
+        shown.append(name)
+    rest = len(names) - len(shown)
+    more = f", and {rest} more" if rest else ""
+    return [f"- without room for their descriptions: {', '.join(shown)}{more}"]

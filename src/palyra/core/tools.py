@@ -45,7 +45,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MissingTool(msgspec.Struct, frozen=True):
-    """A tool that should be here and is not: why, and what to do about it."""
+    """A tool that should be here and is not: why, and what to do about it. `name` may be a pattern: all tools of a server."""
 
     name: str
     reason: str

@@ -7,6 +7,7 @@ secrets). Everything else is an event.
 import msgspec
 
 from palyra.core.ids import ArtifactId, NodeId, RunId, StreamId
+from palyra.core.trust import Trust
 
 
 class SetHeartbeat(msgspec.Struct, frozen=True):
@@ -50,13 +51,18 @@ class EraseSecrets(msgspec.Struct, frozen=True):
 
 
 class LinkArtifact(msgspec.Struct, frozen=True):
-    """A tape refers to an artifact; the file stays as long as one such row does."""
+    """A tape refers to an artifact; the file stays as long as one such row does.
+
+    `trust` is that of what brought the body in, and `source` its label where it taints: reading it brings both back (L8).
+    """
 
     artifact_id: ArtifactId
     stream: StreamId
     bytes: int
     media_type: str
     at_ms: int
+    trust: Trust = Trust.EXTERNAL
+    source: str | None = None
 
 
 Write = SetHeartbeat | ClearHeartbeat | TakeLease | ReleaseLease | SealSecret | EraseSecrets | LinkArtifact

@@ -2,6 +2,7 @@
 
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.ids import ArtifactId, Principal, uploads_stream
+from palyra.core.trust import Trust
 from palyra.core.writes import LinkArtifact
 from palyra.engine.office import Office
 from palyra.engine.requests import ArtifactRecord
@@ -24,7 +25,8 @@ class ArtifactDesk:
             raise Invalid("media_type_length", f"a media type has 1 to {MEDIA_TYPE_LENGTH_MAX} characters")
         artifact_id = await self._office.parts.artifacts.put(body)
         now_ms = self._office.clock.now_ms()
-        link = LinkArtifact(artifact_id, uploads_stream(principal), len(body), media_type, now_ms)
+        # What a person uploads is theirs, as what they write is.
+        link = LinkArtifact(artifact_id, uploads_stream(principal), len(body), media_type, now_ms, trust=Trust.OPERATOR)
         await self._office.journal.commit((), (link,))
         return ArtifactRecord(id=artifact_id, bytes=len(body), media_type=media_type)
 

@@ -8,12 +8,13 @@ next sweep removes it.
 from msgspec.structs import replace
 
 from palyra.core.errors import Invalid, NotFound
-from palyra.core.events.run import Attachment, MessageUser
+from palyra.core.events.run import Attachment
 from palyra.core.ids import ArtifactId, Principal, SessionId
 from palyra.core.images import IMAGE_BYTES_MAX, IMAGE_TYPES, IMAGES_BYTES_MAX, find_fault, normal_type
 from palyra.core.writes import LinkArtifact
 from palyra.engine.artifacts import MEDIA_TYPE_LENGTH_MAX, UPLOAD_BYTES_MAX
 from palyra.engine.office import Office
+from palyra.engine.orders import Say, StartRun
 from palyra.engine.requests import ATTACHMENTS_MAX, NAME_LENGTH_MAX, GivenAttachment
 from palyra.engine.sheet import Sheet
 
@@ -36,11 +37,14 @@ async def take_attachments(
     )
 
 
-def link_attached(sheet: Sheet, session_id: SessionId, message: MessageUser, now_ms: int) -> Sheet:
-    """With the message its session refers to what is attached, so that deleting the session lets it go."""
+def link_attached(sheet: Sheet, session_id: SessionId, order: StartRun | Say, now_ms: int) -> Sheet:
+    """With the message its session refers to what is attached, so that deleting the session lets it go.
+
+    What is attached has the trust of the message it came with.
+    """
     links = [
-        LinkArtifact(ArtifactId(each.artifact_id), session_id, each.bytes, each.media_type, now_ms)
-        for each in message.attachments
+        LinkArtifact(ArtifactId(each.artifact_id), session_id, each.bytes, each.media_type, now_ms, order.trust)
+        for each in order.message.attachments
     ]
     return replace(sheet, writes=(*sheet.writes, *links)) if links else sheet
 

@@ -80,7 +80,7 @@ class Drafting:
         self._require_room(sheet.state, order)
         if order.opening is not None:
             sheet = self.note(sheet, Note(principal=order.principal, data=order.opening))
-        sheet = link_attached(sheet, self._session_id, order.message, self._office.clock.now_ms())
+        sheet = link_attached(sheet, self._session_id, order, self._office.clock.now_ms())
         facts = (self._draft(data, order) for data in (order.accepted, order.message))
         return await self._advance(sheet, None, tuple(facts)), order.run_id
 
@@ -88,7 +88,7 @@ class Drafting:
         run = find_run(sheet.state, order.run_id)
         if order.message.idempotency_key is not None and order.message.idempotency_key in run.input_keys:
             return sheet
-        sheet = link_attached(sheet, self._session_id, order.message, self._office.clock.now_ms())
+        sheet = link_attached(sheet, self._session_id, order, self._office.clock.now_ms())
         return await self._advance(sheet, run, (self._draft(order.message, order),))
 
     async def cancel(self, sheet: Sheet, order: CancelRun) -> Sheet:

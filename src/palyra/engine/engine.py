@@ -12,7 +12,7 @@ from palyra.core.errors import PalyraError, Unavailable
 from palyra.core.events.system import AdminActed
 from palyra.core.ids import Principal, derive_node_id
 from palyra.core.redaction import KnownSecrets, Redactor
-from palyra.core.tools import ToolSpec
+from palyra.core.tools import MissingTool, ToolSpec
 from palyra.engine.acts import Acts
 from palyra.engine.approvals import Approvals
 from palyra.engine.artifacts import ArtifactDesk
@@ -27,11 +27,13 @@ from palyra.engine.office import Office, Parts, Settings, Slots, Tasks, Views
 from palyra.engine.owners import Owners
 from palyra.engine.runs import Runs
 from palyra.engine.sessions import Sessions
+from palyra.engine.skills import SkillDesk
 from palyra.engine.taint import Taints
 from palyra.engine.usage import Usage
 from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
 from palyra.ports.router import ModelCard
+from palyra.ports.services import Service
 
 CHECKPOINT_EVERY_S = 5.0
 
@@ -51,6 +53,7 @@ class Setup:
     budgets: tuple[Budget, ...] = ()
     known: KnownSecrets | None = None
     policy_state: Callable[[], str] = lambda: "ok"
+    services: tuple[Service, ...] = ()
 
 
 class Status:
@@ -85,8 +88,14 @@ class Status:
     def tools(self) -> tuple[ToolSpec, ...]:
         return self._office.parts.catalog.specs()
 
+    def missing_tools(self) -> tuple[MissingTool, ...]:
+        return self._office.parts.catalog.missing()
+
     def agents(self) -> tuple[AgentSpec, ...]:
         return tuple(self._office.agents.values())
+
+    def default_agent(self) -> str:
+        return self._office.settings.default_agent
 
     def models(self) -> tuple[ModelCard, ...]:
         return self._office.parts.router.models()
@@ -123,15 +132,19 @@ class Engine:
         self.usage = Usage(self._office)
         self.owners = Owners(self._office)
         self.acts = Acts(self._office)
+        self.skills = SkillDesk(self._office)
         self.explaining = Explaining(self._office, self.sessions)
         self.status = Status(self._office, verify, setup.policy_state)
         self.failed = asyncio.Event()
+        self._services = setup.services
 
     async def start(self) -> int:
         """Takes up what an earlier process left; gives the number of sessions with work."""
         self._office.tasks.spawn(self._office.desks.keep_time(), "deadlines")
         self._office.tasks.spawn(self._sign_regularly(), "checkpoints")
         self._office.tasks.spawn(self._sweep(), "artifacts")
+        for service in self._services:
+            await service.start()
         return await self._office.desks.resume_all()
 
     def note(self, principal: Principal, act: AdminActed) -> None:
@@ -164,6 +177,8 @@ class Engine:
     async def close(self) -> None:
         """Stops effects without a word: what they were doing is on the tape as begun, and resume knows what to do."""
         await self._office.tasks.close()
+        for service in self._services:
+            await service.close()
         await self._office.journal.close()
 
     async def _sign_regularly(self) -> None:

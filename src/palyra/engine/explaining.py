@@ -9,10 +9,12 @@ from palyra.core.agents import AgentSpec, may_use
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Verdict
 from palyra.core.ids import Principal, SessionId
+from palyra.core.skills import narrowing_skill
 from palyra.core.taint import labels
 from palyra.engine.gate import SCHEMA_ERRORS_SHOWN_MAX
 from palyra.engine.office import Office
 from palyra.engine.sessions import Sessions
+from palyra.engine.skills import opened_skills
 from palyra.engine.taint import read_taint
 from palyra.ports.policy import PolicyQuestion
 
@@ -20,13 +22,14 @@ CHANNEL = "http"
 
 
 class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`taint` None is that of the session, if there is one; the agent likewise."""
+    """`taint` None is that of the session, if there is one; the agent likewise. `skills` are named as if they were open."""
 
     tool: str
     arguments: JsonObject
     agent: str | None = None
     session_id: SessionId | None = None
     taint: tuple[str, ...] | None = None
+    skills: tuple[str, ...] = ()
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +51,9 @@ class Explaining:
             return _refused("unknown_tool", f"There is no tool {request.tool!r}.")
         if not may_use(agent, request.tool):
             return _refused("tool_not_allowed", f"The agent {agent.name} may not use {request.tool}.")
+        skill = narrowing_skill(await opened_skills(self._office, agent, request.skills), request.tool)
+        if skill is not None:
+            return _refused("skill_narrows", f"The skill {skill} does not allow {request.tool}.")
         errors = self._office.parts.schemas.errors(tool.spec.input_schema, request.arguments)
         if errors:
             return _refused("schema", "; ".join(errors[:SCHEMA_ERRORS_SHOWN_MAX]))
@@ -56,6 +62,7 @@ class Explaining:
             agent=agent.name,
             session_id=request.session_id or self._office.new_session_id(),
             channel=CHANNEL,
+            skills=request.skills,
             spec=tool.spec,
             arguments=request.arguments,
             nature=tool.nature(request.arguments, agent.workspace),

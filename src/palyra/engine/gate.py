@@ -3,6 +3,8 @@
 Not: the answers' rules (core.grants, the policy). Every refusal names its rule (L6), and an error inside is a refusal.
 """
 
+from fnmatch import fnmatchcase
+
 import msgspec
 
 from palyra.core.addresses import is_known_address
@@ -86,7 +88,7 @@ class Gate:
 
     def _refuse_missing(self, call: Call) -> ToolJudged:
         for missing in self._office.parts.catalog.missing():
-            if missing.name == call.tool:
+            if fnmatchcase(call.tool, missing.name):
                 return _refuse(call, "tool_unavailable", f"{call.tool} is not available: {missing.reason}")
         return _refuse(call, "unknown_tool", f"There is no tool {call.tool!r}.")
 

@@ -27,6 +27,7 @@ from palyra.ports.router import Router
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.sealer import Sealer
 from palyra.ports.signer import Signer
+from palyra.ports.skills import NoSkills, Skills
 from palyra.ports.state import State
 from palyra.ports.tools import Catalog
 from palyra.ports.views import Approvals, Provenance, Runs, Sessions, Usage
@@ -74,6 +75,7 @@ class Parts:
     signer: Signer
     sealer: Sealer
     processes: Processes = field(default_factory=NoProcesses)
+    skills: Skills = field(default_factory=NoSkills)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ come to, or breaks; in every case exactly one report goes back to the desk, unle
 
 import asyncio
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from typing import Any
 
 import structlog
@@ -25,11 +26,14 @@ from palyra.engine.model_call import ModelCall
 from palyra.engine.office import Office
 from palyra.engine.orders import Report
 from palyra.engine.sheet import DeskState
+from palyra.engine.skills import instructions_of
 from palyra.engine.tool_call import ToolRun, live_output
 from palyra.ports.provider import ModelRequest
-from palyra.ports.tools import ToolCallContext
+from palyra.ports.tools import Catalog, ToolCallContext
 
 log = structlog.get_logger()
+
+TOOL_LOOK_S, TOOL_LOOKS_MAX = 0.1, 200  # A call that was under way waits this long for a server that starts again.
 
 Found = tuple[tuple[Draft, ...], tuple[Write, ...]]
 
@@ -80,10 +84,7 @@ class Performing:
         tool = self._office.parts.catalog.find(call.tool)
         agent = self._office.agent_of(run.agent)
         if tool is None:
-            # The catalog changed between verdict and execution; nothing ran, and the tape must say so.
-            return self._report(
-                Report(run_id=run.run_id, effect=effect, drafts=(_vanished(self._office, run, effect),))
-            )
+            return self._await_tool(effect, run, state)
         context = ToolCallContext(
             session_id=self._session_id,
             run_id=run.run_id,
@@ -103,6 +104,26 @@ class Performing:
 
         self._watch(effect, execution.perform(), run.run_id, outcome)
 
+    def _await_tool(self, effect: Execute, run: Run, state: DeskState) -> None:
+        """The catalog changed between verdict and execution. A server that is only starting again is waited for."""
+        name = find_call(run, effect.call_id).tool
+        task = self._office.tasks.spawn(_appearance(self._office.parts.catalog, name), f"{name} of {run.run_id}")
+        self._tasks[effect] = task
+
+        def ended(done: asyncio.Task[bool]) -> None:
+            self._tasks.pop(effect, None)
+            if self._office.tasks.is_closing:
+                return
+            if not done.cancelled() and done.exception() is None and done.result():
+                self._execute(effect, run, state)
+            else:
+                # Nothing ran, and the tape must say so.
+                outcome = Outcome.CANCELLED if done.cancelled() else Outcome.FAILED
+                drafts = (_vanished(self._office, run, effect, outcome),)
+                self._report(Report(run_id=run.run_id, effect=effect, drafts=drafts))
+
+        task.add_done_callback(ended)
+
     def _watch(
         self, effect: CallModel | Execute, work: Any, run_id: RunId, outcome: Callable[[asyncio.Task[Any]], Found]
     ) -> None:
@@ -121,7 +142,7 @@ class Performing:
         specs = tuple(spec for spec in self._office.parts.catalog.specs() if may_use_now(agent, run.skills, spec.name))
         return ModelRequest(
             model=effect.model,
-            instructions=agent.instructions,
+            instructions=instructions_of(self._office, agent, specs),
             messages=render(state.window),
             tools=specs,
             answer_schema=run.answer_schema,
@@ -147,12 +168,23 @@ def _result(task: asyncio.Task[Any], broken: Callable[[], Any]) -> Any:
     return broken()
 
 
-def _vanished(office: Office, run: Run, effect: Execute) -> Draft:
+async def _appearance(catalog: Catalog, name: str) -> bool:
+    """Whether the tool is here, or comes while the catalog knows why it is missing."""
+    for _ in range(TOOL_LOOKS_MAX):
+        if catalog.find(name) is not None:
+            return True
+        if not any(fnmatchcase(name, missing.name) for missing in catalog.missing()):
+            return False
+        await asyncio.sleep(TOOL_LOOK_S)
+    return False
+
+
+def _vanished(office: Office, run: Run, effect: Execute, outcome: Outcome) -> Draft:
     error = ToolError(code="tool_gone", message="The tool is no longer in the catalog.")
     data = ToolFinished(
         call_id=effect.call_id,
         effect_id=effect.effect_id,
-        outcome=Outcome.FAILED,
+        outcome=outcome,
         error=error,
         attestation=None,
     )

@@ -18,6 +18,7 @@ from palyra.engine.hub import Live
 from palyra.engine.ledger import Factor
 from palyra.engine.office import Office
 from palyra.engine.sheet import Sheet
+from palyra.engine.skills import instructions_of
 from palyra.ports.router import RouteOption
 
 OUTPUT_TOKENS_MAX = 16_384  # The most a model may say in one call where its configuration names no other limit.
@@ -54,7 +55,7 @@ class Planner:
         tools = tuple(spec for spec in self._office.parts.catalog.specs() if may_use_now(agent, run.skills, spec.name))
         said_bytes = prompt_bytes(sheet.state.window, run.run_id, sheet.drafts)
         schema_bytes = len(msgspec.json.encode(run.answer_schema)) if run.answer_schema is not None else 0
-        input_tokens = estimate_tokens(said_bytes + schema_bytes + _fixed_bytes(agent, tools))
+        input_tokens = estimate_tokens(said_bytes + schema_bytes + _fixed_bytes(self._office, agent, tools))
         routes = self._office.parts.router.options(agent.route, run.model)
         # After half an answer the next model of the route is asked first.
         turned = run.interruptions_count % len(routes.options) if routes.options else 0
@@ -102,8 +103,8 @@ def spender_of(run: Run, owner: Principal, session_id: SessionId) -> Spender:
     return Spender(principal=owner, channel=run.origin, agent=run.agent, session_id=session_id, run_id=run.run_id)
 
 
-def _fixed_bytes(agent: AgentSpec, tools: tuple[ToolSpec, ...]) -> int:
-    return text_bytes(agent.instructions) + sum(_tool_bytes(spec) for spec in tools)
+def _fixed_bytes(office: Office, agent: AgentSpec, tools: tuple[ToolSpec, ...]) -> int:
+    return text_bytes(instructions_of(office, agent, tools)) + sum(_tool_bytes(spec) for spec in tools)
 
 
 def _tool_bytes(spec: ToolSpec) -> int:

@@ -16,6 +16,7 @@ from palyra.engine.attachments import take_attachments
 from palyra.engine.hub import Follower, Frame
 from palyra.engine.office import Office
 from palyra.engine.orders import CancelRun, Order, Say, StartRun
+from palyra.engine.processes import ProcessDesk
 from palyra.engine.requests import (
     KEY_LENGTH_MAX,
     TEXT_LENGTH_MAX,
@@ -37,6 +38,7 @@ class Runs:
     def __init__(self, office: Office, sessions: Sessions) -> None:
         self._office = office
         self._sessions = sessions
+        self.processes = ProcessDesk(office)
         self.is_draining = False
 
     async def start(self, principal: Principal, request: RunRequest) -> RunRecord:

@@ -20,6 +20,7 @@ from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Attestation, FileBytes, MadeArtifact, Outcome, ToolError, ToolFinished
 from palyra.core.fences import FENCE_ID_LENGTH
 from palyra.core.ids import ArtifactId, Principal
+from palyra.core.previews import preview_spilled
 from palyra.core.projections.provenance import full_path
 from palyra.core.redaction import Json, find_markers, restore
 from palyra.core.run.call import Call
@@ -31,7 +32,6 @@ from palyra.engine.hub import Live
 from palyra.engine.office import Office
 from palyra.ports.tools import Tool, ToolCallContext
 
-PREVIEW_CHARS = 2_000
 MARKERS_RESTORED_MAX = 256
 
 
@@ -45,6 +45,7 @@ class ToolRun:
         self._context = context
         self._started_at_ms = context.now_ms
         self._arguments: JsonObject = {}
+        self._read_taint: tuple[str, ...] = ()
 
     async def perform(self) -> tuple[Draft, tuple[Write, ...]]:
         self._arguments = await self._unsealed()
@@ -83,6 +84,7 @@ class ToolRun:
         if not tainted:
             return result
         source = label("file", tainted[0].path) if len(tainted) == 1 else label("tool", self._tool.spec.name)
+        self._read_taint = (source,)
         return replace(result, trust=Trust.EXTERNAL, source=source)
 
     async def _finished(self, result: ToolResult) -> tuple[Draft, tuple[Write, ...]]:
@@ -98,10 +100,15 @@ class ToolRun:
         if len(body) <= OUTPUT_INLINE_BYTES_MAX:
             return self._report(replace(result, output=body.decode()), None, made), tuple(writes)
         artifact_id = await self._office.parts.artifacts.put(body)
-        writes.append(
-            LinkArtifact(artifact_id, self._context.session_id, len(body), "text/plain", self._office.clock.now_ms())
-        )
-        return self._report(replace(result, output=_preview(redacted.text)), artifact_id, made), tuple(writes)
+        writes.append(self._link(result, artifact_id, len(body), "text/plain"))
+        shown = preview_spilled(body.decode(), artifact_id)
+        return self._report(replace(result, output=shown), artifact_id, made), tuple(writes)
+
+    def _link(self, result: ToolResult, artifact_id: ArtifactId, size_bytes: int, media_type: str) -> LinkArtifact:
+        """With where the body came from, so that reading it later brings that back (L8)."""
+        trust, now_ms = self._trust(result), self._office.clock.now_ms()
+        source = self._source(result) if is_tainting(trust) else None
+        return LinkArtifact(artifact_id, self._context.session_id, size_bytes, media_type, now_ms, trust, source)
 
     async def _keep_made(self, result: ToolResult) -> tuple[tuple[MadeArtifact, ...], list[Write]]:
         """The bodies a call made, each an artifact of the session. They are bytes and not text: nothing in them is redacted."""
@@ -109,15 +116,13 @@ class ToolRun:
         links: list[Write] = []
         for body in result.made:
             artifact_id = await self._office.parts.artifacts.put(body.body)
-            size, now_ms = len(body.body), self._office.clock.now_ms()
-            links.append(LinkArtifact(artifact_id, self._context.session_id, size, body.media_type, now_ms))
+            size = len(body.body)
+            links.append(self._link(result, artifact_id, size, body.media_type))
             made.append(MadeArtifact(artifact_id=artifact_id, name=body.name, media_type=body.media_type, bytes=size))
         return tuple(made), links
 
     def _report(self, result: ToolResult, artifact_id: ArtifactId | None, made: tuple[MadeArtifact, ...] = ()) -> Draft:
-        trust = result.trust or self._tool.spec.output_trust
-        # What failed before it reached the outside world says nothing but our own words.
-        trust = Trust.SYSTEM if result.outcome in (Outcome.CANCELLED, Outcome.TIMEOUT) and not result.output else trust
+        trust = self._trust(result)
         is_tainted = is_tainting(trust)
         finished = ToolFinished(
             call_id=self._call.call_id,
@@ -140,6 +145,13 @@ class ToolRun:
         actor = Principal(f"agent:{self._context.agent}")
         return Draft(data=attested, actor=actor, trust=trust, at_ms=now_ms, run_id=self._context.run_id)
 
+    def _trust(self, result: ToolResult) -> Trust:
+        # What failed before it reached the outside world says nothing but our own words.
+        is_stopped = result.outcome in (Outcome.CANCELLED, Outcome.TIMEOUT)
+        if is_stopped and not result.output and not result.made:
+            return Trust.SYSTEM
+        return result.trust or self._tool.spec.output_trust
+
     def _source(self, result: ToolResult) -> str:
         if result.source is not None:
             return result.source
@@ -153,7 +165,9 @@ class ToolRun:
         is_stopped = result.outcome in (Outcome.CANCELLED, Outcome.TIMEOUT)
         if is_stopped and Capability.FS_WRITE in self._tool.spec.capabilities:
             written = self._tool.nature(self._arguments, self._context.workspace).writes
-        taint = self._call.judged.taint if self._call.judged is not None else ()
+        judged = self._call.judged.taint if self._call.judged is not None else ()
+        # What it wrote may hold what it read: a patch of a tainted file leaves a tainted file.
+        taint = tuple(dict.fromkeys((*judged, *self._read_taint)))
         return tuple(replace(file, taint=taint) for file in written)
 
     def _attest(self, finished: ToolFinished, sandbox: str, now_ms: int) -> Attestation:
@@ -207,10 +221,3 @@ def _naming(output: str, made: tuple[MadeArtifact, ...]) -> str:
     """The text with a line for each body that was made beside it, so that what is signed names them too."""
     lines = [f"[{each.name}: {each.media_type}, {each.bytes} bytes, artifact {each.artifact_id}]" for each in made]
     return "\n".join([*([output] if output else []), *lines])
-
-
-def _preview(text: str) -> str:
-    cut = len(text) - 2 * PREVIEW_CHARS
-    if cut <= 0:
-        return text
-    return f"{text[:PREVIEW_CHARS]}\n[… {cut} characters left out …]\n{text[-PREVIEW_CHARS:]}"

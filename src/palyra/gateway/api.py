@@ -8,7 +8,21 @@ from functools import cache
 from starlette.responses import Response
 
 from palyra import __version__
-from palyra.gateway import approvals, artifacts, login, models, policy, runs, sessions, status, taint, tokens, usage
+from palyra.gateway import (
+    approvals,
+    artifacts,
+    login,
+    models,
+    policy,
+    processes,
+    runs,
+    sessions,
+    skills,
+    status,
+    taint,
+    tokens,
+    usage,
+)
 from palyra.gateway.answers import answer_json
 from palyra.gateway.openapi import JsonDocument, describe
 from palyra.gateway.routes import AnyRoute, Call, Empty, Route, Unread
@@ -28,9 +42,11 @@ ROUTES: tuple[AnyRoute, ...] = (
     *sessions.ROUTES,
     *taint.ROUTES,
     *runs.ROUTES,
+    *processes.ROUTES,
     *approvals.ROUTES,
     *artifacts.ROUTES,
     *models.ROUTES,
+    *skills.ROUTES,
     *usage.ROUTES,
     *policy.ROUTES,
     *tokens.ROUTES,

@@ -13,7 +13,7 @@ from palyra.core.events import Event
 from palyra.core.events.system import AdminActed
 from palyra.core.ids import ApprovalId, ArtifactId, GrantId, Principal, RunId, SessionId
 from palyra.core.projections.rows import SessionRow
-from palyra.core.tools import ToolSpec
+from palyra.core.tools import MissingTool, ToolSpec
 from palyra.engine.explaining import ExplainRequest, Explanation
 from palyra.engine.hub import Frame
 from palyra.engine.model_check import ModelCheck
@@ -31,6 +31,8 @@ from palyra.engine.requests import (
     TaintRecord,
     UsageQuery,
 )
+from palyra.engine.skills import SkillChange, SkillQuery, SkillRecord
+from palyra.ports.processes import ProcessRecord
 from palyra.ports.router import ModelCard
 from palyra.ports.views import UsageReport
 
@@ -57,7 +59,16 @@ class Sessions(Protocol):
     ) -> tuple[Event, ...]: ...
 
 
+class Processes(Protocol):
+    async def list(self, principal: Principal, run_id: RunId, /) -> tuple[ProcessRecord, ...]: ...
+
+    async def stop(self, principal: Principal, run_id: RunId, process_id: str, /) -> ProcessRecord: ...
+
+
 class Runs(Protocol):
+    @property
+    def processes(self) -> Processes: ...
+
     async def start(self, principal: Principal, request: RunRequest, /) -> RunRecord: ...
 
     async def start_and_follow(
@@ -143,6 +154,16 @@ class Acts(Protocol):
         ...
 
 
+class Skills(Protocol):
+    async def list(self, agent: str | None, /) -> tuple[SkillRecord, ...]: ...
+
+    async def get(self, query: SkillQuery, /) -> SkillRecord: ...
+
+    async def change(self, principal: Principal, query: SkillQuery, change: SkillChange, /) -> SkillRecord:
+        """On record before it is done."""
+        ...
+
+
 class Explaining(Protocol):
     async def explain(self, principal: Principal, request: ExplainRequest, /) -> Explanation:
         """How a call would be judged; nothing is executed."""
@@ -163,7 +184,11 @@ class Status(Protocol):
 
     def tools(self) -> tuple[ToolSpec, ...]: ...
 
+    def missing_tools(self) -> tuple[MissingTool, ...]: ...
+
     def agents(self) -> tuple[AgentSpec, ...]: ...
+
+    def default_agent(self) -> str: ...
 
     def models(self) -> tuple[ModelCard, ...]: ...
 
@@ -199,6 +224,9 @@ class Engine(Protocol):
 
     @property
     def acts(self) -> Acts: ...
+
+    @property
+    def skills(self) -> Skills: ...
 
     @property
     def explaining(self) -> Explaining: ...

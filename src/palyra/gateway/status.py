@@ -48,17 +48,21 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 class ToolRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that is not `available` has a `reason`, and nothing more is known of it."""
+
     id: str
     name: str
-    description: str
-    input_schema: JsonObject
-    capabilities: tuple[str, ...]
-    effect_class: str
-    parallel_class: str
-    risk: str
-    output_trust: str
-    runtime: str
-    timeout_s: float
+    available: bool
+    reason: str | None = None
+    description: str = ""
+    input_schema: JsonObject = {}
+    capabilities: tuple[str, ...] = ()
+    effect_class: str | None = None
+    parallel_class: str | None = None
+    risk: str | None = None
+    output_trust: str | None = None
+    runtime: str | None = None
+    timeout_s: float | None = None
 
 
 class ToolPage(msgspec.Struct, frozen=True):
@@ -69,6 +73,7 @@ class ToolPage(msgspec.Struct, frozen=True):
 class AgentRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
+    default: bool
     instructions: str
     route: str
     tools: tuple[str, ...]
@@ -104,14 +109,22 @@ async def metrics(call: Call[Empty, Unread]) -> Response:
 
 
 async def tools(call: Call[Empty, Unread]) -> Response:
-    return answer_json(ToolPage(tuple(_tool_record(spec) for spec in call.desk.engine.status.tools()), None))
+    """Those there are, then those that should be and are not; what has come back since is not told as missing."""
+    status = call.desk.engine.status
+    there = tuple(_tool_record(spec) for spec in status.tools())
+    names = {record.name for record in there}
+    missing = {each.name: each.reason for each in status.missing_tools() if each.name not in names}
+    gone = (ToolRecord(id=name, name=name, available=False, reason=reason) for name, reason in missing.items())
+    return answer_json(ToolPage((*there, *gone), None))
 
 
 async def agents(call: Call[Empty, Unread]) -> Response:
+    default = call.desk.engine.status.default_agent()
     records = [
         AgentRecord(
             id=agent.name,
             name=agent.name,
+            default=agent.name == default,
             instructions=agent.instructions,
             route=agent.route,
             tools=agent.tools,
@@ -134,6 +147,7 @@ def _tool_record(spec: ToolSpec) -> ToolRecord:
     return ToolRecord(
         id=spec.name,
         name=spec.name,
+        available=True,
         description=spec.description,
         input_schema=spec.input_schema,
         capabilities=tuple(sorted(capability.value for capability in spec.capabilities)),
@@ -192,7 +206,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     Route(
         method="GET",
         path="/api/v1/tools",
-        summary="List the tools of the catalog",
+        summary="List the tools of the catalog, and those that are missing with the reason",
         endpoint=tools,
         action="tools.list",
         query=Empty,

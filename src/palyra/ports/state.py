@@ -14,9 +14,28 @@ class State(Protocol):
     async def unlinked(self, artifacts: tuple[ArtifactId, ...]) -> tuple[ArtifactId, ...]: ...
 
     async def artifact_for(self, artifact_id: ArtifactId, principal: Principal) -> LinkArtifact | None:
-        """A link to it from one of the principal's sessions or uploads, if there is one (L11)."""
+        """A link to it from one of the principal's sessions or uploads, the least trusted if there are several (L11)."""
         ...
 
     async def last_position(self) -> int:
         """The journal's newest position, 0 when it is empty."""
         ...
+
+
+class NoState:
+    """Where there is no journal: nothing was ever written."""
+
+    async def sealed_secret(self, run_id: RunId, secret_id: str) -> bytes | None:
+        return None
+
+    async def artifacts_of(self, stream: StreamId) -> tuple[ArtifactId, ...]:
+        return ()
+
+    async def unlinked(self, artifacts: tuple[ArtifactId, ...]) -> tuple[ArtifactId, ...]:
+        return artifacts
+
+    async def artifact_for(self, artifact_id: ArtifactId, principal: Principal) -> LinkArtifact | None:
+        return None
+
+    async def last_position(self) -> int:
+        return 0

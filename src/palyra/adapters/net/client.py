@@ -63,6 +63,10 @@ class Reply:
         return self._response.headers
 
     @property
+    def reason(self) -> str:
+        return self._response.reason or ""
+
+    @property
     def content_type(self) -> str:
         return self._response.content_type
 
@@ -145,6 +149,9 @@ class HttpClient:
 
     def get(self, outgoing: Outgoing) -> AbstractAsyncContextManager[Reply]:
         return self._exchange("GET", outgoing)
+
+    def request(self, method: str, outgoing: Outgoing) -> AbstractAsyncContextManager[Reply]:
+        return self._exchange(method, outgoing)
 
     async def close(self) -> None:
         session, self._session = self._session, None

@@ -94,16 +94,18 @@ class FsWrite:
         except PalyraError as refused:
             return failed(refused.code, refused.message)
         partial_name = f".palyra-{context.effect_id[:24]}.partial"
-        return await offload(partial(_write, _Writing(place, body, partial_name)))
+        return await offload(partial(_write, Writing(place, body, partial_name)))
 
 
-class _Writing(msgspec.Struct, frozen=True):
+class Writing(msgspec.Struct, frozen=True):
+    """A file to be replaced, and the name of its partial file."""
+
     place: Place
     body: bytes
     partial_name: str
 
 
-def _write(writing: _Writing, stop: Event) -> ToolResult:
+def _write(writing: Writing, stop: Event) -> ToolResult:
     place = writing.place
     with make_folder(place) as folder:
         try:
@@ -111,7 +113,7 @@ def _write(writing: _Writing, stop: Event) -> ToolResult:
         except FileNotFoundError:
             before = None
         try:
-            _fill_partial(writing, folder, before)
+            fill_partial(writing, folder, before)
             if stop.is_set():
                 return STOPPED
             # Renaming replaces a link that was put there meanwhile; it never follows one.
@@ -125,7 +127,8 @@ def _write(writing: _Writing, stop: Event) -> ToolResult:
     return ToolResult(outcome=Outcome.OK, output=text, written=(bytes_at(place, writing.body),))
 
 
-def _fill_partial(writing: _Writing, folder: int, before: os.stat_result | None) -> None:
+def fill_partial(writing: Writing, folder: int, before: os.stat_result | None) -> None:
+    """Durable beside the file that it will replace, with that file's owner and mode."""
     with suppress(FileNotFoundError):
         os.unlink(writing.partial_name, dir_fd=folder)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

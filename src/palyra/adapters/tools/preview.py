@@ -1,15 +1,17 @@
-"""The preview of a write. Owns: what a person is shown before answering. Not: reading the file.
+"""The preview of a write or a patch. Owns: what a person is shown before answering. Not: reading the file.
 
 Invariants: bounded in size and in time; what is left out is counted; characters that could hide or reorder text on a
 screen are spelled out.
 """
 
+from collections.abc import Sequence
 from difflib import unified_diff
 
 PREVIEW_LENGTH_MAX = 4 * 1024
 DIFFED_BYTES_MAX = 64 * 1024
 DIFFED_LINES_MAX = 300  # Between the first and the last changed line; comparing costs up to the square of this.
 _CONTEXT_LINES = 3
+_HEAD_LINES = 2  # Of a diff: the names.
 _NOTE_LENGTH = 80  # Room for the line that says what was left out.
 
 
@@ -24,6 +26,18 @@ def preview_write(path: str, old: bytes | None, new: str) -> str:
     before = _text_lines(old)
     diff = _diff(path, before, after) if before is not None and len(new) <= DIFFED_BYTES_MAX else None
     return _capped(diff if diff is not None else [_sentence(old, new), *added])
+
+
+def preview_changes(changes: Sequence[tuple[str, str, str]]) -> str:
+    """Several files in one: for each what is done to it, and its text before and after."""
+    lines: list[str] = []
+    for headline, old, new in changes:
+        before, after = old.splitlines(), new.splitlines()
+        is_small = max(len(old), len(new)) <= DIFFED_BYTES_MAX
+        diff = _diff(headline, before, after) if old != new and is_small else None
+        sizes = [f"{len(before)} lines become {len(after)}"] if old != new else []
+        lines += [headline, *(sizes if diff is None else diff[_HEAD_LINES:] or diff)]
+    return _capped(lines)
 
 
 def _text_lines(old: bytes) -> list[str] | None:
@@ -59,7 +73,7 @@ def _capped(lines: list[str]) -> str:
     shown: list[str] = []
     left = PREVIEW_LENGTH_MAX - _NOTE_LENGTH
     for line in lines:
-        spelled = _spelled_out(line[:left])
+        spelled = spelled_out(line[:left])
         if len(spelled) >= left:
             shown.append(spelled[: left - 1] + "…")
             break
@@ -69,7 +83,7 @@ def _capped(lines: list[str]) -> str:
     return "\n".join([*shown, f"[{rest} more lines are not shown]"] if rest else shown)
 
 
-def _spelled_out(line: str) -> str:
+def spelled_out(line: str) -> str:
     if line.isprintable():
         return line
     return "".join(

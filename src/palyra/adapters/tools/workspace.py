@@ -29,7 +29,7 @@ PATH_SCHEMA = {
     "description": "A path inside the workspace, relative to its root (or absolute below it). Symbolic links are refused.",
 }
 
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Not blocking, so that a pipe put in a file's place cannot hold the thread.
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
@@ -48,6 +48,14 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 def locate(path: object, workspace: tuple[str, ...]) -> Place:
     """What the path means, without looking at the disk. Raises Invalid or Unauthorized when it means nothing inside."""
+    place = locate_folder(path, workspace)
+    if not place.parts:
+        raise Invalid("is_folder", "the path is the workspace itself; name a file in it")
+    return place
+
+
+def locate_folder(path: object, workspace: tuple[str, ...]) -> Place:
+    """The same for a path that may be a root itself, which has no parts and is shown as a dot."""
     wanted = absolute(path, workspace)
     roots = [_normal(root) for root in workspace]
     # The outermost root: a root within another root could itself be swapped for a link by whoever writes there.
@@ -55,11 +63,9 @@ def locate(path: object, workspace: tuple[str, ...]) -> Place:
     if holding is None:
         raise Unauthorized("outside_workspace", f"{path!r} leads outside the workspace; use a path below its root")
     parts = tuple(part for part in wanted[len(holding) :].split("/") if part)
-    if not parts:
-        raise Invalid("is_folder", "the path is the workspace itself; name a file in it")
     if len(parts) > DEPTH_MAX:
         raise Invalid("path_too_deep", f"the path has {len(parts)} components, at most {DEPTH_MAX}")
-    return Place(root=holding, parts=parts, shown=_shown(wanted, roots[0]))
+    return Place(root=holding, parts=parts, shown=_shown(wanted, roots[0]) or ".")
 
 
 def absolute(path: object, workspace: tuple[str, ...]) -> str:
@@ -77,12 +83,17 @@ def absolute(path: object, workspace: tuple[str, ...]) -> str:
 
 def open_folder(place: Place) -> AbstractContextManager[int]:
     """A descriptor of the folder that holds the file; errors inside the block are explained as this place's."""
-    return _opened(place, _open_existing)
+    return _opened(place, place.parts[:-1], _open_existing)
+
+
+def open_itself(place: Place) -> AbstractContextManager[int]:
+    """A descriptor of the folder that the place itself is."""
+    return _opened(place, place.parts, _open_existing)
 
 
 def make_folder(place: Place) -> AbstractContextManager[int]:
-    """The same, creating the folders that are missing."""
-    return _opened(place, _open_or_create)
+    """The folder that holds the file, creating the folders that are missing."""
+    return _opened(place, place.parts[:-1], _open_or_create)
 
 
 def open_file(folder: int, place: Place) -> int:
@@ -120,22 +131,25 @@ def bytes_at(place: Place, body: bytes) -> FileBytes:
     return FileBytes(root=os.path.realpath(place.root), path="/".join(place.parts), sha256=sha256)
 
 
+_Step = Callable[[int, str, Place], int]
+
+
 @contextmanager
-def _opened(place: Place, step: Callable[[int, str, Place], int]) -> Iterator[int]:
-    with _explained(place):
-        folder = _walk(place, step)
+def _opened(place: Place, parts: tuple[str, ...], step: _Step) -> Iterator[int]:
+    with explained(place):
+        folder = _walk(place, parts, step)
         try:
             yield folder
         finally:
             os.close(folder)
 
 
-def _walk(place: Place, step: Callable[[int, str, Place], int]) -> int:
+def _walk(place: Place, parts: tuple[str, ...], step: _Step) -> int:
     try:
         folder = os.open(place.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError as cause:
         raise Unavailable("workspace_missing", "the workspace folder does not exist; create it") from cause
-    for part in place.parts[:-1]:
+    for part in parts:
         try:
             inner = step(folder, part, place)
         finally:
@@ -146,7 +160,7 @@ def _walk(place: Place, step: Callable[[int, str, Place], int]) -> int:
 
 def _open_existing(folder: int, part: str, place: Place) -> int:
     try:
-        return os.open(part, _FOLDER_FLAGS, dir_fd=folder)
+        return os.open(part, FOLDER_FLAGS, dir_fd=folder)
     except OSError as cause:
         # The kernel says the same of a link and of a file here; this look is for the words only.
         if cause.errno in (errno.ENOTDIR, errno.ELOOP):
@@ -193,7 +207,7 @@ def _link_refused(place: Place) -> PalyraError:
 
 
 @contextmanager
-def _explained(place: Place) -> Iterator[None]:
+def explained(place: Place) -> Iterator[None]:
     """Errors of the operating system in our words."""
     try:
         yield

@@ -53,5 +53,8 @@ def _conflicts(left: Call, right: Call) -> bool:
 
 
 def _is_nested(left: str, right: str) -> bool:
+    """`.` is the whole workspace."""
+    if "." in (left, right):
+        return True
     shorter, longer = sorted((left.rstrip("/") + "/", right.rstrip("/") + "/"), key=len)
     return longer.startswith(shorter)

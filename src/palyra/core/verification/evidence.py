@@ -45,6 +45,14 @@ class StrayEvents(msgspec.Struct, frozen=True):
     events_count: int
 
 
+class Misindexed(msgspec.Struct, frozen=True):
+    """A text that the index of words lacks, or, where it `is_stray`, has without there being one any more."""
+
+    stream: str
+    seq: int
+    is_stray: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Where a verifier reads: one snapshot of a journal and the public keys beside it.
@@ -61,6 +69,7 @@ class Evidence:
     public_key: Callable[[str], bytes | None]
     is_valid: Callable[[bytes, bytes, bytes], bool]
     node_ids: Callable[[], frozenset[NodeId]] | None = None
+    misindexed: Callable[[], Iterable[Misindexed]] = tuple
 
 
 class Finding(msgspec.Struct, frozen=True):

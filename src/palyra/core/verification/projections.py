@@ -20,7 +20,7 @@ from palyra.core.projections.rows import (
     TaintRow,
     UsageRow,
 )
-from palyra.core.verification.evidence import Finding, StoredRow
+from palyra.core.verification.evidence import Finding, Misindexed, StoredRow
 
 TABLES: dict[str, type[Row]] = {
     "sessions": SessionRow,
@@ -69,6 +69,11 @@ def stray_row(stored: StoredRow) -> Finding:
     seq = stored.values["seq"]
     what = f"{_named(stored.table, str(stored.values['id']))} comes from no event"
     return Finding(StreamId(printable(str(owner))), seq if isinstance(seq, int) else 0, what, is_of_row=True)
+
+
+def misindexed_text(text: Misindexed) -> Finding:
+    what = "the index has words of a text that is not there" if text.is_stray else "the index lacks its text"
+    return Finding(StreamId(printable(text.stream)), text.seq, what, is_of_row=True)
 
 
 def _unequal_fields(stream: StreamId, stored: StoredRow, row: Row) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from palyra.core.ids import StreamId, is_system_stream
 from palyra.core.verification.attestations import AttestationCheck
 from palyra.core.verification.checkpoints import Claims, HeadCheck
 from palyra.core.verification.evidence import FINDINGS_MAX, Evidence, Finding, Report, StoredEvent, Summary
-from palyra.core.verification.projections import TapeFold, stray_row
+from palyra.core.verification.projections import TapeFold, misindexed_text, stray_row
 from palyra.core.verification.tape import TapeCheck
 
 PROGRESS_EVERY_COUNT = 1000  # Often enough for a moving bar, seldom enough to cost nothing.
@@ -48,6 +48,7 @@ class _Verification:
         self._attested_count = 0
         self._unchecked_count = 0
         self._unsigned_count = 0
+        self._is_damaged = False
 
     def findings(self) -> Iterator[Finding]:
         streams = sorted(self._evidence.streams(), key=lambda stream: (not is_system_stream(stream), stream))
@@ -61,7 +62,10 @@ class _Verification:
         yield from map(stray_row, self._evidence.stray_rows())
         for stray in self._evidence.stray_events():
             what = f"{stray.events_count} events lie on a tape whose name is gone"
+            self._is_damaged = True
             yield Finding(StreamId(f"tape:{stray.tape_id}"), stray.first_seq, what)
+        if not self._is_damaged:
+            yield from map(misindexed_text, self._evidence.misindexed())
 
     def summary(self, findings_count: int) -> Summary:
         return Summary(
@@ -91,6 +95,7 @@ class _Verification:
         self._attested_count += walk.attestations.checked_count
         self._unchecked_count += walk.attestations.unchecked_count
         ending = walk.ending()
+        self._is_damaged |= ending is not None or not is_whole
         if ending is not None:
             yield ending
         elif is_whole:

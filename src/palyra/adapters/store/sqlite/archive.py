@@ -19,7 +19,7 @@ from palyra.adapters.store.sqlite.connection import BUSY_TIMEOUT_MS, as_our_erro
 from palyra.adapters.store.sqlite.migrations import known_migrations, migrate, schema_version
 from palyra.core.errors import Corrupt, NotFound, Unavailable
 from palyra.core.ids import NodeId, StreamId, derive_node_id
-from palyra.core.verification.evidence import Evidence, StoredEvent, StoredRow, StrayEvents
+from palyra.core.verification.evidence import Evidence, Misindexed, StoredEvent, StoredRow, StrayEvents
 from palyra.core.verification.projections import TABLES, printable
 from palyra.ports.signer import SignatureCheck
 
@@ -51,6 +51,16 @@ _KEYS_NAME = "keys"  # Where public keys lie beside a journal.
 _STRAY_EVENTS = """
     SELECT tape_id, min(seq), count(*) FROM events
     WHERE tape_id NOT IN (SELECT id FROM tapes) GROUP BY tape_id
+"""
+_INDEXED_SINCE = 3  # The schema that brought the index of words.
+_MISINDEXED = """
+    SELECT CAST(tapes.stream AS BLOB), events.seq, 0 FROM search_texts
+    JOIN events ON events.position = search_texts.position JOIN tapes ON tapes.id = events.tape_id
+    WHERE search_texts.position NOT IN (SELECT id FROM search_docsize)
+    UNION ALL
+    SELECT CAST(coalesce(tapes.stream, 'search') AS BLOB), coalesce(events.seq, 0), 1 FROM search_docsize
+    LEFT JOIN events ON events.position = search_docsize.id LEFT JOIN tapes ON tapes.id = events.tape_id
+    WHERE search_docsize.id NOT IN (SELECT position FROM search_texts)
 """
 _Schema = dict[tuple[str, str], tuple[bytes | None, bytes | None]]
 
@@ -119,6 +129,7 @@ class Archive:
             public_key=keys.public_key,
             is_valid=keys.is_valid,
             node_ids=lambda: _node_ids(directory, keys),
+            misindexed=self.misindexed,
         )
 
     def streams(self) -> tuple[StreamId, ...]:
@@ -159,6 +170,14 @@ class Archive:
         with _reading(self._path):
             for tape_id, first_seq, count in self._connection.execute(_STRAY_EVENTS):
                 yield StrayEvents(tape_id, first_seq, count)
+
+    def misindexed(self) -> Iterator[Misindexed]:
+        """Texts that are not in the index of words, and entries there without a text."""
+        if self._schema < _INDEXED_SINCE:
+            return
+        with _reading(self._path):
+            for stream, seq, is_stray in self._connection.execute(_MISINDEXED):
+                yield Misindexed(_text(stream), seq, bool(is_stray))
 
     def hash_at(self, stream: StreamId, seq: int) -> bytes | None:
         with _reading(self._path):

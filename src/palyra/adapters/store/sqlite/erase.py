@@ -1,7 +1,7 @@
 """Erasing text from tapes. Owns: what may be erased, overwriting the bytes, and putting it on record, in one transaction.
 
 Invariants: seq, hash and digest of an erased event stay, so its tape still verifies; the tape's projection rows are folded
-again from what is left, so they hold no copy. Not: choosing what to erase, nor the files of artifacts.
+again from what is left, so they hold no copy; its words leave the index. Not: choosing what to erase, nor the files of artifacts.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from palyra.adapters.store.sqlite.known import load_head
 from palyra.adapters.store.sqlite.preparation import Commit, prepare_append
 from palyra.adapters.store.sqlite.recorder import Recorder
 from palyra.adapters.store.sqlite.refold import replace_rows
+from palyra.adapters.store.sqlite.search_index import drop_texts, scrub_index
 from palyra.core.erasure import as_ranges
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events import Draft, Event
@@ -33,7 +34,9 @@ def erase(recorder: Recorder, tape: StreamId, erasures: Sequence[Erasure]) -> tu
     with recorder.transaction() as connection:
         for erasure in erasures:
             _require_erasable(connection, erasure, whole)
+        words = drop_texts(connection, _indexed(connection, erasures))
         drafts = [draft for erasure in erasures for draft in _erase_one(connection, erasure)]
+        scrub_index(connection, words)
         append = prepare_append(tape, load_head(connection, tape).seq, drafts)
         events = recorder.record(Commit((append,)))
     recorder.forget()
@@ -75,6 +78,22 @@ def _require_no_branch_left(connection: apsw.Connection, erasure: Erasure, whole
             raise Conflict("has_branches", message)
 
 
+def _indexed(connection: apsw.Connection, erasures: Sequence[Erasure]) -> list[int]:
+    """Positions of the texts that the index of words has, each once however often it is named."""
+    sql = """
+        SELECT search_texts.position FROM search_texts JOIN events ON events.position = search_texts.position
+        WHERE events.tape_id = (SELECT id FROM tapes WHERE stream = :stream)
+          AND (:seqs IS NULL OR events.seq IN (SELECT value FROM json_each(:seqs)))
+    """
+    found = {position for erasure in erasures for (position,) in fetch(connection, sql, _named(erasure))}
+    return sorted(found)
+
+
+def _named(erasure: Erasure) -> dict[str, str | int | None]:
+    seqs = None if erasure.seqs is None else msgspec.json.encode(erasure.seqs).decode()
+    return {"stream": erasure.stream, "seqs": seqs}
+
+
 def _erase_one(connection: apsw.Connection, erasure: Erasure) -> list[Draft]:
     linked = _linked_artifacts(connection, erasure)
     seqs = _overwrite(connection, erasure)
@@ -109,8 +128,7 @@ def _overwrite(connection: apsw.Connection, erasure: Erasure) -> list[int]:
         WHERE tape_id = (SELECT id FROM tapes WHERE stream = :stream) AND salt IS NOT NULL
           AND (:seqs IS NULL OR seq IN (SELECT value FROM json_each(:seqs)))
     """
-    seqs = None if erasure.seqs is None else msgspec.json.encode(erasure.seqs).decode()
-    found = fetch(connection, find, {"stream": erasure.stream, "seqs": seqs})
+    found = fetch(connection, find, _named(erasure))
     positions = [(position,) for position, _ in found]
     blank = "UPDATE events SET data = zeroblob(length(data)), salt = zeroblob(length(salt)) WHERE position = ?"
     connection.executemany(blank, positions)

@@ -15,6 +15,7 @@ from palyra.adapters.store.sqlite.tape_reads import read_head, read_journal, rea
 from palyra.adapters.store.sqlite.views_approvals import SqliteApprovals
 from palyra.adapters.store.sqlite.views_provenance import SqliteProvenance
 from palyra.adapters.store.sqlite.views_runs import SqliteRuns
+from palyra.adapters.store.sqlite.views_search import SqliteSearch
 from palyra.adapters.store.sqlite.views_sessions import SqliteSessions
 from palyra.adapters.store.sqlite.views_state import SqliteState
 from palyra.adapters.store.sqlite.views_usage import SqliteUsage
@@ -46,6 +47,7 @@ class SqliteJournal:
         self.state = SqliteState(self._reads)
         self.usage = SqliteUsage(self._reads)
         self.provenance = SqliteProvenance(self._reads)
+        self.search = SqliteSearch(self._reads)
 
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None

@@ -11,6 +11,7 @@ import msgspec
 
 from palyra.adapters.store.sqlite.connection import fetch, on_failure
 from palyra.adapters.store.sqlite.rows import TABLES, store_rows
+from palyra.adapters.store.sqlite.search_index import rebuild_index
 from palyra.adapters.store.sqlite.tape_reads import read_event
 from palyra.core.ids import StreamId
 from palyra.core.projections.project import PROJECTED_TYPES, RowKey, project
@@ -54,8 +55,9 @@ def rebuild_projections(connection: apsw.Connection) -> int:
         for stream, count in counts.items():
             if count:
                 _insert_missing(connection, stream)
+        texts_count = rebuild_index(connection)
         connection.execute("COMMIT")
-    return sum(counts.values()) + stray_count
+    return sum(counts.values()) + stray_count + texts_count
 
 
 def _drop_differing(connection: apsw.Connection, stream: StreamId) -> int:

@@ -63,9 +63,13 @@ def _seal_secret(connection: apsw.Connection, write: SealSecret) -> None:
 
 
 def _link_artifact(connection: apsw.Connection, write: LinkArtifact) -> None:
-    """The first link of a tape to an artifact stands: the bytes are the same by their name."""
+    """The first link of a tape to an artifact stands, since the bytes are the same by their name; its trust may only fall."""
     sql = """
-        INSERT INTO artifact_links (artifact_id, stream, bytes, media_type, at_ms) VALUES (?, ?, ?, ?, ?)
-        ON CONFLICT (artifact_id, stream) DO NOTHING
+        INSERT INTO artifact_links (artifact_id, stream, bytes, media_type, at_ms, trust, source)
+        VALUES (?, ?, ?, ?, ?, ?, ?)
+        ON CONFLICT (artifact_id, stream) DO UPDATE SET trust = excluded.trust, source = excluded.source
+        WHERE instr('external local operator system', excluded.trust)
+            < instr('external local operator system', artifact_links.trust)
     """
-    connection.execute(sql, (write.artifact_id, write.stream, write.bytes, write.media_type, write.at_ms))
+    cells = (write.artifact_id, write.stream, write.bytes, write.media_type, write.at_ms)
+    connection.execute(sql, (*cells, write.trust.value, write.source))

@@ -8,6 +8,7 @@ import msgspec
 from palyra.adapters.store.sqlite.connection import fetch, page_limit
 from palyra.adapters.store.sqlite.reads import Reads
 from palyra.core.ids import ArtifactId, NodeId, Principal, RunId, StreamId, uploads_stream
+from palyra.core.trust import Trust
 from palyra.core.writes import LinkArtifact, SetHeartbeat
 
 
@@ -59,10 +60,14 @@ class SqliteState:
     async def artifact_for(self, artifact_id: ArtifactId, principal: Principal) -> LinkArtifact | None:
         sql = """
             SELECT artifact_links.* FROM artifact_links LEFT JOIN sessions ON sessions.id = artifact_links.stream
-            WHERE artifact_id = ? AND (artifact_links.stream = ? OR sessions.owner = ?) LIMIT 1
+            WHERE artifact_id = ? AND (artifact_links.stream = ? OR sessions.owner = ?)
+            ORDER BY instr('external local operator system', artifact_links.trust) LIMIT 1
         """
         found = await self._rows(sql, artifact_id, uploads_stream(principal), principal)
-        return LinkArtifact(*found[0]) if found else None
+        if not found:
+            return None
+        _, stream, size_bytes, media_type, at_ms, trust, source = found[0]
+        return LinkArtifact(artifact_id, stream, size_bytes, media_type, at_ms, Trust(trust), source)
 
     async def last_position(self) -> int:
         found = await self._rows("SELECT max(position) FROM events")

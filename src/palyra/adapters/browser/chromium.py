@@ -1,0 +1,195 @@
+"""One running Chromium. Owns: its switches, its way out through the guard, its profile, its end. Not: its pages (tab).
+
+It has no network of its own: every connection goes to a guarded proxy whose credential only it has, no name is resolved by
+it, and what cannot go through a proxy (QUIC, WebRTC over UDP) is switched off. Its environment holds nothing of the
+daemon's. Ends by itself when the pipe to whoever drives it closes, so a killed daemon leaves none behind.
+"""
+
+import asyncio
+import json
+import os
+import signal
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import structlog
+from playwright.async_api import BrowserContext, Playwright, ProxySettings
+from playwright.async_api import Error as PlaywrightError
+
+from palyra.adapters.net.guard import Guard
+from palyra.adapters.net.proxy import GuardedProxy, ProxyDoor
+from palyra.core.errors import Unavailable
+
+log = structlog.get_logger()
+
+START_S = 30.0
+CLOSE_S = 5.0
+_LOOK_AGAIN_S = 0.1
+LEAVING_S = 5.0  # How long a Chromium of before may take to leave the profile.
+WIDTH_PX, HEIGHT_PX = 1280, 800
+_PROFILE_MODE = 0o700
+_LOCKS = ("SingletonLock", "SingletonSocket", "SingletonCookie")
+_KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "FONTCONFIG_PATH", "XDG_RUNTIME_DIR")
+
+SWITCHES = (
+    "--disable-quic",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-domain-reliability",
+    "--no-pings",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--deny-permission-prompts",
+    "--disable-extensions",
+    "--disable-notifications",
+    "--dns-prefetch-disable",
+    "--renderer-process-limit=4",
+    "--js-flags=--max-old-space-size=512",
+)
+# Switches of playwright that make a browser easier to test and a hostile page freer.
+UNWANTED = ["--disable-popup-blocking", "--disable-ipc-flooding-protection"]
+# Read by Chromium when a profile is new; the switches above are of a start, these are of the profile.
+PREFERENCES = {
+    "webrtc": {
+        "ip_handling_policy": "disable_non_proxied_udp",
+        "multiple_routes_enabled": False,
+        "nonproxied_udp_enabled": False,
+    },
+    "download_restrictions": 3,
+    "net": {"network_prediction_options": 2},
+    "safebrowsing": {"enabled": False},
+    "search": {"suggest_enabled": False},
+    "alternate_error_pages": {"enabled": False},
+    "credentials_enable_service": False,
+    "translate": {"enabled": False},
+}
+
+
+class Chromium:
+    """Started with `launch`; one profile, one window, one proxy."""
+
+    def __init__(self, profile: Path, context: BrowserContext, proxy: GuardedProxy) -> None:
+        self._profile = profile
+        self._proxy = proxy
+        self.context = context
+        self.is_alive = True
+        context.on("close", self._note_end)
+
+    @classmethod
+    async def launch(cls, driver: Playwright, guard: Guard, profile: Path, executable: str) -> "Chromium":
+        """Raises Unavailable `browser_failed`, `profile_busy`, `proxy_unavailable`."""
+        await _wait_until_free(profile)
+        _prepare(profile)
+        proxy = GuardedProxy(guard)
+        async with AsyncExitStack() as unless_started:
+            unless_started.push_async_callback(proxy.close)
+            door = await proxy.start_on_port()
+            unless_started.callback(kill_browsers, profile)
+            context = await _launch_context(driver, profile, executable, door)
+            unless_started.pop_all()
+        return cls(profile, context, proxy)
+
+    async def close(self) -> None:
+        """The profile is written, the processes are gone."""
+        self.is_alive = False
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self.context.close()
+        except (PlaywrightError, TimeoutError):
+            log.warning("browser_killed", profile=self._profile.name)
+        finally:
+            kill_browsers(self._profile)
+            await self._proxy.close()
+
+    def _note_end(self, _: BrowserContext) -> None:
+        self.is_alive = False
+
+
+def kill_browsers(profile: Path) -> int:
+    """Whatever still runs on this profile of ours is killed; how many these were."""
+    pids = browser_pids(profile)
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            log.debug("browser_gone", pid=pid)
+    return len(pids)
+
+
+def browser_pids(profile: Path) -> list[int]:
+    """Processes that were started with exactly this profile; none where there is no /proc."""
+    wanted = f"--user-data-dir={profile}".encode()
+    found: list[int] = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if wanted in words and int(entry.parent.name) != os.getpid():
+            found.append(int(entry.parent.name))
+    return found
+
+
+async def _wait_until_free(profile: Path) -> None:
+    """Two Chromiums on one profile would damage it; one whose daemon was killed leaves by itself in a moment."""
+    for _ in range(round(LEAVING_S / _LOOK_AGAIN_S)):
+        if not browser_pids(profile):
+            return
+        await asyncio.sleep(_LOOK_AGAIN_S)
+    raise Unavailable("profile_busy", "another browser still uses this session's profile; try again")
+
+
+def _prepare(profile: Path) -> None:
+    """The folder is there and is ours alone. Locks of a Chromium that is gone would keep a new one out."""
+    try:
+        profile.mkdir(mode=_PROFILE_MODE, parents=True, exist_ok=True)
+        for name in _LOCKS:
+            (profile / name).unlink(missing_ok=True)
+        preferences = profile / "Default" / "Preferences"
+        if not preferences.exists():
+            preferences.parent.mkdir(mode=_PROFILE_MODE, exist_ok=True)
+            preferences.write_text(json.dumps(PREFERENCES))
+    except OSError as cause:
+        raise Unavailable("browser_failed", f"the profile's folder cannot be used: {cause.strerror}") from cause
+
+
+async def _launch_context(driver: Playwright, profile: Path, executable: str, door: ProxyDoor) -> BrowserContext:
+    proxy = ProxySettings(server=door.url, username=door.username, password=door.password, bypass="<-loopback>")
+    try:
+        return await driver.chromium.launch_persistent_context(
+            profile,
+            executable_path=executable,
+            headless=True,
+            args=list(SWITCHES),
+            ignore_default_args=UNWANTED,
+            chromium_sandbox=os.geteuid() != 0,  # Chromium's own sandbox cannot be had as root.
+            proxy=proxy,
+            env=_environment(profile),
+            accept_downloads=False,
+            service_workers="block",
+            viewport={"width": WIDTH_PX, "height": HEIGHT_PX},
+            timeout=START_S * 1000,
+            handle_sigint=False,
+            handle_sigterm=False,
+            handle_sighup=False,
+        )
+    except PlaywrightError as cause:
+        log.warning("browser_failed", why=str(cause)[:2000])
+        raise Unavailable("browser_failed", _why_not(str(cause))) from cause
+
+
+def _environment(profile: Path) -> dict[str, str | float | bool]:
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    return {**kept, "HOME": str(profile)}
+
+
+def _why_not(words: str) -> str:
+    if "No usable sandbox" in words:
+        return "Chromium has no sandbox here: let unprivileged users make user namespaces, or see docs/browser.md"
+    if "shared libraries" in words:
+        return "Chromium misses a library of the system; install it as a whole package (apt install chromium)"
+    return "Chromium did not start; the daemon's log says why"

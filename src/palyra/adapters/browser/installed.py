@@ -1,0 +1,39 @@
+"""What the browser tools need. Owns: finding Chromium, and why the tools are missing. Not: starting it (chromium).
+
+Nothing heavy is imported here, so that a daemon that never opens a page pays nothing for being able to.
+"""
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+from palyra.core.tools import MissingTool
+
+NAMES = ("browser.open", "browser.read", "browser.click", "browser.type", "browser.screenshot")
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def find_chromium(executable: str | None = None) -> str | None:
+    """The program: the configured one or none, else the first that is on the PATH."""
+    if executable is not None:
+        path = Path(executable).expanduser()
+        is_fit = path.is_absolute() and path.is_file() and os.access(path, os.X_OK)
+        return str(path) if is_fit else None
+    return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+
+
+def missing_tools(executable: str | None = None) -> tuple[MissingTool, ...]:
+    """Every browser tool with the reason why it cannot be offered here; empty if all is there."""
+    reason = _reason(executable)
+    return () if reason is None else tuple(MissingTool(name, reason) for name in NAMES)
+
+
+def _reason(executable: str | None) -> str | None:
+    if importlib.util.find_spec("playwright") is None:
+        return "playwright is not installed; install the extra: pip install 'palyra[browser]'"
+    if find_chromium(executable) is not None:
+        return None
+    if executable is not None:
+        return "`browser.executable` in palyra.toml is no program that can be started; write its whole path"
+    return "no Chromium was found on the PATH; install it (apt install chromium) or set `browser.executable`"

@@ -1,0 +1,147 @@
+"""The outline of a page. Owns: turning what the script saw into bounded text with short refs. Not: looking (outline_script).
+
+All of it is content from outside. Refs are numbers that are never given twice, to no page and no session: one that is not
+of the page at hand is stale, and nothing a page writes can make another of it, since what looks like a ref is rewritten.
+"""
+
+import re
+import secrets
+import unicodedata
+
+import msgspec
+
+TEXT_BYTES_MAX = 64 * 1024
+TITLE_LENGTH_MAX = 200
+URL_LENGTH_MAX = 2000
+_REFS_BEGIN_BELOW = 9000  # So that a ref of before a restart hardly ever means something else after it.
+
+_LOOKALIKE = re.compile(r"\[(e\d+)\]")
+_BLANKS = re.compile(r"[ \t]+")
+_GAPS = re.compile(r"\n[ \n]*\n")
+
+
+class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Something that can be clicked or typed into, as the script tells it."""
+
+    role: str
+    name: str
+    value: str | None = None
+    checked: bool | None = None
+    disabled: bool = False
+    options: tuple[str, ...] = ()
+    href: str | None = None
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """All that the script tells. A piece is text, a control, or the address of a frame of another site, which is not read."""
+
+    title: str = ""
+    pieces: tuple[str | dict[str, object], ...] = ()
+    is_cut: bool = False
+    count: int = 0
+    width: int = 0
+    height: int = 0
+
+
+class Refs:
+    """One for all sessions: no number is given twice."""
+
+    def __init__(self) -> None:
+        self._next = 1 + secrets.randbelow(_REFS_BEGIN_BELOW)
+
+    def take(self, count: int) -> range:
+        """As many numbers as the outline of one page needs."""
+        first = self._next
+        self._next += count
+        return range(first, self._next)
+
+
+def number_of(ref: object) -> int | None:
+    """Of a ref such as e41; None if it is none."""
+    if not isinstance(ref, str):
+        return None
+    matched = re.fullmatch(r"\[?e([1-9][0-9]{0,9})\]?", ref.strip())
+    return int(matched[1]) if matched else None
+
+
+def read_seen(raw: object) -> Seen:
+    """What the script gave back; a page that spoils it gets an empty outline."""
+    try:
+        return msgspec.convert(raw, Seen)
+    except msgspec.ValidationError:
+        return Seen(is_cut=True)
+
+
+def controls_of(seen: Seen) -> tuple[Control, ...]:
+    """In the order of their refs; one that is spoiled keeps its place."""
+    told = (piece for piece in seen.pieces if isinstance(piece, dict) and "frame" not in piece)
+    return tuple(_read_control(piece) for piece in told)[: max(0, seen.count)]
+
+
+def render(seen: Seen, numbers: range) -> str:
+    """The text, at most TEXT_BYTES_MAX bytes; whole lines are cut from its end."""
+    waiting = iter(numbers)
+    parts: list[str] = []
+    for piece in seen.pieces:
+        if isinstance(piece, str):
+            parts.append(_LOOKALIKE.sub(r"(\1)", cleaned(piece)))
+        elif "frame" in piece:
+            parts.append(f" [frame of another site, not read: {one_line(str(piece['frame']), URL_LENGTH_MAX)}] ")
+        else:
+            parts.append(_told(_read_control(piece), next(waiting, None)))
+    lines = (_BLANKS.sub(" ", line).strip() for line in "".join(parts).split("\n"))
+    text = _GAPS.sub("\n\n", "\n".join(lines)).strip()
+    return _bounded(text, is_cut=seen.is_cut)
+
+
+def cleaned(text: str) -> str:
+    """Without control characters and characters that have no shape: they hide text from people."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(each for each in text.replace("\t", " ").replace("\r", "\n") if each == "\n" or _has_shape(each))
+
+
+def one_line(text: str, length_max: int) -> str:
+    line = _LOOKALIKE.sub(r"(\1)", " ".join(cleaned(text).split()))
+    return line if len(line) <= length_max else f"{line[: length_max - 1]}…"
+
+
+def quoted(text: str) -> str:
+    line = one_line(text, TITLE_LENGTH_MAX).replace('"', "'")
+    return f'"{line}"'
+
+
+def _has_shape(letter: str) -> bool:
+    return letter == " " or unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+
+
+def _read_control(piece: dict[str, object]) -> Control:
+    try:
+        return msgspec.convert(piece, Control)
+    except msgspec.ValidationError:
+        return Control(role="control", name="")
+
+
+def _told(control: Control, number: int | None) -> str:
+    words = [f"[e{number}]" if number is not None else "", one_line(control.role, 20), quoted(control.name)]
+    if control.value is not None:
+        words.append(f"value {quoted(control.value)}")
+    if control.options:
+        words.append(f"options {', '.join(quoted(each) for each in control.options)}")
+    if control.checked is not None:
+        words.append("checked" if control.checked else "not checked")
+    if control.disabled:
+        words.append("disabled")
+    if control.href:
+        words.append(f"<{one_line(control.href, URL_LENGTH_MAX)}>")
+    return f" {' '.join(word for word in words if word)} "
+
+
+def _bounded(text: str, *, is_cut: bool) -> str:
+    body = text.encode("utf-8", "replace")
+    if len(body) > TEXT_BYTES_MAX:
+        text = body[:TEXT_BYTES_MAX].decode("utf-8", "ignore").rpartition("\n")[0] or text[: TEXT_BYTES_MAX // 4]
+        is_cut = True
+    if not text:
+        return "[the page shows no text]"
+    return f"{text}\n[the page is longer than what is shown here]" if is_cut else text

@@ -1,0 +1,281 @@
+"""What looks at a page, as a script. Owns: which text a person would see, what can be clicked. Not: the words (outline).
+
+It runs in a world of its own beside the page's scripts: it sees the same tree, they cannot see or change it. Every walk is
+bounded by nodes, characters and time, so that no page makes it endless.
+"""
+
+NODES_MAX = 150_000
+CHARS_MAX = 64 * 1024
+CONTROLS_MAX = 400
+WALK_MS = 2_500
+NAME_LENGTH_MAX = 160
+HREF_LENGTH_MAX = 300
+DEPTH_MAX = 600  # Parsers stop at 512; only a script nests deeper.
+
+_LIMITS = (
+    f"const NODES = {NODES_MAX}, CHARS = {CHARS_MAX}, CONTROLS = {CONTROLS_MAX}, WALK_MS = {WALK_MS},"
+    f" NAME = {NAME_LENGTH_MAX}, HREF = {HREF_LENGTH_MAX}, DEPTH = {DEPTH_MAX};"
+)
+
+_SEEING = r"""
+const SKIPPED = new Set(['SCRIPT','STYLE','NOSCRIPT','TEMPLATE','HEAD','OBJECT','EMBED','AUDIO','VIDEO','CANVAS','DATALIST']);
+const TINY_PX = 1, LETTER_PX = 3;
+const view = (node) => node.ownerDocument.defaultView;
+const alpha = (color) => {
+  const parts = color.match(/[\d.]+%?/g) || [];
+  return color === 'transparent' ? 0 : parts.length > 3 ? parseFloat(parts[3]) : 1;
+};
+// Nothing below such an element can be seen.
+const isShut = (element, style) => {
+  if (style.display === 'none' || style.contentVisibility === 'hidden' || parseFloat(style.opacity) < 0.05) return true;
+  const box = element.getBoundingClientRect();
+  const isClipping = style.overflowX !== 'visible' || style.overflowY !== 'visible';
+  if (isClipping && style.display !== 'contents' && (box.width <= TINY_PX || box.height <= TINY_PX)) return true;
+  if (style.position === 'absolute' || style.position === 'fixed') {
+    const clip = style.clip.match(/-?[\d.]+/g);
+    if (clip && clip.length === 4 && (clip[1] - clip[3] <= TINY_PX || clip[2] - clip[0] <= TINY_PX)) return true;
+  }
+  if (/(inset\((?:[5-9]\d|100)[\d.]*%|circle\(0|ellipse\(0|polygon\(0(?:px|%)? 0(?:px|%)?\))/.test(style.clipPath)) return true;
+  return /scale\(0|matrix\(0, 0, 0, 0|matrix3d\(0, 0, 0, 0/.test(style.transform);
+};
+const ground = (element) => {
+  for (let each = element; each; each = each.parentElement) {
+    const style = view(each).getComputedStyle(each);
+    if (style.backgroundImage !== 'none') return null;
+    if (alpha(style.backgroundColor) > 0.5) return style.backgroundColor;
+  }
+  return 'rgb(255, 255, 255)';
+};
+const inks = new WeakMap();
+const hasInk = (element) => {
+  if (!inks.has(element)) {
+    const style = view(element).getComputedStyle(element);
+    inks.set(element, style.visibility === 'visible' && parseFloat(style.fontSize) >= LETTER_PX
+      && alpha(style.color) > 0.05 && alpha(style.webkitTextFillColor || style.color) > 0.05
+      && ground(element) !== style.color);
+  }
+  return inks.get(element);
+};
+const isOnPage = (box, window_) =>
+  box.width > 0 && box.height > 0 && box.right + window_.scrollX > 0 && box.bottom + window_.scrollY > 0
+  && box.left + window_.scrollX < Math.max(window_.document.documentElement.scrollWidth, window_.innerWidth) + 1;
+const isSeen = (text) => {
+  const parent = text.parentElement || (text.getRootNode() && text.getRootNode().host);
+  if (!parent || !hasInk(parent)) return false;
+  const range = text.ownerDocument.createRange();
+  range.selectNodeContents(text);
+  return isOnPage(range.getBoundingClientRect(), view(text));
+};
+const childrenOf = (node) => {
+  if (node.nodeName === 'SLOT' && node.assignedNodes) {
+    const given = node.assignedNodes({flatten: true});
+    if (given.length) return given;
+  }
+  return node.shadowRoot ? node.shadowRoot.childNodes : node.childNodes;
+};
+"""
+
+_NAMING = r"""
+const ROLES = new Set(['button','link','checkbox','radio','switch','tab','menuitem','menuitemcheckbox','menuitemradio',
+  'option','combobox','textbox','searchbox','slider','spinbutton','treeitem']);
+const KINDS = {checkbox: 'checkbox', radio: 'radio', submit: 'button', button: 'button', reset: 'button', image: 'button',
+  file: 'file', range: 'slider', color: 'color', password: 'password'};
+const roleOf = (element) => {
+  const given = (element.getAttribute('role') || '').trim().split(' ')[0].toLowerCase();
+  switch (element.nodeName) {
+    case 'A': return element.hasAttribute('href') ? (ROLES.has(given) ? given : 'link') : ROLES.has(given) ? given : null;
+    case 'BUTTON': case 'SUMMARY': return ROLES.has(given) ? given : 'button';
+    case 'INPUT': return element.type === 'hidden' ? null : KINDS[element.type] || 'textbox';
+    case 'TEXTAREA': return 'textbox';
+    case 'SELECT': return 'select';
+  }
+  if (ROLES.has(given)) return given;
+  if (element.isContentEditable && !(element.parentElement && element.parentElement.isContentEditable)) return 'textbox';
+  return element.hasAttribute('onclick') ? 'clickable' : null;
+};
+const shown = (root, room) => {
+  const parts = [];
+  let left = room, nodes = 2000;
+  const take = (node, depth) => {
+    if (left <= 0 || nodes-- <= 0 || depth > DEPTH) return;
+    if (node.nodeType === 3) {
+      const text = node.data.slice(0, 4 * room).replace(/\s+/g, ' ');
+      if (text.trim() && isSeen(node)) { parts.push(text.slice(0, left)); left -= text.length; }
+    } else if (node.nodeType === 1 && !SKIPPED.has(node.nodeName)) {
+      if (node !== root && isShut(node, view(node).getComputedStyle(node))) return;
+      for (const child of childrenOf(node)) take(child, depth + 1);
+    }
+  };
+  take(root, 0);
+  return parts.join('').replace(/\s+/g, ' ').trim().slice(0, room);
+};
+const attribute = (element, name) => (element.getAttribute(name) || '').replace(/\s+/g, ' ').trim().slice(0, NAME);
+const labelOf = (element) => {
+  for (const each of element.labels || []) {
+    const text = shown(each, NAME);
+    if (text) return text;
+  }
+  return '';
+};
+const nameOf = (element, role) => {
+  const isField = ['INPUT', 'TEXTAREA', 'SELECT'].includes(element.nodeName);
+  const isButton = isField && role === 'button';
+  if (isButton && element.value) return element.value.replace(/\s+/g, ' ').slice(0, NAME);
+  const text = isField ? labelOf(element) : role === 'textbox' ? '' : shown(element, NAME);
+  if (text) return text;
+  const image = element.querySelector && element.querySelector('img[alt]');
+  return attribute(element, 'aria-label') || attribute(element, 'placeholder') || attribute(element, 'title')
+    || attribute(element, 'alt') || (image ? attribute(image, 'alt') : '') || attribute(element, 'name');
+};
+const stateOf = (element, role) => {
+  const state = {};
+  if (element.disabled || element.getAttribute('aria-disabled') === 'true') state.disabled = true;
+  if (role === 'checkbox' || role === 'radio' || role === 'switch')
+    state.checked = element.nodeName === 'INPUT' ? element.checked : element.getAttribute('aria-checked') === 'true';
+  if (role === 'select') {
+    state.value = element.selectedOptions.length ? element.selectedOptions[0].label.slice(0, NAME) : '';
+    state.options = Array.from(element.options).slice(0, 20).map((each) => each.label.slice(0, 60));
+  } else if (role === 'textbox' || role === 'searchbox' || role === 'slider') {
+    const value = 'value' in element ? element.value : shown(element, NAME);
+    if (value) state.value = String(value).slice(0, NAME);
+  } else if (role === 'password' && element.value) state.value = '(filled in)';
+  if (role === 'link' && /^https?:/.test(element.href) && element.href.length <= HREF) state.href = element.href;
+  return state;
+};
+"""
+
+_WALKING = r"""
+const look = () => {
+  const started = performance.now();
+  const pieces = [], controls = [];
+  let chars = 0, nodes = 0, depth = 0, isCut = false;
+  const add = (piece) => { pieces.push(piece); chars += typeof piece === 'string' ? piece.length : NAME; };
+  const isFull = () => {
+    nodes += 1;
+    if (nodes > NODES || chars > CHARS || (nodes % 64 === 0 && performance.now() - started > WALK_MS)) isCut = true;
+    return isCut;
+  };
+  const addText = (node, isPre) => {
+    const text = node.data.slice(0, CHARS);
+    if (!text.trim()) { if (text) add(isPre ? text : ' '); return; }
+    if (isSeen(node)) add(isPre ? text : text.replace(/\s+/g, ' '));
+  };
+  const addControl = (element, role) => {
+    if (controls.length >= CONTROLS) { isCut = true; return; }
+    controls.push(element);
+    add({role, name: nameOf(element, role), ...stateOf(element, role)});
+  };
+  const isTouchable = (element, style) =>
+    style.visibility === 'visible' && isOnPage(element.getBoundingClientRect(), view(element));
+  const walkFrame = (frame) => {
+    const inner = frame.contentDocument;
+    if (inner && inner.body) { add('\n'); walk(inner.body, false); add('\n'); }
+    else if (isOnPage(frame.getBoundingClientRect(), view(frame))) add({frame: String(frame.src).slice(0, HREF)});
+  };
+  const walkChildren = (element, isPre) => {
+    for (const child of childrenOf(element)) { if (isCut) return; walk(child, isPre); }
+  };
+  const walkElement = (element, isPre) => {
+    const style = view(element).getComputedStyle(element), name = element.nodeName;
+    if (SKIPPED.has(name) || isShut(element, style)) return;
+    if (name === 'BR') { add('\n'); return; }
+    if (name === 'IFRAME' || name === 'FRAME') { walkFrame(element); return; }
+    const isBlock = !/^(inline|contents|none|table-cell)/.test(style.display);
+    if (isBlock) add('\n');
+    if (/^H[1-6]$/.test(name)) add('#'.repeat(+name[1]) + ' ');
+    else if (style.display === 'list-item') add('- ');
+    else if (style.display === 'table-cell' && element.previousElementSibling) add(' | ');
+    const role = roleOf(element);
+    if (role && (element.getClientRects().length || role === 'checkbox' || role === 'radio') && isTouchable(element, style))
+      addControl(element, role);
+    const isWhole = ['INPUT', 'TEXTAREA', 'SELECT'].includes(name)
+      || (role && !element.querySelector('a[href],button,input,select,textarea') && shown(element, NAME + 1).length <= NAME);
+    if (!isWhole) walkChildren(element, isPre || style.whiteSpace.startsWith('pre'));
+    if (isBlock) add('\n');
+  };
+  const walk = (node, isPre) => {
+    if (isFull() || depth > DEPTH) return;
+    depth += 1;
+    if (node.nodeType === 3) addText(node, isPre);
+    else if (node.nodeType === 1) walkElement(node, isPre);
+    depth -= 1;
+  };
+  if (document.body) walk(document.body, false);
+  globalThis.controls = controls;
+  const root = document.documentElement;
+  const title = String(document.title || '').slice(0, NAME);
+  return {title, pieces, isCut, count: controls.length, width: root ? root.scrollWidth : 0, height: root ? root.scrollHeight : 0};
+};
+"""
+
+_TOUCHING = r"""
+const found = (index) => {
+  const element = (globalThis.controls || [])[index];
+  return element && element.isConnected ? element : null;
+};
+const contains = (outer, inner) => {
+  for (let each = inner; each; each = each.parentNode || each.host) if (each === outer) return true;
+  return false;
+};
+const aim = (index) => {
+  const element = found(index);
+  if (!element) return {fault: 'gone'};
+  if (element.disabled) return {fault: 'disabled'};
+  element.scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'});
+  const box = element.getClientRects()[0] || element.getBoundingClientRect();
+  if (!box.width || !box.height) return {fault: 'hidden'};
+  let x = box.left + box.width / 2, y = box.top + box.height / 2;
+  const scope = element.getRootNode().elementFromPoint ? element.getRootNode() : document;
+  const hit = scope.elementFromPoint(x, y);
+  const isOurs = hit && (contains(element, hit) || contains(hit, element)
+    || Array.from(element.labels || []).some((label) => contains(label, hit)));
+  if (!isOurs) return {fault: hit ? 'covered' : 'hidden'};
+  for (let inner = view(element); inner !== window && inner.frameElement; inner = inner.parent) {
+    const frame = inner.frameElement.getBoundingClientRect();
+    x += frame.left + inner.frameElement.clientLeft; y += frame.top + inner.frameElement.clientTop;
+  }
+  return {x, y};
+};
+const tell = (element) => {
+  for (const name of ['input', 'change']) element.dispatchEvent(new Event(name, {bubbles: true}));
+};
+const choose = (element, text) => {
+  const wanted = text.trim().toLowerCase();
+  const option = Array.from(element.options).find((each) => each.label.trim().toLowerCase() === wanted)
+    || Array.from(element.options).find((each) => each.value === text);
+  if (!option) return {fault: 'no_option'};
+  element.value = option.value;
+  tell(element);
+  return {isChosen: true};
+};
+const fill = (index, text) => {
+  const element = found(index);
+  if (!element) return {fault: 'gone'};
+  if (element.disabled || element.readOnly) return {fault: 'disabled'};
+  if (element.nodeName === 'SELECT') return choose(element, text);
+  const kind = element.nodeName === 'INPUT' ? element.type : '';
+  if (['checkbox', 'radio', 'submit', 'button', 'reset', 'image', 'file'].includes(kind)) return {fault: 'not_text'};
+  if (!['INPUT', 'TEXTAREA'].includes(element.nodeName) && !element.isContentEditable) return {fault: 'not_text'};
+  element.scrollIntoView({block: 'center', behavior: 'instant'});
+  element.focus();
+  if (['date', 'time', 'month', 'week', 'datetime-local', 'color', 'range'].includes(kind)) {
+    element.value = text;
+    if (element.value !== text) return {fault: 'not_accepted'};
+    tell(element);
+    return {isChosen: true};
+  }
+  if (element.select) element.select();
+  else element.ownerDocument.getSelection().selectAllChildren(element);
+  return {isFocused: true};
+};
+"""
+
+SCRIPT = (
+    "(() => {'use strict';"
+    + _LIMITS
+    + _SEEING
+    + _NAMING
+    + _WALKING
+    + _TOUCHING
+    + "globalThis.palyra = {look, aim, fill}; return true;})()"
+)

@@ -1,0 +1,230 @@
+"""The browsers of all sessions. Owns: one for each session that wants one, how many live, when they end, what they are
+left with. Not: what a page does (tab), or what a call may do (tools).
+
+Each session has a profile of its own, a folder that stays over calls and restarts until it is forgotten. A browser starts
+with the first call that needs it; the one that was used longest ago makes room for a new one; idle ones end by themselves.
+"""
+
+import asyncio
+import hashlib
+import re
+import shutil
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from palyra.adapters.browser.installed import find_chromium
+from palyra.adapters.browser.outline import Refs
+from palyra.adapters.net.guard import Guard
+from palyra.core.errors import PalyraError, Unavailable
+
+if TYPE_CHECKING:
+    from playwright.async_api import Playwright
+
+    from palyra.adapters.browser.chromium import Chromium
+    from palyra.adapters.browser.tab import Tab, Times
+
+log = structlog.get_logger()
+
+IDLE_S = 600.0
+SESSIONS_MAX = 3  # A Chromium takes some 300 MB.
+STOP_S = 5.0
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_KILLING_CODES = frozenset({"page_hangs", "page_gone", "browser_gone"})
+
+
+class BrowserSettings(msgspec.Struct, frozen=True, kw_only=True):
+    executable: str | None = None
+    idle_s: float = IDLE_S
+    sessions_max: int = SESSIONS_MAX
+
+
+class Live:
+    """One session's browser, from the moment its start began."""
+
+    def __init__(self, opening: "asyncio.Task[tuple[Chromium, Tab]]") -> None:
+        self.opening = opening
+        self.lock = asyncio.Lock()
+        self.idle: asyncio.TimerHandle | None = None
+
+    @property
+    def is_over(self) -> bool:
+        if not self.opening.done():
+            return False
+        return self.opening.cancelled() or self.opening.exception() is not None or not self.opening.result()[0].is_alive
+
+    @property
+    def tab(self) -> "Tab | None":
+        """The page, while there is one to be asked about."""
+        return self.opening.result()[1] if self.opening.done() and not self.is_over else None
+
+
+class Browsers:
+    def __init__(
+        self, guard: Guard, folder: Path, settings: BrowserSettings | None = None, times: "Times | None" = None
+    ) -> None:
+        self.guard = guard
+        self._folder = folder.absolute()
+        self._settings = settings or BrowserSettings()
+        self._times = times
+        self._refs = Refs()
+        self._lives: dict[str, Live] = {}  # The one used longest ago is first.
+        self._driver: Playwright | None = None
+        self._door = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def tabs(self) -> "tuple[Tab, ...]":
+        """Every page there is now."""
+        return tuple(tab for live in self._lives.values() if (tab := live.tab) is not None)
+
+    @asynccontextmanager
+    async def use(self, session_id: str) -> "AsyncIterator[Tab]":
+        """The session's page, for this caller alone. Raises Unavailable `browsers_busy`, `browser_failed` …"""
+        live = await self._find(session_id)
+        async with live.lock:
+            _, tab = await asyncio.shield(live.opening)
+            try:
+                yield tab
+            except asyncio.CancelledError:
+                self._spawn(self._calm(session_id, live))
+                raise
+            except PalyraError as fault:
+                if fault.code in _KILLING_CODES:
+                    await self._mend(session_id, live)
+                raise
+            finally:
+                self._set_idle(session_id, live)
+
+    async def close(self) -> None:
+        """Every browser ends; profiles stay."""
+        async with self._door:
+            for session_id in list(self._lives):
+                await self._end(session_id)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._stop_driver()
+
+    async def forget(self, session_id: str) -> None:
+        """The session's browser ends and its profile is removed: cookies, logins, all."""
+        async with self._door:
+            await self._end(session_id)
+        profile = self._profile(session_id)
+        if profile.is_dir() and not profile.is_symlink():
+            await asyncio.to_thread(shutil.rmtree, profile, ignore_errors=True)
+
+    def _profile(self, session_id: str) -> Path:
+        """Never outside the folder, whatever a session is called."""
+        name = session_id if _PLAIN_NAME.fullmatch(session_id) else hashlib.sha256(session_id.encode()).hexdigest()
+        return self._folder / name
+
+    async def _find(self, session_id: str) -> Live:
+        async with self._door:
+            live = self._lives.get(session_id)
+            if live is not None and live.is_over:
+                await self._end(session_id)
+                live = None
+            if live is None:
+                await self._make_room()
+                live = Live(asyncio.get_running_loop().create_task(self._start(session_id)))
+            else:
+                del self._lives[session_id]
+            self._lives[session_id] = live
+            if live.idle is not None:
+                live.idle.cancel()
+            return live
+
+    async def _make_room(self) -> None:
+        while len(self._lives) >= self._settings.sessions_max:
+            unused = next((name for name, live in self._lives.items() if not live.lock.locked()), None)
+            if unused is None:
+                raise Unavailable(
+                    "browsers_busy",
+                    f"{self._settings.sessions_max} browsers are in use, which is all there may be; try again later",
+                )
+            await self._end(unused)
+
+    async def _start(self, session_id: str) -> "tuple[Chromium, Tab]":
+        from palyra.adapters.browser.chromium import Chromium
+        from palyra.adapters.browser.tab import Tab, Times
+
+        executable = find_chromium(self._settings.executable)
+        if executable is None:
+            raise Unavailable("browser_failed", "Chromium is no longer there; install it again")
+        driver = await self._running_driver()
+        browser = await Chromium.launch(driver, self.guard, self._profile(session_id), executable)
+        return browser, Tab(browser.context, self._refs, self._times or Times())
+
+    async def _running_driver(self) -> "Playwright":
+        from palyra.adapters.browser.driver import is_running, start_driver
+
+        if self._driver is not None and not is_running(self._driver):
+            log.warning("browser_driver_ended")
+            await self._stop_driver()
+        if self._driver is None:
+            self._driver = await start_driver()
+        return self._driver
+
+    async def _stop_driver(self) -> None:
+        from palyra.adapters.browser.driver import stop_driver
+
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            await stop_driver(driver, STOP_S)
+
+    async def _end(self, session_id: str) -> None:
+        """Whatever it is doing. A start that is under way is waited for, so that nothing is left running."""
+        live = self._lives.pop(session_id, None)
+        if live is None:
+            return
+        if live.idle is not None:
+            live.idle.cancel()
+        await asyncio.wait({live.opening})
+        if live.opening.cancelled() or live.opening.exception() is not None:
+            return
+        browser, tab = live.opening.result()
+        tab.end()
+        await browser.close()
+
+    async def _calm(self, session_id: str, live: Live) -> None:
+        """After a cancelled call: what it began to load is stopped; a page that cannot be stopped is closed."""
+        tab = live.tab
+        if tab is None:
+            return
+        try:
+            await tab.stop()
+        except PalyraError:
+            await self._mend(session_id, live)
+
+    async def _mend(self, session_id: str, live: Live) -> None:
+        """A page that hangs is closed; a browser that cannot even do that is ended. The profile stays."""
+        tab = live.tab
+        try:
+            if tab is not None:
+                await tab.drop()
+        except PalyraError:
+            log.warning("browser_hangs", session=session_id)
+            if self._lives.get(session_id) is live:
+                await self._end(session_id)
+
+    def _set_idle(self, session_id: str, live: Live) -> None:
+        if self._lives.get(session_id) is live:
+            loop = asyncio.get_running_loop()
+            live.idle = loop.call_later(self._settings.idle_s, self._spawn_end, session_id, live)
+
+    def _spawn_end(self, session_id: str, live: Live) -> None:
+        self._spawn(self._end_idle(session_id, live))
+
+    async def _end_idle(self, session_id: str, live: Live) -> None:
+        async with self._door:
+            if self._lives.get(session_id) is live and not live.lock.locked():
+                await self._end(session_id)
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,324 @@
+"""The one page of a session. Owns: going somewhere, looking, clicking, typing, pictures, each in bounded time.
+
+Not: which addresses may be reached (the proxy, sessions), nor the words of a result (tools). Looking happens in a world
+beside the page's own, so a page can show what it likes but not change what looks at it. A ref is good for the document it
+was seen in: a navigation ends that world, and with it every ref.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import msgspec
+from playwright.async_api import BrowserContext, CDPSession, FloatRect, Page
+from playwright.async_api import Error as PlaywrightError
+from playwright.async_api import TimeoutError as PlaywrightTimeout
+
+from palyra.adapters.browser.chromium import HEIGHT_PX, WIDTH_PX
+from palyra.adapters.browser.outline import Control, Refs, Seen, controls_of, read_seen
+from palyra.adapters.browser.outline_script import SCRIPT, WALK_MS
+from palyra.adapters.browser.watch import Watch
+from palyra.core.errors import Conflict, Unavailable
+
+QUIET_S = 0.15  # Long enough for a click's script to begin going somewhere.
+LOOKS_MAX = 3  # Of a page that goes elsewhere while it is looked at.
+PICTURE_HEIGHT_PX_MAX = 8000
+PICTURE_BYTES_MAX = 4 * 1024 * 1024
+JPEG_QUALITY = 60
+_NET_FAULT = re.compile(r"net::(ERR_[A-Z_]{1,60})")
+_BLANK = "about:blank"
+_FAULTS = {
+    "gone": ("ref_stale", "the element is no longer on the page; call browser.read and use a new ref"),
+    "disabled": (
+        "not_possible",
+        "the element is disabled or read-only now; call browser.read to see what the page needs",
+    ),
+    "hidden": ("not_possible", "the element cannot be seen now; call browser.read to see the page as it is"),
+    "covered": ("not_possible", "something lies over the element; call browser.read and close what covers it"),
+    "no_option": ("not_possible", "the list has no such option; write one of its options as browser.read shows them"),
+    "not_text": ("not_possible", "nothing can be typed there; use browser.click for it"),
+    "not_accepted": (
+        "not_possible",
+        "the field does not take this text; dates are written as 2030-12-31, times as 14:05",
+    ),
+}
+
+
+class Times(msgspec.Struct, frozen=True, kw_only=True):
+    """How long each step may take. Together they are shorter than the tools' own limit."""
+
+    answer_s: float = 20.0  # Until the page's address has answered.
+    load_s: float = 8.0
+    look_s: float = 6.0
+    picture_s: float = 15.0
+
+
+class Sight(msgspec.Struct, frozen=True, kw_only=True):
+    """A page as it is now. `numbers` are the refs of its controls."""
+
+    url: str
+    status: int | None
+    seen: Seen
+    numbers: range
+    notes: tuple[str, ...] = ()
+
+
+class Tab:
+    def __init__(self, context: BrowserContext, refs: Refs, times: Times) -> None:
+        self._context = context
+        self._refs = refs
+        self._times = times
+        self._watch = Watch(context)
+        self._cdp: CDPSession | None = None
+        self._world: int | None = None
+        self._numbers = range(0)
+        self._controls: tuple[Control, ...] = ()
+
+    @property
+    def url(self) -> str:
+        """Where the browser says it is; empty while no page is open."""
+        page = self._watch.page
+        return "" if page is None or page.is_closed() or page.url == _BLANK else page.url
+
+    @property
+    def is_crashed(self) -> bool:
+        return self._watch.is_crashed
+
+    def control(self, number: int) -> Control | None:
+        """What had this ref when the page was last looked at."""
+        index = number - self._numbers.start
+        return self._controls[index] if number in self._numbers and index < len(self._controls) else None
+
+    async def open(self, url: str) -> Sight:
+        page = await self._usable_page()
+        self._forget_refs()
+        self._watch.take_notes()
+        self._watch.status = None
+        with _told("open_failed"):
+            try:
+                await page.goto(url, wait_until="commit", timeout=self._times.answer_s * 1000)
+            except PlaywrightTimeout as cause:
+                await self.stop()
+                raise Unavailable("timed_out", f"the page did not answer within {self._times.answer_s:g} s") from cause
+        await self._settle(page)
+        return await self.look()
+
+    async def look(self) -> Sight:
+        for _ in range(LOOKS_MAX):
+            page = self._open_page()
+            try:
+                with _told("page_gone"):
+                    seen = await self._seen(page)
+            except _Moved:
+                await self._settle(page)
+                continue
+            self._numbers = self._refs.take(seen.count)
+            self._controls = controls_of(seen)
+            notes = self._watch.take_notes()
+            return Sight(url=page.url, status=self._watch.status, seen=seen, numbers=self._numbers, notes=notes)
+        raise Unavailable("page_restless", "the page goes elsewhere all the time and cannot be read; open another one")
+
+    async def click(self, number: int) -> Sight:
+        page = self._open_page()
+        with _told("page_gone"):
+            spot = await self._touch(f"palyra.aim({self._index(number)})")
+            async with _bounded(self._times.look_s):
+                await page.mouse.click(_number(spot, "x"), _number(spot, "y"))
+        await self._settle(page)
+        return await self.look()
+
+    async def type(self, number: int, text: str, *, is_submitted: bool) -> Sight:
+        """Replaces what stands in a field; in a list it chooses the option of that name."""
+        page = self._open_page()
+        with _told("page_gone"):
+            told = await self._touch(f"palyra.fill({self._index(number)}, {msgspec.json.encode(text).decode()})")
+            async with _bounded(self._times.look_s):
+                if told.get("isFocused"):
+                    await self._replace_selected(page, text)
+                if is_submitted:
+                    await page.keyboard.press("Enter")
+        await self._settle(page)
+        return await self.look()
+
+    async def picture(self, *, is_full: bool) -> tuple[bytes, str]:
+        """The bytes and their media type. A long page is cut, a large picture is packed harder."""
+        page = self._open_page()
+        limit_ms = self._times.picture_s * 1000
+        with _told("page_gone"):
+            async with _bounded(self._times.picture_s + 1.0):
+                clip = await self._whole(page) if is_full else None
+                body = await page.screenshot(full_page=is_full, clip=clip, timeout=limit_ms)
+                if len(body) <= PICTURE_BYTES_MAX:
+                    return body, "image/png"
+                body = await page.screenshot(
+                    full_page=is_full, clip=clip, timeout=limit_ms, type="jpeg", quality=JPEG_QUALITY
+                )
+        if len(body) > PICTURE_BYTES_MAX:
+            raise Unavailable("picture_too_large", f"the picture is larger than {PICTURE_BYTES_MAX} bytes")
+        return body, "image/jpeg"
+
+    async def _whole(self, page: Page) -> FloatRect:
+        assert self._cdp is not None
+        size = (await self._cdp.send("Page.getLayoutMetrics"))["cssContentSize"]
+        height = min(max(float(size["height"]), HEIGHT_PX), PICTURE_HEIGHT_PX_MAX)
+        return FloatRect(x=0, y=0, width=WIDTH_PX, height=height)
+
+    async def stop(self) -> None:
+        """Ends whatever is being loaded. Raises Unavailable where the page does not even do that."""
+        if self._cdp is not None and self.url:
+            with _told("page_gone"):
+                async with _bounded(2.0):
+                    await self._cdp.send("Page.stopLoading")
+
+    async def drop(self) -> None:
+        """The page is closed, whatever it does; the profile stays. Raises Unavailable where only killing helps."""
+        self._forget_refs()
+        page, self._watch.page, self._cdp = self._watch.page, None, None
+        if page is not None:
+            with _told("page_gone"):
+                async with _bounded(3.0):
+                    await page.close()
+
+    def end(self) -> None:
+        self._watch.end()
+
+    async def _usable_page(self) -> Page:
+        page = self._watch.page
+        if page is not None and not page.is_closed() and not self._watch.is_crashed:
+            return page
+        with _told("browser_gone"):
+            async with _bounded(self._times.answer_s):
+                if page is not None and not page.is_closed():
+                    await page.close()
+                made = await self._watch.make_page(self._context)
+                self._cdp = await self._context.new_cdp_session(made)
+        return made
+
+    def _open_page(self) -> Page:
+        page = self._watch.page
+        if self._watch.is_crashed:
+            raise Unavailable("page_crashed", "the page crashed; open it again with browser.open, or another one")
+        if page is None or not self.url:
+            raise Conflict("no_page", "no page is open in this session; call browser.open first")
+        return page
+
+    def _index(self, number: int) -> int:
+        if number not in self._numbers:
+            raise Conflict("ref_stale", "there is no such ref on the page as it is now; call browser.read for its refs")
+        return number - self._numbers.start
+
+    def _forget_refs(self) -> None:
+        self._numbers, self._controls, self._world = range(0), (), None
+
+    async def _settle(self, page: Page) -> None:
+        """Until what was begun has arrived, or long enough; what is still under way then is told."""
+        try:
+            async with asyncio.timeout(self._times.load_s):
+                await self._arrive(page)
+        except TimeoutError:
+            self._watch.note("the page was still loading")
+        except PlaywrightTimeout:
+            self._watch.note("the page was still loading")
+
+    async def _arrive(self, page: Page) -> None:
+        with _told("page_gone"):
+            while True:
+                await asyncio.sleep(QUIET_S)
+                if self._watch.is_crashed:
+                    return
+                if not self._watch.is_navigating:
+                    break
+            await page.wait_for_load_state("load", timeout=self._times.load_s * 1000)
+
+    async def _seen(self, page: Page) -> Seen:
+        cdp = self._cdp
+        assert cdp is not None
+        self._forget_refs()
+        async with _bounded(self._times.look_s):
+            try:
+                tree = await cdp.send("Page.getFrameTree")
+                frame = {"frameId": tree["frameTree"]["frame"]["id"], "worldName": "palyra"}
+                world = int((await cdp.send("Page.createIsolatedWorld", frame))["executionContextId"])
+                await self._evaluate(cdp, world, SCRIPT)
+                raw = await self._evaluate(cdp, world, "palyra.look()")
+            except PlaywrightError as cause:
+                if page.is_closed() or self._watch.is_crashed:
+                    raise
+                raise _Moved from cause
+        self._world = world
+        return read_seen(raw)
+
+    async def _touch(self, expression: str) -> dict[str, object]:
+        """Raises Conflict with what to do where the element cannot be used."""
+        if self._cdp is None or self._world is None:
+            raise Conflict(*_FAULTS["gone"])
+        async with _bounded(self._times.look_s):
+            try:
+                told = await self._evaluate(self._cdp, self._world, expression)
+            except PlaywrightError as cause:
+                raise Conflict(*_FAULTS["gone"]) from cause
+        answer = told if isinstance(told, dict) else {"fault": "gone"}
+        if "fault" in answer:
+            raise Conflict(*_FAULTS.get(str(answer["fault"]), _FAULTS["gone"]))
+        return answer
+
+    async def _evaluate(self, cdp: CDPSession, world: int, expression: str) -> object:
+        asked = {"expression": expression, "contextId": world, "returnByValue": True, "timeout": WALK_MS * 2}
+        answer: dict[str, dict[str, object]] = await cdp.send("Runtime.evaluate", asked)
+        return None if "exceptionDetails" in answer else answer["result"].get("value")
+
+    async def _replace_selected(self, page: Page, text: str) -> None:
+        if text:
+            await page.keyboard.insert_text(text)
+        else:
+            await page.keyboard.press("Delete")
+
+
+class _Moved(Exception):
+    """The document that was looked at is gone: the page went elsewhere meanwhile."""
+
+
+@asynccontextmanager
+async def _bounded(limit_s: float) -> AsyncIterator[None]:
+    """A time limit whose passing means that the page hangs."""
+    try:
+        async with asyncio.timeout(limit_s):
+            yield
+    except TimeoutError as cause:
+        raise _hanging() from cause
+
+
+@contextmanager
+def _told(code: str) -> Iterator[None]:
+    """Faults of the browser in our words; nothing of what a page says is in them."""
+    try:
+        yield
+    except PlaywrightTimeout as cause:
+        raise Unavailable(
+            "page_hangs", "the page does not answer and was closed; open it again or another one"
+        ) from cause
+    except PlaywrightError as cause:
+        raise Unavailable(code, _reason(code, str(cause))) from cause
+
+
+def _hanging() -> Unavailable:
+    return Unavailable("page_hangs", "the page does not answer and was closed; open it again or another one")
+
+
+def _reason(code: str, words: str) -> str:
+    fault = _NET_FAULT.search(words)
+    if "Download is starting" in words:
+        return "this address is a file to download, which the browser refuses; use http.fetch"
+    if fault and fault[1] in ("ERR_TUNNEL_CONNECTION_FAILED", "ERR_PROXY_CONNECTION_FAILED"):
+        return "no connection was made: the address is refused, unknown, or does not answer"
+    if fault:
+        return f"the page could not be opened ({fault[1]}); check the address or try later"
+    if code == "open_failed":
+        return "the page could not be opened; check the address or try later"
+    return "the browser or its page ended; call browser.open to go on"
+
+
+def _number(told: dict[str, object], name: str) -> float:
+    value = told.get(name)
+    return float(value) if isinstance(value, int | float) else 0.0

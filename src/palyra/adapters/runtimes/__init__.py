@@ -1,0 +1,1 @@
+"""Runtimes of tools that are not ours: shell, WASM and MCP."""

@@ -1,0 +1,1 @@
+"""MCP servers: their processes and connections, and the tools, resources and prompts they offer."""

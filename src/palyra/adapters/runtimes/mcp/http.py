@@ -1,0 +1,96 @@
+"""Messages over HTTP. Owns: a client that reads bounded answers of the one address the operator configured. Not: the protocol.
+
+The package follows redirects within the address's own origin only. No proxy and no password file of the environment is used,
+and nothing compressed is read, which could be small on the wire and endless here.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from palyra.adapters.runtimes.mcp.pace import PARTS_MAX, Pace, count_parts
+from palyra.adapters.runtimes.mcp.settings import MESSAGE_BYTES_MAX, ServerSettings
+from palyra.adapters.runtimes.mcp.streams import Streams
+
+if TYPE_CHECKING:
+    import httpx2
+
+CONNECT_TIMEOUT_S = 10.0
+COURTESY_TIMEOUT_S = 3.0  # For what needs no answer: notifications, and taking leave.
+HTTP_PARTS_MAX = (
+    2 * PARTS_MAX
+)  # Texts are not told apart here: of a table as text, a megabyte has about so many commas.
+EVENTS_BYTES_MAX = 8 * MESSAGE_BYTES_MAX  # All events of one answer; each of them is bounded by itself.
+
+
+@asynccontextmanager
+async def open_http(settings: ServerSettings) -> AsyncIterator[Streams]:
+    """The streams to speak with a remote server."""
+    from mcp.client.streamable_http import streamable_http_client
+
+    assert settings.url is not None
+    async with (
+        _make_client(settings.token()) as client,
+        streamable_http_client(settings.url, http_client=client, max_sse_event_size=MESSAGE_BYTES_MAX) as streams,
+    ):
+        yield Streams(streams[0], streams[1], _told_end)
+
+
+async def _told_end() -> str:
+    return "the connection ended"
+
+
+def _make_client(token: str | None) -> "httpx2.AsyncClient":
+    import httpx2
+
+    bounded = _bounded_stream_class()
+
+    async def hurry(request: httpx2.Request) -> None:
+        # Requests have a limit of their own, and the stream of notifications none; the rest would hold up what comes after it.
+        is_request = request.method == "POST" and b'"id":' in request.content
+        if request.method != "GET" and not is_request:
+            request.extensions = {**request.extensions, "timeout": httpx2.Timeout(COURTESY_TIMEOUT_S).as_dict()}
+
+    async def bound(response: httpx2.Response) -> None:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise httpx2.ReadError("the answer is compressed, which nobody asked for")
+        # The stream of notifications lives as long as the connection does.
+        is_endless = response.request.method == "GET"
+        is_events = response.headers.get("content-type", "").startswith("text/event-stream")
+        limit = EVENTS_BYTES_MAX if is_events else MESSAGE_BYTES_MAX
+        response.stream = bounded(response.stream, None if is_endless and is_events else limit)
+
+    authorization = {"Authorization": f"Bearer {token}"} if token else {}
+    return httpx2.AsyncClient(
+        headers={**authorization, "Accept-Encoding": "identity"},
+        timeout=httpx2.Timeout(CONNECT_TIMEOUT_S, read=None),
+        event_hooks={"request": [hurry], "response": [bound]},
+        trust_env=False,
+        follow_redirects=False,
+    )
+
+
+def _bounded_stream_class() -> Any:
+    """A class of the package's, which is only loaded where a remote server is configured."""
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        def __init__(self, inner: Any, bytes_max: int | None) -> None:
+            self._inner = inner
+            self._bytes_max = bytes_max
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            pace, size, parts = Pace(), 0, 0
+            async for piece in self._inner:
+                await pace.take(piece, piece.count(b"\n"))
+                size += len(piece)
+                # A blank line ends an event, and what comes after it is another message.
+                parts = count_parts(piece) + (0 if b"\n\n" in piece or b"\n\r\n" in piece else parts)
+                if parts > HTTP_PARTS_MAX or (self._bytes_max is not None and size > self._bytes_max):
+                    raise httpx2.ReadError("the answer is longer than is read here")
+                yield piece
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    return Bounded

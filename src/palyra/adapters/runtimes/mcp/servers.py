@@ -1,0 +1,103 @@
+"""All configured servers. Owns: the source of their tools, starting and stopping them together. Not: any one of them (server)."""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+from msgspec.structs import replace
+
+from palyra.adapters.runtimes.mcp.extras import make_extras
+from palyra.adapters.runtimes.mcp.pins import Pins
+from palyra.adapters.runtimes.mcp.process import kill_marked
+from palyra.adapters.runtimes.mcp.server import Server, ServerStatus
+from palyra.adapters.runtimes.mcp.settings import ServerSettings
+from palyra.adapters.runtimes.mcp.tools import McpTool
+from palyra.core.tools import MissingTool
+from palyra.ports.schemas import SchemaCheck
+from palyra.ports.tools import Tool
+
+log = structlog.get_logger()
+
+
+class McpServers:
+    """A ToolSource. `start` returns soon and each server connects on its own; `close` leaves no process behind.
+
+    `pins_path` is a file in the home of the daemon, of which there is one at a time.
+    """
+
+    def __init__(self, settings: Sequence[ServerSettings], schemas: SchemaCheck, pins_path: Path | None = None) -> None:
+        self._pins = Pins(pins_path)
+        self._owner = _owner_of(pins_path)
+        owned = tuple(replace(each, owner=self._owner or each.owner) for each in settings)
+        self._servers = tuple(Server(each, schemas, self._pins, self._note_change) for each in owned)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._made: dict[str, McpTool] = {}
+        self._tools: tuple[Tool, ...] = ()
+        self._is_current = True
+
+    async def start(self) -> None:
+        await self._pins.load()
+        if self._owner and self._servers:
+            count = await asyncio.to_thread(kill_marked, self._owner)
+            if count:
+                log.warning("mcp_leftovers_ended", count=count)
+        for server in self._servers:
+            task = asyncio.create_task(server.run(), name=f"supervisor of MCP server {server.settings.name}")
+            task.add_done_callback(_note_broken)
+            self._tasks.add(task)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks.clear()
+
+    def tools(self) -> tuple[Tool, ...]:
+        """The same tuple until a server comes, goes or changes what it offers."""
+        if not self._is_current:
+            self._is_current = True
+            self._tools = self._gather()
+        return self._tools
+
+    def missing(self) -> tuple[MissingTool, ...]:
+        return tuple(each for server in self._servers for each in server.missing())
+
+    def status(self) -> tuple[ServerStatus, ...]:
+        return tuple(server.status() for server in self._servers)
+
+    def _note_change(self) -> None:
+        self._is_current = False
+
+    def _gather(self) -> tuple[Tool, ...]:
+        """What did not change stays the very same object, and if nothing did, so does the tuple."""
+        made: dict[str, McpTool] = {}
+        for server in self._servers:
+            for offered in server.offered:
+                before = self._made.get(offered.spec.name)
+                is_same = before is not None and before.offered == offered
+                made[offered.spec.name] = before if before is not None and is_same else McpTool(server, offered)
+        extras = make_extras(self._servers)
+        tools: tuple[Tool, ...] = (*made.values(), *extras)
+        self._made = made
+        is_unchanged = [each.spec for each in tools] == [each.spec for each in self._tools]
+        return self._tools if is_unchanged and _are_same(made, self._tools) else tools
+
+
+def _note_broken(task: asyncio.Task[None]) -> None:
+    """A supervisor ends only with the daemon; that it ended otherwise is a fault of ours."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        log.error("mcp_supervisor_broken", task=task.get_name(), exc_info=error)
+
+
+def _owner_of(pins_path: Path | None) -> str:
+    """One daemon has one home, and its file of pins is there."""
+    return hashlib.sha256(str(pins_path.resolve()).encode()).hexdigest()[:16] if pins_path is not None else ""
+
+
+def _are_same(made: dict[str, McpTool], before: tuple[Tool, ...]) -> bool:
+    kept = {id(each) for each in before}
+    return all(id(each) in kept for each in made.values())

@@ -1,0 +1,218 @@
+"""One sandboxed command. Owns: hearing its output, knowing when all of it has ended, and ending it. Not: what that means.
+
+Invariants: `wait` returns only when no process of the command is left: bubblewrap has ended, and so has the first process of
+its namespace, with which the kernel ends all others. `end` never blocks and may be called at any time and again. Everything
+happens in the event loop's thread; bubblewrap would die with any other.
+"""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+
+from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox, Started, spawn
+from palyra.adapters.runtimes.shell.text import Cleaner
+from palyra.adapters.runtimes.shell.watch import LOOK_EVERY_S, Excess, Gauge
+
+PIECE_BYTES = 64 * 1024
+STATUS_BYTES_MAX = 4096
+START_WAIT_S = 2.0  # By then bubblewrap has named its first process, or never will.
+DRAIN_WAIT_S = 1.0
+FIRST_LOOK_S = 0.03
+LOOK_SHARE = 20  # Looking at a large tree takes a while; at most this part of the loop's time goes into it.
+
+Hear = Callable[[str, str], None]
+
+
+class Child:
+    """`hear` gets clean text of `stdout` or `stderr` as it comes. Make it in a running event loop."""
+
+    def __init__(self, sandbox: Sandbox, order: Order, hear: Hear) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limits = order.limits
+        self._hear = hear
+        self._gauge = Gauge(order.limits, order.roots)
+        self._started: Started = spawn(sandbox, order)
+        self._status = b""
+        self._output_bytes = 0
+        self._first: int | None = None
+        self._first_handle: int | None = None
+        self._is_ending = False
+        self._open: dict[int, Cleaner] = {}
+        self._handles: set[int] = set()
+        self._done: asyncio.Future[None] = self._loop.create_future()
+        self._timers: list[asyncio.TimerHandle] = []
+        self.excess: Excess | None = None
+        try:
+            self._listen()
+        except OSError:
+            self._forget()
+            raise
+
+    async def wait(self) -> None:
+        await asyncio.shield(self._done)
+
+    async def wait_at_most(self, timeout_s: float) -> None:
+        await asyncio.wait({self._done}, timeout=timeout_s)
+
+    @property
+    def is_over(self) -> bool:
+        return self._done.done()
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of the command; None while it runs, and if it never began."""
+        for line in self._status.splitlines():
+            with suppress(ValueError):
+                code = json.loads(line).get("exit-code")
+                if isinstance(code, int):
+                    return code
+        return None
+
+    @property
+    def was_ended(self) -> bool:
+        return self._is_ending
+
+    def end(self, excess: Excess | None = None) -> None:
+        """Kills all of it. Before its first process is known this only notes the wish, which is then carried out."""
+        if self._is_ending or self.is_over:
+            return
+        self._is_ending = True
+        self.excess = excess
+        self._kill_first()
+        self._timers.append(self._loop.call_later(START_WAIT_S, self._kill_outer))
+
+    def _kill_first(self) -> None:
+        if self._first_handle is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._first_handle, signal.SIGKILL)
+
+    def _kill_outer(self) -> None:
+        with suppress(ProcessLookupError):
+            self._started.process.kill()
+
+    def _listen(self) -> None:
+        started = self._started
+        self._open = {file: Cleaner() for file in (started.stdout, started.stderr, started.status)}
+        self._loop.add_reader(started.stdout, self._read, "stdout", started.stdout)
+        self._loop.add_reader(started.stderr, self._read, "stderr", started.stderr)
+        self._loop.add_reader(started.status, self._read_status)
+        handle = os.pidfd_open(started.process.pid)
+        self._handles.add(handle)
+        self._loop.add_reader(handle, self._outer_ended, handle)
+        self._timers.append(self._loop.call_later(FIRST_LOOK_S, self._look))
+
+    def _forget(self) -> None:
+        """It cannot be followed, so it may not run."""
+        self._kill_outer()
+        self._started.process.wait()
+        for file in (*self._open, *self._handles):
+            self._loop.remove_reader(file)
+            os.close(file)
+
+    def _read(self, stream: str, file: int) -> None:
+        try:
+            piece = os.read(file, PIECE_BYTES)
+        except BlockingIOError:
+            return
+        cleaner = self._open[file]
+        self._output_bytes += len(piece)
+        text = cleaner.feed(piece) if piece else cleaner.finish()
+        if text:
+            self._hear(stream, text)
+        if not piece:
+            self._close(file)
+        elif self._output_bytes > self._limits.output_bytes:
+            self.end(Excess.OUTPUT)
+
+    def _read_status(self) -> None:
+        file = self._started.status
+        try:
+            piece = os.read(file, STATUS_BYTES_MAX)
+        except BlockingIOError:
+            return
+        if not piece or len(self._status) > STATUS_BYTES_MAX:
+            self._close(file)
+            return
+        self._status += piece
+        if self._first is None:
+            self._meet_first()
+
+    def _meet_first(self) -> None:
+        with suppress(ValueError):
+            self._first = json.loads(self._status.splitlines()[0]).get("child-pid")
+        if self._first is None:
+            return
+        try:
+            handle = os.pidfd_open(self._first)
+        except ProcessLookupError:
+            return
+        if not _is_bubblewrap(self._first):
+            os.close(handle)
+            return
+        self._first_handle = handle
+        self._handles.add(handle)
+        self._loop.add_reader(handle, self._first_ended, handle)
+        if self._is_ending:
+            self._kill_first()
+
+    def _first_ended(self, handle: int) -> None:
+        self._first_handle = None
+        self._let_go(handle)
+
+    def _outer_ended(self, handle: int) -> None:
+        if self._started.process.poll() is None:
+            return
+        if self._started.status in self._open:
+            self._read_status()
+        self._timers.append(self._loop.call_later(DRAIN_WAIT_S, self._give_up))
+        self._let_go(handle)
+
+    def _let_go(self, handle: int) -> None:
+        self._loop.remove_reader(handle)
+        os.close(handle)
+        self._handles.discard(handle)
+        self._settle()
+
+    def _close(self, file: int) -> None:
+        self._loop.remove_reader(file)
+        del self._open[file]
+        os.close(file)
+        self._settle()
+
+    def _give_up(self) -> None:
+        """All have ended, so nobody can write any more; a descriptor that is still open was given away by nobody of ours."""
+        self._kill_first()
+        for file in list(self._open):
+            self._close(file)
+
+    def _settle(self) -> None:
+        if self._open or self._handles or self._done.done():
+            return
+        for timer in self._timers:
+            timer.cancel()
+        self._done.set_result(None)
+
+    def _look(self) -> None:
+        began = self._loop.time()
+        if self._first is not None and self._first_handle is not None and not self._is_ending:
+            excess = self._gauge.look(self._first)
+            if excess is not None:
+                self.end(excess)
+        if self.is_over:
+            return
+        now = self._loop.time()
+        self._timers = [timer for timer in self._timers if not timer.cancelled() and timer.when() > now]
+        pause_s = max(LOOK_EVERY_S, (now - began) * LOOK_SHARE)
+        self._timers.append(self._loop.call_later(pause_s, self._look))
+
+
+def _is_bubblewrap(pid: int) -> bool:
+    """Not another process that has its number by now."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip() == "bwrap"
+    except OSError:
+        return False

@@ -1,0 +1,123 @@
+"""What a sandboxed command sees. Owns: the files and folders that are put into its world, and which roots those are.
+
+Not: namespaces and limits. Invariants: of the daemon's machine it sees installed software, a few files of /etc that everybody
+may read, and the roots of its workspace; only the roots and private memory can be written. A link in a root that leads out
+leads to nothing, since nothing outside is there. The daemon's own folder is never among it, even if a root holds it.
+"""
+
+import os
+from glob import glob
+
+from palyra.adapters.runtimes.shell.limits import Limits
+from palyra.core.errors import Invalid, NotFound
+
+HOME = "/run/home"  # Where no workspace lies, so that none can cover it.
+PRIVATE = "/run/palyra"  # Holds the command's text and the lines that bind its shell.
+WORKSPACE_NAME = "workspace"  # The one folder of the daemon's own that a tool may see.
+
+_SOFTWARE = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_MORE_SOFTWARE = ("/nix/store", "/gnu/store")
+# What programs need to find other programs, and Java its settings. Every mount takes time, so small files are copied instead.
+_SETTINGS = ("/etc/alternatives", "/etc/java-*", "/etc/pki/ca-trust", "/etc/pki/tls/certs", "/etc/ssl/certs")
+COPIED = ("/etc/ld.so.cache", "/etc/localtime", "/etc/timezone", "/etc/ssl/openssl.cnf")
+FILES = {
+    "/etc/passwd": f"agent:x:1000:1000:agent:{HOME}:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+    "/etc/group": "agent:x:1000:\nnogroup:x:65534:\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+}
+# A daemon of root owns the kernel's files and devices, and so do its commands: what an owner may do with them is taken away.
+_PROC_FILES = (
+    "kcore",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
+)  # They tell an owner about all memory of the machine.
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+
+
+def system_mounts() -> list[str]:
+    """The same for every command of this machine."""
+    made = ["--ro-bind", "/usr", "/usr"]
+    for path in _SOFTWARE:
+        if os.path.islink(path):
+            made += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            made += ["--ro-bind", path, path]
+    for path in (*_MORE_SOFTWARE, *(found for pattern in _SETTINGS for found in sorted(glob(pattern)))):
+        if os.path.exists(path):
+            made += ["--ro-bind", path, path]
+    return [*made, "--proc", "/proc", *_proc_masks(), "--remount-ro", "/proc", "--dev", "/dev", *_device_masks()]
+
+
+def private_mounts(limits: Limits) -> list[str]:
+    """Memory that only this command sees. Nothing without a size may stay writable, or it could take all memory."""
+    return [
+        *("--size", str(limits.shared_memory_bytes), "--perms", "1777", "--tmpfs", "/dev/shm"),  # noqa: S108 in the sandbox
+        *("--remount-ro", "/dev"),
+        *("--size", str(limits.temporary_bytes), "--perms", "1777", "--tmpfs", "/tmp"),  # noqa: S108 in the sandbox
+        *("--size", str(limits.temporary_bytes), "--perms", "0700", "--tmpfs", HOME),
+    ]
+
+
+def root_mounts(roots: tuple[str, ...], hidden: str | None) -> list[str]:
+    """The workspace. Shorter paths first: what lies deeper is laid over what holds it."""
+    made: list[str] = []
+    covered = [hidden] if hidden is not None and any(_is_under(hidden, root) for root in roots) else []
+    for path in sorted({*roots, *covered}, key=lambda path: (path.count("/"), path)):
+        made += ["--size", "4096", "--tmpfs", path] if path in covered else ["--bind", path, path]
+    for path in covered:
+        made += ["--remount-ro", path]
+    return made
+
+
+def real_roots(workspace: tuple[str, ...], hidden: str | None) -> tuple[str, ...]:
+    """Where the roots really are; one that lies in another is left out, as a command could have put a link in its place."""
+    if not workspace:
+        raise Invalid("workspace_missing", "this agent has no workspace; give it one in palyra.toml")
+    found: list[str] = []
+    for root in workspace:
+        real = os.path.realpath(root)
+        if not os.path.isdir(real):
+            raise NotFound("workspace_missing", f"the workspace folder {root} is not there; create it")
+        if real == "/" or (hidden is not None and _is_under(real, hidden) and not _is_allowed(real, hidden)):
+            raise Invalid("workspace_invalid", f"{root} cannot be a workspace of a sandbox; choose another folder")
+        found.append(real)
+    return tuple(root for root in dict.fromkeys(found) if not _is_inner(root, found, hidden))
+
+
+def aliases_of(workspace: tuple[str, ...], roots: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Names of roots as the operator wrote them, where a link leads from there to the real folder."""
+    named = [(os.path.abspath(root), os.path.realpath(root)) for root in workspace]
+    return tuple((name, real) for name, real in dict.fromkeys(named) if name != real and not is_inside(name, roots))
+
+
+def _is_allowed(root: str, hidden: str) -> bool:
+    return _is_under(root, f"{hidden}/{WORKSPACE_NAME}")
+
+
+def _is_inner(root: str, roots: list[str], hidden: str | None) -> bool:
+    """Whether another root shows it already: it does not where the daemon's folder, which is covered, lies between."""
+    outer = [other for other in roots if other != root and _is_under(root, other)]
+    if hidden is not None and _is_under(root, hidden):
+        outer = [other for other in outer if _is_under(other, hidden)]
+    return bool(outer)
+
+
+def is_inside(path: str, roots: tuple[str, ...]) -> bool:
+    return any(_is_under(path, root) for root in roots)
+
+
+def _proc_masks() -> list[str]:
+    found = [f"/proc/{name}" for name in _PROC_FILES if os.geteuid() == 0 and os.path.exists(f"/proc/{name}")]
+    return [word for path in found for word in ("--ro-bind", "/dev/null", path)]
+
+
+def _device_masks() -> list[str]:
+    """They are the machine's own: read-only, they can still be written to, but not be given another mode."""
+    devices = _DEVICES if os.geteuid() == 0 else ()
+    return [word for name in devices for word in ("--remount-ro", f"/dev/{name}")]
+
+
+def _is_under(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

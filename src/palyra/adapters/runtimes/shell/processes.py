@@ -1,0 +1,122 @@
+"""Processes behind calls. Owns: those that go on after the call that started them, each of one run. Not: starting them.
+
+Each ends with its run, with the daemon, and when the daemon is killed. Of one that has ended, the end of its output stays
+until its run ends.
+"""
+
+import secrets
+from collections.abc import Callable
+
+from palyra.adapters.runtimes.shell.child import Child
+from palyra.adapters.runtimes.shell.keeping import WINDOW_LENGTH_MAX, Window
+from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox
+from palyra.core.errors import Conflict
+from palyra.core.ids import RunId, SessionId
+from palyra.ports.processes import ProcessRecord
+
+RUNNING_PER_RUN_MAX = 8
+RUNNING_MAX = 32
+LISTED_PER_RUN_MAX = 64  # The ended ones that are oldest are forgotten.
+STOP_WAIT_S = 5.0  # Killing takes milliseconds; a disk that hangs may hold a process longer than anyone waits.
+SHOWN_COMMAND_LENGTH_MAX = 500
+
+
+class Background:
+    """One of them. `command` is as it may be shown."""
+
+    def __init__(self, record: ProcessRecord) -> None:
+        self._record = record
+        self._child: Child | None = None
+        self.window = Window(WINDOW_LENGTH_MAX)
+        self.has_network = False
+
+    def start(self, sandbox: Sandbox, order: Order) -> None:
+        self.has_network = order.proxy is not None
+        self._child = Child(sandbox, order, lambda _stream, text: self.window.add(text))
+
+    @property
+    def child(self) -> Child:
+        if self._child is None:
+            raise RuntimeError("it was never started")
+        return self._child
+
+    @property
+    def record(self) -> ProcessRecord:
+        if not self.child.is_over:
+            return self._record
+        code = self.child.exit_code
+        return ProcessRecord(
+            id=self._record.id,
+            run_id=self._record.run_id,
+            session_id=self._record.session_id,
+            command=self._record.command,
+            started_at_ms=self._record.started_at_ms,
+            exit_code=code if code is not None else 137,
+        )
+
+
+class ShellProcesses:
+    """`redact` makes a command's text fit to be shown."""
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        self._all: dict[str, Background] = {}
+
+    def begin(self, sandbox: Sandbox, order: Order, owner: tuple[RunId, SessionId], now_ms: int) -> Background:
+        run_id, session_id = owner
+        self._make_room(run_id)
+        record = ProcessRecord(
+            id=f"p{secrets.token_hex(4)}",
+            run_id=run_id,
+            session_id=session_id,
+            command=self._redact(order.command)[:SHOWN_COMMAND_LENGTH_MAX],
+            started_at_ms=now_ms,
+        )
+        process = Background(record)
+        process.start(sandbox, order)
+        self._all[record.id] = process
+        return process
+
+    def list(self, run_id: RunId | None = None) -> tuple[ProcessRecord, ...]:
+        records = [process.record for process in self._all.values()]
+        return tuple(record for record in records if run_id is None or record.run_id == run_id)
+
+    def find(self, run_id: RunId, process_id: str) -> Background | None:
+        """One run never sees another's."""
+        process = self._all.get(process_id)
+        return process if process is not None and process.record.run_id == run_id else None
+
+    async def stop(self, process_id: str) -> bool:
+        process = self._all.get(process_id)
+        if process is None:
+            return False
+        await _stop(process)
+        return True
+
+    async def end_run(self, run_id: RunId) -> None:
+        ended = [process for process in self._all.values() if process.record.run_id == run_id]
+        for process in ended:
+            process.child.end()
+        for process in ended:
+            await _stop(process)
+            self._all.pop(process.record.id, None)
+
+    async def close(self) -> None:
+        """The daemon stops."""
+        for run_id in {process.record.run_id for process in self._all.values()}:
+            await self.end_run(run_id)
+
+    def _make_room(self, run_id: RunId) -> None:
+        running = [process.record for process in self._all.values() if not process.child.is_over]
+        of_run = sum(record.run_id == run_id for record in running)
+        if of_run >= RUNNING_PER_RUN_MAX or len(running) >= RUNNING_MAX:
+            limit = f"{RUNNING_PER_RUN_MAX} of one run, {RUNNING_MAX} in all"
+            raise Conflict("too_many_processes", f"too many processes run in the background ({limit}); stop one first")
+        ended = [record for record in self.list(run_id) if record.exit_code is not None]
+        for record in ended[: max(0, len(ended) - LISTED_PER_RUN_MAX)]:
+            del self._all[record.id]
+
+
+async def _stop(process: Background) -> None:
+    process.child.end()
+    await process.child.wait_at_most(STOP_WAIT_S)

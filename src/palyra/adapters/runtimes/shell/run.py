@@ -1,0 +1,260 @@
+"""shell.run. Owns: one command in the sandbox, its live output, its time and what it came to. Not: whether it may run.
+
+The text runs as bash reads a script, with empty input, in the workspace. Cancelling the call, or its time running out, ends
+everything that it started. What it printed is kept from both ends, in the order in which it came.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from palyra.adapters.runtimes.shell.child import Child
+from palyra.adapters.runtimes.shell.keeping import Kept
+from palyra.adapters.runtimes.shell.limits import Limits
+from palyra.adapters.runtimes.shell.mounts import aliases_of, real_roots
+from palyra.adapters.runtimes.shell.nature import COMMAND_LENGTH_MAX, nature_of, real_folder
+from palyra.adapters.runtimes.shell.processes import Background, ShellProcesses
+from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox
+from palyra.adapters.runtimes.shell.watch import Excess
+from palyra.core.errors import Invalid, PalyraError, Unavailable
+from palyra.core.events.base import JsonObject
+from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk, ToolError
+from palyra.core.taint import label
+from palyra.core.tools import CallNature, Capability, Runtime, ToolResult, ToolSpec, failed
+from palyra.core.trust import Trust
+from palyra.ports.shell import ShellParser
+from palyra.ports.tools import ToolCallContext
+
+TIMEOUT_DEFAULT_S = 120.0
+TIMEOUT_MAX_S = 600.0
+LIVE_LENGTH_MAX = 1024 * 1024  # Nobody reads on; what is kept is in the result.
+FIRST_WAIT_S = 0.3  # A background process that cannot start says so by then.
+CANCEL_WAIT_S = 2.0
+NOTHING_PRINTED = "[The command printed nothing.]"
+
+SPEC = ToolSpec(
+    name="shell.run",
+    description=(
+        "Runs a bash command in the workspace, in a sandbox: it sees the workspace and installed software and, unless a policy "
+        "says otherwise, no network. Its input is empty. Returns what it printed; an exit status other than 0 is a failure. "
+        "With background it goes on after the call until it is stopped or the run ends; then use shell.output and shell.stop."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "command": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": COMMAND_LENGTH_MAX,
+                "description": "The text, as bash reads it.",
+            },
+            "cwd": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 4096,
+                "description": "The folder to run in, relative to the first workspace root. Default: that root.",
+            },
+            "timeout_s": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "maximum": TIMEOUT_MAX_S,
+                "description": f"Seconds after which it is ended. Default {TIMEOUT_DEFAULT_S:g}.",
+            },
+            "background": {
+                "type": "boolean",
+                "description": "Start it and return at once, with an id. It has no time limit of its own.",
+            },
+        },
+        "required": ["command"],
+        "additionalProperties": False,
+    },
+    capabilities=frozenset({Capability.PROCESS_EXEC}),
+    effect_class=EffectClass.ONCE,
+    parallel_class=ParallelClass.NEVER,
+    risk=Risk.HIGH,
+    output_trust=Trust.LOCAL,
+    runtime=Runtime.SHELL,
+    timeout_s=TIMEOUT_MAX_S + 30,
+)
+
+_EXCESS_WORDS = {
+    Excess.MEMORY: "it took more memory than a command may, or the machine had too little left",
+    Excess.PROCESSES: "it started more processes than a command may",
+    Excess.DISK: "it filled the disk more than a command may",
+    Excess.OUTPUT: "it printed more than a command may; write to a file or filter it",
+}
+
+
+class ShellSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """What the shell's tools need. `taints_workspace` says whether a folder holds files that came from outside.
+
+    `hidden` is the daemon's own folder; `proxy_path` the guarded proxy's socket, for commands that a policy lets reach out.
+    """
+
+    parser: ShellParser
+    processes: ShellProcesses
+    taints_workspace: Callable[[str], Awaitable[bool]]
+    hidden: str | None = None
+    proxy_path: str | None = None
+    limits: Limits = msgspec.field(default_factory=Limits)
+
+
+class ShellRun:
+    def __init__(self, sandbox: Sandbox, setup: ShellSetup) -> None:
+        self._sandbox = sandbox
+        self._setup = setup
+
+    @property
+    def spec(self) -> ToolSpec:
+        return SPEC
+
+    def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
+        return nature_of(arguments, workspace, self._setup.parser)
+
+    async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
+        try:
+            order = self._order(arguments, context)
+            timeout_s = _timeout_of(arguments.get("timeout_s"))
+            if arguments.get("background"):
+                result = await self._begin(order, context)
+            else:
+                result = await self._run(order, timeout_s, context)
+        except PalyraError as refused:
+            return failed(refused.code, refused.message)
+        except OSError as cause:
+            return failed("sandbox_failed", f"the command could not be started ({cause.strerror}); see docs/sandbox.md")
+        if context.has_network:
+            return from_outside(msgspec.structs.replace(result, sandbox=f"{self._sandbox.name}+proxy"))
+        return await trusted(result, context, self._setup)
+
+    def _order(self, arguments: JsonObject, context: ToolCallContext) -> Order:
+        command = arguments.get("command")
+        if not isinstance(command, str) or not command.strip() or len(command) > COMMAND_LENGTH_MAX:
+            raise Invalid("command_invalid", f"command is a text of 1 to {COMMAND_LENGTH_MAX} characters")
+        if "\x00" in command or any("\ud800" <= letter <= "\udfff" for letter in command):
+            raise Invalid("command_invalid", "command holds characters that no shell can read; write it without them")
+        hidden = os.path.realpath(self._setup.hidden) if self._setup.hidden is not None else None
+        roots = real_roots(context.workspace, hidden)
+        cwd = real_folder(arguments.get("cwd"), context.workspace, roots)
+        return Order(
+            command=command,
+            cwd=cwd,
+            roots=roots,
+            aliases=aliases_of(context.workspace, roots),
+            limits=self._setup.limits,
+            hidden=hidden,
+            proxy=self._way_out() if context.has_network else None,
+        )
+
+    def _way_out(self) -> str:
+        path = self._setup.proxy_path
+        if path is None or not os.path.exists(path):
+            raise Unavailable("network_unavailable", "commands have no network here now; use http.fetch")
+        return os.path.realpath(path)
+
+    async def _run(self, order: Order, timeout_s: float, context: ToolCallContext) -> ToolResult:
+        kept = Kept()
+        live = _Live(context)
+
+        def hear(stream: str, text: str) -> None:
+            kept.add(text)
+            live.emit(stream, text)
+
+        child = Child(self._sandbox, order, hear)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await child.wait()
+        except TimeoutError:
+            await _end(child)
+            message = f"it did not finish within {timeout_s:g} s and was ended, with everything it had started"
+            return self._result(Outcome.TIMEOUT, kept.text(), ToolError(code="timeout", message=message))
+        except asyncio.CancelledError:
+            await _end(child)
+            raise
+        return self._ended(child, kept.text())
+
+    def _ended(self, child: Child, text: str) -> ToolResult:
+        if child.excess is not None:
+            message = f"The command was ended: {_EXCESS_WORDS[child.excess]}."
+            return self._result(Outcome.FAILED, text, ToolError(code=child.excess.value, message=message))
+        if child.exit_code is None:
+            message = f"the sandbox did not start the command: {text.strip()[-300:] or 'it was killed'}"
+            return self._result(Outcome.FAILED, "", ToolError(code="sandbox_failed", message=message))
+        if child.exit_code:
+            error = ToolError(code="exit_status", message=f"exit status {child.exit_code}")
+            return self._result(Outcome.FAILED, text, error)
+        return self._result(Outcome.OK, text or NOTHING_PRINTED, None)
+
+    async def _begin(self, order: Order, context: ToolCallContext) -> ToolResult:
+        owner = (context.run_id, context.session_id)
+        process = self._setup.processes.begin(self._sandbox, order, owner, context.now_ms)
+        try:
+            await process.child.wait_at_most(FIRST_WAIT_S)
+        except asyncio.CancelledError:
+            await _end(process.child)
+            raise
+        return self._result(Outcome.OK, describe(process, process.window.read(0)), None)
+
+    def _result(self, outcome: Outcome, text: str, error: ToolError | None) -> ToolResult:
+        return ToolResult(outcome=outcome, output=text, error=error, sandbox=self._sandbox.name)
+
+
+class _Live:
+    """Output as it comes, up to a limit."""
+
+    def __init__(self, context: ToolCallContext) -> None:
+        self._emit = context.emit
+        self._left = LIVE_LENGTH_MAX
+
+    def emit(self, stream: str, text: str) -> None:
+        if self._left <= 0:
+            return
+        self._emit(stream, text[: self._left])
+        self._left -= len(text)
+        if self._left <= 0:
+            self._emit(stream, "\n[more is not shown while it runs]\n")
+
+
+async def trusted(result: ToolResult, context: ToolCallContext, setup: ShellSetup) -> ToolResult:
+    """What a command prints may be any file of its workspace, so it has the trust of the least trusted there."""
+    for root in _real(context.workspace):
+        if await setup.taints_workspace(root):
+            return from_outside(result)
+    return result
+
+
+def from_outside(result: ToolResult) -> ToolResult:
+    """What came, or may have come, from outside."""
+    return msgspec.structs.replace(result, trust=Trust.EXTERNAL, source=label("tool", SPEC.name))
+
+
+def _real(workspace: tuple[str, ...]) -> list[str]:
+    return [os.path.realpath(root) for root in workspace]
+
+
+def describe(process: Background, text: str) -> str:
+    """A process in a line, and what it printed."""
+    record = process.record
+    if record.exit_code is None:
+        state = "runs in the background"
+    elif process.child.excess is not None:
+        state = f"was ended: {_EXCESS_WORDS[process.child.excess]}"
+    else:
+        state = "was stopped" if process.child.was_ended else f"has ended with exit status {record.exit_code}"
+    return f"[Process {record.id} {state}. Read on with offset {process.window.end}.]\n{text}"
+
+
+async def _end(child: Child) -> None:
+    """Kills it, and waits until it is gone; what hangs in the kernel is not waited for."""
+    child.end()
+    await child.wait_at_most(CANCEL_WAIT_S)
+
+
+def _timeout_of(timeout_s: object) -> float:
+    if timeout_s is None:
+        return TIMEOUT_DEFAULT_S
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s <= TIMEOUT_MAX_S:
+        raise Invalid("arguments_invalid", f"timeout_s is a number above 0, and at most {TIMEOUT_MAX_S:g}")
+    return float(timeout_s)

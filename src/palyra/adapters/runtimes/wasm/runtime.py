@@ -1,0 +1,75 @@
+"""The WASM runtime. Owns: running calls in threads so that the event loop never waits, and stopping them. Not: what they do.
+
+One for a daemon: it holds the compiled modules, the threads and the deadlines.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import msgspec
+
+from palyra.adapters.runtimes.wasm.calling import CANCELLED, TIMEOUT, ModuleCall, Program, Spoken
+from palyra.adapters.runtimes.wasm.compiling import CompiledModules
+from palyra.adapters.runtimes.wasm.deadlines import Deadlines
+from palyra.adapters.runtimes.wasm.manifest import Manifest
+from palyra.core.errors import PalyraError
+
+CALLS_AT_ONCE_MAX = 4  # A run has at most so many tools at once; further calls wait their turn.
+STOP_WAIT_S = 0.05  # A stopped module ends at its next loop or call, within microseconds; this is for a busy machine.
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a plugin: `function` is None to try whether it comes to life at all."""
+
+    manifest: Manifest
+    sha256: str
+    function: str | None
+    question: bytes
+
+
+class WasmRuntime:
+    def __init__(self) -> None:
+        self._modules = CompiledModules()
+        self._deadlines = Deadlines()
+        self._threads = ThreadPoolExecutor(CALLS_AT_ONCE_MAX, thread_name_prefix="wasm")
+
+    async def call(self, asked: Asked, read_wasm: Callable[[], bytes], log: Callable[[str], None]) -> Spoken:
+        """Raises PalyraError with a stable code. `log` is called on the event loop."""
+        loop = asyncio.get_running_loop()
+        program = Program(
+            compiled=await self._modules.get(asked.sha256, read_wasm),
+            functions=tuple(function.name for function in asked.manifest.function),
+            function=asked.function,
+            grants=asked.manifest.capabilities,
+            limits=asked.manifest.limits,
+        )
+        call = ModuleCall(program, asked.question, lambda text: _send(loop, log, text))
+        future = loop.run_in_executor(self._threads, self._run, call, asked.manifest.limits.timeout_s)
+        try:
+            answer = await asyncio.shield(future)
+        except asyncio.CancelledError:
+            call.stop(CANCELLED)
+            await asyncio.wait({future}, timeout=STOP_WAIT_S)
+            raise
+        if isinstance(answer, PalyraError):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """Waits for nothing: calls are cancelled by those who made them."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, call: ModuleCall, timeout_s: float) -> Spoken | PalyraError:
+        """An error is given back and not raised, since nobody may be waiting any more."""
+        try:
+            with self._deadlines.watch(timeout_s, lambda: call.stop(TIMEOUT)):
+                return call.run()
+        except PalyraError as refused:
+            return refused
+
+
+def _send(loop: asyncio.AbstractEventLoop, log: Callable[[str], None], text: str) -> None:
+    with suppress(RuntimeError):  # The loop is closed: nobody listens any more.
+        loop.call_soon_threadsafe(log, text)

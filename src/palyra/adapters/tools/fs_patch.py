@@ -1,0 +1,261 @@
+"""fs.patch. Owns: applying a unified diff to files of the workspace. Not: reading diffs (core), the walls (workspace).
+
+Invariants: a hunk that does not match refuses the whole patch, and nothing is written. What is to be written is first
+written whole beside its file and made durable; only then are the files replaced, one rename after the other, and at last
+deleted files removed. Killed between two of these steps, some files are new and the others old, each of them whole; the
+same effect performed again finds the new ones applied and finishes the rest. So the class is idempotent.
+"""
+
+import os
+from contextlib import suppress
+from functools import partial
+from threading import Event
+
+from msgspec.structs import replace
+
+from palyra.adapters.tools.fs_patch_plan import MARK, Change, Plan, places_of
+from palyra.adapters.tools.fs_write import Writing, fill_partial
+from palyra.adapters.tools.offload import STOPPED, offload
+from palyra.adapters.tools.preview import preview_changes
+from palyra.adapters.tools.workspace import Place, absolute, bytes_at, explained, locate, look, make_folder, open_folder
+from palyra.core.errors import Conflict, PalyraError
+from palyra.core.events.base import JsonObject
+from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk
+from palyra.core.patch_reading import FILES_MAX, read_patch
+from palyra.core.patches import FilePatch
+from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, failed
+from palyra.core.trust import Trust
+from palyra.ports.tools import ToolCallContext
+
+PATCH_LENGTH_MAX = 200_000  # An event holds 256 KiB, and the call is on the tape with its patch.
+READ_BYTES_MAX = 16 * 1024 * 1024  # Of all files together, held at once.
+PREVIEWED_BYTES_MAX = 128 * 1024  # Of all files: a preview is made while the daemon waits, so it has to be quick.
+
+SPEC = ToolSpec(
+    name="fs.patch",
+    description=(
+        "Applies a unified diff to files of the workspace: changes, creates (`--- /dev/null`), deletes (`+++ /dev/null`) "
+        "and renames. Context and removed lines must stand in the file exactly; if one hunk does not match, nothing is "
+        "written and the error says what stands there instead. Line numbers may be missing or wrong where the context "
+        "stands only once. A patch that is already applied succeeds."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "patch": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": PATCH_LENGTH_MAX,
+                "description": f"The diff, of at most {FILES_MAX} files: `--- a/path`, `+++ b/path`, then `@@` and its lines.",
+            }
+        },
+        "required": ["patch"],
+        "additionalProperties": False,
+    },
+    capabilities=frozenset({Capability.FS_READ, Capability.FS_WRITE}),
+    effect_class=EffectClass.IDEMPOTENT,
+    parallel_class=ParallelClass.PATH_SCOPED,
+    risk=Risk.MEDIUM,
+    output_trust=Trust.SYSTEM,
+    timeout_s=30.0,
+)
+
+
+class FsPatch:
+    @property
+    def spec(self) -> ToolSpec:
+        return SPEC
+
+    def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
+        try:
+            patches = _patches_of(arguments.get("patch"))
+        except PalyraError as refused:
+            # It will be refused in these words when it is performed; as a path it touches none but the root.
+            return _nature((".",) if workspace else (), bool(workspace), refused.message)
+        paths, is_inside = _paths_of(patches, workspace)
+        if not is_inside:
+            return _nature(paths, False, None)
+        plan = Plan(workspace, PREVIEWED_BYTES_MAX)
+        try:
+            plan.make(patches)
+        except PalyraError as refused:
+            return _nature(paths, True, refused.message)
+        shown = [(f"{change.place.shown}: {change.done}", change.old, change.text or "") for change in plan.changes]
+        return replace(_nature(paths, True, preview_changes(shown)), writes=_written(plan.changes))
+
+    async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
+        try:
+            patches = _patches_of(arguments.get("patch"))
+        except PalyraError as refused:
+            return failed(refused.code, refused.message)
+        return await offload(partial(_patch, patches, context))
+
+
+def _patches_of(patch: object) -> tuple[FilePatch, ...]:
+    if not isinstance(patch, str) or len(patch) > PATCH_LENGTH_MAX:
+        raise Conflict("patch_invalid", f"patch is text of at most {PATCH_LENGTH_MAX} characters")
+    try:
+        patch.encode()
+    except UnicodeEncodeError as cause:
+        raise Conflict("patch_invalid", "patch is not valid Unicode") from cause
+    return read_patch(patch)
+
+
+def _nature(paths: tuple[str, ...], is_inside: bool, preview: str | None) -> CallNature:
+    return CallNature(
+        effect_class=EffectClass.IDEMPOTENT,
+        parallel_class=ParallelClass.PATH_SCOPED,
+        paths=paths,
+        is_in_workspace=is_inside,
+        preview=preview,
+    )
+
+
+def _paths_of(patches: tuple[FilePatch, ...], workspace: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    try:
+        return tuple(dict.fromkeys(place.shown for place in places_of(patches, workspace))), True
+    except PalyraError:
+        pass
+    names = dict.fromkeys(name for patch in patches for name in (patch.path, patch.source))
+    found: list[str] = []
+    for name in names:
+        with suppress(PalyraError):
+            found.append(absolute(name, workspace))
+    return tuple(found), False
+
+
+def _patch(patches: tuple[FilePatch, ...], context: ToolCallContext, stop: Event) -> ToolResult:
+    plan = Plan(context.workspace, READ_BYTES_MAX, context.effect_id)
+    try:
+        plan.make(patches)
+    except PalyraError as refused:
+        # The message may quote what stands in a file, so it is as trusted as that.
+        _drop_partials(patches, context)
+        return replace(failed(refused.code, refused.message), trust=Trust.LOCAL, read=tuple(plan.read))
+    work = _Work(plan.changes, context)
+    try:
+        work.prepare()
+        if stop.is_set():
+            return STOPPED
+        work.require_unchanged()
+        refused_late = work.replace_all()
+    finally:
+        work.clean_up()
+    if refused_late is not None:
+        return refused_late
+    lines = [f"{change.place.shown}: {change.done}" for change in plan.changes]
+    return ToolResult(
+        outcome=Outcome.OK, output="\n".join(lines), read=tuple(plan.read), written=_written(plan.changes)
+    )
+
+
+class _Work:
+    """The steps that change something, and what has to be taken away after them."""
+
+    def __init__(self, changes: list[Change], context: ToolCallContext) -> None:
+        self._changes = changes
+        self._context = context
+        self._folders: dict[int, int] = {}
+
+    def prepare(self) -> None:
+        """Every new content, durable beside its file."""
+        for number, change in enumerate(self._changes):
+            if not change.is_write:
+                continue
+            with make_folder(change.place) as folder:
+                self._folders[number] = os.dup(folder)
+            body = (change.text or "").encode()
+            name = _partial_name(self._context, number)
+            with explained(change.place):
+                fill_partial(Writing(change.place, body, name), self._folders[number], change.kept)
+                _mark(name, self._folders[number], change, self._context.effect_id)
+
+    def require_unchanged(self) -> None:
+        """Since they were read; what was changed meanwhile is not what was judged."""
+        for number, change in enumerate(self._changes):
+            if change.is_write:
+                with explained(change.place):
+                    _require_same(self._folders[number], change.place, change.seen)
+            if change.gone is not None and change.is_new:
+                with open_folder(change.gone) as folder:
+                    _require_same(folder, change.gone, change.gone_seen)
+
+    def replace_all(self) -> ToolResult | None:
+        """What stopped it half way, if something did."""
+        done: list[Change] = []
+        try:
+            for number, change in enumerate(self._changes):
+                if change.is_write:
+                    self._replace(number, change)
+                    done.append(change)
+            for change in self._changes:
+                if change.gone is not None and change.is_new:
+                    _remove(change.gone)
+        except PalyraError as refused:
+            names = ", ".join(change.place.shown for change in done) or "none"
+            message = f"{refused.message}; replaced before that: {names}. Apply the same patch again to finish it"
+            return replace(failed(refused.code, message), written=_written(done))
+        return None
+
+    def _replace(self, number: int, change: Change) -> None:
+        folder = self._folders[number]
+        with explained(change.place):
+            # Renaming replaces a link that was put there meanwhile; it never follows one.
+            os.rename(_partial_name(self._context, number), change.place.name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+
+    def clean_up(self) -> None:
+        for number, folder in self._folders.items():
+            with suppress(OSError):
+                os.unlink(_partial_name(self._context, number), dir_fd=folder)
+            os.close(folder)
+
+
+def _partial_name(context: ToolCallContext, number: int) -> str:
+    """By the effect: the attempt after a crash takes the first one's leftovers away."""
+    return f".palyra-{context.effect_id[:24]}-{number}.partial"
+
+
+def _drop_partials(patches: tuple[FilePatch, ...], context: ToolCallContext) -> None:
+    """Leftovers of an attempt that was killed, where this one is refused."""
+    for number, patch in enumerate(patches):
+        with suppress(PalyraError), open_folder(locate(patch.path, context.workspace)) as folder:
+            os.unlink(_partial_name(context, number), dir_fd=folder)
+
+
+def _mark(name: str, folder: int, change: Change, effect_id: str) -> None:
+    """Names the effect on the partial file, and makes a new program executable for everyone who may read it."""
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        with suppress(OSError):
+            os.setxattr(file, MARK, effect_id.encode())
+        if change.is_executable and change.kept is None:
+            mode = os.fstat(file).st_mode & 0o777
+            os.fchmod(file, mode | (mode & 0o444) >> 2)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _require_same(folder: int, place: Place, seen: os.stat_result | None) -> None:
+    try:
+        now = look(folder, place)
+    except FileNotFoundError:
+        now = None
+    if _marks(now) != _marks(seen):
+        raise Conflict("changed_meanwhile", f"{place.shown} was changed while the patch was prepared; try again")
+
+
+def _marks(seen: os.stat_result | None) -> tuple[int, ...] | None:
+    return None if seen is None else (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
+
+
+def _remove(place: Place) -> None:
+    with open_folder(place) as folder:
+        with suppress(FileNotFoundError):
+            os.unlink(place.name, dir_fd=folder)
+        os.fsync(folder)
+
+
+def _written(changes: list[Change]) -> tuple[FileBytes, ...]:
+    return tuple(bytes_at(change.place, change.text.encode()) for change in changes if change.text is not None)

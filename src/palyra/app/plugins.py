@@ -1,0 +1,94 @@
+"""Wiring of plugins. Owns: those of a home for a daemon, and installing, listing and removing them without one.
+
+Not: plugins themselves (adapters.runtimes.wasm). A running daemon notices changes of the folder by itself.
+"""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from palyra.adapters.runtimes.wasm.install import Candidate, put_in_place, read_candidate, take_away
+from palyra.adapters.runtimes.wasm.manifest import Manifest
+from palyra.adapters.runtimes.wasm.runtime import Asked, WasmRuntime
+from palyra.adapters.runtimes.wasm.source import PluginTools
+from palyra.adapters.schema import JsonSchemaCheck
+from palyra.app import Home
+from palyra.core.tools import MissingTool
+
+FOLDER = "plugins"
+
+
+class PluginRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A plugin as lists show it."""
+
+    name: str
+    version: str
+    description: str
+    sha256: str
+    capabilities: tuple[str, ...]
+    fuel: int
+    memory_mib: int
+    timeout_s: float
+    functions: tuple[dict[str, str], ...]
+
+
+class PluginList(msgspec.Struct, frozen=True):
+    rows: tuple[PluginRow, ...]
+    broken: tuple[MissingTool, ...]
+
+
+def plugin_tools(home: Home) -> PluginTools:
+    """The source of tools for a daemon."""
+    return PluginTools(plugins_folder(home), JsonSchemaCheck().schema_errors)
+
+
+def plugins_folder(home: Home) -> Path:
+    return home.root / FOLDER
+
+
+def list_plugins(home: Home) -> PluginList:
+    source = plugin_tools(home)
+    rows = tuple(make_row(plugin.manifest, plugin.sha256) for plugin in source.plugins())
+    return PluginList(rows, source.missing())
+
+
+def look_at(path: Path) -> Candidate:
+    """Reads, compiles and brings it to life once, with nothing but what it asks for. Raises with all that is wrong."""
+    candidate = read_candidate(path, JsonSchemaCheck().schema_errors)
+    asyncio.run(_try_out(candidate))
+    return candidate
+
+
+def install(home: Home, candidate: Candidate, is_replacing: bool) -> None:
+    put_in_place(candidate, plugins_folder(home), is_replacing)
+
+
+def remove(home: Home, name: str) -> None:
+    take_away(name, plugins_folder(home))
+
+
+def make_row(manifest: Manifest, sha256: str) -> PluginRow:
+    return PluginRow(
+        name=manifest.name,
+        version=manifest.version,
+        description=manifest.description,
+        sha256=sha256,
+        capabilities=tuple(sorted(grant.value for grant in manifest.capabilities)),
+        fuel=manifest.limits.fuel,
+        memory_mib=manifest.limits.memory_mib,
+        timeout_s=manifest.limits.timeout_s,
+        functions=tuple(
+            {"name": each.name, "effect_class": each.effect_class.value, "description": each.description}
+            for each in manifest.function
+        ),
+    )
+
+
+async def _try_out(candidate: Candidate) -> None:
+    runtime = WasmRuntime()
+    asked = Asked(manifest=candidate.manifest, sha256=candidate.sha256, function=None, question=b"")
+    try:
+        await runtime.call(asked, candidate.read_wasm, lambda _text: None)
+    finally:
+        runtime.close()

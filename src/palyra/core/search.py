@@ -1,0 +1,33 @@
+"""Search by words. Owns: making an expression for the index of what somebody typed. Not: the index (store).
+
+Everything a person or a model types is words: nothing in it is an operator but quotation marks around words that belong
+together. So there is no query that fails; one without a word finds nothing.
+"""
+
+import re
+
+QUERY_LENGTH_MAX = 400
+WORDS_MAX = 24  # Each is looked up on its own; nobody means more.
+
+_PART = re.compile(r'"([^"]*)"|([^\s"]+)')
+
+
+def all_words(query: str) -> str | None:
+    """An expression for texts that hold every word; None where there is no word."""
+    return _joined(query, " AND ")
+
+
+def any_word(query: str) -> str | None:
+    """An expression for texts that hold at least one."""
+    return _joined(query, " OR ")
+
+
+def _joined(query: str, operator: str) -> str | None:
+    parts = [quoted or word for quoted, word in _PART.findall(query[:QUERY_LENGTH_MAX])]
+    words = [part for part in parts if any(letter.isalnum() for letter in part)][:WORDS_MAX]
+    return operator.join(f'"{_plain(word)}"' for word in words) or None
+
+
+def _plain(word: str) -> str:
+    """Without what an expression cannot hold: the end of a C string, half a character."""
+    return word.replace("\x00", " ").encode("utf-8", "replace").decode()

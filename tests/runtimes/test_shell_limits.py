@@ -1,0 +1,229 @@
+"""How much a command may take, how it ends, and that nothing of it is left."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from palyra.adapters.runtimes.shell.keeping import KEPT_LENGTH_MAX, Kept, Window
+from palyra.adapters.runtimes.shell.limits import Limits
+from palyra.adapters.runtimes.shell.run import LIVE_LENGTH_MAX, ShellRun
+from palyra.adapters.runtimes.shell.watch import processes_below
+from palyra.core.events.base import JsonObject
+from palyra.core.events.tool import Outcome
+from tests.runtimes.shells import USERS, House, attempt, found_sandbox, make_context, make_setup, open_house, run
+
+pytestmark = pytest.mark.anyio
+MIB = 1024 * 1024
+SMALL = Limits(
+    memory_bytes=256 * MIB, processes_count=60, file_bytes=8 * MIB, disk_bytes=64 * MIB, output_bytes=4 * MIB
+)
+# A child that leaves its session and its parents, closes what it has, and would live on.
+DAEMON = "setsid bash -c '(trap \"\" HUP TERM INT; exec -a {name} sleep 300) >/dev/null 2>&1 </dev/null &' ; "
+
+
+@pytest.fixture(params=USERS)
+def user(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def house(user: str) -> Iterator[House]:
+    with open_house(user) as made:
+        yield made
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def named(name: str) -> list[int]:
+    """Processes of the machine whose command line begins with this name."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                words = Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if words[0].decode(errors="replace") == name:
+                found.append(int(entry))
+    return found
+
+
+async def until(condition: "object") -> None:
+    assert callable(condition)
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_fork_bomb_is_bounded_and_leaves_nothing(user: str, house: House) -> None:
+    name = f"bomb{os.getpid()}"
+    done = attempt(
+        user, f"bomb() {{ (exec -a {name} sleep 60) & bomb & bomb & }}; bomb; sleep 60", house, SMALL, timeout_s=4
+    )
+    assert done.outcome in ("failed", "timeout")
+    assert done.code in ("process_limit", "exit_status", "timeout")
+    assert named(name) == []
+
+
+def test_memory_bomb_of_one_process_fails_alone(user: str, house: House) -> None:
+    done = attempt(user, "python3 -c 'bytearray(1 << 30)'; echo went on", house, SMALL)
+    assert "MemoryError" in done.output
+    assert "went on" in done.output
+
+
+def test_memory_bomb_of_many_processes_is_ended(user: str, house: House) -> None:
+    one = "python3 -c 'import time; kept = bytearray(100 << 20); time.sleep(60)'"
+    done = attempt(user, f"for i in 1 2 3 4 5; do {one} & done; wait", house, SMALL)
+    assert (done.outcome, done.code) == ("failed", "memory_limit")
+
+
+def test_a_file_private_memory_and_the_disk_have_a_largest_size(user: str, house: House) -> None:
+    small = Limits(file_bytes=8 * MIB, temporary_bytes=4 * MIB, shared_memory_bytes=2 * MIB)
+    done = attempt(
+        user,
+        "for f in big /tmp/big ~/big /dev/shm/big; do head -c 64M /dev/zero > $f; stat -c %s $f; done",
+        house,
+        small,
+    )
+    sizes = [int(line) for line in done.output.splitlines() if line.isdigit()]
+    assert sizes == [8 * MIB, 4 * MIB, 4 * MIB, 2 * MIB]
+    assert (house.workspace / "big").stat().st_size == 8 * MIB
+
+
+def test_filling_the_disk_with_many_files_is_ended(user: str, house: House) -> None:
+    command = "i=0; while :; do head -c 4M /dev/zero > f$i; sync f$i; i=$((i+1)); done"
+    done = attempt(user, command, house, SMALL)
+    assert (done.outcome, done.code) == ("failed", "disk_limit")
+    written = sum(path.stat().st_size for path in house.workspace.iterdir())
+    assert written < 4096 * MIB
+
+
+def test_endless_output_is_ended_and_costs_neither_memory_nor_the_live_stream(root: Path) -> None:
+    live: list[str] = []
+    tool = ShellRun(found_sandbox(), make_setup(SMALL))
+    asked: JsonObject = {"command": "echo first; yes"}
+    result = asyncio.run(tool.execute(asked, make_context(root, emit=lambda _stream, text: live.append(text))))
+    assert (result.outcome, result.error and result.error.code) == (Outcome.FAILED, "output_limit")
+    assert result.output.startswith("first\ny\n")
+    assert "characters are left out here" in result.output
+    assert len(result.output) <= KEPT_LENGTH_MAX + 100
+    assert LIVE_LENGTH_MAX <= sum(map(len, live)) <= LIVE_LENGTH_MAX + 100
+
+
+async def test_timeout_ends_everything_and_keeps_what_was_printed(root: Path) -> None:
+    name = f"left{os.getpid()}"
+    result = await run(f"{DAEMON.format(name=name)} echo begun; sleep 60", root, timeout_s=1)
+    assert (result.outcome, result.error and result.error.code) == (Outcome.TIMEOUT, "timeout")
+    assert result.output == "begun\n"
+    assert named(name) == []
+
+
+async def test_a_daemon_left_behind_by_a_command_that_ended_is_gone(root: Path) -> None:
+    name = f"behind{os.getpid()}"
+    result = await run(f"{DAEMON.format(name=name)} sleep 0.2; pgrep -f {name} | wc -l", root)
+    assert result.outcome is Outcome.OK
+    assert int(result.output) >= 1
+    assert named(name) == []
+
+
+async def test_cancel_in_the_midst_of_output_ends_everything(root: Path) -> None:
+    name = f"cancelled{os.getpid()}"
+    heard: list[str] = []
+    tool = ShellRun(found_sandbox(), make_setup())
+    asked: JsonObject = {"command": f"{DAEMON.format(name=name)} while :; do echo on; sleep 0.01; done"}
+    task = asyncio.create_task(tool.execute(asked, make_context(root, emit=lambda _, text: heard.append(text))))
+    await until(lambda: heard and named(name))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert named(name) == []
+
+
+async def test_cancel_at_once_leaves_nothing(root: Path) -> None:
+    before = set(processes_below(os.getpid(), 10_000))
+    for pause_s in (0.0, 0.001, 0.002, 0.004, 0.008):
+        tool = ShellRun(found_sandbox(), make_setup())
+        task = asyncio.create_task(tool.execute({"command": "sleep 60"}, make_context(root)))
+        await asyncio.sleep(pause_s)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert set(processes_below(os.getpid(), 10_000)) <= before
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_killing_the_daemon_leaves_nothing(root: Path, background: bool) -> None:
+    name = f"orphan{os.getpid()}{background}"
+    script = f"""
+import asyncio
+from pathlib import Path
+from tests.runtimes.shells import *
+async def main():
+    tool = ShellRun(found_sandbox(), make_setup())
+    asked = {{"command": {DAEMON.format(name=name) + "sleep 300"!r}, "background": {background}}}
+    await tool.execute(asked, make_context(Path({str(root)!r})))
+    await asyncio.sleep(300)
+asyncio.run(main())
+"""
+    package = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{package}:{package / 'src'}"}
+    daemon = subprocess.Popen([sys.executable, "-c", script], env=environment)
+    try:
+        deadline = time.monotonic() + 30
+        while not named(name) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert named(name)
+    finally:
+        daemon.send_signal(signal.SIGKILL)
+        daemon.wait()
+    deadline = time.monotonic() + 10
+    while named(name) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert named(name) == []
+
+
+async def test_no_descriptor_or_process_is_left_by_many_commands(root: Path) -> None:
+    await run("true", root)
+    files, processes = len(os.listdir("/proc/self/fd")), processes_below(os.getpid(), 10_000)
+    await asyncio.gather(*(run("echo one; exit 3", root) for _ in range(8)))
+    assert len(os.listdir("/proc/self/fd")) == files
+    assert set(processes_below(os.getpid(), 10_000)) <= set(processes)
+
+
+async def test_command_that_cannot_be_followed_is_not_left_running(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await run("true", root)
+    files, processes = len(os.listdir("/proc/self/fd")), processes_below(os.getpid(), 10_000)
+
+    def refuse(pid: int) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    result = await run("sleep 60", root)
+    assert result.error is not None
+    assert result.error.code == "sandbox_failed"
+    assert len(os.listdir("/proc/self/fd")) == files
+    assert set(processes_below(os.getpid(), 10_000)) <= set(processes)
+
+
+@pytest.mark.parametrize("length", [0, 1, 9, 10, 11, 30])
+@pytest.mark.parametrize("piece", [1, 3, 50])
+def test_kept_text_is_the_beginning_and_the_end(length: int, piece: int) -> None:
+    text = "".join(chr(ord("a") + number % 26) for number in range(length))
+    kept, window = Kept(10), Window(7)
+    for start in range(0, length, piece):
+        kept.add(text[start : start + piece])
+        window.add(text[start : start + piece])
+    expected = text if length <= 10 else f"{text[:5]}\n[{length - 10} characters are left out here]\n{text[-5:]}"
+    assert kept.text() == expected
+    assert (window.read(0), window.start, window.end) == (text[-7:], max(0, length - 7), length)
+    assert window.read(length - 2) == text[max(0, length - 2) :][-7:]

@@ -1,0 +1,112 @@
+"""MCP servers in tests. Owns: settings for stand-ins, waiting for states, a heart that shows whether the loop still beats."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from palyra.adapters.runtimes.mcp.server import ServerState, ServerStatus
+from palyra.adapters.runtimes.mcp.servers import McpServers
+from palyra.adapters.runtimes.mcp.settings import Patience, ServerSettings
+from palyra.adapters.schema import JsonSchemaCheck
+from palyra.core.events.base import JsonObject
+from palyra.core.tools import ToolResult
+from palyra.ports.tools import Tool
+from tests.support.tool_calls import context
+
+HOSTILE = Path(__file__).parent / "hostile.py"
+BIN = Path(sys.executable).parent
+QUICK = Patience(start_s=20, request_s=10, restart_wait_s=20, ping_s=0.5, backoff_first_s=0.05, stop_grace_s=0.5)
+WAIT_S = 60.0  # For states that must come; far more than they take.
+
+
+def hostile(behaviour: str, folder: Path, **fields: object) -> ServerSettings:
+    """The stand-in, named after how it behaves."""
+    given: dict[str, object] = {
+        "name": behaviour.replace("_", "-"),
+        "command": (sys.executable, str(HOSTILE), behaviour, str(folder)),
+        "patience": QUICK,
+        **fields,
+    }
+    return ServerSettings(**given)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def running(*settings: ServerSettings, pins: Path | None = None) -> AsyncIterator[McpServers]:
+    servers = McpServers(settings, JsonSchemaCheck(), pins)
+    await servers.start()
+    try:
+        yield servers
+    finally:
+        await servers.close()
+
+
+@asynccontextmanager
+async def ready(*settings: ServerSettings, pins: Path | None = None) -> AsyncIterator[McpServers]:
+    async with running(*settings, pins=pins) as servers:
+        await until(lambda: all(each.state is ServerState.READY for each in servers.status()))
+        yield servers
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+def status(servers: McpServers, name: str) -> ServerStatus:
+    return next(each for each in servers.status() if each.name == name)
+
+
+def find(servers: McpServers, name: str) -> Tool:
+    return next(tool for tool in servers.tools() if tool.spec.name == name)
+
+
+async def use(servers: McpServers, name: str, arguments: JsonObject) -> ToolResult:
+    return await find(servers, name).execute(arguments, context())
+
+
+def marks(folder: Path, name: str) -> list[str]:
+    path = folder / name
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+
+
+class Heart:
+    """Beats while the loop is free; `longest_s` is the longest it was held up."""
+
+    def __init__(self) -> None:
+        self.beats_count = 0
+        self.longest_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Heart":
+        self._task = asyncio.create_task(self._beat())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+    async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            before_s = loop.time()
+            await asyncio.sleep(0.01)
+            self.beats_count += 1
+            self.longest_s = max(self.longest_s, loop.time() - before_s)
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
