@@ -1,8 +1,8 @@
 """What a tool call costs beyond the tool. Owns: gate, intent, outcome and attestation per call, the shell's start, reads at once.
 
-A run of scripted turns drives the real engine with its journal on disk; between the end of one turn and the start of the next lies
-everything a call costs. The tool's own time is measured in the same calls and taken off. The shell is held against bubblewrap
-alone, started in the same way with the same walls.
+A run of scripted turns drives the real engine with its journal on disk; between the end of one turn and the start of the next
+lies everything a call costs. The tool's own time is measured in the same calls and taken off. The shell is held against
+bubblewrap alone, started in the same way with the same walls.
 Usage: python -m bench.tools [--quick]
 """
 
@@ -17,8 +17,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import msgspec
+from zoneinfo import available_timezones
 
 from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
@@ -35,10 +34,14 @@ from palyra.core.ids import Principal
 from palyra.core.redaction import KnownSecrets
 from palyra.engine.engine import Engine
 from palyra.engine.requests import RunRequest
+from palyra.ports.provider import Completed
 
 WANTED_CALL_MS = 3.0
 WANTED_SHELL_MS = 15.0
 OWNER = Principal("user:owner")
+ZONES = sorted(
+    zone for zone in available_timezones() if "/" in zone
+)  # Equal reads would end the run: it went in circles.
 CONFIG = """
 [[provider]]
 name = "script"
@@ -72,8 +75,9 @@ def watching(clock: Clock, *tools: type) -> Iterator[None]:
     async def watched(self: ScriptedProvider, request: Any) -> AsyncGenerator[Any, None]:
         clock.began_s.append(time.perf_counter())
         async for delta in stream(self, request):
+            if isinstance(delta, Completed):
+                clock.ended_s.append(time.perf_counter())
             yield delta
-        clock.ended_s.append(time.perf_counter())
 
     kept = [(tool, tool.execute) for tool in tools]  # type: ignore[attr-defined]
     ScriptedProvider.stream = watched  # type: ignore[method-assign]
@@ -115,7 +119,7 @@ def script(turns: dict[str, tuple[int, int, str]]) -> str:
         for turn in range(turns_count):
             lines.append("[[scripts.turns]]")
             for number in range(calls_count):
-                lines.append(f"[[scripts.turns.calls]]\n{call.format(number=number, turn=turn)}")
+                lines.append(f"[[scripts.turns.calls]]\n{call.format(number=number, turn=turn, zone=ZONES[turn])}")
         lines.append('[[scripts.turns]]\ntext = "Done."')
     return "\n".join(lines)
 
@@ -162,7 +166,7 @@ async def measure_shell(engine: Engine, bare_ms: list[float]) -> None:
     tool_ms = [took_s * 1000 for took_s in clock.tool_s]
     over_ms = statistics.median(tool_ms) - statistics.median(bare_ms)
     report("bubblewrap alone, `true`", bare_ms)
-    report("shell.run, `true`", tool_ms)
+    report("shell.run, `echo`", tool_ms)
     print(f"  {'shell.run over bubblewrap alone':52} p50 {over_ms:7.2f} ms   (wanted <= {WANTED_SHELL_MS:g})")
     overhead_ms = [gap - own for gap, own in zip(clock.gaps_ms(), tool_ms, strict=False)]
     report("shell.run, gate to outcome beyond the process", overhead_ms, WANTED_CALL_MS)
@@ -187,10 +191,10 @@ async def main() -> None:
         home = Home(Path(folder))
         (home.root / "palyra.toml").write_text(CONFIG)
         turns = {
-            "time": (count, 1, 'tool = "time.now"\n[scripts.turns.calls.arguments]\n'),
+            "time": (count, 1, 'tool = "time.now"\narguments = {{ timezone = "{zone}" }}'),
             "one": (count, 1, 'tool = "fs.read"\narguments = {{ path = "t{turn}-{number}.txt" }}'),
             "four": (count, 4, 'tool = "fs.read"\narguments = {{ path = "t{turn}-{number}.txt" }}'),
-            "shell": (count, 1, 'tool = "shell.run"\narguments = {{ command = "true # {turn}" }}'),
+            "shell": (count, 1, 'tool = "shell.run"\narguments = {{ command = "echo {turn}" }}'),
         }
         (home.root / "script.toml").write_text(script(turns))
         prepare_home(home)
@@ -218,10 +222,15 @@ async def measure_all(engine: Engine, home: Home, count: int) -> None:
     report("a turn with four reads at once, whole", four_ms)
     print(f"  {'four reads to one':52} ratio {statistics.median(four_ms) / statistics.median(one_ms):.2f}")
     sandbox = find_sandbox()
-    if isinstance(sandbox, str):
-        print(f"  no shell here: {sandbox}")
+    if isinstance(sandbox, NoSandbox):
+        print(f"  no shell here: {sandbox.reason}")
         return
-    await measure_shell(engine, bare_bwrap_ms(sandbox.bare_command(str(home.workspace), "true"), count))
+    await measure_shell(engine, bare_bwrap_ms(bare_command(sandbox, home.workspace), count))
+
+
+def bare_command(sandbox: Sandbox, workspace: Path) -> list[str]:
+    """The same namespaces and the same system inside, without filter, limits, private folders or bash."""
+    return [sandbox.program, *sandbox.options, "--bind", str(workspace), str(workspace), "--", "/usr/bin/true"]
 
 
 if __name__ == "__main__":

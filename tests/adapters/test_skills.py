@@ -676,3 +676,15 @@ async def test_damaged_marks_open_nothing(skills: FolderSkills, home: Path) -> N
     write_skill(home, "tidy")
     (home / "skills.json").write_text("{")
     assert code_of(await execute(SkillOpen(skills), {"name": "tidy"})) == "skills_file_damaged"
+
+
+def test_list_for_prompts_may_be_a_moment_old_but_not_after_a_mark(tmp_path: Path) -> None:
+    skills = FolderSkills(tmp_path, tmp_path / "none", fresh_s=3_600)
+    folder = tmp_path / "skills" / "one"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: one\ndescription: The first.\n---\nDo it.\n")
+    assert [card.name for card in skills.offered(())] == ["one"]
+    (folder / "SKILL.md").write_text("---\nname: one\ndescription: Another.\n---\nDo it.\n")
+    assert [card.description for card in skills.offered(())] == ["The first."]
+    skills.mark(SkillWish(name="one"), SkillStatus.DISABLED)
+    assert skills.offered(()) == ()

@@ -15,6 +15,7 @@ from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome
 from palyra.core.tools import Capability
 from palyra.ports.tools import Tool
+from tests.support.sites import standing_site
 from tests.support.strategies import json_objects
 from tests.support.tool_calls import ARTIFACT, context, make_catalog
 
@@ -32,8 +33,30 @@ GOOD: dict[str, JsonObject] = {
     "fs.patch": {"patch": "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1,2 @@\n hello\n+world\n"},
     "artifact.read": {"id": ARTIFACT, "offset": 1, "limit": 100},
     "session.search": {"query": "what we said", "k": 5},
+    "http.fetch": {"url": standing_site()},
+    "skill.open": {"name": "investigate-failure"},
 }
 BAD: dict[str, list[JsonObject]] = {
+    "http.fetch": [
+        {},
+        {"url": ""},
+        {"url": 1},
+        {"url": "http://localhost/", "method": "get"},
+        {"url": "http://localhost/", "method": "TRACE"},
+        {"url": "http://localhost/", "headers": {"A": 1}},
+        {"url": "http://localhost/", "headers": []},
+        {"url": "http://localhost/", "body": {}},
+        {"url": "http://localhost/", "x": 1},
+    ],
+    "skill.open": [
+        {},
+        {"name": ""},
+        {"name": 1},
+        {"name": "a" * 65},
+        {"name": "a", "file": ""},
+        {"name": "a", "file": 1},
+        {"name": "a", "x": 1},
+    ],
     "fs.list": [
         {},
         {"path": ""},

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,11 +26,11 @@ SERVER = Path(__file__).parents[1] / "support" / "mcp_servers" / "marking.py"
 class Scene:
     """A home with one scripted call, and what the test can see of its effect."""
 
-    def __init__(self, root: Path, tool: str, arguments: dict[str, object], config: str = "") -> None:
+    def __init__(self, root: Path, tool: str, arguments: Mapping[str, object], config: str = "") -> None:
         self.home = root / "home"
         self.workspace = self.home / "workspace"
         self.workspace.mkdir(parents=True)
-        call = json.dumps({"tool": tool, "arguments": arguments})
+        call = json.dumps({"tool": tool, "arguments": dict(arguments)})
         (self.home / "script.json").write_text(
             json.dumps({"scripts": [{"turns": [{"calls": [json.loads(call)]}, {"text": "Over."}]}]})
         )

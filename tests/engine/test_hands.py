@@ -7,13 +7,15 @@ import pytest
 
 from palyra.adapters.providers.scripted import Script
 from palyra.adapters.providers.turns import PreparedCall, Turn
+from palyra.adapters.tools.fs_patch import FsPatch
 from palyra.core.events import Event
 from palyra.core.events.base import JsonObject
-from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, ToolFinished, ToolJudged, Verdict
+from palyra.core.events.tool import Decision, EffectClass, Outcome, ParallelClass, ToolFinished, ToolJudged, Verdict
 from palyra.core.ids import RunId
 from palyra.core.tools import CallNature, Capability, Made, MissingTool, Runtime, ToolResult, ToolSpec
 from palyra.core.trust import Trust
 from palyra.engine.engine import Engine
+from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery
 from palyra.ports.processes import NoProcesses
 from palyra.ports.tools import Tool, ToolCallContext
 from tests.support.asking import ask, calls, finished, says, wait_for
@@ -30,6 +32,7 @@ class Trying:
 
     def __init__(self, name: str, runtime: Runtime = Runtime.INTERNAL, result: ToolResult | None = None) -> None:
         self.contexts: list[ToolCallContext] = []
+        self.effect = EffectClass.READ_ONLY
         self._result = result or ToolResult(outcome=Outcome.OK, output="tried")
         self._spec = ToolSpec(
             name=name,
@@ -47,9 +50,7 @@ class Trying:
         return self._spec
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
-        return CallNature(
-            effect_class=EffectClass.READ_ONLY, parallel_class=ParallelClass.READ_ONLY_SAFE, commands=("ls",)
-        )
+        return CallNature(effect_class=self.effect, parallel_class=ParallelClass.READ_ONLY_SAFE, commands=("ls",))
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
         self.contexts.append(context)
@@ -213,3 +214,71 @@ async def test_four_reads_run_side_by_side_and_come_home_in_order(tmp_path: Path
     assert reading.most == 4
     outputs = [event.data.output for event in events if isinstance(event.data, ToolFinished)]
     assert sorted(outputs, key=lambda text: int(text or -1)) == [str(number) for number in range(10)]
+
+
+async def test_once_call_whose_outcome_its_tool_cannot_tell_is_uncertain(tmp_path: Path) -> None:
+    """Not failed, for it may have happened; a person is asked, and the same call again asks too."""
+    unknown = ToolResult(outcome=Outcome.FAILED, output="gone", is_unknown=True)
+    workshop = Workshop(tmp_path, [Script(turns=(calls("wire.money"), says("Nobody knows.")))])
+    sending = Trying("wire.money", result=unknown)
+    sending.effect = EffectClass.ONCE
+    workshop.tools = [*workshop.tools, sending]
+    workshop.policy = with_policies(PERMIT_ALL)
+    async with workshop.open() as engine:
+        events = await finished(engine, await engine.runs.start(OWNER, ask()))
+        (card,) = await engine.approvals.list(OWNER, ApprovalsQuery())
+    types = [event.type for event in events if event.type.startswith("tool.")]
+    assert types == ["tool.proposed", "tool.judged", "tool.started", "tool.uncertain"]
+    assert (card.kind, card.status) == ("uncertain", "pending")
+    assert len(sending.contexts) == 1
+
+
+async def test_patch_of_a_tainted_file_leaves_a_tainted_file(tmp_path: Path) -> None:
+    turns = (calls("taint.it"), calls("fs.write", path="a.txt", content="one\ntwo\n"), says("Kept."))
+    patch = "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n-one\n+1\n two\n"
+    mend = (calls("fs.patch", patch=patch), says("Mended."))
+    look = (calls("fs.read", path="a.txt"), says("Read."))
+    scripts = [Script(when="mend", turns=mend), Script(when="look", turns=look), Script(turns=turns)]
+    workshop = Workshop(tmp_path, scripts)
+    outside = ToolResult(outcome=Outcome.OK, output="from elsewhere", trust=Trust.EXTERNAL, source="http:a.example")
+    workshop.tools = [*workshop.tools, Trying("taint.it", result=outside), FsPatch()]
+    async with workshop.open() as engine:
+        await finished(engine, await engine.runs.start(OWNER, ask()))
+        await finished(engine, await engine.runs.start(OWNER, ask("mend")))
+        events = await finished(engine, await engine.runs.start(OWNER, ask("look")))
+    (read,) = [event for event in events if isinstance(event.data, ToolFinished)]
+    assert read.trust is Trust.EXTERNAL
+
+
+async def test_call_waits_for_a_server_that_starts_again(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, [Script(turns=(calls("mcp.a.b"), says("Tried.")))])
+    source = Passing()
+    source.now = (Trying("mcp.a.b", Runtime.MCP),)
+    workshop.sources = [source]
+    async with workshop.open() as engine:
+        record = await engine.runs.start(OWNER, ask())
+        await wait_for(engine, record.id, "run.waiting")
+        source.now, source.gone = (), (MissingTool("mcp.a.*", "the server a is starting."),)
+        (card,) = await engine.approvals.list(OWNER, ApprovalsQuery())
+        await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW))
+        await wait_for(engine, record.id, "tool.started")
+        source.now, source.gone = (Trying("mcp.a.b", Runtime.MCP),), ()
+        events = await finished(engine, record)
+    assert [event.data.outcome for event in events if isinstance(event.data, ToolFinished)] == [Outcome.OK]
+
+
+async def test_waiting_for_a_server_can_be_cancelled(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, [Script(turns=(calls("mcp.a.b"), says("Tried.")))])
+    source = Passing()
+    source.now = (Trying("mcp.a.b", Runtime.MCP),)
+    workshop.sources = [source]
+    async with workshop.open() as engine:
+        record = await engine.runs.start(OWNER, ask())
+        await wait_for(engine, record.id, "run.waiting")
+        source.now, source.gone = (), (MissingTool("mcp.a.*", "the server a is starting."),)
+        (card,) = await engine.approvals.list(OWNER, ApprovalsQuery())
+        await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW))
+        await wait_for(engine, record.id, "tool.started")
+        await engine.runs.cancel(OWNER, record.id)
+        events = await finished(engine, record)
+    assert [event.data.outcome for event in events if isinstance(event.data, ToolFinished)] == [Outcome.CANCELLED]

@@ -145,7 +145,7 @@ async def test_secrets_of_a_command_are_not_listed(desk: Desk) -> None:
 async def test_nothing_started_is_said_and_bad_calls_are_values(desk: Desk) -> None:
     assert "No process" in await desk.list()
     assert "No process" in (await desk.output()).output
-    for arguments in ({"offset": -1}, {"offset": "x"}, {"offset": True}, {"id": "p00000000"}):
+    for arguments in ({"offset": -1}, {"offset": "x"}, {"offset": True}, {"id": "p00000000"}, {"id": ""}, {"id": 3}):
         assert (await desk.output(**arguments)).error is not None
     assert (await ShellStop(desk.processes).execute({}, make_context(desk.root))).error is not None
 

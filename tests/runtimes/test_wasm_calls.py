@@ -14,6 +14,7 @@ from palyra.adapters.runtimes.wasm.runtime import CALLS_AT_ONCE_MAX, Asked, Wasm
 from palyra.adapters.runtimes.wasm.shelf import open_plugin
 from palyra.adapters.runtimes.wasm.tool import QUESTION_BYTES_MAX
 from palyra.core.errors import Invalid
+from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
 from palyra.core.tools import Runtime
 from palyra.core.trust import Trust
@@ -347,7 +348,7 @@ async def test_host_function_answers_a_wrong_place_with_minus_one(bench: Bench, 
 
 async def test_arguments_have_a_largest_size(bench: Bench) -> None:
     tool = bench.tool(module(ECHO, memory='(memory (export "memory") 20)'))
-    whole = {"a": "x" * (QUESTION_BYTES_MAX - 8)}
+    whole: JsonObject = {"a": "x" * (QUESTION_BYTES_MAX - 8)}
     assert len((await execute(tool, whole)).output) == QUESTION_BYTES_MAX
     assert code_of(await execute(tool, {"a": "x" * (QUESTION_BYTES_MAX - 7)})) == "arguments_invalid"
 

@@ -1,7 +1,10 @@
 """Tool calls for tests. Owns: the catalog the daemon has, and a context to call its tools in."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from palyra.adapters.net.guard import Guard
+from palyra.adapters.skills.shelf import FolderSkills
 from palyra.adapters.tools.artifact_read import ArtifactRead
 from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.adapters.tools.fs_list import FsList
@@ -9,7 +12,9 @@ from palyra.adapters.tools.fs_patch import FsPatch
 from palyra.adapters.tools.fs_read import FsRead
 from palyra.adapters.tools.fs_search import FsSearch
 from palyra.adapters.tools.fs_write import FsWrite
+from palyra.adapters.tools.http_fetch import HttpFetch
 from palyra.adapters.tools.session_search import SessionSearch
+from palyra.adapters.tools.skill_open import SkillOpen
 from palyra.adapters.tools.time_now import TimeNow
 from palyra.core.events.base import JsonObject
 from palyra.core.ids import ArtifactId, EffectId, Principal, RunId, SessionId, StreamId
@@ -18,6 +23,7 @@ from palyra.core.writes import LinkArtifact
 from palyra.ports.search import NoSearch
 from palyra.ports.state import NoState
 from palyra.ports.tools import Tool, ToolCallContext
+from tests.support.sites import standing_site
 
 NOW_MS = 1_750_000_000_000  # 2025-06-15T15:06:40Z, a Sunday.
 ARTIFACT = ArtifactId("a" * 64)
@@ -52,9 +58,12 @@ class OneLink(NoState):
 
 
 def make_catalog() -> ToolCatalog:
+    site = urlsplit(standing_site())
     return ToolCatalog(
         [
             TimeNow(),
+            HttpFetch(Guard([(site.hostname or "", site.port or 0)])),
+            SkillOpen(FolderSkills(Path("no-home-here"))),
             FsRead(),
             FsWrite(),
             FsList(),

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+SKILLS_FRESH_S = (
+    1.0  # How old the list in a prompt may be: looking at every folder at every turn would cost more than judging.
+)
+
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """What tools stand on."""
@@ -79,7 +83,7 @@ def build_hands(ground: Ground) -> Hands:
     from palyra.app.plugins import plugin_tools
 
     guard = Guard((address.host, address.port) for address in ground.config.http.allow)
-    skills = FolderSkills(ground.home.root)
+    skills = FolderSkills(ground.home.root, fresh_s=SKILLS_FRESH_S)
     processes = ShellProcesses(lambda text: ground.redactor.text(text).text)
     plugins = plugin_tools(ground.home)
     way_out = WayOut(guard)

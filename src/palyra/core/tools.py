@@ -84,6 +84,8 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
     `read` and `written` are the files whose bytes it saw and left. `source` is where the output came from, where the tool
     knows better than its name does (core.taint.label makes it); content never chooses it. `skill` is what skill.open opened.
+    `is_unknown`: it may or may not have happened, as when a connection broke after the request was sent; of a `once` call the
+    tape then says tool.uncertain, and a person is asked.
     """
 
     outcome: Outcome
@@ -95,6 +97,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     written: tuple[FileBytes, ...] = ()
     made: tuple[Made, ...] = ()
     skill: OpenedSkill | None = None
+    is_unknown: bool = False
     sandbox: str = "none"
 
 

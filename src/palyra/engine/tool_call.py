@@ -17,7 +17,16 @@ from palyra.core.attestation import hash_input, hash_output, sign_bytes
 from palyra.core.checkpoint import key_id
 from palyra.core.events import Draft
 from palyra.core.events.base import JsonObject
-from palyra.core.events.tool import Attestation, FileBytes, MadeArtifact, Outcome, ToolError, ToolFinished
+from palyra.core.events.tool import (
+    Attestation,
+    EffectClass,
+    FileBytes,
+    MadeArtifact,
+    Outcome,
+    ToolError,
+    ToolFinished,
+    ToolUncertain,
+)
 from palyra.core.fences import FENCE_ID_LENGTH
 from palyra.core.ids import ArtifactId, Principal
 from palyra.core.previews import preview_spilled
@@ -56,7 +65,16 @@ class ToolRun:
             limit_s = self._tool.spec.timeout_s
             error = ToolError(code="timeout", message=f"{self._call.tool} did not finish within {limit_s:g} s.")
             result = ToolResult(outcome=Outcome.TIMEOUT, error=error)
+        judged = self._call.judged
+        if result.is_unknown and judged is not None and judged.effect_class is EffectClass.ONCE:
+            return self._doubted(), ()
         return await self._finished(await self._traced(result))
+
+    def _doubted(self) -> Draft:
+        """L2: what may have happened once is not reported as failed, and not tried again in silence."""
+        doubt = ToolUncertain(call_id=self._call.call_id, effect_id=self._call.effect_id)
+        actor, now_ms = Principal(f"agent:{self._context.agent}"), self._office.clock.now_ms()
+        return Draft(data=doubt, actor=actor, trust=Trust.SYSTEM, at_ms=now_ms, run_id=self._context.run_id)
 
     def cancelled(self) -> tuple[Draft, tuple[Write, ...]]:
         error = ToolError(code="cancelled", message="The run was ended while this call ran.")

@@ -22,6 +22,16 @@ async def start_driver() -> Playwright:
         raise Unavailable("browser_failed", "playwright's driver did not start; install the extra again") from cause
 
 
+async def is_answering(driver: Playwright) -> bool:
+    """Whether it still drives anything. Nothing is requested with the context that is made for this."""
+    try:
+        async with asyncio.timeout(START_S):
+            await (await driver.request.new_context()).dispose()
+    except (PlaywrightError, OSError, TimeoutError):
+        return False
+    return True
+
+
 async def stop_driver(driver: Playwright, limit_s: float) -> None:
     try:
         async with asyncio.timeout(limit_s):

@@ -1,23 +1,24 @@
 """The outline of a page. Owns: turning what the script saw into bounded text with short refs. Not: looking (outline_script).
 
-All of it is content from outside. Refs are numbers that are never given twice, to no page and no session: one that is not
-of the page at hand is stale, and nothing a page writes can make another of it, since what looks like a ref is rewritten.
+All of it is content from outside. Refs are numbers that no two pages share, of any session: one that is not of the page at
+hand is stale, and nothing a page writes can make another of it, since what looks like a ref is rewritten.
 """
 
 import re
 import secrets
 import unicodedata
+from collections import deque
 
 import msgspec
 
 TEXT_BYTES_MAX = 64 * 1024
 TITLE_LENGTH_MAX = 200
 URL_LENGTH_MAX = 2000
-_REFS_BEGIN_BELOW = 9000  # So that a ref of before a restart hardly ever means something else after it.
+REFS_FROM, REFS_COUNT = 100_000, 900_000
+PAGES_REMEMBERED = 256  # All their refs together are a small part of those there are, so a draw soon fits.
 
 _LOOKALIKE = re.compile(r"\[(e\d+)\]")
 _BLANKS = re.compile(r"[ \t]+")
-_GAPS = re.compile(r"\n[ \n]*\n")
 
 
 class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -44,20 +45,23 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Refs:
-    """One for all sessions: no number is given twice."""
+    """One for all sessions. Where the refs of a page begin is drawn: nobody guesses another session's, or one yet to come."""
 
     def __init__(self) -> None:
-        self._next = 1 + secrets.randbelow(_REFS_BEGIN_BELOW)
+        self._given: deque[range] = deque(maxlen=PAGES_REMEMBERED)
 
     def take(self, count: int) -> range:
-        """As many numbers as the outline of one page needs."""
-        first = self._next
-        self._next += count
-        return range(first, self._next)
+        """As many numbers as one look at a page needs, none of them given lately."""
+        while True:
+            first = REFS_FROM + secrets.randbelow(REFS_COUNT)
+            drawn = range(first, first + count)
+            if all(drawn.stop <= other.start or other.stop <= drawn.start for other in self._given):
+                self._given.append(drawn)
+                return drawn
 
 
 def number_of(ref: object) -> int | None:
-    """Of a ref such as e41; None if it is none."""
+    """Of a ref such as e410233; None if it is none."""
     if not isinstance(ref, str):
         return None
     matched = re.fullmatch(r"\[?e([1-9][0-9]{0,9})\]?", ref.strip())
@@ -90,8 +94,8 @@ def render(seen: Seen, numbers: range) -> str:
         else:
             parts.append(_told(_read_control(piece), next(waiting, None)))
     lines = (_BLANKS.sub(" ", line).strip() for line in "".join(parts).split("\n"))
-    text = _GAPS.sub("\n\n", "\n".join(lines)).strip()
-    return _bounded(text, is_cut=seen.is_cut)
+    text = "\n".join(f"\n{line}" if line.startswith("#") else line for line in lines if line)
+    return _bounded(text.strip(), is_cut=seen.is_cut)
 
 
 def cleaned(text: str) -> str:

@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from palyra.adapters.browser.installed import find_chromium
-from palyra.adapters.browser.outline import Refs
+from palyra.adapters.browser.outline import Control, Refs
 from palyra.adapters.net.guard import Guard
 from palyra.core.errors import PalyraError, Unavailable
 
@@ -34,7 +34,8 @@ IDLE_S = 600.0
 SESSIONS_MAX = 3  # A Chromium takes some 300 MB.
 STOP_S = 5.0
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_KILLING_CODES = frozenset({"page_hangs", "page_gone", "browser_gone"})
+# After these the page is in no state to go on with: the next call gets a new one.
+_SPOILING_CODES = frozenset({"open_failed", "timed_out", "page_hangs", "page_gone", "browser_gone"})
 
 
 class BrowserSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,11 +76,14 @@ class Browsers:
         self._lives: dict[str, Live] = {}  # The one used longest ago is first.
         self._driver: Playwright | None = None
         self._door = asyncio.Lock()
+        self._driving = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def tabs(self) -> "tuple[Tab, ...]":
-        """Every page there is now."""
-        return tuple(tab for live in self._lives.values() if (tab := live.tab) is not None)
+    def find_control(self, number: int) -> tuple[str, Control] | None:
+        """What has this ref on a page that is open now, and the address of that page; None unless it is just one."""
+        tabs = [tab for live in self._lives.values() if (tab := live.tab) is not None]
+        found = [(tab.url, control) for tab in tabs if (control := tab.control(number)) is not None]
+        return found[0] if len(found) == 1 else None
 
     @asynccontextmanager
     async def use(self, session_id: str) -> "AsyncIterator[Tab]":
@@ -93,7 +97,7 @@ class Browsers:
                 self._spawn(self._calm(session_id, live))
                 raise
             except PalyraError as fault:
-                if fault.code in _KILLING_CODES:
+                if fault.code in _SPOILING_CODES:
                     await self._mend(session_id, live)
                 raise
             finally:
@@ -150,30 +154,39 @@ class Browsers:
 
     async def _start(self, session_id: str) -> "tuple[Chromium, Tab]":
         from palyra.adapters.browser.chromium import Chromium
+        from palyra.adapters.browser.driver import is_answering
         from palyra.adapters.browser.tab import Tab, Times
 
         executable = find_chromium(self._settings.executable)
         if executable is None:
             raise Unavailable("browser_failed", "Chromium is no longer there; install it again")
-        driver = await self._running_driver()
-        browser = await Chromium.launch(driver, self.guard, self._profile(session_id), executable)
+        profile = self._profile(session_id)
+        driver = await self._running_driver(None)
+        try:
+            browser = await Chromium.launch(driver, self.guard, profile, executable)
+        except Unavailable:
+            if await is_answering(driver):
+                raise
+            browser = await Chromium.launch(await self._running_driver(driver), self.guard, profile, executable)
         return browser, Tab(browser.context, self._refs, self._times or Times())
 
-    async def _running_driver(self) -> "Playwright":
-        from palyra.adapters.browser.driver import is_running, start_driver
+    async def _running_driver(self, broken: "Playwright | None") -> "Playwright":
+        """The driver; a new one in the place of one that was found broken."""
+        from palyra.adapters.browser.driver import start_driver
 
-        if self._driver is not None and not is_running(self._driver):
-            log.warning("browser_driver_ended")
-            await self._stop_driver()
-        if self._driver is None:
-            self._driver = await start_driver()
-        return self._driver
+        async with self._driving:
+            if broken is not None and self._driver is broken:
+                log.warning("browser_driver_ended")
+                await self._stop_driver()
+            if self._driver is None:
+                self._driver = await start_driver()
+            return self._driver
 
     async def _stop_driver(self) -> None:
-        from palyra.adapters.browser.driver import stop_driver
-
         driver, self._driver = self._driver, None
         if driver is not None:
+            from palyra.adapters.browser.driver import stop_driver
+
             await stop_driver(driver, STOP_S)
 
     async def _end(self, session_id: str) -> None:

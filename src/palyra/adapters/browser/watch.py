@@ -68,8 +68,8 @@ class Watch:
         page.on("crash", self._note_crash)
         page.on("request", self._note_request)
         page.on("response", self._note_response)
-        page.on("requestfailed", self._coming.discard)
-        page.on("requestfinished", self._coming.discard)
+        page.on("requestfailed", self._note_end)
+        page.on("requestfinished", self._note_end)
         page.on("download", lambda download: self.note("a download was refused; http.fetch can fetch a file"))
 
     def _meet(self, page: Page) -> None:
@@ -104,6 +104,9 @@ class Watch:
         if response.request in self._coming or self._is_of_main(response.request):
             self.status = response.status
         self._coming.discard(response.request)
+
+    def _note_end(self, request: Request) -> None:
+        self._coming.discard(request)
 
     def _is_of_main(self, request: Request) -> bool:
         if not request.is_navigation_request() or self.page is None:

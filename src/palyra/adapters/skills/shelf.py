@@ -7,6 +7,7 @@ there cannot make turns slow. Not: opening one in a run (adapters.tools.skill_op
 """
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from threading import Lock
@@ -56,9 +57,14 @@ class _Looked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FolderSkills:
-    """Skills of a home, of a workspace, and those that come with the program."""
+    """Skills of a home, of a workspace, and those that come with the program.
 
-    def __init__(self, home: Path, bundled: Path = BUNDLED) -> None:
+    What a prompt names may be `fresh_s` old; whatever is opened is read anew.
+    """
+
+    def __init__(self, home: Path, bundled: Path = BUNDLED, fresh_s: float = 0.0) -> None:
+        self._fresh_s = fresh_s
+        self._offered: dict[tuple[str, ...], tuple[float, tuple[SkillCard, ...]]] = {}
         self._marks = Marks(home / "skills.json")
         self._home = Base(place=SkillPlace.HOME, anchor=str(home / "skills"))
         self._bundled = Base(place=SkillPlace.BUNDLED, anchor=str(bundled))
@@ -67,6 +73,13 @@ class FolderSkills:
         self._is_damage_told = False
 
     def offered(self, workspace: tuple[str, ...]) -> tuple[SkillCard, ...]:
+        now_s = time.monotonic()
+        found = self._offered.get(workspace)
+        if found is None or now_s - found[0] >= self._fresh_s:
+            found = self._offered[workspace] = (now_s, self._offered_now(workspace))
+        return found[1]
+
+    def _offered_now(self, workspace: tuple[str, ...]) -> tuple[SkillCard, ...]:
         try:
             cards = self._trusted_cards(workspace)
         except PalyraError as error:
@@ -98,6 +111,7 @@ class FolderSkills:
         is_bound = card.place is SkillPlace.WORKSPACE and status is SkillStatus.ACTIVE
         bound = card.sha256 if is_bound else ""
         self._marks.put(Mark(place=card.place, name=card.name, status=status, root=card.root, sha256=bound))
+        self._offered.clear()
         return self._find(replace(wish, place=card.place))[0]
 
     def _trusted_cards(self, workspace: tuple[str, ...]) -> tuple[SkillCard, ...]:

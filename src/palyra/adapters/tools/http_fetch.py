@@ -82,6 +82,10 @@ SPEC = ToolSpec(
 )
 
 
+# Faults that come before a byte of the request left; after any other it may have arrived.
+_NEVER_SENT = frozenset({CODE, "name_unknown", "connect_failed", "connect_timed_out", "address_invalid"})
+
+
 class HttpFetch:
     def __init__(self, guard: Guard, total_s: float = TOTAL_S, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         self._guard = guard
@@ -112,7 +116,8 @@ class HttpFetch:
         try:
             answer = await self._exchange.perform(asked)
         except PalyraError as fault:
-            return _fault(fault, target)
+            is_unknown = asked.method not in LOOKING and fault.code not in _NEVER_SENT
+            return replace(_fault(fault, target), is_unknown=is_unknown)
         result = await offload(partial(_present, answer))
         return replace(result, source=label("http", answer.target.endpoint.host))
 

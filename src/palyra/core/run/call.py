@@ -59,6 +59,7 @@ TRANSITIONS: dict[tuple[CallPhase, CallStep], CallPhase] = {
     (_P.REFUSED, CallStep.ABANDON): _P.FINISHED,
     (_P.STARTED, CallStep.FINISH): _P.FINISHED,
     (_P.STARTED, CallStep.LOSE): _P.LOST,
+    (_P.STARTED, CallStep.DOUBT): _P.UNCERTAIN,  # Its tool itself cannot say whether it happened.
     (_P.LOST, CallStep.START): _P.STARTED,
     (_P.LOST, CallStep.DOUBT): _P.UNCERTAIN,
     (_P.LOST, CallStep.ABANDON): _P.FINISHED,

@@ -73,7 +73,8 @@ async def settle(
     except Down as down:
         return _ours("server_down", f"Nothing was sent: the MCP server {name} cannot be reached now ({down}).")
     except Lost:
-        return _ours("connection_lost", f"The MCP server {name} went away before {tool} answered. {advice}")
+        lost = _ours("connection_lost", f"The MCP server {name} went away before {tool} answered. {advice}")
+        return replace(lost, is_unknown=True)
     except TimedOut:
         message = f"{tool} did not answer within {limit_s:g} s and was told to stop. {advice}"
         return ToolResult(outcome=Outcome.TIMEOUT, error=ToolError(code="timeout", message=message))

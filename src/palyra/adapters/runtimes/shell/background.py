@@ -104,7 +104,7 @@ class ShellOutput:
         listed = self._setup.processes.list(context.run_id)
         if process_id is None and not listed:
             return ToolResult(outcome=Outcome.OK, output=NONE_STARTED)
-        process = self._setup.processes.find(context.run_id, str(process_id or listed[-1].id))
+        process = self._setup.processes.find(context.run_id, listed[-1].id if process_id is None else str(process_id))
         if process is None:
             return failed("not_found", "this run has no such process; shell.list names those it has")
         result = ToolResult(outcome=Outcome.OK, output=_page(process, offset))

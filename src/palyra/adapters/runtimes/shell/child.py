@@ -32,6 +32,7 @@ class Child:
     def __init__(self, sandbox: Sandbox, order: Order, hear: Hear) -> None:
         self._loop = asyncio.get_running_loop()
         self._limits = order.limits
+        self._devices = sandbox.devices
         self._hear = hear
         self._gauge = Gauge(order.limits, order.roots)
         self._started: Started = spawn(sandbox, order)
@@ -193,10 +194,12 @@ class Child:
             return
         for timer in self._timers:
             timer.cancel()
+        self._devices.put_back()
         self._done.set_result(None)
 
     def _look(self) -> None:
         began = self._loop.time()
+        self._devices.put_back()
         if self._first is not None and self._first_handle is not None and not self._is_ending:
             excess = self._gauge.look(self._first)
             if excess is not None:

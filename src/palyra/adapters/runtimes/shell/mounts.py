@@ -47,7 +47,7 @@ def system_mounts() -> list[str]:
     for path in (*_MORE_SOFTWARE, *(found for pattern in _SETTINGS for found in sorted(glob(pattern)))):
         if os.path.exists(path):
             made += ["--ro-bind", path, path]
-    return [*made, "--proc", "/proc", *_proc_masks(), "--remount-ro", "/proc", "--dev", "/dev", *_device_masks()]
+    return [*made, "--proc", "/proc", *_proc_masks(), "--remount-ro", "/proc", "--dev", "/dev"]
 
 
 def private_mounts(limits: Limits) -> list[str]:
@@ -111,12 +111,6 @@ def is_inside(path: str, roots: tuple[str, ...]) -> bool:
 def _proc_masks() -> list[str]:
     found = [f"/proc/{name}" for name in _PROC_FILES if os.geteuid() == 0 and os.path.exists(f"/proc/{name}")]
     return [word for path in found for word in ("--ro-bind", "/dev/null", path)]
-
-
-def _device_masks() -> list[str]:
-    """They are the machine's own: read-only, they can still be written to, but not be given another mode."""
-    devices = _DEVICES if os.geteuid() == 0 else ()
-    return [word for name in devices for word in ("--remount-ro", f"/dev/{name}")]
 
 
 def _is_under(path: str, folder: str) -> bool:

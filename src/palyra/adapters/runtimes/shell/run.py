@@ -117,7 +117,7 @@ class ShellRun:
         try:
             order = self._order(arguments, context)
             timeout_s = _timeout_of(arguments.get("timeout_s"))
-            if arguments.get("background"):
+            if arguments.get("background") is True:
                 result = await self._begin(order, context)
             else:
                 result = await self._run(order, timeout_s, context)

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from palyra.adapters.runtimes.shell.devices import DeviceModes, device_modes
 from palyra.adapters.runtimes.shell.filter import make_filter
 from palyra.adapters.runtimes.shell.limits import Limits, limits_script
 from palyra.adapters.runtimes.shell.mounts import (
@@ -77,6 +78,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[str, ...]
     filter: bytes
     name: str
+    devices: DeviceModes = DeviceModes()
 
 
 class NoSandbox(msgspec.Struct, frozen=True):
@@ -162,7 +164,9 @@ def _texts(order: Order) -> dict[str, str]:
 
 def _make(program: str, locks: tuple[str, ...], rules: bytes) -> Sandbox:
     name = "bwrap+seccomp+nouserns" if locks else "bwrap+seccomp"
-    return Sandbox(program=program, options=(*_WALLS, *locks, *system_mounts()), filter=rules, name=name)
+    return Sandbox(
+        program=program, options=(*_WALLS, *locks, *system_mounts()), filter=rules, name=name, devices=device_modes()
+    )
 
 
 def _programs() -> list[str]:

@@ -1,0 +1,108 @@
+"""The specs of the browser tools. Owns: what a model is told of them and what it may write. Not: doing it (tools)."""
+
+from palyra.core.events.base import JsonObject
+from palyra.core.events.tool import EffectClass, ParallelClass, Risk
+from palyra.core.hosts import URL_LENGTH_MAX
+from palyra.core.tools import Capability, ToolSpec
+from palyra.core.trust import Trust
+
+TEXT_LENGTH_MAX = 32 * 1024
+REF_LENGTH_MAX = 16
+TIMEOUT_S = 90.0  # A start of the browser, an answer, a load and a look, each at its own limit.
+
+_REF: JsonObject = {
+    "type": "string",
+    "minLength": 2,
+    "maxLength": REF_LENGTH_MAX,
+    "description": "The ref of an element as the page was last shown, such as e410233.",
+}
+
+
+def _object(properties: JsonObject, required: list[str]) -> JsonObject:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+OPEN = ToolSpec(
+    name="browser.open",
+    description=(
+        "Opens an http(s) address in a real browser that runs scripts, and returns the page: its text, and its links, "
+        "buttons and fields with refs such as [e410233] for browser.click and browser.type. Cookies and logins stay with the "
+        "session. Private and local addresses are refused. For a plain page http.fetch is quicker."
+    ),
+    input_schema=_object(
+        {
+            "url": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": URL_LENGTH_MAX,
+                "description": "The whole address, with http:// or https://.",
+            }
+        },
+        ["url"],
+    ),
+    capabilities=frozenset({Capability.NETWORK}),
+    effect_class=EffectClass.READ_ONLY,
+    parallel_class=ParallelClass.NEVER,
+    risk=Risk.MEDIUM,
+    output_trust=Trust.EXTERNAL,
+    timeout_s=TIMEOUT_S,
+)
+
+READ = ToolSpec(
+    name="browser.read",
+    description="Returns the page that is open in this session's browser as it is now, with new refs; old ones end.",
+    input_schema=_object({}, []),
+    effect_class=EffectClass.READ_ONLY,
+    parallel_class=ParallelClass.NEVER,
+    risk=Risk.MEDIUM,
+    output_trust=Trust.EXTERNAL,
+    timeout_s=TIMEOUT_S,
+)
+
+CLICK = ToolSpec(
+    name="browser.click",
+    description="Clicks an element of the open page and returns the page as it is afterwards, with new refs.",
+    input_schema=_object({"ref": _REF}, ["ref"]),
+    capabilities=frozenset({Capability.NETWORK}),
+    effect_class=EffectClass.ONCE,
+    parallel_class=ParallelClass.NEVER,
+    risk=Risk.HIGH,
+    output_trust=Trust.EXTERNAL,
+    timeout_s=TIMEOUT_S,
+)
+
+TYPE = ToolSpec(
+    name="browser.type",
+    description=(
+        "Types into a field of the open page in place of what stands there, or chooses the option of that name in a list, "
+        "and returns the page as it is afterwards, with new refs. With submit it presses Enter after it."
+    ),
+    input_schema=_object(
+        {
+            "ref": _REF,
+            "text": {"type": "string", "maxLength": TEXT_LENGTH_MAX, "description": "What the field should hold."},
+            "submit": {"type": "boolean", "description": "Whether to press Enter afterwards. Default false."},
+        },
+        ["ref", "text"],
+    ),
+    capabilities=frozenset({Capability.NETWORK}),
+    effect_class=EffectClass.ONCE,
+    parallel_class=ParallelClass.NEVER,
+    risk=Risk.HIGH,
+    output_trust=Trust.EXTERNAL,
+    timeout_s=TIMEOUT_S,
+)
+
+SCREENSHOT = ToolSpec(
+    name="browser.screenshot",
+    description="Takes a picture of the page that is open in this session's browser and keeps it as an artifact.",
+    input_schema=_object(
+        {"full_page": {"type": "boolean", "description": "The whole page instead of its visible part. Default false."}},
+        [],
+    ),
+    effect_class=EffectClass.READ_ONLY,
+    parallel_class=ParallelClass.NEVER,
+    risk=Risk.MEDIUM,
+    output_trust=Trust.EXTERNAL,
+    timeout_s=TIMEOUT_S,
+)

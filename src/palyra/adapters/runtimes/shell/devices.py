@@ -1,0 +1,31 @@
+"""Devices of the machine. Owns: that those a sandbox shares keep their modes. Not: which are in it (mounts).
+
+A daemon of root owns them, and so do its commands, which may therefore change their modes; bubblewrap cannot make a device
+read-only and leave it usable. So they are put back while a command runs and when it has ended. Other daemons own none.
+"""
+
+import os
+import stat
+from contextlib import suppress
+
+import msgspec
+
+_SHARED = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+
+
+class DeviceModes(msgspec.Struct, frozen=True):
+    """As they were before the first command."""
+
+    modes: tuple[tuple[str, int], ...] = ()
+
+    def put_back(self) -> None:
+        for path, mode in self.modes:
+            with suppress(FileNotFoundError):
+                if stat.S_IMODE(os.stat(path).st_mode) != mode:
+                    os.chmod(path, mode)
+
+
+def device_modes() -> DeviceModes:
+    if os.geteuid() != 0:
+        return DeviceModes()
+    return DeviceModes(tuple((path, stat.S_IMODE(os.stat(path).st_mode)) for path in _SHARED if os.path.exists(path)))

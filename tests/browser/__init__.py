@@ -1,0 +1,1 @@
+"""Tests of the browser tools with a real Chromium on pages of loopback."""
