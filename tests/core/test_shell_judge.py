@@ -4,6 +4,7 @@ import shlex
 import shutil
 import string
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -493,3 +494,26 @@ def quoted(word: str, style: str) -> str:
             return "".join(f"\\{letter}" for letter in word)
         case _:
             return "".join(f"'{letter}'" for letter in word)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo {\U000f0000",
+        "echo {1..\u3042}",
+        "sh -c 'echo {\U000f0000'",
+        "echo {- \u00e9",
+        "{12..\U0010fffdx}",
+        "${{\U0010fffd9",
+    ],
+)
+def test_text_that_would_bring_the_parser_down_is_not_given_to_it(text: str) -> None:
+    """In a process of its own: were it given to the parser, that process would end by a signal."""
+    program = (
+        "import sys; from palyra.adapters.shell import TreeSitterShell; from palyra.core.shell import Scope, judge; "
+        "print(judge(sys.argv[1], Scope(cwd='/w', roots=('/w',)), TreeSitterShell().parse).is_free)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, text], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "False\n")

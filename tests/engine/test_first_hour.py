@@ -1,7 +1,5 @@
 """A newcomer's first hour: how often a person is asked, and for what."""
 
-import asyncio
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,69 +7,24 @@ import pytest
 from palyra.adapters.providers.demo import DemoProvider
 from palyra.adapters.providers.scripted import Script
 from palyra.adapters.providers.turns import PreparedCall, Turn
-from palyra.adapters.shell import TreeSitterShell
+from palyra.adapters.runtimes.shell.run import ShellRun
 from palyra.core.events import Event
-from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import (
     ApprovalRequested,
     Decision,
-    EffectClass,
     Outcome,
-    ParallelClass,
     Scope,
     ToolFinished,
 )
-from palyra.core.shell import Scope as Place
-from palyra.core.shell import judge
-from palyra.core.tools import CallNature, Capability, Runtime, ToolResult, ToolSpec
-from palyra.core.trust import Trust
 from palyra.engine.engine import Engine
 from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery, RunRecord
-from palyra.ports.tools import ToolCallContext
+from tests.runtimes.shells import found_sandbox, make_setup
 from tests.support.asking import ask
 from tests.support.engines import OWNER, Workshop
 
 pytestmark = pytest.mark.anyio
 PROMPTS_MAX = 3
-CHECK = f"{sys.executable} check.py"
-
-
-class PlainShell:
-    """A shell for this test alone: judged as the real one will be, run without a sandbox in a folder of the test."""
-
-    def __init__(self) -> None:
-        self._parser = TreeSitterShell()
-
-    @property
-    def spec(self) -> ToolSpec:
-        return ToolSpec(
-            name="shell.run",
-            description="Runs a command in the workspace.",
-            input_schema={"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
-            capabilities=frozenset({Capability.PROCESS_EXEC}),
-            effect_class=EffectClass.ONCE,
-            parallel_class=ParallelClass.NEVER,
-            output_trust=Trust.LOCAL,
-            runtime=Runtime.SHELL,
-        )
-
-    def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
-        judged = judge(str(arguments["command"]), Place(cwd=workspace[0], roots=workspace), self._parser.parse)
-        return CallNature(
-            effect_class=EffectClass.READ_ONLY if judged.is_free else EffectClass.ONCE,
-            parallel_class=ParallelClass.NEVER,
-            commands=tuple(seen.words[0] for seen in judged.commands if seen.words),
-        )
-
-    async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
-        process = await asyncio.create_subprocess_shell(
-            str(arguments["command"]),
-            cwd=context.workspace[0],
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await process.communicate()
-        return ToolResult(outcome=Outcome.OK if process.returncode == 0 else Outcome.FAILED, output=output.decode())
+CHECK = "python3 check.py"
 
 
 def does(tool: str, **arguments: object) -> Turn:
@@ -117,7 +70,7 @@ async def test_the_tour_and_a_small_repair_ask_no_more_than_three_times(
     (repair.workspace / "check.py").write_text(
         "from adding import add\nassert add(2, 3) == 5, 'the sum is wrong'\nprint('ok')\n"
     )
-    repair.tools = [*repair.tools, PlainShell()]
+    repair.tools = [*repair.tools, ShellRun(found_sandbox(), make_setup())]
     async with repair.open() as engine:
         record = await engine.runs.start(OWNER, ask("Mend the sum."))
         events, repaired = await followed(engine, record)

@@ -13,11 +13,9 @@ from palyra.adapters.runtimes.shell.mounts import real_roots
 from palyra.adapters.runtimes.shell.run import NOTHING_PRINTED, ShellRun
 from palyra.adapters.runtimes.shell.sandbox import NoSandbox, find_sandbox
 from palyra.adapters.runtimes.shell.tools import ShellTools
-from palyra.adapters.shell import TreeSitterShell
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
-from palyra.core.shell.tree import Node
 from palyra.core.trust import Trust
 from tests.runtimes.shells import SECRET, found_sandbox, make_context, make_setup, run
 
@@ -197,20 +195,6 @@ def test_nature_answers_whatever_the_text(command: str, cwd: str | None) -> None
     nature = TOOL.nature({"command": command, **({} if cwd is None else {"cwd": cwd})}, ("/somewhere",))
     assert nature.effect_class in (EffectClass.READ_ONLY, EffectClass.ONCE)
     assert all(letter.isprintable() or letter in "\n\t" for letter in nature.preview or "")
-
-
-@pytest.mark.parametrize(
-    "command", ["echo {\U000f0000", "{12..\U0010fffdx}", "bash -c 'echo {\U000f0000'", "${{\U0010fffd9"]
-)
-def test_characters_that_bring_the_grammar_down_never_reach_it(root: Path, command: str) -> None:
-    class Fragile:
-        def parse(self, text: str) -> Node:
-            assert "\U000f0000" not in text
-            assert "\U0010fffd" not in text
-            return TreeSitterShell().parse(text)
-
-    tool = ShellRun(found_sandbox(), replace(make_setup(), parser=Fragile()))
-    assert tool.nature({"command": command}, (str(root),)).effect_class is EffectClass.ONCE
 
 
 def test_preview_spells_out_what_hides_and_says_why_it_asks(root: Path) -> None:

@@ -45,7 +45,6 @@ SWITCHES = (
     "--no-default-browser-check",
     "--deny-permission-prompts",
     "--disable-extensions",
-    "--disable-notifications",
     "--dns-prefetch-disable",
     "--renderer-process-limit=4",
     "--js-flags=--max-old-space-size=512",

@@ -21,6 +21,8 @@ _STRANGE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ud800-\udfff\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
+# The grammar's scanner looks such a character up in a table of 256 and may bring the whole process down.
+_DEADLY = re.compile(r"\{[0-9.\s-]*[^\x00-\x7f]")
 
 
 class TreeSitterShell:
@@ -31,6 +33,9 @@ class TreeSitterShell:
         strange = _STRANGE.search(text)
         if strange is not None:
             return Unknown("it holds characters that are not shown", strange.span())
+        deadly = _DEADLY.search(text)
+        if deadly is not None:
+            return Unknown("a brace stands before a character beyond ASCII", deadly.span())
         source = Source(text)
         root = self._parser.parse(source.encoded).root_node
         if root.has_error:

@@ -6,7 +6,6 @@ from a file. A grant for a kind of command relies on them.
 
 import os
 import re
-from functools import partial
 
 from palyra.adapters.runtimes.shell.mounts import HOME
 from palyra.core.errors import Invalid, PalyraError, Unauthorized
@@ -22,8 +21,6 @@ PREVIEW_LENGTH_MAX = 4 * 1024
 REASONS_SHOWN_MAX = 12
 _UNCERTAIN = re.compile(r"[*?\[\]{}~\\\s]")  # Unquoted, these may become other words.
 _DESCRIPTOR = re.compile(r"[0-9]+-?|-")
-# The grammar's scanner looks such a character up in a table of 256 and may bring the whole daemon down.
-_DEADLY = re.compile(r"\{[0-9.\s-]*[^\x00-\x7f]")
 
 Words = tuple[tuple[str, ...], ...]
 
@@ -43,7 +40,7 @@ def nature_of(arguments: JsonObject, workspace: tuple[str, ...], parser: ShellPa
             is_in_workspace=False,
             preview=_preview(command, (refused.message,)),
         )
-    judged = judge(command, Scope(cwd=cwd, roots=workspace, home=HOME), partial(_parse, parser))
+    judged = judge(command, Scope(cwd=cwd, roots=workspace, home=HOME), parser.parse)
     # A process that goes on after its call is an effect, whatever it does.
     is_free = judged.is_free and not arguments.get("background")
     return CallNature(
@@ -51,16 +48,9 @@ def nature_of(arguments: JsonObject, workspace: tuple[str, ...], parser: ShellPa
         parallel_class=ParallelClass.READ_ONLY_SAFE if is_free else ParallelClass.NEVER,
         is_in_workspace=not any(reason.code is Code.OUTSIDE_WORKSPACE for reason in judged.reasons),
         commands=_programs(judged),
-        command_words=literal_words(_parse(parser, command)),
+        command_words=literal_words(parser.parse(command)),
         preview=_preview(command, tuple(reason.words for reason in judged.reasons)),
     )
-
-
-def _parse(parser: ShellParser, text: str) -> tree.Node:
-    deadly = _DEADLY.search(text)
-    if deadly is not None:
-        return tree.Unknown("a brace stands before a character beyond ASCII", deadly.span())
-    return parser.parse(text)
 
 
 def folder_of(cwd: object, workspace: tuple[str, ...]) -> str:
