@@ -53,7 +53,7 @@ async def test_a_follower_that_goes_away_leaves_nothing_behind(tmp_path: Path) -
         record = await engine.runs.start(OWNER, ask())
         frames = await engine.runs.follow(OWNER, record.id, None)
         await first(frames, "model.delta")
-        await frames.aclose()  # type: ignore[attr-defined]
+        await frames.aclose()
         assert engine._office.hub._followers == {}
         await engine.runs.cancel(OWNER, record.id)
 

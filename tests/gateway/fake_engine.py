@@ -4,7 +4,8 @@ Every call is written down in `asked`; `failure` is raised by whatever is called
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -21,8 +22,9 @@ from palyra.core.projections.rows import SessionRow
 from palyra.core.skills import SkillPlace, SkillStatus
 from palyra.core.tools import Capability, MissingTool, ToolSpec
 from palyra.core.trust import Trust
+from palyra.engine.bell import Bell
 from palyra.engine.explaining import ExplainRequest, Explanation
-from palyra.engine.hub import Frame, Live
+from palyra.engine.hub import Frame, Frames, Live
 from palyra.engine.model_check import ModelCheck
 from palyra.engine.requests import (
     ApprovalAnswer,
@@ -50,6 +52,7 @@ APPROVAL = ApprovalId("Z" * 26)
 GRANT = GrantId("G" * 26)
 ARTIFACT = ArtifactId("ab" * 32)
 MODEL = "org/qwen"
+TAKEN_MAX = 10  # Frames at once.
 
 
 def session_row(session_id: str = SESSION) -> SessionRow:
@@ -198,11 +201,24 @@ def delta(text: str, offset: int = 0) -> Live:
     return Live(SESSION, RUN, "model.delta", {"turn": 1, "offset": offset, "text": text})
 
 
-class Script:
+class Given:
+    """What a test has for a stream; None is its end."""
+
+    def __init__(self) -> None:
+        self.items: deque[Frame | Exception | None] = deque()
+        self.bell = Bell()
+
+    def put_nowait(self, item: Frame | Exception | None) -> None:
+        self.items.append(item)
+        self.bell.ring()
+
+
+class Script(Frames):
     """A stream under a test's control: frames are given, and it can be seen whether it was closed."""
 
     def __init__(self, *frames: Frame, is_over: bool = False) -> None:
-        self.queue: asyncio.Queue[Frame | Exception | None] = asyncio.Queue()
+        super().__init__()
+        self.queue = Given()
         self.closed = asyncio.Event()
         self.given_count = 0
         for frame in frames:
@@ -210,15 +226,25 @@ class Script:
         if is_over:
             self.queue.put_nowait(None)
 
-    async def frames(self) -> AsyncIterator[Frame]:
-        try:
-            while (frame := await self.queue.get()) is not None:
-                if isinstance(frame, Exception):
-                    raise frame
-                self.given_count += 1
-                yield frame
-        finally:
-            self.closed.set()
+    async def take(self) -> Sequence[Frame]:
+        self.queue.bell.still()
+        if not self.queue.items:
+            await self.queue.bell.wait()
+        taken: list[Frame] = []
+        while self.queue.items and len(taken) < TAKEN_MAX and not self.is_over:
+            item = self.queue.items.popleft()
+            if isinstance(item, Exception):
+                raise item
+            self.is_over = item is None
+            taken += [item] if item is not None else []
+        self.given_count += len(taken)
+        return taken
+
+    def wake(self) -> None:
+        self.queue.bell.ring()
+
+    def close(self) -> None:
+        self.closed.set()
 
 
 @dataclass
@@ -290,11 +316,9 @@ class FakeRuns:
         self.notes.note("start", principal, request)
         return run_record()
 
-    async def start_and_follow(
-        self, principal: Principal, request: RunRequest
-    ) -> tuple[StartedRun, AsyncIterator[Frame]]:
+    async def start_and_follow(self, principal: Principal, request: RunRequest) -> tuple[StartedRun, Frames]:
         self.notes.note("start_and_follow", principal, request)
-        return StartedRun(id=RUN, session_id=SESSION), self.notes.script.frames()
+        return StartedRun(id=RUN, session_id=SESSION), self.notes.script
 
     async def get(self, principal: Principal, run_id: RunId) -> RunRecord:
         self.notes.note("get", principal, run_id)
@@ -312,9 +336,9 @@ class FakeRuns:
         self.notes.note("cancel", principal, run_id)
         return run_record()
 
-    async def follow(self, principal: Principal, run_id: RunId, after_seq: int | None) -> AsyncIterator[Frame]:
+    async def follow(self, principal: Principal, run_id: RunId, after_seq: int | None) -> Frames:
         self.notes.note("follow", principal, run_id, after_seq)
-        return self.notes.script.frames()
+        return self.notes.script
 
 
 @dataclass
@@ -369,13 +393,13 @@ class FakeTaints:
 class FakeFeed:
     notes: Notes
 
-    async def session(self, principal: Principal, session_id: SessionId, after_seq: int | None) -> AsyncIterator[Frame]:
+    async def session(self, principal: Principal, session_id: SessionId, after_seq: int | None) -> Frames:
         self.notes.note("session", principal, session_id, after_seq)
-        return self.notes.script.frames()
+        return self.notes.script
 
-    async def all(self, principal: Principal | None, after_position: int | None) -> AsyncIterator[Frame]:
+    async def all(self, principal: Principal | None, after_position: int | None) -> Frames:
         self.notes.note("all", principal, after_position)
-        return self.notes.script.frames()
+        return self.notes.script
 
 
 @dataclass

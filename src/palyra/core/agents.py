@@ -1,9 +1,11 @@
 """Agents. Owns: a named definition: instructions, model, allowed tools, workspace. Not: configuration files (config)."""
 
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 import msgspec
 
+ANSWERS_REMEMBERED_MAX = 4_096  # Every tool is asked about twice a turn; agents and tools are few.
 DEFAULT_INSTRUCTIONS = (
     "You are a careful assistant that works with real tools on the operator's own machine. Use tools when they help, "
     "say plainly what you did and what came of it, and never claim an effect that a tool did not report."
@@ -21,4 +23,9 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def may_use(agent: AgentSpec, tool: str) -> bool:
-    return any(fnmatchcase(tool, pattern) for pattern in agent.tools)
+    return _is_named(tool, agent.tools)
+
+
+@lru_cache(ANSWERS_REMEMBERED_MAX)
+def _is_named(tool: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(tool, pattern) for pattern in patterns)

@@ -1,7 +1,7 @@
 """A session's desk. Owns: the one order in which things happen to a session, and its commits. Not: rules (core), SQL.
 
-Everything appended to a tape goes through its desk: letters in, one commit for all that wait, replies after it is
-durable, effects after that (L1, L3). A desk holds nothing that the tape does not: it can be dropped whenever nothing
+Everything appended to a tape goes through its desk: letters in, one commit for all that wait, and once it is durable,
+never before, effects and replies (L1, L3). A desk holds nothing that the tape does not: it can be dropped whenever nothing
 is under way, and a run that waits for a person costs no coroutine.
 """
 
@@ -222,8 +222,9 @@ class Desk:
             return await self._not_committed([letter for letter, _ in answered], error)
         self._retry_delay_s = RETRY_DELAY_S
         self._adopt(sheet, events)
-        self._settle(answered)
+        # The model first: whoever asked waits for its first word, and their own turn of the loop would delay it.
         self._performing.start(sheet.effects, self._state or sheet.state)
+        self._settle(answered)
         return None
 
     async def _not_committed(self, letters: list[Letter], error: PalyraError) -> PalyraError | None:

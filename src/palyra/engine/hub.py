@@ -2,20 +2,23 @@
 
 Live frames go out before and independently of any append and carry no seq. Recorded events are published once they
 are durable. A follower that is too slow loses its place in memory, never an event: it reads on from the tape. Live
-text it was too slow for is merged, so what it holds is bounded by the text of one turn.
+text it was too slow for is merged, so what it holds is bounded by the text of one turn. What waits together is taken
+together, so that a reader needs one task and is woken once.
 """
 
-import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
 import msgspec
 
 from palyra.core.events import Event
 from palyra.core.ids import RunId, SessionId, StreamId
+from palyra.engine.bell import Bell
 from palyra.ports.journal import Journal
 
 BUFFERED_FRAMES_MAX = 512  # A follower further behind than this reads from the tape instead.
+TAKEN_FRAMES_MAX = 128  # At once: more than ever wait for a reader who keeps up. The rest stays, to be merged.
 PAGE_EVENTS = 200
 
 
@@ -31,16 +34,64 @@ class Live(msgspec.Struct, frozen=True):
 Frame = Event | Live
 
 
-class Follower:
-    """One reader of one tape, from a cursor on. Every event exactly once, in order."""
+class Frames(ABC, AsyncIterator[Frame]):
+    """Frames for one reader, who takes all that wait, or one after the other."""
+
+    def __init__(self) -> None:
+        self.is_over = False  # Nothing comes after what was taken last.
+        self._in_hand: deque[Frame] = deque()
+
+    @abstractmethod
+    async def take(self) -> Sequence[Frame]:
+        """What waits, as soon as something does. Nothing when woken, and at the end."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Lets a reader who waits look at something else. Whoever reads the tape just then finishes that first."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    async def aclose(self) -> None:
+        self.close()
+
+    async def __anext__(self) -> Frame:
+        while not self._in_hand:
+            if self.is_over:
+                raise StopAsyncIteration
+            self._in_hand.extend(await self.take())
+        return self._in_hand.popleft()
+
+
+class Nothing(Frames):
+    """For a reader who has seen everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_over = True
+
+    async def take(self) -> Sequence[Frame]:
+        return ()
+
+    def wake(self) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
+class Follower(Frames):
+    """One reader of one tape, from a cursor on, without end. Every event exactly once, in order."""
 
     def __init__(self, hub: "Hub", stream: StreamId) -> None:
+        super().__init__()
         self._hub = hub
         self._stream = stream
         self._frames: deque[Frame] = deque()
         self._is_behind = False
+        self._is_reading = False  # The tape, page by page.
         self._cursor = 0
-        self._bell = asyncio.Event()
+        self._bell = Bell()
 
     def offer(self, frame: Frame) -> None:
         """Never blocks and never fails: a slow follower costs the others nothing."""
@@ -49,39 +100,52 @@ class Follower:
             self._is_behind = True
         if isinstance(frame, Event) or not self._merge(frame):
             self._frames.append(frame)
-        self._bell.set()
+        self._bell.ring()
 
-    async def follow(self, after_seq: int) -> AsyncIterator[Frame]:
-        """Frames after the cursor, without end; the caller stops by closing."""
+    def follow(self, after_seq: int) -> "Follower":
+        """From this cursor on; said once, before anything is taken."""
         self._cursor = after_seq
         self._is_behind = self._is_behind or not self._starts_at(after_seq + 1)
-        while True:
-            if self._is_behind:
-                async for event in self._catch_up():
-                    yield event
-            for frame in self._ready():
-                yield frame
-            if not self._is_behind:
-                await self._ring()
+        return self
 
-    async def _catch_up(self) -> AsyncIterator[Event]:
-        self._is_behind = False
-        while page := await self._hub.journal.read(self._stream, self._cursor, PAGE_EVENTS):
-            for event in page:
-                self._cursor = event.seq
-                yield event
+    async def take(self) -> Sequence[Frame]:
+        self._bell.still()
+        if self._is_behind or self._is_reading:
+            page = await self._read_on()
+            if page:
+                return page
+        ready = self._ready()
+        if ready or self._is_behind:
+            return ready
+        await self._bell.wait()
+        return self._ready()
 
-    def _ready(self) -> Iterator[Frame]:
+    def wake(self) -> None:
+        self._bell.ring()
+
+    async def _read_on(self) -> Sequence[Event]:
+        """A page of the tape. What is published while it is read waits; a page with nothing on it is its end."""
+        self._is_behind, self._is_reading = False, True
+        page = await self._hub.journal.read(self._stream, self._cursor, PAGE_EVENTS)
+        if page:
+            self._cursor = page[-1].seq
+        else:
+            self._is_reading = False
+        return page
+
+    def _ready(self) -> list[Frame]:
         """What waits here and comes next. A gap means that the tape must be read."""
-        while self._frames and not self._is_behind:
+        ready: list[Frame] = []
+        while self._frames and not self._is_behind and len(ready) < TAKEN_FRAMES_MAX:
             frame = self._frames.popleft()
             if isinstance(frame, Live):
-                yield frame
+                ready.append(frame)
             elif frame.seq == self._cursor + 1:
                 self._cursor = frame.seq
-                yield frame
+                ready.append(frame)
             elif frame.seq > self._cursor:
                 self._is_behind = True
+        return ready
 
     def first_seq(self) -> int:
         """The seq of the first recorded event that waits here; 1 when none does."""
@@ -90,11 +154,6 @@ class Follower:
 
     def close(self) -> None:
         self._hub.forget(self._stream, self)
-
-    async def _ring(self) -> None:
-        if not self._frames:
-            self._bell.clear()
-            await self._bell.wait()
 
     def _starts_at(self, seq: int) -> bool:
         first = next((frame for frame in self._frames if isinstance(frame, Event)), None)
@@ -119,15 +178,15 @@ class Watcher:
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
         self._live: deque[Live] = deque(maxlen=BUFFERED_FRAMES_MAX)
-        self._bell = asyncio.Event()
+        self._bell = Bell()
 
     def ring(self) -> None:
-        self._bell.set()
+        self._bell.ring()
 
     def offer(self, frame: Live) -> None:
         """A watcher that is too slow loses the oldest live frames; their offsets show the gap."""
         self._live.append(frame)
-        self._bell.set()
+        self._bell.ring()
 
     def take_live(self) -> tuple[Live, ...]:
         taken = tuple(self._live)
@@ -136,7 +195,7 @@ class Watcher:
 
     async def wait(self) -> None:
         await self._bell.wait()
-        self._bell.clear()
+        self._bell.still()
 
     def close(self) -> None:
         self._hub.unwatch(self)

@@ -3,7 +3,6 @@
 import msgspec
 from msgspec.structs import replace
 
-from palyra.core.agents import AgentSpec
 from palyra.core.budget import Spender
 from palyra.core.conversation import has_images
 from palyra.core.estimate import estimate_tokens, prompt_bytes, text_bytes
@@ -21,6 +20,7 @@ from palyra.engine.sheet import Sheet
 from palyra.engine.skills import instructions_of
 from palyra.ports.router import RouteOption
 
+TOOL_SIZES_MAX = 4_096
 OUTPUT_TOKENS_MAX = 16_384  # The most a model may say in one call where its configuration names no other limit.
 
 
@@ -55,7 +55,9 @@ class Planner:
         tools = tuple(spec for spec in self._office.parts.catalog.specs() if may_use_now(agent, run.skills, spec.name))
         said_bytes = prompt_bytes(sheet.state.window, run.run_id, sheet.drafts)
         schema_bytes = len(msgspec.json.encode(run.answer_schema)) if run.answer_schema is not None else 0
-        input_tokens = estimate_tokens(said_bytes + schema_bytes + _fixed_bytes(self._office, agent, tools))
+        told_bytes = text_bytes(instructions_of(self._office, agent, tools))
+        fixed_bytes = told_bytes + sum(_tool_sizes.of(spec) for spec in tools)
+        input_tokens = estimate_tokens(said_bytes + schema_bytes + fixed_bytes)
         routes = self._office.parts.router.options(agent.route, run.model)
         # After half an answer the next model of the route is asked first.
         turned = run.interruptions_count % len(routes.options) if routes.options else 0
@@ -103,9 +105,21 @@ def spender_of(run: Run, owner: Principal, session_id: SessionId) -> Spender:
     return Spender(principal=owner, channel=run.origin, agent=run.agent, session_id=session_id, run_id=run.run_id)
 
 
-def _fixed_bytes(office: Office, agent: AgentSpec, tools: tuple[ToolSpec, ...]) -> int:
-    return text_bytes(instructions_of(office, agent, tools)) + sum(_tool_bytes(spec) for spec in tools)
+class ToolSizes:
+    """How large each tool's definition is, in bytes. Found by the definition itself: one of the same name may change."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[ToolSpec, int]] = {}
+
+    def of(self, spec: ToolSpec) -> int:
+        known = self._known.get(id(spec))
+        if known is not None and known[0] is spec:
+            return known[1]
+        if len(self._known) >= TOOL_SIZES_MAX:
+            self._known.clear()
+        size = text_bytes(spec.description) + len(msgspec.json.encode(spec.input_schema))
+        self._known[id(spec)] = (spec, size)
+        return size
 
 
-def _tool_bytes(spec: ToolSpec) -> int:
-    return text_bytes(spec.description) + len(msgspec.json.encode(spec.input_schema))
+_tool_sizes = ToolSizes()

@@ -1,6 +1,6 @@
 """Runs, asked for. Owns: starting, steering, cancelling and following runs for one principal (L11). Not: driving them (desk)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from palyra.core.projections.rows import RunRow
 from palyra.core.run.states import is_terminal
 from palyra.core.trust import Trust
 from palyra.engine.attachments import take_attachments
-from palyra.engine.hub import Follower, Frame
+from palyra.engine.hub import Follower, Frame, Frames, Nothing
 from palyra.engine.office import Office
 from palyra.engine.orders import CancelRun, Order, Say, StartRun
 from palyra.engine.processes import ProcessDesk
@@ -50,9 +50,7 @@ class Runs:
         started = await self._post(principal, session_id, order)
         return await self.get(principal, started.id)
 
-    async def start_and_follow(
-        self, principal: Principal, request: RunRequest
-    ) -> tuple[StartedRun, AsyncIterator[Frame]]:
+    async def start_and_follow(self, principal: Principal, request: RunRequest) -> tuple[StartedRun, Frames]:
         """Starts and follows from the run's first event, without reading the tape when the follower keeps up."""
         known = await self._known(principal, request)
         if known is not None:
@@ -68,8 +66,10 @@ class Runs:
             is_here = started == StartedRun(id=order.run_id, session_id=session_id)
             if not is_here:
                 follower.close()
-        frames = _until_end(follower, started.id, None) if is_here else await self.follow(principal, started.id, None)
-        return started, frames
+        if not is_here:
+            return started, await self.follow(principal, started.id, None)
+        # The first event that waits there is the first there is.
+        return started, RunFrames(follower.follow(follower.first_seq() - 1), started.id)
 
     async def get(self, principal: Principal, run_id: RunId) -> RunRecord:
         return await make_record(self._office.journal, await self._row(principal, run_id))
@@ -100,16 +100,15 @@ class Runs:
             await self._tell(row, CancelRun(run_id=run_id, principal=by or principal))
         return await self.get(principal, run_id)
 
-    async def follow(self, principal: Principal, run_id: RunId, after_seq: int | None) -> AsyncIterator[Frame]:
+    async def follow(self, principal: Principal, run_id: RunId, after_seq: int | None) -> Frames:
         row = await self._row(principal, run_id)
         cursor = row.accepted_seq - 1 if after_seq is None else max(after_seq, row.accepted_seq - 1)
         if row.ended_seq is not None and cursor >= row.ended_seq:
-            return _nothing()
+            return Nothing()
         head = await self._office.journal.head(row.session_id)
         if head is not None and cursor > head.seq:
             raise Invalid("cursor_invalid", f"the cursor {cursor} lies beyond the tape's end, {head.seq}")
-        follower = self._office.hub.attach(row.session_id)
-        return _until_end(follower, run_id, cursor)
+        return RunFrames(self._office.hub.attach(row.session_id).follow(cursor), run_id)
 
     async def _order(self, principal: Principal, request: RunRequest) -> tuple[SessionId, StartRun]:
         if self.is_draining:
@@ -228,27 +227,34 @@ class Runs:
             )
 
 
+class RunFrames(Frames):
+    """One run's frames, up to its terminal event."""
+
+    def __init__(self, follower: Follower, run_id: RunId) -> None:
+        super().__init__()
+        self._follower = follower
+        self._run_id = run_id
+
+    async def take(self) -> Sequence[Frame]:
+        if self.is_over:
+            return ()
+        frames = [frame for frame in await self._follower.take() if frame.run_id == self._run_id]
+        for count, frame in enumerate(frames, 1):
+            if isinstance(frame, Event) and frame.type in TERMINAL_TYPES:
+                self.is_over = True
+                self.close()
+                return frames[:count]
+        return frames
+
+    def wake(self) -> None:
+        self._follower.wake()
+
+    def close(self) -> None:
+        self._follower.close()
+
+
 def _require_text(text: str) -> None:
     if not text.strip():
         raise Invalid("text_empty", "there is nothing to do: the text is empty")
     if len(text) > TEXT_LENGTH_MAX:
         raise Invalid("text_length", f"the text has {len(text)} characters, the most is {TEXT_LENGTH_MAX}")
-
-
-async def _nothing() -> AsyncIterator[Frame]:
-    return
-    yield
-
-
-async def _until_end(follower: Follower, run_id: RunId, after_seq: int | None) -> AsyncIterator[Frame]:
-    """This run's frames, up to its terminal event. Without a cursor the first event buffered is the first there is."""
-    try:
-        cursor = follower.first_seq() - 1 if after_seq is None else after_seq
-        async for frame in follower.follow(cursor):
-            if frame.run_id != run_id:
-                continue
-            yield frame
-            if isinstance(frame, Event) and frame.type in TERMINAL_TYPES:
-                return
-    finally:
-        follower.close()

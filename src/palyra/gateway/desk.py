@@ -1,10 +1,10 @@
 """The desk. Owns: what all endpoints share: the engine, who may what, log-ins, open streams, uploads. Not: requests."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from palyra.core.errors import Unavailable
-from palyra.engine.hub import Frame
+from palyra.engine.hub import Frame, Frames
 from palyra.gateway.doors import Doors
 from palyra.gateway.facade import Engine
 from palyra.gateway.frames import FrameBytes
@@ -22,7 +22,7 @@ class Desk:
         self._heartbeat_s = settings.heartbeat_s
         self._upload_count = 0
 
-    def stream(self, seat: Seat, frames: AsyncIterator[Frame], encode: Callable[[Frame], bytes]) -> Stream:
+    def stream(self, seat: Seat, frames: Frames, encode: Callable[[Frame], bytes]) -> Stream:
         return Stream(self.seats, seat, frames, encode, self._heartbeat_s)
 
     def require_open(self) -> None:

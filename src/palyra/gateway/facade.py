@@ -5,7 +5,6 @@ may look through other eyes than their own the gateway asks the access policy (o
 A frame is a recorded event or a live one.
 """
 
-from collections.abc import AsyncIterator
 from typing import Protocol
 
 from palyra.core.agents import AgentSpec
@@ -15,7 +14,7 @@ from palyra.core.ids import ApprovalId, ArtifactId, GrantId, Principal, RunId, S
 from palyra.core.projections.rows import SessionRow
 from palyra.core.tools import MissingTool, ToolSpec
 from palyra.engine.explaining import ExplainRequest, Explanation
-from palyra.engine.hub import Frame
+from palyra.engine.hub import Frames
 from palyra.engine.model_check import ModelCheck
 from palyra.engine.requests import (
     ApprovalAnswer,
@@ -71,9 +70,7 @@ class Runs(Protocol):
 
     async def start(self, principal: Principal, request: RunRequest, /) -> RunRecord: ...
 
-    async def start_and_follow(
-        self, principal: Principal, request: RunRequest, /
-    ) -> tuple[StartedRun, AsyncIterator[Frame]]: ...
+    async def start_and_follow(self, principal: Principal, request: RunRequest, /) -> tuple[StartedRun, Frames]: ...
 
     async def get(self, principal: Principal, run_id: RunId, /) -> RunRecord: ...
 
@@ -83,7 +80,7 @@ class Runs(Protocol):
 
     async def cancel(self, principal: Principal, run_id: RunId, /, *, by: Principal | None = None) -> RunRecord: ...
 
-    async def follow(self, principal: Principal, run_id: RunId, after_seq: int | None, /) -> AsyncIterator[Frame]:
+    async def follow(self, principal: Principal, run_id: RunId, after_seq: int | None, /) -> Frames:
         """Ends by itself after the run's terminal event; None is from the run's first event on."""
         ...
 
@@ -117,11 +114,9 @@ class Taints(Protocol):
 
 
 class Feed(Protocol):
-    async def session(
-        self, principal: Principal, session_id: SessionId, after_seq: int | None, /
-    ) -> AsyncIterator[Frame]: ...
+    async def session(self, principal: Principal, session_id: SessionId, after_seq: int | None, /) -> Frames: ...
 
-    async def all(self, principal: Principal | None, after_position: int | None, /) -> AsyncIterator[Frame]: ...
+    async def all(self, principal: Principal | None, after_position: int | None, /) -> Frames: ...
 
 
 class ArtifactDesk(Protocol):

@@ -11,7 +11,7 @@ import msgspec
 
 from palyra.core.events import Event
 from palyra.core.ids import RunId, StreamId
-from palyra.engine.hub import Frame
+from palyra.engine.hub import Frame, Live
 
 SHARED_FRAMES_MAX = 512  # Followers of one tape are at most a few frames apart; with the next bound 8 MiB in all.
 SHARED_FRAME_BYTES_MAX = 16 * 1024
@@ -65,32 +65,35 @@ class FrameBytes:
     """SSE bytes of frames; those of recorded events are shared by everybody who follows the same ones."""
 
     def __init__(self) -> None:
-        self._shared: dict[int, tuple[Frame, bytes]] = {}
+        self._shared: dict[int, tuple[Event, bytes]] = {}
 
     def by_seq(self, frame: Frame) -> bytes:
         """For streams of one tape."""
         if isinstance(frame, Event):
             return b"id: %d\n%b" % (frame.seq, self._unnumbered(frame))
-        return self._unnumbered(frame)
+        return _live_bytes(frame)
 
     def by_position(self, frame: Frame) -> bytes:
         """For the stream over all tapes."""
         if isinstance(frame, Event):
             return b"id: %d\n%b" % (frame.position, self._unnumbered(frame))
-        return self._unnumbered(frame)
+        return _live_bytes(frame)
 
-    def _unnumbered(self, frame: Frame) -> bytes:
-        held = self._shared.get(id(frame))
-        if held is not None and held[0] is frame:
+    def _unnumbered(self, event: Event) -> bytes:
+        held = self._shared.get(id(event))
+        if held is not None and held[0] is event:
             return held[1]
-        body = _encoder.encode(wire_event(frame) if isinstance(frame, Event) else frame)
-        encoded = b"event: %b\ndata: %b\n\n" % (frame.type.encode(), body)
-        # Live frames are many, and hardly ever have a second follower.
-        if isinstance(frame, Event) and len(encoded) <= SHARED_FRAME_BYTES_MAX:
-            self._share(frame, encoded)
+        encoded = b"event: %b\ndata: %b\n\n" % (event.type.encode(), _encoder.encode(wire_event(event)))
+        if len(encoded) <= SHARED_FRAME_BYTES_MAX:
+            self._share(event, encoded)
         return encoded
 
-    def _share(self, frame: Frame, encoded: bytes) -> None:
+    def _share(self, event: Event, encoded: bytes) -> None:
         if len(self._shared) >= SHARED_FRAMES_MAX:
             del self._shared[next(iter(self._shared))]
-        self._shared[id(frame)] = (frame, encoded)
+        self._shared[id(event)] = (event, encoded)
+
+
+def _live_bytes(frame: Live) -> bytes:
+    """Live frames are many, and hardly ever have a second follower: nobody shares these."""
+    return b"event: %b\ndata: %b\n\n" % (frame.type.encode(), _encoder.encode(frame))

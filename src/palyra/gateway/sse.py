@@ -1,19 +1,21 @@
 """Server-sent events. Owns: one client's stream, its outbox, heartbeats, and ending it. Not: what frames say (frames).
 
 Invariants: a client is waited for by its own stream only; what it does not take stays with the hub and the tape, because
-a full outbox stops asking for frames. Frames that wait together leave together. A client that takes nothing from one
-heartbeat to the next but one is cut. Whichever way a stream ends, its frames are closed and its seat is free again.
+frames are asked for only when the outbox was taken. Frames that wait together leave together, as far as they fit into it.
+A client that takes nothing from one heartbeat to the next but one is cut. Whichever way a stream ends, its frames are
+closed and its seat is free again. One task asks for frames and writes them: each further one would cost every token a turn
+of the loop.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from starlette.types import Receive, Scope, Send
 
 from palyra.core.errors import Unavailable
-from palyra.engine.hub import Frame
+from palyra.engine.hub import Frame, Frames
 from palyra.gateway.settings import OUTBOX_BYTES_MAX, RETRY_HINT_MS, STREAMS_MAX, STREAMS_PER_TOKEN_MAX
 
 ABORT_EXTENSION = "palyra.abort"  # In the scope; its `call` cuts the connection, whatever waits in it.
@@ -31,52 +33,23 @@ _HEADERS = (
 _log = logging.getLogger("palyra.gateway")
 
 
-class Outbox:
-    """Bytes on their way to one client."""
-
-    def __init__(self) -> None:
-        self._waiting = bytearray(_RETRY_HINT)
-        self._bell = asyncio.Event()
-        self._room = asyncio.Event()
-        self.is_ended = False
-
-    @property
-    def is_full(self) -> bool:
-        return len(self._waiting) >= OUTBOX_BYTES_MAX
-
-    def put(self, encoded: bytes) -> None:
-        if not self._waiting:
-            self._bell.set()
-        self._waiting += encoded
-
-    def end(self) -> None:
-        """What waits is still written, then the answer is complete."""
-        self.is_ended = True
-        self._bell.set()
-
-    def take(self) -> bytes:
-        taken = bytes(self._waiting)
-        self._waiting.clear()
-        self._bell.clear()
-        self._room.set()
-        return taken
-
-    async def wait_for_room(self) -> None:
-        self._room.clear()
-        await self._room.wait()
-
-    async def wait(self) -> None:
-        """Until there is something to write, or an end."""
-        if not self._waiting and not self.is_ended:
-            await self._bell.wait()
-
-
 class Seat:
     """A place for one stream, given back when it ends."""
 
     def __init__(self, token_id: str) -> None:
         self.token_id = token_id
-        self.outbox = Outbox()
+        self.is_ended = False
+        self._wake: Callable[[], None] | None = None
+
+    def taken_by(self, wake: Callable[[], None]) -> None:
+        """`wake` is called when the stream is to end; it then finds `is_ended`."""
+        self._wake = wake
+
+    def end(self) -> None:
+        """What waits is still written, then the answer is complete."""
+        self.is_ended = True
+        if self._wake is not None:
+            self._wake()
 
 
 class Seats:
@@ -114,11 +87,11 @@ class Seats:
     def end_of(self, token_id: str) -> None:
         for seat in self._taken:
             if seat.token_id == token_id:
-                seat.outbox.end()
+                seat.end()
 
     def end_all(self) -> None:
         for seat in self._taken:
-            seat.outbox.end()
+            seat.end()
 
     @property
     def taken_count(self) -> int:
@@ -132,14 +105,15 @@ class Stream:
         self,
         seats: Seats,
         seat: Seat,
-        frames: AsyncIterator[Frame],
+        frames: Frames,
         encode: Callable[[Frame], bytes],
         heartbeat_s: float,
     ) -> None:
         self._seats = seats
         self._seat = seat
-        self._outbox = seat.outbox
         self._frames = frames
+        self._in_hand: Sequence[Frame] = ()  # Taken, and no room for them in the outbox yet.
+        self._outbox = bytearray(_RETRY_HINT)
         self._encode = encode
         self._heartbeat_s = heartbeat_s
         self._headers: tuple[tuple[bytes, bytes], ...] = _HEADERS
@@ -153,49 +127,56 @@ class Stream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()
         self._beating = loop.call_later(self._heartbeat_s, self._beat, loop, scope)
+        self._seat.taken_by(self._frames.wake)
         try:
             async with asyncio.TaskGroup() as group:
-                filling = group.create_task(self._fill())
                 watching = group.create_task(self._watch(receive))
                 await self._write(send)
-                filling.cancel()
                 watching.cancel()
         finally:
             self._beating.cancel()
             self._seats.leave(self._seat)
-            if isinstance(self._frames, AsyncGenerator):
-                await self._frames.aclose()
-
-    async def _fill(self) -> None:
-        outbox, encode = self._outbox, self._encode
-        async for frame in self._frames:
-            outbox.put(encode(frame))
-            if outbox.is_full:
-                await outbox.wait_for_room()
-        outbox.end()
+            self._frames.close()
 
     async def _watch(self, receive: Receive) -> None:
         """A client that is gone is noticed at once and not with the next heartbeat."""
         while (await receive())["type"] != "http.disconnect":
             pass
-        self._outbox.end()
+        self._seat.end()
 
     async def _write(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})
         is_more = True
         while is_more:
-            await self._outbox.wait()
-            chunk = self._outbox.take()
-            is_more = not self._outbox.is_ended
+            await self._fill()
+            chunk = bytes(self._outbox)
+            self._outbox.clear()
+            is_more = not self._seat.is_ended
             self._stalled_beats = 0
             await send({"type": "http.response.body", "body": chunk, "more_body": is_more})
             self._stalled_beats = None
+
+    async def _fill(self) -> None:
+        """Until there is something to write, or an end."""
+        frames, outbox, encode = self._frames, self._outbox, self._encode
+        while not outbox and not self._seat.is_ended:
+            taken = self._in_hand or await frames.take()
+            count = 0
+            for frame in taken:
+                outbox += encode(frame)
+                count += 1
+                if len(outbox) >= OUTBOX_BYTES_MAX:
+                    break
+            self._in_hand = taken[count:]
+            if frames.is_over and not self._in_hand:
+                self._seat.end()
 
     def _beat(self, loop: asyncio.AbstractEventLoop, scope: Scope) -> None:
         """One timer for a stream's whole life: timeouts around each write would cost more than the writing."""
         self._beating = loop.call_later(self._heartbeat_s, self._beat, loop, scope)
         if self._stalled_beats is None:
-            self._outbox.put(HEARTBEAT)
+            self._outbox += HEARTBEAT
+            self._frames.wake()
         elif self._stalled_beats < STALLED_BEATS_MAX:
             self._stalled_beats += 1
         else:

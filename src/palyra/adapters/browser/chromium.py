@@ -92,6 +92,14 @@ class Chromium:
             unless_started.pop_all()
         return cls(profile, context, proxy)
 
+    async def is_answering(self) -> bool:
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self.context.cookies("http://localhost/")
+        except (PlaywrightError, TimeoutError):
+            return False
+        return True
+
     async def close(self) -> None:
         """The profile is written, the processes are gone."""
         self.is_alive = False

@@ -71,6 +71,8 @@ const childrenOf = (node) => {
     const given = node.assignedNodes({flatten: true});
     if (given.length) return given;
   }
+  if (node.nodeName === 'DETAILS' && !node.open)
+    return Array.from(node.children).filter((each) => each.nodeName === 'SUMMARY').slice(0, 1);
   return node.shadowRoot ? node.shadowRoot.childNodes : node.childNodes;
 };
 """
@@ -148,7 +150,7 @@ _WALKING = r"""
 const look = () => {
   const started = performance.now();
   const pieces = [], controls = [];
-  let chars = 0, nodes = 0, depth = 0, isCut = false;
+  let chars = 0, nodes = 0, depth = 0, isCut = false, isDeep = false;
   const add = (piece) => { pieces.push(piece); chars += typeof piece === 'string' ? piece.length : NAME; };
   const isFull = () => {
     nodes += 1;
@@ -161,8 +163,7 @@ const look = () => {
     if (isSeen(node)) add(isPre ? text : text.replace(/\s+/g, ' '));
   };
   const addControl = (element, role) => {
-    if (controls.length >= CONTROLS) { isCut = true; return; }
-    controls.push(element);
+    if (controls.length < CONTROLS) controls.push(element);
     add({role, name: nameOf(element, role), ...stateOf(element, role)});
   };
   const isTouchable = (element, style) =>
@@ -194,6 +195,7 @@ const look = () => {
     if (isBlock) add('\n');
   };
   const walk = (node, isPre) => {
+    if (depth > DEPTH) isDeep = true;
     if (isFull() || depth > DEPTH) return;
     depth += 1;
     if (node.nodeType === 3) addText(node, isPre);
@@ -204,7 +206,7 @@ const look = () => {
   globalThis.controls = controls;
   const root = document.documentElement;
   const title = String(document.title || '').slice(0, NAME);
-  return {title, pieces, isCut, count: controls.length, width: root ? root.scrollWidth : 0, height: root ? root.scrollHeight : 0};
+  return {title, pieces, isCut: isCut || isDeep, count: controls.length, width: root ? root.scrollWidth : 0, height: root ? root.scrollHeight : 0};
 };
 """
 

@@ -214,15 +214,17 @@ class Browsers:
             await self._mend(session_id, live)
 
     async def _mend(self, session_id: str, live: Live) -> None:
-        """A page that hangs is closed; a browser that cannot even do that is ended. The profile stays."""
+        """A page that is spoiled is closed; a browser that cannot even do that is ended. The profile stays."""
         tab = live.tab
         try:
             if tab is not None:
                 await tab.drop()
+                if await live.opening.result()[0].is_answering():
+                    return
         except PalyraError:
             log.warning("browser_hangs", session=session_id)
-            if self._lives.get(session_id) is live:
-                await self._end(session_id)
+        if self._lives.get(session_id) is live:
+            await self._end(session_id)
 
     def _set_idle(self, session_id: str, live: Live) -> None:
         if self._lives.get(session_id) is live:

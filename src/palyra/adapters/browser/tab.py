@@ -113,6 +113,8 @@ class Tab:
             except _Moved:
                 await self._settle(page)
                 continue
+            except Unavailable as fault:
+                raise await self._why(fault) from fault
             self._numbers = self._refs.take(seen.count)
             self._controls = controls_of(seen)
             notes = self._watch.take_notes()
@@ -195,10 +197,16 @@ class Tab:
                 self._cdp = await self._context.new_cdp_session(made)
         return made
 
+    async def _why(self, fault: Unavailable) -> Unavailable:
+        """A crash is told a moment after what it breaks."""
+        if fault.code == "page_gone" and not self._watch.is_crashed:
+            await asyncio.sleep(QUIET_S)
+        return _crashed() if self._watch.is_crashed else fault
+
     def _open_page(self) -> Page:
         page = self._watch.page
         if self._watch.is_crashed:
-            raise Unavailable("page_crashed", "the page crashed; open it again with browser.open, or another one")
+            raise _crashed()
         if page is None or not self.url:
             raise Conflict("no_page", "no page is open in this session; call browser.open first")
         return page
@@ -300,6 +308,10 @@ def _told(code: str) -> Iterator[None]:
         ) from cause
     except PlaywrightError as cause:
         raise Unavailable(code, _reason(code, str(cause))) from cause
+
+
+def _crashed() -> Unavailable:
+    return Unavailable("page_crashed", "the page crashed; open it again with browser.open, or another one")
 
 
 def _hanging() -> Unavailable:

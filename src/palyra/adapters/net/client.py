@@ -12,12 +12,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import aiohttp
 import msgspec
 
+from palyra.adapters.net.prompt import PromptRequest
 from palyra.core.errors import Unavailable
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # A whole answer; the longest of a model are a few MB of events.
 ERROR_BYTES_MAX = 64 * 1024  # What is read of a refusal; a sentence of it is shown.
 READ_BYTES = 256 * 1024
-KEEPALIVE_S = 30.0
+KEEPALIVE_S = 90.0  # Long enough that the next run finds a connection; a server that closes earlier is noticed.
 WHOLE_BYTES_MAX = 1024 * 1024  # A larger body is written in pieces, so that it holds nobody up.
 
 _FAULTS = (aiohttp.ClientError, OSError, ValueError)  # ValueError: a header or an address that cannot be sent.
@@ -196,6 +197,7 @@ class HttpClient:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=self._make_connector(),
+                request_class=PromptRequest,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,  # Identity is asked for; a body that unpacks without end is never unpacked.
                 read_bufsize=READ_BYTES,

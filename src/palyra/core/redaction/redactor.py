@@ -20,10 +20,12 @@ from palyra.core.redaction.scan import (
     RUN_CHARS_MAX,
     Scan,
     ends_run,
-    may_lead,
+    is_leading,
+    last_run_start,
     scan_growing,
     scan_rest,
     scan_whole,
+    stays_clean,
 )
 from palyra.core.redaction.spans import Span
 
@@ -94,6 +96,7 @@ class RedactionStream:
         self._has_begun = False
         self._text = ""  # The text from a little before `_sent`, which rules may look back at, to its end.
         self._sent = 0
+        self._clean_chars = 0  # So much of `_text` is known to hold nothing that any rule would stop at.
         self._secrets: dict[str, Secret] = {}
 
     @property
@@ -109,6 +112,8 @@ class RedactionStream:
         self._text += text
         if len(self._text) - self._sent <= RUN_CHARS_MAX and not ends_run(text):
             return self._lead()
+        if self._is_clean():
+            return self._send(Scan([], last_run_start(self._text, self._sent))) + self._lead()
         return self._send(scan_growing(self._text, self._sent, self._known)) + self._lead()
 
     def finish(self) -> str:
@@ -117,13 +122,20 @@ class RedactionStream:
 
     def _lead(self) -> str:
         given, most = self._ahead, min(LEAD_CHARS, len(self._text) - self._sent)
-        if not self._is_eager or given >= most or not may_lead(self._text, self._sent, self._known):
+        if not self._is_eager or given >= most or not is_leading(self._text, self._sent) or not self._is_clean():
             return ""
         lead = self._text[self._sent : self._sent + most]
         if self._source is not None and self._source.could_begin(lead):
             return ""
         self._ahead = most
         return lead[given:]
+
+    def _is_clean(self) -> bool:
+        """Looked at once for each piece; what is still there from the pieces before it is not looked at again."""
+        if self._clean_chars < len(self._text):
+            is_clean = stays_clean(self._text, self._clean_chars, self._known)
+            self._clean_chars = len(self._text) if is_clean else 0
+        return self._clean_chars > 0
 
     def _send(self, found: Scan) -> str:
         if found.settled == self._sent:
@@ -134,6 +146,7 @@ class RedactionStream:
         ready = _replace(self._key, self._text[: found.settled], found.spans, self._secrets, begin)
         drop = max(0, found.settled - LOOK_BACK_CHARS)
         self._text = self._text[drop:]
+        self._clean_chars = max(0, self._clean_chars - drop)
         self._sent = found.settled - drop
         return ready
 
