@@ -1,6 +1,7 @@
 """What a page may reach: what the guard allows, and nothing else by any way a browser knows."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from palyra.adapters.net.guard import Guard
 from palyra.adapters.net.proxy import GuardedProxy
-from tests.browser.scenes import Datagrams, Scene, scene
+from tests.browser.scenes import Datagrams, Scene, ref_of, scene
 from tests.support.sites import LOOPBACK, moved, ok, site, until
 
 pytestmark = pytest.mark.anyio
@@ -107,15 +108,25 @@ async def test_redirect_to_a_refused_address_ends_there(s: Scene) -> None:
     assert await s.code("read") == "no_page"
 
 
-@pytest.mark.parametrize("target", ["file:///etc/hostname", "chrome://version", "view-source:http://a.example.com/", "data:text/html,x"])
-async def test_other_schemes_are_refused_in_every_way(s: Scene, target: str) -> None:
+@pytest.mark.parametrize("scheme", ["file", "chrome", "view-source", "data"])
+async def test_other_schemes_are_refused_in_every_way(s: Scene, tmp_path: Path, scheme: str) -> None:
+    bait = tmp_path / "bait.html"
+    bait.write_text("MARK")
+    target = {
+        "file": bait.as_uri(),
+        "chrome": "chrome://version",
+        "view-source": f"view-source:{s.home.url}/",
+        "data": "data:text/html,MARK",
+    }[scheme]
     assert await s.code("open", url=target) == "address_refused"
     s.home.answers["/scheme"] = moved(target)
     assert await s.code("open", url=f"{s.home.url}/scheme") is not None
-    output = await s.output("open", url=s.page("/link", f'<a href="{target}">there</a><script>location = "{target}"</script>'))
-    assert output.startswith(f"200 {s.home.url}/link")
-    after = await s.call("click", ref=output.split("[")[1].split("]")[0])
+    body = f'<a href="{target}">there</a><iframe src="{target}"></iframe><script>location = "{target}"</script>'
+    output = await s.output("open", url=s.page("/link", body))
+    after = await s.call("click", ref=ref_of(output, "there"))
     assert after.error is not None or after.output.startswith(f"200 {s.home.url}/link")
+    seen = [line for line in (output + after.output).splitlines() if target not in line]
+    assert "MARK" not in "".join(seen)
 
 
 async def test_page_gets_no_service_worker_and_no_permission(s: Scene) -> None:
@@ -140,7 +151,9 @@ async def test_page_gets_no_service_worker_and_no_permission(s: Scene) -> None:
 
 
 async def test_download_is_refused(s: Scene) -> None:
-    s.home.answers["/file"] = ok(b"x" * 100, 'Content-Disposition: attachment; filename="a.bin"', media="application/octet-stream")
+    s.home.answers["/file"] = ok(
+        b"x" * 100, 'Content-Disposition: attachment; filename="a.bin"', media="application/octet-stream"
+    )
     result = await s.call("open", url=f"{s.home.url}/file")
     assert result.error is not None
     assert "http.fetch" in result.error.message
@@ -177,3 +190,15 @@ async def test_tunnels_end_with_the_browser(tmp_path: Path) -> None:
             await until(lambda: any(b"/held" in request for request in own.home.requests))
             await own.browsers.close()
             await until(lambda: own.home.open_count == 0)
+
+
+async def test_chromium_itself_calls_nobody(s: Scene) -> None:
+    """No page of these tests names a public site, so whatever does was Chromium's own wish."""
+    output = await s.output(
+        "open", url=s.page("/form", "<form><input name=email aria-label=Mail><input type=password></form>")
+    )
+    await s.output("type", ref=ref_of(output, "Mail"), text="a", submit=True)
+    public = re.compile(r"[a-z]\.[a-z]{2,}(?::\d+)?(?:/|$)")
+    reached = [asked for asked in s.guard.asked if asked.startswith("http") or asked.rpartition(":")[2].isdigit()]
+    assert len(reached) > 10
+    assert [asked for asked in reached if public.search(asked.removeprefix("http://").partition("/")[0])] == []

@@ -99,6 +99,8 @@ async def serve(
             log.info("ready", address=server.address, home=str(home.root), sessions_resumed=resumed)
             # Prices take a quarter of a second to load: now, beside the loop, rather than in somebody's first turn.
             await asyncio.to_thread(engine.status.models)
+            # The same of the tools: the sandbox is tried, plugins and skills are looked at.
+            await asyncio.to_thread(engine.status.tools)
             await engine.wait_for(stop)
             log.info("draining", limit_s=config.run.drain_s)
             await engine.drain(config.run.drain_s)

@@ -7,7 +7,8 @@ takes long to load is loaded when it is first used.
 import inspect
 import shutil
 import tempfile
-from functools import partial
+from collections.abc import Callable
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +22,7 @@ from palyra.config import Config
 from palyra.config.records import McpServer
 from palyra.core.errors import PalyraError
 from palyra.core.redaction import Redactor
+from palyra.core.tools import MissingTool
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.processes import Processes
 from palyra.ports.schemas import SchemaCheck
@@ -87,7 +89,7 @@ def build_hands(ground: Ground) -> Hands:
     processes = ShellProcesses(lambda text: ground.redactor.text(text).text)
     plugins = plugin_tools(ground.home)
     way_out = WayOut(guard)
-    sources: list[ToolSource] = [_shell(ground, processes, way_out), plugins]
+    sources: list[ToolSource] = [Late(partial(_shell, ground, processes, way_out)), plugins]
     services: list[Service] = [way_out, Ending(processes), Ending(plugins)]
     if ground.config.mcp_servers:
         servers = _servers(ground)
@@ -127,6 +129,23 @@ def own_tools(guard: "Guard", kept: Kept, skills: Skills) -> list[Tool]:
         SessionSearch(kept.search),
         SkillOpen(skills),
     ]
+
+
+class Late:
+    """A source that is built when it is first asked: the rules of every program that a shell may start take long to load."""
+
+    def __init__(self, build: Callable[[], ToolSource]) -> None:
+        self._build = build
+
+    def tools(self) -> tuple[Tool, ...]:
+        return self._source.tools()
+
+    def missing(self) -> tuple[MissingTool, ...]:
+        return self._source.missing()
+
+    @cached_property
+    def _source(self) -> ToolSource:
+        return self._build()
 
 
 class Stoppable(Protocol):
@@ -207,3 +226,13 @@ def _server_settings(section: McpServer, secrets: SecretSources) -> "ServerSetti
         idempotent=section.idempotent,
         timeout_s=section.timeout_s,
     )
+
+
+def try_sandbox() -> tuple[bool, str]:
+    """Whether commands can be held here, by running one, and what holds them or why nothing does."""
+    from palyra.adapters.runtimes.shell.sandbox import NoSandbox, find_sandbox
+
+    found = find_sandbox()
+    if isinstance(found, NoSandbox):
+        return False, found.reason
+    return True, f"{found.name}, by {found.program}"

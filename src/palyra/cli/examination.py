@@ -267,8 +267,10 @@ def _health_status(url: str) -> int:
 
 
 def _sandbox() -> Finding:
-    found = shutil.which("bwrap")
-    if found is None:
-        remedy = "install bubblewrap; until then shell tools are unavailable, never unsandboxed"
-        return Finding(Mark.WARN, "sandbox", "bubblewrap is not installed", remedy)
-    return Finding(Mark.OK, "sandbox", f"bubblewrap at {found}")
+    from palyra.app.hands import try_sandbox
+
+    is_held, words = try_sandbox()
+    if is_held:
+        return Finding(Mark.OK, "sandbox", words)
+    what, _, remedy = words.partition("; ")
+    return Finding(Mark.WARN, "sandbox", what, f"{remedy}; until then shell tools are unavailable, never unsandboxed")

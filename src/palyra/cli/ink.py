@@ -1,18 +1,17 @@
 """Ink. Owns: colours on a terminal and none elsewhere, and text that cannot harm one. Not: what is said.
 
-Invariant: no control character of a stored or received text reaches a terminal, except line ends and tabs.
+Invariant: no character of a stored or received text that is not seen reaches a terminal, except line ends and tabs.
 """
 
 import os
-import re
 import unicodedata
 from datetime import UTC, datetime
 from typing import TextIO
 
 import msgspec
 
-# Controls, and the marks that turn the direction of text: both can make a line say what it does not.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+from palyra.core.spelling import spell_out
+
 _RESET = "\x1b[0m"
 
 
@@ -46,8 +45,8 @@ def ink_for(stream: TextIO) -> Ink:
 
 
 def shown(text: str) -> str:
-    """Text of several lines as it may be shown."""
-    return _UNSAFE.sub("?", text)
+    """Text of several lines as it may be shown: what is not seen is spelled out, so that no line says what it does not."""
+    return spell_out(text, kept="\n\t")
 
 
 def in_one_line(text: str, length_max: int) -> str:

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from palyra.core.errors import PalyraError
+from palyra.core.spelling import spell_json, spell_out
 
 
 class PalyraGroup(TyperGroup):
@@ -31,7 +32,8 @@ class Advance(Protocol):
 
 
 def print_json(value: object) -> None:
-    typer.echo(msgspec.json.encode(value).decode("utf-8"))
+    """Characters that are not seen are escaped: it is the same value, and harmless on a terminal."""
+    typer.echo(spell_json(msgspec.json.encode(value).decode("utf-8")))
 
 
 def print_line(text: str) -> None:
@@ -45,8 +47,8 @@ def print_table(rows: Sequence[tuple[str, object]]) -> None:
 
 
 def printable(text: str) -> str:
-    """Stored text may be anyone's: no control character of it reaches the terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    """Stored text may be anyone's: what of it is not seen is spelled out, in one line."""
+    return spell_out(text)
 
 
 @contextmanager

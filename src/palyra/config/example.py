@@ -96,6 +96,11 @@ headless = "deny"
 [http]
 allow = ["192.168.1.20:8123"]
 
+[browser]                        # tools of the extra `browser`
+executable = "/usr/bin/chromium" # leave out to take the one on the PATH
+idle_s = 600
+sessions_max = 3                 # a Chromium takes some 300 MB
+
 [context]
 compaction_trigger = 0.7
 auto_compaction = true

@@ -154,6 +154,12 @@ class Http(Section, frozen=True, kw_only=True):
     allow: Annotated[tuple[Address, ...], ParsedEach(parse_target)] = ()
 
 
+class Browser(Section, frozen=True, kw_only=True):
+    executable: OptionalText = None
+    idle_s: TimeoutS = 600.0
+    sessions_max: Annotated[int, Meta(ge=1, le=32)] = 3
+
+
 class Context(Section, frozen=True, kw_only=True):
     compaction_trigger: Annotated[float, Meta(gt=0, le=1)] = 0.7
     auto_compaction: bool = True
@@ -250,6 +256,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     run: Run = Run()
     approvals: Approvals = Approvals()
     http: Http = Http()
+    browser: Browser = Browser()
     context: Context = Context()
     memory: Memory = Memory()
     learning: Learning = Learning()

@@ -39,8 +39,14 @@ class Operator(Enum):
     ANY = "any"  # Any arguments whatever.
 
 
+_EXACT = frozenset({Operator.EQUALS.value, Operator.HAS_SHA256.value, Operator.ONLY.value})
+
+
 class GrantCase(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that a grant may cover. `command_words` is what its tool said it would run (CallNature)."""
+    """A call that a grant may cover. `command_words` is what its tool said it would run (CallNature).
+
+    `has_secrets`: markers stand in its arguments. What they stand for was not shown, so no grant for a kind of call covers it.
+    """
 
     tool: str
     arguments: JsonObject
@@ -49,6 +55,7 @@ class GrantCase(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     now_ms: int
     command_words: tuple[tuple[str, ...], ...] = ()
+    has_secrets: bool = False
 
 
 class GrantTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +105,10 @@ def covers(grant: Grant, case: GrantCase) -> bool:
     is_same = (grant.tool, grant.principal, grant.agent) == (case.tool, case.principal, case.agent)
     is_timely = grant.expires_at_ms is None or case.now_ms < grant.expires_at_ms
     is_clean = set(case.taint) <= set(grant.taint)
-    return is_same and is_timely and is_clean and meets(grant.constraints, case.arguments, case.command_words)
+    is_plain = not case.has_secrets or all(one.operator in _EXACT for one in grant.constraints)
+    return (
+        is_same and is_timely and is_clean and is_plain and meets(grant.constraints, case.arguments, case.command_words)
+    )
 
 
 def meets(

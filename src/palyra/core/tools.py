@@ -1,5 +1,6 @@
 """Tools as the rules see them. Owns: ToolSpec, what a call will touch, and what it came to. Not: executing (ports.tools)."""
 
+import hashlib
 from enum import Enum
 
 import msgspec
@@ -30,7 +31,10 @@ class Runtime(Enum):
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool of the catalog. Classes here are the tool's; a call may have a milder one (CallNature)."""
+    """A tool of the catalog. Classes here are the tool's; a call may have a milder one (CallNature).
+
+    `version` tells code apart that the rest does not: of a tool from elsewhere the hash of what would run.
+    """
 
     name: str
     description: str
@@ -42,6 +46,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     output_trust: Trust = Trust.EXTERNAL
     runtime: Runtime = Runtime.INTERNAL
     timeout_s: float = 60.0
+    version: str = ""
 
 
 class MissingTool(msgspec.Struct, frozen=True):
@@ -99,6 +104,21 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     skill: OpenedSkill | None = None
     is_unknown: bool = False
     sandbox: str = "none"
+
+
+def spec_digest(spec: ToolSpec) -> str:
+    """What a verdict is about: a tool that has changed since is another tool, whatever its name."""
+    parts = (
+        spec.name,
+        spec.description,
+        spec.input_schema,
+        sorted(capability.value for capability in spec.capabilities),
+        spec.effect_class.value,
+        spec.output_trust.value,
+        spec.runtime.value,
+        spec.version,
+    )
+    return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
 
 
 def failed(code: str, message: str) -> ToolResult:

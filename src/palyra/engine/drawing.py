@@ -34,7 +34,7 @@ from palyra.core.run.state import Question, Run, find_call, is_expired
 from palyra.core.run.states import RunState, is_terminal
 from palyra.core.taint import MANY, find_source, labels
 from palyra.core.trust import Trust
-from palyra.core.writes import ClearHeartbeat, EraseSecrets, SetHeartbeat, Write
+from palyra.core.writes import ClearHeartbeat, EraseSecrets, SealSecret, SetHeartbeat, Write
 from palyra.engine.attachments import link_attached
 from palyra.engine.cleaning import Cleaner
 from palyra.engine.gate import Case, Gate, unnamed_taint
@@ -137,12 +137,12 @@ class Drafting:
             run = sheet.state.active
             is_open = run is not None and question in run.questions and question.kind is ApprovalKind.TOOL
             if run is not None and is_open and not is_expired(question, self._office.clock.now_ms()):
-                facts = await self._by_grant(sheet.state, run, question)
+                facts = await self._by_grant(sheet, run, question)
                 sheet = await self._advance(sheet, run, facts) if facts else sheet
         return sheet
 
-    async def _by_grant(self, state: DeskState, run: Run, question: Question) -> tuple[Draft, ...]:
-        case = self._case(state, run)
+    async def _by_grant(self, sheet: Sheet, run: Run, question: Question) -> tuple[Draft, ...]:
+        case = self._case(sheet, run)
         judged = [await self._gate.judge(run, find_call(run, call_id), case) for call_id in question.calls]
         grant_ids = {each.grant_id if each.verdict is Verdict.ALLOW else None for each in judged}
         grant_id = grant_ids.pop() if len(grant_ids) == 1 else None
@@ -231,13 +231,14 @@ class Drafting:
                     plan = await self._planner.plan(sheet, run, effect)
                     facts += [] if plan is None else [self._system_draft(plan, run.run_id, ENGINE)]
                 case Judge(call_id=call_id):
-                    judged = await self._gate.judge(run, find_call(run, call_id), self._case(sheet.state, run))
+                    judged = await self._gate.judge(run, find_call(run, call_id), self._case(sheet, run))
                     facts.append(self._system_draft(judged, run.run_id, ENGINE))
                 case _:
                     continue
         return tuple(facts)
 
-    def _case(self, state: DeskState, run: Run) -> Case:
+    def _case(self, sheet: Sheet, run: Run) -> Case:
+        state = sheet.state
         return Case(
             session_id=self._session_id,
             principal=state.owner,
@@ -246,6 +247,7 @@ class Drafting:
             doubts=state.doubts,
             taint=labels(state.taint) or unnamed_taint(state.taint, run),
             window=state.window,
+            sealed=tuple(write for write in sheet.writes if isinstance(write, SealSecret)),
         )
 
     def _grant(self, order: AnswerQuestion, agent: str) -> Grant | None:

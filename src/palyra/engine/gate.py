@@ -6,6 +6,7 @@ Not: the answers' rules (core.grants, the policy). Every refusal names its rule 
 from fnmatch import fnmatchcase
 
 import msgspec
+from msgspec.structs import replace
 
 from palyra.core.addresses import is_known_address
 from palyra.core.agents import AgentSpec, may_use
@@ -21,15 +22,21 @@ from palyra.core.run.call import Call
 from palyra.core.run.state import Run
 from palyra.core.skills import narrowing_skill
 from palyra.core.taint import UNNAMED, Taint
-from palyra.core.tools import CallNature, Runtime, ToolSpec
+from palyra.core.tools import CallNature, Runtime, spec_digest
 from palyra.core.trust import is_tainting
+from palyra.core.writes import SealSecret
 from palyra.engine.office import Office
 from palyra.engine.planning import spender_of
+from palyra.engine.unsealing import Unsealed, has_markers, unseal
 from palyra.ports.policy import PolicyAnswer, PolicyQuestion
 from palyra.ports.views import GrantFilter
 
 GRANTS_LOOKED_AT_MAX = 200
 SCHEMA_ERRORS_SHOWN_MAX = 5
+HIDES = (
+    "Something in the arguments is kept out of sight as a secret, and is more than a key or a token: nobody could judge what "
+    "the call would do. Write keys with fs.write, and name the file."
+)
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +49,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     doubts: frozenset[str]
     taint: tuple[str, ...] = ()
     window: Window = Window()
+    sealed: tuple[SealSecret, ...] = ()
 
 
 class Gate:
@@ -64,10 +72,14 @@ class Gate:
                 "arguments_invalid",
                 "The arguments are no JSON object that every reader keeps exactly, or are too long: write less at a time.",
             )
-        errors = parts.schemas.errors(tool.spec.input_schema, call.arguments)
+        # By what it will really do: behind a marker anything could stand.
+        real = await unseal(self._office, run.run_id, call.arguments, case.sealed)
+        if real.values and tool.spec.runtime in (Runtime.INTERNAL, Runtime.SHELL) and real.hides(call.arguments):
+            return _refuse(call, "secret_hides", HIDES)
+        errors = parts.schemas.errors(tool.spec.input_schema, real.arguments)
         if errors:
-            return _refuse(call, "schema", "; ".join(errors[:SCHEMA_ERRORS_SHOWN_MAX]))
-        nature = tool.nature(call.arguments, case.agent.workspace)
+            return _refuse(call, "schema", real.mask("; ".join(errors[:SCHEMA_ERRORS_SHOWN_MAX])))
+        nature = tool.nature(real.arguments, case.agent.workspace)
         spender = spender_of(run, case.principal, case.session_id)
         standings = await self._office.ledger.standings(spender, self._office.clock.now_ms(), ())
         question = PolicyQuestion(
@@ -84,7 +96,7 @@ class Gate:
             budget_left_usd=left_usd(standings),
         )
         settled = await self._settle(run, call, case, question)
-        return self._judged(call, tool.spec, nature, settled, question)
+        return self._judged(call, settled, question, real)
 
     def _refuse_missing(self, call: Call) -> ToolJudged:
         for missing in self._office.parts.catalog.missing():
@@ -102,14 +114,14 @@ class Gate:
             return _Settled(_askable(run, doubted))
         if answer.verdict is Verdict.ALLOW:
             return _Settled(answer)
-        grant = await self._find_grant(question, case)
+        grant = await self._find_grant(question, case, has_secrets=has_markers(question.arguments))
         if grant is not None:
             reason = f"Covered by grant {grant.grant_id}."
             allowed = PolicyAnswer(verdict=Verdict.ALLOW, rule="grant", reason=reason, snapshot=answer.snapshot)
             return _Settled(allowed, grant)
         return _Settled(_askable(run, answer))
 
-    async def _find_grant(self, question: PolicyQuestion, case: Case) -> Grant | None:
+    async def _find_grant(self, question: PolicyQuestion, case: Case, has_secrets: bool) -> Grant | None:
         wanted = GrantCase(
             tool=question.spec.name,
             arguments=question.arguments,
@@ -118,6 +130,7 @@ class Gate:
             agent=case.agent.name,
             now_ms=self._office.clock.now_ms(),
             command_words=question.nature.command_words,
+            has_secrets=has_secrets,
         )
         wish = GrantFilter(
             principal=case.principal,
@@ -144,10 +157,9 @@ class Gate:
         data = events[0].data if events else None
         return data if isinstance(data, ApprovalResolved) else None
 
-    def _judged(
-        self, call: Call, spec: ToolSpec, nature: CallNature, settled: "_Settled", question: PolicyQuestion
-    ) -> ToolJudged:
-        answer = settled.answer
+    def _judged(self, call: Call, settled: "_Settled", question: PolicyQuestion, real: Unsealed) -> ToolJudged:
+        """What is recorded and shown has markers where the real arguments had secrets (L5)."""
+        answer, spec, nature = settled.answer, question.spec, _masked(question.nature, real)
         is_ask = answer.verdict is Verdict.ASK
         is_shell = spec.runtime is Runtime.SHELL
         shape = CallShape(command_words=nature.command_words, risk=spec.risk, taint=question.taint)
@@ -171,7 +183,23 @@ class Gate:
             commands=nature.commands,
             command_words=nature.command_words,
             has_network=is_shell and self._office.parts.policy.permits_network(question),
+            tool_sha256=spec_digest(spec),
         )
+
+
+def _masked(nature: CallNature, real: Unsealed) -> CallNature:
+    if not real.values:
+        return nature
+    return replace(
+        nature,
+        paths=tuple(map(real.mask, nature.paths)),
+        host=real.mask(nature.host) if nature.host is not None else None,
+        address=real.mask(nature.address) if nature.address is not None else None,
+        commands=tuple(map(real.mask, nature.commands)),
+        command_words=tuple(tuple(map(real.mask, words)) for words in nature.command_words),
+        preview=real.mask(nature.preview) if nature.preview is not None else None,
+        writes=tuple(replace(file, path=real.mask(file.path)) for file in nature.writes),
+    )
 
 
 class _Settled(msgspec.Struct, frozen=True):

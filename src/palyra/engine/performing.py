@@ -20,6 +20,7 @@ from palyra.core.run.effects import CallModel, Effect, Execute, Judge, PlanRoute
 from palyra.core.run.state import Run, find_call
 from palyra.core.skills import may_use_now
 from palyra.core.taint import trust_of_taint
+from palyra.core.tools import spec_digest
 from palyra.core.trust import Trust, lowest
 from palyra.core.writes import Write
 from palyra.engine.model_call import ModelCall
@@ -34,6 +35,12 @@ from palyra.ports.tools import Catalog, ToolCallContext
 log = structlog.get_logger()
 
 TOOL_LOOK_S, TOOL_LOOKS_MAX = 0.1, 200  # A call that was under way waits this long for a server that starts again.
+
+ENGINE = Principal("system:engine")
+_GONE = ToolError(code="tool_gone", message="The tool is no longer in the catalog.")
+_CHANGED = ToolError(
+    code="tool_changed", message="The tool is not the one that was judged any more, so it was not run. Ask again."
+)
 
 Found = tuple[tuple[Draft, ...], tuple[Write, ...]]
 
@@ -85,6 +92,9 @@ class Performing:
         agent = self._office.agent_of(run.agent)
         if tool is None:
             return self._await_tool(effect, run, state)
+        if call.judged is not None and call.judged.tool_sha256 not in (None, spec_digest(tool.spec)):
+            # What was judged is no longer what would run.
+            return self._not_run(effect, run, Outcome.FAILED, _CHANGED)
         context = ToolCallContext(
             session_id=self._session_id,
             run_id=run.run_id,
@@ -117,12 +127,18 @@ class Performing:
             if not done.cancelled() and done.exception() is None and done.result():
                 self._execute(effect, run, state)
             else:
-                # Nothing ran, and the tape must say so.
-                outcome = Outcome.CANCELLED if done.cancelled() else Outcome.FAILED
-                drafts = (_vanished(self._office, run, effect, outcome),)
-                self._report(Report(run_id=run.run_id, effect=effect, drafts=drafts))
+                self._not_run(effect, run, Outcome.CANCELLED if done.cancelled() else Outcome.FAILED, _GONE)
 
         task.add_done_callback(ended)
+
+    def _not_run(self, effect: Execute, run: Run, outcome: Outcome, error: ToolError) -> None:
+        """Nothing ran, and the tape must say so."""
+        data = ToolFinished(
+            call_id=effect.call_id, effect_id=effect.effect_id, outcome=outcome, error=error, attestation=None
+        )
+        now_ms = self._office.clock.now_ms()
+        draft = Draft(data=data, actor=ENGINE, trust=Trust.SYSTEM, at_ms=now_ms, run_id=run.run_id)
+        self._report(Report(run_id=run.run_id, effect=effect, drafts=(draft,)))
 
     def _watch(
         self, effect: CallModel | Execute, work: Any, run_id: RunId, outcome: Callable[[asyncio.Task[Any]], Found]
@@ -177,16 +193,3 @@ async def _appearance(catalog: Catalog, name: str) -> bool:
             return False
         await asyncio.sleep(TOOL_LOOK_S)
     return False
-
-
-def _vanished(office: Office, run: Run, effect: Execute, outcome: Outcome) -> Draft:
-    error = ToolError(code="tool_gone", message="The tool is no longer in the catalog.")
-    data = ToolFinished(
-        call_id=effect.call_id,
-        effect_id=effect.effect_id,
-        outcome=outcome,
-        error=error,
-        attestation=None,
-    )
-    now_ms = office.clock.now_ms()
-    return Draft(data=data, actor=Principal("system:engine"), trust=Trust.SYSTEM, at_ms=now_ms, run_id=run.run_id)

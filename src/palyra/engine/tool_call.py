@@ -9,7 +9,6 @@ that taint back, and what it wrote is recorded with the taint the call was judge
 
 import asyncio
 import secrets
-from typing import cast
 
 from msgspec.structs import replace
 
@@ -31,17 +30,15 @@ from palyra.core.fences import FENCE_ID_LENGTH
 from palyra.core.ids import ArtifactId, Principal
 from palyra.core.previews import preview_spilled
 from palyra.core.projections.provenance import full_path
-from palyra.core.redaction import Json, find_markers, restore
 from palyra.core.run.call import Call
 from palyra.core.taint import label, source_of
-from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, Capability, ToolResult, failed
+from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, Capability, Runtime, ToolResult, failed
 from palyra.core.trust import Trust, is_tainting
 from palyra.core.writes import LinkArtifact, SealSecret, Write
 from palyra.engine.hub import Live
 from palyra.engine.office import Office
+from palyra.engine.unsealing import unseal
 from palyra.ports.tools import Tool, ToolCallContext
-
-MARKERS_RESTORED_MAX = 256
 
 
 class ToolRun:
@@ -57,18 +54,24 @@ class ToolRun:
         self._read_taint: tuple[str, ...] = ()
 
     async def perform(self) -> tuple[Draft, tuple[Write, ...]]:
-        self._arguments = await self._unsealed()
+        sealed = self._call.arguments if isinstance(self._call.arguments, dict) else {}
+        self._arguments = (await unseal(self._office, self._context.run_id, sealed)).arguments
         try:
             async with asyncio.timeout(self._tool.spec.timeout_s):
                 result = await self._tool.execute(self._arguments, self._context)
         except TimeoutError:
             limit_s = self._tool.spec.timeout_s
             error = ToolError(code="timeout", message=f"{self._call.tool} did not finish within {limit_s:g} s.")
-            result = ToolResult(outcome=Outcome.TIMEOUT, error=error)
-        judged = self._call.judged
-        if result.is_unknown and judged is not None and judged.effect_class is EffectClass.ONCE:
+            # A program in a sandbox was ended with it; what was asked of somebody else may still happen.
+            is_unknown = self._tool.spec.runtime is not Runtime.SHELL
+            result = ToolResult(outcome=Outcome.TIMEOUT, error=error, is_unknown=is_unknown)
+        if result.is_unknown and self._is_once:
             return self._doubted(), ()
         return await self._finished(await self._traced(result))
+
+    @property
+    def _is_once(self) -> bool:
+        return self._call.judged is not None and self._call.judged.effect_class is EffectClass.ONCE
 
     def _doubted(self) -> Draft:
         """L2: what may have happened once is not reported as failed, and not tried again in silence."""
@@ -82,18 +85,10 @@ class ToolRun:
 
     def broken(self) -> tuple[Draft, tuple[Write, ...]]:
         """The tool itself failed in a way it did not expect; the daemon's log says how."""
+        if self._is_once:
+            return self._doubted(), ()
         told = failed("tool_broken", f"{self._call.tool} failed unexpectedly; see the daemon's log.")
         return self._report(replace(told, trust=Trust.SYSTEM), None), ()
-
-    async def _unsealed(self) -> JsonObject:
-        arguments = self._call.arguments if isinstance(self._call.arguments, dict) else {}
-        values: dict[str, str] = {}
-        for secret_id in _markers_in(arguments):
-            sealed = await self._office.views.state.sealed_secret(self._context.run_id, secret_id)
-            if sealed is not None:
-                context = self._context.run_id.encode()
-                values[secret_id] = self._office.parts.sealer.unseal(sealed, context).decode()
-        return cast(JsonObject, restore(cast(Json, arguments), values)) if values else arguments
 
     async def _traced(self, result: ToolResult) -> ToolResult:
         """With the trust of the bytes that were read. Several tainted files at once are the tool's own source."""
@@ -221,18 +216,6 @@ def live_output(office: Office, call: Call, context: ToolCallContext) -> ToolCal
             office.hub.live(Live(context.session_id, context.run_id, "tool.delta", data))
 
     return replace(context, emit=emit)
-
-
-def _markers_in(value: object) -> list[str]:
-    match value:
-        case str():
-            return list(find_markers(value))[:MARKERS_RESTORED_MAX]
-        case dict():
-            return [marker for member in (*value, *value.values()) for marker in _markers_in(member)]
-        case list():
-            return [marker for member in value for marker in _markers_in(member)]
-        case _:
-            return []
 
 
 def _naming(output: str, made: tuple[MadeArtifact, ...]) -> str:

@@ -24,14 +24,28 @@ log = structlog.get_logger()
 
 START_S = 30.0
 CLOSE_S = 5.0
-_LOOK_AGAIN_S = 0.1
-LEAVING_S = 5.0  # How long a Chromium of before may take to leave the profile.
+LEAVING_S = 5.0  # How long a Chromium of before may take to leave the profile; then it is killed.
+_LOOKS_COUNT = 50
 WIDTH_PX, HEIGHT_PX = 1280, 800
 _PROFILE_MODE = 0o700
 _LOCKS = ("SingletonLock", "SingletonSocket", "SingletonCookie")
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "FONTCONFIG_PATH", "XDG_RUNTIME_DIR")
 
+# The last list of a command line is the one that counts, so playwright's own, which makes pages steady, stands here again.
+_FEATURES_OFF = (
+    "AvoidUnnecessaryBeforeUnloadCheckSync,DestroyProfileOnBrowserClose,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,"
+    "LensOverlay,MediaRouter,PaintHolding,OptimizationHints,NetworkTimeServiceQuerying,AimEnabled,PreconnectToSearch,"
+    "AutofillServerCommunication,Translate,InterestFeedContentSuggestions,CertificateTransparencyComponentUpdater"
+)
+_NOWHERE = "https://0.0.0.0/"  # The guard refuses it, so whatever of Chromium's own calls is left gets no further.
+
 SWITCHES = (
+    f"--disable-features={_FEATURES_OFF}",
+    "--allow-browser-signin=false",
+    f"--gaia-url={_NOWHERE}",
+    f"--google-apis-url={_NOWHERE}",
+    f"--gcm-checkin-url={_NOWHERE}",
+    f"--gcm-registration-url={_NOWHERE}",
     "--disable-quic",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -58,6 +72,8 @@ PREFERENCES = {
         "multiple_routes_enabled": False,
         "nonproxied_udp_enabled": False,
     },
+    "autofill": {"enabled": False, "profile_enabled": False, "credit_card_enabled": False},
+    "signin": {"allowed": False, "allowed_on_next_startup": False},
     "download_restrictions": 3,
     "net": {"network_prediction_options": 2},
     "safebrowsing": {"enabled": False},
@@ -143,17 +159,20 @@ def browser_pids(profile: Path) -> list[int]:
 
 async def _wait_until_free(profile: Path) -> None:
     """Two Chromiums on one profile would damage it; one whose daemon was killed leaves by itself in a moment."""
-    for _ in range(round(LEAVING_S / _LOOK_AGAIN_S)):
+    for step in range(2 * _LOOKS_COUNT):
         if not browser_pids(profile):
             return
-        await asyncio.sleep(_LOOK_AGAIN_S)
+        if step == _LOOKS_COUNT:
+            kill_browsers(profile)
+        await asyncio.sleep(LEAVING_S / _LOOKS_COUNT)
     raise Unavailable("profile_busy", "another browser still uses this session's profile; try again")
 
 
 def _prepare(profile: Path) -> None:
     """The folder is there and is ours alone. Locks of a Chromium that is gone would keep a new one out."""
     try:
-        profile.mkdir(mode=_PROFILE_MODE, parents=True, exist_ok=True)
+        profile.parent.mkdir(mode=_PROFILE_MODE, parents=True, exist_ok=True)
+        profile.mkdir(mode=_PROFILE_MODE, exist_ok=True)
         for name in _LOCKS:
             (profile / name).unlink(missing_ok=True)
         preferences = profile / "Default" / "Preferences"

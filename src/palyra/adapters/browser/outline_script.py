@@ -82,6 +82,11 @@ const ROLES = new Set(['button','link','checkbox','radio','switch','tab','menuit
   'option','combobox','textbox','searchbox','slider','spinbutton','treeitem']);
 const KINDS = {checkbox: 'checkbox', radio: 'radio', submit: 'button', button: 'button', reset: 'button', image: 'button',
   file: 'file', range: 'slider', color: 'color', password: 'password'};
+// Many pages hide the box itself and draw its label instead; a click on the label is one on the box.
+const isStandIn = (label) => label.control && ['checkbox', 'radio'].includes(label.control.type)
+  && !label.control.checkVisibility({opacityProperty: true, visibilityProperty: true});
+const isPointed = (element, style) => style.cursor === 'pointer' && element.parentElement
+  && view(element).getComputedStyle(element.parentElement).cursor !== 'pointer';
 const roleOf = (element) => {
   const given = (element.getAttribute('role') || '').trim().split(' ')[0].toLowerCase();
   switch (element.nodeName) {
@@ -90,6 +95,7 @@ const roleOf = (element) => {
     case 'INPUT': return element.type === 'hidden' ? null : KINDS[element.type] || 'textbox';
     case 'TEXTAREA': return 'textbox';
     case 'SELECT': return 'select';
+    case 'LABEL': return isStandIn(element) ? element.control.type : null;
   }
   if (ROLES.has(given)) return given;
   if (element.isContentEditable && !(element.parentElement && element.parentElement.isContentEditable)) return 'textbox';
@@ -132,8 +138,10 @@ const nameOf = (element, role) => {
 const stateOf = (element, role) => {
   const state = {};
   if (element.disabled || element.getAttribute('aria-disabled') === 'true') state.disabled = true;
-  if (role === 'checkbox' || role === 'radio' || role === 'switch')
-    state.checked = element.nodeName === 'INPUT' ? element.checked : element.getAttribute('aria-checked') === 'true';
+  if (role === 'checkbox' || role === 'radio' || role === 'switch') {
+    const box = element.nodeName === 'LABEL' ? element.control : element;
+    state.checked = box.nodeName === 'INPUT' ? box.checked : box.getAttribute('aria-checked') === 'true';
+  }
   if (role === 'select') {
     state.value = element.selectedOptions.length ? element.selectedOptions[0].label.slice(0, NAME) : '';
     state.options = Array.from(element.options).slice(0, 20).map((each) => each.label.slice(0, 60));
@@ -186,10 +194,10 @@ const look = () => {
     if (/^H[1-6]$/.test(name)) add('#'.repeat(+name[1]) + ' ');
     else if (style.display === 'list-item') add('- ');
     else if (style.display === 'table-cell' && element.previousElementSibling) add(' | ');
-    const role = roleOf(element);
+    const role = roleOf(element) || (isPointed(element, style) ? 'clickable' : null);
     if (role && (element.getClientRects().length || role === 'checkbox' || role === 'radio') && isTouchable(element, style))
       addControl(element, role);
-    const isWhole = ['INPUT', 'TEXTAREA', 'SELECT'].includes(name)
+    const isWhole = ['INPUT', 'TEXTAREA', 'SELECT'].includes(name) || (role && name === 'LABEL')
       || (role && !element.querySelector('a[href],button,input,select,textarea') && shown(element, NAME + 1).length <= NAME);
     if (!isWhole) walkChildren(element, isPre || style.whiteSpace.startsWith('pre'));
     if (isBlock) add('\n');
@@ -206,7 +214,8 @@ const look = () => {
   globalThis.controls = controls;
   const root = document.documentElement;
   const title = String(document.title || '').slice(0, NAME);
-  return {title, pieces, isCut: isCut || isDeep, count: controls.length, width: root ? root.scrollWidth : 0, height: root ? root.scrollHeight : 0};
+  return {title, pieces, isCut: isCut || isDeep, count: controls.length,
+    width: root ? root.scrollWidth : 0, height: root ? root.scrollHeight : 0};
 };
 """
 

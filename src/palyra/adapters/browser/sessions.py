@@ -35,7 +35,7 @@ SESSIONS_MAX = 3  # A Chromium takes some 300 MB.
 STOP_S = 5.0
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # After these the page is in no state to go on with: the next call gets a new one.
-_SPOILING_CODES = frozenset({"open_failed", "timed_out", "page_hangs", "page_gone", "browser_gone"})
+_SPOILING_CODES = frozenset({"open_failed", "timed_out", "page_hangs", "page_gone", "page_restless", "browser_gone"})
 
 
 class BrowserSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,20 +88,20 @@ class Browsers:
     @asynccontextmanager
     async def use(self, session_id: str) -> "AsyncIterator[Tab]":
         """The session's page, for this caller alone. Raises Unavailable `browsers_busy`, `browser_failed` …"""
-        live = await self._find(session_id)
-        async with live.lock:
+        live = await self._take(session_id)
+        try:
             _, tab = await asyncio.shield(live.opening)
-            try:
-                yield tab
-            except asyncio.CancelledError:
-                self._spawn(self._calm(session_id, live))
-                raise
-            except PalyraError as fault:
-                if fault.code in _SPOILING_CODES:
-                    await self._mend(session_id, live)
-                raise
-            finally:
-                self._set_idle(session_id, live)
+            yield tab
+        except asyncio.CancelledError:
+            self._spawn(self._calm(session_id, live))
+            raise
+        except PalyraError as fault:
+            if fault.code in _SPOILING_CODES:
+                await self._mend(session_id, live)
+            raise
+        finally:
+            live.lock.release()
+            self._set_idle(session_id, live)
 
     async def close(self) -> None:
         """Every browser ends; profiles stay."""
@@ -125,6 +125,15 @@ class Browsers:
         """Never outside the folder, whatever a session is called."""
         name = session_id if _PLAIN_NAME.fullmatch(session_id) else hashlib.sha256(session_id.encode()).hexdigest()
         return self._folder / name
+
+    async def _take(self, session_id: str) -> Live:
+        """Its lock is held when it is given. One that ended while it was waited for is looked for again."""
+        while True:
+            live = await self._find(session_id)
+            await live.lock.acquire()
+            if self._lives.get(session_id) is live and not live.is_over:
+                return live
+            live.lock.release()
 
     async def _find(self, session_id: str) -> Live:
         async with self._door:

@@ -224,19 +224,18 @@ class Tab:
         try:
             async with asyncio.timeout(self._times.load_s):
                 await self._arrive(page)
-        except TimeoutError:
+        except (TimeoutError, PlaywrightTimeout):
             self._watch.note("the page was still loading")
-        except PlaywrightTimeout:
-            self._watch.note("the page was still loading")
+        except PlaywrightError as cause:
+            gone = Unavailable("page_gone", _reason("page_gone", str(cause)))
+            raise await self._why(gone) from cause
 
     async def _arrive(self, page: Page) -> None:
-        with _told("page_gone"):
-            while True:
-                await asyncio.sleep(QUIET_S)
-                if self._watch.is_crashed:
-                    return
-                if not self._watch.is_navigating:
-                    break
+        while True:
+            await asyncio.sleep(QUIET_S)
+            if self._watch.is_crashed or not self._watch.is_navigating:
+                break
+        if not self._watch.is_crashed:
             await page.wait_for_load_state("load", timeout=self._times.load_s * 1000)
 
     async def _seen(self, page: Page) -> Seen:

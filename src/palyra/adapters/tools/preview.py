@@ -7,6 +7,8 @@ screen are spelled out.
 from collections.abc import Sequence
 from difflib import unified_diff
 
+from palyra.core.spelling import spell_out
+
 PREVIEW_LENGTH_MAX = 4 * 1024
 DIFFED_BYTES_MAX = 64 * 1024
 DIFFED_LINES_MAX = 300  # Between the first and the last changed line; comparing costs up to the square of this.
@@ -84,9 +86,4 @@ def _capped(lines: list[str]) -> str:
 
 
 def spelled_out(line: str) -> str:
-    if line.isprintable():
-        return line
-    return "".join(
-        letter if letter.isprintable() or letter == "\t" else letter.encode("unicode_escape").decode()
-        for letter in line
-    )
+    return spell_out(line, kept="\t")

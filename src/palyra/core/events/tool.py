@@ -165,7 +165,7 @@ class ToolJudged(EventData, frozen=True, kw_only=True):
 
     `writes` is what the call would write, so that its bytes are known as tainted before they can be there. `commands` are
     the programs it would start, `command_words` the words of each, where all of them are known. `has_network` says that
-    a policy lets this call's sandbox reach the network.
+    a policy lets this call's sandbox reach the network. `tool_sha256` is the tool's definition: another one does not run.
     """
 
     TYPE: ClassVar[str] = "tool.judged"
@@ -188,6 +188,7 @@ class ToolJudged(EventData, frozen=True, kw_only=True):
     commands: tuple[str, ...] = ()
     command_words: tuple[tuple[str, ...], ...] = ()
     has_network: bool = False
+    tool_sha256: str | None = None
 
 
 class ToolStarted(EventData, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ A forged marker, that is text that already looked like one when it came in, pass
 own output alone, so it cannot tell the two apart. That is safe because an id is a keyed hash nobody outside can compute, and
 `restore` knows only the values sealed for the run at hand: a made-up id restores to itself. What remains is a marker copied
 from the same run into another call. That is how a model is meant to use a secret, so it is a matter for the verdict: the gate
-sees the marker in the arguments (`find_markers`) before anything is restored. Nothing is rewritten silently.
+judges the call with the real value in its place. Nothing is rewritten silently.
 Restoring is one pass: a value that itself holds a marker is not looked into again.
 """
 

@@ -37,7 +37,10 @@ _PARALLEL = {
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """A usable tool. `raw_name` is what its server calls it; `digest` tells whether it is what it was."""
+    """A usable tool. `raw_name` is what its server calls it; `digest` tells whether it is what it was.
+
+    The hints that only a trusted server's word makes count are not in the digest (hints_of, version_of).
+    """
 
     raw_name: str
     name: str
@@ -97,6 +100,7 @@ def make_spec(definition: Definition, name: str, settings: ServerSettings, *, is
         output_trust=Trust.EXTERNAL,
         runtime=Runtime.MCP,
         timeout_s=settings.timeout_s,
+        version=version_of(definition, settings),
     )
 
 
@@ -107,6 +111,20 @@ def effect_of(definition: Definition, settings: ServerSettings) -> EffectClass:
     if is_named(definition.raw_name, settings.idempotent) or (is_believed and definition.is_idempotent_hint):
         return EffectClass.IDEMPOTENT
     return EffectClass.ONCE
+
+
+def hints_of(definition: Definition) -> str:
+    """What a server that is believed says of a tool's effect, in one word."""
+    if definition.is_read_only_hint:
+        return "read_only"
+    return "idempotent" if definition.is_idempotent_hint else "none"
+
+
+def version_of(definition: Definition, settings: ServerSettings) -> str:
+    """All of a definition that counts: where the server is believed, its hints too."""
+    if not settings.trust_annotations:
+        return definition.digest
+    return hashlib.sha256(f"{definition.digest} {hints_of(definition)}".encode()).hexdigest()
 
 
 def attribute(server: str, text: str) -> str:
@@ -130,15 +148,16 @@ def _read(raw: object, schemas: SchemaCheck) -> Definition | LeftOut:
     said = raw.get("description")
     annotations = raw.get("annotations")
     hints = annotations if isinstance(annotations, dict) else {}
+    is_destructive = hints.get("destructiveHint") is True
     return Definition(
         raw_name=raw_name,
         name=name,
         description=clean(said, DESCRIPTION_LENGTH_MAX) if isinstance(said, str) else "",
         input_schema=cast(JsonObject, _cleaned_notes(schema)),
-        digest=_digest(raw_name, said, schema),
+        digest=_digest([raw_name, said, schema, is_destructive]),
         is_read_only_hint=hints.get("readOnlyHint") is True,
         is_idempotent_hint=hints.get("idempotentHint") is True,
-        is_destructive_hint=hints.get("destructiveHint") is True,
+        is_destructive_hint=is_destructive,
     )
 
 
@@ -182,7 +201,6 @@ def _cleaned_notes(value: object) -> object:
             return value
 
 
-def _digest(raw_name: str, description: object, schema: object) -> str:
+def _digest(said: list[object]) -> str:
     """Of what the server said, before anything of it was cleaned or cut."""
-    said = msgspec.json.encode([raw_name, description, schema], order="sorted")
-    return hashlib.sha256(said).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()

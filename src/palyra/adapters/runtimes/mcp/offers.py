@@ -4,13 +4,26 @@ from collections.abc import Sequence
 
 import msgspec
 
-from palyra.adapters.runtimes.mcp.definitions import NAME_LENGTH_MAX, Definition, LeftOut, make_spec, read_definitions
+from palyra.adapters.runtimes.mcp.definitions import (
+    NAME_LENGTH_MAX,
+    Definition,
+    LeftOut,
+    hints_of,
+    make_spec,
+    read_definitions,
+    version_of,
+)
 from palyra.adapters.runtimes.mcp.pins import Pins
 from palyra.adapters.runtimes.mcp.settings import ServerSettings
 from palyra.core.tools import MissingTool, ToolSpec
 from palyra.ports.schemas import SchemaCheck
 
-_MARK_LENGTH = 8
+# Neither is in any name that is made of a server's (own_name), so no server can list a tool by such a name.
+CHANGED_MARK = "."
+HINTS_MARK = "#"
+_DIGEST_LENGTH = (
+    24  # As a name it must be short; that two are one is noticed all the same, since the name is pinned too.
+)
 
 
 class Offered(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,21 +53,30 @@ class Offering:
 
     def read(self, listed: list[object]) -> Offers:
         definitions, left_out = read_definitions(listed, self._schemas)
-        taken = {each.name for each in definitions}
         offered: list[Offered] = []
         missing = [self._missing(each) for each in left_out]
         changed: list[str] = []
         for definition in definitions:
-            first = self._pins.first_seen(self._settings.name, definition.raw_name, definition.digest)
-            if first == definition.digest:
+            if self._is_as_it_was(definition):
                 offered.append(self._offered(definition, definition.name, is_changed=False))
                 continue
-            name = _changed_name(definition)
+            version = version_of(definition, self._settings)
+            name = _changed_name(definition, version)
+            is_usable = self._pins.is_first(self._settings.name, name, version)
+            reason = _changed_reason(self._full(name)) if is_usable else _NO_NAME_LEFT
             changed.append(self._full(definition.name))
-            missing.append(MissingTool(self._full(definition.name), _changed_reason(self._full(name))))
-            if name not in taken:
+            missing.append(MissingTool(self._full(definition.name), reason))
+            if is_usable:
                 offered.append(self._offered(definition, name, is_changed=True))
         return Offers(offered=tuple(offered), missing=tuple(missing), changed=tuple(changed))
+
+    def _is_as_it_was(self, definition: Definition) -> bool:
+        """Hints are pinned apart: an operator who begins to believe a server has not changed its tools."""
+        server, name = self._settings.name, definition.name
+        if not self._pins.is_first(server, name, definition.digest):
+            return False
+        is_believed = self._settings.trust_annotations
+        return not is_believed or self._pins.is_first(server, f"{name}{HINTS_MARK}hints", hints_of(definition))
 
     def _offered(self, definition: Definition, name: str, *, is_changed: bool) -> Offered:
         spec = make_spec(definition, self._full(name), self._settings, is_changed=is_changed)
@@ -72,12 +94,18 @@ def withdrawn(offered: Sequence[Offered], reason: str) -> tuple[MissingTool, ...
     return tuple(MissingTool(each.spec.name, reason) for each in offered)
 
 
-def _changed_name(definition: Definition) -> str:
-    return f"{definition.name[: NAME_LENGTH_MAX - _MARK_LENGTH - 1]}-{definition.digest[:_MARK_LENGTH]}"
+def _changed_name(definition: Definition, version: str) -> str:
+    return f"{definition.name[: NAME_LENGTH_MAX - _DIGEST_LENGTH - 1]}{CHANGED_MARK}{version[:_DIGEST_LENGTH]}"
 
 
 def _changed_reason(name: str) -> str:
     return (
-        f"its server changed its description or arguments since it was first seen; what it is now is {name}, "
-        "which no earlier approval covers; to accept it under its old name, remove its line from the file of pins and restart"
+        f"its server changed its description, arguments or hints since it was first seen; what it is now is {name}, "
+        "which no earlier approval covers; to accept it under its old name, remove its lines from the file of pins and restart"
     )
+
+
+_NO_NAME_LEFT = (
+    "its server changed it since it was first seen, and there is no name left for what it is now; "
+    "if you trust that server, remove its section from the file of pins and restart"
+)

@@ -1,7 +1,8 @@
-"""What tools were when they were first seen. Owns: one digest a tool, over restarts. Not: what is done about a change (offers).
+"""What tools were when they were first seen. Owns: what each name first meant, over restarts. Not: what follows of a change (offers).
 
 A grant names a tool. Were the server to give that name to something else later, the grant would cover what nobody agreed to;
-so a name stays with what it first meant, and what it became gets a name of its own.
+so a name stays with what it first meant, and what it became gets a name of its own. Names here are those under which tools
+are offered: what grants and policies know.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ class Pins:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        self._digests: dict[str, dict[str, str]] = {}
+        self._meanings: dict[str, dict[str, str]] = {}
         self._is_saved = True
         self._saving = asyncio.Lock()
 
@@ -31,26 +32,26 @@ class Pins:
             return
         try:
             body = await asyncio.to_thread(self._path.read_bytes)
-            self._digests = msgspec.json.decode(body, type=dict[str, dict[str, str]])
+            self._meanings = msgspec.json.decode(body, type=dict[str, dict[str, str]])
         except FileNotFoundError:
             return
         except (OSError, msgspec.DecodeError) as cause:
             log.warning("mcp_pins_unreadable", path=str(self._path), error=type(cause).__name__)
 
-    def first_seen(self, server: str, raw_name: str, digest: str) -> str:
-        """The digest under which this tool was first seen, which is this one if it never was."""
-        pinned = self._digests.setdefault(server, {})
-        if raw_name not in pinned and len(pinned) < PINS_PER_SERVER_MAX:
-            pinned[raw_name] = digest
+    def is_first(self, server: str, name: str, meaning: str) -> bool:
+        """Whether the name means what it did when it was first seen, which may be now. Where there is no room it never does."""
+        pinned = self._meanings.setdefault(server, {})
+        if name not in pinned and len(pinned) < PINS_PER_SERVER_MAX:
+            pinned[name] = meaning
             self._is_saved = False
-        return pinned.get(raw_name, "")
+        return pinned.get(name) == meaning
 
     async def save(self) -> None:
         async with self._saving:
             if self._path is None or self._is_saved:
                 return
             self._is_saved = True
-            body = msgspec.json.format(msgspec.json.encode(self._digests, order="sorted"), indent=1)
+            body = msgspec.json.format(msgspec.json.encode(self._meanings, order="sorted"), indent=1)
             try:
                 await asyncio.to_thread(_replace, self._path, body)
             except OSError as cause:

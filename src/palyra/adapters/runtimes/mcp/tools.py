@@ -77,7 +77,8 @@ async def settle(
         return replace(lost, is_unknown=True)
     except TimedOut:
         message = f"{tool} did not answer within {limit_s:g} s and was told to stop. {advice}"
-        return ToolResult(outcome=Outcome.TIMEOUT, error=ToolError(code="timeout", message=message))
+        error = ToolError(code="timeout", message=message)
+        return ToolResult(outcome=Outcome.TIMEOUT, error=error, is_unknown=True)
     except TooLarge:
         limit_mib = MESSAGE_BYTES_MAX // (1024 * 1024)
         message = f"{tool} ran, but its answer is larger than {limit_mib} MiB and was thrown away. Ask for less."

@@ -88,6 +88,7 @@ def make_spec(plugin: Plugin, function: PluginFunction) -> ToolSpec:
         output_trust=Trust.EXTERNAL,
         runtime=Runtime.WASM,
         timeout_s=plugin.manifest.limits.timeout_s + COMPILE_WALL_S_MAX + SLACK_S,
+        version=plugin.sha256,
     )
 
 

@@ -1,0 +1,37 @@
+"""The browser tools as a source. Owns: offering all of them or none, and ending the browsers. Not: the tools themselves.
+
+Whether playwright and Chromium are there is looked up once, without importing either: a daemon that never opens a page
+starts as quickly as one that cannot.
+"""
+
+from pathlib import Path
+
+from palyra.adapters.browser.installed import missing_tools
+from palyra.adapters.browser.sessions import Browsers, BrowserSettings
+from palyra.adapters.browser.tools import browser_tools
+from palyra.adapters.net.guard import Guard
+from palyra.core.ids import SessionId
+from palyra.core.tools import MissingTool
+from palyra.ports.tools import Tool
+
+
+class BrowserSource:
+    """`folder` holds a profile for each session that opened a page."""
+
+    def __init__(self, guard: Guard, folder: Path, settings: BrowserSettings | None = None) -> None:
+        self._browsers = Browsers(guard, folder, settings)
+        self._missing = missing_tools(settings.executable if settings is not None else None)
+        self._tools = () if self._missing else browser_tools(self._browsers)
+
+    def tools(self) -> tuple[Tool, ...]:
+        return self._tools
+
+    def missing(self) -> tuple[MissingTool, ...]:
+        return self._missing
+
+    async def forget(self, session_id: SessionId) -> None:
+        """The session's browser ends and its profile is removed."""
+        await self._browsers.forget(session_id)
+
+    async def close(self) -> None:
+        await self._browsers.close()
