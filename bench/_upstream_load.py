@@ -8,6 +8,7 @@ Usage: python -m bench._upstream_load '{"kind": "openai", …}'; it prints one J
 
 import asyncio
 import json
+import random
 import resource
 import sys
 import time
@@ -24,7 +25,10 @@ PROMPT = "Tell me about the water."
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """`spread_s`: the streams begin one after the other over so long a time; 0: all at one instant."""
+    """`spread_s`: the streams begin one after the other over so long a time; 0: all at one instant.
+
+    `seed`: each begins at a random moment of its share of that time, the same moments for every way.
+    """
 
     kind: str  # palyra | openai | raw
     port: int
@@ -32,6 +36,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     streams_count: int
     answers_count: int = 1  # One after the other, of each stream.
     spread_s: float = 0.0
+    seed: int | None = None
     token: str = ""
 
 
@@ -50,8 +55,11 @@ async def load(order: Order) -> Outcome:
     connections = [await connect(order) for _ in range(order.streams_count)]
     before_s, started_s = _cpu_s(), time.perf_counter()
 
+    draw = random.Random(order.seed)
+    shares = [number + (draw.random() if order.seed is not None else 0.0) for number in range(order.streams_count)]
+
     async def work(number: int, connection: Connection) -> None:
-        await asyncio.sleep(order.spread_s * number / order.streams_count)
+        await asyncio.sleep(order.spread_s * shares[number] / order.streams_count)
         for _ in range(order.answers_count):
             asked_s = time.perf_counter()
             connection.send(request)

@@ -71,6 +71,7 @@ class Delay(msgspec.Struct, frozen=True):
     streams_count: int
     answers_count: int = 1
     spread_s: float = 0.0
+    seed: int | None = None
     is_wanted: bool = False
 
 
@@ -90,6 +91,8 @@ SPEEDS = (
 )
 DELAYS = (
     Delay(f"{IN_FLIGHT} streams, arrivals spread over 5 s", "paced-300", IN_FLIGHT, spread_s=5.0, is_wanted=True),
+    # Evenly spaced, they arrive in step with the 20 ms of all the others; people do not.
+    Delay(f"{IN_FLIGHT} streams, at random over 5 s", "paced-300", IN_FLIGHT, spread_s=5.0, seed=7, is_wanted=True),
     Delay(f"{IN_FLIGHT} streams at one instant", "paced-100", IN_FLIGHT),
     Delay("1 stream", "paced-10", 1, answers_count=20),
     Delay(f"{IN_FLIGHT} spread over 5 s, blank before the word", "leading-300", IN_FLIGHT, spread_s=5.0),
@@ -125,7 +128,7 @@ class Bench:
         )
         return Measured(_load(order))
 
-    def ask(self, way: str, model: str, streams_count: int, answers_count: int, spread_s: float = 0.0) -> Measured:
+    def ask(self, way: str, model: str, streams_count: int, answers_count: int, delay: Delay | None = None) -> Measured:
         servers: dict[str, Daemon | Proxy] = {OURS: self._daemon, THEIRS: self._proxy}
         server = servers.get(way)
         order = Order(
@@ -135,7 +138,8 @@ class Bench:
             model=model,
             streams_count=streams_count,
             answers_count=answers_count,
-            spread_s=spread_s,
+            spread_s=delay.spread_s if delay is not None else 0.0,
+            seed=delay.seed if delay is not None else None,
         )
         before_s = server.cpu_s if server is not None else 0.0
         outcome = _load(order)
@@ -214,7 +218,7 @@ def measure_delay(bench: Bench, case: Delay, rounds_count: int) -> None:
     ways: dict[str, list[Measured]] = {DIRECT: [], OURS: [], THEIRS: []}
     for _ in range(rounds_count):
         for way, rounds in ways.items():
-            rounds.append(bench.ask(way, case.model, case.streams_count, case.answers_count, case.spread_s))
+            rounds.append(bench.ask(way, case.model, case.streams_count, case.answers_count, case))
         bench.settle()
     print(f"  {case.name}:")
     for way, rounds in ways.items():

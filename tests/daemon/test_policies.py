@@ -62,3 +62,17 @@ def test_policies_are_taken_up_refused_and_recorded_while_the_daemon_runs(tmp_pa
         assert rule_of(daemon) == "policy_broken"
     assert "policy_rejected" in daemon.log()
     assert acts_of(daemon.home) == ["policy.reloaded", "policy.rejected", "policy.rejected"]
+
+
+def test_change_is_taken_up_though_nobody_asks(tmp_path: Path) -> None:
+    """The first question after it is judged by the new set, however long the daemon was left alone."""
+    with Daemon(tmp_path / "home") as daemon:
+        folder = daemon.home / "policies"
+        folder.mkdir(exist_ok=True)
+        (folder / "mine.cedar").write_text('@id("no") forbid (principal, action == Action::"call", resource);')
+        deadline = time.monotonic() + 20
+        while "policy_reloaded" not in daemon.log():
+            assert time.monotonic() < deadline, "the change was not taken up"
+            time.sleep(0.05)
+        asked = {"tool": "time.now", "arguments": {}}
+        assert daemon.call("POST", "/api/v1/policy/explain", asked)[1]["verdict"] == "deny"

@@ -18,7 +18,7 @@ from palyra.app.catalogue import build_prices, describe_model, make_budgets
 from palyra.app.choice import choose_models
 from palyra.app.hands import Ground, Kept, build_hands, own_tools
 from palyra.app.models import build_router
-from palyra.app.policies import record_changes
+from palyra.app.policies import record_changes, watch
 from palyra.app.secrets import open_sources
 from palyra.config import Config
 from palyra.config.choices import Headless
@@ -84,9 +84,11 @@ async def serve(
     choice = await choose_models(config)
     engine = build_engine(home, choice.config, client, known, policy)
     settings = http_settings(config)
+    watching: asyncio.Task[None] | None = None
     try:
         resumed = await engine.start()
         record_changes(folder, engine)
+        watching = asyncio.create_task(watch(folder), name="policies")
         gateway = Gateway(engine, Access(settings, doors, time.monotonic), settings)
         async with serve_http(settings, gateway) as server, noting_uses(tokens):
             announce(server.address, server.address + login_link(home, doors))
@@ -105,6 +107,8 @@ async def serve(
             log.info("draining", limit_s=config.run.drain_s)
             await engine.drain(config.run.drain_s)
     finally:
+        if watching is not None:
+            watching.cancel()
         await engine.close()
         await client.close()
 

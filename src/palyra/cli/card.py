@@ -8,6 +8,8 @@ import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from palyra.cli.ink import Ink, cells, clock_time, in_one_line, shown
 from palyra.cli.questions import Question, arguments_text, brief_arguments, seen_text, text_of
 
@@ -63,13 +65,33 @@ def _pieces(text: str, room: int) -> Iterable[str]:
 
 def _calls(question: Question, columns: int) -> list[str]:
     """What is called: the one call, or each of several that are not all equal, as far as there is room."""
-    said = [line for each in question.calls if (line := _call_line(question.record, each))]
+    said = [line for each in _untold(question) if (line := _call_line(question.record, each))]
     distinct = list(dict.fromkeys(said))
     lines = [line for each in distinct[:CALLS_SHOWN_MAX] for line in wrap(_INDENT + each, columns, f"{_INDENT}  ")]
     rest_count = len(distinct) - CALLS_SHOWN_MAX
     if rest_count > 0:
         lines += wrap(f"{_INDENT}… and {rest_count} more; palyra approvals show tells all", columns, _INDENT)
     return lines
+
+
+def _untold(question: Question) -> tuple[object, ...]:
+    """The arguments that the preview does not show: of one command that is shown there, what else it was given."""
+    preview = question.record.get("preview")
+    match question.calls:
+        case ({"command": str(command), **rest},) if isinstance(preview, str) and _is_shown(command, preview):
+            return (msgspec.json.encode(rest).decode(),) if rest else ()
+        case _:
+            return question.calls
+
+
+def _is_shown(command: str, preview: str) -> bool:
+    """It begins on the card, marked as shell.run marks it, and goes on as far as a preview may."""
+    lines = shown(preview).split("\n")
+    start = next((place for place, line in enumerate(lines[:PREVIEW_LINES_MAX]) if line.startswith("$ ")), None)
+    if start is None:
+        return False
+    said = "\n".join(line[2:] for line in lines[start:])
+    return said == shown(command) or (said.endswith("…") and shown(command).startswith(said[:-1]))
 
 
 def _call_line(record: Mapping[str, object], arguments: object) -> str:

@@ -11,7 +11,7 @@ from palyra.core.events.tool import Verdict
 from palyra.core.ids import Principal, SessionId
 from palyra.core.skills import narrowing_skill
 from palyra.core.taint import labels
-from palyra.engine.gate import SCHEMA_ERRORS_SHOWN_MAX
+from palyra.engine.gate import SCHEMA_ERRORS_SHOWN_MAX, why_missing
 from palyra.engine.office import Office
 from palyra.engine.sessions import Sessions
 from palyra.engine.skills import opened_skills
@@ -48,7 +48,7 @@ class Explaining:
         agent, taint = await self._surroundings(principal, request)
         tool = self._office.parts.catalog.find(request.tool)
         if tool is None:
-            return _refused("unknown_tool", f"There is no tool {request.tool!r}.")
+            return _refused(*why_missing(self._office.parts.catalog, request.tool))
         if not may_use(agent, request.tool):
             return _refused("tool_not_allowed", f"The agent {agent.name} may not use {request.tool}.")
         skill = narrowing_skill(await opened_skills(self._office, agent, request.skills), request.tool)

@@ -29,10 +29,12 @@ from palyra.engine.office import Office
 from palyra.engine.planning import spender_of
 from palyra.engine.unsealing import Unsealed, has_markers, unseal
 from palyra.ports.policy import PolicyAnswer, PolicyQuestion
+from palyra.ports.tools import Catalog
 from palyra.ports.views import GrantFilter
 
 GRANTS_LOOKED_AT_MAX = 200
 SCHEMA_ERRORS_SHOWN_MAX = 5
+WITH_NETWORK = "with a way to the network: a policy of yours lets it reach public addresses"
 HIDES = (
     "Something in the arguments is kept out of sight as a secret, and is more than a key or a token: nobody could judge what "
     "the call would do. Write keys with fs.write, and name the file."
@@ -60,7 +62,7 @@ class Gate:
         parts = self._office.parts
         tool = parts.catalog.find(call.tool)
         if tool is None:
-            return self._refuse_missing(call)
+            return _refuse(call, *why_missing(parts.catalog, call.tool))
         if not may_use(case.agent, call.tool):
             return _refuse(call, "tool_not_allowed", f"The agent {case.agent.name} may not use {call.tool}.")
         skill = narrowing_skill(run.skills, call.tool)
@@ -97,12 +99,6 @@ class Gate:
         )
         settled = await self._settle(run, call, case, question)
         return self._judged(call, settled, question, real)
-
-    def _refuse_missing(self, call: Call) -> ToolJudged:
-        for missing in self._office.parts.catalog.missing():
-            if fnmatchcase(call.tool, missing.name):
-                return _refuse(call, "tool_unavailable", f"{call.tool} is not available: {missing.reason}")
-        return _refuse(call, "unknown_tool", f"There is no tool {call.tool!r}.")
 
     async def _settle(self, run: Run, call: Call, case: Case, question: PolicyQuestion) -> "_Settled":
         answer = self._office.parts.policy.judge(question)
@@ -161,7 +157,7 @@ class Gate:
         """What is recorded and shown has markers where the real arguments had secrets (L5)."""
         answer, spec, nature = settled.answer, question.spec, _masked(question.nature, real)
         is_ask = answer.verdict is Verdict.ASK
-        is_shell = spec.runtime is Runtime.SHELL
+        has_network = spec.runtime is Runtime.SHELL and self._office.parts.policy.permits_network(question)
         shape = CallShape(command_words=nature.command_words, risk=spec.risk, taint=question.taint)
         return ToolJudged(
             call_id=call.call_id,
@@ -175,16 +171,21 @@ class Gate:
             taint=question.taint,
             policy=answer.snapshot,
             grant_id=settled.grant.grant_id if settled.grant else None,
-            preview=nature.preview if is_ask else None,
+            preview=_shown(nature.preview, has_network) if is_ask else None,
             options=make_options(call.tool, question.arguments, shape) if is_ask else (),
             expires_in_ms=self._office.settings.approval_timeout_ms if is_ask else None,
             writes=nature.writes,
             host=nature.host,
             commands=nature.commands,
             command_words=nature.command_words,
-            has_network=is_shell and self._office.parts.policy.permits_network(question),
+            has_network=has_network,
             tool_sha256=spec_digest(spec),
         )
+
+
+def _shown(preview: str | None, has_network: bool) -> str | None:
+    """A person is told what the words of a command do not say."""
+    return f"{WITH_NETWORK}\n{preview or ''}" if has_network else preview
 
 
 def _masked(nature: CallNature, real: Unsealed) -> CallNature:
@@ -205,6 +206,14 @@ def _masked(nature: CallNature, real: Unsealed) -> CallNature:
 class _Settled(msgspec.Struct, frozen=True):
     answer: PolicyAnswer
     grant: Grant | None = None
+
+
+def why_missing(catalog: Catalog, tool: str) -> tuple[str, str]:
+    """The rule and the reason by which a call of a tool that is not here is refused."""
+    for missing in catalog.missing():
+        if fnmatchcase(tool, missing.name):
+            return "tool_unavailable", f"{tool} is not available: {missing.reason}"
+    return "unknown_tool", f"There is no tool {tool!r}."
 
 
 def unnamed_taint(taint: Taint, run: Run) -> tuple[str, ...]:

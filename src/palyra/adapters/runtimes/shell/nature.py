@@ -13,12 +13,14 @@ from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass
 from palyra.core.shell import Code, Judgement, Scope, judge, tree
 from palyra.core.shell.paths import is_sink, is_under, resolve
+from palyra.core.spelling import spell_out
 from palyra.core.tools import CallNature
 from palyra.ports.shell import ShellParser
 
 COMMAND_LENGTH_MAX = 64 * 1024
 PREVIEW_LENGTH_MAX = 4 * 1024
-REASONS_SHOWN_MAX = 12
+REASONS_SHOWN_MAX = 5  # With them the command must still begin on a card of a dozen lines.
+REASON_LENGTH_MAX = 200
 _UNCERTAIN = re.compile(r"[*?\[\]{}~\\\s]")  # Unquoted, these may become other words.
 _DESCRIPTOR = re.compile(r"[0-9]+-?|-")
 
@@ -130,24 +132,25 @@ def _programs(judged: Judgement) -> tuple[str, ...]:
 
 
 def _preview(command: str, reasons: tuple[str, ...]) -> str:
-    """What a person is shown: the command letter by letter, and why it asks."""
-    shown = "\n".join(spelled_out(line) for line in command[:PREVIEW_LENGTH_MAX].split("\n"))
-    if len(command) > PREVIEW_LENGTH_MAX or len(shown) > PREVIEW_LENGTH_MAX:
-        shown = f"{shown[:PREVIEW_LENGTH_MAX]}…\n[{len(command)} characters in all; the rest is not shown]"
-    why = [f"- {spelled_out(reason)}" for reason in reasons[:REASONS_SHOWN_MAX]]
+    """What a person is shown: first why it asks, in our words, then the command letter by letter, every line of it marked."""
+    why = [f"* {_cut(spelled_out(reason), REASON_LENGTH_MAX)}" for reason in reasons[:REASONS_SHOWN_MAX]]
     if len(reasons) > REASONS_SHOWN_MAX:
-        why.append(f"- and {len(reasons) - REASONS_SHOWN_MAX} more")
-    return "\n".join([shown, *(["asks because", *why] if why else [])])
+        why.append(f"* and {len(reasons) - REASONS_SHOWN_MAX} more reasons")
+    lines = command.split("\n")
+    size = f"{len(lines)} line{'' if len(lines) == 1 else 's'}, {len(command)} characters"
+    marked = "\n> ".join(spelled_out(line) for line in command[:PREVIEW_LENGTH_MAX].split("\n"))
+    is_cut = len(command) > PREVIEW_LENGTH_MAX or len(marked) > PREVIEW_LENGTH_MAX
+    title = f"the command, {size}{'; its end is not shown' if is_cut else ''}:"
+    return "\n".join([*(["asks because", *why] if why else []), title, f"$ {_cut(marked, PREVIEW_LENGTH_MAX)}"])
+
+
+def _cut(text: str, length_max: int) -> str:
+    return text if len(text) <= length_max else f"{text[: length_max - 1]}…"
 
 
 def spelled_out(line: str) -> str:
     """Characters that could hide or reorder text on a screen, as their codes."""
-    if line.isprintable():
-        return line
-    return "".join(
-        letter if letter.isprintable() or letter == "\t" else letter.encode("unicode_escape").decode()
-        for letter in line
-    )
+    return spell_out(line, kept="\t")
 
 
 def _is_encodable(text: str) -> bool:

@@ -5,7 +5,7 @@ The sandbox is tried when somebody first asks, and once.
 
 from functools import cached_property
 
-from palyra.adapters.runtimes.shell.background import ShellList, ShellOutput, ShellStop
+from palyra.adapters.runtimes.shell.background import LIST, OUTPUT, STOP, ShellList, ShellOutput, ShellStop
 from palyra.adapters.runtimes.shell.run import SPEC, ShellRun, ShellSetup
 from palyra.adapters.runtimes.shell.sandbox import NoSandbox, Sandbox, find_sandbox
 from palyra.core.tools import MissingTool
@@ -23,7 +23,9 @@ class ShellTools:
 
     def missing(self) -> tuple[MissingTool, ...]:
         found = self._sandbox
-        return (MissingTool(SPEC.name, found.reason),) if isinstance(found, NoSandbox) else ()
+        if not isinstance(found, NoSandbox):
+            return ()
+        return tuple(MissingTool(spec.name, found.reason) for spec in (SPEC, LIST, OUTPUT, STOP))
 
     @cached_property
     def _sandbox(self) -> Sandbox | NoSandbox:
