@@ -329,7 +329,7 @@ def test_records_are_frozen() -> None:
     assert all(
         section.__struct_config__.frozen for section in (*plain_sections().values(), *repeated_sections().values())
     )
-    assert len(fields(Config)) == 19
+    assert len(fields(Config)) == 20
 
 
 MUTATIONS = st.lists(

@@ -18,7 +18,6 @@ from palyra.core.tools import Runtime
 from palyra.core.trust import Trust
 from tests.support.strategies import json_objects
 
-
 GOOD: dict[str, JsonObject] = {
     "browser.open": {"url": "https://example.com/"},
     "browser.read": {},

@@ -74,8 +74,11 @@ async def test_killed_browser_starts_again_with_its_profile(s: Scene) -> None:
     assert (s.folder / FIRST).stat().st_ino == profile
 
 
-def test_killed_driver_is_replaced(tmp_path: Path) -> None:
+def test_killed_driver_is_replaced(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a loop of its own: playwright leaves the news of its driver's end in a future that nobody asks."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("t")))  # A killed driver does not clean up.
 
     async def main() -> None:
         async with asyncio.timeout(TEST_S), scene(tmp_path) as own:

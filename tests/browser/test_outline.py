@@ -25,7 +25,8 @@ CONTROLS = st.fixed_dictionaries(
     {"role": st.text(max_size=30), "name": st.text(max_size=300)},
     optional={"value": st.text(max_size=50), "href": st.text(max_size=50), "checked": st.booleans()},
 )
-PIECES = st.lists(st.text(max_size=200) | CONTROLS | json_objects, max_size=20)
+SHARDS = st.sampled_from(["[", "e", "[e", "12", "5]", "]", "\u200b", "\x00", "\x01", "\x00e5\x01", "\n"])
+PIECES = st.lists(SHARDS | st.text(max_size=200) | CONTROLS | json_objects, max_size=20)
 
 
 @given(pieces=PIECES)

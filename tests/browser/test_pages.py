@@ -331,3 +331,18 @@ async def test_cancelled_call_stops_loading(s: Scene) -> None:
             await opening
         await until(lambda: s.home.open_count == 0)
         assert "Fresh" in await s.output("open", url=s.page("/shop", SHOP))
+
+
+async def test_control_that_was_given_another_name_meanwhile_is_not_clicked(s: Scene) -> None:
+    """A person is asked about what it was called; the page must not change that while they think."""
+    body = """<button id=a onclick="document.body.append('PRESSED')">Save</button>
+    <script>setTimeout(() => { a.textContent = 'Delete all'; }, 1500)</script>"""
+    address = s.page("/relabel", body)
+    output = ""
+    for _ in range(5):  # On a slow machine the page may be looked at too late.
+        output = await s.output("open", url=address)
+        if "Save" in output:
+            break
+    await asyncio.sleep(2)
+    assert await s.code("click", ref=ref_of(output, "Save")) == "ref_stale"
+    assert "PRESSED" not in await s.output("read")

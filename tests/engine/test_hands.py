@@ -11,7 +11,7 @@ from palyra.adapters.tools.fs_patch import FsPatch
 from palyra.core.events import Event
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Decision, EffectClass, Outcome, ParallelClass, ToolFinished, ToolJudged, Verdict
-from palyra.core.ids import RunId
+from palyra.core.ids import RunId, SessionId
 from palyra.core.tools import CallNature, Capability, Made, MissingTool, Runtime, ToolResult, ToolSpec
 from palyra.core.trust import Trust
 from palyra.engine.engine import Engine
@@ -282,3 +282,18 @@ async def test_waiting_for_a_server_can_be_cancelled(tmp_path: Path) -> None:
         await engine.runs.cancel(OWNER, record.id)
         events = await finished(engine, record)
     assert [event.data.outcome for event in events if isinstance(event.data, ToolFinished)] == [Outcome.CANCELLED]
+
+
+async def test_what_tools_keep_of_a_session_goes_with_it(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, [Script(turns=(says("Hi."),))])
+    forgotten: list[str] = []
+
+    async def forget(session_id: SessionId) -> None:
+        forgotten.append(session_id)
+
+    workshop.forget = forget
+    async with workshop.open() as engine:
+        record = await engine.runs.start(OWNER, ask())
+        await finished(engine, record)
+        await engine.sessions.delete(OWNER, record.session_id)
+    assert forgotten == [record.session_id]

@@ -1,7 +1,7 @@
 """Engines for tests. Owns: a whole engine on a real journal in a folder, with scripted turns and tools that leave marks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from palyra.core.agents import AgentSpec
 from palyra.core.budget import Budget
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
-from palyra.core.ids import Principal
+from palyra.core.ids import Principal, SessionId
 from palyra.core.tools import CallNature, Capability, MissingTool, ToolResult, ToolSpec
 from palyra.core.trust import Trust
 from palyra.engine.engine import Engine, Setup
@@ -108,6 +108,7 @@ class Workshop:
         self.sources: list[ToolSource] = []
         self.missing: list[MissingTool] = []
         self.processes: Processes = NoProcesses()
+        self.forget: Callable[[SessionId], Awaitable[None]] | None = None
         self.skills: Skills = NoSkills()
         self.journal_settings = JournalSettings(path=root / "journal.db")
         self.journal_tools: Callable[[SqliteJournal, FileArtifacts], Sequence[Tool]] = lambda journal, artifacts: ()
@@ -142,6 +143,7 @@ class Workshop:
             sealer=FileSealer(self.root / "vault.key"),
             skills=self.skills,
             processes=self.processes,
+            **({"forget": self.forget} if self.forget is not None else {}),
         )
         views = Views(
             journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage, journal.provenance

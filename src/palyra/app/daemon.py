@@ -156,6 +156,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         sealer=sealer,
         processes=hands.processes,
         skills=hands.skills,
+        forget=hands.forget,
     )
     views = Views(journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage, journal.provenance)
     setup = Setup(

@@ -7,7 +7,7 @@ takes long to load is loaded when it is first used.
 import inspect
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -21,6 +21,7 @@ from palyra.app.secrets import SecretSources
 from palyra.config import Config
 from palyra.config.records import McpServer
 from palyra.core.errors import PalyraError
+from palyra.core.ids import SessionId
 from palyra.core.redaction import Redactor
 from palyra.core.tools import MissingTool
 from palyra.ports.artifacts import Artifacts
@@ -34,6 +35,7 @@ from palyra.ports.tools import Tool, ToolSource
 from palyra.ports.views import Provenance
 
 if TYPE_CHECKING:
+    from palyra.adapters.browser.source import BrowserSource
     from palyra.adapters.net.guard import Guard
     from palyra.adapters.runtimes.mcp.servers import McpServers
     from palyra.adapters.runtimes.mcp.settings import ServerSettings
@@ -67,6 +69,7 @@ class Hands(msgspec.Struct, frozen=True, kw_only=True):
     processes: Processes
     skills: Skills
     services: tuple[Service, ...]
+    forget: Callable[[SessionId], Awaitable[None]]
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,8 +92,9 @@ def build_hands(ground: Ground) -> Hands:
     processes = ShellProcesses(lambda text: ground.redactor.text(text).text)
     plugins = plugin_tools(ground.home)
     way_out = WayOut(guard)
-    sources: list[ToolSource] = [Late(partial(_shell, ground, processes, way_out)), plugins]
-    services: list[Service] = [way_out, Ending(processes), Ending(plugins)]
+    browser = _browser(ground, guard)
+    sources: list[ToolSource] = [Late(partial(_shell, ground, processes, way_out)), plugins, browser]
+    services: list[Service] = [way_out, Ending(processes), Ending(plugins), Ending(browser)]
     if ground.config.mcp_servers:
         servers = _servers(ground)
         sources.append(servers)
@@ -101,6 +105,7 @@ def build_hands(ground: Ground) -> Hands:
         processes=processes,
         skills=skills,
         services=tuple(services),
+        forget=browser.forget,
     )
 
 
@@ -203,6 +208,15 @@ def _shell(ground: Ground, processes: "ShellProcesses", way_out: WayOut) -> Tool
             proxy_path=str(way_out.path),
         )
     )
+
+
+def _browser(ground: Ground, guard: "Guard") -> "BrowserSource":
+    from palyra.adapters.browser.sessions import BrowserSettings
+    from palyra.adapters.browser.source import BrowserSource
+
+    section = ground.config.browser
+    settings = BrowserSettings(executable=section.executable, idle_s=section.idle_s, sessions_max=section.sessions_max)
+    return BrowserSource(guard, ground.home.root / "browser", settings)
 
 
 def _servers(ground: Ground) -> "McpServers":

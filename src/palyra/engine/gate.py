@@ -94,7 +94,7 @@ class Gate:
             arguments=call.arguments,
             nature=nature,
             taint=case.taint,
-            is_known_address=is_known_address(nature.address, case.window),
+            is_known_address=is_known_address(nature.address, case.window, call.call_id, run.calls),
             budget_left_usd=left_usd(standings),
         )
         settled = await self._settle(run, call, case, question)

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +62,13 @@ class Views:
     provenance: Provenance
 
 
+async def _nothing_to_forget(_session_id: SessionId) -> None:
+    """Where tools keep nothing of a session."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What stands behind the ports the effects need."""
+    """What stands behind the ports the effects need. `forget` ends what tools keep of a session that was deleted."""
 
     router: Router
     prices: Prices
@@ -76,6 +80,7 @@ class Parts:
     sealer: Sealer
     processes: Processes = field(default_factory=NoProcesses)
     skills: Skills = field(default_factory=NoSkills)
+    forget: Callable[[SessionId], Awaitable[None]] = _nothing_to_forget
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ class Sessions:
         self._office.hub.publish(await self._office.journal.erase(erasures))
         for member in family:
             self._office.desks.drop(member)
+            await self._office.parts.forget(member)
         for artifact_id in await self._office.views.state.unlinked(tuple(artifacts)):
             await self._office.parts.artifacts.remove(artifact_id)
 

@@ -91,12 +91,16 @@ class ToolRun:
         return self._report(replace(told, trust=Trust.SYSTEM), None), ()
 
     async def _traced(self, result: ToolResult) -> ToolResult:
-        """With the trust of the bytes that were read. Several tainted files at once are the tool's own source."""
+        """With the trust of the bytes and names that were read. Several tainted files at once are the tool's own source."""
         provenance = self._office.views.provenance
-        tainted = [file for file in result.read if await provenance.tainted_file(full_path(file), file.sha256)]
+        tainted = {
+            file.path for file in result.read if await provenance.tainted_file(full_path(file), file.sha256) is not None
+        }
+        rows = await provenance.tainted_paths(result.named)
+        tainted |= {row.path.removeprefix(f"{row.root.rstrip('/')}/") for row in rows}
         if not tainted:
             return result
-        source = label("file", tainted[0].path) if len(tainted) == 1 else label("tool", self._tool.spec.name)
+        source = label("file", tainted.pop()) if len(tainted) == 1 else label("tool", self._tool.spec.name)
         self._read_taint = (source,)
         return replace(result, trust=Trust.EXTERNAL, source=source)
 

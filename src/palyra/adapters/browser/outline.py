@@ -18,6 +18,7 @@ REFS_FROM, REFS_COUNT = 100_000, 900_000
 PAGES_REMEMBERED = 256  # All their refs together are a small part of those there are, so a draw soon fits.
 
 _LOOKALIKE = re.compile(r"\[(e\d+)\]")
+_MARKED = re.compile("\x00(e\\d+)\x01")  # Our own refs, until the end; no text of a page holds such characters.
 _BLANKS = re.compile(r"[ \t]+")
 
 
@@ -88,21 +89,26 @@ def render(seen: Seen, numbers: range) -> str:
     parts: list[str] = []
     for piece in seen.pieces:
         if isinstance(piece, str):
-            parts.append(_LOOKALIKE.sub(r"(\1)", cleaned(piece)))
+            parts.append(cleaned(piece))
         elif "frame" in piece:
             parts.append(f" [frame of another site, not read: {one_line(str(piece['frame']), URL_LENGTH_MAX)}] ")
         else:
             parts.append(_told(_read_control(piece), next(waiting, None)))
     lines = (_BLANKS.sub(" ", line).strip() for line in "".join(parts).split("\n"))
     text = "\n".join(f"\n{line}" if line.startswith("#") else line for line in lines if line)
-    return _bounded(text.strip(), is_cut=seen.is_cut)
+    # Once all is joined: a page could write the halves of a ref into two pieces.
+    marked = _LOOKALIKE.sub(r"(\1)", text.strip())
+    return _bounded(_MARKED.sub(r"[\1]", marked), is_cut=seen.is_cut)
 
 
 def cleaned(text: str) -> str:
     """Without control characters and characters that have no shape: they hide text from people."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(each for each in text.replace("\t", " ").replace("\r", "\n") if each == "\n" or _has_shape(each))
+    plain = text.replace("\t", " ").replace("\r", "\n")
+    return "".join(
+        " " if each.isspace() and each != "\n" else each for each in plain if each == "\n" or _has_shape(each)
+    )
 
 
 def one_line(text: str, length_max: int) -> str:
@@ -127,7 +133,7 @@ def _read_control(piece: dict[str, object]) -> Control:
 
 
 def _told(control: Control, number: int | None) -> str:
-    words = [f"[e{number}]" if number is not None else "", one_line(control.role, 20), quoted(control.name)]
+    words = [f"\x00e{number}\x01" if number is not None else "", one_line(control.role, 20), quoted(control.name)]
     if control.value is not None:
         words.append(f"value {quoted(control.value)}")
     if control.options:

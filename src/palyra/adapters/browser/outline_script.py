@@ -155,9 +155,10 @@ const stateOf = (element, role) => {
 """
 
 _WALKING = r"""
+const sign = (element, role) => [nameOf(element, role), stateOf(element, role).href || ''].join('\\n');
 const look = () => {
   const started = performance.now();
-  const pieces = [], controls = [];
+  const pieces = [], controls = [], told = [];
   let chars = 0, nodes = 0, depth = 0, isCut = false, isDeep = false;
   const add = (piece) => { pieces.push(piece); chars += typeof piece === 'string' ? piece.length : NAME; };
   const isFull = () => {
@@ -171,7 +172,7 @@ const look = () => {
     if (isSeen(node)) add(isPre ? text : text.replace(/\s+/g, ' '));
   };
   const addControl = (element, role) => {
-    if (controls.length < CONTROLS) controls.push(element);
+    if (controls.length < CONTROLS) { controls.push(element); told.push([role, sign(element, role)]); }
     add({role, name: nameOf(element, role), ...stateOf(element, role)});
   };
   const isTouchable = (element, style) =>
@@ -212,6 +213,7 @@ const look = () => {
   };
   if (document.body) walk(document.body, false);
   globalThis.controls = controls;
+  globalThis.told = told;
   const root = document.documentElement;
   const title = String(document.title || '').slice(0, NAME);
   return {title, pieces, isCut: isCut || isDeep, count: controls.length,
@@ -228,9 +230,15 @@ const contains = (outer, inner) => {
   for (let each = inner; each; each = each.parentNode || each.host) if (each === outer) return true;
   return false;
 };
+// What a person was shown is what is clicked: a control that calls itself something else now is another one.
+const isSame = (element, index) => {
+  const [role, was] = globalThis.told[index];
+  return sign(element, role) === was;
+};
 const aim = (index) => {
   const element = found(index);
   if (!element) return {fault: 'gone'};
+  if (!isSame(element, index)) return {fault: 'changed'};
   if (element.disabled) return {fault: 'disabled'};
   element.scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'});
   const box = element.getClientRects()[0] || element.getBoundingClientRect();
@@ -262,6 +270,7 @@ const choose = (element, text) => {
 const fill = (index, text) => {
   const element = found(index);
   if (!element) return {fault: 'gone'};
+  if (!isSame(element, index)) return {fault: 'changed'};
   if (element.disabled || element.readOnly) return {fault: 'disabled'};
   if (element.nodeName === 'SELECT') return choose(element, text);
   const kind = element.nodeName === 'INPUT' ? element.type : '';

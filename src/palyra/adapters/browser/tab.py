@@ -21,6 +21,7 @@ from palyra.adapters.browser.outline_script import SCRIPT, WALK_MS
 from palyra.adapters.browser.watch import Watch
 from palyra.core.errors import Conflict, Unavailable
 
+CLEAR_S = 2.0
 QUIET_S = 0.15  # Long enough for a click's script to begin going somewhere.
 LOOKS_MAX = 3  # Of a page that goes elsewhere while it is looked at.
 PICTURE_HEIGHT_PX_MAX = 8000
@@ -29,6 +30,7 @@ JPEG_QUALITY = 60
 _NET_FAULT = re.compile(r"net::(ERR_[A-Z_]{1,60})")
 _BLANK = "about:blank"
 _FAULTS = {
+    "changed": ("ref_stale", "the element calls itself something else now; call browser.read and use a new ref"),
     "gone": ("ref_stale", "the element is no longer on the page; call browser.read and use a new ref"),
     "disabled": (
         "not_possible",
@@ -91,8 +93,8 @@ class Tab:
         return self._controls[index] if number in self._numbers and index < len(self._controls) else None
 
     async def open(self, url: str) -> Sight:
-        page = await self._usable_page()
         self._forget_refs()
+        page = await self._cleared_page()
         self._watch.take_notes()
         self._watch.status = None
         with _told("open_failed"):
@@ -168,7 +170,8 @@ class Tab:
 
     async def stop(self) -> None:
         """Ends whatever is being loaded. Raises Unavailable where the page does not even do that."""
-        if self._cdp is not None and self.url:
+        page = self._watch.page
+        if self._cdp is not None and page is not None and not page.is_closed():
             with _told("page_gone"):
                 async with _bounded(2.0):
                     await self._cdp.send("Page.stopLoading")
@@ -184,6 +187,22 @@ class Tab:
 
     def end(self) -> None:
         self._watch.end()
+
+    async def _cleared_page(self) -> Page:
+        """With nothing left of the page before, which could still be on its way elsewhere and win."""
+        page = await self._usable_page()
+        if await self._is_cleared(page):
+            return page
+        self._watch.page = self._cdp = None  # Making another closes this one, and does not wait for it.
+        return await self._usable_page()
+
+    async def _is_cleared(self, page: Page) -> bool:
+        try:
+            if page.url != _BLANK:
+                await page.goto(_BLANK, wait_until="commit", timeout=CLEAR_S * 1000)
+        except PlaywrightError:
+            return False
+        return page.url == _BLANK
 
     async def _usable_page(self) -> Page:
         page = self._watch.page
