@@ -142,7 +142,7 @@ async def test_redirect_to_another_host_is_named_and_not_followed() -> None:
         assert (result.outcome, result.source) == (Outcome.OK, f"http:{LOOPBACK}")
         assert "https://other.example.com/x?y=1" in result.output.splitlines()
         assert len(s.home.requests) == 1
-        window = Window(items=(Item(ToolMessage("c1", result.output), Trust.EXTERNAL, 1),))
+        window = Window(items=(Item(ToolMessage("c1", result.output), Trust.EXTERNAL, 1, result.source, SPEC.name),))
         assert is_known_address("https://other.example.com/x?y=1", window)
 
 
@@ -484,7 +484,8 @@ def test_in_a_tainted_session_a_known_address_is_free_only_where_nothing_else_is
     arguments: JsonObject, verdict: Verdict
 ) -> None:
     nature = HttpFetch(Guard()).nature({"url": "https://example.com/", **arguments}, ())
-    window = Window(items=(Item(ToolMessage("c1", "See https://example.com/"), Trust.EXTERNAL, 1),))
+    heard = Item(ToolMessage("c1", "See https://example.com/"), Trust.EXTERNAL, 1, "http:example.com", SPEC.name)
+    window = Window(items=(heard,))
     asked = replace(
         question(taint=TAINT), spec=SPEC, nature=nature, is_known_address=is_known_address(nature.address, window)
     )

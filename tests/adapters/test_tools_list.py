@@ -112,6 +112,24 @@ async def test_empty_folder_says_so_and_a_second_root_is_listed_by_its_path(tmp_
     assert (await execute(FsList(), {"path": str(second)}, first, second)).output == "f 0"
 
 
+async def test_paths_of_what_is_shown_are_told_as_they_are_and_no_others(tmp_path: Path) -> None:
+    real, root = tmp_path / "real", tmp_path / "root"
+    (real / "sub" / "in\nner").mkdir(parents=True)
+    root.symlink_to(real)
+    (real / "sub" / "in\nner" / "f").touch()
+    (real / "sub" / os.fsdecode(b"\xff")).touch()
+    (real / "sub" / "link").symlink_to("f")
+    result = await execute(FsList(), {"path": "sub", "depth": 2}, root)
+    assert result.named == (f"{real}/sub/in\nner/", f"{real}/sub/in\nner/f", f"{real}/sub/link")
+    assert (await execute(FsList(), {"path": "."}, root)).named == (f"{real}/sub/",)
+
+
+async def test_no_more_paths_are_told_than_entries_are_shown(tmp_path: Path) -> None:
+    for number in range(ENTRIES_MAX + 1):
+        (tmp_path / f"{number:05}").touch()
+    assert len((await execute(FsList(), {"path": "."}, tmp_path)).named) == ENTRIES_MAX
+
+
 def test_nature_shows_the_root_as_a_dot(tmp_path: Path) -> None:
     for path in (".", "a/..", str(tmp_path)):
         nature = FsList().nature({"path": path}, (str(tmp_path),))

@@ -195,9 +195,8 @@ def test_preview_is_capped_and_counts_what_it_leaves_out(tmp_path: Path) -> None
 
 
 def test_preview_spells_out_what_could_hide_on_a_screen(tmp_path: Path) -> None:
-    shown = preview(tmp_path, "new.sh", "safe \u202e\x1b[2K\r\x08evil\u200b")
-    assert {letter for letter in shown if not letter.isprintable()} == {"\n"}
-    assert "\\u202e\\x1b[2K" in shown
+    shown = preview(tmp_path, "new.sh", "safe \u202e\x1b[2K\r\x08evil\u200b\u3164\u2800 # one\u2028line\x0b")
+    assert shown == ("new file, 1 line\n+safe \\u202e\\x1b[2K\\r\\x08evil\\u200b\\u3164\\u2800 # one\\u2028line\\x0b")
 
 
 def test_preview_of_a_refused_place_says_why(tmp_path: Path) -> None:

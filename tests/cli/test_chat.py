@@ -19,7 +19,7 @@ def test_chat_streams_and_gives_the_terminal_its_mode_back(stand_in: StandIn, re
         terminal.expect("› ")
         assert terminal.mode() != mode
         terminal.type("hello\r")
-        terminal.expect("You said ?[2Jso: hello")
+        terminal.expect("You said \\x1b[2Jso: hello")
         terminal.expect("done")
         terminal.type("/sessions\r")
         terminal.expect(SESSION)

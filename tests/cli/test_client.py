@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palyra.adapters.runtimes.shell.nature import nature_of
+from palyra.adapters.shell import TreeSitterShell
 from palyra.cli.card import WIDTH_MIN, card_lines, wrap
-from palyra.cli.ink import Ink, cells, duration, shown
+from palyra.cli.ink import Ink, cells, duration, in_one_line, prose, shown
+from palyra.cli.output import print_json, print_line
 from palyra.cli.questions import answer_of, question_of, seconds_of
 from palyra.cli.sse import FRAME_BYTES_MAX, Frame, FrameReader
 from palyra.cli.transcript import Transcript
@@ -70,7 +73,7 @@ def test_live_text_is_told_once_whatever_arrives_again(text: str, pieces: list[t
         if text[start : start + length]:
             transcript.show(frame("model.delta", turn=1, offset=start, text=text[start : start + length]))
     transcript.show(frame("model.output", turn=1, text=text, tool_calls=[], finish="stop"))
-    assert "".join(sheet.texts) == f"{shown(text)}\n"
+    assert "".join(sheet.texts) == f"{prose(text)}\n"
 
 
 def test_tools_are_told_with_status_and_duration() -> None:
@@ -90,7 +93,7 @@ def test_tools_are_told_with_status_and_duration() -> None:
         "✓ fs.read 2.5 s",
         "▸ shell.run a",
         "✗ shell.run failed: it exited with 1 20 ms",
-        "✗ bad?[2J.tool a denied by unknown_tool: no such tool",
+        "✗ bad\\x1b[2J.tool a denied by unknown_tool: no such tool",
     ]
 
 
@@ -152,10 +155,22 @@ def test_durations_are_read(text: str, expected: int | None) -> None:
 
 
 def test_text_for_terminals_is_harmless_and_measured() -> None:
-    assert shown("a\x1b[2J\nb\tc\u202e") == "a?[2J\nb\tc?"
+    assert shown("a\x1b[2J\nb\tc\u202e") == "a\\x1b[2J\nb\tc\\u202e"
     assert (cells("aé日"), cells("e\u0301")) == (4, 1)
     assert [duration(each) for each in (5, 1500, 61_000)] == ["5 ms", "1.5 s", "1 min 1 s"]
     assert (Ink(True).red("x"), Ink().red("x")) == ("\x1b[31mx\x1b[0m", "x")
+
+
+@pytest.mark.parametrize("hidden", ["\u200b", "\u2028", "\U000e0041", "\u3164", "\u2800", "\xa0", "\ufe0f", "\x9b"])
+def test_nothing_that_is_not_seen_reaches_a_terminal(hidden: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = hidden.encode("unicode_escape").decode()
+    assert shown(f"a{hidden}\n\tb") == f"a{code}\n\tb"
+    assert in_one_line(f"a{hidden}b", 20) == f"a{code}b"
+    print_line(f"a{hidden}b")
+    assert capsys.readouterr().out == f"a{code}b\n"
+    print_json({"text": f"é{hidden}"})
+    printed = capsys.readouterr().out
+    assert (json.loads(printed), hidden in printed, "é" in printed) == ({"text": f"é{hidden}"}, False, True)
 
 
 def test_frame_without_data_is_no_fault() -> None:
@@ -173,6 +188,27 @@ def test_card_says_where_taint_came_in() -> None:
     facts = "\n".join(card_lines(question_of(approval, {}), Ink(), 200))
     assert "has seen http:evil.example (by http.fetch at event 12), file:old" in facts
     assert "\x1b" not in facts
+
+
+def shell_card(preview: str, **arguments: object) -> list[str]:
+    asked = {**REQUEST, "tool": "shell.run", "preview": preview}
+    return card_lines(question_of(asked, arguments), Ink(), 100, 0)
+
+
+@pytest.mark.parametrize("command", ["rm -rf build", "rm -rf build\n\n\tls \u3164", "rm -rf build " + "x" * 9000])
+def test_card_shows_a_command_once(command: str) -> None:
+    preview = nature_of({"command": command}, ("/w",), TreeSitterShell()).preview or ""
+    card = shell_card(preview, command=command)
+    assert "\n".join(card).count("rm -rf build") == 1
+    assert sum(line.startswith("    $ rm -rf build") for line in card) == 1
+    assert next(place for place, line in enumerate(card) if "asks because" in line) == 1
+
+
+def test_card_shows_what_else_a_command_was_given_and_a_command_that_its_preview_does_not_show() -> None:
+    beside = shell_card("the command:\n$ make", command="make", cwd="sub", background=True)
+    assert beside[1].strip() == '{"cwd":"sub","background":true}'
+    for preview in ("the command:\n$ make", "+ make test", "$ make\n> tests", "\n" * 30 + "$ make test"):
+        assert shell_card(preview, command="make test")[1].strip() == "make test", preview
 
 
 MANY = {
@@ -223,3 +259,9 @@ def test_no_line_of_a_card_is_wider_than_the_terminal(width: int, reason: str, p
 @given(st.text(st.characters(codec="ascii", exclude_categories=["C"])), st.integers(10, 40))
 def test_wrapping_loses_no_word(text: str, width: int) -> None:
     assert "".join("".join(wrap(text, width, "  ")).split()) == "".join(text.split())
+
+
+def test_answers_keep_what_emoji_and_scripts_are_made_of_and_nothing_that_drives_a_terminal() -> None:
+    family = "\U0001f468\u200d\U0001f469\u200d\U0001f467 \u26a0\ufe0f \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 10\xa0km"
+    assert prose(family) == family
+    assert prose("a\x1b[2J\u202eb\u200bc\x9b") == "a\\x1b[2J\\u202eb\\u200bc\\x9b"

@@ -112,7 +112,7 @@ def test_a_failure_says_what_to_do_and_the_others_are_checked_too(stand_in: With
     result = palyra("models", "check")
     assert result.exit_code == 1
     first, second = result.stdout.splitlines()
-    assert first == "✗ sonnet  auth: local refused the key. Check ?[2Japi_key."
+    assert first == "✗ sonnet  auth: local refused the key. Check \\x1b[2Japi_key."
     assert second.startswith("✓ org/qwen")
 
 

@@ -195,5 +195,5 @@ def test_examples_of_the_documentation_hold(home: Path, tmp_path: Path) -> None:
     (tmp_path / "cases.toml").write_text(cases)
     result = palyra("test", str(tmp_path / "cases.toml"))
     assert result.exit_code == 0, result.output
-    assert len(cedar) == 2
+    assert len(cedar) == 3
     assert "example0/tests" in palyra("check").output

@@ -23,7 +23,7 @@ def palyra(*arguments: str, text: str | None = None) -> Result:
 
 def test_answer_alone_goes_to_standard_output(stand_in: StandIn) -> None:
     result = palyra("run", "hello")
-    assert (result.exit_code, result.stdout) == (0, "You said ?[2Jso: hello\n")
+    assert (result.exit_code, result.stdout) == (0, "You said \\x1b[2Jso: hello\n")
     assert "done" in result.stderr
 
 
@@ -65,7 +65,7 @@ def test_empty_text_is_wrong_usage(arguments: list[str]) -> None:
 
 def test_broken_stream_goes_on_after_the_last_event(stand_in: StandIn) -> None:
     result = palyra("run", "drop it")
-    assert (result.exit_code, result.stdout) == (0, "You said ?[2Jso: drop it\n")
+    assert (result.exit_code, result.stdout) == (0, "You said \\x1b[2Jso: drop it\n")
     assert stand_in.cursors == [None, "3"]
     assert "connected again" in result.stderr
 
@@ -98,7 +98,7 @@ def test_terminal_streams_and_asks(stand_in: StandIn, reaching: dict[str, str]) 
         terminal.expect("a/s/t/d ›")
         terminal.type("t 30m\n")
         terminal.expect("✓ shell.run 100 ms")
-        terminal.expect("You said ?[2Jso: approval please")
+        terminal.expect("You said \\x1b[2Jso: approval please")
         assert terminal.wait() == 0
     answer = {"decision": "allow", "scope": "timeboxed", "option": 2, "ttl_s": 1800}
     assert stand_in.sent(f"/approvals/{APPROVAL}") == [answer]

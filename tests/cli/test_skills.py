@@ -82,8 +82,8 @@ def test_skills_are_listed_with_problems_below(arguments: list[str]) -> None:
     assert head.split() == ["name", "place", "status", "trust", "description"]
     assert " ".join(tidy.split()) == "tidy home active operator Tidies up."
     assert broken.split()[:3] == ["broken", "home", "broken"]
-    assert " ".join(local.split()) == "local workspace quarantined external Evil ?[2J? text."
-    assert remarks == ["✗ broken: name is ?missing", "! local: nobody has accepted it"]
+    assert " ".join(local.split()) == "local workspace quarantined external Evil \\x1b[2J\\u202e text."
+    assert remarks == ["✗ broken: name is \\x1bmissing", "! local: nobody has accepted it"]
 
 
 def test_none_is_said_with_where_to_read_on(stand_in: WithSkills) -> None:
@@ -108,7 +108,7 @@ def test_skill_is_shown_with_what_it_allows_in_vain() -> None:
     assert "allows: fs.read, http.fetch" in text
     assert "of these unknown here: WebSearch, http.fetch" in text
     assert "files: SKILL.md (120 bytes)" in text
-    assert text.endswith("# How\n?[2JDo it.?\n")
+    assert text.endswith("# How\n\\x1b[2JDo it.\\u202e\n")
     assert "to accept" not in text
 
 

@@ -60,7 +60,7 @@ def test_tools_are_listed_and_missing_ones_with_the_reason() -> None:
     lines = palyra("tools").stdout.splitlines()
     assert lines[0].split() == ["name", "class", "risk", "runtime", "capabilities", "trust", "of", "output"]
     assert lines[1].split() == ["fs.read", "read_only", "low", "internal", "fs_read", "local"]
-    assert lines[2] == "✗ shell.run  no sandbox; ?[2Jinstall one"
+    assert lines[2] == "✗ shell.run  no sandbox; \\x1b[2Jinstall one"
     assert json.loads(palyra("tools", "--json").stdout) == {"items": [READ, SHELL]}
 
 

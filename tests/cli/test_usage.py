@@ -152,7 +152,7 @@ def test_nothing_spent_says_what_to_do(stand_in: Accountant) -> None:
 def test_text_of_others_cannot_harm_the_terminal(stand_in: Accountant) -> None:
     stand_in.answer([counted(key="01", label="\x1b[2Jred\nline \u202e[bold]")])
     result = usage("--by", "session")
-    assert "?[2Jred line ?[bold]" in result.stdout
+    assert "\\x1b[2Jred line \\u202e[bold]" in result.stdout
     assert "\x1b" not in result.stdout
     assert len(result.stdout.splitlines()) == 4
 

@@ -100,6 +100,25 @@ async def test_workspace_is_tainted_by_any_file_below_it(store: Store, ids: Ids)
     assert clean == []
 
 
+async def test_tainted_paths_are_found_whatever_lies_there_and_folders_by_what_is_below(store: Store, ids: Ids) -> None:
+    opened, session = store.open(), ids.session()
+    deep = replace(NOTES, path="a/b/c.md")
+    clean = replace(NOTES, path="clean.md", taint=())
+    await begin(opened, session, met("http:a", NOTES, replace(NOTES, sha256="cd" * 32), deep, clean))
+    opened = await store.reopen()
+
+    async def found(*paths: str) -> list[str]:
+        return [row.path for row in await opened.provenance.tainted_paths(paths)]
+
+    assert await found() == []
+    assert await found("/w/notes.md", "/w/clean.md", "/w/a", "/w/note", "/w/notes.md.bak") == ["/w/notes.md"]
+    assert await found("/w/a/", "/w/a/b/", "/w/b/", "/w/a/b/c.md/", "/w/clean.md") == ["/w/a/b/c.md", "/w/a/b/c.md"]
+    many = tuple(f"/w/{number}" for number in range(2000))
+    assert await found(*many, "/w/notes.md", *(f"{path}/" for path in many)) == ["/w/notes.md"]
+    await opened.journal.erase([erasure(session, None)])
+    assert await found("/w/notes.md", "/w/a/") == []
+
+
 async def test_erasing_some_events_lowers_no_taint(store: Store, ids: Ids) -> None:
     opened, session = store.open(), ids.session()
     await begin(opened, session, met("http:a"), met("http:b"))

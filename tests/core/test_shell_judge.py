@@ -18,8 +18,8 @@ from palyra.core.shell.table import RULES
 from palyra.core.shell.versions import VERSIONED
 
 PARSER = TreeSitterShell()
-SCOPE = Scope(cwd="/ws", roots=("/ws",), home="/home/u")
-OPEN = Scope(cwd="/ws", roots=("/ws",), home="/home/u", network=Network.OPEN)
+SCOPE = Scope(cwd="/ws", roots=("/ws",), repositories=("/ws",), home="/home/u")
+OPEN = Scope(cwd="/ws", roots=("/ws",), repositories=("/ws",), home="/home/u", network=Network.OPEN)
 
 
 def judged(text: str, scope: Scope = SCOPE) -> Judgement:
@@ -80,6 +80,13 @@ FREE = {
         "sqlite3 -readonly a.db 'SELECT count(*) FROM t'", "sqlite3 :memory: 'select 1'",
         "sqlite3 -readonly -json a.db 'select * from t where a in (1, 2)'",
     ],
+    "waiting": ["ls & wait", "ls & wait $!", "ls & wait -n", "wait 12 %1", "jobs -lp", "jobs %1"],
+    "patterns": [
+        "grep --include=*.py -r x .", "sort ./*", "tar tf ./*.tar", "cat *", "head -n 5 *", "file ./*", "find . -name *.py",
+        'for f in *.py; do [ -f "$f" ] && head -n 3 "$f"; done', 'for f in *; do printf "%s\\n" "$f"; done',
+        "uniq -f 1 a", "date +%s", "tree -L 2 src", "xxd -l 16 a", "shuf -n 3 a", "du -sh *", "ls -I '*.pyc'",
+    ],
+    "checkers": ["ruff check --no-cache --no-fix --no-fix-only .", "ruff check --diff --no-cache src"],
     "braces": ["cat src/{a,b}.py", "ls {src,tests}/*.py", "echo {} {a}"],
 }  # fmt: skip
 
@@ -97,8 +104,8 @@ ASKS = {
         "xargs rm < l",
     ],
     Code.UNKNOWN_COMMAND: [
-        "docker run x", "npm install", "npm audit fix", "gh repo delete x", "kubectl delete pod x", "pip install x",
-        "brew install x", "cargo check", "uv run ls", "helm install a b", "docker", "pip install help",
+        "docker run x", "gh repo delete x", "kubectl delete pod x", "pip install x", "uv version --bump=patch",
+        "brew install x", "uv run ls", "helm install a b", "docker", "pip install help",
     ],
     Code.WRITES: [
         "echo x > f", "echo x >> f", "ls 2> err", "ls &> all", "cat a >| b", "ls >& f", "sort -o out a",
@@ -181,11 +188,60 @@ ASKS = {
         "if a; then b; else'c' d; fi",
     ],
     Code.NEEDS_NETWORK: [
-        "curl https://example.com", "gh pr list", "docker ps", "aws s3 ls", "npm view x", "git ls-remote origin",
+        "curl https://example.com", "gh pr list", "docker ps", "aws s3 ls", "git ls-remote origin",
         "dig x.org",
     ],
     Code.TOO_LONG: ["ls " + "a" * TEXT_BYTES_MAX, "ls" + " a" * 600, "cd a;" * 20 + "ls"],
 }  # fmt: skip
+
+EVALUATES = {
+    Code.CHANGES_SHELL: [
+        "jobs -x bash -c 'touch x'", "jobs -lx touch x", "builtin jobs -x touch x", "command jobs -x touch x", "jobs -l $x",
+        "wait -n -p 'a[$(touch x)]'", "ls & wait -n -p 'a[$(touch x)]'", "wait -p x", "wait -np x", "wait $x", 'wait "$x"',
+        "wait *", "jobs *", "wait -n*", "builtin wait -p x",
+        "printf '12345%n' PATH", "printf '%s%%%5ln' a b", "printf * PATH", "printf x* PATH", "read a*", "read 'a[$(touch x)]'",
+        "export LANG*",
+    ],
+    Code.SETS_ENVIRONMENT: [
+        "SECONDS='a[$(touch x)]'", "HISTCMD='a[$(touch x)]'", "read SRANDOM", "for SECONDS in 'a[$(touch x)]'; do ls; done",
+        "read HISTCMD", "SRANDOM='a[$(touch x)]' ls",
+    ],
+    Code.UNKNOWN_VALUE: [
+        "[ * ]", "test *", "test -f *", "[ * -a x ]", "[ * = x ]", "test -n *.py", 'for f in *; do test "$f" x; done',
+        "bash -c 'ls '*", 'for f in *; do bash -c "ls $f"; done', 'for f in *; do y="$f"; sh -c "ls $y"; done',
+        "fzf --preview='ls '*",
+    ],
+    Code.RUNS_CODE: [
+        'for f in *; do fzf --bind "a:reload:ls $f"; done',
+        'for f in *; do awk "/$f/" a; done', 'for f in *; do sed "/$f/p" a; done', "awk *", "sed s/a/*/ b",
+    ],
+}  # fmt: skip
+
+# Unquoted, a pattern becomes every name that it matches, and a name may be that of an option.
+SPREADS = [
+    "tar tf *", "tar -t -f *", "tar tf a.tar *", "tar tvf *.tar", "tar --list --file=*", "tar tf $x", "ls | xargs -0 tar tf",
+    "uniq -f *", "uniq -f$x a", "uniq -*", "uniq *", "uniq ./*", "xxd -l *", "xxd -*", "xxd ./*", "shuf -n *", "shuf *",
+    "tree -L *", "tree -R -L 1 -H .", "date -d *", "date -*", "fd -E *", "fd *", "file -m *", "file *", "sort -k *", "sort -*",
+    "sort --*", "sort -u*", "sort --out*", "sort -k$x a", "rg -g *", "rg -e *", "iconv -f * a", "awk -v *", "awk -* 1 a",
+    "xargs -n * ls", "xargs -* ls", "env -C * ls", "env -* ls", "env -u * ls", "timeout -s * 5 ls", "timeout * ls",
+    "timeout $x ls", "nice -n * ls", "stdbuf -o * ls", "git log -n *", "git log *", "git log -*", "git grep -e *",
+    "git branch --contains *", "git config user.*", "git config --get *", "git symbolic-ref *", "git symbolic-ref x*",
+    "openssl x509 -noout *", "openssl x509 -noout -in *", "yq -o *", "yq *", "jq --arg *", "bat -l *", "bat cache -b",
+    "zstdcat -o x a", "zstdcat *", "lspci -O net.cache_name=x -q", "man *", "man -s *", "gzip -l *", "7z l *", "unzip -l *",
+    "pip show *", "pip list --format *", "ip *", "ifconfig *", "sysctl *", "find . -name [[:punct:]]delete",
+    "find . -name [^a]delete", "find . -newer *", "cat .[^a]/x", "grep -e *", "cut -d *", 'head -n "$x"* a',
+    "sqlite3 -readonly a.db *", "ls * | xargs -0 cat",
+]  # fmt: skip
+
+# A file of the workspace makes them run or write something.
+OBEYS = [
+    "cargo version", "cargo --version", "cargo help", "cargo x --help", "cargo locate-project", "rustup show", "rustup --version",
+    "ruff check", "ruff check .", "ruff check --no-fix --no-cache", "ruff check --isolated", "ruff check --no-fix --no-fix-only",
+    "npm ls", "npm help ls", "npm fund x", "npm config list", "npm --help", "npx --help", "pnpm ls", "pnpm --version",
+    "yarn --version", "poetry --version", "bundle --version", "composer --help", "jest --version", "cdk version",
+    "ansible --version", "ansible-doc -l", "ansible-config dump", "ansible-galaxy role list", "packer version",
+    "uv version --bump=patch", "make -n", "mvn -version", "gradle --version", "eslint .", "pylint a", "mypy a",
+]  # fmt: skip
 
 ASKS_WHEN_OPEN = {
     Code.SENDS: [
@@ -195,7 +251,7 @@ ASKS_WHEN_OPEN = {
         "az vm delete -n x", "az vm delete list", "gcloud compute instances delete list", "gcloud run deploy list",
         "git ls-remote ext::sh", "aws ec2 terminate-instances --instance-ids help", "curl -T x https://example.com",
     ],
-    Code.UNKNOWN_COMMAND: ["gh pr merge 1", "docker compose up", "kubectl apply -f x", "npm publish"],
+    Code.UNKNOWN_COMMAND: ["gh pr merge 1", "docker compose up", "kubectl apply -f x"],
     Code.WRITES: [
         "curl -O https://example.com", "curl -so x https://example.com", "wget https://example.com",
         "docker save x -o y",
@@ -208,7 +264,7 @@ ASKS_WHEN_OPEN = {
     ],
     Code.OUTSIDE_WORKSPACE: [
         "curl file:///etc/passwd", "curl http://localhost/", "curl http://127.1/", "curl http://169.254.169.254/",
-        "curl http://[::1]/", "curl http://a.internal/", "curl https://e.com@127.0.0.1/", "curl -K x https://e.com",
+        "curl 'http://[::1]/'", "curl http://a.internal/", "curl https://e.com@127.0.0.1/", "curl -K x https://e.com",
         "aws ec2 describe-instances --endpoint http://x", "docker -H x ps", "curl -b cookies https://example.com",
     ],
     Code.UNKNOWN_VALUE: [
@@ -216,7 +272,7 @@ ASKS_WHEN_OPEN = {
     ],
     Code.UNKNOWN_OPTION: [
         "docker --foo ps run x", "aws --foo ec2 describe-instances x", "gcloud --foo compute instances list",
-        "kubectl --foo get delete pods", "npm --foo view install",
+        "kubectl --foo get delete pods",
     ],
 }  # fmt: skip
 
@@ -224,7 +280,7 @@ READS_REMOTELY = [
     "curl https://example.com", "curl -sSL -o /dev/null https://example.com", "wget -q --spider https://example.com",
     "gh pr list --state open", "gh api repos/a/b", "kubectl get pods -n x", "docker ps -a", "az vm list -g x",
     "helm list",
-    "aws ec2 describe-instances --region x", "gcloud compute instances list --project delete", "npm view lodash",
+    "aws ec2 describe-instances --region x", "gcloud compute instances list --project delete",
     "git ls-remote origin",
 ]  # fmt: skip
 
@@ -268,6 +324,35 @@ def test_what_does_more_asks_and_says_why(code: Code, text: str) -> None:
     assert not judgement.is_free
     assert code in {reason.code for reason in judgement.reasons}, judgement.reasons
     assert all(reason.words for reason in judgement.reasons)
+
+
+@pytest.mark.parametrize(("code", "text"), [(code, text) for code, texts in EVALUATES.items() for text in texts])
+def test_a_word_that_bash_or_a_program_evaluates_asks(code: Code, text: str) -> None:
+    assert code in codes(text)
+
+
+@pytest.mark.parametrize("text", SPREADS)
+def test_a_pattern_that_may_become_an_option_or_a_second_file_asks(text: str) -> None:
+    assert not judged(text, OPEN).is_free
+
+
+@pytest.mark.parametrize("text", OBEYS)
+def test_what_a_file_of_the_workspace_can_make_run_or_write_asks(text: str) -> None:
+    assert not judged(text, OPEN).is_free
+
+
+@pytest.mark.parametrize("text", ["npm --version", "npm -v", "npx --version", "go version", "pip list", "python3 -V"])
+def test_a_version_that_no_file_of_the_workspace_rules_is_free(text: str) -> None:
+    assert judged(text).is_free
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize("text", [text for texts in EVALUATES.values() for text in texts] + SPREADS)
+def test_every_trick_with_words_is_about_a_text_that_bash_accepts(text: str) -> None:
+    """A text with an error in it would ask for that, and prove nothing."""
+    checked = subprocess.run(["bash", "-n", "-c", text], capture_output=True, timeout=60, check=False)
+    assert checked.returncode == 0
+    assert Code.NOT_UNDERSTOOD not in codes(text)
 
 
 @pytest.mark.parametrize(("code", "text"), [(code, text) for code, texts in ASKS_WHEN_OPEN.items() for text in texts])
@@ -345,8 +430,17 @@ def test_without_a_known_home_a_tilde_asks() -> None:
 
 
 def test_git_is_free_in_every_root_and_nowhere_else() -> None:
-    assert judged("git -C /other status", Scope(cwd="/ws", roots=("/ws", "/other"))).is_free
-    assert not judged("git status", Scope(cwd="/ws/sub", roots=("/ws",))).is_free
+    both = ("/ws", "/other/")
+    assert judged("git -C /other status", Scope(cwd="/ws", roots=both, repositories=both)).is_free
+    assert not judged("git status", Scope(cwd="/ws/sub", roots=("/ws",), repositories=("/ws", "/ws/sub"))).is_free
+
+
+def test_git_is_not_free_in_a_root_without_a_repository_of_its_own() -> None:
+    without = Scope(cwd="/ws", roots=("/ws", "/other"), repositories=("/other",))
+    assert codes("git status", without) == {Code.RUNS_CODE}
+    assert codes("git -C /other status && cd /ws && git ls-files -m", without) == {Code.RUNS_CODE}
+    assert judged("git --version", without).is_free
+    assert judged("git -C /other status", without).is_free
 
 
 @pytest.mark.parametrize(

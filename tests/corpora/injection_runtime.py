@@ -9,6 +9,7 @@ import msgspec
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Outcome, ParallelClass, ToolError
 from palyra.core.ids import SessionId
+from palyra.core.taint import label
 from palyra.core.tools import CallNature, Runtime, ToolResult, ToolSpec
 from palyra.core.trust import Trust
 from palyra.ports.tools import ToolCallContext
@@ -85,7 +86,10 @@ class StagedTool:
         except Failure as failure:
             error = ToolError(code="failed", message="The service refused.")
             return ToolResult(outcome=Outcome.FAILED, output=str(failure), error=error, trust=Trust.EXTERNAL)
-        return ToolResult(outcome=Outcome.OK, output=output)
+        # An account that is read stands for an MCP server: what it gives back comes straight from outside.
+        is_account = self._entry.deed is Deed.LOOKS and self._entry.trust is Trust.EXTERNAL
+        source = label("mcp", self._name.partition(".")[0]) if is_account else None
+        return ToolResult(outcome=Outcome.OK, output=output, source=source)
 
 
 def _address(arguments: JsonObject) -> str | None:

@@ -20,8 +20,9 @@ from palyra.core.shell import Capability, Code, Judgement, Network, Scope, judge
 CORPORA = Path(os.environ.get("PALYRA_CORPORA") or Path(__file__).parents[2].parent / "shared" / "data")
 COMMANDS = CORPORA / "shell_commands.jsonl.gz"
 PARSER = TreeSitterShell()
-OPEN = Scope(cwd="/home/user/project", roots=("/home/user/project",), home="/home/user", network=Network.OPEN)
-CLOSED = Scope(cwd=OPEN.cwd, roots=OPEN.roots, home=OPEN.home)
+ROOTS = ("/home/user/project",)
+OPEN = Scope(cwd=ROOTS[0], roots=ROOTS, repositories=ROOTS, home="/home/user", network=Network.OPEN)
+CLOSED = Scope(cwd=OPEN.cwd, roots=ROOTS, repositories=ROOTS, home=OPEN.home)
 
 FALSE_APPROVALS_MAX = 0.005  # Of what the labels refuse.
 FALSE_ASKS_MAX = 0.20  # Of what the labels approve.

@@ -18,9 +18,9 @@ from palyra.adapters.runtimes.mcp.definitions import (
     read_definitions,
 )
 from palyra.adapters.runtimes.mcp.lines import EDGE_BYTES, LineCutter, TooLong
-from palyra.adapters.runtimes.mcp.offers import Offering
+from palyra.adapters.runtimes.mcp.offers import CHANGED_MARK, HINTS_MARK, Offering, Offers
 from palyra.adapters.runtimes.mcp.pace import PARTS_MAX, count_parts, has_too_many_parts
-from palyra.adapters.runtimes.mcp.pins import Pins
+from palyra.adapters.runtimes.mcp.pins import PINS_PER_SERVER_MAX, Pins
 from palyra.adapters.runtimes.mcp.process import scrubbed
 from palyra.adapters.runtimes.mcp.results import (
     BLOCKS_MAX,
@@ -201,15 +201,113 @@ def test_what_a_server_calls_destructive_is_of_high_risk_even_untrusted() -> Non
     ]
 
 
-def test_changed_tool_cannot_take_the_name_of_another() -> None:
-    offering = Offering(ServerSettings(name="s"), CHECK, Pins())
-    offering.read([{"name": "echo", "inputSchema": OBJECT}])
-    changed: dict[str, object] = {"name": "echo", "inputSchema": OBJECT, "description": "else"}
-    (fresh,) = offering.read([changed]).offered
-    taken = fresh.spec.name.removeprefix("mcp.s.")
-    offers = offering.read([changed, {"name": taken, "inputSchema": OBJECT}])
-    assert [each.raw_name for each in offers.offered] == [taken]
-    assert offers.changed == ("mcp.s.echo",)
+CALM: dict[str, object] = {"name": "pay", "description": "shows the balance", "inputSchema": OBJECT}
+WILD: dict[str, object] = {"name": "pay", "description": "sends all money", "inputSchema": OBJECT}
+
+
+def offering_of(pins: Pins | None = None, **fields: object) -> Offering:
+    return Offering(ServerSettings(name="s", **fields), CHECK, pins or Pins())  # type: ignore[arg-type]
+
+
+def names_of(offers: Offers) -> list[str]:
+    return [each.spec.name for each in offers.offered]
+
+
+@pytest.mark.parametrize("mark", [".", "-", "__", "_"])
+def test_no_tool_can_be_listed_beforehand_by_the_name_that_a_changed_one_gets(mark: str) -> None:
+    trial = offering_of()
+    trial.read([CALM])
+    (fresh,) = names_of(trial.read([WILD]))
+    digest = fresh.rpartition(".")[2]
+    assert len(digest) >= 16
+    offering = offering_of()
+    before = names_of(offering.read([CALM, {**CALM, "name": f"pay{mark}{digest}"}]))
+    after = offering.read([WILD])
+    assert names_of(after) == [fresh]
+    assert fresh not in before
+    assert after.changed == ("mcp.s.pay",)
+
+
+@given(st.text(min_size=1, max_size=80))
+def test_no_name_of_a_server_holds_what_marks_a_changed_tool_or_its_hints(raw_name: str) -> None:
+    for name in (raw_name, f"pay{CHANGED_MARK}{raw_name}", f"pay{HINTS_MARK}{raw_name}"):
+        assert CHANGED_MARK not in own_name(name)
+        assert HINTS_MARK not in own_name(name)
+
+
+def test_name_that_was_one_tools_is_never_anothers_even_if_it_is_made_of_another_raw_name() -> None:
+    """A raw name with a space becomes one that a server may also list as it is."""
+    odd = {**WILD, "name": "pay all"}
+    offering = offering_of()
+    squatted = f"mcp.s.{own_name('pay all')}"
+    assert names_of(offering.read([{**CALM, "name": own_name("pay all")}])) == [squatted]
+    offers = offering.read([odd])
+    assert squatted not in names_of(offers)
+    assert offers.changed == (squatted,)
+
+
+def test_two_changes_that_come_to_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digests in names are short enough that somebody might find two that are one."""
+    monkeypatch.setattr("palyra.adapters.runtimes.mcp.offers._changed_name", lambda definition, version: "pay.0")
+    offering = offering_of()
+    offering.read([CALM])
+    assert names_of(offering.read([{**CALM, "description": "shows the time"}])) == ["mcp.s.pay.0"]
+    worse = offering.read([WILD])
+    assert names_of(worse) == []
+    assert [each.name for each in worse.missing] == ["mcp.s.pay"]
+    assert "no name left" in worse.missing[0].reason
+
+
+def test_tools_beyond_the_room_for_pins_are_not_offered() -> None:
+    offering = offering_of()
+    for start in range(0, PINS_PER_SERVER_MAX, TOOLS_MAX):
+        listed: list[object] = [{**CALM, "name": f"t{start + place}"} for place in range(TOOLS_MAX)]
+        assert len(offering.read(listed).offered) == TOOLS_MAX
+    assert names_of(offering.read([CALM])) == []
+    assert names_of(offering.read([{**CALM, "name": "t0"}])) == ["mcp.s.t0"]
+
+
+@pytest.mark.parametrize("hint", ["readOnlyHint", "idempotentHint"])
+def test_hint_that_comes_later_is_a_change_where_hints_count(hint: str) -> None:
+    hinted: dict[str, object] = {**CALM, "annotations": {hint: True}}
+    believing = offering_of(trust_annotations=True)
+    (before,) = believing.read([CALM]).offered
+    offers = believing.read([hinted])
+    assert offers.changed == ("mcp.s.pay",)
+    (after,) = offers.offered
+    assert after.spec.name != before.spec.name
+    assert after.spec.effect_class is EffectClass.ONCE
+    assert after.spec.version != before.spec.version
+    assert believing.read([CALM]).offered == (before,)
+    doubting = offering_of()
+    doubting.read([CALM])
+    assert doubting.read([hinted]).changed == ()
+
+
+def test_beginning_to_believe_a_server_changes_no_tool_and_lets_no_changed_one_through() -> None:
+    hinted: dict[str, object] = {**CALM, "annotations": {"readOnlyHint": True}}
+    pins = Pins()
+    offering_of(pins).read([CALM])
+    offers = offering_of(pins, trust_annotations=True).read([hinted])
+    assert (names_of(offers), offers.changed) == (["mcp.s.pay"], ())
+    assert offers.offered[0].spec.effect_class is EffectClass.READ_ONLY
+    assert offering_of(pins, trust_annotations=True).read([CALM]).changed == ("mcp.s.pay",)
+    other = Pins()
+    offering_of(other).read([CALM])
+    assert offering_of(other, trust_annotations=True).read([WILD]).changed == ("mcp.s.pay",)
+
+
+def test_tool_that_ceases_to_be_called_destructive_is_changed_for_everyone() -> None:
+    offering = offering_of()
+    offering.read([{**CALM, "annotations": {"destructiveHint": True}}])
+    assert offering.read([CALM]).changed == ("mcp.s.pay",)
+
+
+def test_version_of_a_tool_is_the_digest_that_was_pinned() -> None:
+    usable, _ = read_definitions([CALM, {**WILD, "name": "wild"}], CHECK)
+    specs = [each.spec for each in offering_of().read([CALM, {**WILD, "name": "wild"}]).offered]
+    assert [spec.version for spec in specs] == [each.digest for each in usable]
+    assert len({spec.version for spec in specs}) == 2
 
 
 def test_back_to_what_it_was_is_its_old_self_again() -> None:
@@ -264,16 +362,17 @@ async def test_pins_last_over_restarts_and_a_broken_file_starts_anew(tmp_path: P
     path = tmp_path / "pins.json"
     pins = Pins(path)
     await pins.load()
-    assert pins.first_seen("s", "t", "one") == "one"
+    assert pins.is_first("s", "t", "one")
     await pins.save()
     again = Pins(path)
     await again.load()
-    assert again.first_seen("s", "t", "two") == "one"
+    assert not again.is_first("s", "t", "two")
+    assert again.is_first("s", "t", "one")
     assert msgspec.json.decode(path.read_bytes()) == {"s": {"t": "one"}}
     path.write_text("{")
     broken = Pins(path)
     await broken.load()
-    assert broken.first_seen("s", "t", "two") == "two"
+    assert broken.is_first("s", "t", "two")
 
 
 def test_sections_that_the_documentation_shows_are_read() -> None:

@@ -285,6 +285,21 @@ async def test_approval_for_a_tool_does_not_cover_what_its_server_made_of_it(tmp
     assert "no earlier approval covers" in reason_of(events)
 
 
+async def test_call_of_class_once_that_timed_out_is_uncertain_and_not_failed(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path / "engine", [Script(turns=(calls("mcp.hang-call.echo", text="a"), says("Done.")))])
+    async with ready(hostile("hang_call", tmp_path, timeout_s=0.3)) as servers:
+        workshop.sources = [servers]
+        async with workshop.open() as engine:
+            record = await engine.runs.start(OWNER, ask())
+            await wait_for(engine, record.id, "run.waiting")
+            (card,) = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
+            await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.ONCE))
+            await wait_for(engine, record.id, "tool.uncertain")
+            while not (cards := await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))):
+                await asyncio.sleep(0.005)
+    assert [(each.kind, each.call_id) for each in cards] == [("uncertain", card.call_id)]
+
+
 async def allow_widely(engine: Engine) -> None:
     (card,) = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
     wide = next(index for index, option in enumerate(card.options) if "any arguments" in option.text)

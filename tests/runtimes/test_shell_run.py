@@ -10,12 +10,15 @@ from msgspec.structs import replace
 
 from palyra.adapters.runtimes.shell import sandbox as sandboxes
 from palyra.adapters.runtimes.shell.mounts import real_roots
+from palyra.adapters.runtimes.shell.nature import REASON_LENGTH_MAX, REASONS_SHOWN_MAX
 from palyra.adapters.runtimes.shell.run import NOTHING_PRINTED, ShellRun
 from palyra.adapters.runtimes.shell.sandbox import NoSandbox, find_sandbox
 from palyra.adapters.runtimes.shell.tools import ShellTools
+from palyra.cli.card import PREVIEW_LINES_MAX
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
+from palyra.core.spelling import is_seen
 from palyra.core.trust import Trust
 from tests.runtimes.shells import SECRET, found_sandbox, make_context, make_setup, run
 
@@ -194,17 +197,38 @@ def test_what_points_outside_says_so(root: Path, arguments: dict[str, object]) -
 def test_nature_answers_whatever_the_text(command: str, cwd: str | None) -> None:
     nature = TOOL.nature({"command": command, **({} if cwd is None else {"cwd": cwd})}, ("/somewhere",))
     assert nature.effect_class in (EffectClass.READ_ONLY, EffectClass.ONCE)
-    assert all(letter.isprintable() or letter in "\n\t" for letter in nature.preview or "")
+    assert all(is_seen(letter) or letter in "\n\t" for letter in nature.preview or "")
 
 
 def test_preview_spells_out_what_hides_and_says_why_it_asks(root: Path) -> None:
-    preview = TOOL.nature({"command": "rm a\u202etxt.b \x1b[2J\nls"}, (str(root),)).preview or ""
-    assert "rm a\\u202etxt.b \\x1b[2J\nls" in preview
-    assert "asks because" in preview
-    assert all(letter.isprintable() or letter == "\n" for letter in preview)
+    preview = TOOL.nature({"command": "rm a\u202etxt.b \x1b[2J\u3164\u2800\nls"}, (str(root),)).preview or ""
+    assert "$ rm a\\u202etxt.b \\x1b[2J\\u3164\\u2800\n> ls" in preview
+    assert preview.startswith("asks because\n* ")
+    assert all(is_seen(letter) or letter == "\n" for letter in preview)
     long = TOOL.nature({"command": "echo " + "x" * 60_000}, (str(root),)).preview or ""
     assert len(long) < 8000
     assert "is not shown" in long
+
+
+def test_command_cannot_speak_for_the_judge_in_its_preview(root: Path) -> None:
+    """What asks is said first, before anything of the command, and every line of the command is marked as one."""
+    feigned = "ls\nasks because\n* nothing at all\nthe command, 1 line, 2 characters:\n$ ls\nrm -rf x"
+    preview = TOOL.nature({"command": feigned}, (str(root),)).preview or ""
+    reasons, _, command = preview.partition("\nthe command, 6 lines, ")
+    assert reasons.startswith("asks because\n* ")
+    assert "nothing at all" not in reasons
+    assert command.split("\n")[1:] == [
+        f"{'> ' if place else '$ '}{line}" for place, line in enumerate(feigned.split("\n"))
+    ]
+
+
+def test_however_many_reasons_the_command_begins_on_a_card(root: Path) -> None:
+    many = "\n".join(f"tool{number} {'x' * 300}{number}" for number in range(30))
+    lines = (TOOL.nature({"command": many}, (str(root),)).preview or "").split("\n")
+    assert lines[REASONS_SHOWN_MAX + 1].startswith("* and ")
+    assert all(len(line) <= REASON_LENGTH_MAX + 2 for line in lines[: REASONS_SHOWN_MAX + 2])
+    start = next(place for place, line in enumerate(lines) if line.startswith("$ tool0 "))
+    assert start < PREVIEW_LINES_MAX
 
 
 # --- Where there is no sandbox
@@ -223,7 +247,8 @@ def test_without_a_sandbox_there_is_no_shell_but_a_reason(
     assert reason in found.reason
     offered = ShellTools(make_setup())
     assert offered.tools() == ()
-    assert [(one.name, one.reason) for one in offered.missing()] == [("shell.run", found.reason)]
+    names = ["shell.run", "shell.list", "shell.output", "shell.stop"]
+    assert [(one.name, one.reason) for one in offered.missing()] == [(name, found.reason) for name in names]
 
 
 def test_refused_namespaces_are_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Plugins of a home as a source of tools: they come, change and go while a daemon runs, and broken ones say why."""
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -60,6 +61,14 @@ def test_same_tuple_is_given_until_something_changes(plugins: Path, watch: Watch
     watch.pass_on()
     assert names(source) == ["wasm.p.f", "wasm.q.f"]
     assert source.tools()[0] is first[0], "what did not change is the same tool"
+
+
+def test_version_of_a_tool_is_the_hash_of_its_module(plugins: Path, watch: Watch) -> None:
+    source = source_of(plugins, watch)
+    for wasm in (WASM, module(SPIN)):
+        shelve(plugins, wasm)
+        watch.pass_on()
+        assert [tool.spec.version for tool in source.tools()] == [hashlib.sha256(wasm).hexdigest()]
 
 
 def test_catalog_finds_plugins_that_come_and_go(plugins: Path, watch: Watch) -> None:

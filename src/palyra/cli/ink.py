@@ -13,6 +13,8 @@ import msgspec
 from palyra.core.spelling import spell_out
 
 _RESET = "\x1b[0m"
+# Blanks of other scripts, the joiners of emoji and of Indic and Persian words, and the choice of an emoji's form.
+_PROSE = "\n\t\xa0\u202f\u2009\u3000\u200c\u200d\ufe0e\ufe0f"
 
 
 class Ink(msgspec.Struct, frozen=True):
@@ -47,6 +49,11 @@ def ink_for(stream: TextIO) -> Ink:
 def shown(text: str) -> str:
     """Text of several lines as it may be shown: what is not seen is spelled out, so that no line says what it does not."""
     return spell_out(text, kept="\n\t")
+
+
+def prose(text: str) -> str:
+    """An answer to be read, not judged: what emoji and other scripts are put together with stays."""
+    return spell_out(text, kept=_PROSE)
 
 
 def in_one_line(text: str, length_max: int) -> str:

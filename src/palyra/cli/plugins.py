@@ -70,7 +70,9 @@ def list_all(context: typer.Context, json: JsonOption = False) -> None:
         print_json({"items": found.rows, "next_after": None, "broken": found.broken})
         return
     rows = [(row.name, row.version, _granted(row), _tools(row)) for row in found.rows]
-    broken = [(each.name.removeprefix("wasm.").split(".")[0], "", "", f"broken: {each.reason}") for each in found.broken]
+    broken = [
+        (each.name.removeprefix("wasm.").split(".")[0], "", "", f"broken: {each.reason}") for each in found.broken
+    ]
     print_rows(("name", "version", "may use", "tools"), [*rows, *broken], "there are no plugins")
 
 

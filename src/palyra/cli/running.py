@@ -13,7 +13,7 @@ import typer
 from palyra.cli.card import card_lines
 from palyra.cli.client import Client
 from palyra.cli.inbox import Connected, Inbox, Interrupted, Item, Lost, Retrying, Typed
-from palyra.cli.ink import ink_for, shown
+from palyra.cli.ink import ink_for, prose
 from palyra.cli.questions import Question, answer_of, question_of
 from palyra.cli.sse import Frame
 from palyra.cli.transcript import TERMINAL_TYPES, Transcript
@@ -108,7 +108,7 @@ class _Following:
         elif frame.type == "approval.resolved":
             self._settle(str(frame.data.get("approval_id")))
         elif frame.type == "message.assistant" and self._manner.is_answer_printed:
-            typer.echo(shown(str(frame.data.get("text") or "")))
+            typer.echo(prose(str(frame.data.get("text") or "")))
         return frame.type in TERMINAL_TYPES
 
     def _ask(self, data: Mapping[str, object]) -> None:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import typer
 
 from palyra.cli.daemon import UrlOption, ask_daemon
-from palyra.cli.ink import date_time, duration, in_one_line, ink_for, shown
+from palyra.cli.ink import date_time, duration, in_one_line, ink_for, prose
 from palyra.cli.listing import print_rows
 from palyra.cli.options import JsonOption, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_table
@@ -197,7 +197,7 @@ def _print_run(record: JsonObject, events: list[JsonObject]) -> None:
     for line in timeline(events, ink_for(sys.stdout)):
         typer.echo(line)
     if isinstance(record.get("answer"), str):
-        typer.echo(f"\n{shown(str(record['answer']))}")
+        typer.echo(f"\n{prose(str(record['answer']))}")
 
 
 def _print_replay(stream: str, replayed: "Replayed") -> None:

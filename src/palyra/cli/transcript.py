@@ -6,7 +6,7 @@ Live text is told once, whatever the connection did: each piece has its offset, 
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from palyra.cli.ink import Ink, duration, in_one_line, shown
+from palyra.cli.ink import Ink, duration, in_one_line, prose
 from palyra.cli.questions import brief_arguments
 from palyra.cli.sse import Frame
 
@@ -89,7 +89,7 @@ class Transcript:
         new = text[max(0, told_count - start) :]
         if start <= told_count and new:
             self._shown_counts[turn] = told_count + len(new)
-            self._paper.text(shown(new))
+            self._paper.text(prose(new))
 
     def _propose(self, frame: Frame) -> None:
         call_id, arguments = frame.data.get("call_id"), frame.data.get("arguments")

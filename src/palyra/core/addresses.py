@@ -1,40 +1,72 @@
 """Addresses in a conversation. Owns: whether an address that a call would reach was given to the model, word for word.
 
 Fetching an address can carry a secret out, if the model writes the secret into it. One that stands as it is in what a
-person said, or in what came from outside before the model ever wrote it, carries nothing but the choice of it.
+person said, or in what came straight from outside before the model ever wrote it, carries nothing but the choice of it.
+What came by way of something that keeps words for later (files, a shell, artifacts, other sessions, skills) was perhaps
+put there by a model, in whatever session, and gives nothing. Choosing tells something too: so few visits are known ones.
 """
 
+import html
 import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
+from urllib.parse import unquote_plus
 
-from palyra.core.conversation import AssistantMessage, Item, ToolMessage, UserMessage, Window
-from palyra.core.trust import Trust
+from palyra.core.conversation import AssistantMessage, Item, ToolMessage, UserMessage, Window, is_visit
+from palyra.core.run.call import Call
+from palyra.core.trust import Trust, is_tainting
 
 LENGTH_MIN = 4  # A shorter one would be found by chance.
+VISITS_MAX = 4  # Wanted under taint. Each lets the model tell which of the addresses it was given it chose.
 NOTE = "[palyra]"  # Words of the daemon itself, which may quote the model's.
+_STRAIGHT = frozenset({"http", "mcp"})  # Kinds of sources.
+_KEEPERS = frozenset({"artifact.read"})  # Tools that give back what was kept, under its first source.
+_DECODINGS_MAX = 3
 _BEFORE = r"(?<![\w/.:@%-])"
 _AFTER = r"(?=$|[\s\"'<>()\[\]{},;|`*]|[.!?:]+(?:$|[\s\"'<>)\]]))"
 
 
-def is_known_address(address: str | None, window: Window) -> bool:
-    """What the model wrote first does not count, even where a tool says it again; nor does the beginning of another address."""
+def is_known_address(address: str | None, window: Window, call_id: str = "", turn: Iterable[Call] = ()) -> bool:
+    """What the model wrote first does not count, even where a tool says it again; nor does the beginning of another address.
+
+    Nor does any address once the model wanted enough visits since there is content from outside. `turn` are the calls that
+    are judged together with this one, in order; the window may hold them already.
+    """
     if address is None or len(address) < LENGTH_MIN or re.search(r"\s", address):
         return False
+    return _visits_before(call_id, tuple(turn), window) < VISITS_MAX and _was_given(address, window)
+
+
+def _visits_before(call_id: str, turn: tuple[Call, ...], window: Window) -> int:
+    """Under taint, also to the same place: an order of two addresses spells as much as a choice of many."""
+    together = {call.call_id for call in turn}
+    ahead = takewhile(lambda call: call.call_id != call_id, turn)
+    tainted = (item for item in window.items if is_tainting(item.trust))
+    earlier = sum(visit not in together for item in tainted for visit in item.visits)
+    return window.tainted_visits_count + earlier + sum(is_visit(call.arguments) for call in ahead)
+
+
+def _was_given(address: str, window: Window) -> bool:
     whole = re.compile(f"{_BEFORE}{re.escape(address)}{_AFTER}")
+    plain = _plain(address)
     is_own = False
     for item in window.items:
-        if address in _written(item) and not is_own:
+        if not is_own and any(plain in _plain(text) for text in _written(item)):
             is_own = True
-        elif _is_given(item, is_own=is_own) and whole.search(_heard(item)):
+        elif _gives(item, is_own=is_own) and whole.search(_heard(item)):
             return True
     return False
 
 
-def _is_given(item: Item, *, is_own: bool) -> bool:
+def _gives(item: Item, *, is_own: bool) -> bool:
     match item.message:
         case UserMessage(text=text):
             return not text.startswith(NOTE)
         case ToolMessage(is_error=is_error):
-            return item.trust is Trust.EXTERNAL and not is_error and not is_own
+            kind = (item.source or "").partition(":")[0]
+            is_straight = kind in _STRAIGHT and item.tool is not None and item.tool not in _KEEPERS
+            return item.trust is Trust.EXTERNAL and is_straight and not is_error and not is_own
         case _:
             return False
 
@@ -43,9 +75,35 @@ def _heard(item: Item) -> str:
     return item.message.text if isinstance(item.message, UserMessage | ToolMessage) else ""
 
 
-def _written(item: Item) -> str:
+def _written(item: Item) -> Iterator[str]:
     """By the model: its words, and the calls it wanted."""
     message = item.message
-    if not isinstance(message, AssistantMessage):
-        return ""
-    return "\n".join((message.text, *(f"{call.tool} {call.arguments}" for call in message.tool_calls)))
+    if isinstance(message, AssistantMessage):
+        yield message.text
+        for call in message.tool_calls:
+            yield call.tool
+            yield from _texts(call.arguments)
+
+
+def _texts(value: object) -> Iterator[str]:
+    """As they are, never as some notation would quote them."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for name, member in value.items():
+                yield name
+                yield from _texts(member)
+        case list():
+            for member in value:
+                yield from _texts(member)
+
+
+def _plain(text: str) -> str:
+    """What is left when spellings of the same text are made one, so that another spelling hides nothing."""
+    for _ in range(_DECODINGS_MAX):
+        decoded = html.unescape(unquote_plus(text))
+        if decoded == text:
+            break
+        text = decoded
+    return unicodedata.normalize("NFKC", text).casefold()

@@ -6,6 +6,7 @@ same however long the session is (L10). Call and result pairs stay valid: neithe
 their bytes are read elsewhere.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -35,6 +36,7 @@ ITEMS_MAX = 400
 CHARS_MAX = 300_000  # About 75,000 tokens: fits every current model with room for tools and output.
 EVENTS_READ_MAX = 1_200  # About three events an item: what is read from the tape to fill the window once.
 
+_SCHEME = re.compile(r"\s*https?:", re.IGNORECASE)
 
 # Events that a run may have while it is still queued.
 _QUEUED_TYPES = frozenset({RunAccepted.TYPE, CancelRequested.TYPE})
@@ -71,16 +73,30 @@ Message = UserMessage | AssistantMessage | ToolMessage
 
 
 class Item(msgspec.Struct, frozen=True):
+    """`source` and `tool` are where a result below `local` came from, and by which tool."""
+
     message: Message
     trust: Trust
     chars: int
+    source: str | None = None
+    tool: str | None = None
+
+    @property
+    def visits(self) -> tuple[str, ...]:
+        """The calls by which a model wanted to go to an address."""
+        calls = self.message.tool_calls if isinstance(self.message, AssistantMessage) else ()
+        return tuple(call.call_id for call in calls if is_visit(call.arguments))
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """`held` are the words of runs that are queued: a model hears them when their run begins, not before."""
+    """`held` are the words of runs that are queued: a model hears them when their run begins, not before.
+
+    `tainted_visits_count` are the visits wanted under taint by what fell out of the window since the last reset.
+    """
 
     items: tuple[Item, ...] = ()
     chars: int = 0
+    tainted_visits_count: int = 0
     active_run_id: RunId | None = None
     held: tuple[tuple[RunId | None, Item], ...] = ()
 
@@ -125,7 +141,7 @@ def _extend_active(window: Window, event: Event) -> Window:
             calls = tuple(PastCall(call.call_id, call.tool, call.arguments) for call in output.tool_calls)
             return _add(window, AssistantMessage(output.text, calls, output.provider_state), event.trust)
         case ToolFinished() as finished:
-            return _add(window, _told(finished, event.trust), event.trust)
+            return _put(window, _item(_told(finished, event.trust), event.trust, finished))
         case ToolUncertain(call_id=call_id):
             return _add(window, ToolMessage(call_id, _UNCERTAIN, is_error=True), event.trust)
         case GuardTripped(guidance=guidance):
@@ -186,6 +202,13 @@ def _hide(message: UserMessage, reasons: Mapping[str, str]) -> UserMessage:
     return UserMessage("\n".join((message.text, *notes)), kept)
 
 
+def is_visit(arguments: JsonObject | str) -> bool:
+    """Whether a call with these arguments goes to an address, as far as they tell."""
+    if isinstance(arguments, str):
+        return False
+    return "url" in arguments or any(isinstance(each, str) and _SCHEME.match(each) for each in arguments.values())
+
+
 def trust_of(window: Window) -> Trust:
     return lowest(item.trust for item in window.items)
 
@@ -213,14 +236,22 @@ def _told(finished: ToolFinished, trust: Trust) -> ToolMessage:
 
 
 def _add(window: Window, message: Message, trust: Trust) -> Window:
-    chars = _size(message)
-    items = (*window.items, Item(message, trust, chars))
-    total = window.chars + chars
+    return _put(window, Item(message, trust, _size(message)))
+
+
+def _item(message: ToolMessage, trust: Trust, finished: ToolFinished) -> Item:
+    return Item(message, trust, _size(message), finished.source, finished.tool)
+
+
+def _put(window: Window, item: Item) -> Window:
+    items = (*window.items, item)
+    total = window.chars + item.chars
     first = 0
     while first < len(items) - 1 and (len(items) - first > ITEMS_MAX or total > CHARS_MAX):
         total -= items[first].chars
         first += 1
-    return replace(window, items=items[first:], chars=total)
+    gone = sum(len(each.visits) for each in items[:first] if is_tainting(each.trust))
+    return replace(window, items=items[first:], chars=total, tainted_visits_count=window.tainted_visits_count + gone)
 
 
 def _size(message: Message) -> int:

@@ -87,8 +87,10 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a call came to. `output` is text for the model; expected failures are values, not exceptions.
 
-    `read` and `written` are the files whose bytes it saw and left. `source` is where the output came from, where the tool
-    knows better than its name does (core.taint.label makes it); content never chooses it. `skill` is what skill.open opened.
+    `read` and `written` are the files whose bytes it saw and left; `named` the absolute paths that the text shows by name, of
+    folders with a slash at the end: a name can hold an order as bytes can. `source` is where the output came from, where
+    the tool knows better than its name does (core.taint.label makes it); content never chooses it. `skill` is what
+    skill.open opened.
     `is_unknown`: it may or may not have happened, as when a connection broke after the request was sent; of a `once` call the
     tape then says tool.uncertain, and a person is asked.
     """
@@ -100,6 +102,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None = None
     read: tuple[FileBytes, ...] = ()
     written: tuple[FileBytes, ...] = ()
+    named: tuple[str, ...] = ()
     made: tuple[Made, ...] = ()
     skill: OpenedSkill | None = None
     is_unknown: bool = False

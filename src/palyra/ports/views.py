@@ -186,6 +186,13 @@ class Provenance(Protocol):
         """Whether these bytes at this absolute path were written under taint, by whatever session."""
         ...
 
+    async def tainted_paths(self, paths: tuple[str, ...]) -> tuple[FileRow, ...]:
+        """Of each of these absolute paths at which anything was written under taint, whatever its bytes, one row.
+
+        A path that ends with a slash is a folder, and any file below it counts: its name came with one of them perhaps.
+        """
+        ...
+
     async def taints_workspace(self, root: str) -> bool:
         """Whether any file below this folder was written under taint."""
         ...

@@ -90,42 +90,47 @@ class _Listing:
     def __init__(self, stop: Event) -> None:
         self.stop = stop
         self.lines: list[str] = []
+        self.named: list[str] = []
         self.bytes_left = OUTPUT_BYTES_MAX
         self.left_out_count = 0
         self.unread: list[str] = []
         self.has_huge_folder = False
 
-    def add(self, line: str) -> None:
+    def add(self, line: str, path: str) -> None:
         self.bytes_left -= len(line.encode()) + 1
         if self.is_full:
             self.left_out_count += 1
         else:
             self.lines.append(line)
+            if _is_unicode(path):
+                self.named.append(path)
 
     @property
     def is_full(self) -> bool:
         return len(self.lines) >= ENTRIES_MAX or self.bytes_left < 0
 
-    def walk(self, folder: int, path: str, depth: int) -> None:
+    def walk(self, folder: int, shown: str, path: str, depth: int) -> None:
         entries, is_huge = _read_entries(folder)
         self.has_huge_folder |= is_huge
         for entry in entries:
             if self.stop.is_set():
                 return
-            self.add(path + entry.text)
+            slash = "/" if entry.is_folder else ""
+            self.add(shown + entry.text, f"{path}{entry.name}{slash}")
             # A full listing goes on counting in the folder it is in, and enters no other.
             if entry.is_folder and depth > 1 and not self.is_full and entry.name not in NOT_ENTERED:
-                self._enter(folder, entry.name, f"{path}{entry.text}", depth - 1)
+                self._enter(folder, entry, (shown, path), depth - 1)
 
-    def _enter(self, folder: int, name: str, path: str, depth: int) -> None:
+    def _enter(self, folder: int, entry: _Entry, way: tuple[str, str], depth: int) -> None:
+        shown, path = way
         try:
-            inner = os.open(name, FOLDER_FLAGS, dir_fd=folder)
+            inner = os.open(entry.name, FOLDER_FLAGS, dir_fd=folder)
         except OSError:
             # Gone, swapped for a link, or not ours to read.
-            self.unread.append(path)
+            self.unread.append(shown + entry.text)
             return
         try:
-            self.walk(inner, path, depth)
+            self.walk(inner, shown + entry.text, f"{path}{entry.name}/", depth)
         finally:
             os.close(inner)
 
@@ -145,11 +150,21 @@ class _Listing:
 def _list(place: Place, depth: int, stop: Event) -> ToolResult:
     listing = _Listing(stop)
     with open_itself(place) as folder:
-        listing.walk(folder, "", depth)
+        listing.walk(folder, "", "/".join((os.path.realpath(place.root).rstrip("/"), *place.parts, "")), depth)
     if stop.is_set():
         return STOPPED
     lines = listing.lines or ["[The folder is empty.]"]
-    return ToolResult(outcome=Outcome.OK, output="\n".join([*lines, *listing.notes()]))
+    output = "\n".join([*lines, *listing.notes()])
+    return ToolResult(outcome=Outcome.OK, output=output, named=tuple(listing.named))
+
+
+def _is_unicode(path: str) -> bool:
+    """Of any other path nothing is recorded: our tools write none."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _read_entries(folder: int) -> tuple[list[_Entry], bool]:

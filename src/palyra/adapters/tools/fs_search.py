@@ -28,6 +28,7 @@ from palyra.adapters.tools.workspace import (
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk
+from palyra.core.projections.provenance import full_path
 from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, failed
 from palyra.core.trust import Trust
 from palyra.ports.tools import ToolCallContext
@@ -168,7 +169,8 @@ async def _search(place: Place, pattern: str, glob: str | None) -> ToolResult:
     if answer["error"] is not None:
         return _refused(place, answer["error"])
     read = tuple(_bytes_of(place, path, sha256) for path, sha256 in answer["hashes"].items())
-    return ToolResult(outcome=Outcome.OK, output=_told(place, answer), read=read)
+    named = tuple(map(full_path, read))
+    return ToolResult(outcome=Outcome.OK, output=_told(place, answer), read=read, named=named)
 
 
 async def _run_child(task: Task) -> bytes:

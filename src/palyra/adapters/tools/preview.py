@@ -19,7 +19,7 @@ _NOTE_LENGTH = 80  # Room for the line that says what was left out.
 
 def preview_write(path: str, old: bytes | None, new: str) -> str:
     """A unified diff where that helps, else a sentence and how the new content begins."""
-    after = new.splitlines()
+    after = _lines(new)
     added = [f"+{line}" for line in after]
     if old is None:
         return _capped([f"new file, {len(after)} line{'' if len(after) == 1 else 's'}", *added])
@@ -34,7 +34,7 @@ def preview_changes(changes: Sequence[tuple[str, str, str]]) -> str:
     """Several files in one: for each what is done to it, and its text before and after."""
     lines: list[str] = []
     for headline, old, new in changes:
-        before, after = old.splitlines(), new.splitlines()
+        before, after = _lines(old), _lines(new)
         is_small = max(len(old), len(new)) <= DIFFED_BYTES_MAX
         diff = _diff(headline, before, after) if old != new and is_small else None
         sizes = [f"{len(before)} lines become {len(after)}"] if old != new else []
@@ -42,11 +42,17 @@ def preview_changes(changes: Sequence[tuple[str, str, str]]) -> str:
     return _capped(lines)
 
 
+def _lines(text: str) -> list[str]:
+    """Ended by what ends lines in files. Others that would break one on a screen are no ends, and are spelled out."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
 def _text_lines(old: bytes) -> list[str] | None:
     if len(old) > DIFFED_BYTES_MAX or b"\x00" in old:
         return None
     try:
-        return old.decode().splitlines()
+        return _lines(old.decode())
     except UnicodeDecodeError:
         return None
 

@@ -25,6 +25,7 @@ DESCRIPTION_LENGTH_MAX = 2_000
 NOTE_LENGTH_MAX = 500  # Of one description inside a schema.
 SCHEMA_BYTES_MAX = 32 * 1024
 SCHEMA_DEPTH_MAX = 24
+_MARK_LENGTH = 16
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
@@ -63,7 +64,7 @@ def own_name(raw_name: str) -> str:
     """Letters that every provider takes; a name that had others keeps its hash, so that two never become one."""
     if _PLAIN.fullmatch(raw_name) and len(raw_name) <= NAME_LENGTH_MAX:
         return raw_name
-    mark = hashlib.sha256(raw_name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    mark = hashlib.sha256(raw_name.encode("utf-8", "surrogatepass")).hexdigest()[:_MARK_LENGTH]
     fitting = _UNFIT.sub("_", raw_name)[: NAME_LENGTH_MAX - len(mark) - 1]
     return f"{fitting}-{mark}"
 

@@ -21,8 +21,10 @@ from palyra.ports.schemas import SchemaCheck
 # Neither is in any name that is made of a server's (own_name), so no server can list a tool by such a name.
 CHANGED_MARK = "."
 HINTS_MARK = "#"
-_DIGEST_LENGTH = (
-    24  # As a name it must be short; that two are one is noticed all the same, since the name is pinned too.
+_DIGEST_LENGTH = 24  # Short for a model; that two became one is noticed, since the name itself is pinned.
+_NO_NAME_LEFT = (
+    "its server changed it since it was first seen, and there is no name left for what it is now; "
+    "if you trust that server, remove its section from the file of pins and restart"
 )
 
 
@@ -103,9 +105,3 @@ def _changed_reason(name: str) -> str:
         f"its server changed its description, arguments or hints since it was first seen; what it is now is {name}, "
         "which no earlier approval covers; to accept it under its old name, remove its lines from the file of pins and restart"
     )
-
-
-_NO_NAME_LEFT = (
-    "its server changed it since it was first seen, and there is no name left for what it is now; "
-    "if you trust that server, remove its section from the file of pins and restart"
-)

@@ -1,4 +1,4 @@
-"""What tools were when they were first seen. Owns: what each name first meant, over restarts. Not: what follows of a change (offers).
+"""What tools were when they were first seen. Owns: what each name first meant, over restarts. Not: a change's effect (offers).
 
 A grant names a tool. Were the server to give that name to something else later, the grant would cover what nobody agreed to;
 so a name stays with what it first meant, and what it became gets a name of its own. Names here are those under which tools

