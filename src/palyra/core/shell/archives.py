@@ -2,6 +2,8 @@
 
 import re
 
+import msgspec
+
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
 from palyra.core.shell.options import option_table, read_line
@@ -47,6 +49,7 @@ def judge_tar(invocation: Invocation) -> None:
                 invocation.ask(Code.UNKNOWN_OPTION, f"{short(argument.source)} of tar is not followed", argument)
             _judge_tar_letters(invocation, argument, value[1:], rest)
         else:
+            _judge_tar_name(invocation, argument)
             invocation.reads_if_path(argument)
     if not is_list:
         invocation.ask(Code.WRITES, "tar without -t packs or unpacks")
@@ -55,7 +58,8 @@ def judge_tar(invocation: Invocation) -> None:
 def _judge_tar_long(invocation: Invocation, argument: Argument, value: str) -> None:
     name, _, rest = value.partition("=")
     if name == "--file" and rest:
-        _judge_tar_file(invocation, plain(rest, argument))
+        file = plain(rest, argument)
+        _judge_tar_file(invocation, msgspec.structs.replace(file, is_pattern=argument.is_pattern))
     elif name not in _TAR_FLAGS and not value.startswith(("--exclude=", "--strip-components=")):
         invocation.ask(Code.UNKNOWN_OPTION, f"{short(name)} of tar is not known to be harmless", argument)
 
@@ -67,7 +71,17 @@ def _judge_tar_letters(invocation: Invocation, argument: Argument, letters: str,
         _judge_tar_file(invocation, rest.pop(0))
 
 
+def _judge_tar_name(invocation: Invocation, name: Argument) -> None:
+    """tar takes options anywhere, and some of them run programs."""
+    if name.may_split or (not name.lead and not name.is_certain):
+        words = f"{short(name.source)} may become an option of tar: write ./{short(name.source)}"
+        invocation.ask(Code.UNKNOWN_VALUE, words, name)
+
+
 def _judge_tar_file(invocation: Invocation, file: Argument) -> None:
+    _judge_tar_name(invocation, file)
+    if not file.is_certain and "/" not in file.lead:
+        invocation.ask(Code.NEEDS_NETWORK, "a name with a colon would be a file of another host to tar", file)
     if ":" in (file.value or ""):
         invocation.ask(Code.NEEDS_NETWORK, "a name with a colon is a file of another host to tar", file)
     invocation.reads(file)

@@ -45,8 +45,12 @@ def judge_awk(invocation: Invocation) -> None:
     if not line.operands:
         return
     program, *files = line.operands
+    for argument in line.loose:
+        # After its program awk knows no options.
+        if argument is not program and argument not in files:
+            invocation.ask(Code.UNKNOWN_VALUE, f"{short(argument.source)} may be another option of awk", argument)
     try:
-        _check(program.value)
+        _check(None if program.is_pattern else program.value)
     except _Doubt as cause:
         invocation.ask(Code.RUNS_CODE, f"the awk program {short(program.source)} {cause}", program)
     for file in files:

@@ -10,6 +10,9 @@ from palyra.core.shell.words import Argument
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _SETTINGS = frozenset("-e -u -x -v -f -n +e +u +x +v +f -eu -ex -ux -eux -euo -exo -euxo -o +o".split())
 _SETTING_NAMES = frozenset("pipefail errexit nounset xtrace noglob verbose noclobber posix".split())
+_LAST_PROCESS = "$!"  # Always a number.
+_WAITING = {"wait": re.compile(r"-[nf]+|[0-9]+|%[0-9]+|%[%+-]"), "jobs": re.compile(r"-[lnprs]+|%[0-9]+|%[%+-]")}
+_COUNTS = re.compile(r"%[^A-Za-z%]*[hlLjzt]*n")
 # What these do lasts for the rest of the text, or makes text into commands.
 CHANGING = {
     "eval": "runs a text that is put together when it runs",
@@ -53,22 +56,34 @@ def judge_changing(invocation: Invocation) -> None:
 
 
 def judge_steering(invocation: Invocation) -> None:
-    """exit, return, break, continue, shift, wait, jobs, times: nothing outside the shell sees them."""
+    """exit, return, break, continue, shift, times, type: nothing outside the shell sees them, and none evaluates a word."""
+
+
+def judge_waiting(invocation: Invocation) -> None:
+    """wait and jobs: `wait -p` runs what its variable's name holds between brackets, `jobs -x` any command."""
+    for argument in invocation.arguments:
+        is_number = argument.source.strip('"') == _LAST_PROCESS
+        if not is_number and not (argument.is_certain and _WAITING[invocation.program].fullmatch(argument.value or "")):
+            words = f"{invocation.program} {short(argument.source)} is not known to only wait or tell"
+            invocation.ask(Code.CHANGES_SHELL, words, argument)
 
 
 def judge_printf(invocation: Invocation) -> None:
+    """`-v` sets a variable, and so does `%n` in the format."""
     first = invocation.arguments[:1]
-    if first and (first[0].lead.startswith("-") or first[0].value is None):
+    if first and (
+        first[0].lead.startswith("-") or not first[0].is_certain or _COUNTS.search(first[0].lead.replace("%%", ""))
+    ):
         invocation.ask(Code.CHANGES_SHELL, "printf may set a variable", first[0])
 
 
 def judge_test(invocation: Invocation) -> None:
     """`test -v 'name[...]'` runs what stands between the brackets, so what is tested for must be known."""
     arguments = [argument for argument in invocation.arguments if argument.value not in ("]", "!")]
-    unknown = [index for index, argument in enumerate(arguments) if argument.value is None]
+    unknown = [index for index, argument in enumerate(arguments) if not argument.is_certain]
     # Of two words the first says what is tested, of three the second.
     is_certain = not unknown or len(arguments) == 1 or (len(arguments) in (2, 3) and len(arguments) - 2 not in unknown)
-    if not is_certain or any(arguments[index].may_split for index in unknown):
+    if not is_certain or any(arguments[index].may_be_many for index in unknown):
         invocation.ask(Code.UNKNOWN_VALUE, "what is tested is not known before it runs")
     if {"-v", "-R"} & set(invocation.values()):
         invocation.ask(Code.CHANGES_SHELL, "a test of a variable by its name may run what the name holds")
@@ -91,7 +106,7 @@ def judge_export(invocation: Invocation) -> None:
 
 def _judge_name(invocation: Invocation, argument: Argument) -> None:
     name = argument.lead.partition("=")[0]
-    if not _NAME.fullmatch(name) or (argument.value is None and "=" not in argument.lead):
+    if not _NAME.fullmatch(name) or (not argument.is_certain and "=" not in argument.lead):
         invocation.ask(Code.CHANGES_SHELL, f"{invocation.program} {short(argument.source)} is not followed", argument)
     elif not is_harmless_name(name):
         invocation.ask(Code.SETS_ENVIRONMENT, f"{name} may change which programs run or what they do", argument)

@@ -54,7 +54,8 @@ def feed_after(arguments: tuple[Argument, ...], before: Feed) -> Feed:
 
 def _read(table: OptionTable, arguments: tuple[Argument, ...]) -> Line | None:
     line = read_line(table, arguments)
-    return None if any(option.kind is Kind.UNKNOWN for option in line.options) else line
+    is_odd = bool(line.loose) or any(option.kind is Kind.UNKNOWN for option in line.options)
+    return None if is_odd else line
 
 
 def _prints_names(program: str, line: Line | None) -> bool:

@@ -1,14 +1,13 @@
 """find and fd. Owns: which of their expressions only look, and what they run for each file. Not: what is run (judge)."""
 
 import re
-from fnmatch import fnmatchcase
 
 import msgspec
 
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
 from palyra.core.shell.options import option_table, read_line
-from palyra.core.shell.paths import resolve
+from palyra.core.shell.paths import may_match, resolve
 from palyra.core.shell.programs import judge_option
 from palyra.core.shell.words import Argument, Feed, plain, unknown
 
@@ -96,7 +95,7 @@ def _judge_expression(invocation: Invocation, rest: list[Argument], starts: list
 def _judge_text(invocation: Invocation, value: Argument) -> None:
     """Unquoted, it becomes all the names it matches, and one of them may be `-delete`."""
     expressions = _WRITES | _RUNS | frozenset(("-ok", "-okdir", "-files0-from"))
-    is_open = value.is_pattern and any(fnmatchcase(expression, value.value or "") for expression in expressions)
+    is_open = value.is_pattern and any(may_match(expression, value.value or "") for expression in expressions)
     if value.may_split or is_open:
         words = f"{short(value.source)} may become other expressions of find: put it in quotes"
         invocation.ask(Code.UNKNOWN_VALUE, words, value)

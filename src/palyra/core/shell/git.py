@@ -2,14 +2,15 @@
 
 Two things make looking dangerous. Options that write a file or run a program are in the tables below. And git runs what the
 configuration of a repository names (`core.fsmonitor`, `diff.external`): `.git` cannot be written without asking, but any
-folder with the right files in it is a repository too. So git is free only in a root of the workspace.
+folder with the right files in it is a repository too, a root as well. So git is free only in a root of the workspace whose own
+`.git` it is sure to use.
 """
 
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
 from palyra.core.shell.options import Kind, OptionTable, option_table, read_line
 from palyra.core.shell.paths import looks_outside, resolve
-from palyra.core.shell.programs import judge_option
+from palyra.core.shell.programs import judge_option, judge_values
 from palyra.core.shell.words import Argument
 
 _GLOBAL_FLAGS = frozenset(
@@ -118,9 +119,10 @@ def _judge_globals(invocation: Invocation, rest: list[Argument]) -> list[str]:
 
 def _judge_folders(invocation: Invocation, folders: list[str]) -> None:
     for folder in folders:
-        if folder not in invocation.sheet.scope.roots:
-            words = f"git would follow the settings of {short(folder)}, which is not a root of the workspace"
-            invocation.ask(Code.RUNS_CODE, words)
+        scope = invocation.sheet.scope
+        if folder not in scope.roots or folder not in scope.repositories:
+            words = "which is not a root of the workspace" if folder not in scope.roots else "which has no sound .git"
+            invocation.ask(Code.RUNS_CODE, f"git would follow the settings of {short(folder)}, {words}")
             return
 
 
@@ -157,7 +159,7 @@ def _judge_config(invocation: Invocation, command: Argument, arguments: tuple[Ar
     if not is_read and not is_one_name:
         invocation.ask(Code.WRITES, "git config without --get or --list changes settings", command)
     for argument, word in zip(arguments, words, strict=True):
-        if word == "?" or (word.startswith("-") and word not in _CONFIG_FLAGS):
+        if not argument.is_certain or (word.startswith("-") and word not in _CONFIG_FLAGS):
             invocation.ask(Code.UNKNOWN_OPTION, f"{short(argument.source)} of git config is not known", argument)
 
 
@@ -179,6 +181,7 @@ def _judge_listing(
     table, lists = tables
     line = read_line(table, arguments)
     for option in line.options:
+        judge_values(option, invocation)
         if option.kind is Kind.UNKNOWN:
             words = f"{short(option.name)} of git {command.value} is not known to be harmless"
             invocation.ask(Code.WRITES, words, option.argument)
@@ -187,7 +190,7 @@ def _judge_listing(
 
 
 def _judge_symbolic_ref(invocation: Invocation, command: Argument, arguments: tuple[Argument, ...]) -> None:
-    words = [argument.value or "?" for argument in arguments]
+    words = [argument.value or "?" if argument.is_certain else "?" for argument in arguments]
     if any(word.startswith(("-d", "-m", "--d")) for word in words) or "?" in words:
         invocation.ask(Code.WRITES, "git symbolic-ref would change a reference", command)
     if sum(not word.startswith("-") for word in words) > 1:

@@ -123,7 +123,9 @@ def judge_ip(invocation: Invocation) -> None:
 def judge_ifconfig(invocation: Invocation) -> None:
     operands = [argument for argument in invocation.arguments if not argument.lead.startswith("-")]
     odd = [
-        argument for argument in invocation.arguments if argument.value is None or argument.lead in ("-arp", "-promisc")
+        argument
+        for argument in invocation.arguments
+        if not argument.is_certain or argument.lead in ("-arp", "-promisc")
     ]
     if (
         len(operands) > 1

@@ -71,7 +71,7 @@ class Invocation(msgspec.Struct, frozen=True):
 
     def is_known(self) -> bool:
         """Whether every word is known before it runs; if not, says so."""
-        odd = [argument for argument in self.arguments if argument.value is None]
+        odd = [argument for argument in self.arguments if not argument.is_certain]
         for argument in odd:
             words = f"what {short(argument.source)} stands for is not known before it runs"
             self.ask(Code.UNKNOWN_VALUE, words, argument)

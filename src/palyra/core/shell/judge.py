@@ -35,7 +35,11 @@ _DESCRIPTOR = re.compile(r"[0-9]+-?|-")
 
 
 def judge(text: str, scope: Scope, parse: Parse) -> Judgement:
-    scope = msgspec.structs.replace(scope, roots=tuple(resolve(root, "/") for root in scope.roots))
+    scope = msgspec.structs.replace(
+        scope,
+        roots=tuple(resolve(root, "/") for root in scope.roots),
+        repositories=tuple(resolve(root, "/") for root in scope.repositories),
+    )
     sheet = Sheet(scope)
     whole = (0, len(text))
     if reach_of(resolve(scope.cwd, "/"), scope.roots) is not Reach.INSIDE:
@@ -240,7 +244,7 @@ class Walk:
             if text is None or assignment.is_appended or "~" in assignment.value.source:
                 place = _without(place, assignment.name)
             else:
-                place = _with_value(place, assignment.name, Value(text))
+                place = _with_value(place, assignment.name, Value(text, value[0].is_pattern))
         return place
 
     def _judge_assignments(self, command: Command, head: Argument) -> None:

@@ -21,10 +21,14 @@ class Network(Enum):
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a text would run. Paths are absolute; `roots` are the folders of the workspace."""
+    """Where a text would run. Paths are absolute; `roots` are the folders of the workspace.
+
+    `repositories` are those roots whose own `.git` is what git would use there: somebody looked, since names do not tell.
+    """
 
     cwd: str
     roots: tuple[str, ...]
+    repositories: tuple[str, ...] = ()
     home: str | None = None
     network: Network = Network.CLOSED
 

@@ -62,6 +62,11 @@ class Option(msgspec.Struct, frozen=True):
     argument: Argument
 
 
+def spread_values(option: Option) -> list[Argument]:
+    """Values that may be several words: all but the first are then read as options or operands."""
+    return [value for value in option.values if value.may_be_many and value.span != option.argument.span]
+
+
 def has_option(options: Iterable[Option], names: Iterable[str]) -> bool:
     """Whether one of these was given, its name whole or cut short."""
     wanted = frozenset(names)
@@ -107,8 +112,9 @@ def read_line(table: OptionTable, arguments: tuple[Argument, ...]) -> Line:
             operands += rest
             break
         if is_option(argument):
-            options += _read_option(table, argument, rest)
-            is_loose = argument.may_split
+            found = _read_option(table, argument, rest)
+            options += found
+            is_loose = argument.may_split or any(_is_uncertain(option) for option in found)
         else:
             operands.append(argument)
             is_loose = argument.may_split or (not argument.lead and argument.value != "")
@@ -146,7 +152,7 @@ def _read_long(table: OptionTable, argument: Argument, rest: deque[Argument]) ->
     name = table.whole(written)
     if equals:
         return Option(name, table.kind_of(name), (_after(argument, len(written) + 1),), argument)
-    if argument.value is None:
+    if not argument.is_certain:
         return Option(name, Kind.UNKNOWN, (argument,), argument)
     return Option(name, table.kind_of(name), _take(rest, table.arity_of(name)), argument)
 
@@ -161,13 +167,21 @@ def _read_cluster(table: OptionTable, argument: Argument, rest: deque[Argument])
         if not arity:
             found.append(Option(name, kind, (), argument))
             continue
-        is_last = index + 1 == len(letters) and argument.value is not None
+        is_last = index + 1 == len(letters)
+        if is_last and argument.is_pattern:
+            break
+        is_last = is_last and argument.value is not None
         values = _take(rest, arity) if is_last else (_after(argument, index + 2), *_take(rest, arity - 1))
         found.append(Option(name, kind, values, argument))
         return found
-    if argument.value is None:
+    if not argument.is_certain:
         found.append(Option(argument.lead, Kind.UNKNOWN, (argument,), argument))
     return found
+
+
+def _is_uncertain(option: Option) -> bool:
+    """Whether a pattern stands where the option's name should: it may match a file that is called like another option."""
+    return option.argument.is_pattern and option.values == (option.argument,)
 
 
 def _after(argument: Argument, start: int) -> Argument:

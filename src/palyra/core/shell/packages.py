@@ -1,50 +1,20 @@
 """Package managers and checkers. Owns: which of their commands only look. Not: applying it (tools, programs).
 
 What builds, resolves or checks code usually runs some of it: `cargo check` runs build scripts, `brew bundle` and every `yarn`
-a file that the workspace names, `uv` the interpreter of its `.venv`. So most of it asks, whatever it is called.
+a file that the workspace names, `uv` the interpreter of its `.venv`. So most of it asks, whatever it is called. Some are in no
+table at all, because a file of the workspace rules even what only looks: cargo and rustup (`rust-toolchain.toml` may name the
+programs themselves, an alias any words), npm (`.npmrc` names the browser, the git and the folder of its logs), pnpm
+(`.pnpmfile.cjs`), ansible (`ansible.cfg` names folders of plug-ins and a log), packer (plug-ins in the folder it starts in).
 """
 
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
 from palyra.core.shell.programs import Operands, Program, judge_program, program
-from palyra.core.shell.tools import Tool, is_help, judge_tool, shared_tool, tool
+from palyra.core.shell.tools import Tool, is_help, judge_tool, tool
 
-_NPM_OPTIONS = {
-    "forwards": "run run-script exec x dlx explore test start stop restart",
-    "runs": "--script-shell --node-options --git --shell --browser --editor --viewer",
-    "leads_away": "--userconfig --globalconfig --cafile --registry --prefix -C --dir --cwd",
-    "writes": "--fix",
-    "flag": "-g --global --json --version --help",
-    "local": "list ls ll la root prefix bin help help-search explain why query sbom completion config c get cache "
-    "pkg licenses store version run run-script",
-}
 _NO_CONFIG = "-c --config-file -o --option"
 
 PACKAGE_TOOLS: dict[str, Tool] = {
-    "npm": shared_tool(
-        """
-        list ls ll la info view show v search find s se outdated help help-search root prefix bin whoami ping explain why fund
-        query sbom stars completion find-dupes get audit! version! run! run-script!
-        audit: signatures
-        config c: list ls get
-        cache: ls list
-        token: list ls
-        profile pkg: get
-        owner author access dist-tag dist-tags hook org team: ls list
-        """,
-        _NPM_OPTIONS,
-        is_remote=True,
-    ),
-    "pnpm": shared_tool(
-        """
-        list ls ll la info view show why outdated root bin help audit!
-        licenses: list ls
-        config: list get
-        store: path status
-        """,
-        _NPM_OPTIONS,
-        is_remote=True,
-    ),
     "pip": tool(
         """
         list show freeze check inspect hash help debug
@@ -75,18 +45,7 @@ PACKAGE_TOOLS: dict[str, Tool] = {
         forwards="ruby irb sh",
         runs="--graph --github",
     ),
-    "cargo": tool(
-        "help version locate-project read-manifest search info",
-        is_remote=True,
-        local="help version locate-project read-manifest",
-        forwards="run r test t bench miri",
-        runs="--config -Z",
-        leads_away="-C --registry --index",
-        path="--manifest-path",
-        text="--color --message-format",
-    ),
-    "uv": tool("version! help", forwards="run tool", leads_away="--config-file --directory --project --cache-dir"),
-    "rustup": tool("show which\ntoolchain target component: list\nshow: active-toolchain home", forwards="run"),
+    "uv": tool("help", forwards="run tool", leads_away="--config-file --directory --project --cache-dir"),
     "gem": tool(
         "list search environment env help which contents", is_remote=True, leads_away="--source -s --config-file"
     ),
@@ -99,14 +58,7 @@ PACKAGE_TOOLS: dict[str, Tool] = {
         # Options end at the first word that is none, so what follows it belongs to something else.
         forwards="build clean fix fmt generate get install list mod run telemetry test tool vet work",
     ),
-    "ansible-galaxy": tool(
-        "role: list search info\ncollection: list verify",
-        is_remote=True,
-        leads_away="-s --server --token --api-key -p --collections-path --roles-path --keyring",
-    ),
-    "ansible-config": tool("list dump view validate", leads_away="-c --config"),
     "pre-commit": tool("validate-config validate-manifest help", forwards="try-repo run"),
-    "packer": tool("version"),
     "systemctl": tool(
         """
         status list-units list-unit-files is-active is-enabled is-failed show cat get-default list-timers list-sockets list-jobs
@@ -139,12 +91,6 @@ PACKAGE_PROGRAMS: dict[str, Program] = {
         text="--qf --queryformat",
         flag="-q --query -a --all -i --info -l --list -f --file --requires --provides --changelog --version --help",
     ),
-    "ansible-doc": program(
-        Operands.TEXT,
-        only=True,
-        text="-t --type",
-        flag="-l --list -F --list_files -j --json -s --snippet -h --help --version -v",
-    ),
 }
 
 PACKAGE_PROGRAMS["black"] = program(
@@ -161,6 +107,9 @@ _RUFF = program(
     text="--select --extend-select --ignore --extend-ignore --exclude --extend-exclude --output-format "
     "--target-version --line-length",
 )
+# `fix`, `fix-only` and `cache-dir` may be set in a file; these words win over it.
+_RUFF_PLAIN = frozenset(("--no-cache", "--no-fix", "--no-fix-only"))
+_RUFF_DIFF = frozenset(("--no-cache", "--diff"))
 _BREW_WORDS = frozenset(
     "--cache --caskroom --cellar --prefix --repository --repo --env --config --version -v -S".split()
 )
@@ -172,6 +121,9 @@ def judge_ruff(invocation: Invocation) -> None:
         return
     if words[:1] not in (("check",), ("lint",)):
         invocation.ask(Code.WRITES, "ruff with another command than check may rewrite files")
+    if not any(wanted.issubset(words) for wanted in (_RUFF_PLAIN, _RUFF_DIFF)):
+        words_of = " ".join(sorted(_RUFF_PLAIN))
+        invocation.ask(Code.WRITES, f"settings of the workspace may make ruff rewrite files: write {words_of}")
     if any(
         "=" in argument.lead.removeprefix("--config=") and "fix" in argument.lead for argument in invocation.arguments
     ):

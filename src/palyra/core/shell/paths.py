@@ -51,8 +51,13 @@ def readings(path: str, *, is_pattern: bool) -> tuple[str, ...]:
     if not is_pattern:
         return (path,)
     parts = path.split("/")
-    up = [".." if _WILD.search(part) and part.startswith(".") and fnmatchcase("..", part) else part for part in parts]
+    up = [".." if _WILD.search(part) and part.startswith(".") and may_match("..", part) else part for part in parts]
     return (path,) if up == parts else (path, "/".join(up))
+
+
+def may_match(name: str, pattern: str) -> bool:
+    """Whether a pattern may match a name. Between brackets shells know more than Python, so there anything may stand."""
+    return fnmatchcase(name, re.sub(r"\[.*", "*", pattern))
 
 
 def is_sink(path: str) -> bool:

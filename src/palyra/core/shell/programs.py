@@ -6,7 +6,7 @@ import msgspec
 
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
-from palyra.core.shell.options import Kind, Line, Option, OptionTable, option_table, read_line
+from palyra.core.shell.options import Kind, Line, Option, OptionTable, option_table, read_line, spread_values
 
 
 class Operands(Enum):
@@ -29,8 +29,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_armed(self) -> bool:
-        """Whether some option of it does more than read, so that a file's name which may be an option matters."""
-        return self.is_closed or any(kind.value < Kind.LEADS_AWAY.value for kind in self.table.kinds.values())
+        """Whether some option or operand of it does more than read, so that a name which may be an option matters."""
+        has_limit = self.operand_count_max is not None or bool(self.operand_start)
+        is_writing = any(kind.value < Kind.LEADS_AWAY.value for kind in self.table.kinds.values())
+        return self.is_closed or has_limit or is_writing
 
     @property
     def has_paths(self) -> bool:
@@ -87,7 +89,14 @@ def _is_certain(option: Option, row: Program, invocation: Invocation) -> bool:
     return not before or kinds.get(before[-1]) is not Kind.UNKNOWN or "=" in before[-1].lead
 
 
+def judge_values(option: Option, invocation: Invocation) -> None:
+    for value in spread_values(option):
+        words = f"{short(value.source)} may become several words, options of {invocation.program} among them: quote it"
+        invocation.ask(Code.UNKNOWN_VALUE, words, value)
+
+
 def judge_option(option: Option, invocation: Invocation, *, is_closed: bool) -> None:
+    judge_values(option, invocation)
     if option.kind in _CODES:
         code, words = _CODES[option.kind]
         invocation.ask(code, f"{option.name} of {invocation.program} {words}", option.argument)

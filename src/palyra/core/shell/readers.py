@@ -10,12 +10,12 @@ from palyra.core.shell.programs import Operands, Program, program
 _PLAIN = """
 b2sum base32 bzcat cat cksum cmp colrm comm df dir expand fmt fold hd head hexdump lzcat md5 md5sum nl od pr readelf
 readlink realpath rev sha1sum sha224sum sha256sum sha384sum sha512sum shasum size stat strings sum tac tail tokei tsort
-unexpand users vdir who xzcat zcat zdiff zipinfo zstdcat ls
+unexpand users vdir who xzcat zcat zdiff zipinfo ls
 """
 # What follows these is text, and none of it is opened.
 _TEXT = """
 : basename cal dirname echo expr factor false findmnt free getconf getent groups hostid id iostat locale logname
-lsblk lscpu lsmod lspci lsusb mpstat ncal netstat nproc numfmt pgrep pidof printenv ps pstree pwd seq sleep sw_vers test
+lsblk lscpu lsmod lsusb mpstat ncal netstat nproc numfmt pgrep pidof printenv ps pstree pwd seq sleep sw_vers test
 tput tr true tty uname uptime vm_stat vmstat w whereis which whoami yes
 """
 
@@ -32,7 +32,7 @@ _GREP = program(
 
 _BAT = program(
     runs="--pager --lessopen",
-    writes="--build --clear",
+    writes="-b --build -c --clear",
     leads_away="--config-file --config-dir --cache-dir --generate-config-file",
     text="-l --language -H --highlight-line --style --theme -r --line-range --tabs --wrap --color --paging -m "
     "--map-syntax --terminal-width --decorations --italic-text --file-name --diff-context",
@@ -87,7 +87,11 @@ READERS: dict[str, Program] = {
     "look": program(Operands.PATTERN, text="-t"),
     "iconv": program(writes="-o --output", text="-f --from-code -t --to-code"),
     "base64": program(writes="-o --output", path="-i --input", text="-w --wrap"),
-    "tree": program(writes="-o", path="--gitfile --infofile", text="-L -P -I --charset --filelimit --timefmt --sort"),
+    "tree": program(
+        writes="-o -R", path="--gitfile --infofile", text="-L -P -I --charset --filelimit --timefmt --sort"
+    ),
+    "zstdcat": program(only=True, flag="-d -c -f -q -v --decompress --stdout --force --quiet --verbose"),
+    "lspci": program(Operands.TEXT, writes="-q -Q -O", path="-i -F", text="-s -d -p -A", flag="-v -n -k -t -m -x -D"),
     "file": program(writes="-C --compile", leads_away="-f --files-from", path="-m --magic-file"),
     "date": program(
         Operands.TEXT, operand_start="+", writes="-s --set", path="-f --file -r --reference", text="-d --date -v"
@@ -103,9 +107,7 @@ READERS: dict[str, Program] = {
         writes="-r -revert",
         text="-l -len -c -cols -s -seek -g -groupsize -o",
     ),
-    "man": program(
-        Operands.TEXT, only=True, text="-s -S --sections", flag="-k -f -w -a --where --path --apropos --whatis"
-    ),
+    "man": program(only=True, text="-s -S --sections", flag="-k -f -w -a --where --path --apropos --whatis"),
     "mktemp": program(
         Operands.TEXT,
         only=True,

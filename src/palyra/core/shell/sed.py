@@ -55,7 +55,7 @@ def judge_sed(invocation: Invocation) -> None:
 
 def _judge_script(invocation: Invocation, script: Argument) -> None:
     try:
-        if script.value is None:
+        if script.value is None or script.is_pattern:
             raise _Doubt("is not known before it runs")
         _check(script.value)
     except _Doubt as cause:

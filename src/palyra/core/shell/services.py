@@ -158,7 +158,6 @@ SERVICES: dict[str, Tool] = {
     "docker-compose": COMPOSE,
     "podman-compose": COMPOSE,
     "auth0": AUTH0,
-    "cdk": tool("version"),  # Everything else runs the application that the workspace names.
     "terraform": TERRAFORM,
     "tofu": TERRAFORM,
 }

@@ -101,6 +101,9 @@ def judge_openssl(invocation: Invocation) -> None:
     is_quiet = any(option.name == "-noout" for option in line.options)
     if not (command in _OPENSSL_TELLS or (command in _OPENSSL_NOOUT and is_quiet)):
         invocation.ask(Code.WRITES, f"openssl {short(command)} is not known to only tell".replace("  ", " "))
+    for argument in line.loose:
+        doubt = f"{short(argument.source)} may turn out to be an option of openssl: write ./{short(argument.source)}"
+        invocation.ask(Code.UNKNOWN_VALUE, doubt, argument)
     for operand in line.operands:
         invocation.reads_if_path(operand)
 
@@ -113,7 +116,7 @@ def judge_fzf(invocation: Invocation) -> None:
         for value in option.values:
             if option.name == "--preview":
                 _judge_preview(invocation, value)
-            elif option.name == "--bind" and (value.value is None or _FZF_RUNNING.search(value.value)):
+            elif option.name == "--bind" and (not value.is_certain or _FZF_RUNNING.search(value.value or "")):
                 _judge_binding(invocation, value)
     for argument in line.loose:
         invocation.ask(Code.UNKNOWN_VALUE, f"{short(argument.source)} may turn out to be an option of fzf", argument)
@@ -122,7 +125,7 @@ def judge_fzf(invocation: Invocation) -> None:
 def _judge_preview(invocation: Invocation, command: Argument) -> None:
     if invocation.place.feed is Feed.ANYTHING:
         invocation.ask(Code.UNKNOWN_VALUE, "what fzf would show may not be names of the workspace", command)
-    if command.value is None:
+    if command.value is None or command.is_pattern:
         invocation.ask(Code.UNKNOWN_VALUE, f"what {short(command.source)} runs is not known", command)
         return
     text = plain(_FZF_ITEM.sub(_FZF_NAME, command.value), command)
@@ -132,7 +135,7 @@ def _judge_preview(invocation: Invocation, command: Argument) -> None:
 def _judge_binding(invocation: Invocation, binding: Argument) -> None:
     """A key with one action that runs one command; more of them in one word are not taken apart."""
     one = _FZF_ONE.fullmatch(binding.value or "")
-    if one:
+    if one and binding.is_certain:
         _judge_preview(invocation, msgspec.structs.replace(binding, value=one[1] or one[2] or ""))
         return
     invocation.ask(Code.RUNS_CODE, f"{short(binding.source)} makes fzf run something", binding)

@@ -62,7 +62,8 @@ _WORDS: dict[str, Rule] = {
     "read": builtins.judge_read,
     "export": builtins.judge_export,
     "set": builtins.judge_set,
-    "exit return break continue shift wait jobs times type": builtins.judge_steering,
+    "exit return break continue shift times type": builtins.judge_steering,
+    "wait jobs": builtins.judge_waiting,
 }
 
 RULES: dict[str, Rule] = {

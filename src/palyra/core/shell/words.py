@@ -52,6 +52,17 @@ class Argument(msgspec.Struct, frozen=True):
     is_pattern: bool = False
     is_inside: bool = False  # Not known, but the name of something in the workspace.
     may_split: bool = False  # Not known and not quoted: it may become several words, or none.
+    is_spread: bool = False  # A pattern that is not quoted: it becomes every name that it matches.
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it is this word and no other."""
+        return self.value is not None and not self.is_pattern
+
+    @property
+    def may_be_many(self) -> bool:
+        """Whether it may become several words, so that those after it stand elsewhere than they seem to."""
+        return self.may_split or self.is_spread
 
 
 def plain(text: str, like: Argument) -> Argument:
@@ -85,7 +96,13 @@ def _from_literals(word: Word, literals: tuple[Literal, ...], place: Place) -> A
 
 def _known(word: Word, text: str, *, is_pattern: bool) -> Argument:
     lead = _WILD.split(text, maxsplit=1)[0] if is_pattern else text
-    return Argument(text, lead, word.source, word.span, is_pattern)
+    is_spread = is_pattern and any(_is_wild(part) for part in word.parts)
+    return Argument(text, lead, word.source, word.span, is_pattern, is_spread=is_spread)
+
+
+def _is_wild(part: Part) -> bool:
+    """Between quotes a variable that holds a pattern's name stays one word; a pattern as written does not."""
+    return isinstance(part, Literal) and not part.is_quoted and bool(_WILD.search(part.text))
 
 
 def _from_home(word: Word, text: str, place: Place, *, is_pattern: bool) -> Argument:
@@ -139,7 +156,7 @@ def _may_split(word: Word) -> bool:
 def _part_may_split(part: Part) -> bool:
     match part:
         case Literal(text=text, is_quoted=is_quoted):
-            return not is_quoted and "{" in text
+            return not is_quoted and ("{" in text or bool(_WILD.search(text)))
         case Variable(name=name, is_quoted=is_quoted):
             return not is_quoted or name == "@"
         case Substitution(is_quoted=is_quoted):

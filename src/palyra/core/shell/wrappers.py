@@ -11,8 +11,9 @@ from palyra.core.shell.environment import is_harmless_for
 from palyra.core.shell.finding import found_name
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
-from palyra.core.shell.options import Kind, OptionTable, has_option, option_table, read_leading
+from palyra.core.shell.options import Kind, Option, OptionTable, has_option, option_table, read_leading
 from palyra.core.shell.paths import resolve
+from palyra.core.shell.programs import judge_values
 from palyra.core.shell.readers import READERS
 from palyra.core.shell.words import Argument, Feed
 
@@ -49,12 +50,17 @@ PRIVILEGED = frozenset("sudo doas su runuser pkexec chroot unshare nsenter".spli
 def judge_wrapper(invocation: Invocation) -> None:
     """Judges the command it would run, in the place where it would run it."""
     name = invocation.program
-    options, command = read_leading(_TABLES[name], invocation.arguments)
+    options, command = _leading(invocation, _TABLES[name])
     for option in options:
         if option.kind is Kind.UNKNOWN:
             words = f"{short(option.name)} of {name} is not known"
             invocation.ask(Code.UNKNOWN_OPTION, words, option.argument)
-    command = command[_SKIPPED_OPERANDS.get(name, 0) :]
+    skipped = _SKIPPED_OPERANDS.get(name, 0)
+    for operand in command[:skipped]:
+        if not operand.is_certain:
+            words = f"{short(operand.source)} may become several words, and one of them what {name} runs"
+            invocation.ask(Code.UNKNOWN_VALUE, words, operand)
+    command = command[skipped:]
     if name == "command" and has_option(options, ("-v", "-V")):
         return
     if not command:
@@ -66,8 +72,15 @@ def judge_wrapper(invocation: Invocation) -> None:
     invocation.run(command, invocation.place)
 
 
+def _leading(invocation: Invocation, table: OptionTable) -> tuple[tuple[Option, ...], tuple[Argument, ...]]:
+    options, command = read_leading(table, invocation.arguments)
+    for option in options:
+        judge_values(option, invocation)
+    return options, command
+
+
 def judge_env(invocation: Invocation) -> None:
-    options, command = read_leading(_ENV, invocation.arguments)
+    options, command = _leading(invocation, _ENV)
     place = invocation.place
     for option in options:
         if option.kind is Kind.UNKNOWN:
@@ -99,7 +112,7 @@ def judge_env(invocation: Invocation) -> None:
 
 def judge_shell(invocation: Invocation) -> None:
     """`sh -c text`: the text is judged; everything else makes a shell obey a file or its input."""
-    options, rest = read_leading(_SHELLS, invocation.arguments)
+    options, rest = _leading(invocation, _SHELLS)
     for option in options:
         is_setting = option.name == "-o" and [value.value for value in option.values] == ["pipefail"]
         if option.kind is not Kind.FLAG and not is_setting:
@@ -109,7 +122,7 @@ def judge_shell(invocation: Invocation) -> None:
         invocation.ask(Code.RUNS_CODE, f"{invocation.program} without -c obeys a file or its input")
         return
     text = rest[0]
-    if text.value is None:
+    if text.value is None or text.is_pattern:
         invocation.ask(Code.UNKNOWN_VALUE, f"what {short(text.source)} runs is not known before it runs", text)
         return
     if invocation.program == "zsh" and re.search(r"[$~*?\[({^#<=]", text.value):
@@ -121,7 +134,7 @@ _KEEPING = ("-0", "--null", "-d", "--delimiter")
 
 
 def judge_xargs(invocation: Invocation) -> None:
-    options, command = read_leading(_XARGS, invocation.arguments)
+    options, command = _leading(invocation, _XARGS)
     feed = invocation.place.feed
     marks: list[str] = []
     for option in options:
