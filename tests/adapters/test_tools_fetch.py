@@ -289,7 +289,9 @@ async def test_page_is_given_as_readable_text() -> None:
         assert text == f"# Head\n\nGo [there]({s.home.url}/x)"
 
 
-@pytest.mark.parametrize("packed", [gzip.compress(b"hello", mtime=0), zlib.compress(b"hello"), zlib.compress(b"hello")[2:-4]])
+@pytest.mark.parametrize(
+    "packed", [gzip.compress(b"hello", mtime=0), zlib.compress(b"hello"), zlib.compress(b"hello")[2:-4]]
+)
 async def test_packed_body_is_unpacked(packed: bytes) -> None:
     async with scene() as s:
         encoding = "gzip" if packed.startswith(b"\x1f") else "deflate"
@@ -299,7 +301,9 @@ async def test_packed_body_is_unpacked(packed: bytes) -> None:
 
 async def test_joined_gzip_files_are_one_body() -> None:
     async with scene() as s:
-        s.home.answers["/"] = ok(gzip.compress(b"hel", mtime=0) + gzip.compress(b"lo", mtime=0), "Content-Encoding: gzip")
+        s.home.answers["/"] = ok(
+            gzip.compress(b"hel", mtime=0) + gzip.compress(b"lo", mtime=0), "Content-Encoding: gzip"
+        )
         assert (await s.fetch()).output.endswith("\nhello")
 
 

@@ -230,6 +230,15 @@ def test_a_run_too_long_for_one_piece_streams_as_the_whole(lead_chars: int, secr
     assert secret not in "".join(outputs)
 
 
+@pytest.mark.parametrize("lead_chars", range(4_170, 4_240))
+def test_a_forced_cut_divides_no_secret(lead_chars: int) -> None:
+    """Wherever in the name or the value the cut of a run without blanks would fall."""
+    secret = SECRETS[0]
+    lead = '{"a":1,"key":"b"},' * (lead_chars // 18) + "x" * (lead_chars % 18)
+    told = REDACTOR.text(f'{lead}{{"password":"{secret}"}}{"Zm9v" * 2000}token={secret}').text
+    assert not any(secret[start : start + 8] in told for start in range(len(secret) - 8))
+
+
 def test_a_script_without_blanks_is_not_held_back() -> None:
     stream = REDACTOR.stream()
     assert stream.feed("これは普通の文章です。秘密はありません") == "これは普通の文章です。秘密はありません"

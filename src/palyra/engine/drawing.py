@@ -231,8 +231,10 @@ class Drafting:
                     plan = await self._planner.plan(sheet, run, effect)
                     facts += [] if plan is None else [self._system_draft(plan, run.run_id, ENGINE)]
                 case Judge(call_id=call_id):
+                    # As of the moment the question is put: a grant that held then may expire while it is looked up.
+                    now_ms = self._office.clock.now_ms()
                     judged = await self._gate.judge(run, find_call(run, call_id), self._case(sheet, run))
-                    facts.append(self._system_draft(judged, run.run_id, ENGINE))
+                    facts.append(replace(self._system_draft(judged, run.run_id, ENGINE), at_ms=now_ms))
                 case _:
                     continue
         return tuple(facts)

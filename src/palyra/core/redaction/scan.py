@@ -22,6 +22,9 @@ RUN_CHARS_MAX = 4096
 LOOK_BACK_CHARS = 160
 _GAP_CHARS_MAX = 120
 _NEEDS_MORE = -1
+_WORD_CHARS_MAX = 512  # How far before a forced cut a better place is looked for; secrets are shorter.
+_NAME_CHARS_MAX = 64
+_BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9_\-]")
 
 # Scripts written without blanks end a run at every character, or a whole paragraph would be held back.
 _SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
@@ -259,4 +262,15 @@ def _piece_end(text: str, start: int) -> int:
     if run.end() - start <= RUN_CHARS_MAX:
         return run.end()
     cut = max(text.rfind(sign, start + RUN_CHARS_MAX // 2, start + RUN_CHARS_MAX) for sign in ",;&")
-    return cut + 1 if cut > 0 else start + RUN_CHARS_MAX
+    return cut + 1 if cut > 0 else _cut_between(text, start + RUN_CHARS_MAX)
+
+
+def _cut_between(text: str, cut: int) -> int:
+    """Before the word that the cut would divide, and before a name that stands right before it: both may be a secret's."""
+    low = cut - _WORD_CHARS_MAX
+    ends = [sign.end() for sign in _BETWEEN_WORDS.finditer(text, low, cut)]
+    if not ends:
+        return cut
+    before = _lower(text[low : ends[-1]])
+    names = [name.start() for name in _STEMS.finditer(before, max(0, len(before) - _NAME_CHARS_MAX))]
+    return low + names[-1] if names else ends[-1]
