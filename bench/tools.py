@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import available_timezones
 
+import uvloop
+
 from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.providers.scripted import ScriptedProvider
@@ -38,6 +40,7 @@ from palyra.ports.provider import Completed
 
 WANTED_CALL_MS = 3.0
 WANTED_SHELL_MS = 15.0
+SLOW_S = 0.05
 OWNER = Principal("user:owner")
 ZONES = sorted(
     zone for zone in available_timezones() if "/" in zone
@@ -51,6 +54,8 @@ file = "script.toml"
 name = "default"
 [run]
 max_tool_calls = 2000
+[http]
+allow = ["127.0.0.1:{port}"]
 """
 
 
@@ -150,6 +155,27 @@ async def measure_whole(engine: Engine, name: str) -> list[float]:
     return clock.gaps_ms()
 
 
+async def measure_slow(engine: Engine, count: int) -> None:
+    """Reads that take a while, each turn in a session of its own: a page from outside would make the next visit ask."""
+    times_ms: dict[str, list[float]] = {}
+    for name in ("slowly", "abreast"):
+        gaps = [await measure_whole(engine, name) for _ in range(count)]
+        times_ms[name] = [gap for each in gaps for gap in each]
+    report(f"a turn with one fetch that takes {SLOW_S * 1000:g} ms, whole", times_ms["slowly"])
+    report("a turn with four of them at once, whole", times_ms["abreast"])
+    ratio = statistics.median(times_ms["abreast"]) / statistics.median(times_ms["slowly"])
+    print(f"  {'four slow reads to one':52} ratio {ratio:.2f}")
+
+
+async def answer_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    head = await reader.readuntil(b"\r\n\r\n")
+    await asyncio.sleep(SLOW_S)
+    body = head.split(b" ", 2)[1]
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+    await writer.drain()
+    writer.close()
+
+
 def bare_bwrap_ms(command: list[str], count: int) -> list[float]:
     times_ms = []
     for _ in range(count):
@@ -189,11 +215,16 @@ async def main() -> None:
     count = 10 if parser.parse_args().quick else 60
     with tempfile.TemporaryDirectory(prefix="palyra-bench-") as folder:
         home = Home(Path(folder))
-        (home.root / "palyra.toml").write_text(CONFIG)
+        site = await asyncio.start_server(answer_slowly, "127.0.0.1", 0)
+        port = site.sockets[0].getsockname()[1]
+        (home.root / "palyra.toml").write_text(CONFIG.format(port=port))
+        page = f'tool = "http.fetch"\narguments = {{{{ url = "http://127.0.0.1:{port}/{{number}}" }}}}'
         turns = {
             "time": (count, 1, 'tool = "time.now"\narguments = {{ timezone = "{zone}" }}'),
             "one": (count, 1, 'tool = "fs.read"\narguments = {{ path = "t{turn}-{number}.txt" }}'),
             "four": (count, 4, 'tool = "fs.read"\narguments = {{ path = "t{turn}-{number}.txt" }}'),
+            "slowly": (1, 1, page),
+            "abreast": (1, 4, page),
             "shell": (count, 1, 'tool = "shell.run"\narguments = {{ command = "echo {turn}" }}'),
         }
         (home.root / "script.toml").write_text(script(turns))
@@ -210,6 +241,7 @@ async def main() -> None:
         finally:
             await engine.close()
             await client.close()
+            site.close()
 
 
 async def measure_all(engine: Engine, home: Home, count: int) -> None:
@@ -221,6 +253,7 @@ async def measure_all(engine: Engine, home: Home, count: int) -> None:
     report("a turn with one read, whole", one_ms)
     report("a turn with four reads at once, whole", four_ms)
     print(f"  {'four reads to one':52} ratio {statistics.median(four_ms) / statistics.median(one_ms):.2f}")
+    await measure_slow(engine, max(3, count // 4))
     sandbox = find_sandbox()
     if isinstance(sandbox, NoSandbox):
         print(f"  no shell here: {sandbox.reason}")
@@ -234,4 +267,4 @@ def bare_command(sandbox: Sandbox, workspace: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    uvloop.run(main())  # As the daemon runs.

@@ -142,7 +142,7 @@ class Drafting:
         return sheet
 
     async def _by_grant(self, sheet: Sheet, run: Run, question: Question) -> tuple[Draft, ...]:
-        case = self._case(sheet, run)
+        case, now_ms = self._case(sheet, run), self._office.clock.now_ms()
         judged = [await self._gate.judge(run, find_call(run, call_id), case) for call_id in question.calls]
         grant_ids = {each.grant_id if each.verdict is Verdict.ALLOW else None for each in judged}
         grant_id = grant_ids.pop() if len(grant_ids) == 1 else None
@@ -158,7 +158,7 @@ class Drafting:
             reason=f"covered by grant {grant_id}",
             covered_by=grant_id,
         )
-        return (self._system_draft(data, run.run_id, ENGINE),)
+        return (replace(self._system_draft(data, run.run_id, ENGINE), at_ms=now_ms),)
 
     async def report(self, sheet: Sheet, order: Report) -> Sheet:
         run = find_run(sheet.state, order.run_id)

@@ -80,6 +80,8 @@ class CedarPolicy:
     def permits_network(self, question: PolicyQuestion) -> bool:
         try:
             book = self._shelf.book()
+            if not any(entry.is_network and entry.effect == "permit" for entry in book.entries.values()):
+                return False
             context = {**call_context(question, self._now_ms(), book.members), "approved": True}
             outcome = _Outcome(book, book.network, call_request(question, context, NETWORK), nothing())
         except _ERRORS:
