@@ -8,6 +8,7 @@ Usage: python -m bench.tools [--quick]
 
 import argparse
 import asyncio
+import gc
 import os
 import statistics
 import subprocess
@@ -29,7 +30,7 @@ from palyra.adapters.runtimes.shell.sandbox import NoSandbox, Sandbox, find_sand
 from palyra.adapters.tools.fs_read import FsRead
 from palyra.adapters.tools.time_now import TimeNow
 from palyra.app import Home
-from palyra.app.daemon import build_engine, prepare_home
+from palyra.app.daemon import GC_THRESHOLDS, build_engine, prepare_home
 from palyra.config import load
 from palyra.core.events import Event
 from palyra.core.ids import Principal
@@ -237,6 +238,8 @@ async def main() -> None:
         try:
             await engine.start()
             await run_turns(engine, "time")
+            gc.collect()
+            gc.freeze()
             await measure_all(engine, home, count)
         finally:
             await engine.close()
@@ -267,4 +270,6 @@ def bare_command(sandbox: Sandbox, workspace: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    uvloop.run(main())  # As the daemon runs.
+    # As the daemon runs.
+    gc.set_threshold(*GC_THRESHOLDS)
+    uvloop.run(main())

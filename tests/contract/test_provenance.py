@@ -86,8 +86,12 @@ async def test_verdict_tells_of_bytes_before_they_are_written(store: Store, ids:
     verdict = ToolJudged(
         call_id=CallId("c1"), verdict=Verdict.ALLOW, rule="r", reason="", taint=("http:a",), writes=(NOTES,)
     )
+    assert await opened.provenance.tainted_file("/w/notes.md", NOTES.sha256) is None
     await begin(opened, session, draft(verdict))
     assert await opened.provenance.tainted_file("/w/notes.md", NOTES.sha256) is not None
+    await opened.journal.close()
+    again = store.open()
+    assert await again.provenance.tainted_file("/w/notes.md", NOTES.sha256) is not None
 
 
 async def test_workspace_is_tainted_by_any_file_below_it(store: Store, ids: Ids) -> None:

@@ -52,6 +52,8 @@ class SqliteJournal:
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
     ) -> tuple[Event, ...]:
+        for append in appends:
+            self.provenance.expect(append.drafts)
         return await self._writer.commit(prepare_commit(appends, writes, fence))
 
     async def read(self, stream: StreamId, after_seq: int, limit: int) -> tuple[Event, ...]:
