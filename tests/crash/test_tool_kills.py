@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.scenes import needs_chromium
+from tests.runtimes.wasm_plugins import MANY, SPIN, manifest, module, shelve
 from tests.support.daemons import Daemon
 
 WAIT_S = 30.0
@@ -270,3 +272,42 @@ def test_what_only_looks_is_finished_after_a_kill(tmp_path: Path, tool: str, arg
         events = scene.end(run_id)
     assert outcome(events) == "ok"
     assert events[-1]["type"] == "run.done"
+
+
+@pytest.mark.parametrize(("effect", "last"), [("once", "tool.uncertain"), ("read_only", "tool.finished")])
+def test_plugin_is_run_again_only_if_its_manifest_says_it_reads(tmp_path: Path, effect: str, last: str) -> None:
+    scene = Scene(tmp_path, "wasm.p.f", {})
+    wasm = module(SPIN)
+    text = manifest(wasm, limits=f"fuel = {MANY}, timeout_s = 2")
+    shelve(scene.home / "plugins", wasm, text.replace("[[function]]", f'[[function]]\neffect_class = "{effect}"'))
+    events = killed_in_the_middle(scene, lambda: True, lambda: None)
+    starts = [event for event in events if event["type"] == "tool.started"]
+    assert (types(events)[-1], len(starts)) == (last, 1 if effect == "once" else 2)
+
+
+def test_page_of_a_browser_is_opened_again_and_no_browser_is_left(tmp_path: Path) -> None:
+    needs_chromium()
+    with Site().open() as site:
+        arguments: dict[str, object] = {"url": f"http://127.0.0.1:{site.port}/x"}
+        scene = Scene(tmp_path, "browser.open", arguments, f'[http]\nallow = ["127.0.0.1:{site.port}"]\n')
+
+        def let_go() -> None:
+            wait_until(lambda: not chromium_of(scene.home), "the end of its browser")
+            site.is_holding = False
+
+        events = killed_in_the_middle(scene, lambda: bool(site.requests), let_go)
+    assert types(events)[-2:] == ["tool.started", "tool.finished"]
+    assert outcome(events) == "ok"
+
+
+def chromium_of(home: Path) -> list[str]:
+    """Processes that work with a profile of this home."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            command = (entry / "cmdline").read_bytes().decode(errors="replace")
+        except (OSError, ValueError):
+            continue
+        if f"--user-data-dir={home}" in command:
+            found.append(entry.name)
+    return found
