@@ -43,6 +43,8 @@ from palyra.ports.provider import Completed
 
 TURNS = 20  # Of each run: a long conversation would cost by itself.
 SLOW_S = 0.05
+BARE = "from turn to turn with no call between"
+BETWEEN = "the same with {} between, less the tool"
 OWNER = Principal("user:owner")
 ZONES = sorted(
     zone for zone in available_timezones() if "/" in zone
@@ -135,6 +137,13 @@ def script(turns: dict[str, tuple[int, int, str]]) -> str:
 
 def report(name: str, values_ms: list[float]) -> None:
     print(f"  {name:56} best {min(values_ms):7.2f} ms   median {statistics.median(values_ms):7.2f} ms", flush=True)
+
+
+def report_difference(name: str, rounds: list[dict[str, float]], of: str, less: str) -> None:
+    """Best less best and median less median: the smallest difference of a round would be that with the slowest baseline."""
+    picks = (min, statistics.median)
+    best, median = (pick([each[of] for each in rounds]) - pick([each[less] for each in rounds]) for pick in picks)
+    print(f"  {name:56} best {best:7.2f} ms   median {median:7.2f} ms", flush=True)
 
 
 async def measure_calls(engine: Engine, name: str, tool: type) -> list[float]:
@@ -250,6 +259,12 @@ async def measure_all(engine: Engine, home: Home, rounds_count: int) -> None:
     rounds = [await measure_round(engine, command) for _ in range(rounds_count)]
     for name in rounds[0]:
         report(name, [each[name] for each in rounds])
+    for tool in ("time.now", "fs.read", *(["shell.run"] if command is not None else [])):
+        report_difference(f"{tool} adds (wanted <= 3)", rounds, BETWEEN.format(tool), BARE)
+    if command is not None:
+        report_difference(
+            "shell.run over bubblewrap (wanted <= 15)", rounds, "shell.run, `echo`", "bubblewrap alone, `true`"
+        )
     if isinstance(sandbox, NoSandbox):
         print(f"  no shell here: {sandbox.reason}")
 
@@ -258,9 +273,9 @@ async def measure_round(engine: Engine, command: list[str] | None) -> dict[str, 
     """Everything once, so that a slow moment of the machine hits what is compared alike."""
     p50 = statistics.median
     found = {"the disk alone: a block written and synced": p50(disk_ms())}
-    turn = found["from turn to turn with no call between"] = p50(await measure_bare_turns(engine, TURNS))
-    found["time.now adds, beyond the function (wanted <= 3)"] = p50(await measure_calls(engine, "time", TimeNow)) - turn
-    found["fs.read adds, beyond the function (wanted <= 3)"] = p50(await measure_calls(engine, "one", FsRead)) - turn
+    found[BARE] = p50(await measure_bare_turns(engine, TURNS))
+    found[BETWEEN.format("time.now")] = p50(await measure_calls(engine, "time", TimeNow))
+    found[BETWEEN.format("fs.read")] = p50(await measure_calls(engine, "one", FsRead))
     one, four = p50(await measure_whole(engine, "one")), p50(await measure_whole(engine, "four"))
     found["a turn with one read"], found["a turn with four reads at once"] = one, four
     slow = p50([gap for _ in range(4) for gap in await measure_whole(engine, "slowly")])
@@ -270,8 +285,7 @@ async def measure_round(engine: Engine, command: list[str] | None) -> dict[str, 
     if command is not None:
         bare, own, gap = p50(bare_bwrap_ms(command, TURNS)), *(await measure_shell(engine))
         found["bubblewrap alone, `true`"], found["shell.run, `echo`"] = bare, own
-        found["shell.run over bubblewrap alone (wanted <= 15)"] = own - bare
-        found["shell.run adds, beyond the process (wanted <= 3)"] = gap - turn
+        found[BETWEEN.format("shell.run")] = gap
     return found
 
 

@@ -1,13 +1,15 @@
 """What the engine does around tools: missing ones, those that come and go, bodies they make, processes, the network."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
-from palyra.adapters.providers.scripted import Script
+from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.adapters.providers.turns import PreparedCall, Turn
 from palyra.adapters.tools.fs_patch import FsPatch
+from palyra.core.conversation import ToolMessage
 from palyra.core.events import Event
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Decision, EffectClass, Outcome, ParallelClass, ToolFinished, ToolJudged, Verdict
@@ -17,6 +19,7 @@ from palyra.core.trust import Trust
 from palyra.engine.engine import Engine
 from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery
 from palyra.ports.processes import NoProcesses
+from palyra.ports.provider import Delta, ModelRequest
 from palyra.ports.tools import Tool, ToolCallContext
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import OWNER, Workshop
@@ -199,21 +202,37 @@ class Reading:
         if self.running == self._together:
             self._all_here.set()
         await self._all_here.wait()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01 * (4 - int(str(arguments["n"])) % 4))  # The last of a group is the first to be done.
         self.running -= 1
         return ToolResult(outcome=Outcome.OK, output=str(arguments["n"]))
 
 
+class Listening(ScriptedProvider):
+    """Keeps what the model is sent."""
+
+    def __init__(self, scripts: list[Script]) -> None:
+        super().__init__(scripts)
+        self.requests: list[ModelRequest] = []
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        self.requests.append(request)
+        return super().stream(request)
+
+
 async def test_four_reads_run_side_by_side_and_come_home_in_order(tmp_path: Path) -> None:
     many = Turn(calls=tuple(PreparedCall("read.slowly", {"n": number}) for number in range(10)))
-    workshop = Workshop(tmp_path, [Script(turns=(many, says("Read.")))])
+    listening = Listening([Script(turns=(many, says("Read.")))])
+    workshop = Workshop(tmp_path, listening)
     reading = Reading(together=4)
     workshop.tools = [*workshop.tools, reading]
     async with workshop.open() as engine:
         events: list[Event] = await finished(engine, await engine.runs.start(OWNER, ask()))
     assert reading.most == 4
-    outputs = [event.data.output for event in events if isinstance(event.data, ToolFinished)]
-    assert sorted(outputs, key=lambda text: int(text or -1)) == [str(number) for number in range(10)]
+    done = [event.data.output for event in events if isinstance(event.data, ToolFinished)]
+    wanted = [str(number) for number in range(10)]
+    assert done != wanted, "nothing overtook anything, so this shows nothing"
+    told = [message.text for message in listening.requests[-1].messages if isinstance(message, ToolMessage)]
+    assert told == wanted
 
 
 async def test_once_call_whose_outcome_its_tool_cannot_tell_is_uncertain(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Whether a call only reads is for the operator to say of each server, as with too
 all servers, so an approval must never cover more than the very call it was given for: that is why their risk is high.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ NAME_LENGTH_MAX = 256
 VALUE_LENGTH_MAX = 100_000
 
 
-class _ForServers:
+class _ForServers(ABC):
     """What the three have in common: which server a call is for, and how that one is trusted."""
 
     def __init__(self, servers: Iterable[Server], name: str, description: str, properties: JsonObject) -> None:
@@ -71,8 +72,9 @@ class _ForServers:
         effect_class = self.nature(arguments, context.workspace).effect_class
         return await settle(lambda: self._ask(server, arguments), server, self._spec.name, effect_class)
 
+    @abstractmethod
     async def _ask(self, server: Server, arguments: JsonObject) -> ToolResult:
-        raise NotImplementedError
+        """What this tool asks the server."""
 
     def _find(self, arguments: JsonObject) -> Server | None:
         name = arguments.get("server")
