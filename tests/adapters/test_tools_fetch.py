@@ -380,7 +380,8 @@ async def test_redirects_share_one_time_limit() -> None:
     async with scene() as s:
         s.home.answers["/"] = slowly
         result = await s.call({"url": f"{s.home.url}/"}, HttpFetch(s.guard, total_s=SHORT_S))
-        assert code_of(result) == "timed_out"
+        # The next connection may be what there is no time for any more.
+        assert code_of(result) in ("timed_out", "connect_timed_out")
 
 
 @pytest.mark.parametrize("head", [b"X-A: " + b"a" * 100_000, b"\r\n".join(b"X-%d: a" % n for n in range(20_000))])

@@ -253,7 +253,7 @@ class Notes:
 
     asked: list[tuple[object, ...]] = field(default_factory=list)
     failure: Exception | None = None
-    script: Script = field(default_factory=lambda: Script(event(1), last_event(2), is_over=True))
+    script: Frames = field(default_factory=lambda: Script(event(1), last_event(2), is_over=True))
 
     def note(self, *call: object) -> None:
         self.asked.append(call)

@@ -20,6 +20,11 @@ class Bell:
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Somebody waits, and it has not rung."""
+        return self._waiting is not None and not self._waiting.done()
+
     def still(self) -> None:
         self._has_rung = False
 

@@ -21,6 +21,7 @@ from palyra.engine.desks import Desks
 from palyra.engine.explaining import Explaining
 from palyra.engine.feed import Feed
 from palyra.engine.hub import Hub
+from palyra.engine.kits import Kits
 from palyra.engine.ledger import Ledger
 from palyra.engine.model_check import ModelCheck, ModelChecks
 from palyra.engine.office import Office, Parts, Settings, Slots, Tasks, Views
@@ -121,6 +122,7 @@ class Engine:
             slots=Slots(setup.settings.runs_active_max),
             desks=desks,
             ledger=Ledger(setup.views.usage, setup.budgets, desks.wake),
+            kits=Kits(setup.parts.catalog, setup.parts.skills),
         )
         desks.bind(self._office)
         self.sessions = Sessions(self._office)

@@ -3,12 +3,14 @@
 Live frames go out before and independently of any append and carry no seq. Recorded events are published once they
 are durable. A follower that is too slow loses its place in memory, never an event: it reads on from the tape. Live
 text it was too slow for is merged, so what it holds is bounded by the text of one turn. What waits together is taken
-together, so that a reader needs one task and is woken once.
+together, so that a reader needs one task and is woken once; and a reader who waits, with nothing before it, can be handed
+a live frame in the very moment it comes, so that a token needs no turn of the loop of its own.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -32,6 +34,7 @@ class Live(msgspec.Struct, frozen=True):
 
 
 Frame = Event | Live
+Tap = Callable[[Live], bool]
 
 
 class Frames(ABC, AsyncIterator[Frame]):
@@ -48,6 +51,12 @@ class Frames(ABC, AsyncIterator[Frame]):
     @abstractmethod
     def wake(self) -> None:
         """Lets a reader who waits look at something else. Whoever reads the tape just then finishes that first."""
+
+    def tap(self, tap: Tap) -> None:
+        """Offers live frames to `tap` first, while the reader waits and nothing else does; what it refuses is to be taken.
+
+        At most one in each turn of the loop: what comes with it leaves together. Not every kind of frames has taps.
+        """
 
     @abstractmethod
     def close(self) -> None: ...
@@ -92,9 +101,14 @@ class Follower(Frames):
         self._is_reading = False  # The tape, page by page.
         self._cursor = 0
         self._bell = Bell()
+        self._tap: Tap | None = None
+        self._clock = asyncio.get_running_loop().time
+        self._tapped_at_s = 0.0
 
     def offer(self, frame: Frame) -> None:
         """Never blocks and never fails: a slow follower costs the others nothing."""
+        if self._tap is not None and isinstance(frame, Live) and self._is_handed_over(frame, self._tap):
+            return
         if len(self._frames) >= BUFFERED_FRAMES_MAX:
             self._frames.clear()
             self._is_behind = True
@@ -120,8 +134,19 @@ class Follower(Frames):
         await self._bell.wait()
         return self._ready()
 
+    def tap(self, tap: Tap) -> None:
+        self._tap = tap
+
     def wake(self) -> None:
         self._bell.ring()
+
+    def _is_handed_over(self, frame: Live, tap: Tap) -> bool:
+        """The loop's time stands still during a turn, so the second frame of one finds it unchanged."""
+        now_s = self._clock()
+        if self._frames or self._is_behind or now_s == self._tapped_at_s or not self._bell.is_awaited or not tap(frame):
+            return False
+        self._tapped_at_s = now_s
+        return True
 
     async def _read_on(self) -> Sequence[Event]:
         """A page of the tape. What is published while it is read waits; a page with nothing on it is its end."""

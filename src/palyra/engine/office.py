@@ -16,6 +16,7 @@ from palyra.core.ids import ULID_RANDOM_BYTES, NodeId, RunId, SessionId, StreamI
 from palyra.core.redaction import Redactor
 from palyra.core.run.loop import make_limits
 from palyra.engine.hub import Hub
+from palyra.engine.kits import Kits
 from palyra.engine.ledger import Ledger
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.clock import Clock
@@ -98,6 +99,7 @@ class Office:
     slots: "Slots"
     desks: "Desks"
     ledger: Ledger
+    kits: Kits
 
     def new_run_id(self) -> RunId:
         return RunId(make_ulid(self.clock.now_ms(), _entropy()))

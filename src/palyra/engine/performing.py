@@ -18,7 +18,6 @@ from palyra.core.events.tool import Outcome, ToolError, ToolFinished
 from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.run.effects import CallModel, Effect, Execute, Judge, PlanRoute, Stop
 from palyra.core.run.state import Run, find_call
-from palyra.core.skills import may_use_now
 from palyra.core.taint import trust_of_taint
 from palyra.core.tools import spec_digest
 from palyra.core.trust import Trust, lowest
@@ -27,7 +26,6 @@ from palyra.engine.model_call import ModelCall
 from palyra.engine.office import Office
 from palyra.engine.orders import Report
 from palyra.engine.sheet import DeskState
-from palyra.engine.skills import instructions_of
 from palyra.engine.tool_call import ToolRun, live_output
 from palyra.ports.provider import ModelRequest
 from palyra.ports.tools import Catalog, ToolCallContext
@@ -155,12 +153,12 @@ class Performing:
         task.add_done_callback(ended)
 
     def _request(self, effect: CallModel, run: Run, agent: AgentSpec, state: DeskState) -> ModelRequest:
-        specs = tuple(spec for spec in self._office.parts.catalog.specs() if may_use_now(agent, run.skills, spec.name))
+        kit = self._office.kits.of(agent, run.skills)
         return ModelRequest(
             model=effect.model,
-            instructions=instructions_of(self._office, agent, specs),
+            instructions=kit.instructions,
             messages=render(state.window),
-            tools=specs,
+            tools=kit.tools,
             answer_schema=run.answer_schema,
             run_id=run.run_id,
             turn=effect.turn,

@@ -5,22 +5,18 @@ from msgspec.structs import replace
 
 from palyra.core.budget import Spender
 from palyra.core.conversation import has_images
-from palyra.core.estimate import estimate_tokens, prompt_bytes, text_bytes
+from palyra.core.estimate import estimate_tokens, prompt_bytes
 from palyra.core.events.model import BudgetState, RoutePlanned, Usage
 from palyra.core.ids import Principal, SessionId
 from palyra.core.routing import Candidate, Demand, Wait, plan_route
 from palyra.core.run.effects import PlanRoute
 from palyra.core.run.state import Run
-from palyra.core.skills import may_use_now
-from palyra.core.tools import ToolSpec
 from palyra.engine.hub import Live
 from palyra.engine.ledger import Factor
 from palyra.engine.office import Office
 from palyra.engine.sheet import Sheet
-from palyra.engine.skills import instructions_of
 from palyra.ports.router import RouteOption
 
-TOOL_SIZES_MAX = 4_096
 OUTPUT_TOKENS_MAX = 16_384  # The most a model may say in one call where its configuration names no other limit.
 
 
@@ -52,12 +48,10 @@ class Planner:
 
     def _question(self, sheet: Sheet, run: Run, effect: PlanRoute) -> tuple[Demand, list[Candidate]]:
         agent = self._office.agent_of(run.agent)
-        tools = tuple(spec for spec in self._office.parts.catalog.specs() if may_use_now(agent, run.skills, spec.name))
+        kit = self._office.kits.of(agent, run.skills)
         said_bytes = prompt_bytes(sheet.state.window, run.run_id, sheet.drafts)
         schema_bytes = len(msgspec.json.encode(run.answer_schema)) if run.answer_schema is not None else 0
-        told_bytes = text_bytes(instructions_of(self._office, agent, tools))
-        fixed_bytes = told_bytes + sum(_tool_sizes.of(spec) for spec in tools)
-        input_tokens = estimate_tokens(said_bytes + schema_bytes + fixed_bytes)
+        input_tokens = estimate_tokens(said_bytes + schema_bytes + kit.bytes)
         routes = self._office.parts.router.options(agent.route, run.model)
         # After half an answer the next model of the route is asked first.
         turned = run.interruptions_count % len(routes.options) if routes.options else 0
@@ -67,7 +61,7 @@ class Planner:
             mode=routes.mode,
             input_tokens=input_tokens,
             needs_images=has_images(sheet.state.window, run.run_id, sheet.drafts),
-            needs_tools=bool(tools),
+            needs_tools=bool(kit.tools),
             must_use_tools=bool(run.must_call),
             is_budget_approved=effect.is_budget_approved,
         )
@@ -103,23 +97,3 @@ class Planner:
 
 def spender_of(run: Run, owner: Principal, session_id: SessionId) -> Spender:
     return Spender(principal=owner, channel=run.origin, agent=run.agent, session_id=session_id, run_id=run.run_id)
-
-
-class ToolSizes:
-    """How large each tool's definition is, in bytes. Found by the definition itself: one of the same name may change."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[ToolSpec, int]] = {}
-
-    def of(self, spec: ToolSpec) -> int:
-        known = self._known.get(id(spec))
-        if known is not None and known[0] is spec:
-            return known[1]
-        if len(self._known) >= TOOL_SIZES_MAX:
-            self._known.clear()
-        size = text_bytes(spec.description) + len(msgspec.json.encode(spec.input_schema))
-        self._known[id(spec)] = (spec, size)
-        return size
-
-
-_tool_sizes = ToolSizes()

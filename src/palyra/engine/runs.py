@@ -13,7 +13,7 @@ from palyra.core.projections.rows import RunRow
 from palyra.core.run.states import is_terminal
 from palyra.core.trust import Trust
 from palyra.engine.attachments import take_attachments
-from palyra.engine.hub import Follower, Frame, Frames, Nothing
+from palyra.engine.hub import Follower, Frame, Frames, Nothing, Tap
 from palyra.engine.office import Office
 from palyra.engine.orders import CancelRun, Order, Say, StartRun
 from palyra.engine.processes import ProcessDesk
@@ -245,6 +245,10 @@ class RunFrames(Frames):
                 self.close()
                 return frames[:count]
         return frames
+
+    def tap(self, tap: Tap) -> None:
+        run_id = self._run_id
+        self._follower.tap(lambda frame: frame.run_id == run_id and tap(frame))
 
     def wake(self) -> None:
         self._follower.wake()

@@ -1,6 +1,6 @@
-"""Skills of agents. Owns: showing them, changing their status on record, and their words in an agent's instructions.
+"""Skills of agents. Owns: showing them, and changing their status on record.
 
-Not: their files (adapters.skills), nor how an open one narrows a run (core.skills).
+Not: their files (adapters.skills), their words in an agent's instructions (kits), nor how an open one narrows a run (core).
 """
 
 import asyncio
@@ -8,22 +8,19 @@ import fnmatch
 
 import msgspec
 
-from palyra.core.agents import AgentSpec, may_use
+from palyra.core.agents import AgentSpec
 from palyra.core.events.system import AdminActed
 from palyra.core.events.tool import OpenedSkill
 from palyra.core.ids import Principal
 from palyra.core.skills import (
-    OPEN_TOOL,
     SkillCard,
     SkillFile,
     SkillPlace,
     SkillStatus,
     opened,
     policy_name,
-    prompt_section,
     require_change,
 )
-from palyra.core.tools import ToolSpec
 from palyra.core.trust import Trust
 from palyra.engine.acts import record_act
 from palyra.engine.office import Office
@@ -119,14 +116,6 @@ class SkillDesk:
             notes=card.notes,
             body=body,
         )
-
-
-def instructions_of(office: Office, agent: AgentSpec, tools: tuple[ToolSpec, ...]) -> str:
-    """What a model is told first: the agent's own words, then the skills it may open. The same bytes until those change."""
-    if not any(spec.name == OPEN_TOOL for spec in tools) or not may_use(agent, OPEN_TOOL):
-        return agent.instructions
-    section = prompt_section(office.parts.skills.offered(agent.workspace))
-    return f"{agent.instructions}\n\n{section}" if section else agent.instructions
 
 
 async def opened_skills(office: Office, agent: AgentSpec, names: tuple[str, ...]) -> tuple[OpenedSkill, ...]:

@@ -4,13 +4,14 @@ uvicorn's parser takes heads of any size and waits for them as long as it takes;
 """
 
 import asyncio
+from functools import partial
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from palyra.gateway.settings import HEAD_BYTES_MAX, HEAD_TIMEOUT_S
-from palyra.gateway.sse import ABORT_EXTENSION
+from palyra.gateway.sse import ABORT_EXTENSION, WRITE_EXTENSION
 
 _HEAD_BODY = b'{"error":{"code":"head_too_large","message":"the headers are too large","retryable":false}}'
 _HEAD_TOO_LARGE = (
@@ -69,12 +70,25 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_in_head = False
         self._head_bytes = 0
         self._stop_timer()
+        extensions = self.scope["extensions"]
         super().on_headers_complete()
+        cycle = self.cycle
+        if cycle is not None and extensions is not None:
+            extensions[WRITE_EXTENSION] = {"call": partial(write_now, cycle)}
 
     def _stop_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+
+def write_now(cycle: RequestResponseCycle, piece: bytes) -> bool:
+    """Writes a piece of an answer's body past ASGI, without a turn of the loop. False where the way is not free."""
+    is_open = cycle.response_started and not cycle.response_complete and bool(cycle.chunked_encoding)
+    if not is_open or cycle.disconnected or cycle.flow.write_paused or cycle.transport.is_closing():
+        return False
+    cycle.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+    return True
 
 
 def bounded(most: int) -> type[BoundedProtocol]:

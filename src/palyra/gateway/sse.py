@@ -12,13 +12,17 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+import msgspec
 from starlette.types import Receive, Scope, Send
 
 from palyra.core.errors import Unavailable
-from palyra.engine.hub import Frame, Frames
+from palyra.engine.hub import Frame, Frames, Live
 from palyra.gateway.settings import OUTBOX_BYTES_MAX, RETRY_HINT_MS, STREAMS_MAX, STREAMS_PER_TOKEN_MAX
 
 ABORT_EXTENSION = "palyra.abort"  # In the scope; its `call` cuts the connection, whatever waits in it.
+WRITE_EXTENSION = (
+    "palyra.write"  # Its `call` writes a piece of the body at once, and is False where that cannot be now.
+)
 HEARTBEAT = b":\n\n"
 EVENT_STREAM_TYPE = "text/event-stream"
 STALLED_BEATS_MAX = 1
@@ -119,6 +123,7 @@ class Stream:
         self._headers: tuple[tuple[bytes, bytes], ...] = _HEADERS
         self._stalled_beats: int | None = None  # While a write is under way: how many beats have come since it began.
         self._beating: asyncio.TimerHandle | None = None
+        self._write_now: Callable[[bytes], bool] | None = None
 
     def with_location(self, path: str) -> "Stream":
         self._headers = (*_HEADERS, (b"location", path.encode("ascii")))
@@ -128,6 +133,10 @@ class Stream:
         loop = asyncio.get_running_loop()
         self._beating = loop.call_later(self._heartbeat_s, self._beat, loop, scope)
         self._seat.taken_by(self._frames.wake)
+        direct = (scope.get("extensions") or {}).get(WRITE_EXTENSION)
+        if direct is not None:
+            self._write_now = direct["call"]
+            self._frames.tap(self._hand_over)
         try:
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(self._watch(receive))
@@ -155,6 +164,15 @@ class Stream:
             self._stalled_beats = 0
             await send({"type": "http.response.body", "body": chunk, "more_body": is_more})
             self._stalled_beats = None
+
+    def _hand_over(self, frame: Live) -> bool:
+        """Writes a live frame in the moment it comes. Whatever stands in its way makes it wait for the task."""
+        if self._write_now is None or self._outbox or self._in_hand or self._seat.is_ended:
+            return False
+        try:
+            return self._write_now(self._encode(frame))
+        except (UnicodeError, TypeError, msgspec.MsgspecError):
+            return False  # This stream's own trouble: whoever said it must not hear of it.
 
     async def _fill(self) -> None:
         """Until there is something to write, or an end."""

@@ -28,7 +28,10 @@ class SkillText(msgspec.Struct, frozen=True, kw_only=True):
 
 class Skills(Protocol):
     def offered(self, workspace: tuple[str, ...]) -> tuple[SkillCard, ...]:
-        """What a prompt may name. Cheap: it is asked before every model call, on the event loop. It never raises."""
+        """What a prompt may name; the same object while nothing changes.
+
+        Cheap: it is asked before every model call, on the event loop. It never raises.
+        """
         ...
 
     def cards(self, workspace: tuple[str, ...]) -> tuple[SkillCard, ...]:

@@ -11,14 +11,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import aiohttp
 import msgspec
+import yarl
 
 from palyra.adapters.net.prompt import PromptRequest
+from palyra.adapters.net.spares import Spares
 from palyra.core.errors import Unavailable
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # A whole answer; the longest of a model are a few MB of events.
 ERROR_BYTES_MAX = 64 * 1024  # What is read of a refusal; a sentence of it is shown.
 READ_BYTES = 256 * 1024
 KEEPALIVE_S = 90.0  # Long enough that the next run finds a connection; a server that closes earlier is noticed.
+SPARE_CONNECT_S = 10.0
 WHOLE_BYTES_MAX = 1024 * 1024  # A larger body is written in pieces, so that it holds nobody up.
 
 _FAULTS = (aiohttp.ClientError, OSError, ValueError)  # ValueError: a header or an address that cannot be sent.
@@ -33,12 +36,13 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. Its headers are not shown."""
+    """One request. Its headers are not shown. `answer_within_s` counts connecting too; without it both have their time."""
 
     url: str
     headers: Mapping[str, str]
     body: bytes = b""
     timeouts: Timeouts = Timeouts()
+    answer_within_s: float | None = None
 
     def __repr__(self) -> str:
         return f"Outgoing({self.url!r}, {len(self.body)} bytes)"
@@ -143,6 +147,7 @@ class HttpClient:
         self._body_bytes_max = body_bytes_max
         self._make_connector = make_connector or _plain_connector
         self._session: aiohttp.ClientSession | None = None
+        self._spares = Spares(self._open_spare)
 
     def post(self, outgoing: Outgoing) -> AbstractAsyncContextManager[Reply]:
         """The reply once its headers are here. Leaving the block ends the exchange, whether or not all was read."""
@@ -155,23 +160,27 @@ class HttpClient:
         return self._exchange(method, outgoing)
 
     async def close(self) -> None:
+        await self._spares.close()
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     @asynccontextmanager
     async def _exchange(self, method: str, outgoing: Outgoing) -> AsyncIterator[Reply]:
-        reply = Reply(await self._send(method, outgoing), self._body_bytes_max)
-        try:
-            yield reply
-        finally:
-            reply.close()
+        with self._spares.out(outgoing.url):
+            reply = Reply(await self._send(method, outgoing), self._body_bytes_max)
+            self._spares.answered(outgoing.url)
+            try:
+                yield reply
+            finally:
+                reply.close()
 
     async def _send(self, method: str, outgoing: Outgoing) -> aiohttp.ClientResponse:
         limits = outgoing.timeouts
         timeout = aiohttp.ClientTimeout(total=None, connect=limits.connect_s)
+        within_s = outgoing.answer_within_s
         try:
-            async with asyncio.timeout(limits.connect_s + limits.first_byte_s):
+            async with asyncio.timeout(limits.connect_s + limits.first_byte_s if within_s is None else within_s):
                 return await self._opened().request(
                     method,
                     outgoing.url,
@@ -192,6 +201,18 @@ class HttpClient:
             raise Unavailable("not_http", "what answered does not speak HTTP") from cause
         except _FAULTS as cause:
             raise Unavailable("closed", "the connection was closed before an answer came") from cause
+
+    async def _open_spare(self, url: str) -> None:
+        """Takes an idle connection, or makes one, and gives it back unused."""
+        connector = self._opened().connector
+        if connector is None:
+            return
+        timeout = aiohttp.ClientTimeout(total=None, connect=SPARE_CONNECT_S)
+        try:
+            connection = await connector.connect(aiohttp.ClientRequest("GET", yarl.URL(url)), [], timeout)
+        except (*_FAULTS, TimeoutError):
+            return  # The next request finds out for itself, and tells its own story.
+        connection.release()
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:

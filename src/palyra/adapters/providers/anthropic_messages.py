@@ -20,10 +20,13 @@ from palyra.adapters.providers.bodies import (
     with_wish,
 )
 from palyra.adapters.providers.exchange import OUTPUT_LIMIT, Draft, Endpoint, Exchange, KeySource, join_url
+from palyra.adapters.providers.kept import Kept
 from palyra.adapters.providers.pictures import encoded, images_of
 from palyra.adapters.providers.provider_state import give_back
+from palyra.adapters.providers.wire_names import names_of_tools
 from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
+from palyra.core.tools import ToolSpec
 from palyra.ports.provider import Delta, Image, ModelRequest
 
 BASE_URL = "https://api.anthropic.com"
@@ -54,6 +57,7 @@ class MessagesFormat:
     concessions: ClassVar[dict[str, re.Pattern[str]]] = _CONCESSIONS
 
     def __init__(self, base_url: str | None) -> None:
+        self._tools = Kept(_tools)
         host = urlsplit(base_url or BASE_URL).hostname or ""
         self._is_vendor = host.endswith("anthropic.com")
 
@@ -79,7 +83,7 @@ class MessagesFormat:
         most = MAX_TOKENS_OLD if OUTPUT_LIMIT in draft.without else MAX_TOKENS
         body["max_tokens"] = draft.max_output_tokens or most
         if draft.tools:
-            tools = [_tool(draft, spec.name, spec.description, spec.input_schema) for spec in draft.tools]
+            tools = self._tools.of(draft.tools)
             body["tools"] = [*tools[:-1], {**tools[-1], **mark}]
         if instructions.strip():
             body["system"] = [{"type": "text", "text": instructions, **mark}]
@@ -93,8 +97,13 @@ class MessagesFormat:
         return MessagesReader(draft, provider)
 
 
-def _tool(draft: Draft, name: str, description: str, schema: JsonObject) -> JsonObject:
-    return {"name": draft.names.wire(name), "description": description, "input_schema": object_schema(schema)}
+def _tools(specs: tuple[ToolSpec, ...]) -> list[JsonObject]:
+    names = names_of_tools(specs)
+    return [_tool(names.wire(spec.name), spec) for spec in specs]
+
+
+def _tool(name: str, spec: ToolSpec) -> JsonObject:
+    return {"name": name, "description": spec.description, "input_schema": object_schema(spec.input_schema)}
 
 
 def _messages(draft: Draft) -> list[JsonObject]:

@@ -7,8 +7,9 @@ asked for when it is needed, put into a header, and kept nowhere.
 import asyncio
 import random
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
@@ -18,8 +19,9 @@ from palyra.adapters.net.client import HttpClient, Outgoing, Reply, Timeouts
 from palyra.adapters.net.sse import SseEvent, SseParser
 from palyra.adapters.providers.attempts import Pace, next_wait_s
 from palyra.adapters.providers.failures import broken, failed, postponed, read_refusal, refused, retry_after_s
+from palyra.adapters.providers.kept import Kept
 from palyra.adapters.providers.pictures import BLIND, REFUSED, is_about_images, without_images
-from palyra.adapters.providers.wire_names import WireNames, names_of
+from palyra.adapters.providers.wire_names import WireNames, names_of_tools
 from palyra.core.errors import Invalid, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import ModelError
@@ -110,13 +112,14 @@ class Exchange:
         self._client = client
         self._url = form.url(endpoint.base_url)
         self._without: dict[str, frozenset[str]] = {}
+        self._names = Kept(names_of_tools)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         made_count = 0
         request = request if self._model(request).takes_images else without_images(request, BLIND)
         while True:
             unmet: list[Failed | Rejected] = []
-            async with aclosing(self._sift(self._draft(request), unmet)) as deltas:
+            async with aclosing(self._attempt(self._draft(request), unmet)) as deltas:
                 async for delta in deltas:
                     yield delta
             if not unmet:
@@ -135,17 +138,6 @@ class Exchange:
                 return
             await asyncio.sleep(wait_s)
 
-    async def _sift(self, draft: Draft, unmet: list[Failed | Rejected]) -> AsyncGenerator[Delta, None]:
-        """The deltas of an attempt that began; a failure before the first of them goes to `unmet` instead."""
-        has_begun = False
-        async with aclosing(self._attempt(draft)) as deltas:
-            async for delta in deltas:
-                if isinstance(delta, Rejected) or (isinstance(delta, Failed) and not has_begun):
-                    unmet.append(delta)
-                    return
-                has_begun = True
-                yield delta
-
     def _model(self, request: ModelRequest) -> WireModel:
         return self._endpoint.models.get(request.model) or WireModel(id=request.model)
 
@@ -155,7 +147,7 @@ class Exchange:
         limit = _smaller(request.max_output_tokens, model.max_output_tokens)
         return Draft(
             request=request,
-            names=names_of(request),
+            names=self._names.of(request.tools).and_past(request),
             model_id=model.id,
             origin=f"{self._format.kind}/{self._endpoint.name}/{model.id}",
             max_output_tokens=None if OUTPUT_LIMIT in without else limit,
@@ -163,102 +155,41 @@ class Exchange:
             without=without,
         )
 
-    async def _attempt(self, draft: Draft) -> AsyncGenerator[Delta | Rejected, None]:
-        """At least one delta; the last is Completed or Failed, or there is one Rejected and nothing else."""
+    async def _attempt(self, draft: Draft, unmet: list[Failed | Rejected]) -> AsyncGenerator[Delta, None]:
+        """The deltas of an attempt that began, the last Completed or Failed; a failure before them goes to `unmet` instead."""
         name = self._endpoint.name
         try:
             key = _checked(self._key())
         except PalyraError as cause:
-            yield Failed(ModelError.AUTH, f"{name} has no key to be called with: {cause.message}.")
+            unmet.append(Failed(ModelError.AUTH, f"{name} has no key to be called with: {cause.message}."))
             return
-        outgoing = Outgoing(
+        answer = _Answer(self._format.reader(draft, name), self._endpoint)
+        try:
+            async with self._client.post(self._outgoing(draft, key)) as reply:
+                if reply.status != 200 or reply.content_type in _NOT_A_STREAM:
+                    unmet.append(await self._rejected(reply, key))
+                    return
+                while (delta := await answer.next(reply)) is not None:
+                    yield delta
+        except Unavailable as fault:
+            answer.failed = broken(name, answer.told(fault))
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            answer.failed = failed(name, ModelError.PROTOCOL, "An event of its stream does not read.")
+        if answer.failed is not None and answer.has_begun:
+            yield answer.failed
+        elif answer.failed is not None:
+            unmet.append(answer.failed)
+
+    def _outgoing(self, draft: Draft, key: str | None) -> Outgoing:
+        """Connecting is part of the wait for the first token."""
+        timeouts = self._endpoint.timeouts
+        return Outgoing(
             url=self._url,
             headers={**_HEADERS, **self._format.headers(key)},
             body=msgspec.json.encode(self._format.body(draft)),
-            timeouts=self._endpoint.timeouts,
+            timeouts=timeouts,
+            answer_within_s=timeouts.first_byte_s,
         )
-        first_token_at_s = _now_s() + self._endpoint.timeouts.first_byte_s
-        try:
-            async with (
-                self._reply(outgoing, first_token_at_s) as reply,
-                aclosing(self._read(reply, draft, key, first_token_at_s)) as deltas,
-            ):
-                async for delta in deltas:
-                    yield delta
-        except Unavailable as fault:
-            yield broken(name, fault)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            yield failed(name, ModelError.PROTOCOL, "An event of its stream does not read.")
-
-    @asynccontextmanager
-    async def _reply(self, outgoing: Outgoing, first_token_at_s: float) -> AsyncIterator[Reply]:
-        """Once its headers are here. Connecting is part of the wait for the first token."""
-        async with AsyncExitStack() as stack:
-            try:
-                async with asyncio.timeout_at(first_token_at_s):
-                    reply = await stack.enter_async_context(self._client.post(outgoing))
-            except TimeoutError as cause:
-                raise self._no_token() from cause
-            yield reply
-
-    async def _read(
-        self, reply: Reply, draft: Draft, key: str | None, first_token_at_s: float
-    ) -> AsyncGenerator[Delta | Rejected, None]:
-        if reply.status != 200 or reply.content_type in _NOT_A_STREAM:
-            yield await self._rejected(reply, key)
-            return
-        parser, reader = SseParser(), self._format.reader(draft, self._endpoint.name)
-        has_begun = False
-        while True:
-            chunk = await self._read_some(reply, reader, None if has_begun else first_token_at_s)
-            if chunk:
-                deltas = reader.read(parser.feed(chunk))
-            else:
-                deltas = self._last_deltas(reader, parser, self._unfinished(reply, has_begun))
-            has_ended = bool(deltas) and isinstance(deltas[-1], Completed | Failed)
-            if has_ended:
-                await reply.drain(DRAIN_S)
-            for delta in deltas:
-                yield delta
-            if has_ended:
-                return
-            has_begun = has_begun or bool(deltas)
-
-    async def _read_some(self, reply: Reply, reader: Reader, first_token_at_s: float | None) -> bytes:
-        """The next bytes; b"" at the end, and also where the connection fails after everything was said."""
-        is_waiting = first_token_at_s is not None
-        timeout_s = self._endpoint.timeouts.idle_s if first_token_at_s is None else first_token_at_s - _now_s()
-        try:
-            if timeout_s <= 0:
-                # Signs of life that are no token would otherwise keep the call waiting for ever.
-                raise self._no_token()
-            return await reply.read_some(timeout_s)
-        except Unavailable as fault:
-            if reader.end() is not None:
-                return b""
-            if is_waiting and fault.code == "timed_out":
-                raise self._no_token() from fault
-            raise
-
-    def _no_token(self) -> Unavailable:
-        return Unavailable("timed_out", f"no token within {self._endpoint.timeouts.first_byte_s:g} s")
-
-    def _last_deltas(self, reader: Reader, parser: SseParser, unfinished: Failed) -> list[Delta]:
-        """The body is over. Half an event at its end counts for nothing."""
-        try:
-            deltas = reader.read(parser.finish())
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            deltas = []
-        if deltas and isinstance(deltas[-1], Completed | Failed):
-            return deltas
-        return [*deltas, reader.end() or unfinished]
-
-    def _unfinished(self, reply: Reply, has_begun: bool) -> Failed:
-        """What an end before the last word comes to. Some servers send a stream by another name, but then it has words."""
-        if not has_begun and reply.content_type != _STREAM:
-            return failed(self._endpoint.name, ModelError.PROTOCOL, _not_a_stream(reply))
-        closed = Unavailable("closed", "the connection was closed before the answer was complete")
-        return broken(self._endpoint.name, closed)
 
     async def _rejected(self, reply: Reply, key: str | None) -> Rejected:
         name = self._endpoint.name
@@ -284,6 +215,75 @@ class Exchange:
                 self._without[model] = without | {field}
                 return True
         return False
+
+
+class _Answer:
+    """One answer as it is read. `failed` is what went wrong, once something did; it is not among what is read."""
+
+    def __init__(self, reader: Reader, endpoint: Endpoint) -> None:
+        self.has_begun = False
+        self.failed: Failed | None = None
+        self._is_over = False
+        self._waiting: deque[Delta] = deque()
+        self._parser = SseParser()
+        self._reader = reader
+        self._name = endpoint.name
+        self._timeouts = endpoint.timeouts
+        self._first_token_at_s = _now_s() + endpoint.timeouts.first_byte_s
+
+    async def next(self, reply: Reply) -> Delta | None:
+        """None once all has been said, or it has failed."""
+        while not self._waiting and not self._is_over:
+            self._waiting.extend(await self._read(reply))
+        return self._waiting.popleft() if self._waiting else None
+
+    async def _read(self, reply: Reply) -> list[Delta]:
+        """What the next bytes say. Signs of life that are no token would keep the call waiting for ever, but for the clock."""
+        timeout_s = self._timeouts.idle_s if self.has_begun else self._first_token_at_s - _now_s()
+        chunk = await self._read_some(reply, timeout_s)
+        deltas = self._reader.read(self._parser.feed(chunk)) if chunk else self._last(reply)
+        last = deltas[-1] if deltas else None
+        if isinstance(last, Completed | Failed):
+            self._is_over = True
+            await reply.drain(DRAIN_S)
+        if isinstance(last, Failed):
+            self.failed = last
+            deltas = deltas[:-1]
+        self.has_begun = self.has_begun or bool(deltas)
+        return deltas
+
+    def told(self, fault: Unavailable) -> Unavailable:
+        if self.has_begun or fault.code != "timed_out":
+            return fault
+        return Unavailable("timed_out", f"no token within {self._timeouts.first_byte_s:g} s")
+
+    async def _read_some(self, reply: Reply, timeout_s: float) -> bytes:
+        """The next bytes; b"" at the end, and also where the connection fails after everything was said."""
+        try:
+            if timeout_s <= 0:
+                raise Unavailable("timed_out", "no token in time")
+            return await reply.read_some(timeout_s)
+        except Unavailable:
+            if self._reader.end() is None:
+                raise
+            return b""
+
+    def _last(self, reply: Reply) -> list[Delta]:
+        """The body is over. Half an event at its end counts for nothing."""
+        try:
+            deltas = self._reader.read(self._parser.finish())
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            deltas = []
+        if deltas and isinstance(deltas[-1], Completed | Failed):
+            return deltas
+        return [*deltas, self._reader.end() or self._unfinished(reply)]
+
+    def _unfinished(self, reply: Reply) -> Failed:
+        """What an end before the last word comes to. Some servers send a stream by another name, but then it has words."""
+        if not self.has_begun and reply.content_type != _STREAM:
+            return failed(self._name, ModelError.PROTOCOL, _not_a_stream(reply))
+        closed = Unavailable("closed", "the connection was closed before the answer was complete")
+        return broken(self._name, closed)
 
 
 _CONCESSIONS = {

@@ -19,11 +19,14 @@ from palyra.adapters.providers.bodies import (
     with_wish,
 )
 from palyra.adapters.providers.exchange import Draft, Endpoint, Exchange, KeySource, join_url
+from palyra.adapters.providers.kept import Kept
 from palyra.adapters.providers.openai_chat_reader import ChatReader
 from palyra.adapters.providers.pictures import data_url, images_of
 from palyra.adapters.providers.provider_state import give_back
+from palyra.adapters.providers.wire_names import names_of_tools
 from palyra.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
+from palyra.core.tools import ToolSpec
 from palyra.ports.provider import Delta, ModelRequest
 
 BASE_URL = "https://api.openai.com/v1"
@@ -55,6 +58,7 @@ class ChatFormat:
     concessions: ClassVar[dict[str, re.Pattern[str]]] = _CONCESSIONS
 
     def __init__(self, base_url: str | None) -> None:
+        self._tools = Kept(_tools)
         host = urlsplit(base_url or BASE_URL).hostname or ""
         # The vendor's reasoning models refuse the old field; many other servers know only that one.
         self._is_vendor = host.endswith(("openai.com", "openai.azure.com"))
@@ -75,7 +79,7 @@ class ChatFormat:
         if "stream_options" not in draft.without:
             body["stream_options"] = {"include_usage": True}
         if draft.tools:
-            body["tools"] = [_tool(draft, spec.name, spec.description, spec.input_schema) for spec in draft.tools]
+            body["tools"] = self._tools.of(draft.tools)
         if schema is not None and is_native:
             answer = {"name": "answer", "schema": schema, "strict": is_strict(schema)}
             body["response_format"] = {"type": "json_schema", "json_schema": answer}
@@ -90,8 +94,13 @@ class ChatFormat:
         return ChatReader(draft, provider)
 
 
-def _tool(draft: Draft, name: str, description: str, schema: JsonObject) -> JsonObject:
-    function = {"name": draft.names.wire(name), "description": description, "parameters": object_schema(schema)}
+def _tools(specs: tuple[ToolSpec, ...]) -> list[JsonObject]:
+    names = names_of_tools(specs)
+    return [_tool(names.wire(spec.name), spec) for spec in specs]
+
+
+def _tool(name: str, spec: ToolSpec) -> JsonObject:
+    function = {"name": name, "description": spec.description, "parameters": object_schema(spec.input_schema)}
     return {"type": "function", "function": function}
 
 

@@ -17,11 +17,14 @@ from palyra.adapters.providers.bodies import (
     with_wish,
 )
 from palyra.adapters.providers.exchange import Draft, Endpoint, Exchange, KeySource, join_url
+from palyra.adapters.providers.kept import Kept
 from palyra.adapters.providers.openai_responses_reader import ResponsesReader
 from palyra.adapters.providers.pictures import data_url, images_of
 from palyra.adapters.providers.provider_state import give_back
+from palyra.adapters.providers.wire_names import names_of_tools
 from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
+from palyra.core.tools import ToolSpec
 from palyra.ports.provider import Delta, ModelRequest
 
 BASE_URL = "https://api.openai.com/v1"
@@ -48,6 +51,9 @@ class ResponsesFormat:
     kind = "openai-responses"
     concessions: ClassVar[dict[str, re.Pattern[str]]] = _CONCESSIONS
 
+    def __init__(self) -> None:
+        self._tools = Kept(_tools)
+
     def url(self, base_url: str | None) -> str:
         return join_url(base_url or BASE_URL, "/v1", "/responses")
 
@@ -67,7 +73,7 @@ class ResponsesFormat:
         if instructions:
             body["instructions"] = instructions
         if draft.tools:
-            body["tools"] = [_tool(draft, spec.name, spec.description, spec.input_schema) for spec in draft.tools]
+            body["tools"] = self._tools.of(draft.tools)
         if schema is not None and is_native:
             answer = {"type": "json_schema", "name": "answer", "schema": schema, "strict": is_strict(schema)}
             body["text"] = {"format": answer}
@@ -80,12 +86,17 @@ class ResponsesFormat:
         return ResponsesReader(draft, provider)
 
 
-def _tool(draft: Draft, name: str, description: str, schema: JsonObject) -> JsonObject:
+def _tools(specs: tuple[ToolSpec, ...]) -> list[JsonObject]:
+    names = names_of_tools(specs)
+    return [_tool(names.wire(spec.name), spec) for spec in specs]
+
+
+def _tool(name: str, spec: ToolSpec) -> JsonObject:
     return {
         "type": "function",
-        "name": draft.names.wire(name),
-        "description": description,
-        "parameters": object_schema(schema),
+        "name": name,
+        "description": spec.description,
+        "parameters": object_schema(spec.input_schema),
         "strict": False,  # Left out it would be true, and most schemas are none of strict mode's.
     }
 

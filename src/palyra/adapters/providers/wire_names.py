@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from palyra.core.conversation import AssistantMessage, Message
-from palyra.core.tools import WIRE_NAME_LENGTH_MAX, wire_name
+from palyra.core.tools import WIRE_NAME_LENGTH_MAX, ToolSpec, wire_name
 from palyra.ports.provider import ModelRequest
 
 _DIGEST_LENGTH = 10
@@ -44,9 +44,21 @@ class WireNames:
         self._tools[fitting] = tool
         return fitting
 
+    def and_past(self, request: ModelRequest) -> "WireNames":
+        """These, and those of calls made earlier in the conversation; its own, so that nothing of one stays for another."""
+        names = WireNames(())
+        names._wire, names._tools = dict(self._wire), dict(self._tools)
+        for tool in _past_tools(request.messages):
+            names._add(tool)
+        return names
+
+
+def names_of_tools(tools: Iterable[ToolSpec]) -> WireNames:
+    return WireNames(spec.name for spec in tools)
+
 
 def names_of(request: ModelRequest) -> WireNames:
-    return WireNames((*(spec.name for spec in request.tools), *_past_tools(request.messages)))
+    return names_of_tools(request.tools).and_past(request)
 
 
 def _past_tools(messages: Iterable[Message]) -> list[str]:

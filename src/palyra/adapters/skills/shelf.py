@@ -76,7 +76,10 @@ class FolderSkills:
         now_s = time.monotonic()
         found = self._offered.get(workspace)
         if found is None or now_s - found[0] >= self._fresh_s:
-            found = self._offered[workspace] = (now_s, self._offered_now(workspace))
+            cards = self._offered_now(workspace)
+            # The very same object while nothing changes: what is made of them can be kept then.
+            cards = found[1] if found is not None and found[1] == cards else cards
+            found = self._offered[workspace] = (now_s, cards)
         return found[1]
 
     def _offered_now(self, workspace: tuple[str, ...]) -> tuple[SkillCard, ...]:

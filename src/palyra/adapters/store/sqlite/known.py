@@ -110,14 +110,12 @@ class Known:
 
 
 def load_head(connection: apsw.Connection, stream: StreamId) -> TapeHead:
-    sql = """
-        SELECT tapes.id, events.seq, events.hash
-        FROM tapes JOIN events ON events.tape_id = tapes.id
-        WHERE tapes.stream = ?
-        ORDER BY events.seq DESC LIMIT 1
-    """
-    found = connection.execute(sql, (stream,)).fetchone()
-    return TapeHead(0, 0, GENESIS) if found is None else TapeHead(*found)
+    tape_id = connection.execute("SELECT id FROM tapes WHERE stream = ?", (stream,)).get
+    if tape_id is None:
+        return TapeHead(0, 0, GENESIS)
+    sql = "SELECT seq, hash FROM events WHERE tape_id = ? ORDER BY seq DESC LIMIT 1"
+    found = connection.execute(sql, (tape_id,)).fetchone()
+    return TapeHead(0, 0, GENESIS) if found is None else TapeHead(tape_id, *found)
 
 
 def _number(connection: apsw.Connection, sql: str) -> int:
