@@ -15,12 +15,18 @@ TEST_S = 20.0
 class Server:
     """Answers begin at once and end when told; `quiet_count` connections have never said anything."""
 
-    def __init__(self) -> None:
+    def __init__(self, opened_max: int) -> None:
+        self.opened_max = opened_max
         self.opened_count = 0
+        self.refused_count = 0
         self.asked: list[asyncio.StreamWriter] = []
         self.quiet_count = 0
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.opened_count == self.opened_max:
+            self.refused_count += 1
+            writer.transport.abort()
+            return
         self.opened_count += 1
         self.quiet_count += 1
         is_quiet = True
@@ -36,8 +42,8 @@ class Server:
 
 
 @asynccontextmanager
-async def scene() -> AsyncIterator[tuple[Server, HttpClient, Outgoing]]:
-    server, client = Server(), HttpClient()
+async def scene(opened_max: int = 100) -> AsyncIterator[tuple[Server, HttpClient, Outgoing]]:
+    server, client = Server(opened_max), HttpClient()
     listening = await asyncio.start_server(server.answer, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
     try:
@@ -86,31 +92,37 @@ async def test_a_closed_client_leaves_nothing_open() -> None:
 
 
 async def test_closing_ends_a_spare_that_is_still_being_opened() -> None:
-    begun, ends = asyncio.Event(), []
+    begun = asyncio.Event()
+    ends: list[str] = []
 
-    async def never(url: str) -> None:
+    async def never() -> None:
         begun.set()
         try:
             await asyncio.Event().wait()
         finally:
-            ends.append(url)
+            ends.append("cancelled")
 
-    spares = Spares(never)
+    spares = Spares()
     async with asyncio.timeout(TEST_S):
         with spares.out("a"), spares.out("a"):
-            spares.answered("a")
+            spares.answered("a", never)
             await begun.wait()
-            spares.answered("a")
+            spares.answered("a", never)
         await spares.close()
         await asyncio.sleep(0.1)  # What was due is not begun after the end.
-    assert ends == ["a"]
+    assert ends == ["cancelled"]
 
 
-async def test_a_server_that_is_gone_spoils_nothing() -> None:
-    async with scene() as (_server, client, outgoing):
-        async with client.post(outgoing), client.post(outgoing):
-            pass
-        gone = Outgoing(url="http://127.0.0.1:9/", headers={})
-        await client._open_spare(gone.url)
+async def test_a_server_that_takes_no_third_spoils_nothing() -> None:
+    async with scene(opened_max=2) as (server, client, outgoing):
+        async with client.post(outgoing) as one, client.post(outgoing) as other:
+            while not server.refused_count:
+                await asyncio.sleep(0.005)
+            for writer in server.asked:
+                writer.write(END)
+            for reply in (one, other):
+                while await reply.read_some(TEST_S):
+                    pass
         async with client.post(outgoing) as reply:
             assert await reply.read_some(TEST_S) == b"one"
+        assert server.opened_count == 2

@@ -19,6 +19,7 @@ from tempfile import mkdtemp
 
 import msgspec
 
+from palyra.adapters.runtimes.shell.groups import NoGroups
 from palyra.adapters.runtimes.shell.limits import Limits
 from palyra.adapters.runtimes.shell.processes import ShellProcesses
 from palyra.adapters.runtimes.shell.run import ShellRun, ShellSetup
@@ -116,10 +117,15 @@ class Attempt(msgspec.Struct, frozen=True):
     outcome: str
     code: str | None
     output: str
+    sandbox: str = ""
+    groups: str = ""  # Of whoever ran it: what they bound, or why there are none.
 
     @classmethod
     def of(cls, result: ToolResult) -> "Attempt":
-        return cls(result.outcome.value, result.error.code if result.error else None, result.output)
+        found = found_sandbox().groups
+        groups = found.reason if isinstance(found, NoGroups) else found.words
+        code = result.error.code if result.error else None
+        return cls(result.outcome.value, code, result.output, result.sandbox, groups)
 
 
 def attempt(user: str, command: str, house: House, limits: Limits | None = None, **arguments: object) -> Attempt:

@@ -14,6 +14,7 @@ import pytest
 from palyra.adapters.runtimes.shell.keeping import KEPT_LENGTH_MAX, Kept, Window
 from palyra.adapters.runtimes.shell.limits import Limits
 from palyra.adapters.runtimes.shell.run import LIVE_LENGTH_MAX, ShellRun
+from palyra.adapters.runtimes.shell.sandbox import find_sandbox
 from palyra.adapters.runtimes.shell.watch import processes_below
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Outcome
@@ -190,6 +191,7 @@ asyncio.run(main())
     while named(name) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert named(name) == []
+    find_sandbox()  # As the next daemon does, which removes the control group of the one that was killed.
 
 
 async def test_no_descriptor_or_process_is_left_by_many_commands(root: Path) -> None:

@@ -195,10 +195,12 @@ class WayOut:
 
 
 def _shell(ground: Ground, processes: "ShellProcesses", way_out: WayOut) -> ToolSource:
+    from palyra.adapters.runtimes.shell.groups_find import step_down
     from palyra.adapters.runtimes.shell.run import ShellSetup
     from palyra.adapters.runtimes.shell.tools import ShellTools
     from palyra.adapters.shell import TreeSitterShell
 
+    step_down()
     return ShellTools(
         ShellSetup(
             parser=TreeSitterShell(),
@@ -244,9 +246,12 @@ def _server_settings(section: McpServer, secrets: SecretSources) -> "ServerSetti
 
 def try_sandbox() -> tuple[bool, str]:
     """Whether commands can be held here, by running one, and what holds them or why nothing does."""
+    from palyra.adapters.runtimes.shell.groups import NoGroups
     from palyra.adapters.runtimes.shell.sandbox import NoSandbox, find_sandbox
 
     found = find_sandbox()
     if isinstance(found, NoSandbox):
         return False, found.reason
-    return True, f"{found.name}, by {found.program}"
+    if isinstance(found.groups, NoGroups):
+        return True, f"{found.name}, by {found.program}; no control groups: {found.groups.reason}"
+    return True, f"{found.name}+{found.groups.words}, by {found.program}"

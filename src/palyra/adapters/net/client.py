@@ -8,10 +8,10 @@ import asyncio
 import io
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 
 import aiohttp
 import msgspec
-import yarl
 
 from palyra.adapters.net.prompt import PromptRequest
 from palyra.adapters.net.spares import Spares
@@ -147,7 +147,7 @@ class HttpClient:
         self._body_bytes_max = body_bytes_max
         self._make_connector = make_connector or _plain_connector
         self._session: aiohttp.ClientSession | None = None
-        self._spares = Spares(self._open_spare)
+        self._spares = Spares()
 
     def post(self, outgoing: Outgoing) -> AbstractAsyncContextManager[Reply]:
         """The reply once its headers are here. Leaving the block ends the exchange, whether or not all was read."""
@@ -168,8 +168,9 @@ class HttpClient:
     @asynccontextmanager
     async def _exchange(self, method: str, outgoing: Outgoing) -> AsyncIterator[Reply]:
         with self._spares.out(outgoing.url):
-            reply = Reply(await self._send(method, outgoing), self._body_bytes_max)
-            self._spares.answered(outgoing.url)
+            response = await self._send(method, outgoing)
+            self._spares.answered(outgoing.url, partial(self._open_spare, response))
+            reply = Reply(response, self._body_bytes_max)
             try:
                 yield reply
             finally:
@@ -202,14 +203,14 @@ class HttpClient:
         except _FAULTS as cause:
             raise Unavailable("closed", "the connection was closed before an answer came") from cause
 
-    async def _open_spare(self, url: str) -> None:
-        """Takes an idle connection, or makes one, and gives it back unused."""
+    async def _open_spare(self, answered: aiohttp.ClientResponse) -> None:
+        """Takes an idle connection to where this came from, or makes one, and gives it back unused."""
         connector = self._opened().connector
         if connector is None:
             return
         timeout = aiohttp.ClientTimeout(total=None, connect=SPARE_CONNECT_S)
         try:
-            connection = await connector.connect(aiohttp.ClientRequest("GET", yarl.URL(url)), [], timeout)
+            connection = await connector.connect(aiohttp.ClientRequest("GET", answered.url), [], timeout)
         except (*_FAULTS, TimeoutError):
             return  # The next request finds out for itself, and tells its own story.
         connection.release()

@@ -11,12 +11,13 @@ from contextlib import contextmanager
 
 AFTER_S = 0.02  # The words of the answer that has just begun come first.
 
+Open = Callable[[], Awaitable[None]]
+
 
 class Spares:
-    """`open_one` makes sure that there is an idle connection to an address; it raises nothing."""
+    """Of one client, by address."""
 
-    def __init__(self, open_one: Callable[[str], Awaitable[None]]) -> None:
-        self._open_one = open_one
+    def __init__(self) -> None:
         self._out: dict[str, int] = {}
         self._due: dict[str, asyncio.TimerHandle] = {}
         self._opening: set[asyncio.Future[None]] = set()
@@ -32,10 +33,10 @@ class Spares:
             if not self._out[url]:
                 del self._out[url]
 
-    def answered(self, url: str) -> None:
-        """Within an exchange, once its answer has begun."""
+    def answered(self, url: str, open_one: Open) -> None:
+        """Within an exchange, once its answer has begun. `open_one` sees to it that a connection is idle, and raises nothing."""
         if self._out.get(url, 0) > 1 and url not in self._due:
-            self._due[url] = asyncio.get_running_loop().call_later(AFTER_S, self._begin, url)
+            self._due[url] = asyncio.get_running_loop().call_later(AFTER_S, self._begin, url, open_one)
 
     async def close(self) -> None:
         for timer in self._due.values():
@@ -45,8 +46,8 @@ class Spares:
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
 
-    def _begin(self, url: str) -> None:
+    def _begin(self, url: str, open_one: Open) -> None:
         del self._due[url]
-        task = asyncio.ensure_future(self._open_one(url))
+        task = asyncio.ensure_future(open_one())
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)

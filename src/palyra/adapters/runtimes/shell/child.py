@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 
+from palyra.adapters.runtimes.shell.groups import NOT_JOINED, Group, Groups
 from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox, Started, spawn
 from palyra.adapters.runtimes.shell.text import Cleaner
 from palyra.adapters.runtimes.shell.watch import LOOK_EVERY_S, Excess, Gauge
@@ -35,7 +36,14 @@ class Child:
         self._devices = sandbox.devices
         self._hear = hear
         self._gauge = Gauge(order.limits, order.roots)
-        self._started: Started = spawn(sandbox, order)
+        self._groups = sandbox.groups if isinstance(sandbox.groups, Groups) else None
+        self._group: Group | None = self._groups.make(order.limits) if self._groups is not None else None
+        self.held_by = sandbox.name_with(self._group)
+        try:
+            self._started: Started = spawn(sandbox, order, self._group)
+        except OSError:
+            self._let_go_of_group()
+            raise
         self._status = b""
         self._output_bytes = 0
         self._first: int | None = None
@@ -76,6 +84,11 @@ class Child:
     def was_ended(self) -> bool:
         return self._is_ending
 
+    @property
+    def has_not_joined(self) -> bool:
+        """Whether it ended because it could not enter its control group. Then nothing of it ran."""
+        return self._group is not None and self.exit_code is None and self._started.process.returncode == NOT_JOINED
+
     def end(self, excess: Excess | None = None) -> None:
         """Kills all of it. Before its first process is known this only notes the wish, which is then carried out."""
         if self._is_ending or self.is_over:
@@ -83,6 +96,8 @@ class Child:
         self._is_ending = True
         self.excess = excess
         self._kill_first()
+        if self._group is not None:
+            self._group.kill()
         self._timers.append(self._loop.call_later(START_WAIT_S, self._kill_outer))
 
     def _kill_first(self) -> None:
@@ -112,6 +127,7 @@ class Child:
         for file in (*self._open, *self._handles):
             self._loop.remove_reader(file)
             os.close(file)
+        self._let_go_of_group()
 
     def _read(self, stream: str, file: int) -> None:
         try:
@@ -195,13 +211,22 @@ class Child:
         for timer in self._timers:
             timer.cancel()
         self._devices.put_back()
+        if self._group is not None and not self._is_ending:
+            self.excess = self._group.excess()
+        if self._groups is not None and self.has_not_joined:
+            self._groups.give_up("a command could not enter its group")
+        self._let_go_of_group()
         self._done.set_result(None)
+
+    def _let_go_of_group(self) -> None:
+        if self._groups is not None and self._group is not None:
+            self._groups.let_go(self._group, self._loop)
 
     def _look(self) -> None:
         began = self._loop.time()
         self._devices.put_back()
         if self._first is not None and self._first_handle is not None and not self._is_ending:
-            excess = self._gauge.look(self._first)
+            excess = (self._group.excess() if self._group is not None else None) or self._gauge.look(self._first)
             if excess is not None:
                 self.end(excess)
         if self.is_over:

@@ -81,7 +81,7 @@ SPEC = ToolSpec(
 
 _EXCESS_WORDS = {
     Excess.MEMORY: "it took more memory than a command may, or the machine had too little left",
-    Excess.PROCESSES: "it started more processes than a command may",
+    Excess.PROCESSES: "it started more processes or threads than a command may",
     Excess.DISK: "it filled the disk more than a command may",
     Excess.OUTPUT: "it printed more than a command may; write to a file or filter it",
 }
@@ -126,7 +126,7 @@ class ShellRun:
         except OSError as cause:
             return failed("sandbox_failed", f"the command could not be started ({cause.strerror}); see docs/sandbox.md")
         if context.has_network:
-            return from_outside(msgspec.structs.replace(result, sandbox=f"{self._sandbox.name}+proxy"))
+            return from_outside(msgspec.structs.replace(result, sandbox=f"{result.sandbox}+proxy"))
         return await trusted(result, context, self._setup)
 
     def _order(self, arguments: JsonObject, context: ToolCallContext) -> Order:
@@ -169,23 +169,11 @@ class ShellRun:
         except TimeoutError:
             await _end(child)
             message = f"it did not finish within {timeout_s:g} s and was ended, with everything it had started"
-            return self._result(Outcome.TIMEOUT, kept.text(), ToolError(code="timeout", message=message))
+            return _result(child, Outcome.TIMEOUT, kept.text(), ToolError(code="timeout", message=message))
         except asyncio.CancelledError:
             await _end(child)
             raise
-        return self._ended(child, kept.text())
-
-    def _ended(self, child: Child, text: str) -> ToolResult:
-        if child.excess is not None:
-            message = f"The command was ended: {_EXCESS_WORDS[child.excess]}."
-            return self._result(Outcome.FAILED, text, ToolError(code=child.excess.value, message=message))
-        if child.exit_code is None:
-            message = f"the sandbox did not start the command: {text.strip()[-300:] or 'it was killed'}"
-            return self._result(Outcome.FAILED, "", ToolError(code="sandbox_failed", message=message))
-        if child.exit_code:
-            error = ToolError(code="exit_status", message=f"exit status {child.exit_code}")
-            return self._result(Outcome.FAILED, text, error)
-        return self._result(Outcome.OK, text or NOTHING_PRINTED, None)
+        return _ended(child, kept.text())
 
     async def _begin(self, order: Order, context: ToolCallContext) -> ToolResult:
         owner = (context.run_id, context.session_id)
@@ -195,10 +183,9 @@ class ShellRun:
         except asyncio.CancelledError:
             await _end(process.child)
             raise
-        return self._result(Outcome.OK, describe(process, process.window.read(0)), None)
-
-    def _result(self, outcome: Outcome, text: str, error: ToolError | None) -> ToolResult:
-        return ToolResult(outcome=outcome, output=text, error=error, sandbox=self._sandbox.name)
+        if process.child.has_not_joined:
+            return _ended(process.child, "")
+        return _result(process.child, Outcome.OK, describe(process, process.window.read(0)), None)
 
 
 class _Live:
@@ -215,6 +202,34 @@ class _Live:
         self._left -= len(text)
         if self._left <= 0:
             self._emit(stream, "\n[more is not shown while it runs]\n")
+
+
+def _ended(child: Child, text: str) -> ToolResult:
+    if child.excess is not None:
+        error = ToolError(code=child.excess.value, message=f"The command {_excess_words(child, child.excess)}.")
+        return _result(child, Outcome.FAILED, text, error)
+    if child.exit_code is None:
+        message = f"the sandbox did not start the command: {text.strip()[-300:] or 'it was killed'}"
+        if child.has_not_joined:
+            message = (
+                "the command could not enter its control group, so nothing of it ran; call again, it runs without one"
+            )
+        return _result(child, Outcome.FAILED, "", ToolError(code="sandbox_failed", message=message))
+    if child.exit_code:
+        error = ToolError(code="exit_status", message=f"exit status {child.exit_code}")
+        return _result(child, Outcome.FAILED, text, error)
+    return _result(child, Outcome.OK, text or NOTHING_PRINTED, None)
+
+
+def _excess_words(child: Child, excess: Excess) -> str:
+    """A limit that the kernel held may be seen only when the command has ended by itself; a part of it failed all the same."""
+    if child.was_ended or child.exit_code is None:
+        return f"was ended: {_EXCESS_WORDS[excess]}"
+    return f"ended with exit status {child.exit_code}, but a part of it failed: {_EXCESS_WORDS[excess]}"
+
+
+def _result(child: Child, outcome: Outcome, text: str, error: ToolError | None) -> ToolResult:
+    return ToolResult(outcome=outcome, output=text, error=error, sandbox=child.held_by)
 
 
 async def trusted(result: ToolResult, context: ToolCallContext, setup: ShellSetup) -> ToolResult:
@@ -240,7 +255,7 @@ def describe(process: Background, text: str) -> str:
     if record.exit_code is None:
         state = "runs in the background"
     elif process.child.excess is not None:
-        state = f"was ended: {_EXCESS_WORDS[process.child.excess]}"
+        state = _excess_words(process.child, process.child.excess)
     else:
         state = "was stopped" if process.child.was_ended else f"has ended with exit status {record.exit_code}"
     return f"[Process {record.id} {state}. Read on with offset {process.window.end}.]\n{text}"

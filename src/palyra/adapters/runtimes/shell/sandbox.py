@@ -17,6 +17,8 @@ import msgspec
 
 from palyra.adapters.runtimes.shell.devices import DeviceModes, device_modes
 from palyra.adapters.runtimes.shell.filter import make_filter
+from palyra.adapters.runtimes.shell.groups import Branch, Group, Groups, NoGroups
+from palyra.adapters.runtimes.shell.groups_find import look_around, open_groups, possible_branches, why_no_branches
 from palyra.adapters.runtimes.shell.limits import Limits, limits_script
 from palyra.adapters.runtimes.shell.mounts import (
     COPIED,
@@ -77,13 +79,18 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
-    """A bubblewrap that works here. `name` says what holds, for the record of each call."""
+    """A bubblewrap that works here. `name` says what holds every command; some have a group of `groups` besides."""
 
     program: str
     options: tuple[str, ...]
     filter: bytes
     name: str
     devices: DeviceModes = DeviceModes()
+    groups: Groups | NoGroups = NoGroups("none were looked for")
+
+    def name_with(self, group: Group | None) -> str:
+        """What holds one command, for the record of its call."""
+        return self.name if group is None else f"{self.name}+{group.words}"
 
 
 class NoSandbox(msgspec.Struct, frozen=True):
@@ -119,12 +126,12 @@ def find_sandbox() -> Sandbox | NoSandbox:
             sandbox = _make(program, locks, rules)
             complaint = _try(sandbox)
             if complaint is None:
-                return sandbox
+                return msgspec.structs.replace(sandbox, groups=_find_groups(sandbox))
             complaints.append(complaint)
     return NoSandbox(_explain(complaints[0]))
 
 
-def spawn(sandbox: Sandbox, order: Order) -> Started:
+def spawn(sandbox: Sandbox, order: Order, group: Group | None = None) -> Started:
     """Starts it at once, in the calling thread: bubblewrap dies with the thread that started it."""
     with ExitStack() as given, ExitStack() as kept:
         stdout, stdout_inside = _pipe(given, kept)
@@ -134,6 +141,7 @@ def spawn(sandbox: Sandbox, order: Order) -> Started:
         files |= {path: _opened(path, given) for path in COPIED if os.path.isfile(path)}
         rules = _file(sandbox.filter, given)
         arguments = [
+            *(group.entry() if group is not None else ()),
             *(sandbox.program, *sandbox.options),
             *private_mounts(order.limits),
             *root_mounts(order.roots, order.hidden),
@@ -188,11 +196,33 @@ def _programs() -> list[str]:
     return [program for program in found if os.access(program, os.X_OK)]
 
 
-def _try(sandbox: Sandbox) -> str | None:
+def _find_groups(sandbox: Sandbox) -> Groups | NoGroups:
+    """The first place where a command really gets into a group of its own."""
+    around = look_around()
+    complaints: list[str] = []
+    for branches in possible_branches(around):
+        groups = open_groups(branches)
+        complaint = _try_groups(sandbox, groups, branches)
+        if complaint is None:
+            return groups
+        complaints.append(complaint)
+    return NoGroups(complaints[0] if complaints else why_no_branches(around))
+
+
+def _try_groups(sandbox: Sandbox, groups: Groups, branches: tuple[Branch, ...]) -> str | None:
+    group = groups.make(Limits())
+    if group is None:
+        return f"no group can be made in {' and '.join(branch.folder for branch in branches)}"
+    complaint = _try(sandbox, group)
+    groups.let_go(group)
+    return None if complaint is None else f"a command cannot be put into a group ({complaint})"
+
+
+def _try(sandbox: Sandbox, group: Group | None = None) -> str | None:
     """What is wrong, or None: it ran a command and said so."""
     with TemporaryDirectory(prefix="palyra-try-") as folder:
         root = os.path.realpath(folder)
-        started = spawn(sandbox, Order(command="echo ready", cwd=root, roots=(root,), limits=Limits()))
+        started = spawn(sandbox, Order(command="echo ready", cwd=root, roots=(root,), limits=Limits()), group)
         try:
             started.process.wait(TRY_TIMEOUT_S)
         except subprocess.TimeoutExpired:

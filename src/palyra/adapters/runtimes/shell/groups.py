@@ -1,0 +1,221 @@
+"""Control groups of commands. Owns: one group for each command, its limits, what happened in it, and its removal.
+
+Not: where groups can be (groups_place, groups_find). Invariants: a group bounds a command as a whole or there is none;
+making one never raises, and whatever fails then means a command without a group, which the watching bounds. A group is
+removed when its command is over, tried again from timers and before the next is made; what a killed daemon left is swept by
+the next one.
+"""
+
+import asyncio
+import os
+from contextlib import suppress
+from itertools import count
+
+import msgspec
+import structlog
+
+from palyra.adapters.runtimes.shell.groups_place import MEMORY, PIDS, WANTED
+from palyra.adapters.runtimes.shell.limits import Limits
+from palyra.adapters.runtimes.shell.watch import Excess
+
+NOT_JOINED = 120  # With this the joining shell ends, and the command has not begun.
+GROUPS_MAX = 256  # Of one daemon, with those that cannot be removed yet.
+TASKS_PER_PROCESS = 4  # The kernel counts threads too, and a limit of processes is not one of threads.
+TASKS_OF_SANDBOX = 8  # bubblewrap's own, the forwarder of the network and its threads.
+REMOVE_AGAIN_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+# Joins every group named before `--`, then becomes what is named after it, so that all it starts is inside as well.
+_JOIN = f'until [ "$1" = -- ]; do echo 0 >"$1" || exit {NOT_JOINED}; shift; done; shift; exec "$@"'
+_SHELL = "/bin/sh"
+_numbers = count(1)  # Of the process: two makers in one never use a name twice.
+
+log = structlog.get_logger()
+
+
+class Branch(msgspec.Struct, frozen=True):
+    """A folder in which sub-groups are made, and what they bound. `is_unified` says that it is of cgroup v2."""
+
+    folder: str
+    controllers: frozenset[str]
+    is_unified: bool
+
+
+class NoGroups(msgspec.Struct, frozen=True):
+    reason: str
+
+
+class Group:
+    """One command's. Its folders are there when it has been made."""
+
+    def __init__(self, branches: tuple[Branch, ...], name: str) -> None:
+        self._branches = branches
+        self._folders = tuple(f"{branch.folder}/{name}" for branch in branches)
+        self.words = words_for(branches)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return self._folders
+
+    def create(self, limits: Limits) -> None:
+        """Raises OSError, and then nothing of it is left."""
+        made: list[str] = []
+        try:
+            for branch, folder in zip(self._branches, self._folders, strict=True):
+                os.mkdir(folder, 0o755)
+                made.append(folder)
+                for file, value in _settings(branch, folder, limits):
+                    write(f"{folder}/{file}", value)
+        except OSError:
+            for folder in made:
+                _is_removed(folder)
+            raise
+
+    def entry(self) -> tuple[str, ...]:
+        """What is put before a program's words so that it runs inside from its first instruction on."""
+        doors = [f"{folder}/{_door(branch)}" for branch, folder in zip(self._branches, self._folders, strict=True)]
+        return (_SHELL, "-c", _JOIN, "sh", *doors, "--")
+
+    def excess(self) -> Excess | None:
+        """Which limit the kernel had to hold, if any, since it was made."""
+        counts = [_held(branch, folder) for branch, folder in zip(self._branches, self._folders, strict=True)]
+        if any(memory for memory, _ in counts):
+            return Excess.MEMORY
+        return Excess.PROCESSES if any(tasks for _, tasks in counts) else None
+
+    def kill(self) -> None:
+        """Everything in it, where the kernel can do that; elsewhere whoever ends the command has to do it alone."""
+        for branch, folder in zip(self._branches, self._folders, strict=True):
+            if branch.is_unified:
+                with suppress(OSError):
+                    write(f"{folder}/cgroup.kill", "1")
+
+    def remove(self) -> bool:
+        """Whether it is gone. The kernel may need a moment after the last process."""
+        return not [folder for folder in self._folders if not _is_removed(folder)]
+
+
+class Groups:
+    """Makes them. `owner` begins the name of each, and tells the next daemon whether this one still lives.
+
+    `left` are those of a daemon that was killed which could not be removed at once.
+    """
+
+    def __init__(self, branches: tuple[Branch, ...], owner: str, left: tuple[str, ...] = ()) -> None:
+        self._branches = branches
+        self._owner = owner
+        self._kept: set[Group] = set()
+        self._left = {Group(branches, name) for name in left}
+        self._fault: str | None = None
+        self.words = words_for(branches)
+
+    @property
+    def count(self) -> int:
+        return len(self._kept)
+
+    def make(self, limits: Limits) -> Group | None:
+        """None if it cannot be made now; why is in the log."""
+        for group in list(self._left):
+            self._try_to_remove(group)
+        if self._fault is not None:
+            return None
+        if len(self._kept) >= GROUPS_MAX:
+            log.warning("group_unavailable", reason=f"there are {GROUPS_MAX} already")
+            return None
+        group = Group(self._branches, f"{self._owner}-{next(_numbers)}")
+        try:
+            group.create(limits)
+        except OSError as cause:
+            log.warning("group_unavailable", reason=cause.strerror, path=cause.filename)
+            return None
+        self._kept.add(group)
+        return group
+
+    def give_up(self, reason: str) -> None:
+        """Commands that cannot enter their groups would never run again, so from now on they have none."""
+        self._fault = reason
+        log.warning("groups_given_up", reason=reason)
+
+    def let_go(self, group: Group, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Its command is over. Without a loop it is tried once, and again before the next group is made."""
+        self._left.add(group)
+        self._remove(group, loop, 0)
+
+    def _remove(self, group: Group, loop: asyncio.AbstractEventLoop | None, turn: int) -> None:
+        if group not in self._left or self._try_to_remove(group) or loop is None:
+            return
+        if turn < len(REMOVE_AGAIN_S):
+            loop.call_later(REMOVE_AGAIN_S[turn], self._remove, group, loop, turn + 1)
+
+    def _try_to_remove(self, group: Group) -> bool:
+        if not group.remove():
+            return False
+        self._kept.discard(group)
+        self._left.discard(group)
+        return True
+
+
+def _door(branch: Branch) -> str:
+    """The joining shell is one thread. v1 can move just that, without the wait for all processors that moving a process takes."""
+    return "cgroup.procs" if branch.is_unified else "tasks"
+
+
+def words_for(branches: tuple[Branch, ...]) -> str:
+    """For the record of a call: what is bounded by the kernel for the whole of a command."""
+    controllers = frozenset[str]().union(*(branch.controllers for branch in branches))
+    return "cgroup" if controllers >= WANTED else f"cgroup.{'.'.join(sorted(controllers))}"
+
+
+def tasks_max(limits: Limits) -> int:
+    return limits.processes_count * TASKS_PER_PROCESS + TASKS_OF_SANDBOX
+
+
+def _settings(branch: Branch, folder: str, limits: Limits) -> list[tuple[str, str]]:
+    """In the order in which they have to be written. What swaps could take more, so swapping is switched off where it can be."""
+    memory, found = str(limits.memory_bytes), list[tuple[str, str]]()
+    if MEMORY in branch.controllers and branch.is_unified:
+        found += [("memory.max", memory), *_if_there(folder, ("memory.swap.max", "0"), ("memory.oom.group", "1"))]
+    elif MEMORY in branch.controllers:
+        found += [("memory.limit_in_bytes", memory), *_if_there(folder, ("memory.memsw.limit_in_bytes", memory))]
+    if PIDS in branch.controllers:
+        found.append(("pids.max", str(tasks_max(limits))))
+    return found
+
+
+def _if_there(folder: str, *settings: tuple[str, str]) -> list[tuple[str, str]]:
+    return [(file, value) for file, value in settings if os.path.exists(f"{folder}/{file}")]
+
+
+def _held(branch: Branch, folder: str) -> tuple[int, int]:
+    """How often the kernel killed for want of memory, and refused a new process or thread."""
+    events = "memory.events" if branch.is_unified else "memory.oom_control"
+    memory = _count(f"{folder}/{events}", "oom_kill") if MEMORY in branch.controllers else 0
+    return memory, _count(f"{folder}/pids.events", "max") if PIDS in branch.controllers else 0
+
+
+def _count(path: str, name: str) -> int:
+    """Zero where it cannot be told: then the watching alone sees an excess."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read(4096).splitlines()
+    except OSError:
+        return 0
+    found = [line.split() for line in lines]
+    return sum(int(words[1]) for words in found if len(words) == 2 and words[0] == name and words[1].isdecimal())
+
+
+def _is_removed(folder: str) -> bool:
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def write(path: str, value: str) -> None:
+    """Never creates: a folder without the file is no group."""
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, value.encode())
+    finally:
+        os.close(file)

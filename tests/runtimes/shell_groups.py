@@ -1,0 +1,45 @@
+"""Control groups for tests. Owns: those of this process, seen from outside, and that none is left after a test."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from palyra.adapters.runtimes.shell.groups import Branch, Groups, NoGroups
+from palyra.adapters.runtimes.shell.groups_find import look_around, owner_name, possible_branches
+from palyra.core.tools import ToolResult
+from tests.runtimes.shells import found_sandbox
+
+
+@pytest.fixture
+async def groups() -> AsyncIterator[Groups]:
+    """The daemon's. After each test all of them are gone."""
+    found = found_sandbox().groups
+    if isinstance(found, NoGroups):
+        pytest.skip(f"no control groups can be made here: {found.reason}")
+    yield found
+    await until(lambda: own_folders() == [])
+    assert found.count == 0
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def branches() -> tuple[Branch, ...]:
+    return possible_branches(look_around())[0]
+
+
+def folders_of(owner: str) -> list[Path]:
+    return [path for branch in branches() for path in Path(branch.folder).glob(f"{owner}-*")]
+
+
+def own_folders() -> list[Path]:
+    return folders_of(owner_name())
+
+
+def code_of(result: ToolResult) -> str | None:
+    return result.error.code if result.error is not None else None
