@@ -188,7 +188,7 @@ def _eagerly(text: str, width: int) -> list[str]:
     return [*outputs, stream.finish()]
 
 
-@given(soup, st.integers(min_value=1, max_value=9))
+@given(clean_text, st.integers(min_value=1, max_value=9))
 @settings(max_examples=150, deadline=None)
 def test_an_eager_stream_gives_at_most_the_first_letters_of_a_secret_ahead(text: str, width: int) -> None:
     """Joined it is the redaction of the whole, but for the letters before a marker that went ahead."""
