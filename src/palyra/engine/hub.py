@@ -107,8 +107,6 @@ class Follower(Frames):
 
     def offer(self, frame: Frame) -> None:
         """Never blocks and never fails: a slow follower costs the others nothing."""
-        if self._tap is not None and isinstance(frame, Live) and self._is_handed_over(frame, self._tap):
-            return
         if len(self._frames) >= BUFFERED_FRAMES_MAX:
             self._frames.clear()
             self._is_behind = True
@@ -140,10 +138,13 @@ class Follower(Frames):
     def wake(self) -> None:
         self._bell.ring()
 
-    def _is_handed_over(self, frame: Live, tap: Tap) -> bool:
-        """The loop's time stands still during a turn, so the second frame of one finds it unchanged."""
+    def is_handed(self, frame: Live) -> bool:
+        """Whether its tap took it. The loop's time stands still during a turn: the second frame of one finds it unchanged."""
+        tap = self._tap
+        if tap is None or self._frames or self._is_behind or not self._bell.is_awaited:
+            return False
         now_s = self._clock()
-        if self._frames or self._is_behind or now_s == self._tapped_at_s or not self._bell.is_awaited or not tap(frame):
+        if now_s == self._tapped_at_s or not tap(frame):
             return False
         self._tapped_at_s = now_s
         return True
@@ -257,7 +258,8 @@ class Hub:
 
     def live(self, frame: Live) -> None:
         for follower in self._followers.get(frame.session_id, ()):
-            follower.offer(frame)
+            if not follower.is_handed(frame):
+                follower.offer(frame)
         for watcher in self._watchers:
             watcher.offer(frame)
         self._keep(frame)
@@ -283,12 +285,16 @@ class Hub:
         self._watchers.discard(watcher)
 
     def _keep(self, frame: Live) -> None:
-        text = frame.data.get("text")
+        data = frame.data
+        text = data.get("text")
         if not isinstance(text, str):
             return
-        key = (frame.type, frame.data.get("turn"), frame.data.get("call_id"), frame.data.get("stream"))
-        kept = self._so_far.setdefault(frame.session_id, {})
-        if key in kept:
-            kept[key][1].append(text)
+        key = (frame.type, data.get("turn"), data.get("call_id"), data.get("stream"))
+        kept = self._so_far.get(frame.session_id)
+        if kept is None:
+            kept = self._so_far[frame.session_id] = {}
+        said = kept.get(key)
+        if said is not None:
+            said[1].append(text)
         else:
             kept[key] = (frame, [text])

@@ -19,7 +19,7 @@ from palyra.engine.office import Office
 from palyra.engine.pictures import with_pictures
 from palyra.engine.planning import OUTPUT_TOKENS_MAX
 from palyra.engine.settling import Bill
-from palyra.ports.provider import CallDelta, Completed, Failed, ModelRequest, ReasoningDelta, TextDelta
+from palyra.ports.provider import ENDINGS, CallDelta, Completed, Failed, ModelRequest, ReasoningDelta, TextDelta
 
 # What another model of the route may do better. A request that is itself wrong, too long or refused stays so elsewhere.
 FAILOVER = frozenset(ModelError) - {ModelError.BAD_REQUEST, ModelError.CONTEXT_LENGTH, ModelError.CONTENT_FILTER}
@@ -83,7 +83,7 @@ class ModelCall:
         )
         async with aclosing(self._router.provider(model).stream(request)) as deltas:
             async for delta in deltas:
-                if isinstance(delta, Completed | Failed):
+                if isinstance(delta, ENDINGS):
                     ending = delta
                     break
                 self._receive(delta)
@@ -106,15 +106,14 @@ class ModelCall:
         self._office.hub.live(Live(self._session_id, RunId(self._request.run_id), "progress", data))
 
     def _receive(self, delta: TextDelta | ReasoningDelta | CallDelta) -> None:
-        match delta:
-            case TextDelta(text=text):
-                self._assembly.add_text(text)
-                self._frames["model.delta"].send(text)
-            case ReasoningDelta(text=text):
-                self._assembly.add_reasoning(text)
-                self._frames["reasoning.delta"].send(text)
-            case CallDelta(index=index, tool=tool, arguments=arguments):
-                self._assembly.add_call(index, tool, arguments)
+        if isinstance(delta, TextDelta):
+            self._assembly.add_text(delta.text)
+            self._frames["model.delta"].send(delta.text)
+        elif isinstance(delta, ReasoningDelta):
+            self._assembly.add_reasoning(delta.text)
+            self._frames["reasoning.delta"].send(delta.text)
+        else:
+            self._assembly.add_call(delta.index, delta.tool, delta.arguments)
 
     def _completed(self, completed: Completed) -> list[Data]:
         output = self._checked(self._assembly.complete(completed.finish, completed.usage, completed.provider_state))
@@ -153,19 +152,22 @@ class LiveText:
         self._hub = office.hub
         self._stream = office.redactor.stream(is_eager=True)
         self._session_id = session_id
-        self._request = request
+        self._run_id = RunId(request.run_id)
+        self._turn = request.turn
         self._type = type_name
         self._offset = 0
 
     def send(self, text: str) -> None:
-        self._emit(self._stream.feed(text))
+        ready = self._stream.feed(text)
+        if ready:
+            self._emit(ready)
 
     def finish(self) -> None:
-        self._emit(self._stream.finish())
+        ready = self._stream.finish()
+        if ready:
+            self._emit(ready)
 
     def _emit(self, text: str) -> None:
-        if not text:
-            return
-        data: dict[str, object] = {"turn": self._request.turn, "offset": self._offset, "text": text}
+        data: dict[str, object] = {"turn": self._turn, "offset": self._offset, "text": text}
         self._offset += len(text)
-        self._hub.live(Live(self._session_id, RunId(self._request.run_id), self._type, data))
+        self._hub.live(Live(self._session_id, self._run_id, self._type, data))

@@ -66,6 +66,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 Delta = TextDelta | ReasoningDelta | CallDelta | Completed | Failed
+ENDINGS = (Completed, Failed)  # For isinstance: a union would be made anew for each token.
 
 
 class Provider(Protocol):

@@ -34,6 +34,8 @@ class SseParser:
         self._data_size = 0
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
+        if self._is_one_event(chunk):
+            return [SseEvent(b"", chunk[6:-2])]
         if self._is_after_cr or b"\r" in chunk:
             chunk = self._with_plain_ends(chunk)
         ended, newline, rest = chunk.rpartition(b"\n")
@@ -47,6 +49,12 @@ class SseParser:
         events = self._read_lines(ended.split(b"\n"))
         self._keep(rest)
         return events
+
+    def _is_one_event(self, chunk: bytes) -> bool:
+        """One whole event of one line of data, with nothing under way before it: what a token mostly comes as."""
+        is_plain = chunk[:6] == b"data: " and chunk[-2:] == b"\n\n" and chunk.count(b"\n") == 2
+        is_alone = not (self._tail or self._data or self._name or self._is_after_cr or self._is_first_line)
+        return is_plain and is_alone and b"\r" not in chunk and len(chunk) <= self._limit
 
     def finish(self) -> list[SseEvent]:
         """The event that was under way when the stream ended without its blank line, if there is one."""

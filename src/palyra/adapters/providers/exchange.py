@@ -26,7 +26,7 @@ from palyra.core.errors import Invalid, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import ModelError
 from palyra.core.tools import ToolSpec
-from palyra.ports.provider import Completed, Delta, Failed, ModelRequest
+from palyra.ports.provider import ENDINGS, Completed, Delta, Failed, ModelRequest
 
 DRAIN_S = 0.05  # How long the end of a body is waited for after its last word, so that the connection can be kept.
 TOOLS, OUTPUT_LIMIT = "tools", "output_limit"  # What every format can do without, where a server refuses it.
@@ -239,34 +239,36 @@ class _Answer:
 
     async def _read(self, reply: Reply) -> list[Delta]:
         """What the next bytes say. Signs of life that are no token would keep the call waiting for ever, but for the clock."""
-        timeout_s = self._timeouts.idle_s if self.has_begun else self._first_token_at_s - _now_s()
-        chunk = await self._read_some(reply, timeout_s)
+        try:
+            chunk = await reply.read_some(self._timeouts.idle_s if self.has_begun else self._left_s())
+        except Unavailable:
+            if self._reader.end() is None:
+                raise
+            chunk = b""  # The connection failed after everything was said.
         deltas = self._reader.read(self._parser.feed(chunk)) if chunk else self._last(reply)
-        last = deltas[-1] if deltas else None
-        if isinstance(last, Completed | Failed):
-            self._is_over = True
-            await reply.drain(DRAIN_S)
-        if isinstance(last, Failed):
-            self.failed = last
-            deltas = deltas[:-1]
+        if deltas and isinstance(deltas[-1], ENDINGS):
+            return await self._end(reply, deltas)
         self.has_begun = self.has_begun or bool(deltas)
         return deltas
+
+    async def _end(self, reply: Reply, deltas: list[Delta]) -> list[Delta]:
+        self._is_over = True
+        await reply.drain(DRAIN_S)
+        if isinstance(deltas[-1], Failed):
+            self.failed, deltas = deltas[-1], deltas[:-1]
+        self.has_begun = self.has_begun or bool(deltas)
+        return deltas
+
+    def _left_s(self) -> float:
+        left_s = self._first_token_at_s - _now_s()
+        if left_s <= 0:
+            raise Unavailable("timed_out", "no token in time")
+        return left_s
 
     def told(self, fault: Unavailable) -> Unavailable:
         if self.has_begun or fault.code != "timed_out":
             return fault
         return Unavailable("timed_out", f"no token within {self._timeouts.first_byte_s:g} s")
-
-    async def _read_some(self, reply: Reply, timeout_s: float) -> bytes:
-        """The next bytes; b"" at the end, and also where the connection fails after everything was said."""
-        try:
-            if timeout_s <= 0:
-                raise Unavailable("timed_out", "no token in time")
-            return await reply.read_some(timeout_s)
-        except Unavailable:
-            if self._reader.end() is None:
-                raise
-            return b""
 
     def _last(self, reply: Reply) -> list[Delta]:
         """The body is over. Half an event at its end counts for nothing."""
@@ -274,7 +276,7 @@ class _Answer:
             deltas = self._reader.read(self._parser.finish())
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             deltas = []
-        if deltas and isinstance(deltas[-1], Completed | Failed):
+        if deltas and isinstance(deltas[-1], ENDINGS):
             return deltas
         return [*deltas, self._reader.end() or self._unfinished(reply)]
 

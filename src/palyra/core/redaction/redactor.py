@@ -1,7 +1,8 @@
 """The redactor. Owns: turning text and JSON values into their redacted form, whole or streamed. Not: the rules (scan).
 
-Law L5: everything stored or sent passes here. Invariants: redacting what is redacted changes nothing; restoring gives the exact
-input back; a stream's outputs, joined, equal the redaction of the whole text, and hold no part of a secret at any moment.
+Law L5: everything stored or sent passes here. Invariants: redacting what is redacted changes nothing, unless a name was glued
+to a secret's end, where it is none before the marker stands there; restoring gives the exact input back; a stream's outputs,
+joined, equal the redaction of the whole text, and hold no part of a secret at any moment.
 Numbers and booleans are never redacted, whatever they are called: a marker in their place would change a value's type.
 """
 
@@ -30,6 +31,7 @@ from palyra.core.redaction.scan import (
 from palyra.core.redaction.spans import Span
 
 LEAD_CHARS = 3
+SLACK_CHARS = 512
 
 
 class Redacted(msgspec.Struct, frozen=True):
@@ -113,7 +115,7 @@ class RedactionStream:
         if len(self._text) - self._sent <= RUN_CHARS_MAX and not ends_run(text):
             return self._lead()
         if self._is_clean():
-            return self._send(Scan([], last_run_start(self._text, self._sent))) + self._lead()
+            return self._send_clean(last_run_start(self._text, self._sent)) + self._lead()
         return self._send(scan_growing(self._text, self._sent, self._known)) + self._lead()
 
     def finish(self) -> str:
@@ -137,6 +139,22 @@ class RedactionStream:
             self._clean_chars = len(self._text) if is_clean else 0
         return self._clean_chars > 0
 
+    def _send_clean(self, settled: int) -> str:
+        """The text before it is let grow a little: cutting it for each word would cost more than all the rest."""
+        if settled == self._sent:
+            return ""
+        ready = self._text[min(self._sent + self._ahead, settled) : settled]
+        self._ahead = 0
+        self._sent = settled
+        if settled > LOOK_BACK_CHARS + SLACK_CHARS:
+            self._drop(settled - LOOK_BACK_CHARS)
+        return ready
+
+    def _drop(self, chars: int) -> None:
+        self._text = self._text[chars:]
+        self._clean_chars = max(0, self._clean_chars - chars)
+        self._sent -= chars
+
     def _send(self, found: Scan) -> str:
         if found.settled == self._sent:
             return ""
@@ -144,10 +162,8 @@ class RedactionStream:
         begin = min(self._sent + self._ahead, first)
         self._ahead = 0
         ready = _replace(self._key, self._text[: found.settled], found.spans, self._secrets, begin)
-        drop = max(0, found.settled - LOOK_BACK_CHARS)
-        self._text = self._text[drop:]
-        self._clean_chars = max(0, self._clean_chars - drop)
-        self._sent = found.settled - drop
+        self._sent = found.settled
+        self._drop(max(0, found.settled - LOOK_BACK_CHARS))
         return ready
 
 

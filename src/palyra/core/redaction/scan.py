@@ -109,6 +109,8 @@ def is_leading(text: str, start: int) -> bool:
 
 def last_run_start(text: str, start: int) -> int:
     """Where the last run or piece starts that the text's end leaves unfinished."""
+    if text[-1:].isspace():
+        return len(text)
     at = _run_start(text, start, len(text))
     while len(text) - at > RUN_CHARS_MAX:
         at = _piece_end(text, at)
