@@ -6,6 +6,7 @@ from a file. A grant for a kind of command relies on them.
 
 import os
 import re
+from functools import cache
 
 from palyra.adapters.runtimes.shell.mounts import HOME
 from palyra.adapters.runtimes.shell.repositories import repositories_of
@@ -44,7 +45,8 @@ def nature_of(arguments: JsonObject, workspace: tuple[str, ...], parser: ShellPa
             preview=_preview(command, (refused.message,)),
         )
     scope = Scope(cwd=cwd, roots=workspace, repositories=repositories_of(workspace), home=HOME)
-    judged = judge(command, scope, parser.parse)
+    parse = cache(parser.parse)  # The text is looked at twice, and texts inside it more often.
+    judged = judge(command, scope, parse)
     # A process that goes on after its call is an effect, whatever it does.
     is_free = judged.is_free and not arguments.get("background")
     return CallNature(
@@ -52,7 +54,7 @@ def nature_of(arguments: JsonObject, workspace: tuple[str, ...], parser: ShellPa
         parallel_class=ParallelClass.READ_ONLY_SAFE if is_free else ParallelClass.NEVER,
         is_in_workspace=not any(reason.code is Code.OUTSIDE_WORKSPACE for reason in judged.reasons),
         commands=_programs(judged),
-        command_words=literal_words(parser.parse(command)),
+        command_words=literal_words(parse(command)),
         preview=_preview(command, tuple(reason.words for reason in judged.reasons)),
     )
 
