@@ -7,7 +7,7 @@ learns to be durable it says on a pipe before it goes on; the parent holds the j
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
@@ -74,16 +74,12 @@ class CrashingJournal:
         self._point = point
 
     async def commit(
-        self,
-        appends: Sequence[Append],
-        writes: Sequence[Write] = (),
-        fence: Fence | None = None,
-        meanwhile: Callable[[], None] | None = None,
+        self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
     ) -> tuple[Event, ...]:
         types = sorted({draft.data.TYPE for append in appends for draft in append.drafts})
         for type_name in types:
             self._point.reach(f"before:{type_name}")
-        events = await self._journal.commit(appends, writes, fence, meanwhile)
+        events = await self._journal.commit(appends, writes, fence)
         for type_name in types:
             self._point.reach(f"after:{type_name}")
         return events

@@ -1,7 +1,7 @@
 """Caps hold where several things meet: downgrades, turns that follow at once, unpriced fallbacks, midnight, a full disk."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import pytest
@@ -158,15 +158,11 @@ class Failing:
         return getattr(self._journal, name)
 
     async def commit(
-        self,
-        appends: Sequence[Append],
-        writes: Sequence[Write] = (),
-        fence: Fence | None = None,
-        meanwhile: Callable[[], None] | None = None,
+        self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
     ) -> tuple[Event, ...]:
         if self.is_failing:
             raise Unavailable("disk_full", "there is no room on the disk")
-        return await self._journal.commit(appends, writes, fence, meanwhile)
+        return await self._journal.commit(appends, writes, fence)
 
 
 async def test_a_commit_that_fails_frees_nothing_of_a_call_that_is_out(tmp_path: Path) -> None:

@@ -205,12 +205,12 @@ class Elbowed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._journal, name)
 
-    async def commit(self, appends: Sequence[Append], *rest: Any, **options: Any) -> tuple[Event, ...]:
+    async def commit(self, appends: Sequence[Append], *rest: Any) -> tuple[Event, ...]:
         if self._left and appends and isinstance(appends[0].drafts[0].data, AdminActed):
             self._left -= 1
             other = Draft(data=AdminActed(action="elbow"), actor=OWNER, trust=Trust.SYSTEM, at_ms=1)
             await self._journal.commit([Append(appends[0].stream, appends[0].expected_seq, (other,))])
-        return await self._journal.commit(appends, *rest, **options)
+        return await self._journal.commit(appends, *rest)
 
 
 async def test_an_act_is_recorded_in_spite_of_others_on_the_tape(tmp_path: Path) -> None:

@@ -232,14 +232,14 @@ async def test_what_time_made_due_is_not_lost_on_a_full_disk(tmp_path: Path, fai
         refused: list[list[str]] = []
         commit = journal.commit
 
-        async def commit_later(appends: Sequence[Append], *rest: object, **options: object) -> tuple[Event, ...]:
+        async def commit_later(appends: Sequence[Append], *rest: object) -> tuple[Event, ...]:
             types = [draft.data.TYPE for append in appends for draft in append.drafts]
             if "approval.resolved" in types and len(refused) < failures_count:
                 refused.append(types)
                 raise Unavailable("disk_full", "no room")
-            return await commit(appends, *rest, **options)  # type: ignore[arg-type]
+            return await commit(appends, *rest)  # type: ignore[arg-type]
 
-        journal.commit = commit_later  # type: ignore[method-assign]
+        journal.commit = commit_later  # type: ignore[method-assign, assignment]
         record = await engine.runs.start(OWNER, ask())
         async with asyncio.timeout(20):
             assert (await finished(engine, record))[-1].type == "run.done"
@@ -249,7 +249,7 @@ async def test_what_time_made_due_is_not_lost_on_a_full_disk(tmp_path: Path, fai
 async def test_a_fault_of_ours_is_told_to_who_waits_for_it(tmp_path: Path) -> None:
     async with Workshop(tmp_path, READ_THEN_ANSWER).open() as engine:
 
-        async def stumble(*_: object, **__: object) -> tuple[Event, ...]:
+        async def stumble(*_: object) -> tuple[Event, ...]:
             raise ZeroDivisionError
 
         engine._office.journal.commit = stumble  # type: ignore[method-assign, assignment]

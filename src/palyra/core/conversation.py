@@ -101,38 +101,37 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     held: tuple[tuple[RunId | None, Item], ...] = ()
 
 
-def extend(window: Window, event: Event | Draft) -> Window:
-    """The window after one more event of its tape, also one that is still to be recorded."""
-    type_name = event.type if isinstance(event, Event) else event.data.TYPE
-    if type_name == MessageUser.TYPE and event.run_id != window.active_run_id:
+def extend(window: Window, event: Event) -> Window:
+    """The window after one more event of its tape."""
+    if event.type == MessageUser.TYPE and event.run_id != window.active_run_id:
         return _hold(window, event)
-    if type_name in _QUEUED_TYPES:
+    if event.type in _QUEUED_TYPES:
         return window
     if event.run_id is not None and event.run_id != window.active_run_id:
-        window = _activate(window, event.run_id, type_name)
+        window = _activate(window, event)
     return _extend_active(window, event)
 
 
-def _hold(window: Window, event: Event | Draft) -> Window:
+def _hold(window: Window, event: Event) -> Window:
     if not isinstance(event.data, MessageUser):
         return window
     message = UserMessage(event.data.text, event.data.attachments)
     return replace(window, held=(*window.held, (event.run_id, Item(message, event.trust, _size(message)))))
 
 
-def _activate(window: Window, run_id: RunId, type_name: str) -> Window:
+def _activate(window: Window, event: Event) -> Window:
     """Another run has the floor: what its person said joins the conversation now."""
-    held = tuple(pair for pair in window.held if pair[0] != run_id)
-    said = [item for held_id, item in window.held if held_id == run_id]
-    active = replace(window, active_run_id=run_id, held=held)
-    if type_name == RunCancelled.TYPE:
+    held = tuple(pair for pair in window.held if pair[0] != event.run_id)
+    said = [item for run_id, item in window.held if run_id == event.run_id]
+    active = replace(window, active_run_id=event.run_id, held=held)
+    if event.type == RunCancelled.TYPE:
         return active
     for item in said:
         active = _add(active, item.message, item.trust)
     return active
 
 
-def _extend_active(window: Window, event: Event | Draft) -> Window:
+def _extend_active(window: Window, event: Event) -> Window:
     match event.data:
         case SessionReset():
             return Window(held=window.held, active_run_id=window.active_run_id)

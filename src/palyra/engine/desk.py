@@ -214,18 +214,16 @@ class Desk:
             self._office.desks.changed(self)
             return None
         append = Append(self.session_id, sheet.state.head_seq, sheet.drafts)
-        with self._performing.ahead(sheet) as ahead:
-            try:
-                async with self._office.ledger.recording(sheet.spends):
-                    events = await self._office.journal.commit((append,), sheet.writes, meanwhile=ahead.meanwhile)
-            except PalyraError as error:
-                ahead.drop()
-                self._office.ledger.release(self.session_id, _planned(sheet))
-                return await self._not_committed([letter for letter, _ in answered], error)
-            self._retry_delay_s = RETRY_DELAY_S
-            self._adopt(sheet, events)
-            # The model first: whoever asked waits for its first word, and their own turn of the loop would delay it.
-            self._performing.start(sheet.effects, self._state or sheet.state, ahead)
+        try:
+            async with self._office.ledger.recording(sheet.spends):
+                events = await self._office.journal.commit((append,), sheet.writes)
+        except PalyraError as error:
+            self._office.ledger.release(self.session_id, _planned(sheet))
+            return await self._not_committed([letter for letter, _ in answered], error)
+        self._retry_delay_s = RETRY_DELAY_S
+        self._adopt(sheet, events)
+        # The model first: whoever asked waits for its first word, and their own turn of the loop would delay it.
+        self._performing.start(sheet.effects, self._state or sheet.state)
         self._settle(answered)
         return None
 

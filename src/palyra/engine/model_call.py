@@ -4,8 +4,6 @@ Live frames pass the redaction stream first: they hold back only what could stil
 for no append (L4).
 """
 
-import asyncio
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from msgspec.structs import replace
@@ -21,17 +19,7 @@ from palyra.engine.office import Office
 from palyra.engine.pictures import with_pictures
 from palyra.engine.planning import OUTPUT_TOKENS_MAX
 from palyra.engine.settling import Bill
-from palyra.ports.provider import (
-    ENDINGS,
-    CallDelta,
-    Completed,
-    Delta,
-    Failed,
-    ModelRequest,
-    PatientProvider,
-    ReasoningDelta,
-    TextDelta,
-)
+from palyra.ports.provider import ENDINGS, CallDelta, Completed, Failed, ModelRequest, ReasoningDelta, TextDelta
 
 # What another model of the route may do better. A request that is itself wrong, too long or refused stays so elsewhere.
 FAILOVER = frozenset(ModelError) - {ModelError.BAD_REQUEST, ModelError.CONTEXT_LENGTH, ModelError.CONTENT_FILTER}
@@ -56,8 +44,6 @@ class ModelCall:
         self._models = (effect.model, *(route.fallbacks if route is not None else ()))
         self._bill = Bill(office, effect.turn, route.reserved if route is not None else None)
         self._model = effect.model
-        self._gate: asyncio.Future[None] | None = None
-        self._is_out = False  # The router has been told of a call that has not ended.
         self._frames = {
             "model.delta": LiveText(office, session_id, request, "model.delta"),
             "reasoning.delta": LiveText(office, session_id, request, "reasoning.delta"),
@@ -76,22 +62,10 @@ class ModelCall:
             if not self._assembly.is_empty or failed.code not in FAILOVER:
                 break
             self._tell_failover(model, failed)
-        if self._gate is not None:
-            await self._gate  # What failed before it could begin is told after the record that asked for it.
         return self._failed(failed)
 
-    def hold(self, gate: "asyncio.Future[None]") -> None:
-        """Said before it is performed: until the gate opens it is only made ready."""
-        self._gate = gate
-
-    def abandon(self) -> None:
-        """Nobody will hear of it."""
-        if self._is_out:
-            self._is_out = False
-            self._router.abandon(self._model)
-
     def interrupted(self) -> list[Data]:
-        self.abandon()
+        self._router.abandon(self._model)
         self._flush()
         return self._cut_off()
 
@@ -103,33 +77,22 @@ class ModelCall:
 
     async def _attempt(self, model: str) -> Completed | Failed:
         self._router.begin(model)
-        self._is_out = True
         ending: Completed | Failed = Failed(ModelError.PROTOCOL, "The provider's stream ended without saying how.")
         request = await with_pictures(
             self._office, replace(self._request, model=model, max_output_tokens=self._limit(model))
         )
-        async with aclosing(await self._stream(model, request)) as deltas:
+        async with aclosing(self._router.provider(model).stream(request)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, ENDINGS):
                     ending = delta
                     break
                 self._receive(delta)
         self._flush()
-        self._is_out = False
         if isinstance(ending, Completed):
             self._router.succeed(model)
         else:
             self._router.fail(model, ending.code)
         return ending
-
-    async def _stream(self, model: str, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """A provider that could not wait is not asked before there is nothing to wait for."""
-        provider = self._router.provider(model)
-        if self._gate is not None and not self._gate.done():
-            if isinstance(provider, PatientProvider):
-                return provider.stream_after(request, self._gate)
-            await self._gate
-        return provider.stream(request)
 
     def _limit(self, model: str) -> int | None:
         """What a budget reserved for is also all that may be said, where the model has no limit of its own."""

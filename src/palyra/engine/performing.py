@@ -7,14 +7,12 @@ come to, or breaks; in every case exactly one report goes back to the desk, unle
 import asyncio
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any
 
 import structlog
-from msgspec.structs import replace
 
 from palyra.core.agents import AgentSpec
-from palyra.core.conversation import extend, render, trust_of
+from palyra.core.conversation import render, trust_of
 from palyra.core.events import Data, Draft
 from palyra.core.events.tool import Outcome, ToolError, ToolFinished
 from palyra.core.ids import Principal, RunId, SessionId
@@ -24,11 +22,10 @@ from palyra.core.taint import trust_of_taint
 from palyra.core.tools import spec_digest
 from palyra.core.trust import Trust, lowest
 from palyra.core.writes import Write
-from palyra.engine.ahead import Ahead, FindOut, Found, Ready
 from palyra.engine.model_call import ModelCall
 from palyra.engine.office import Office
 from palyra.engine.orders import Report
-from palyra.engine.sheet import DeskState, Sheet
+from palyra.engine.sheet import DeskState
 from palyra.engine.tool_call import ToolRun, live_output
 from palyra.ports.provider import ModelRequest
 from palyra.ports.tools import Catalog, ToolCallContext
@@ -43,6 +40,8 @@ _CHANGED = ToolError(
     code="tool_changed", message="The tool is not the one that was judged any more, so it was not run. Ask again."
 )
 
+Found = tuple[tuple[Draft, ...], tuple[Write, ...]]
+
 
 class Performing:
     def __init__(self, office: Office, session_id: SessionId, report: Callable[[Report], None]) -> None:
@@ -55,20 +54,12 @@ class Performing:
     def is_busy(self) -> bool:
         return bool(self._tasks)
 
-    def ahead(self, sheet: Sheet) -> Ahead:
-        """Before a sheet is committed: of the call it asks for, if there is one."""
-        run = sheet.state.active
-        effect = next((effect for effect in sheet.effects if isinstance(effect, CallModel)), None)
-        if effect is None or run is None:
-            return Ahead(self._office.tasks)
-        return Ahead(self._office.tasks, effect, partial(self._ready, sheet, effect, run))
-
-    def start(self, effects: tuple[Effect, ...], state: DeskState, ahead: Ahead) -> None:
+    def start(self, effects: tuple[Effect, ...], state: DeskState) -> None:
         """After the record that asked for them is durable."""
         for effect in effects:
             match effect:
                 case CallModel() if state.active is not None:
-                    self._call_model(effect, state.active, state, ahead)
+                    self._call_model(effect, state.active, state)
                 case Execute() if state.active is not None:
                     self._execute(effect, state.active, state)
                 case Stop(effect=stopped):
@@ -82,22 +73,7 @@ class Performing:
         if task is not None:
             task.cancel()
 
-    def _call_model(self, effect: CallModel, run: Run, state: DeskState, ahead: Ahead) -> None:
-        begun = ahead.go() if ahead.effect is effect else None
-        if begun is not None:
-            self._follow(effect, run.run_id, *begun)
-            return
-        ready = self._model_call(effect, run, state)
-        self._watch(effect, ready.call.perform(), run.run_id, ready.find_out)
-
-    def _ready(self, sheet: Sheet, effect: CallModel, run: Run) -> Ready:
-        """From the sheet alone: what it is about to put on record counts as said."""
-        window = sheet.state.window
-        for draft in sheet.drafts:
-            window = extend(window, draft)
-        return self._model_call(effect, run, replace(sheet.state, window=window))
-
-    def _model_call(self, effect: CallModel, run: Run, state: DeskState) -> Ready:
+    def _call_model(self, effect: CallModel, run: Run, state: DeskState) -> None:
         agent = self._office.agent_of(run.agent)
         call = ModelCall(self._office, self._session_id, effect, self._request(effect, run, agent, state), run.route)
         trust = lowest((run.trust, trust_of(state.window), trust_of_taint(state.taint)))
@@ -106,7 +82,7 @@ class Performing:
             facts = call.interrupted() if task.cancelled() else _result(task, call.broken)
             return tuple(self._draft(data, run.run_id, agent.name, trust) for data in facts), ()
 
-        return Ready(call, outcome)
+        self._watch(effect, call.perform(), run.run_id, outcome)
 
     def _execute(self, effect: Execute, run: Run, state: DeskState) -> None:
         call = find_call(run, effect.call_id)
@@ -162,16 +138,16 @@ class Performing:
         draft = Draft(data=data, actor=ENGINE, trust=Trust.SYSTEM, at_ms=now_ms, run_id=run.run_id)
         self._report(Report(run_id=run.run_id, effect=effect, drafts=(draft,)))
 
-    def _watch(self, effect: CallModel | Execute, work: Any, run_id: RunId, find_out: FindOut) -> None:
-        self._follow(effect, run_id, self._office.tasks.spawn(work, f"{type(effect).__name__} of {run_id}"), find_out)
-
-    def _follow(self, effect: CallModel | Execute, run_id: RunId, task: asyncio.Task[Any], find_out: FindOut) -> None:
+    def _watch(
+        self, effect: CallModel | Execute, work: Any, run_id: RunId, outcome: Callable[[asyncio.Task[Any]], Found]
+    ) -> None:
+        task = self._office.tasks.spawn(work, f"{type(effect).__name__} of {run_id}")
         self._tasks[effect] = task
 
         def ended(done: asyncio.Task[Any]) -> None:
             self._tasks.pop(effect, None)
             if not self._office.tasks.is_closing:
-                drafts, writes = find_out(done)
+                drafts, writes = outcome(done)
                 self._report(Report(run_id=run_id, effect=effect, drafts=drafts, writes=writes))
 
         task.add_done_callback(ended)

@@ -4,7 +4,7 @@ A commit is one transaction: all of its appends and writes, or none. It is ackno
 it is durable (L3). Other commits that share its fsync are untouched by its failure.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -35,17 +35,9 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
 
 class Journal(Protocol):
     async def commit(
-        self,
-        appends: Sequence[Append],
-        writes: Sequence[Write] = (),
-        fence: Fence | None = None,
-        meanwhile: Callable[[], None] | None = None,
+        self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
     ) -> tuple[Event, ...]:
-        """The recorded events in the order given. Conflict: a head, fence or unique key was another; nothing happened.
-
-        `meanwhile` may be called once, in the caller's loop, while the disk is waited for: nothing is durable then, and the
-        commit may still fail.
-        """
+        """The recorded events in the order given. Conflict: a head, fence or unique key was another; nothing happened."""
         ...
 
     async def read(self, stream: StreamId, after_seq: int, limit: int) -> tuple[Event, ...]:

@@ -1,7 +1,7 @@
 """The Provider port. Owns: one streamed model call in our words. Not: failover (engine), wire formats (adapters)."""
 
-from collections.abc import AsyncGenerator, Awaitable, Mapping
-from typing import Protocol, runtime_checkable
+from collections.abc import AsyncGenerator, Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -72,13 +72,4 @@ ENDINGS = (Completed, Failed)  # For isinstance: a union would be made anew for 
 class Provider(Protocol):
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         """Deltas as they arrive, the last one Completed or Failed. Closing the iterator stops the call."""
-        ...
-
-
-@runtime_checkable
-class PatientProvider(Provider, Protocol):
-    """One that can make a call ready before it may be made (L1): of the others nothing is asked until then."""
-
-    def stream_after(self, request: ModelRequest, gate: Awaitable[None]) -> AsyncGenerator[Delta, None]:
-        """As `stream`. What takes time may begin at once; nothing leaves for the model before the gate opens."""
         ...

@@ -6,7 +6,7 @@ and no proxy of the environment is used. Headers may carry a key: they appear in
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
@@ -36,17 +36,13 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. Its headers are not shown. `answer_within_s` counts connecting too; without it both have their time.
-
-    Nothing of it is sent before the gate opens, if it has one.
-    """
+    """One request. Its headers are not shown. `answer_within_s` counts connecting too; without it both have their time."""
 
     url: str
     headers: Mapping[str, str]
     body: bytes = b""
     timeouts: Timeouts = Timeouts()
     answer_within_s: float | None = None
-    gate: Awaitable[None] | None = None
 
     def __repr__(self) -> str:
         return f"Outgoing({self.url!r}, {len(self.body)} bytes)"
@@ -193,7 +189,6 @@ class HttpClient:
                     headers=outgoing.headers,
                     timeout=timeout,
                     allow_redirects=False,
-                    middlewares=(_held_by(outgoing.gate),) if outgoing.gate is not None else None,
                 )
         except aiohttp.ConnectionTimeoutError as cause:
             raise Unavailable("connect_timed_out", f"no connection within {limits.connect_s:g} s") from cause
@@ -231,14 +226,6 @@ class HttpClient:
                 trust_env=False,
             )
         return self._session
-
-
-def _held_by(gate: Awaitable[None]) -> aiohttp.ClientMiddlewareType:
-    async def hold(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        await gate
-        return await send(request)
-
-    return hold
 
 
 def _in_pieces(body: bytes) -> bytes | io.BytesIO | None:

@@ -5,7 +5,7 @@ parallel calls stand together in one message, before anything else said there. S
 """
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import ClassVar
 from urllib.parse import urlsplit
 
@@ -50,9 +50,6 @@ class AnthropicMessages:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         return self._exchange.stream(request)
-
-    def stream_after(self, request: ModelRequest, gate: Awaitable[None]) -> AsyncGenerator[Delta, None]:
-        return self._exchange.stream(request, gate)
 
 
 class MessagesFormat:

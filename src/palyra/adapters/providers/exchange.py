@@ -8,7 +8,7 @@ import asyncio
 import random
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
@@ -114,12 +114,12 @@ class Exchange:
         self._without: dict[str, frozenset[str]] = {}
         self._names = Kept(names_of_tools)
 
-    async def stream(self, request: ModelRequest, gate: Awaitable[None] | None = None) -> AsyncGenerator[Delta, None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         made_count = 0
         request = request if self._model(request).takes_images else without_images(request, BLIND)
         while True:
             unmet: list[Failed | Rejected] = []
-            async with aclosing(self._attempt(self._draft(request), unmet, gate)) as deltas:
+            async with aclosing(self._attempt(self._draft(request), unmet)) as deltas:
                 async for delta in deltas:
                     yield delta
             if not unmet:
@@ -155,9 +155,7 @@ class Exchange:
             without=without,
         )
 
-    async def _attempt(
-        self, draft: Draft, unmet: list[Failed | Rejected], gate: Awaitable[None] | None
-    ) -> AsyncGenerator[Delta, None]:
+    async def _attempt(self, draft: Draft, unmet: list[Failed | Rejected]) -> AsyncGenerator[Delta, None]:
         """The deltas of an attempt that began, the last Completed or Failed; a failure before them goes to `unmet` instead."""
         name = self._endpoint.name
         try:
@@ -167,7 +165,7 @@ class Exchange:
             return
         answer = _Answer(self._format.reader(draft, name), self._endpoint)
         try:
-            async with self._client.post(self._outgoing(draft, key, gate)) as reply:
+            async with self._client.post(self._outgoing(draft, key)) as reply:
                 if reply.status != 200 or reply.content_type in _NOT_A_STREAM:
                     unmet.append(await self._rejected(reply, key))
                     return
@@ -182,7 +180,7 @@ class Exchange:
         elif answer.failed is not None:
             unmet.append(answer.failed)
 
-    def _outgoing(self, draft: Draft, key: str | None, gate: Awaitable[None] | None) -> Outgoing:
+    def _outgoing(self, draft: Draft, key: str | None) -> Outgoing:
         """Connecting is part of the wait for the first token."""
         timeouts = self._endpoint.timeouts
         return Outgoing(
@@ -191,7 +189,6 @@ class Exchange:
             body=msgspec.json.encode(self._format.body(draft)),
             timeouts=timeouts,
             answer_within_s=timeouts.first_byte_s,
-            gate=gate,
         )
 
     async def _rejected(self, reply: Reply, key: str | None) -> Rejected:

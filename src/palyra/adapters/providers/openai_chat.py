@@ -5,7 +5,7 @@ What a server refuses of the optional fields is left out from then on, so that o
 
 import hashlib
 import re
-from collections.abc import AsyncGenerator, Awaitable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import ClassVar
 from urllib.parse import urlsplit
 
@@ -51,9 +51,6 @@ class OpenAiChat:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         return self._exchange.stream(request)
-
-    def stream_after(self, request: ModelRequest, gate: Awaitable[None]) -> AsyncGenerator[Delta, None]:
-        return self._exchange.stream(request, gate)
 
 
 class ChatFormat:

@@ -4,7 +4,7 @@ Nothing is stored at the provider: the conversation is sent whole, and sealed re
 """
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import ClassVar
 
 from palyra.adapters.net.client import HttpClient
@@ -45,9 +45,6 @@ class OpenAiResponses:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         return self._exchange.stream(request)
-
-    def stream_after(self, request: ModelRequest, gate: Awaitable[None]) -> AsyncGenerator[Delta, None]:
-        return self._exchange.stream(request, gate)
 
 
 class ResponsesFormat:

@@ -3,7 +3,7 @@
 Invariant: a call returns only what is durable, and a commit's events only after its fsync.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from palyra.adapters.store.sqlite.checkpoints import sign_heads
 from palyra.adapters.store.sqlite.connection import JournalSettings
@@ -50,15 +50,11 @@ class SqliteJournal:
         self.search = SqliteSearch(self._reads, self._writer)
 
     async def commit(
-        self,
-        appends: Sequence[Append],
-        writes: Sequence[Write] = (),
-        fence: Fence | None = None,
-        meanwhile: Callable[[], None] | None = None,
+        self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
     ) -> tuple[Event, ...]:
         for append in appends:
             self.provenance.expect(append.drafts)
-        return await self._writer.commit(prepare_commit(appends, writes, fence), meanwhile)
+        return await self._writer.commit(prepare_commit(appends, writes, fence))
 
     async def read(self, stream: StreamId, after_seq: int, limit: int) -> tuple[Event, ...]:
         return await self._reads.ask(lambda connection: read_tape(connection, stream, after_seq, limit))

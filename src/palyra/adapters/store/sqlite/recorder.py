@@ -58,13 +58,10 @@ class Recorder:
         )
         self._has_old_text = True  # A process that was killed may have left a log with what it had erased.
 
-    def commit_group(self, commits: Sequence[Commit], meanwhile: Callable[[], None] | None = None) -> list[Outcome]:
-        """One outcome a commit, in order. Commits that are refused leave the others untouched.
-
-        `meanwhile` is called when only the disk is left to do.
-        """
+    def commit_group(self, commits: Sequence[Commit]) -> list[Outcome]:
+        """One outcome a commit, in order. Commits that are refused leave the others untouched."""
         try:
-            return self._commit_together(commits, meanwhile)
+            return self._commit_together(commits)
         except _FAULTS_OF_A_COMMIT:
             return [self._commit_alone(commit) for commit in commits]
         except (apsw.Error, PalyraError) as cause:
@@ -150,14 +147,12 @@ class Recorder:
         finally:
             self._unlock()
 
-    def _commit_together(self, commits: Sequence[Commit], meanwhile: Callable[[], None] | None = None) -> list[Outcome]:
+    def _commit_together(self, commits: Sequence[Commit]) -> list[Outcome]:
         self._heal()
         plan = Plan(self.known)
         with self._transaction() as connection:
             outcomes = [_outcome(plan, commit) for commit in commits]
             plan.execute(connection)
-            if meanwhile is not None:
-                meanwhile()
         plan.settle()
         self._unindexed_count += plan.texts_count
         return outcomes

@@ -11,7 +11,6 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -86,7 +85,6 @@ class _Request(msgspec.Struct, gc=False):
     work: Commit | Act
     line: _Line
     future: asyncio.Future[Any]
-    meanwhile: Callable[[], None] | None = None
 
 
 class Writer:
@@ -100,8 +98,8 @@ class Writer:
         self._end: concurrent.futures.Future[None] = concurrent.futures.Future()
         threading.Thread(target=self._serve, name="journal-writer", daemon=True).start()
 
-    def commit(self, commit: Commit, meanwhile: Callable[[], None] | None = None) -> Awaitable[tuple[Event, ...]]:
-        return self._ask(commit, meanwhile)
+    def commit(self, commit: Commit) -> Awaitable[tuple[Event, ...]]:
+        return self._ask(commit)
 
     def perform(self, act: Callable[[Recorder], Answer]) -> Awaitable[Answer]:
         """Runs `act` in the writer thread, after everything asked before it."""
@@ -131,19 +129,17 @@ class Writer:
             # Shielded: cancelling one who waits must not cancel the end itself.
             await asyncio.shield(asyncio.wrap_future(self._end))
 
-    def _ask(self, work: Commit | Act, meanwhile: Callable[[], None] | None = None) -> Awaitable[Any]:
+    def _ask(self, work: Commit | Act) -> Awaitable[Any]:
         """What the caller awaits is the answer itself; only who finds the queue full waits in a coroutine of its own."""
         line = self._line()
-        return self._put(work, line, meanwhile) if line.has_entered() else self._wait(work, line)
+        return self._put(work, line) if line.has_entered() else self._wait(work, line)
 
     async def _wait(self, work: Commit | Act, line: _Line) -> Any:
         await line.enter()
         return await self._put(work, line)
 
-    def _put(
-        self, work: Commit | Act, line: _Line, meanwhile: Callable[[], None] | None = None
-    ) -> "asyncio.Future[Any]":
-        request = _Request(work, line, line.loop.create_future(), meanwhile)
+    def _put(self, work: Commit | Act, line: _Line) -> "asyncio.Future[Any]":
+        request = _Request(work, line, line.loop.create_future())
         with self._door:
             if self._is_closed:
                 line.leave(1)
@@ -198,8 +194,7 @@ class Writer:
     def _serve_commits(self, requests: list[_Request]) -> None:
         if requests:
             outcomes = self._recorder.commit_group(
-                [request.work for request in requests if isinstance(request.work, Commit)],
-                partial(_tell_meanwhile, requests),
+                [request.work for request in requests if isinstance(request.work, Commit)]
             )
             _tell(list(zip(requests, outcomes, strict=True)))
 
@@ -235,13 +230,6 @@ def _tell(answers: list[tuple[_Request, Any]]) -> None:
         line = answers[0][0].line
         line.tell([answer for answer in answers if answer[0].line is line])
         answers = [answer for answer in answers if answer[0].line is not line]
-
-
-def _tell_meanwhile(requests: list[_Request]) -> None:
-    for request in requests:
-        if request.meanwhile is not None:
-            with suppress(RuntimeError):  # The loop is closed, so there is nobody to use the time.
-                request.line.loop.call_soon_threadsafe(request.meanwhile)
 
 
 def _closed() -> Unavailable:
