@@ -2,9 +2,9 @@
 
 import asyncio
 import gc
-import sys
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
