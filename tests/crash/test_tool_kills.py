@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.scenes import needs_chromium
+from tests.browser.scenes import needs_chromium, ref_of
 from tests.runtimes.wasm_plugins import MANY, SPIN, manifest, module, shelve
 from tests.support.daemons import Daemon
 
@@ -298,6 +298,99 @@ def test_page_of_a_browser_is_opened_again_and_no_browser_is_left(tmp_path: Path
         events = killed_in_the_middle(scene, lambda: bool(site.requests), let_go)
     assert types(events)[-2:] == ["tool.started", "tool.finished"]
     assert outcome(events) == "ok"
+
+
+FORM = b"<title>Form</title><form action=/sent><button>Send</button></form>"
+
+
+class Form:
+    """A loopback site with a form, and a model beside it that opens the form and presses its button by the ref it is shown."""
+
+    def __init__(self) -> None:
+        self.sent_count = 0
+        self.is_holding = True
+        here = self
+
+        class Answer(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.path.startswith("/sent"):
+                    here.sent_count += 1
+                    wait_until(lambda: not here.is_holding, "the end of the test")
+                self.answer("text/html", FORM)
+
+            def do_POST(self) -> None:
+                asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                told = [message["content"] for message in asked["messages"] if message["role"] == "tool"]
+                self.answer("text/event-stream", here.turn(told))
+
+            def answer(self, media_type: str, body: bytes) -> None:
+                try:
+                    self.send_response(200)
+                    self.send_header("content-type", media_type)
+                    self.send_header("content-length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+                except OSError:
+                    return  # Whoever asked was killed.
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        self.address = f"127.0.0.1:{self.server.server_address[1]}"
+
+    def turn(self, told: list[str]) -> bytes:
+        if not told:
+            delta = self.call("browser__open", {"url": f"http://{self.address}/form"})
+        elif len(told) == 1:
+            delta = self.call("browser__click", {"ref": ref_of(told[0], "Send")})
+        else:
+            delta = {"content": "Over."}
+        finish = "tool_calls" if len(told) < 2 else "stop"
+        chunks: list[dict[str, object]] = [{"delta": delta}, {"delta": {}, "finish_reason": finish}]
+        lines = [f"data: {json.dumps({'choices': [{'index': 0, **chunk}]})}\n\n" for chunk in chunks]
+        return "".join([*lines, "data: [DONE]\n\n"]).encode()
+
+    @staticmethod
+    def call(tool: str, arguments: dict[str, object]) -> dict[str, object]:
+        function = {"name": tool, "arguments": json.dumps(arguments)}
+        return {"tool_calls": [{"index": 0, "id": f"c-{tool}", "type": "function", "function": function}]}
+
+    @contextmanager
+    def open(self) -> Iterator["Form"]:
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        try:
+            yield self
+        finally:
+            self.is_holding = False
+            self.server.shutdown()
+            self.server.server_close()
+
+
+def test_button_of_a_page_is_never_pressed_again(tmp_path: Path) -> None:
+    needs_chromium()
+    with Form().open() as form:
+        scene = Scene(tmp_path, "time.now", {})
+        (scene.home / "palyra.toml").write_text(
+            f'[[provider]]\nname = "here"\nkind = "openai-chat"\nbase_url = "http://{form.address}"\n'
+            f'[[model]]\nname = "pressing"\nprovider = "here"\n[http]\nallow = ["{form.address}"]\n'
+        )
+        with scene.daemon:
+            run_id = scene.begin()
+
+            def is_pressed() -> bool:
+                for card in scene.daemon.call("GET", "/api/v1/approvals?status=pending")[1]["items"]:
+                    scene.daemon.call("POST", f"/api/v1/approvals/{card['id']}", {"decision": "allow"})
+                return form.sent_count > 0
+
+            wait_until(is_pressed, "the button")
+            scene.daemon.kill()
+            wait_until(lambda: not chromium_of(scene.home), "the end of its browser")
+            form.is_holding = False
+            scene.daemon.start()
+            events = scene.end(run_id)
+    assert types(events)[-3:] == ["tool.judged", "tool.started", "tool.uncertain"]
+    assert form.sent_count == 1
 
 
 def chromium_of(home: Path) -> list[str]:
