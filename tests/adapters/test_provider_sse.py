@@ -1,7 +1,9 @@
 """The reader of event streams: whatever the pieces, line ends and oddities, the same events."""
 
+from itertools import pairwise
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.adapters.net.sse import SseEvent, SseParser
@@ -62,3 +64,25 @@ def test_a_large_event_is_read_and_one_beyond_the_limit_is_refused() -> None:
         with pytest.raises(Unavailable) as caught:
             parse(*(body[at : at + 65_536] for at in range(0, len(body), 65_536)))
         assert caught.value.code == "event_too_large"
+
+
+# fmt: off
+PIECES = st.sampled_from([
+    b"data: one\n\n", b"data: two\n\n", b"data:three\n\n", b"event: named\n", b"data: a\ndata: b\n\n", b"\n", b"\r\n", b"\r",
+    b"data: four\r\n\r\n", b": note\n\n", b"data: \n\n", b"data: half", b"id: 7\n", b"\xef\xbb\xbf", b"data: \xc3\xa9\n\n", b"d",
+])
+# fmt: on
+
+
+@given(st.lists(PIECES, max_size=14), st.lists(st.integers(min_value=0, max_value=200), max_size=10))
+@settings(max_examples=300, deadline=None)
+def test_events_are_the_same_in_any_pieces(pieces: list[bytes], cuts: list[int]) -> None:
+    """One byte at a time takes no short cut."""
+    text = b"".join(pieces)
+    slowly, quickly, whole = SseParser(), SseParser(), SseParser()
+    expected = [event for at in range(len(text)) for event in slowly.feed(text[at : at + 1])] + slowly.finish()
+    places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    found = [event for start, end in pairwise(places) for event in quickly.feed(text[start:end])] + quickly.finish()
+    assert found == expected
+    by_piece = [event for piece in pieces for event in whole.feed(piece)] + whole.finish()
+    assert by_piece == expected

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.core.redaction import Json, RedactionStream, Redactor, find_markers, restore
+from palyra.core.redaction.redactor import Redacted
 from palyra.core.redaction.scan import is_leading, stays_clean
 
 KEY = bytes(range(32))
@@ -141,6 +142,37 @@ def test_redacting_a_redacted_value_changes_nothing(value: Json) -> None:
     assert REDACTOR.value(once).value == once
 
 
+@given(st.integers(min_value=600, max_value=1_500), clean_text, st.integers(min_value=1, max_value=40), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_a_long_clean_beginning_changes_nothing_of_what_comes_after(
+    clean_length: int, text: str, width: int, is_eager: bool
+) -> None:
+    whole = ("clean words only " * 100)[:clean_length] + " " + text + " and clean words again"
+    stream = REDACTOR.stream(is_eager=is_eager)
+    pieces = [stream.feed(whole[at : at + width]) for at in range(0, len(whole), width)]
+    joined, redacted = "".join([*pieces, stream.finish()]), REDACTOR.text(whole)
+    assert stream.secrets == redacted.secrets
+    if is_eager:
+        _require_but_for_leads(joined, redacted)
+    else:
+        assert joined == redacted.text
+
+
+def _require_but_for_leads(joined: str, whole: Redacted) -> None:
+    """Joined it is the redaction of the whole, but for the letters before a marker that went ahead."""
+    values = {secret.id: secret.value for secret in whole.secrets}
+    at = 0
+    for piece in re.split(r"(‹[^›]*›)", whole.text):
+        if not joined.startswith(piece, at) and piece.startswith("‹"):
+            lead = joined[at : joined.index("‹", at)]
+            assert 1 <= len(lead) <= 3
+            assert values[find_markers(piece)[0]].startswith(lead)
+            at += len(lead)
+        assert joined.startswith(piece, at)
+        at += len(piece)
+    assert at == len(joined)
+
+
 @given(soup, st.lists(st.integers(min_value=0, max_value=10_000), max_size=12))
 @settings(max_examples=100, deadline=None)
 def test_a_stream_in_any_pieces_equals_the_whole(text: str, cuts: list[int]) -> None:
@@ -191,19 +223,7 @@ def _eagerly(text: str, width: int) -> list[str]:
 @given(clean_text, st.integers(min_value=1, max_value=9))
 @settings(max_examples=150, deadline=None)
 def test_an_eager_stream_gives_at_most_the_first_letters_of_a_secret_ahead(text: str, width: int) -> None:
-    """Joined it is the redaction of the whole, but for the letters before a marker that went ahead."""
-    joined, whole = "".join(_eagerly(text, width)), REDACTOR.text(text)
-    values = {secret.id: secret.value for secret in whole.secrets}
-    at = 0
-    for piece in re.split(r"(‹[^›]*›)", whole.text):
-        if not joined.startswith(piece, at) and piece.startswith("‹"):
-            lead = joined[at : joined.index("‹", at)]
-            assert 1 <= len(lead) <= 3
-            assert values[find_markers(piece)[0]].startswith(lead)
-            at += len(lead)
-        assert joined.startswith(piece, at)
-        at += len(piece)
-    assert at == len(joined)
+    _require_but_for_leads("".join(_eagerly(text, width)), REDACTOR.text(text))
 
 
 @given(st.lists(st.text(string.ascii_lowercase, min_size=1, max_size=12), min_size=1, max_size=40))

@@ -5,13 +5,16 @@ import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from palyra.core.events import Event
 from palyra.core.ids import StreamId
 from palyra.engine.hub import Hub, Live
+from palyra.gateway.connection import write_now
 from palyra.gateway.settings import HttpSettings
 from palyra.ports.journal import Journal
 from tests.gateway.fake_engine import RUN, SESSION, delta, event
@@ -148,6 +151,8 @@ async def test_a_client_that_does_not_read_loses_no_letter_and_holds_nobody_up()
             if number % 10 == 0:
                 await asyncio.sleep(0)
         speaker.record()
+        (follower,) = speaker.hub._followers[SESSION]
+        assert follower._frames or follower._is_behind  # Not everything was poured into the socket.
         body = b""
         async with asyncio.timeout(WAIT_S):
             while b'"seq":1,' not in body:
@@ -162,3 +167,42 @@ async def test_a_word_that_cannot_be_written_breaks_the_stream_and_not_whoever_s
         speaker.hub.live(Live(SESSION, RUN, "model.delta", {"turn": 1, "offset": 0, "text": "\ud800"}))
         await wire.rest()
         speaker.say()
+
+
+def cycle_in(**state: object) -> tuple[RequestResponseCycle, list[bytes]]:
+    """An answer under way, as far as writing past it looks at it."""
+    written: list[bytes] = []
+    transport = SimpleNamespace(write=written.append, is_closing=lambda: bool(state.get("is_closing")))
+    cycle = SimpleNamespace(
+        response_started=state.get("response_started", True),
+        response_complete=state.get("response_complete", False),
+        chunked_encoding=state.get("chunked_encoding", True),
+        disconnected=state.get("disconnected", False),
+        flow=SimpleNamespace(write_paused=state.get("write_paused", False)),
+        transport=transport,
+    )
+    return cast(RequestResponseCycle, cycle), written
+
+
+def test_a_piece_is_written_as_one_chunk() -> None:
+    cycle, written = cycle_in()
+    assert write_now(cycle, b"twelve bytes")
+    assert written == [b"c\r\ntwelve bytes\r\n"]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"response_started": False},
+        {"response_complete": True},
+        {"chunked_encoding": None},
+        {"disconnected": True},
+        {"write_paused": True},
+        {"is_closing": True},
+    ],
+    ids=lambda state: next(iter(state)),
+)
+def test_nothing_is_written_past_an_answer_that_cannot_take_it(state: dict[str, object]) -> None:
+    cycle, written = cycle_in(**state)
+    assert not write_now(cycle, b"x")
+    assert written == []
