@@ -1,7 +1,6 @@
 """The index of words in the SQLite file: what is erased leaves no word, a rebuild gives the same, old journals get one."""
 
 import random
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +8,9 @@ import apsw
 import pytest
 
 from palyra.adapters.keys.directory import KeyDirectory
-from palyra.adapters.store.sqlite import recorder
 from palyra.adapters.store.sqlite.archive import Archive
 from palyra.adapters.store.sqlite.connection import JournalSettings, open_writing
 from palyra.adapters.store.sqlite.migrations import known_migrations, migrate
-from palyra.adapters.store.sqlite.recorder import TEXTS_A_BATCH
 from palyra.adapters.store.sqlite.refold import rebuild_projections
 from palyra.adapters.store.sqlite.search_index import INDEXED_TYPES
 from palyra.core.checkpoint import key_id
@@ -179,90 +176,3 @@ async def test_trust_of_an_artifact_only_falls_and_the_least_of_ones_own_links_c
         assert await linked(first, Trust.EXTERNAL, "http:a") == (Trust.EXTERNAL, "http:a")
         assert await linked(first, Trust.OPERATOR) == (Trust.EXTERNAL, "http:a")
         assert await linked(second, Trust.OPERATOR) == (Trust.EXTERNAL, "http:a")
-
-
-def copy_from_outside(path: Path, to: Path) -> None:
-    """By another process: ours would drop SQLite's locks."""
-    for suffix in ("", "-wal"):
-        subprocess.run(["cp", f"{path}{suffix}", f"{to}{suffix}"], check=True)
-
-
-def hits_sql(path: Path) -> int:
-    connection = apsw.Connection(str(path))
-    count = connection.execute("SELECT count(*) FROM search_docsize").get
-    connection.close()
-    assert isinstance(count, int)
-    return count
-
-
-async def test_what_was_just_said_is_found_though_the_index_is_filled_later(tmp_path: Path) -> None:
-    ids, path = Ids(), tmp_path / "journal.db"
-    async with journal_at(path) as journal:
-        await journal.search.search(SearchQuery(match="x", principal=ALICE, limit=5))
-        for word in ("amber", "basalt"):
-            await journal.commit([Append(ids.session(), 0, (session_created(), message_user(word)))])
-            assert len(await journal.search.search(SearchQuery(match=word, principal=ALICE, limit=5))) == 1
-        await journal.commit([Append(ids.session(), 0, (session_created(), message_user("copper")))])
-        assert hits_sql(path) == 2
-        assert found_by_verify(path) == []
-    assert hits_sql(path) == 3
-
-
-async def test_texts_enter_the_index_in_batches_without_anybody_asking(tmp_path: Path) -> None:
-    ids, path = Ids(), tmp_path / "journal.db"
-    async with journal_at(path) as journal:
-        for _ in range(TEXTS_A_BATCH):
-            await journal.commit([Append(ids.session(), 0, (session_created(), message_user("said")))])
-        await journal.vacuum()  # After everything that the writer had begun.
-        assert hits_sql(path) >= TEXTS_A_BATCH - 1
-
-
-async def test_texts_of_a_process_that_was_killed_are_found_by_the_next(tmp_path: Path) -> None:
-    ids, path = Ids(), tmp_path / "journal.db"
-    async with journal_at(path) as journal:
-        await journal.commit([Append(ids.session(), 0, (session_created(), message_user("early")))])
-        session = ids.session()
-        await journal.commit([Append(session, 0, (session_created(), message_user("forgotten")))])
-        # As a kill would leave it: everything durable, and the last texts in no index.
-        copy = tmp_path / "killed.db"
-        copy_from_outside(path, copy)
-    assert hits_sql(copy) == 0
-    async with journal_at(copy) as journal:
-        (hit,) = await journal.search.search(SearchQuery(match="forgotten", principal=ALICE, limit=5))
-        assert hit.session_id == session
-        await journal.commit([Append(ids.session(), 0, (session_created(), message_user("late")))])
-    assert found_by_verify(copy) == []
-    assert hits_sql(copy) == 3
-    change_from_outside(copy, CHECK)
-
-
-async def test_a_text_that_is_erased_before_it_was_indexed_leaves_no_word(tmp_path: Path) -> None:
-    ids, path = Ids(), tmp_path / "journal.db"
-    async with journal_at(path) as journal:
-        session = ids.session()
-        await journal.commit([Append(session, 0, (session_created(), message_user("vanishing")))])
-        assert hits_sql(path) == 0
-        await journal.erase([Erasure(stream=session, seqs=None, reason="asked", actor=ALICE, at_ms=START_MS)])
-        assert await journal.search.search(SearchQuery(match="vanishing", principal=ALICE, limit=5)) == ()
-        assert files_holding(tmp_path, "vanishing") == []
-    change_from_outside(path, CHECK)
-
-
-async def test_an_index_that_cannot_be_filled_holds_up_no_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids, path = Ids(), tmp_path / "journal.db"
-    failures: list[None] = []
-
-    def fail(_connection: apsw.Connection) -> None:
-        failures.append(None)
-        raise apsw.FullError("no space")
-
-    async with journal_at(path) as journal:
-        monkeypatch.setattr(recorder, "index_new", fail)
-        for _ in range(TEXTS_A_BATCH + 5):
-            await journal.commit([Append(ids.session(), 0, (session_created(), message_user("said")))])
-        assert failures
-        monkeypatch.undo()
-        hits = await journal.search.search(SearchQuery(match="said", principal=ALICE, limit=500))
-        assert len(hits) == TEXTS_A_BATCH + 5

@@ -164,8 +164,9 @@ class Exchange:
             unmet.append(Failed(ModelError.AUTH, f"{name} has no key to be called with: {cause.message}."))
             return
         answer = _Answer(self._format.reader(draft, name), self._endpoint)
+        outgoing = self._outgoing(draft, key)
         try:
-            async with self._client.post(self._outgoing(draft, key)) as reply:
+            async with self._client.post(outgoing) as reply:
                 if reply.status != 200 or reply.content_type in _NOT_A_STREAM:
                     unmet.append(await self._rejected(reply, key))
                     return

@@ -57,7 +57,6 @@ _MISINDEXED = """
     SELECT CAST(tapes.stream AS BLOB), events.seq, 0 FROM search_texts
     JOIN events ON events.position = search_texts.position JOIN tapes ON tapes.id = events.tape_id
     WHERE search_texts.position NOT IN (SELECT id FROM search_docsize)
-        AND search_texts.position < (SELECT max(id) FROM search_docsize)
     UNION ALL
     SELECT CAST(coalesce(tapes.stream, 'search') AS BLOB), coalesce(events.seq, 0), 1 FROM search_docsize
     LEFT JOIN events ON events.position = search_docsize.id LEFT JOIN tapes ON tapes.id = events.tape_id

@@ -14,7 +14,7 @@ from palyra.adapters.store.sqlite.known import load_head
 from palyra.adapters.store.sqlite.preparation import Commit, prepare_append
 from palyra.adapters.store.sqlite.recorder import Recorder
 from palyra.adapters.store.sqlite.refold import replace_rows
-from palyra.adapters.store.sqlite.search_index import drop_texts, index_new, scrub_index
+from palyra.adapters.store.sqlite.search_index import drop_texts, scrub_index
 from palyra.core.erasure import as_ranges
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events import Draft, Event
@@ -34,7 +34,6 @@ def erase(recorder: Recorder, tape: StreamId, erasures: Sequence[Erasure]) -> tu
     with recorder.transaction() as connection:
         for erasure in erasures:
             _require_erasable(connection, erasure, whole)
-        index_new(connection)  # What is not in it yet could not be taken out.
         words = drop_texts(connection, _indexed(connection, erasures))
         drafts = [draft for erasure in erasures for draft in _erase_one(connection, erasure)]
         scrub_index(connection, words)

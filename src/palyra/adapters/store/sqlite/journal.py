@@ -47,7 +47,7 @@ class SqliteJournal:
         self.state = SqliteState(self._reads)
         self.usage = SqliteUsage(self._reads)
         self.provenance = SqliteProvenance(self._reads)
-        self.search = SqliteSearch(self._reads, self._writer)
+        self.search = SqliteSearch(self._reads)
 
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
@@ -84,5 +84,4 @@ class SqliteJournal:
 
     def _checkpoint(self, recorder: Recorder) -> tuple[Event, ...]:
         recorder.retry_empty_log()
-        recorder.index_words()
         return sign_heads(recorder, self._signer, self._clock.now_ms())

@@ -11,7 +11,7 @@ import apsw
 from palyra.adapters.store.sqlite.known import Known, TapeHead
 from palyra.adapters.store.sqlite.preparation import Commit, PreparedAppend
 from palyra.adapters.store.sqlite.rows import store_rows
-from palyra.adapters.store.sqlite.search_index import INDEXED_TYPES
+from palyra.adapters.store.sqlite.search_index import INDEXED_TYPES, index_texts
 from palyra.adapters.store.sqlite.state_writes import apply_write
 from palyra.core.chain import Prepared, link, recorded
 from palyra.core.errors import Conflict, Invalid, PalyraError
@@ -36,7 +36,7 @@ class Plan:
         known.load_numbers()
         self._known = known
         self._events: list[EventCells] = []
-        self.texts_count = 0  # Of those which the index of words is to take in.
+        self._texts: list[int] = []  # Positions of what the index of words takes up.
         self._tapes: list[tuple[int, StreamId]] = []
         self._writes: list[Write] = []
         self._heads: dict[StreamId, TapeHead] = {}
@@ -49,7 +49,7 @@ class Plan:
     def add(self, commit: Commit) -> tuple[Event, ...]:
         """The events as they will be recorded; raises if the commit must be refused."""
         self._undo.clear()
-        counts = (len(self._events), len(self._tapes), len(self._writes), self.texts_count)
+        counts = (len(self._events), len(self._tapes), len(self._writes), len(self._texts))
         try:
             if commit.fence is not None:
                 self._require_token(commit.fence.lease, commit.fence.token)
@@ -68,6 +68,8 @@ class Plan:
         if self._tapes:
             connection.executemany("INSERT INTO tapes (id, stream) VALUES (?, ?)", self._tapes)
         connection.executemany(_INSERT_EVENT, self._events)
+        if self._texts:
+            index_texts(connection, self._texts)
         stored = self._stored
         changes = [(stored[key], row) for key, row in self._rows.items() if row is not None and row is not stored[key]]
         store_rows(connection, changes)
@@ -101,7 +103,7 @@ class Plan:
             if event.type in PROJECTED_TYPES:
                 self._project(event)
             if event.type in INDEXED_TYPES:
-                self.texts_count += 1
+                self._texts.append(position)
             self._events.append(_cells(tape_id, position, prepared, event_hash))
             events.append(event)
         self._set(self._heads, stream, TapeHead(tape_id, seq + len(append.events), event_hash))
@@ -183,7 +185,7 @@ class Plan:
         del self._events[events_count:]
         del self._tapes[tapes_count:]
         del self._writes[writes_count:]
-        self.texts_count = texts_count
+        del self._texts[texts_count:]
         for overlay, key, value in reversed(self._undo):
             if value is None and overlay is not self._rows:
                 del overlay[key]

@@ -24,11 +24,9 @@ from palyra.adapters.store.sqlite.known import Known
 from palyra.adapters.store.sqlite.migrations import known_migrations, migrate, schema_version
 from palyra.adapters.store.sqlite.plan import Plan
 from palyra.adapters.store.sqlite.preparation import Commit
-from palyra.adapters.store.sqlite.search_index import index_new
 from palyra.core.errors import Conflict, Invalid, PalyraError
 from palyra.core.events import Event
 
-TEXTS_A_BATCH = 64  # Some milliseconds of work, which a commit may have to wait for, and seldom.
 LOG_WAIT_MS = 250  # Every commit waits behind it, and a reader that takes longer may take for ever.
 
 Outcome = tuple[Event, ...] | PalyraError
@@ -53,9 +51,6 @@ class Recorder:
                 self.known = Known(self.connection)
         self._is_open = True
         self._is_suspect = False
-        self._unindexed_count = (
-            1  # Of texts that the index of words has not taken in; an earlier process may have left some.
-        )
         self._has_old_text = True  # A process that was killed may have left a log with what it had erased.
 
     def commit_group(self, commits: Sequence[Commit]) -> list[Outcome]:
@@ -71,23 +66,6 @@ class Recorder:
         """Something other than a commit, between two groups."""
         with our_errors(self._settings.path):
             return act(self)
-
-    @property
-    def has_unindexed(self) -> bool:
-        return self._unindexed_count > 0
-
-    def index_words(self) -> None:
-        """Takes into the index of words what it lacks."""
-        if self._unindexed_count:
-            with self.transaction() as connection:
-                index_new(connection)
-            self._unindexed_count = 0
-
-    def index_some_words(self) -> None:
-        """Between two groups, when there are enough to be worth it. What fails now is tried again with the next."""
-        if self._unindexed_count >= TEXTS_A_BATCH:
-            with suppress(apsw.Error, PalyraError):
-                self.index_words()
 
     def record(self, commit: Commit) -> tuple[Event, ...]:
         """One commit of our own, inside the transaction that the caller holds; forget or settle is his too."""
@@ -154,7 +132,6 @@ class Recorder:
             outcomes = [_outcome(plan, commit) for commit in commits]
             plan.execute(connection)
         plan.settle()
-        self._unindexed_count += plan.texts_count
         return outcomes
 
     def _commit_alone(self, commit: Commit) -> Outcome:

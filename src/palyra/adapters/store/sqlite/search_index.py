@@ -1,9 +1,8 @@
 """The index of words. Owns: what enters and leaves the full-text table. Not: asking it (views_search).
 
-The table holds no text: FTS5 reads it through the view `search_texts`, which alone says what is indexed. Texts enter in
-their order and in batches, after their commit, so that nobody's first word waits for them; whoever asks has the rest taken in
-first. Invariants: of two texts the later is never in without the earlier; a text leaves in the transaction that overwrites
-its event, and before, since FTS5 has to read what it takes out; no word stays that no text holds any more, in whole or in part.
+The table holds no text: FTS5 reads it through the view `search_texts`, which alone says what is indexed. Invariants: the
+index changes in the transaction that changes the events; a text leaves it before its event is overwritten, since FTS5 has
+to read what it takes out; no word stays that no text holds any more, in whole or in part.
 """
 
 from bisect import bisect_left
@@ -16,11 +15,6 @@ from palyra.core.events.run import MessageAssistant, MessageUser
 INDEXED_TYPES = frozenset({MessageUser.TYPE, MessageAssistant.TYPE})  # As the view has them; a test compares the two.
 
 _TOKENIZER = ("unicode61", ["remove_diacritics", "2"])  # As the table has it.
-_INDEX_NEW = """
-    INSERT INTO search (rowid, text)
-    SELECT position, text FROM search_texts
-    WHERE position > (SELECT ifnull(max(id), 0) FROM search_docsize) ORDER BY position
-"""
 _DIFFERING = """
     SELECT (SELECT count(*) FROM (SELECT position FROM search_texts EXCEPT SELECT id FROM search_docsize))
          + (SELECT count(*) FROM (SELECT id FROM search_docsize EXCEPT SELECT position FROM search_texts))
@@ -29,9 +23,10 @@ _BEGINNINGS = "SELECT CAST(term AS BLOB) FROM search_idx"  # Each after a letter
 _NEXT_WORD = "SELECT term FROM temp.search_words WHERE term >= ? ORDER BY term LIMIT 1"
 
 
-def index_new(connection: apsw.Connection) -> None:
-    """All texts behind the last one that is in the index."""
-    connection.execute(_INDEX_NEW)
+def index_texts(connection: apsw.Connection, positions: Sequence[int]) -> None:
+    """Of events that were just written."""
+    sql = "INSERT INTO search (rowid, text) SELECT position, text FROM search_texts WHERE position = ?"
+    connection.executemany(sql, [(position,) for position in positions])
 
 
 def drop_texts(connection: apsw.Connection, positions: Sequence[int]) -> frozenset[str]:
@@ -87,11 +82,7 @@ def _begins_a_kept_word(connection: apsw.Connection, beginning: str) -> bool:
 
 
 def rebuild_index(connection: apsw.Connection) -> int:
-    """Made anew from the events; gives how many texts were missing or should not have been there.
-
-    What only waited to be taken in is not missing.
-    """
-    index_new(connection)
+    """Made anew from the events; gives how many texts were missing or should not have been there."""
     differing_count = connection.execute(_DIFFERING).get
     connection.execute("INSERT INTO search (search) VALUES ('rebuild')")
     return differing_count if isinstance(differing_count, int) else 0

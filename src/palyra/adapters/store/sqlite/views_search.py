@@ -4,8 +4,6 @@ import apsw
 
 from palyra.adapters.store.sqlite.connection import fetch, page_limit
 from palyra.adapters.store.sqlite.reads import Reads
-from palyra.adapters.store.sqlite.recorder import Recorder
-from palyra.adapters.store.sqlite.writer import Writer
 from palyra.core.ids import Principal, SessionId, StreamId
 from palyra.core.trust import Trust
 from palyra.ports.search import SearchHit, SearchQuery
@@ -38,14 +36,10 @@ _SEARCH = f"""
 
 
 class SqliteSearch:
-    def __init__(self, reads: Reads, writer: Writer) -> None:
+    def __init__(self, reads: Reads) -> None:
         self._reads = reads
-        self._writer = writer
 
     async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
-        """Finds everything that was committed before it was asked."""
-        if self._writer.has_unindexed:
-            await self._writer.perform(Recorder.index_words)
         return await self._reads.ask(lambda connection: _hits(connection, query))
 
 

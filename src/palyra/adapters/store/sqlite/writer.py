@@ -105,10 +105,6 @@ class Writer:
         """Runs `act` in the writer thread, after everything asked before it."""
         return self._ask(act)
 
-    @property
-    def has_unindexed(self) -> bool:
-        return self._recorder.has_unindexed
-
     async def stop(self, last: Act) -> None:
         """Refuses what comes, finishes what came, does `last`, and closes the file."""
         line = self._line()
@@ -159,8 +155,6 @@ class Writer:
             while self._drain():
                 self._serve_in_hand()
                 self._in_hand = []
-                if self._queue.empty():
-                    self._recorder.index_some_words()
         finally:
             self._refuse_the_rest()
             self._close()
