@@ -13,6 +13,7 @@ import gc
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
@@ -31,7 +32,7 @@ from palyra.adapters.runtimes.shell.sandbox import NoSandbox, Sandbox, find_sand
 from palyra.adapters.tools.fs_read import FsRead
 from palyra.adapters.tools.time_now import TimeNow
 from palyra.app import Home
-from palyra.app.daemon import GC_THRESHOLDS, build_engine, prepare_home
+from palyra.app.daemon import GC_THRESHOLDS, SWITCH_INTERVAL_S, build_engine, prepare_home
 from palyra.config import load
 from palyra.core.events import Event
 from palyra.core.events.base import JsonObject
@@ -297,4 +298,5 @@ def bare_command(sandbox: Sandbox, workspace: Path) -> list[str]:
 if __name__ == "__main__":
     # As the daemon runs.
     gc.set_threshold(*GC_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     uvloop.run(main())
