@@ -82,6 +82,16 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+@contextmanager
+def serving(server: ThreadingHTTPServer) -> Iterator[None]:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 class Site:
     """A loopback site that counts requests and holds each back while `is_holding`."""
 
@@ -117,14 +127,11 @@ class Site:
 
     @contextmanager
     def open(self) -> Iterator["Site"]:
-        thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield self
-        finally:
-            self.is_holding = False
-            self.server.shutdown()
-            self.server.server_close()
+        with serving(self.server):
+            try:
+                yield self
+            finally:
+                self.is_holding = False
 
 
 def killed_in_the_middle(
@@ -358,13 +365,11 @@ class Form:
 
     @contextmanager
     def open(self) -> Iterator["Form"]:
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        try:
-            yield self
-        finally:
-            self.is_holding = False
-            self.server.shutdown()
-            self.server.server_close()
+        with serving(self.server):
+            try:
+                yield self
+            finally:
+                self.is_holding = False
 
 
 def test_button_of_a_page_is_never_pressed_again(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class Frames(ABC, AsyncIterator[Frame]):
     def tap(self, tap: Tap) -> None:
         """Offers live frames to `tap` first, while the reader waits and nothing else does; what it refuses is to be taken.
 
-        At most one in each turn of the loop: what comes with it leaves together. Not every kind of frames has taps.
+        At most one at each time of the loop's clock: what comes with it leaves together. Not every kind of frames has taps.
         """
 
     @abstractmethod
@@ -139,7 +139,7 @@ class Follower(Frames):
         self._bell.ring()
 
     def is_handed(self, frame: Live) -> bool:
-        """Whether its tap took it. The loop's time stands still during a turn: the second frame of one finds it unchanged."""
+        """Whether its tap took it. The clock of uvloop stands still during a turn: the second frame of one finds it unchanged."""
         tap = self._tap
         if tap is None or self._frames or self._is_behind or not self._bell.is_awaited:
             return False

@@ -20,9 +20,7 @@ from palyra.engine.hub import Frame, Frames, Live
 from palyra.gateway.settings import OUTBOX_BYTES_MAX, RETRY_HINT_MS, STREAMS_MAX, STREAMS_PER_TOKEN_MAX
 
 ABORT_EXTENSION = "palyra.abort"  # In the scope; its `call` cuts the connection, whatever waits in it.
-WRITE_EXTENSION = (
-    "palyra.write"  # Its `call` writes a piece of the body at once, and is False where that cannot be now.
-)
+WRITE_EXTENSION = "palyra.write"  # Its `call` writes a piece of the body at once, or is False where that cannot be.
 HEARTBEAT = b":\n\n"
 EVENT_STREAM_TYPE = "text/event-stream"
 STALLED_BEATS_MAX = 1

@@ -43,7 +43,9 @@ class Tool(Protocol):
 class Catalog(Protocol):
     """The tools there are. A snapshot: what is found now stays what it was for as long as the caller holds it."""
 
-    def specs(self) -> tuple[ToolSpec, ...]: ...
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The same object until something changes: what is made of them can be kept as long."""
+        ...
 
     def find(self, name: str) -> Tool | None: ...
 

@@ -205,9 +205,9 @@ class HttpClient:
 
     async def _open_spare(self, answered: aiohttp.ClientResponse) -> None:
         """Takes an idle connection to where this came from, or makes one, and gives it back unused."""
-        connector = self._opened().connector
+        connector = self._session.connector if self._session is not None else None
         if connector is None:
-            return
+            return  # Closed in the meantime; a spare opens nothing anew.
         timeout = aiohttp.ClientTimeout(total=None, connect=SPARE_CONNECT_S)
         try:
             connection = await connector.connect(aiohttp.ClientRequest("GET", answered.url), [], timeout)
