@@ -5,24 +5,24 @@ and no proxy of the environment is used. Headers may carry a key: they appear in
 """
 
 import asyncio
-import io
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
 import aiohttp
 import msgspec
+from aiohttp.connector import Connection
+from aiohttp.http import HttpProcessingError
 
-from palyra.adapters.net.prompt import PromptRequest
 from palyra.adapters.net.spares import Spares
+from palyra.adapters.net.wire import Address, Answer, connect, exchange
 from palyra.core.errors import Unavailable
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # A whole answer; the longest of a model are a few MB of events.
 ERROR_BYTES_MAX = 64 * 1024  # What is read of a refusal; a sentence of it is shown.
-READ_BYTES = 256 * 1024
 KEEPALIVE_S = 90.0  # Long enough that the next run finds a connection; a server that closes earlier is noticed.
 SPARE_CONNECT_S = 10.0
-WHOLE_BYTES_MAX = 1024 * 1024  # A larger body is written in pieces, so that it holds nobody up.
+ADDRESSES_MAX = 64  # More than the endpoints of any configuration; beyond them they are looked at anew.
 
 _FAULTS = (aiohttp.ClientError, OSError, ValueError)  # ValueError: a header or an address that cannot be sent.
 
@@ -51,8 +51,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 class Reply:
     """An answer whose body has not been read yet."""
 
-    def __init__(self, response: aiohttp.ClientResponse, body_bytes_max: int) -> None:
-        self._response = response
+    def __init__(self, answer: Answer, body_bytes_max: int) -> None:
+        self._answer = answer
         self._limit = body_bytes_max
         self._size = 0
         self._loop = asyncio.get_running_loop()
@@ -61,25 +61,25 @@ class Reply:
 
     @property
     def status(self) -> int:
-        return self._response.status
+        return self._answer.status
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return self._response.headers
+        return self._answer.headers
 
     @property
     def reason(self) -> str:
-        return self._response.reason or ""
+        return self._answer.reason
 
     @property
     def content_type(self) -> str:
-        return self._response.content_type
+        return self._answer.content_type
 
     async def read_some(self, timeout_s: float) -> bytes:
         """Whatever has arrived; b"" at the end. Raises Unavailable `timed_out`, `closed` or `body_too_large`."""
         self._expect_by(self._loop.time() + timeout_s)
         try:
-            chunk = await self._response.content.readany()
+            chunk = await self._answer.content.readany()
         except TimeoutError as cause:
             raise Unavailable("timed_out", f"nothing came for {timeout_s:g} s") from cause
         except _FAULTS as cause:
@@ -113,7 +113,7 @@ class Reply:
         """Ends the exchange, whether or not all was read."""
         if self._alarm is not None:
             self._alarm.cancel()
-        self._response.close()
+        self._answer.close()
 
     def _expect_by(self, due_s: float) -> None:
         """One alarm for many reads: a timeout around each would cost a token more than reading it."""
@@ -133,7 +133,7 @@ class Reply:
         if self._loop.time() < self._due_s:
             self._set_alarm(self._due_s)
         else:
-            self._response.content.set_exception(TimeoutError())
+            self._answer.content.set_exception(TimeoutError())
 
 
 class HttpClient:
@@ -146,7 +146,8 @@ class HttpClient:
     ) -> None:
         self._body_bytes_max = body_bytes_max
         self._make_connector = make_connector or _plain_connector
-        self._session: aiohttp.ClientSession | None = None
+        self._connector: aiohttp.BaseConnector | None = None
+        self._addresses: dict[str, Address] = {}
         self._spares = Spares()
 
     def post(self, outgoing: Outgoing) -> AbstractAsyncContextManager[Reply]:
@@ -161,75 +162,67 @@ class HttpClient:
 
     async def close(self) -> None:
         await self._spares.close()
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        connector, self._connector = self._connector, None
+        self._addresses.clear()
+        if connector is not None:
+            await connector.close()
 
     @asynccontextmanager
     async def _exchange(self, method: str, outgoing: Outgoing) -> AsyncIterator[Reply]:
         with self._spares.out(outgoing.url):
-            response = await self._send(method, outgoing)
-            self._spares.answered(outgoing.url, partial(self._open_spare, response))
-            reply = Reply(response, self._body_bytes_max)
+            answer = await self._send(method, outgoing)
+            self._spares.answered(outgoing.url, partial(self._open_spare, outgoing.url))
+            reply = Reply(answer, self._body_bytes_max)
             try:
                 yield reply
             finally:
                 reply.close()
 
-    async def _send(self, method: str, outgoing: Outgoing) -> aiohttp.ClientResponse:
+    async def _send(self, method: str, outgoing: Outgoing) -> Answer:
         limits = outgoing.timeouts
-        timeout = aiohttp.ClientTimeout(total=None, connect=limits.connect_s)
         within_s = outgoing.answer_within_s
         try:
             async with asyncio.timeout(limits.connect_s + limits.first_byte_s if within_s is None else within_s):
-                return await self._opened().request(
-                    method,
-                    outgoing.url,
-                    data=_in_pieces(outgoing.body),
-                    headers=outgoing.headers,
-                    timeout=timeout,
-                    allow_redirects=False,
-                )
-        except aiohttp.ConnectionTimeoutError as cause:
-            raise Unavailable("connect_timed_out", f"no connection within {limits.connect_s:g} s") from cause
+                address = self._address(outgoing.url)
+                head = address.head(method, outgoing.headers, len(outgoing.body))
+                connection = await self._connect(address, limits.connect_s)
+                return await exchange(connection, method, head, outgoing.body)
         except TimeoutError as cause:
             raise Unavailable("timed_out", f"no answer within {limits.first_byte_s:g} s") from cause
         except aiohttp.InvalidURL as cause:
             raise Unavailable("address_invalid", "the address is none that can be called") from cause
         except aiohttp.ClientConnectorError as cause:
             raise Unavailable("connect_failed", _reason(cause)) from cause
-        except aiohttp.ClientResponseError as cause:
+        except HttpProcessingError as cause:
             raise Unavailable("not_http", "what answered does not speak HTTP") from cause
         except _FAULTS as cause:
             raise Unavailable("closed", "the connection was closed before an answer came") from cause
 
-    async def _open_spare(self, answered: aiohttp.ClientResponse) -> None:
-        """Takes an idle connection to where this came from, or makes one, and gives it back unused."""
-        connector = self._session.connector if self._session is not None else None
-        if connector is None:
-            return  # Closed in the meantime; a spare opens nothing anew.
-        timeout = aiohttp.ClientTimeout(total=None, connect=SPARE_CONNECT_S)
+    async def _connect(self, address: Address, within_s: float) -> Connection:
+        if self._connector is None:
+            self._connector = self._make_connector()
         try:
-            connection = await connector.connect(aiohttp.ClientRequest("GET", answered.url), [], timeout)
+            return await connect(self._connector, address, within_s)
+        except TimeoutError as cause:
+            raise Unavailable("connect_timed_out", f"no connection within {within_s:g} s") from cause
+
+    async def _open_spare(self, url: str) -> None:
+        """Takes an idle connection to where this went, or makes one, and gives it back unused."""
+        if self._connector is None:
+            return  # Closed in the meantime; a spare opens nothing anew.
+        try:
+            connection = await connect(self._connector, self._address(url), SPARE_CONNECT_S)
         except (*_FAULTS, TimeoutError):
             return  # The next request finds out for itself, and tells its own story.
         connection.release()
 
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=self._make_connector(),
-                request_class=PromptRequest,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,  # Identity is asked for; a body that unpacks without end is never unpacked.
-                read_bufsize=READ_BYTES,
-                trust_env=False,
-            )
-        return self._session
-
-
-def _in_pieces(body: bytes) -> bytes | io.BytesIO | None:
-    return io.BytesIO(body) if len(body) > WHOLE_BYTES_MAX else body or None
+    def _address(self, url: str) -> Address:
+        address = self._addresses.get(url)
+        if address is None:
+            if len(self._addresses) >= ADDRESSES_MAX:
+                self._addresses.clear()
+            address = self._addresses[url] = Address(url)
+        return address
 
 
 def _plain_connector() -> aiohttp.BaseConnector:

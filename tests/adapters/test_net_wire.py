@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from palyra.adapters.net.client import WHOLE_BYTES_MAX, HttpClient, Outgoing
-from palyra.adapters.net.prompt import begun
+from palyra.adapters.net.client import HttpClient, Outgoing
+from palyra.adapters.net.wire import WHOLE_BYTES_MAX
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 TEST_S = 20.0
@@ -80,43 +80,6 @@ async def test_a_request_that_is_given_up_in_the_middle_of_its_body_harms_no_oth
         server.may_read.set()
         assert await asked(client, server.url, b"hello") == b"ok"
         assert server.bodies[-1] == b"hello"
-
-
-async def test_work_that_was_begun_goes_on_where_it_stopped() -> None:
-    done: list[str] = []
-    gate = asyncio.get_running_loop().create_future()
-
-    async def work() -> None:
-        done.append("first")
-        await gate
-        done.append("second")
-        await asyncio.sleep(0)
-        done.append("third")
-
-    task = asyncio.create_task(begun(work()))
-    assert done == ["first"]
-    await asyncio.sleep(0)
-    gate.set_result(None)
-    await task
-    assert done == ["first", "second", "third"]
-
-
-async def test_work_that_was_begun_can_be_cancelled() -> None:
-    heard: list[str] = []
-
-    async def work() -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            heard.append("cancelled")
-            raise
-
-    task = asyncio.create_task(begun(work()))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert heard == ["cancelled"]
 
 
 async def until(condition: Callable[[], bool]) -> None:
