@@ -12,10 +12,11 @@ from functools import partial
 import aiohttp
 import msgspec
 from aiohttp.connector import Connection
-from aiohttp.http import HttpProcessingError
+from httptools import HttpParserError
 
+from palyra.adapters.net.answer import Answer
 from palyra.adapters.net.spares import Spares
-from palyra.adapters.net.wire import Address, Answer, connect, exchange
+from palyra.adapters.net.wire import Address, connect, exchange
 from palyra.core.errors import Unavailable
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # A whole answer; the longest of a model are a few MB of events.
@@ -24,7 +25,8 @@ KEEPALIVE_S = 90.0  # Long enough that the next run finds a connection; a server
 SPARE_CONNECT_S = 10.0
 ADDRESSES_MAX = 64  # More than the endpoints of any configuration; beyond them they are looked at anew.
 
-_FAULTS = (aiohttp.ClientError, OSError, ValueError)  # ValueError: a header or an address that cannot be sent.
+# ValueError: a header that cannot be sent. HttpParserError: what comes is no HTTP, or not any more.
+_FAULTS = (aiohttp.ClientError, OSError, ValueError, HttpParserError)
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +81,7 @@ class Reply:
         """Whatever has arrived; b"" at the end. Raises Unavailable `timed_out`, `closed` or `body_too_large`."""
         self._expect_by(self._loop.time() + timeout_s)
         try:
-            chunk = await self._answer.content.readany()
+            chunk = await self._answer.read()
         except TimeoutError as cause:
             raise Unavailable("timed_out", f"nothing came for {timeout_s:g} s") from cause
         except _FAULTS as cause:
@@ -133,7 +135,7 @@ class Reply:
         if self._loop.time() < self._due_s:
             self._set_alarm(self._due_s)
         else:
-            self._answer.content.set_exception(TimeoutError())
+            self._answer.fail(TimeoutError())
 
 
 class HttpClient:
@@ -193,7 +195,7 @@ class HttpClient:
             raise Unavailable("address_invalid", "the address is none that can be called") from cause
         except aiohttp.ClientConnectorError as cause:
             raise Unavailable("connect_failed", _reason(cause)) from cause
-        except HttpProcessingError as cause:
+        except HttpParserError as cause:
             raise Unavailable("not_http", "what answered does not speak HTTP") from cause
         except _FAULTS as cause:
             raise Unavailable("closed", "the connection was closed before an answer came") from cause

@@ -12,10 +12,10 @@ from urllib.parse import urljoin
 import msgspec
 from msgspec.structs import replace
 
+from palyra.adapters.net.answer import READ_BYTES
 from palyra.adapters.net.client import HttpClient, Outgoing, Reply, Timeouts
 from palyra.adapters.net.guard import CONNECT_S, Guard
 from palyra.adapters.net.guard_unpack import ACCEPTED, make_unpacker
-from palyra.adapters.net.wire import READ_BYTES
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.hosts import CODE, Target
 
