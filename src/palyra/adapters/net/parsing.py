@@ -38,18 +38,7 @@ class Parsing:
             self.may_stay = False
             return
         self._bytes_since_body += len(data)
-        try:
-            self._parser.feed_data(data)
-        except HttpParserUpgrade:
-            self.is_whole, self.may_stay = True, False
-        except HttpParserError:
-            if not self.is_whole:
-                raise
-            self.may_stay = False  # Only what stands behind the response is none.
-        is_endless = self._bytes_since_body > HEAD_BYTES_MAX and not self.is_whole
-        if is_endless or self._header_bytes > HEAD_BYTES_MAX:
-            self.is_whole = False
-            raise HttpParserError("headers without an end")
+        self._parse(data)
 
     def take(self) -> bytes:
         """All that has come and was not taken."""
@@ -100,3 +89,17 @@ class Parsing:
             self._is_interim = False
         elif not self.is_whole:
             self.is_whole, self.may_stay = True, self._parser.should_keep_alive()
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            self.is_whole, self.may_stay = True, False
+        except HttpParserError:
+            if not self.is_whole:
+                raise
+            self.may_stay = False  # Only what stands behind the response is none.
+        is_endless = self._bytes_since_body > HEAD_BYTES_MAX and not self.is_whole
+        if is_endless or self._header_bytes > HEAD_BYTES_MAX:
+            self.is_whole = False
+            raise HttpParserError("headers without an end")
