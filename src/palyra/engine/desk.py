@@ -221,9 +221,10 @@ class Desk:
             self._office.ledger.release(self.session_id, _planned(sheet))
             return await self._not_committed([letter for letter, _ in answered], error)
         self._retry_delay_s = RETRY_DELAY_S
-        self._adopt(sheet, events)
-        # The model first: whoever asked waits for its first word, and their own turn of the loop would delay it.
-        self._performing.start(sheet.effects, self._state or sheet.state)
+        state = self._state = _after(sheet, events)
+        # The model first: whoever asked waits for its first word, and telling others of what is recorded would delay it.
+        self._performing.start(sheet.effects, state)
+        self._tell(events)
         self._settle(answered)
         return None
 
@@ -236,11 +237,8 @@ class Desk:
             return None
         return error
 
-    def _adopt(self, sheet: Sheet, events: tuple[Event, ...]) -> None:
-        window = sheet.state.window
-        for event in events:
-            window = extend(window, event)
-        self._state = replace(sheet.state, head_seq=sheet.state.head_seq + len(events), window=window)
+    def _tell(self, events: tuple[Event, ...]) -> None:
+        """Of what is recorded now."""
         if any(event.type in ENDS_LIVE_TYPES for event in events):
             self._office.hub.end_live(self.session_id)
         self._office.hub.publish(events)
@@ -293,3 +291,10 @@ def _planned(sheet: Sheet) -> tuple[Turn, ...]:
     """Turns that the sheet would have begun."""
     plans = [(draft.run_id, draft.data) for draft in sheet.drafts if isinstance(draft.data, RoutePlanned)]
     return tuple((run_id, plan.turn) for run_id, plan in plans if run_id is not None)
+
+
+def _after(sheet: Sheet, events: tuple[Event, ...]) -> DeskState:
+    window = sheet.state.window
+    for event in events:
+        window = extend(window, event)
+    return replace(sheet.state, head_seq=sheet.state.head_seq + len(events), window=window)

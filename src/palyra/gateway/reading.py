@@ -56,14 +56,17 @@ async def read_json(request: Request, shape: type[Shape]) -> Shape:
 def read_query(request: Request, shape: type[Shape]) -> Shape:
     raw: bytes = request.scope["query_string"]
     try:
-        text = raw.decode("ascii")
-        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), max_num_fields=QUERY_FIELDS_MAX)
+        pairs = _pairs(raw) if raw else []
         members = dict(pairs)
         if len(members) < len(pairs):
             raise Invalid("query_invalid", "a parameter of the query is given twice")
         return msgspec.convert(members, shape, strict=False)
     except (msgspec.ValidationError, ValueError) as cause:
         raise Invalid("query_invalid", f"the query does not fit: {_shortened(cause)}") from cause
+
+
+def _pairs(raw: bytes) -> list[tuple[str, str]]:
+    return parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=True, max_num_fields=QUERY_FIELDS_MAX)
 
 
 def read_cursor(request: Request, after: int | None) -> int | None:
