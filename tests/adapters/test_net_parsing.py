@@ -89,6 +89,8 @@ def test_a_body_without_a_length_lasts_until_the_connection_ends() -> None:
     assert parsing.ends_with_connection
     assert parsing.take() == b"so far"
     assert not parsed([b"HTTP/1.1 200 OK\r\n"]).ends_with_connection
+    assert parsed([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nso"]).ends_with_connection
+    assert not parsed([in_chunks(200, [b"abc"])[:-3]]).ends_with_connection
     assert not parsed([with_length(200, b"abc")[:-1]]).ends_with_connection
 
 
@@ -117,7 +119,7 @@ def test_a_connection_stays_as_the_server_says(version: bytes, header: bytes, ma
 
 
 def test_careless_servers_are_understood() -> None:
-    parsing = parsed([b"HTTP/1.1 200 OK\nContent-Type: text/plain\nContent-Length: 2\n\nok"])
+    parsing = parsed([b"HTTP/1.1 200 OK\nContent-Type:  text/plain \nContent-Length: 2\n\nok"])
     assert parsing.take() == b"ok"
     assert parsing.headers["content-type"] == "text/plain"
 

@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+import uvloop
 
 from palyra.adapters.net.answer import READ_BYTES
 from palyra.adapters.net.client import HttpClient, Outgoing, Timeouts
 from palyra.adapters.net.wire import WHOLE_BYTES_MAX, Address
 from palyra.core.errors import Unavailable
 
+BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 TEST_S = 20.0
 
@@ -178,6 +180,94 @@ async def test_what_a_server_says_on_an_idle_connection_is_nobodys_answer() -> N
         assert len(player.opened) == 2
 
 
+async def test_every_spoiled_idle_connection_is_passed_over() -> None:
+    async with playing(saying(ANSWER)) as (player, client):
+        await asyncio.gather(*(got(client, player.url) for _ in range(3)))
+        for writer in player.opened:
+            writer.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Le")
+        await asyncio.sleep(0.05)
+        assert await got(client, player.url) == b"ok"
+
+
+@pytest.mark.parametrize(("greeting", "code"), [(b"220 hello\r\n", "not_http"), (BUSY, None)])
+def test_what_a_server_says_before_it_is_asked_is_its_answer(greeting: bytes, code: str | None) -> None:
+    closed: list[int] = []
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+        closed.append(1)
+
+    async def scene() -> None:
+        async with await asyncio.start_server(greet, "127.0.0.1", 0) as listening, asyncio.timeout(TEST_S):
+            client = HttpClient()
+            outgoing = Outgoing(url=f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/", headers={})
+            for _ in range(3):
+                try:
+                    async with client.post(outgoing) as reply:
+                        assert (reply.status, await reply.read_some(TEST_S)) == (503, b"busy")
+                        assert code is None
+                except Unavailable as fault:
+                    assert fault.code == code
+            await client.close()
+            await until(lambda: len(closed) == 3)
+
+    uvloop.run(scene())  # There the first bytes are here before anybody could ask for them.
+
+
+async def test_what_changes_nothing_is_asked_again_when_an_idle_connection_was_gone() -> None:
+    async def script(_head: bytes, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(player.heads) == 2:
+            writer.transport.abort()
+        writer.write(ANSWER)
+
+    async with playing(script) as (player, client):
+        assert await got(client, player.url) == b"ok"
+        assert await got(client, player.url) == b"ok"
+        assert len(player.heads) == 3
+
+
+async def test_what_may_change_something_is_never_asked_again() -> None:
+    async def script(_head: bytes, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(player.heads) == 2:
+            writer.transport.abort()
+        writer.write(ANSWER)
+
+    async with playing(script) as (player, client):
+        assert await asked(client, player.url, b"") == b"ok"
+        with pytest.raises(Unavailable) as fault:
+            await asked(client, player.url, b"")
+        assert fault.value.code == "closed"
+        assert len(player.heads) == 2
+
+
+async def test_leaving_a_reply_ends_a_read_that_is_under_way() -> None:
+    async with playing(saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")) as (player, client):
+        async with client.get(Outgoing(url=player.url, headers={})) as reply:
+            assert await reply.read_some(TEST_S) == b"half"
+            reading = asyncio.create_task(reply.read_some(TEST_S))
+            await asyncio.sleep(0)
+        with pytest.raises(Unavailable):
+            await reading
+        with pytest.raises(Unavailable):
+            await reply.read_some(TEST_S)
+
+
+async def test_a_client_can_be_closed_while_a_server_does_not_read() -> None:
+    async def script(_head: bytes, _reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(TEST_S)
+
+    async with playing(script) as (player, client):
+        asking = asyncio.create_task(asked(client, player.url, b"x" * (32 * WHOLE_BYTES_MAX)))
+        await until(lambda: bool(player.heads))
+        async with asyncio.timeout(5.0):
+            await client.close()
+        with pytest.raises(Unavailable):
+            await asking
+
+
 async def test_a_body_without_a_length_is_whole_when_the_connection_ends() -> None:
     async def script(_head: bytes, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nall there is")
@@ -313,7 +403,15 @@ async def test_the_length_of_a_body_is_said_where_one_is_expected() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("X", "a\r\nY: b"), ("X", "a\nb"), ("X\r\nY", "b"), ("X Y", "b"), ("", "b"), ("X", "a\0")],
+    [
+        ("X", "a\r\nY: b"),
+        ("X", "a\nb"),
+        ("X\r\nY", "b"),
+        ("X Y", "b"),
+        ("", "b"),
+        ("X", "a\0"),
+        ("Content-Length", "3"),
+    ],
 )
 async def test_a_header_that_would_not_stay_in_its_line_is_refused(name: str, value: str) -> None:
     async with playing(saying(ANSWER)) as (player, client):

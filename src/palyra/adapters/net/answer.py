@@ -7,12 +7,12 @@ behind it, and is closed in every other case.
 """
 
 import asyncio
-from collections.abc import Mapping
 
 from aiohttp.connector import Connection
 from httptools import HttpParserError
 
 from palyra.adapters.net.parsing import Parsing
+from palyra.adapters.net.pool import Pool
 
 READ_BYTES = 256 * 1024
 
@@ -20,11 +20,12 @@ READ_BYTES = 256 * 1024
 class Answer(asyncio.Protocol):
     """`head` is done once status and headers are here, or cannot come any more."""
 
-    def __init__(self, connection: Connection, transport: asyncio.Transport, *, is_bodiless: bool) -> None:
+    def __init__(self, pool: Pool, connection: Connection, transport: asyncio.Transport, *, is_bodiless: bool) -> None:
         self._loop = asyncio.get_running_loop()
+        self._pool = pool
         self.head: asyncio.Future[None] = self._loop.create_future()
         self.writing: asyncio.Task[None] | None = None
-        self._parsing = Parsing(is_bodiless=is_bodiless)
+        self.heard = Parsing(is_bodiless=is_bodiless)
         self._connection: Connection | None = connection
         self._sleeper = connection.protocol  # Has the connection while nobody uses it.
         self._transport = transport
@@ -32,28 +33,12 @@ class Answer(asyncio.Protocol):
         self._is_paused = False
         self._reader: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
+        pool.out.add(self)
         transport.set_protocol(self)
-
-    @property
-    def status(self) -> int:
-        return self._parsing.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._parsing.headers
-
-    @property
-    def reason(self) -> str:
-        return self._parsing.reason.decode("utf-8", "replace")
-
-    @property
-    def content_type(self) -> str:
-        said = self._parsing.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        return said or "application/octet-stream"
 
     async def read(self) -> bytes:
         """What has come since; b"" at the end. What came before a fault is given before it is raised."""
-        parsing = self._parsing
+        parsing = self.heard
         while not parsing.pieces:
             if self._fault is not None:
                 raise self._fault
@@ -71,7 +56,7 @@ class Answer(asyncio.Protocol):
 
     def fail(self, fault: Exception) -> None:
         """Nothing more is expected."""
-        if self._parsing.is_whole or self._fault is not None:
+        if self.heard.is_whole or self._fault is not None:
             return
         self._fault = fault
         if not self.head.done():
@@ -79,8 +64,14 @@ class Answer(asyncio.Protocol):
             self.head.exception()  # Whoever waited may have gone.
         self._wake()
 
+    def expire(self) -> None:
+        """The time of whoever reads is over. What has come in the meantime is taken first."""
+        if not self.heard.pieces:
+            self.fail(TimeoutError())
+
     def close(self) -> None:
         """Ends the exchange. What is not whole by now takes its connection with it."""
+        self.fail(ConnectionResetError("left before the answer was whole"))
         self._give_back(may_stay=False)
 
     async def has_room(self) -> None:
@@ -89,7 +80,7 @@ class Answer(asyncio.Protocol):
             await asyncio.shield(self._room)
 
     def data_received(self, data: bytes) -> None:
-        parsing = self._parsing
+        parsing = self.heard
         try:
             parsing.feed(data)
         except HttpParserError as cause:
@@ -105,8 +96,8 @@ class Answer(asyncio.Protocol):
             self._transport.pause_reading()
 
     def connection_lost(self, cause: Exception | None) -> None:
-        if cause is None and self._fault is None and self._parsing.ends_with_connection:
-            self._parsing.is_whole = True
+        if cause is None and self._fault is None and self.heard.ends_with_connection:
+            self.heard.is_whole = True
             self._wake()
         self.fail(cause or ConnectionResetError("closed before the answer was whole"))
         self.resume_writing()
@@ -141,11 +132,15 @@ class Answer(asyncio.Protocol):
         is_written = self.writing is None or self.writing.done()
         if self.writing is not None:
             self.writing.cancel()
-        if self._sleeper is not None and not transport.is_closing():
+        self._pool.out.discard(self)
+        is_open = not transport.is_closing()
+        if self._sleeper is not None and is_open:
             transport.set_protocol(self._sleeper)
-        if may_stay and is_written and not transport.is_closing() and not transport.get_write_buffer_size():
+        if is_open and may_stay and is_written and not transport.get_write_buffer_size():
             if self._is_paused:
                 transport.resume_reading()
-            connection.release()
-        else:
-            connection.close()
+            self._pool.give_back(connection)
+            return
+        if is_open and transport.get_write_buffer_size():
+            transport.abort()  # Closing would wait until a server that does not read has read it.
+        connection.close()

@@ -15,8 +15,9 @@ from aiohttp.connector import Connection
 from httptools import HttpParserError
 
 from palyra.adapters.net.answer import Answer
+from palyra.adapters.net.pool import Pool
 from palyra.adapters.net.spares import Spares
-from palyra.adapters.net.wire import Address, connect, exchange
+from palyra.adapters.net.wire import Address, Request, exchange
 from palyra.core.errors import Unavailable
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # A whole answer; the longest of a model are a few MB of events.
@@ -25,6 +26,7 @@ KEEPALIVE_S = 90.0  # Long enough that the next run finds a connection; a server
 SPARE_CONNECT_S = 10.0
 ADDRESSES_MAX = 64  # More than the endpoints of any configuration; beyond them they are looked at anew.
 
+_REPEATABLE = frozenset({"GET", "HEAD"})
 # ValueError: a header that cannot be sent. HttpParserError: what comes is no HTTP, or not any more.
 _FAULTS = (aiohttp.ClientError, OSError, ValueError, HttpParserError)
 
@@ -63,19 +65,19 @@ class Reply:
 
     @property
     def status(self) -> int:
-        return self._answer.status
+        return self._answer.heard.status
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return self._answer.headers
+        return self._answer.heard.headers
 
     @property
     def reason(self) -> str:
-        return self._answer.reason
+        return self._answer.heard.reason.decode("utf-8", "replace")
 
     @property
     def content_type(self) -> str:
-        return self._answer.content_type
+        return self._answer.heard.content_type
 
     async def read_some(self, timeout_s: float) -> bytes:
         """Whatever has arrived; b"" at the end. Raises Unavailable `timed_out`, `closed` or `body_too_large`."""
@@ -115,6 +117,7 @@ class Reply:
         """Ends the exchange, whether or not all was read."""
         if self._alarm is not None:
             self._alarm.cancel()
+            self._alarm = None
         self._answer.close()
 
     def _expect_by(self, due_s: float) -> None:
@@ -135,7 +138,7 @@ class Reply:
         if self._loop.time() < self._due_s:
             self._set_alarm(self._due_s)
         else:
-            self._answer.fail(TimeoutError())
+            self._answer.expire()
 
 
 class HttpClient:
@@ -148,7 +151,7 @@ class HttpClient:
     ) -> None:
         self._body_bytes_max = body_bytes_max
         self._make_connector = make_connector or _plain_connector
-        self._connector: aiohttp.BaseConnector | None = None
+        self._pool: Pool | None = None
         self._addresses: dict[str, Address] = {}
         self._spares = Spares()
 
@@ -164,10 +167,10 @@ class HttpClient:
 
     async def close(self) -> None:
         await self._spares.close()
-        connector, self._connector = self._connector, None
+        pool, self._pool = self._pool, None
         self._addresses.clear()
-        if connector is not None:
-            await connector.close()
+        if pool is not None:
+            await pool.close()
 
     @asynccontextmanager
     async def _exchange(self, method: str, outgoing: Outgoing) -> AsyncIterator[Reply]:
@@ -187,8 +190,7 @@ class HttpClient:
             async with asyncio.timeout(limits.connect_s + limits.first_byte_s if within_s is None else within_s):
                 address = self._address(outgoing.url)
                 head = address.head(method, outgoing.headers, len(outgoing.body))
-                connection = await self._connect(address, limits.connect_s)
-                return await exchange(connection, method, head, outgoing.body)
+                return await self._ask(address, Request(method, head, outgoing.body), limits.connect_s)
         except TimeoutError as cause:
             raise Unavailable("timed_out", f"no answer within {limits.first_byte_s:g} s") from cause
         except aiohttp.InvalidURL as cause:
@@ -200,23 +202,30 @@ class HttpClient:
         except _FAULTS as cause:
             raise Unavailable("closed", "the connection was closed before an answer came") from cause
 
-    async def _connect(self, address: Address, within_s: float) -> Connection:
-        if self._connector is None:
-            self._connector = self._make_connector()
-        try:
-            return await connect(self._connector, address, within_s)
-        except TimeoutError as cause:
-            raise Unavailable("connect_timed_out", f"no connection within {within_s:g} s") from cause
+    async def _ask(self, address: Address, request: Request, connect_s: float) -> Answer:
+        """What changes nothing is asked again where only an idle connection was found to be gone."""
+        if self._pool is None:
+            self._pool = Pool(self._make_connector())
+        pool = self._pool
+        while True:
+            connection = await _taken(pool, address, connect_s)
+            is_used = pool.is_used(connection)
+            try:
+                return await exchange(pool, connection, request)
+            except ConnectionError:
+                if not is_used or request.method not in _REPEATABLE:
+                    raise
 
     async def _open_spare(self, url: str) -> None:
         """Takes an idle connection to where this went, or makes one, and gives it back unused."""
-        if self._connector is None:
+        if self._pool is None:
             return  # Closed in the meantime; a spare opens nothing anew.
+        pool = self._pool
         try:
-            connection = await connect(self._connector, self._address(url), SPARE_CONNECT_S)
+            connection = await pool.take(self._address(url).request, SPARE_CONNECT_S)
         except (*_FAULTS, TimeoutError):
             return  # The next request finds out for itself, and tells its own story.
-        connection.release()
+        pool.give_back(connection)
 
     def _address(self, url: str) -> Address:
         address = self._addresses.get(url)
@@ -225,6 +234,13 @@ class HttpClient:
                 self._addresses.clear()
             address = self._addresses[url] = Address(url)
         return address
+
+
+async def _taken(pool: Pool, address: Address, within_s: float) -> Connection:
+    try:
+        return await pool.take(address.request, within_s)
+    except TimeoutError as cause:
+        raise Unavailable("connect_timed_out", f"no connection within {within_s:g} s") from cause
 
 
 def _plain_connector() -> aiohttp.BaseConnector:

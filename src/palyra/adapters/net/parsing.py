@@ -49,9 +49,14 @@ class Parsing:
         return chunk
 
     @property
+    def content_type(self) -> str:
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower() or "application/octet-stream"
+
+    @property
     def ends_with_connection(self) -> bool:
         """A body whose length nobody said lasts until the server hangs up."""
-        return self.has_head and "Content-Length" not in self.headers and "Transfer-Encoding" not in self.headers
+        coding = ",".join(self.headers.getall("Transfer-Encoding", ())).rpartition(",")[2]
+        return self.has_head and "Content-Length" not in self.headers and coding.strip().lower() != "chunked"
 
     def on_message_begin(self) -> None:
         if self.is_whole:
@@ -68,7 +73,7 @@ class Parsing:
         """Those behind a body, its trailers, are only counted."""
         self._header_bytes += len(name) + len(value)
         if not self.has_head:
-            self.headers.add(name.decode("utf-8", "replace"), value.decode("utf-8", "replace"))
+            self.headers.add(name.decode("utf-8", "replace"), value.strip(b" \t").decode("utf-8", "replace"))
 
     def on_headers_complete(self) -> None:
         if self.has_head:

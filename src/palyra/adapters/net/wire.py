@@ -10,18 +10,32 @@ import re
 from collections.abc import Mapping
 
 import aiohttp
+import msgspec
 from aiohttp.connector import Connection
 from yarl import URL
 
 from palyra.adapters.net.answer import Answer
+from palyra.adapters.net.pool import Pool
 
 WHOLE_BYTES_MAX = 1024 * 1024  # A larger body is written in pieces, so that it holds nobody up.
 PIECE_BYTES = 256 * 1024
 
 _SCHEMES = frozenset({"http", "https"})
 _BODILESS_METHODS = frozenset({"GET", "HEAD"})
+_OURS = frozenset({"content-length", "transfer-encoding"})  # How long a body is, is said here and nowhere else.
 _NO_LINE = re.compile(r"[\r\n\0]")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What goes over the wire."""
+
+    method: str
+    head: bytes
+    body: bytes
+
+    def __repr__(self) -> str:
+        return f"Request({self.method}, {len(self.body)} bytes)"
 
 
 class Address:
@@ -44,6 +58,8 @@ class Address:
         if not _TOKEN.fullmatch(method):
             raise ValueError("no method of HTTP")
         said = {name.lower() for name in headers}
+        if said & _OURS:
+            raise ValueError("no header for a caller to say")
         lines = [f"{method} {self._target} HTTP/1.1", *(line for name, line in self._defaults if name not in said)]
         for name, value in headers.items():
             if not _TOKEN.fullmatch(name) or _NO_LINE.search(value):
@@ -54,18 +70,7 @@ class Address:
         return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-async def connect(connector: aiohttp.BaseConnector, address: Address, within_s: float) -> Connection:
-    """A connection on which nothing has been said. Raises TimeoutError."""
-    timeout = aiohttp.ClientTimeout(total=None, connect=within_s)
-    connection = await connector.connect(address.request, [], timeout)
-    if connection.protocol is not None and connection.protocol.should_close:
-        # While it was idle the server said something, its farewell as a rule; it would be read as our answer.
-        connection.close()
-        connection = await connector.connect(address.request, [], timeout)
-    return connection
-
-
-async def exchange(connection: Connection, method: str, head: bytes, body: bytes) -> Answer:
+async def exchange(pool: Pool, connection: Connection, request: Request) -> Answer:
     """Sends a request and waits for the head of its answer; the connection is this exchange's from now on.
 
     Raises OSError, or HttpParserError where what answers does not speak HTTP.
@@ -74,10 +79,13 @@ async def exchange(connection: Connection, method: str, head: bytes, body: bytes
     if transport is None:
         connection.close()
         raise ConnectionResetError("closed before it was used")
-    answer = Answer(connection, transport, is_bodiless=method == "HEAD")
+    early = _said_already(connection)
+    answer = Answer(pool, connection, transport, is_bodiless=request.method == "HEAD")
     is_answered = False
     try:
-        _write(answer, transport, head, body)
+        _write(answer, transport, request)
+        if early:
+            answer.data_received(early)
         await answer.head
         is_answered = True
     finally:
@@ -86,12 +94,36 @@ async def exchange(connection: Connection, method: str, head: bytes, body: bytes
     return answer
 
 
-def _write(answer: Answer, transport: asyncio.Transport, head: bytes, body: bytes) -> None:
-    if len(body) > WHOLE_BYTES_MAX:
-        transport.write(head)
-        answer.writing = asyncio.create_task(_write_pieces(answer, transport, memoryview(body)))
+def _said_already(connection: Connection) -> bytes:
+    """What a server said before it was asked: that it is busy, as a rule. Its connection is not used again."""
+    protocol = connection.protocol
+    if protocol is None or not protocol.should_close:
+        return b""
+    kept = _Kept()
+    protocol.set_parser(kept, None)
+    return kept.data
+
+
+class _Kept:
+    """In the place of a parser: aiohttp hands it what came before there was one."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        self.data += data
+        return False, b""
+
+    def feed_eof(self) -> None:
+        """There is nothing to finish."""
+
+
+def _write(answer: Answer, transport: asyncio.Transport, request: Request) -> None:
+    if len(request.body) > WHOLE_BYTES_MAX:
+        transport.write(request.head)
+        answer.writing = asyncio.create_task(_write_pieces(answer, transport, memoryview(request.body)))
     else:
-        transport.write(head + body if body else head)
+        transport.write(request.head + request.body)
 
 
 async def _write_pieces(answer: Answer, transport: asyncio.Transport, body: memoryview) -> None:
