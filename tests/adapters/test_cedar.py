@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from palyra.adapters.policy.book import bundled_book, entities, schema
+from palyra.adapters.policy.book import Book, Source, bundled_book, entities, make_book, schema
 from palyra.adapters.policy.cedar import NO_POLICY, POLICY_ERROR, BundledShelf, CedarPolicy
 from palyra.adapters.policy.context import MEMBERS, call_context, call_request, folders_of
+from palyra.adapters.policy.folder import FixedShelf
 from palyra.adapters.tools.fs_write import FsWrite
 from palyra.core.events.tool import EffectClass, Risk, Verdict
 from palyra.core.ids import Principal, digest_call
@@ -342,7 +343,48 @@ def test_many_questions_about_acts_do_not_pile_up() -> None:
     for number in range(5000):
         asked = ApiQuestion(principal=Principal(f"user:{number}"), role="user", action="runs.list")
         assert policy.permit(asked).verdict is ALLOW
-    assert len(policy._acts) <= 4096
+    assert len(policy.acts) <= 4096
+
+
+def test_many_questions_about_calls_do_not_pile_up() -> None:
+    policy = CedarPolicy()
+    for number in range(5000):
+        policy.judge(replace(question(), principal=Principal(f"user:{number}")))
+    assert 0 < len(policy.calls) <= 4096
+    kept_count = len(policy.calls)
+    policy.judge(question(EXEC, commands=tuple(f"program-{number}" for number in range(200)), runtime=SHELL))
+    assert len(policy.calls) == kept_count
+
+
+@given(st.lists(questions, min_size=2, max_size=12))
+@settings(max_examples=60)
+def test_what_is_known_is_answered_as_if_asked_anew(asked: list[PolicyQuestion]) -> None:
+    policy = CedarPolicy()
+    for one in asked + asked:
+        assert policy.judge(one) == CedarPolicy().judge(one)
+
+
+def test_another_book_knows_nothing_of_the_one_before() -> None:
+    class Changing(BundledShelf):
+        book_now = bundled_book()
+
+        def book(self) -> Book:
+            return self.book_now
+
+    shelf = Changing()
+    policy = CedarPolicy(shelf)
+    assert policy.judge(question()).verdict is ALLOW
+    shelf.book_now = make_book((Source("mine", '@id("no") forbid (principal, action == Action::"call", resource);'),))
+    assert policy.judge(question()).rule == "mine/no"
+    shelf.book_now = bundled_book()
+    assert policy.judge(question()).verdict is ALLOW
+
+
+def test_time_in_a_policy_is_the_time_of_the_question() -> None:
+    text = '@id("late") forbid (principal, action == Action::"call", resource) when { context.now_ms > 1000 };'
+    now_ms = [1000, 1001, 1000]
+    policy = CedarPolicy(FixedShelf(make_book((Source("mine", text),))), lambda: now_ms.pop(0))
+    assert [policy.judge(question()).verdict for _ in range(3)] == [ALLOW, DENY, ALLOW]
 
 
 @pytest.mark.parametrize("scope", ['resource == Tool::"a"', 'resource in Tool::"a"', "resource"])

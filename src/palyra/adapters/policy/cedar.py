@@ -8,7 +8,7 @@ error refuses, in that policy's name. So does every error of ours and a question
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
 import cedarpy
@@ -20,7 +20,8 @@ from palyra.ports.policy import ApiQuestion, PolicyAnswer, PolicyQuestion
 
 NO_POLICY = "no_policy"
 POLICY_ERROR = "policy_error"
-ANSWERS_KEPT_MAX = 4096  # Acts come again and again; their answers depend on nothing but the question and the book.
+ANSWERS_KEPT_MAX = 4096
+CONTEXT_LENGTH_MAX = 1024  # Of a call that comes again as it is; so the kept ones take a few MB at most.
 
 _ERRING = re.compile(r"policy `([^`]+)`")
 _ERRORS = (
@@ -60,14 +61,34 @@ class _Outcome:
         self.reasons = tuple(sorted(result.diagnostics.reasons, key=book.rank.__getitem__))
 
 
+class Answers:
+    """Answers of one book. They come again and again, and depend on nothing but the question and the book."""
+
+    def __init__(self) -> None:
+        self._book: Book | None = None
+        self._kept: dict[Hashable, PolicyAnswer] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, book: Book, question: Hashable) -> PolicyAnswer | None:
+        return self._kept.get(question) if book is self._book else None
+
+    def keep(self, book: Book, question: Hashable, answer: PolicyAnswer) -> PolicyAnswer:
+        if book is not self._book or len(self._kept) >= ANSWERS_KEPT_MAX:
+            self._book, self._kept = book, {}
+        self._kept[question] = answer
+        return answer
+
+
 class CedarPolicy:
     """The ports Policy and AccessPolicy."""
 
     def __init__(self, shelf: Shelf | None = None, now_ms: Callable[[], int] | None = None) -> None:
         self._shelf = shelf or BundledShelf()
         self._now_ms = now_ms or _system_now_ms
-        self._acts_book: Book | None = None
-        self._acts: dict[ApiQuestion, PolicyAnswer] = {}
+        self.acts = Answers()
+        self.calls = Answers()
 
     def judge(self, question: PolicyQuestion) -> PolicyAnswer:
         book = None
@@ -92,12 +113,7 @@ class CedarPolicy:
         book = None
         try:
             book = self._shelf.book()
-            if book is not self._acts_book or len(self._acts) >= ANSWERS_KEPT_MAX:
-                self._acts_book, self._acts = book, {}
-            known = self._acts.get(question)
-            if known is None:
-                known = self._acts[question] = _permit(book, question)
-            return known
+            return self.acts.of(book, question) or self.acts.keep(book, question, _permit(book, question))
         except _ERRORS as cause:
             return _failure(book, f"The act could not be judged ({type(cause).__name__}), so it is refused.")
 
@@ -106,19 +122,29 @@ class CedarPolicy:
 
     def _judge(self, book: Book, question: PolicyQuestion) -> PolicyAnswer:
         context = call_context(question, self._now_ms(), book.members)
-        policies = book.calls.for_tool(question.spec.name)
-        plain = _Outcome(book, policies, call_request(question, {**context, "approved": False}), nothing())
-        if plain.errors:
-            return _error(book, plain)
-        if plain.is_allowed:
-            return _answer(book, Verdict.ALLOW, plain.reasons)
-        approved = _Outcome(book, policies, call_request(question, {**context, "approved": True}), nothing())
-        if approved.errors:
-            return _error(book, approved)
-        if approved.is_allowed:
-            # What held it back tells more than what would let it through.
-            return _answer(book, Verdict.ASK, plain.reasons or approved.reasons)
-        return _answer(book, Verdict.DENY, approved.reasons)
+        asked = call_request(question, {**context, "approved": False})
+        key = (question.principal, question.spec.name, str(asked["context"]))
+        known = self.calls.of(book, key)
+        if known is not None:
+            return known
+        answer = _judge(book, question, context, asked)
+        return self.calls.keep(book, key, answer) if len(key[-1]) <= CONTEXT_LENGTH_MAX else answer
+
+
+def _judge(book: Book, question: PolicyQuestion, context: dict[str, object], asked: Request) -> PolicyAnswer:
+    policies = book.calls.for_tool(question.spec.name)
+    plain = _Outcome(book, policies, asked, nothing())
+    if plain.errors:
+        return _error(book, plain)
+    if plain.is_allowed:
+        return _answer(book, Verdict.ALLOW, plain.reasons)
+    approved = _Outcome(book, policies, call_request(question, {**context, "approved": True}), nothing())
+    if approved.errors:
+        return _error(book, approved)
+    if approved.is_allowed:
+        # What held it back tells more than what would let it through.
+        return _answer(book, Verdict.ASK, plain.reasons or approved.reasons)
+    return _answer(book, Verdict.DENY, approved.reasons)
 
 
 def _permit(book: Book, question: ApiQuestion) -> PolicyAnswer:
