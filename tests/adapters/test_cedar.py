@@ -364,6 +364,15 @@ def test_what_is_known_is_answered_as_if_asked_anew(asked: list[PolicyQuestion])
         assert policy.judge(one) == CedarPolicy().judge(one)
 
 
+def test_what_is_known_of_one_holds_for_no_other() -> None:
+    policy = with_policies(
+        '@id("bob") forbid (principal == Principal::"user:bob", action == Action::"call", resource);'
+    )
+    assert policy.judge(question()).verdict is ALLOW
+    assert policy.judge(replace(question(), principal=BOB)).rule == "mine/bob"
+    assert policy.judge(question()).verdict is ALLOW
+
+
 def test_another_book_knows_nothing_of_the_one_before() -> None:
     class Changing(BundledShelf):
         book_now = bundled_book()

@@ -181,12 +181,17 @@ async def test_what_a_server_says_on_an_idle_connection_is_nobodys_answer() -> N
 
 
 async def test_every_spoiled_idle_connection_is_passed_over() -> None:
-    async with playing(saying(ANSWER)) as (player, client):
+    async def script(_head: bytes, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await until(lambda: len(player.opened) >= 3)
+        writer.write(ANSWER)
+
+    async with playing(script) as (player, client):
         await asyncio.gather(*(got(client, player.url) for _ in range(3)))
         for writer in player.opened:
-            writer.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Le")
+            writer.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 4\r\n\r\nlate")
         await asyncio.sleep(0.05)
         assert await got(client, player.url) == b"ok"
+        assert len(player.opened) == 4
 
 
 @pytest.mark.parametrize(("greeting", "code"), [(b"220 hello\r\n", "not_http"), (BUSY, None)])
@@ -353,6 +358,7 @@ async def test_cancelling_at_any_moment_leaves_nothing_open_and_spoils_nothing()
                 await asyncio.sleep(0.0003)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
+            assert client._pool is None or not client._pool.out
             assert await got(client, player.url) == b"abcd"
         await client.close()
         await until(lambda: player.closed_count == len(player.opened))
