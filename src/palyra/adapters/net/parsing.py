@@ -101,9 +101,8 @@ class Parsing:
         except HttpParserUpgrade:
             self.is_whole, self.may_stay = True, False
         except HttpParserError:
-            if not self.is_whole:
+            if not self.is_whole:  # Else only what stands behind the response is none, and that has been noticed.
                 raise
-            self.may_stay = False  # Only what stands behind the response is none.
         is_endless = self._bytes_since_body > HEAD_BYTES_MAX and not self.is_whole
         if is_endless or self._header_bytes > HEAD_BYTES_MAX:
             self.is_whole = False
