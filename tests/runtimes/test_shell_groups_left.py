@@ -61,7 +61,7 @@ async def test_groups_of_a_killed_daemon_are_swept_and_those_of_a_living_one_are
         await until((tmp_path / "living" / "begun").exists)
         await until((tmp_path / "killed" / "begun").exists)
         living_owner, killed_owner = (owner_name_of(daemon.pid) for daemon in (living, killed))
-        # Those of the trial at a start may still be on their way out, beside those of the command.
+        # Beside the command's there may be the trial's of a start: found busy once, it goes before the next group is made.
         assert len(folders_of(killed_owner)) >= len(branches())
         killed.send_signal(signal.SIGKILL)
         killed.wait()
