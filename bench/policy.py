@@ -18,10 +18,10 @@ from msgspec.structs import replace
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from palyra.adapters.policy.book import Book, Source, bundled_book, make_book, nothing  # noqa: E402
 from palyra.adapters.policy.cedar import CedarPolicy  # noqa: E402
 from palyra.adapters.policy.context import call_context, call_request  # noqa: E402
 from palyra.adapters.policy.folder import FixedShelf  # noqa: E402
+from palyra.adapters.policy.policy_set import PolicyBook, PolicySource, bundled_book, make_book, nothing  # noqa: E402
 from palyra.core.events.tool import EffectClass, ParallelClass, Verdict  # noqa: E402
 from palyra.core.ids import Principal, SessionId, StreamId  # noqa: E402
 from palyra.core.tools import CallNature, Capability, ToolSpec  # noqa: E402
@@ -54,30 +54,32 @@ def main() -> None:
         last = _print_book(f"{count} policies alone, handles", _alone(count, text), free, asking)
         _print_texts(f"{count} policies alone, texts", text, free)
     own = "\n".join(FORMS[number % len(FORMS)].format(number) for number in range(60 - len(bundled_book().entries)))
-    bundled = _print_book("60 policies, the bundled ones among them", make_book((Source("own", own),)), free, asking)
+    bundled = _print_book(
+        "60 policies, the bundled ones among them", make_book((PolicySource("own", own),)), free, asking
+    )
     policy = CedarPolicy()
     act = ApiQuestion(principal=Principal("user:alice"), role="user", action="runs.list")
     print(f"{'a call that looks as one before':46} {_cost_us(lambda: policy.judge(free)):8.2f}")
     print(f"{'an act upon the daemon, asked again':46} {_cost_us(lambda: policy.permit(act)):8.2f}")
     started = time.process_time()
-    make_book((Source("own", own),))
+    make_book((PolicySource("own", own),))
     print(f"{'reading and checking such a set':46} {(time.process_time() - started) * 1e6:8.0f}")
     worst = max(last, bundled)
     print(f"\nlimit {LIMIT_US:.0f} µs at 60 policies: {'kept' if worst <= LIMIT_US else 'NOT kept'} ({worst:.0f})")
 
 
-def _alone(count: int, text: str) -> Book:
+def _alone(count: int, text: str) -> PolicyBook:
     """Those policies and two that decide, nothing bundled."""
     deciding = """
     permit (principal, action == Action::"call", resource) when { context.capabilities == ["fs_write"] };
     permit (principal, action == Action::"call", resource) when { context.approved };
     """
-    book = make_book((Source("own", text + deciding),), ())
+    book = make_book((PolicySource("own", text + deciding),), ())
     assert len(book.entries) == count + 2
     return book
 
 
-def _print_book(name: str, book: Book, free: PolicyQuestion, asking: PolicyQuestion) -> float:
+def _print_book(name: str, book: PolicyBook, free: PolicyQuestion, asking: PolicyQuestion) -> float:
     policy = CedarPolicy(FixedShelf(book))
     assert policy.judge(free).verdict is Verdict.ALLOW
     assert policy.judge(asking).verdict is Verdict.ASK

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "src"))
 from palyra.adapters.net.client import HttpClient  # noqa: E402
 from palyra.adapters.net.sse import SseParser  # noqa: E402
 from palyra.adapters.providers.anthropic_messages import AnthropicMessages, MessagesFormat  # noqa: E402
-from palyra.adapters.providers.exchange import Draft, Endpoint, KeySource, WireFormat  # noqa: E402
+from palyra.adapters.providers.exchange import BodyDraft, KeySource, ProviderEndpoint, WireFormat  # noqa: E402
 from palyra.adapters.providers.openai_chat import ChatFormat, OpenAiChat  # noqa: E402
 from palyra.adapters.providers.openai_responses import OpenAiResponses, ResponsesFormat  # noqa: E402
 from palyra.adapters.providers.wire_names import WireNames  # noqa: E402
@@ -29,7 +29,7 @@ from palyra.ports.provider import Completed, ModelRequest, Provider, TextDelta  
 
 READ_BYTES = 64 * 1024
 REQUEST = ModelRequest(model="bench", instructions="Say something.", messages=())
-ADAPTERS: dict[str, Callable[[Endpoint, KeySource, HttpClient], Provider]] = {
+ADAPTERS: dict[str, Callable[[ProviderEndpoint, KeySource, HttpClient], Provider]] = {
     "openai-chat": OpenAiChat,
     "openai-responses": OpenAiResponses,
     "anthropic-messages": AnthropicMessages,
@@ -63,7 +63,7 @@ def _parse(body: bytes) -> None:
 
 def _read(kind: str, body: bytes) -> None:
     parser = SseParser()
-    draft = Draft(request=REQUEST, names=WireNames(()), model_id="bench", origin="bench")
+    draft = BodyDraft(request=REQUEST, names=WireNames(()), model_id="bench", origin="bench")
     reader = FORMATS[kind].reader(draft, "bench")
     deltas = []
     for at in range(0, len(body), READ_BYTES):
@@ -96,7 +96,7 @@ def _over_http_s(kind: str, body: bytes, passes: int) -> float:
 
 async def _call(kind: str, base_url: str, passes: int) -> float:
     client = HttpClient(body_bytes_max=1 << 30)
-    provider = ADAPTERS[kind](Endpoint(name="bench", base_url=base_url), lambda: None, client)
+    provider = ADAPTERS[kind](ProviderEndpoint(name="bench", base_url=base_url), lambda: None, client)
     best = float("inf")
     for _ in range(passes):
         started = time.perf_counter()

@@ -38,8 +38,8 @@ from palyra.core.events import Event
 from palyra.core.events.base import JsonObject
 from palyra.core.ids import Principal
 from palyra.core.redaction import KnownSecrets
+from palyra.engine.api.requests import RunRequest
 from palyra.engine.engine import Engine
-from palyra.engine.requests import RunRequest
 from palyra.ports.provider import Completed
 
 TURNS = 20  # Of each run: a long conversation would cost by itself.

@@ -12,10 +12,10 @@ from msgspec import NODEFAULT
 from msgspec.structs import FieldInfo, fields
 
 from palyra.config import (
-    Address,
     Config,
     ConfigInvalid,
-    Problem,
+    ConfigProblem,
+    ListenAddress,
     SecretRef,
     SecretSource,
     home_path,
@@ -26,7 +26,7 @@ from palyra.config import (
 from palyra.config import read_config as read
 from palyra.config.example import EXAMPLE
 from palyra.config.lines import find_lines
-from palyra.config.records import Server, plain_sections, repeated_sections
+from palyra.config.records import ServerConfig, plain_sections, repeated_sections
 from palyra.core.errors import Invalid
 
 ROOT = Path(__file__).parents[1]
@@ -58,7 +58,7 @@ def test_example_reads_and_holds_every_key() -> None:
     config = config_of(EXAMPLE)
     assert config.agents[0].route == "main"
     assert config.providers[0].api_key == SecretRef(SecretSource.ENVIRONMENT, "ANTHROPIC_API_KEY")
-    assert config.http.allow == (Address("192.168.1.20", 8123),)
+    assert config.http.allow == (ListenAddress("192.168.1.20", 8123),)
     assert config.channels[0].mention_patterns == (r"(?i)\bpalyra\b",)
     document = tomllib.loads(EXAMPLE)
     given_keys = {f"{name}.{key}" for name in plain_sections() for key in document[name]}
@@ -84,7 +84,7 @@ def shown_default(field: FieldInfo) -> str:
     if field.required or field.default is None:
         return "needed" if field.required else ""
     default = {} if field.default is NODEFAULT else getattr(field.default, "value", field.default)
-    if isinstance(default, str | Address):
+    if isinstance(default, str | ListenAddress):
         return f'`"{default}"`'
     shown = f"{default:g}" if isinstance(default, float) else json.dumps(default, default=str)
     return f"`{shown}`"
@@ -252,10 +252,10 @@ def test_variables_stand_over_the_file() -> None:
         PALYRA_HEALING__MODE="",
         PALYRA_HOME="/srv",
     )
-    assert (config.server.http, config.run.max_tool_calls, config.run.drain_s) == (Address("::1", 8000), 7, 0.5)
-    assert config.http.allow == (Address("a", 1), Address("b", 2))
+    assert (config.server.http, config.run.max_tool_calls, config.run.drain_s) == (ListenAddress("::1", 8000), 7, 0.5)
+    assert config.http.allow == (ListenAddress("a", 1), ListenAddress("b", 2))
     assert (config.learning.enabled, config.journal.durability.value) == (False, "normal")
-    assert config_of("", PALYRA_HTTP__ALLOW='["a:1"]').http.allow == (Address("a", 1),)
+    assert config_of("", PALYRA_HTTP__ALLOW='["a:1"]').http.allow == (ListenAddress("a", 1),)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_only_a_safe_bind_passes(server: str, is_safe: bool) -> None:
 
 def test_records_are_frozen() -> None:
     with pytest.raises(AttributeError):
-        Server().insecure = True  # type: ignore[misc]
+        ServerConfig().insecure = True  # type: ignore[misc]
     assert all(
         section.__struct_config__.frozen for section in (*plain_sections().values(), *repeated_sections().values())
     )
@@ -362,7 +362,7 @@ def check_read(text: str, environ: dict[str, str]) -> None:
         return
     assert found
     for problem in found:
-        assert isinstance(problem, Problem)
+        assert isinstance(problem, ConfigProblem)
         assert (problem.line is None) is (problem.source in environ)
         assert problem.line is None or 1 <= problem.line <= text.count("\n") + 1
 

@@ -102,7 +102,7 @@ def test_an_if_inside_an_else_is_deeper_than_an_elif() -> None:
 )
 def test_options_of_commands_do_not_count_as_parameters(decorator: str) -> None:
     body = documented(f"{decorator}\ndef f(a, b, c, d, e, f, g): ...\n")
-    assert rules_broken(check_shape, "palyra.cli.verify", body) == []
+    assert rules_broken(check_shape, "palyra.cli.commands.verify", body) == []
     assert rules_broken(check_shape, "palyra.engine.verify", body) == ["parameters"]
 
 
@@ -162,16 +162,16 @@ def test_checker_finds_unfinished_work(mark: str) -> None:
         ("palyra.core.a", "from palyra import app", ["arrow"]),
         ("palyra.core.a.b", "from ...ports import clock", ["arrow"]),
         ("palyra.ports.a", "import apsw", ["foreign_package"]),
-        ("palyra.ports.a", "from palyra.engine.gate import Gate", ["arrow"]),
+        ("palyra.ports.a", "from palyra.engine.session.gate import Gate", ["arrow"]),
         ("palyra.engine.a", "from palyra.adapters.net.client import Client", ["arrow"]),
         ("palyra.engine.a", "from palyra.gateway.http import serve", ["arrow"]),
         ("palyra.gateway.a", "import palyra.adapters.store.sqlite", ["arrow"]),
         ("palyra.gateway.a", "import palyra.app", ["arrow"]),
-        ("palyra.adapters.store.a", "from palyra.engine.gate import Gate", ["arrow"]),
+        ("palyra.adapters.store.a", "from palyra.engine.session.gate import Gate", ["arrow"]),
         ("palyra.adapters.store.a", "from palyra.adapters.providers.b import B", ["adapters_apart"]),
         ("palyra.adapters.store.a", "from palyra.adapters import providers", ["adapters_apart"]),
         ("palyra.cli.a", "from palyra.adapters.store import sqlite", ["arrow"]),
-        ("palyra.cli.a", "from palyra.engine.gate import Gate", ["arrow"]),
+        ("palyra.cli.a", "from palyra.engine.session.gate import Gate", ["arrow"]),
         ("palyra.app", "from palyra.cli.main import main", ["arrow"]),
         ("palyra.config", "from palyra.app import open_journal", ["arrow"]),
         ("palyra.extras.a", "import json", ["unknown_layer"]),

@@ -16,7 +16,7 @@ from palyra.adapters.store.sqlite.connection import JournalSettings, WriterLock
 from palyra.adapters.store.sqlite.journal import open_journal
 from palyra.app import Home, back_up, back_up_with_keys, open_archive, open_public_keys, restore, restore_replacing
 from palyra.core.errors import PalyraError
-from palyra.core.verification import Report, verify
+from palyra.core.verification import VerifyReport, verify
 from palyra.ports.journal import Append
 from tests.support.homes import TestHome
 from tests.support.journals import FixedClock, run_cycle
@@ -41,7 +41,7 @@ def saved(filled: TestHome, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return destination
 
 
-def report_of(home: Home) -> Report:
+def report_of(home: Home) -> VerifyReport:
     with open_archive(home) as archive:
         return verify(archive.evidence(open_public_keys(home.public_keys)))
 

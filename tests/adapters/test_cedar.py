@@ -6,16 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from palyra.adapters.policy.book import Book, Source, bundled_book, entities, make_book, schema
 from palyra.adapters.policy.cedar import NO_POLICY, POLICY_ERROR, BundledShelf, CedarPolicy
 from palyra.adapters.policy.context import MEMBERS, call_context, call_request, folders_of
 from palyra.adapters.policy.folder import FixedShelf
+from palyra.adapters.policy.policy_set import PolicyBook, PolicySource, bundled_book, entities, make_book, schema
 from palyra.adapters.tools.fs_write import FsWrite
 from palyra.core.events.tool import EffectClass, Risk, Verdict
 from palyra.core.ids import Principal, digest_call
 from palyra.core.tools import Capability, Runtime
-from palyra.gateway.api import ROUTES
-from palyra.gateway.roles import EVERYONE, RoleTable
+from palyra.gateway.access.roles import EVERYONE, RoleTable
+from palyra.gateway.routes.table import ROUTES
 from palyra.ports.policy import ApiQuestion, PolicyQuestion
 from palyra.ports.tokens import Role
 from tests.support.policies import TAINT, question, questions, with_policies
@@ -377,13 +377,15 @@ def test_another_book_knows_nothing_of_the_one_before() -> None:
     class Changing(BundledShelf):
         book_now = bundled_book()
 
-        def book(self) -> Book:
+        def book(self) -> PolicyBook:
             return self.book_now
 
     shelf = Changing()
     policy = CedarPolicy(shelf)
     assert policy.judge(question()).verdict is ALLOW
-    shelf.book_now = make_book((Source("mine", '@id("no") forbid (principal, action == Action::"call", resource);'),))
+    shelf.book_now = make_book(
+        (PolicySource("mine", '@id("no") forbid (principal, action == Action::"call", resource);'),)
+    )
     assert policy.judge(question()).rule == "mine/no"
     shelf.book_now = bundled_book()
     assert policy.judge(question()).verdict is ALLOW
@@ -392,7 +394,7 @@ def test_another_book_knows_nothing_of_the_one_before() -> None:
 def test_time_in_a_policy_is_the_time_of_the_question() -> None:
     text = '@id("late") forbid (principal, action == Action::"call", resource) when { context.now_ms > 1000 };'
     now_ms = [1000, 1001, 1000]
-    policy = CedarPolicy(FixedShelf(make_book((Source("mine", text),))), lambda: now_ms.pop(0))
+    policy = CedarPolicy(FixedShelf(make_book((PolicySource("mine", text),))), lambda: now_ms.pop(0))
     assert [policy.judge(question()).verdict for _ in range(3)] == [ALLOW, DENY, ALLOW]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.policy.draft import load_draft, load_policies
-from palyra.adapters.policy.folder import Change, PolicyFolder
+from palyra.adapters.policy.folder import FolderChange, PolicyFolder
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.tool import EffectClass, Verdict
 from palyra.core.ids import Principal
@@ -36,7 +36,7 @@ class Scene:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.now_s = 0.0
-        self.changes: list[Change] = []
+        self.changes: list[FolderChange] = []
         self.folder = PolicyFolder(root, monotonic_s=lambda: self.now_s, on_change=self.changes.append)
         self.policy = CedarPolicy(self.folder)
 

@@ -11,7 +11,7 @@ from palyra.adapters.net.client import HttpClient, Outgoing
 from palyra.adapters.net.guard import ANSWERS_MAX, Guard, SocketAddress
 from palyra.adapters.net.guard_lookup import SystemLookup
 from palyra.core.errors import Invalid, PalyraError, Unavailable
-from palyra.core.hosts import CODE, Endpoint
+from palyra.core.hosts import CODE, HostPort
 from tests.support.dns_server import A, DnsServer, dns_server
 from tests.support.sites import LOOPBACK, Site, ok, site
 
@@ -79,7 +79,7 @@ async def test_name_with_one_refused_answer_is_refused_and_nothing_is_reached(an
         guard = WatchedGuard(resolve=names.resolve)
         assert await code_of_get(guard, f"http://{NAME}:{canary.port}/") == CODE
         with pytest.raises(Invalid):
-            await guard.open(Endpoint(NAME, canary.port))
+            await guard.open(HostPort(NAME, canary.port))
         assert (guard.tried, canary.connections_count) == ([], 0)
 
 
@@ -99,7 +99,7 @@ async def test_rebinding_between_judging_and_a_tunnel_changes_nothing() -> None:
         names.zone[NAME] = [[PUBLIC], [LOOPBACK]]
         guard = WatchedGuard(resolve=names.resolve)
         with pytest.raises(Unavailable) as caught:
-            await guard.open(Endpoint(NAME, canary.port))
+            await guard.open(HostPort(NAME, canary.port))
         assert (caught.value.code, guard.tried, canary.connections_count) == ("connect_failed", [PUBLIC], 0)
 
 
@@ -141,13 +141,13 @@ async def test_unknown_name_and_name_with_too_many_addresses() -> None:
     async with world() as (names, _):
         guard = Guard(resolve=names.resolve)
         with pytest.raises(Unavailable) as unknown:
-            await guard.addresses(Endpoint(NAME, 80))
+            await guard.addresses(HostPort(NAME, 80))
         assert unknown.value.code == "name_unknown"
         most = [f"8.8.8.{last}" for last in range(ANSWERS_MAX)]
         names.zone.update({"most.example.com": [most], "more.example.com": [[*most, "8.8.9.1"]]})
-        assert len(await guard.addresses(Endpoint("most.example.com", 80))) == ANSWERS_MAX
+        assert len(await guard.addresses(HostPort("most.example.com", 80))) == ANSWERS_MAX
         with pytest.raises(Invalid):
-            await guard.addresses(Endpoint("more.example.com", 80))
+            await guard.addresses(HostPort("more.example.com", 80))
 
 
 async def test_cancelled_lookup_ends_at_once() -> None:

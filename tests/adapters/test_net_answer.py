@@ -7,8 +7,8 @@ import aiohttp
 import pytest
 from aiohttp.connector import Connection
 
-from palyra.adapters.net.answer import READ_BYTES, Answer
 from palyra.adapters.net.pool import Pool
+from palyra.adapters.net.response import READ_BYTES, HttpResponse
 
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -72,7 +72,7 @@ class Scene:
         self.kept = Kept()
         self.pool = Pool(cast(aiohttp.BaseConnector, None))
         connection = cast(Connection, self.kept)
-        self.answer = Answer(self.pool, connection, cast(Any, self.transport), is_bodiless=False)
+        self.answer = HttpResponse(self.pool, connection, cast(Any, self.transport), is_bodiless=False)
 
 
 async def test_a_whole_answer_gives_its_connection_back_to_who_keeps_it() -> None:

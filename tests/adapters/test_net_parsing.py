@@ -7,7 +7,7 @@ from httptools import HttpParserError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.adapters.net.parsing import HEAD_BYTES_MAX, Parsing
+from palyra.adapters.net.response_parser import HEAD_BYTES_MAX, Parsing
 
 BODIES = st.binary(max_size=60)
 PIECES = st.lists(st.binary(min_size=1, max_size=20), max_size=5)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from palyra.adapters.net.client import HttpClient, Outgoing
-from palyra.adapters.net.spares import Spares
+from palyra.adapters.net.preconnect import Preconnect
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n"
 END = b"0\r\n\r\n"
@@ -102,7 +102,7 @@ async def test_closing_ends_a_spare_that_is_still_being_opened() -> None:
         finally:
             ends.append("cancelled")
 
-    spares = Spares()
+    spares = Preconnect()
     async with asyncio.timeout(TEST_S):
         with spares.out("a"), spares.out("a"):
             spares.answered("a", never)

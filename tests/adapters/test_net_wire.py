@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from palyra.adapters.net.answer import READ_BYTES
 from palyra.adapters.net.client import HttpClient, Outgoing, Timeouts
-from palyra.adapters.net.wire import WHOLE_BYTES_MAX, Address
+from palyra.adapters.net.response import READ_BYTES
+from palyra.adapters.net.wire import WHOLE_BYTES_MAX, RequestTarget
 from palyra.core.errors import Unavailable
 
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"
@@ -382,7 +382,7 @@ async def test_interim_answers_are_passed_over() -> None:
 
 
 def lines_of(url: str, method: str = "POST", length: int = 3, **headers: str) -> list[str]:
-    return Address(url).head(method, headers, length).decode().split("\r\n")
+    return RequestTarget(url).head(method, headers, length).decode().split("\r\n")
 
 
 async def test_a_request_says_what_is_asked_and_what_every_request_says() -> None:

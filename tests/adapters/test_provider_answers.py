@@ -6,10 +6,10 @@ import pytest
 
 from palyra.adapters.net.sse import SseParser
 from palyra.adapters.providers.anthropic_messages import MessagesFormat
-from palyra.adapters.providers.exchange import Draft, WireFormat
+from palyra.adapters.providers.delta_joins import Pieces
+from palyra.adapters.providers.exchange import BodyDraft, WireFormat
 from palyra.adapters.providers.openai_chat import ChatFormat
 from palyra.adapters.providers.openai_responses import ResponsesFormat
-from palyra.adapters.providers.pieces import Pieces
 from palyra.adapters.providers.wire_names import WireNames
 from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.ports.provider import CallDelta, Completed, Failed, ReasoningDelta, TextDelta
@@ -35,7 +35,7 @@ FORMATS: dict[str, WireFormat] = {
 
 
 def read(kind: str, body: bytes) -> Told:
-    draft = Draft(request=request(), names=WireNames(["fs.read"]), model_id="m", origin="o")
+    draft = BodyDraft(request=request(), names=WireNames(["fs.read"]), model_id="m", origin="o")
     return told(FORMATS[kind].reader(draft, "standin").read(SseParser().feed(body)))
 
 

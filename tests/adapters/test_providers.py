@@ -11,15 +11,15 @@ import pytest
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.providers import demo
 from palyra.adapters.providers.demo import LABEL, DemoProvider
+from palyra.adapters.providers.prepared_turns import Chunk, PreparedCall, PreparedFailure, Turn
 from palyra.adapters.providers.scripted import Script, ScriptedProvider, load_scripts, play_turns
-from palyra.adapters.providers.turns import Chunk, PreparedCall, PreparedFailure, Turn
 from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.errors import Invalid, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.core.events.tool import Outcome, Verdict
 from palyra.core.ids import Principal, SessionId, StreamId
-from palyra.core.run.answer import Answer, find_problems
+from palyra.core.run.answer import AnswerCase, find_problems
 from palyra.core.tools import ToolResult
 from palyra.ports.policy import PolicyQuestion
 from palyra.ports.provider import CallDelta, Completed, Delta, Failed, ModelRequest, Provider, ReasoningDelta, TextDelta
@@ -295,7 +295,8 @@ async def test_every_answer_is_labelled_names_what_to_try_and_stands_as_an_answe
     assert "Try " in answer
     outcomes = {tool: frozenset(found) for tool, found in rehearsal.outcomes.items()}
     assert (
-        find_problems(Answer(text=answer, finish=Finish.STOP, schema_errors=(), must_call=(), outcomes=outcomes)) == ()
+        find_problems(AnswerCase(text=answer, finish=Finish.STOP, schema_errors=(), must_call=(), outcomes=outcomes))
+        == ()
     )
     first = next(message for message in rehearsal.messages if isinstance(message, AssistantMessage))
     assert first.text.startswith(LABEL)

@@ -16,10 +16,10 @@ from palyra.adapters.skills.front_matter import (
     DESCRIPTION_LENGTH_MAX,
     FRONT_BYTES_MAX,
     SKILL_BYTES_MAX,
-    Manifest,
+    SkillManifest,
     read_manifest,
 )
-from palyra.adapters.skills.shelf import BUNDLED, FILE_SHOWN_BYTES_MAX, FolderSkills
+from palyra.adapters.skills.skill_index import BUNDLED, FILE_SHOWN_BYTES_MAX, FolderSkills
 from palyra.adapters.skills.tool_names import FOREIGN, PATTERNS_MAX, split_names, understand
 from palyra.adapters.tools.skill_open import SkillOpen
 from palyra.core.errors import Conflict, Corrupt, Invalid, NotFound, Unavailable
@@ -74,7 +74,7 @@ def wish(name: str, workspace: Path | None = None, place: SkillPlace | None = No
 # --- The form
 
 
-def manifest(front: str, body: str = "Do it.", folder: str = "tidy") -> Manifest:
+def manifest(front: str, body: str = "Do it.", folder: str = "tidy") -> SkillManifest:
     return read_manifest(f"---\n{front}\n---\n{body}\n".encode(), folder)
 
 
@@ -561,7 +561,7 @@ def test_damaged_marks_offer_nothing_and_are_never_overwritten(skills: FolderSki
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from palyra.adapters.skills.shelf import FolderSkills
+from palyra.adapters.skills.skill_index import FolderSkills
 from palyra.core.skills import SkillStatus
 from palyra.ports.skills import SkillWish
 

@@ -17,7 +17,7 @@ from palyra.adapters.net.guard_exchange import REDIRECTS_MAX, is_same_site
 from palyra.adapters.tools.http_fetch import HEADERS_MAX, SPEC, HttpFetch
 from palyra.adapters.tools.readable import TEXT_LENGTH_MAX
 from palyra.core.addresses import is_known_address
-from palyra.core.conversation import Item, ToolMessage, Window
+from palyra.core.conversation import ToolMessage, Window, WindowItem
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Verdict
 from palyra.core.tools import ToolResult
@@ -142,7 +142,9 @@ async def test_redirect_to_another_host_is_named_and_not_followed() -> None:
         assert (result.outcome, result.source) == (Outcome.OK, f"http:{LOOPBACK}")
         assert "https://other.example.com/x?y=1" in result.output.splitlines()
         assert len(s.home.requests) == 1
-        window = Window(items=(Item(ToolMessage("c1", result.output), Trust.EXTERNAL, 1, result.source, SPEC.name),))
+        window = Window(
+            items=(WindowItem(ToolMessage("c1", result.output), Trust.EXTERNAL, 1, result.source, SPEC.name),)
+        )
         assert is_known_address("https://other.example.com/x?y=1", window)
 
 
@@ -489,7 +491,7 @@ def test_in_a_tainted_session_a_known_address_is_free_only_where_nothing_else_is
     arguments: JsonObject, verdict: Verdict
 ) -> None:
     nature = HttpFetch(Guard()).nature({"url": "https://example.com/", **arguments}, ())
-    heard = Item(ToolMessage("c1", "See https://example.com/"), Trust.EXTERNAL, 1, "http:example.com", SPEC.name)
+    heard = WindowItem(ToolMessage("c1", "See https://example.com/"), Trust.EXTERNAL, 1, "http:example.com", SPEC.name)
     window = Window(items=(heard,))
     asked = replace(
         question(taint=TAINT), spec=SPEC, nature=nature, is_known_address=is_known_address(nature.address, window)

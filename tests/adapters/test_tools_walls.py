@@ -210,7 +210,7 @@ async def test_file_swapped_for_a_link_after_the_look_is_not_followed(
     (root / "file").write_text("inside")
     look = workspace.look
 
-    def look_then_lose(folder: int, place: workspace.Place) -> os.stat_result:
+    def look_then_lose(folder: int, place: workspace.WorkspacePath) -> os.stat_result:
         found = look(folder, place)
         (root / "file").unlink()
         (root / "file").symlink_to(tmp_path / "secret" / "key")

@@ -521,7 +521,7 @@ def test_settled_file_is_read_once(kept: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(file, "_SETTLED_NS", -(10**15))  # As if much time had passed.
     reads: list[Path] = []
 
-    def noted(path: Path, bytes_max: int) -> tuple[bytes, file.Stamp] | None:
+    def noted(path: Path, bytes_max: int) -> tuple[bytes, file.VaultStamp] | None:
         reads.append(path)
         return file.read_private(path, bytes_max)
 
@@ -538,7 +538,7 @@ def test_stamp_of_a_fresh_file_is_not_trusted(
     kept: Path, monkeypatch: pytest.MonkeyPatch, age_ns: int, is_trusted: bool
 ) -> None:
     """Two changes within one tick of the file system's clock may leave the same stamp."""
-    same = file.Stamp(1, 2, time.time_ns() - age_ns, time.time_ns() - age_ns, 100)
+    same = file.VaultStamp(1, 2, time.time_ns() - age_ns, time.time_ns() - age_ns, 100)
     monkeypatch.setattr(file, "_stamp", lambda found: same)
     vault = vault_at(kept)
     assert vault.get("openai") == VALUE

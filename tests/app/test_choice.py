@@ -16,14 +16,14 @@ from msgspec.structs import replace
 from openai.types import ChatModel
 
 from palyra.adapters.net.client import HttpClient
-from palyra.app.choice import (
+from palyra.app.default_models import (
     LIST_BYTES_MAX,
     MODELS_MAX,
     VENDORS,
-    Choice,
+    DefaultModels,
+    DetectionTimeouts,
     ListedModel,
     ModelList,
-    Patience,
     chat_models,
     name_models,
     read_list,
@@ -31,12 +31,12 @@ from palyra.app.choice import (
 )
 from palyra.config import Config, read_config
 from palyra.config.forms import parse_model_name, parse_target
-from palyra.config.records import Server
+from palyra.config.records import ServerConfig
 from tests.support.stand_in_provider import Played, StandInProvider
 
 KEY = "sk-test-0123456789abcdef"
-PATIENT = Patience(local_s=10.0, remote_s=10.0)
-HASTY = Patience(local_s=0.2, remote_s=0.2)
+PATIENT = DetectionTimeouts(local_s=10.0, remote_s=10.0)
+HASTY = DetectionTimeouts(local_s=0.2, remote_s=0.2)
 NOTHING = Played(is_silent=True)
 
 
@@ -63,13 +63,13 @@ class Street:
         self.servers.append(server)
         return server
 
-    async def start(self, text: str = "", patience: Patience = PATIENT, **environ: Any) -> Choice:
+    async def start(self, text: str = "", patience: DetectionTimeouts = PATIENT, **environ: Any) -> DefaultModels:
         config = read_config(text, environ, "palyra.toml")
         assert isinstance(config, Config), config
         detect = tuple(parse_target(server.url.removeprefix("http://")) for server in self.servers)
         client = HttpClient()
         try:
-            return await resolve_models(replace(config, server=Server(detect=detect)), client, patience)
+            return await resolve_models(replace(config, server=ServerConfig(detect=detect)), client, patience)
         finally:
             await client.close()
 
@@ -84,7 +84,7 @@ async def street() -> AsyncIterator[Street]:
         yield Street(stack)
 
 
-def told(choice: Choice) -> tuple[str, str, str | None, str, list[str]]:
+def told(choice: DefaultModels) -> tuple[str, str, str | None, str, list[str]]:
     """Name, kind, address and key of the provider, and its models."""
     (provider,) = choice.config.providers
     assert {model.provider for model in choice.config.models} == {provider.name}
@@ -293,7 +293,7 @@ async def test_with_nothing_at_all_the_guide_answers_and_says_what_to_do(street:
 
 
 def test_servers_are_looked_for_on_this_machine_alone() -> None:
-    assert all(address.is_loopback for address in Server().detect)
+    assert all(address.is_loopback for address in ServerConfig().detect)
     problems = read_config('[server]\ndetect = ["192.168.1.2:11434"]\n', {}, "f")
     assert isinstance(problems, tuple)
     assert "must be an address of this machine" in str(problems[0])

@@ -7,13 +7,13 @@ import pytest
 from palyra.app import Home
 from palyra.app.daemon import make_agents, make_settings
 from palyra.config.choices import Headless
-from palyra.config.records import Agent, Approvals, Config
+from palyra.config.records import AgentConfig, ApprovalConfig, Config
 from palyra.core.errors import Invalid
 
 
 @pytest.mark.parametrize(("headless", "is_waiting"), [(Headless.DENY, False), (Headless.WAIT, True)])
 def test_headless_runs_wait_only_where_that_is_configured(headless: Headless, is_waiting: bool) -> None:
-    settings = make_settings(Config(approvals=Approvals(headless=headless, timeout_s=60)))
+    settings = make_settings(Config(approvals=ApprovalConfig(headless=headless, timeout_s=60)))
     assert (settings.waits_headless, settings.approval_timeout_ms) == (is_waiting, 60_000)
 
 
@@ -23,7 +23,7 @@ def test_workspace_that_would_open_the_home_is_refused(tmp_path: Path, root: str
     home.workspace.mkdir(parents=True)
     (tmp_path / "home" / "link").symlink_to(tmp_path / "home")
     with pytest.raises(Invalid) as caught:
-        make_agents(home, Config(agents=(Agent(name="a", workspace=(root,)),)))
+        make_agents(home, Config(agents=(AgentConfig(name="a", workspace=(root,)),)))
     assert caught.value.code == "workspace_invalid"
 
 
@@ -31,5 +31,5 @@ def test_workspace_that_would_open_the_home_is_refused(tmp_path: Path, root: str
 def test_workspace_beside_or_below_its_place_is_taken(tmp_path: Path, root: str) -> None:
     home = Home(tmp_path / "home")
     home.workspace.mkdir(parents=True)
-    agents = make_agents(home, Config(agents=(Agent(name="a", workspace=(root,)),)))
+    agents = make_agents(home, Config(agents=(AgentConfig(name="a", workspace=(root,)),)))
     assert agents["a"].workspace == (str(home.root / root),)

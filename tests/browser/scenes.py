@@ -14,7 +14,7 @@ from palyra.adapters.browser.sessions import Browsers, BrowserSettings
 from palyra.adapters.browser.tab import Times
 from palyra.adapters.browser.tools import browser_tools
 from palyra.adapters.net.guard import Guard
-from palyra.core.hosts import Endpoint, Target, allowed
+from palyra.core.hosts import HostPort, UrlTarget, allowed
 from palyra.core.ids import SessionId, StreamId
 from palyra.core.tools import ToolResult
 from palyra.ports.tools import ToolCallContext
@@ -35,11 +35,11 @@ class WatchedGuard(Guard):
     def open_to(self, port: int) -> None:
         self._allow |= {allowed(LOOPBACK, port)}
 
-    def judge(self, url: str) -> Target:
+    def judge(self, url: str) -> UrlTarget:
         self.asked.append(url)
         return super().judge(url)
 
-    def judge_endpoint(self, authority: str) -> Endpoint:
+    def judge_endpoint(self, authority: str) -> HostPort:
         self.asked.append(authority)
         return super().judge_endpoint(authority)
 

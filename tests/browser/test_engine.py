@@ -10,13 +10,13 @@ import pytest
 from palyra.adapters.browser.sessions import BrowserSettings
 from palyra.adapters.browser.source import BrowserSource
 from palyra.adapters.net.guard import Guard
+from palyra.adapters.providers.prepared_turns import Turn
 from palyra.adapters.providers.scripted import ScriptedProvider
-from palyra.adapters.providers.turns import Turn
 from palyra.core.conversation import ToolMessage
 from palyra.core.events import Event
 from palyra.core.events.tool import ApprovalStatus, Decision, Outcome, ToolFinished, ToolJudged, Verdict
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunRecord
 from palyra.engine.engine import Engine
-from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery, RunRecord
 from palyra.ports.provider import ModelRequest
 from tests.browser.scenes import needs_chromium, ref_of
 from tests.support.asking import ask, calls, finished, says

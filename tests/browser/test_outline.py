@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from palyra.adapters.browser.outline import (
     PAGES_REMEMBERED,
     TEXT_BYTES_MAX,
+    PageContent,
     Refs,
-    Seen,
     controls_of,
     number_of,
     one_line,
@@ -31,7 +31,7 @@ PIECES = st.lists(SHARDS | st.text(max_size=200) | CONTROLS | json_objects, max_
 
 @given(pieces=PIECES)
 def test_every_ref_in_the_text_is_one_that_was_given(pieces: list[str | dict[str, object]]) -> None:
-    seen = Seen(pieces=tuple(pieces), count=len(pieces))
+    seen = PageContent(pieces=tuple(pieces), count=len(pieces))
     text = render(seen, range(500, 500 + len(pieces)))
     refs = [int(ref) for ref in re.findall(r"\[e(\d+)\]", text)]
     assert refs == list(range(500, 500 + len(refs)))
@@ -47,16 +47,16 @@ def test_whatever_a_page_gives_back_is_an_outline(raw: object) -> None:
 
 def test_text_beyond_the_limit_is_cut_at_a_line_with_a_note() -> None:
     lines = tuple(f"line {number}\n" for number in range(20_000))
-    text = render(Seen(pieces=lines), range(0))
+    text = render(PageContent(pieces=lines), range(0))
     assert len(text.encode()) < TEXT_BYTES_MAX + 100
     assert text.endswith("\n[the page is longer than what is shown here]")
     exact = "x" * TEXT_BYTES_MAX
-    assert render(Seen(pieces=(exact,)), range(0)) == exact
+    assert render(PageContent(pieces=(exact,)), range(0)) == exact
 
 
 def test_controls_beyond_the_limit_are_shown_without_a_ref() -> None:
     control: dict[str, object] = {"role": "link", "name": "x"}
-    text = render(Seen(pieces=(control, control), count=1), range(7, 8))
+    text = render(PageContent(pieces=(control, control), count=1), range(7, 8))
     assert text == '[e7] link "x" link "x"'
 
 

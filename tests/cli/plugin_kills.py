@@ -12,14 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from palyra.adapters.runtimes.wasm.install import Candidate, put_in_place, read_candidate, take_away
+from palyra.adapters.runtimes.wasm.install import PluginCandidate, put_in_place, read_candidate, take_away
 from palyra.adapters.runtimes.wasm.source import PluginTools
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugins" / "textstats"
 POINTS_MAX = 500
 TOUCHES = frozenset({"open", "mkdir", "rename", "fsync", "unlink", "rmdir", "write", "flush", "flock"})
 
-ACTS: dict[str, Callable[[Candidate, Path], None]] = {
+ACTS: dict[str, Callable[[PluginCandidate, Path], None]] = {
     "first": lambda candidate, plugins: put_in_place(candidate, plugins, is_replacing=False),
     "replace": lambda candidate, plugins: put_in_place(candidate, plugins, is_replacing=True),
     "remove": lambda _, plugins: take_away("textstats", plugins),

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from palyra.cli.attaching import FILE_BYTES_MAX, read_file
 from palyra.cli.main import app
+from palyra.cli.terminal.attachments import FILE_BYTES_MAX, read_file
 from palyra.core.errors import Invalid, NotFound
 from tests.support.images import jpeg, png
 from tests.support.stand_in import SESSION, StandIn

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from palyra.cli.editor import Editor
-from palyra.cli.keys import Key, KeyReader, Press
 from palyra.cli.main import app
+from palyra.cli.terminal.editor import Editor
+from palyra.cli.terminal.keys import KeyReader, Press, TypedKey
 from tests.support.stand_in import APPROVAL, SESSION, StandIn
 from tests.support.terminals import Terminal
 
@@ -126,7 +126,7 @@ def test_chat_without_a_terminal_says_what_to_use() -> None:
     assert "terminal_needed" in result.stderr
 
 
-def typed(*pieces: str) -> list[Key]:
+def typed(*pieces: str) -> list[TypedKey]:
     reader = KeyReader()
     return [key for piece in pieces for key in reader.feed(piece)]
 
@@ -134,16 +134,16 @@ def typed(*pieces: str) -> list[Key]:
 @pytest.mark.parametrize(
     ("text", "keys"),
     [
-        ("hé", [Key(Press.TEXT, "hé")]),
-        ("a\r", [Key(Press.TEXT, "a"), Key(Press.ENTER)]),
-        ("\x1b[A\x1b[D", [Key(Press.UP), Key(Press.LEFT)]),
-        ("\x1bOH\x1b[3~", [Key(Press.HOME), Key(Press.DELETE)]),
+        ("hé", [TypedKey(Press.TEXT, "hé")]),
+        ("a\r", [TypedKey(Press.TEXT, "a"), TypedKey(Press.ENTER)]),
+        ("\x1b[A\x1b[D", [TypedKey(Press.UP), TypedKey(Press.LEFT)]),
+        ("\x1bOH\x1b[3~", [TypedKey(Press.HOME), TypedKey(Press.DELETE)]),
         ("\x1b[1;5C", []),
-        ("\x1b[200~one\r\ntwo\x1b[31m\x1b[201~x", [Key(Press.TEXT, "one\ntwo[31m"), Key(Press.TEXT, "x")]),
-        ("\x03\x04\x7f", [Key(Press.INTERRUPT), Key(Press.LEAVE), Key(Press.BACKSPACE)]),
+        ("\x1b[200~one\r\ntwo\x1b[31m\x1b[201~x", [TypedKey(Press.TEXT, "one\ntwo[31m"), TypedKey(Press.TEXT, "x")]),
+        ("\x03\x04\x7f", [TypedKey(Press.INTERRUPT), TypedKey(Press.LEAVE), TypedKey(Press.BACKSPACE)]),
     ],
 )
-def test_keys_are_read(text: str, keys: list[Key]) -> None:
+def test_keys_are_read(text: str, keys: list[TypedKey]) -> None:
     assert typed(text) == keys
     assert "".join(key.text or key.press.value for key in typed(*text)) == "".join(
         key.text or key.press.value for key in keys
@@ -165,10 +165,10 @@ def test_line_is_edited() -> None:
     for key in typed("hello wrld", "\x1b[D\x1b[D\x1b[D", "o", "\x05!", "\x17\x17", "bye"):
         editor.press(key)
     assert editor.text == "bye"
-    assert editor.press(Key(Press.ENTER)) == "bye"
-    editor.press(Key(Press.UP))
+    assert editor.press(TypedKey(Press.ENTER)) == "bye"
+    editor.press(TypedKey(Press.UP))
     assert editor.text == "bye"
-    editor.press(Key(Press.DOWN))
+    editor.press(TypedKey(Press.DOWN))
     assert editor.text == ""
 
 
@@ -176,7 +176,7 @@ def test_long_line_is_seen_around_its_cursor() -> None:
     editor = Editor()
     editor.replace("x" * 50 + "end")
     assert editor.visible(10) == ("xxxxxxend", 9)
-    editor.press(Key(Press.HOME))
+    editor.press(TypedKey(Press.HOME))
     assert editor.visible(10) == ("x" * 9, 0)
     editor.replace("日本語" * 10)
     assert editor.visible(9) == ("語日本語", 8)

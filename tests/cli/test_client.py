@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from palyra.adapters.runtimes.shell.nature import nature_of
 from palyra.adapters.shell import TreeSitterShell
-from palyra.cli.card import WIDTH_MIN, card_lines, wrap
-from palyra.cli.ink import Ink, cells, duration, in_one_line, prose, shown
 from palyra.cli.output import print_json, print_line
-from palyra.cli.questions import answer_of, question_of, seconds_of
-from palyra.cli.sse import FRAME_BYTES_MAX, Frame, FrameReader
-from palyra.cli.transcript import Transcript
+from palyra.cli.sse import FRAME_BYTES_MAX, FrameReader, SseFrame
+from palyra.cli.terminal.card import WIDTH_MIN, card_lines, wrap
+from palyra.cli.terminal.questions import answer_of, question_of, seconds_of
+from palyra.cli.terminal.style import Style, cells, duration, in_one_line, prose, shown
+from palyra.cli.terminal.transcript import Transcript
 from palyra.core.errors import Unavailable
 from tests.support.stand_in import APPROVAL, OPTIONS
 
@@ -61,14 +61,14 @@ class Sheet:
         self.lines.append(line)
 
 
-def frame(name: str, at_ms: int = 0, **data: object) -> Frame:
-    return Frame(None, name, {"type": name, "at_ms": at_ms, "data": data})
+def frame(name: str, at_ms: int = 0, **data: object) -> SseFrame:
+    return SseFrame(None, name, {"type": name, "at_ms": at_ms, "data": data})
 
 
 @given(st.text(min_size=1), st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=6))
 def test_live_text_is_told_once_whatever_arrives_again(text: str, pieces: list[tuple[int, int]]) -> None:
     sheet = Sheet()
-    transcript = Transcript(sheet, Ink())
+    transcript = Transcript(sheet, Style())
     for start, length in pieces:
         if text[start : start + length]:
             transcript.show(frame("model.delta", turn=1, offset=start, text=text[start : start + length]))
@@ -78,7 +78,7 @@ def test_live_text_is_told_once_whatever_arrives_again(text: str, pieces: list[t
 
 def test_tools_are_told_with_status_and_duration() -> None:
     sheet = Sheet()
-    transcript = Transcript(sheet, Ink())
+    transcript = Transcript(sheet, Style())
     for call, tool in (("c1", "fs.read"), ("c2", "shell.run"), ("c3", "bad\x1b[2J.tool")):
         transcript.show(frame("tool.proposed", call_id=call, tool=tool, arguments={"path": "a"}))
     transcript.show(frame("tool.started", 1000, call_id="c1"))
@@ -135,7 +135,7 @@ def test_every_offered_option_has_a_key() -> None:
     question = question_of({**REQUEST, "options": options}, {"command": "make"})
     assert question.keys == "a/s/t/s2/d"
     assert answer_of(question, "s2") == {"decision": "allow", "scope": "session", "option": 3}
-    assert any("any command" in line for line in card_lines(question, Ink()))
+    assert any("any command" in line for line in card_lines(question, Style()))
     assert question_of({**REQUEST, "options": []}, None).keys == "a/d"
 
 
@@ -158,7 +158,7 @@ def test_text_for_terminals_is_harmless_and_measured() -> None:
     assert shown("a\x1b[2J\nb\tc\u202e") == "a\\x1b[2J\nb\tc\\u202e"
     assert (cells("aé日"), cells("e\u0301")) == (4, 1)
     assert [duration(each) for each in (5, 1500, 61_000)] == ["5 ms", "1.5 s", "1 min 1 s"]
-    assert (Ink(True).red("x"), Ink().red("x")) == ("\x1b[31mx\x1b[0m", "x")
+    assert (Style(True).red("x"), Style().red("x")) == ("\x1b[31mx\x1b[0m", "x")
 
 
 @pytest.mark.parametrize("hidden", ["\u200b", "\u2028", "\U000e0041", "\u3164", "\u2800", "\xa0", "\ufe0f", "\x9b"])
@@ -174,7 +174,7 @@ def test_nothing_that_is_not_seen_reaches_a_terminal(hidden: str, capsys: pytest
 
 
 def test_frame_without_data_is_no_fault() -> None:
-    assert Frame(1, "x", json.loads("{}")).data == {}
+    assert SseFrame(1, "x", json.loads("{}")).data == {}
 
 
 def test_card_says_where_taint_came_in() -> None:
@@ -185,14 +185,14 @@ def test_card_says_where_taint_came_in() -> None:
         "taint": ["http:evil.example", "file:old\x1b[2J"],
         "taint_origins": [{"source": "http:evil.example", "seq": 12, "tool": "http.fetch"}],
     }
-    facts = "\n".join(card_lines(question_of(approval, {}), Ink(), 200))
+    facts = "\n".join(card_lines(question_of(approval, {}), Style(), 200))
     assert "has seen http:evil.example (by http.fetch at event 12), file:old" in facts
     assert "\x1b" not in facts
 
 
 def shell_card(preview: str, **arguments: object) -> list[str]:
     asked = {**REQUEST, "tool": "shell.run", "preview": preview}
-    return card_lines(question_of(asked, arguments), Ink(), 100, 0)
+    return card_lines(question_of(asked, arguments), Style(), 100, 0)
 
 
 @pytest.mark.parametrize("command", ["rm -rf build", "rm -rf build\n\n\tls \u3164", "rm -rf build " + "x" * 9000])
@@ -226,7 +226,7 @@ MANY = {
 
 
 def test_card_tells_what_is_asked_and_why() -> None:
-    lines = card_lines(question_of(MANY, None), Ink(), 80, 0)
+    lines = card_lines(question_of(MANY, None), Style(), 80, 0)
     card = "\n".join(lines)
     assert lines[0] == "? fs.write asks for approval · 12 calls"
     for said in (
@@ -250,7 +250,7 @@ def test_no_line_of_a_card_is_wider_than_the_terminal(width: int, reason: str, p
     options = [{"scope": "once", "text": f"{reason} {preview}"}]
     touches = {"paths": paths}
     asked = {**MANY, "reason": reason, "preview": preview, "touches": touches, "options": options}
-    for line in card_lines(question_of(asked, None), Ink(), width, 0):
+    for line in card_lines(question_of(asked, None), Style(), width, 0):
         assert cells(line) <= max(WIDTH_MIN, width) + 1
         assert line == shown(line)
         assert "\n" not in line

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from palyra.adapters.store.sqlite.journal import SqliteJournal
-from palyra.cli.finding import choose
+from palyra.cli.lookup import choose
 from palyra.cli.main import app
 from palyra.core.errors import Invalid
 from palyra.core.events.tool import Verdict

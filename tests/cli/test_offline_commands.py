@@ -14,8 +14,8 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from palyra.app import daemon as wiring
+from palyra.cli.commands.serve import daemon_arguments
 from palyra.cli.main import app
-from palyra.cli.serve import daemon_arguments
 from palyra.config import Config, read_config
 from palyra.config.example import EXAMPLE
 from tests.support.homes import TestHome

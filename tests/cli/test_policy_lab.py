@@ -14,27 +14,27 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
-from palyra.adapters.policy.book import Source, make_book
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.policy.draft import load_policies
 from palyra.adapters.policy.folder import FixedShelf
+from palyra.adapters.policy.policy_set import PolicySource, make_book
 from palyra.adapters.providers.scripted import Script
 from palyra.adapters.schema import JsonSchemaCheck
 from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.app import Home, now_ms
 from palyra.app.lab import Bystanders, Lab, LabReport, LabRequest
-from palyra.cli import policy_lab
+from palyra.cli.commands import policy_lab
 from palyra.cli.main import app
-from palyra.cli.policy_lab_view import draw_report, print_drawn
+from palyra.cli.terminal.policy_lab_view import draw_report, print_drawn
 from palyra.core.errors import Conflict, Unavailable
 from palyra.core.events.tool import ApprovalRequested, Decision, EffectClass, ParallelClass, Verdict
 from palyra.core.ids import Principal, SessionId, StreamId, digest_call
-from palyra.core.lab import Answers, Change, Gap
+from palyra.core.lab import Gap, LabAnswers, VerdictChange
 from palyra.core.lab_cedar import permit_text, quoted
 from palyra.core.lab_grants import GrantProposal
 from palyra.core.tools import CallNature, Runtime, ToolSpec
+from palyra.engine.api.requests import ApprovalAnswer
 from palyra.engine.engine import Engine
-from palyra.engine.requests import ApprovalAnswer
 from palyra.ports.policy import PolicyQuestion
 from tests.support.asking import ask, calls, finished, says
 from tests.support.engines import OWNER, Workshop
@@ -197,10 +197,10 @@ def test_a_proposed_policy_spares_exactly_the_prompts_it_shows(prepared: Prepare
     assert free.opens[0] == 'mark.send with exactly these arguments: text: "ping"'
     (tmp_path / "given.cedar").write_text(free.policy)
     given = prepared.lab(tmp_path / "given.cedar").comparison
-    assert given.changes[Change.PROMPT_VANISHES] == free.grant.answers.prompts_count == 3
-    assert set(given.changes) == {Change.PROMPT_VANISHES, Change.UNCHANGED}
+    assert given.changes[VerdictChange.PROMPT_VANISHES] == free.grant.answers.prompts_count == 3
+    assert set(given.changes) == {VerdictChange.PROMPT_VANISHES, VerdictChange.UNCHANGED}
     late = prepared.lab(tmp_path / "given.cedar", now_ms=free.grant.expires_at_ms).comparison
-    assert set(late.changes) == {Change.UNCHANGED}
+    assert set(late.changes) == {VerdictChange.UNCHANGED}
 
 
 def test_policies_are_saved_to_a_new_file_only(prepared: Prepared, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_policies_are_saved_to_a_new_file_only(prepared: Prepared, tmp_path: Pat
     assert "was not written" in nothing.stderr
     target = tmp_path / "grants.cedar"
     policy_lab._save(prepared.lab(), target)
-    assert len(make_book((Source("grants", target.read_text()),)).entries) == len(make_book().entries) + 1
+    assert len(make_book((PolicySource("grants", target.read_text()),)).entries) == len(make_book().entries) + 1
     with pytest.raises(Conflict, match="is there already"):
         policy_lab._save(prepared.lab(), target)
     with pytest.raises(Unavailable, match="cannot be written"):
@@ -280,7 +280,7 @@ def grant_proposals(draw: st.DrawFn) -> GrantProposal:
         free=("content",),
         paths_seen=(draw(names),),
         paths_count=1,
-        answers=Answers(allowed_count=3),
+        answers=LabAnswers(allowed_count=3),
         first_at_ms=0,
         last_at_ms=1,
         expires_at_ms=1_800_000_000_000,
@@ -293,7 +293,7 @@ def grant_proposals(draw: st.DrawFn) -> GrantProposal:
 def test_a_proposed_policy_is_good_cedar_and_permits_no_more_than_it_names(grant: GrantProposal, other: str) -> None:
     text = permit_text(grant)
     assert text is not None
-    shelf = FixedShelf(make_book((Source("lab", text),)))
+    shelf = FixedShelf(make_book((PolicySource("lab", text),)))
     policy = CedarPolicy(shelf, lambda: grant.expires_at_ms - 1)
     question = _question(grant)
     assert policy.judge(question).verdict is Verdict.ALLOW

@@ -14,8 +14,8 @@ from palyra.adapters.vault.header import Costs
 from palyra.app import Home
 from palyra.app.passphrases import PASSPHRASE_FILE_VARIABLE, PASSPHRASE_VARIABLE, Passphrases
 from palyra.app.secrets import SecretSources, open_sources, open_vault, references_of
+from palyra.cli.commands.secrets import VALUE_BYTES_READ_MAX
 from palyra.cli.main import app
-from palyra.cli.secrets import VALUE_BYTES_READ_MAX
 from palyra.config import Config, load, parse_secret
 from palyra.core.errors import PalyraError
 from tests.support.daemons import Daemon

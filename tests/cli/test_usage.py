@@ -12,9 +12,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from palyra.cli.ink import cells
+from palyra.cli.commands.usage import Sum, UsageAnswer, bar, draw, local_zone, short_count, whole_cost
 from palyra.cli.main import app
-from palyra.cli.usage import Report, Sum, bar, draw, local_zone, short_count, whole_cost
+from palyra.cli.terminal.style import cells
 from palyra.ports.views import UsageGroup
 from tests.support.stand_in import Json, StandIn
 from tests.support.terminals import Terminal
@@ -231,7 +231,7 @@ def test_whatever_is_drawn_fits_and_has_a_line_for_each_row(
 ) -> None:
     console = Console(file=io.StringIO(), width=width, color_system=None, highlight=False, markup=False, emoji=False)
     with console.capture() as drawn:
-        draw(console, Report(items=tuple(rows), totals=totals), by, "title")
+        draw(console, UsageAnswer(items=tuple(rows), totals=totals), by, "title")
     lines = drawn.get().splitlines()
     assert max(cell_len(line.rstrip()) for line in lines) <= width
     total = next(index for index, line in enumerate(lines) if line.startswith("total "))

@@ -9,9 +9,9 @@ import pytest
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
 from palyra.ports.journal import Journal
-from palyra.ports.search import Search
+from palyra.ports.search import MessageSearch
 from palyra.ports.state import State
-from palyra.ports.views import Approvals, Provenance, Runs, Sessions, Usage
+from palyra.ports.views import ApprovalViews, ProvenanceViews, RunViews, SessionViews, UsageViews
 from tests.support.journals import FixedClock, FixedSigner, Ids
 
 
@@ -20,13 +20,13 @@ class Opened:
     """One opened journal and the views that belong to it."""
 
     journal: Journal
-    sessions: Sessions
-    runs: Runs
-    approvals: Approvals
+    sessions: SessionViews
+    runs: RunViews
+    approvals: ApprovalViews
     state: State
-    usage: Usage
-    provenance: Provenance
-    search: Search
+    usage: UsageViews
+    provenance: ProvenanceViews
+    search: MessageSearch
 
 
 class Store:

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from palyra.core.errors import Invalid
 from palyra.core.events import Draft
 from palyra.core.events.model import UsageRecorded
-from palyra.core.events.run import Reason, RunAccepted, RunDone, RunStarted
+from palyra.core.events.run import EndReason, RunAccepted, RunDone, RunStarted
 from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.projections.usage import NANO, QUARTER_MS
 from palyra.ports.journal import Append, Erasure
-from palyra.ports.views import Spend, SpendFilter, Usage, UsageFilter, UsageGroup, UsageReport, UsageSum
+from palyra.ports.views import Spend, SpendFilter, UsageFilter, UsageGroup, UsageReport, UsageSum, UsageViews
 from tests.contract.conftest import STORES, Opened, Store
 from tests.support.journals import ALICE, BOB, LIMITS, Ids, draft, session_created
 
@@ -91,7 +91,7 @@ class Ledger:
             reasoning_tokens=call.reasoning_tokens,
             cost_usd=None if call.nano_usd is None else call.nano_usd / NANO,
         )
-        done = RunDone(reason=Reason.FINAL_ANSWER, message="answered")
+        done = RunDone(reason=EndReason.FINAL_ANSWER, message="answered")
         return [draft(data, run, call.principal, call.at_ms) for data in (accepted, RunStarted(), spent, done)]
 
 
@@ -192,7 +192,9 @@ def test_any_sum_is_what_a_plain_sum_over_the_calls_gives(
         asyncio.run(compare(Store(open_store, Path(folder))))
 
 
-async def compare_report(usage: Usage, query: UsageFilter, made: list[Call], sessions: dict[int, SessionId]) -> None:
+async def compare_report(
+    usage: UsageViews, query: UsageFilter, made: list[Call], sessions: dict[int, SessionId]
+) -> None:
     report = await usage.report(query)
     counted = [call for call in made if is_within(call, query) and query.principal in (None, call.principal)]
     keys = {key_of(call, query, sessions) for call in counted}
@@ -203,7 +205,7 @@ async def compare_report(usage: Usage, query: UsageFilter, made: list[Call], ses
     assert report.total.key == ""
 
 
-async def compare_spend(usage: Usage, query: SpendFilter, made: list[Call]) -> None:
+async def compare_spend(usage: UsageViews, query: SpendFilter, made: list[Call]) -> None:
     counted = [
         call
         for call in made

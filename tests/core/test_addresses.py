@@ -13,12 +13,12 @@ from palyra.core.addresses import VISITS_MAX, is_known_address
 from palyra.core.conversation import (
     ITEMS_MAX,
     AssistantMessage,
-    Item,
     Message,
     PastCall,
     ToolMessage,
     UserMessage,
     Window,
+    WindowItem,
     extend,
 )
 from palyra.core.events import Data, Event
@@ -44,7 +44,7 @@ def heard(
     """The source and the tool are of the results in it."""
     return Window(
         items=tuple(
-            Item(message, trust, 1, *((source, tool) if isinstance(message, ToolMessage) else ()))
+            WindowItem(message, trust, 1, *((source, tool) if isinstance(message, ToolMessage) else ()))
             for message in messages
         )
     )

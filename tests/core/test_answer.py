@@ -4,7 +4,7 @@ import pytest
 
 from palyra.core.events.model import Finish
 from palyra.core.events.tool import Outcome
-from palyra.core.run.answer import Answer, find_problems
+from palyra.core.run.answer import AnswerCase, find_problems
 
 FAILED_WRITE = {"fs.write": frozenset({Outcome.FAILED, Outcome.DENIED})}
 
@@ -17,7 +17,7 @@ def problems(
     schema_errors: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     return find_problems(
-        Answer(text=text, finish=finish, schema_errors=schema_errors, must_call=must_call, outcomes=outcomes or {})
+        AnswerCase(text=text, finish=finish, schema_errors=schema_errors, must_call=must_call, outcomes=outcomes or {})
     )
 
 

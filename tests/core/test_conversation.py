@@ -19,10 +19,10 @@ from palyra.core.events import Data, Event
 from palyra.core.events.model import Finish, ModelOutput, ToolCall
 from palyra.core.events.run import (
     AnswerRejected,
+    EndReason,
     GuardTripped,
     MessageAssistant,
     MessageUser,
-    Reason,
     RunCancelled,
     RunStarted,
 )
@@ -150,7 +150,7 @@ def test_words_of_a_queued_run_are_heard_when_it_begins() -> None:
 
 def test_words_of_a_run_cancelled_in_the_queue_are_never_heard() -> None:
     queued = extend(window_of(user("first")), event(user("second"), run_id=NEXT_RUN))
-    cancelled = extend(queued, event(RunCancelled(reason=Reason.CANCELLED, message=""), run_id=NEXT_RUN))
+    cancelled = extend(queued, event(RunCancelled(reason=EndReason.CANCELLED, message=""), run_id=NEXT_RUN))
     steered = extend(extend(cancelled, event(user("more"))), event(output("Done.")))
     assert render(steered) == (UserMessage("first"), UserMessage("more"), AssistantMessage("Done."))
 

@@ -7,9 +7,9 @@ from palyra.core.events import Draft
 from palyra.core.events.model import BudgetState, Finish, ModelError, ModelOutput
 from palyra.core.events.run import (
     AnswerRejected,
+    EndReason,
     GuardTripped,
     MessageAssistant,
-    Reason,
     ResumeCause,
     RunCancelled,
     RunDone,
@@ -146,7 +146,7 @@ def test_denied_approval_with_end_run_ends_it() -> None:
     script = Script().begin().propose(SEND).judge(1, Verdict.ASK).resolve(Decision.DENY, end_run=True)
     assert script.data(RunFailed) == [
         RunFailed(
-            reason=Reason.APPROVAL_DENIED,
+            reason=EndReason.APPROVAL_DENIED,
             message="The call of channel.send was refused, and the run cannot go on without it.",
         )
     ]
@@ -264,7 +264,7 @@ def test_wall_clock_counts_active_time_only() -> None:
     assert next_deadline_ms(script.state) == script.now_ms + 6_000
     script.now_ms += 6_000
     script.feed_drafts(*overdue(script.state, script.now_ms)).finish(1, Outcome.CANCELLED)
-    assert script.data(RunCancelled)[0].reason is Reason.WALL_CLOCK  # type: ignore[union-attr]
+    assert script.data(RunCancelled)[0].reason is EndReason.WALL_CLOCK  # type: ignore[union-attr]
 
 
 def test_approval_expires_to_deny() -> None:
@@ -336,7 +336,7 @@ def test_three_restarts_without_progress_end_the_run() -> None:
     script = Script().begin().restart().restart()
     assert script.is_in(RunState.IN_PROGRESS)
     script.restart()
-    assert script.data(RunFailed)[0].reason is Reason.NO_PROGRESS  # type: ignore[union-attr]
+    assert script.data(RunFailed)[0].reason is EndReason.NO_PROGRESS  # type: ignore[union-attr]
 
 
 def test_progress_between_restarts_starts_the_count_again() -> None:
@@ -353,23 +353,23 @@ def test_budget_question_holds_the_call_and_approval_plans_again() -> None:
 
 @pytest.mark.parametrize(
     ("budget", "chosen", "reason"),
-    [(BudgetState.DENY, MODEL, Reason.BUDGET), (BudgetState.OK, None, Reason.PROVIDER_ERROR)],
+    [(BudgetState.DENY, MODEL, EndReason.BUDGET), (BudgetState.OK, None, EndReason.PROVIDER_ERROR)],
 )
-def test_route_that_cannot_be_taken_ends_the_run(budget: BudgetState, chosen: str | None, reason: Reason) -> None:
+def test_route_that_cannot_be_taken_ends_the_run(budget: BudgetState, chosen: str | None, reason: EndReason) -> None:
     script = Script().begin().route(budget, chosen)
     assert script.data(RunFailed)[0].reason is reason  # type: ignore[union-attr]
 
 
 def test_budget_question_without_anybody_to_ask_ends_the_run() -> None:
     script = Script(can_ask=False).begin().route(BudgetState.ASK)
-    assert script.data(RunFailed)[0].reason is Reason.BUDGET  # type: ignore[union-attr]
+    assert script.data(RunFailed)[0].reason is EndReason.BUDGET  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
     ("code", "reason"),
-    [(ModelError.CONTEXT_LENGTH, Reason.CONTEXT_EXHAUSTED), (ModelError.AUTH, Reason.PROVIDER_ERROR)],
+    [(ModelError.CONTEXT_LENGTH, EndReason.CONTEXT_EXHAUSTED), (ModelError.AUTH, EndReason.PROVIDER_ERROR)],
 )
-def test_failed_model_call_ends_the_run_with_its_reason(code: ModelError, reason: Reason) -> None:
+def test_failed_model_call_ends_the_run_with_its_reason(code: ModelError, reason: EndReason) -> None:
     script = Script().begin().fail_model(code)
     assert script.data(RunFailed)[0].reason is reason  # type: ignore[union-attr]
 
@@ -378,12 +378,12 @@ def test_interrupted_output_is_kept_and_the_turn_made_again() -> None:
     script = Script().begin().answer("half", Finish.INTERRUPTED)
     assert script.effects == (PlanRoute(2, False),)
     script.answer("half", Finish.INTERRUPTED).answer("half", Finish.INTERRUPTED)
-    assert script.data(RunFailed)[0].reason is Reason.PROVIDER_ERROR  # type: ignore[union-attr]
+    assert script.data(RunFailed)[0].reason is EndReason.PROVIDER_ERROR  # type: ignore[union-attr]
 
 
 def test_tool_call_limit_ends_the_run_before_the_call_is_proposed() -> None:
     script = Script(limits=make_limits(max_tool_calls=1)).begin().propose(READ, READ)
-    assert script.data(RunFailed)[0].reason is Reason.MAX_TOOL_CALLS  # type: ignore[union-attr]
+    assert script.data(RunFailed)[0].reason is EndReason.MAX_TOOL_CALLS  # type: ignore[union-attr]
     assert "tool.proposed" not in script.types()
 
 
@@ -391,19 +391,19 @@ def test_turn_limit_ends_the_run() -> None:
     script = Script(limits=make_limits(max_tool_calls=0)).begin()
     for _ in range(8):
         script.route().say().answer("overtaken by your words")
-    assert script.data(RunFailed)[0].reason is Reason.MAX_TURNS  # type: ignore[union-attr]
+    assert script.data(RunFailed)[0].reason is EndReason.MAX_TURNS  # type: ignore[union-attr]
 
 
 def test_rejected_answer_gets_one_recovery_turn() -> None:
     script = Script().begin().answer("  ")
     assert len(script.data(AnswerRejected)) == 1
     script.answer("better")
-    assert script.data(RunDone) == [RunDone(reason=Reason.FINAL_ANSWER, message="")]
+    assert script.data(RunDone) == [RunDone(reason=EndReason.FINAL_ANSWER, message="")]
 
 
 def test_second_bad_answer_is_an_incomplete_answer() -> None:
     script = Script().begin().answer("").answer("")
-    assert script.data(RunFailed)[0].reason is Reason.INCOMPLETE_ANSWER  # type: ignore[union-attr]
+    assert script.data(RunFailed)[0].reason is EndReason.INCOMPLETE_ANSWER  # type: ignore[union-attr]
 
 
 def test_guard_warns_once_then_ends_the_run() -> None:
@@ -413,7 +413,7 @@ def test_guard_warns_once_then_ends_the_run() -> None:
     assert [item.guard for item in script.data(GuardTripped) if isinstance(item, GuardTripped)] == ["equal_failures"]
     for number in range(4, 7):
         script.propose(READ).judge(number).finish(number, Outcome.FAILED, f"no such file {number}")
-    assert script.data(RunFailed)[0].reason is Reason.NO_PROGRESS  # type: ignore[union-attr]
+    assert script.data(RunFailed)[0].reason is EndReason.NO_PROGRESS  # type: ignore[union-attr]
 
 
 def test_waiting_names_the_questions_it_waits_for() -> None:

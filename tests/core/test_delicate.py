@@ -2,7 +2,7 @@
 
 import pytest
 
-from palyra.core.delicate import is_delicate, is_git_run, is_instruction
+from palyra.core.sensitive_files import is_delicate, is_git_run, is_instruction
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from yarl import URL
 
 from palyra.core.hosts import (
     URL_LENGTH_MAX,
-    Endpoint,
-    Refusal,
-    Target,
+    AddressRefusal,
+    HostPort,
+    UrlTarget,
     allowed,
     judge_endpoint,
     judge_url,
@@ -131,14 +131,14 @@ urls = st.one_of(
 @pytest.mark.parametrize("url", REFUSED)
 def test_place_that_may_not_be_reached_is_refused_with_a_reason(url: str) -> None:
     judged = judge_url(url)
-    assert isinstance(judged, Refusal)
+    assert isinstance(judged, AddressRefusal)
     assert judged.reason
 
 
 @pytest.mark.parametrize(("url", "canonical"), ALLOWED.items())
 def test_public_place_is_allowed_in_its_canonical_form(url: str, canonical: str) -> None:
     judged = judge_url(url)
-    assert isinstance(judged, Target)
+    assert isinstance(judged, UrlTarget)
     assert judged.url == canonical
 
 
@@ -157,22 +157,22 @@ def test_allowed_entry_opens_its_host_and_port_alone() -> None:
         "http://localhost:8000/",
         "http://[::1]/",
     ]
-    assert [url for url in opened if isinstance(judge_url(url, allow), Refusal)] == []
-    assert [url for url in closed if isinstance(judge_url(url, allow), Target)] == []
+    assert [url for url in opened if isinstance(judge_url(url, allow), AddressRefusal)] == []
+    assert [url for url in closed if isinstance(judge_url(url, allow), UrlTarget)] == []
 
 
 def test_endpoint_of_a_tunnel_needs_a_port() -> None:
-    assert judge_endpoint("example.com:443") == Endpoint("example.com", 443)
-    assert judge_endpoint("[2606:4700::1]:443") == Endpoint("2606:4700::1", 443)
-    assert isinstance(judge_endpoint("example.com"), Refusal)
-    assert isinstance(judge_endpoint("example.com:443/x"), Refusal)
+    assert judge_endpoint("example.com:443") == HostPort("example.com", 443)
+    assert judge_endpoint("[2606:4700::1]:443") == HostPort("2606:4700::1", 443)
+    assert isinstance(judge_endpoint("example.com"), AddressRefusal)
+    assert isinstance(judge_endpoint("example.com:443/x"), AddressRefusal)
 
 
 @settings(max_examples=500)
 @given(urls)
 def test_every_reader_finds_the_judged_host_and_port_in_what_is_allowed(url: str) -> None:
     judged = judge_url(url)
-    if isinstance(judged, Refusal):
+    if isinstance(judged, AddressRefusal):
         return
     ours = (judged.endpoint.host, judged.endpoint.port)
     theirs = URL(judged.url)
@@ -187,7 +187,7 @@ def test_every_reader_finds_the_judged_host_and_port_in_what_is_allowed(url: str
 def test_allowed_text_in_plain_letters_means_the_same_before_it_is_made_canonical(url: str) -> None:
     assume(url.isascii())
     judged = judge_url(url)
-    if isinstance(judged, Refusal):
+    if isinstance(judged, AddressRefusal):
         return
     theirs = URL(url)
     assert (theirs.raw_host, theirs.port) == (judged.endpoint.host, judged.endpoint.port)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from palyra.core.events import Data
 from palyra.core.events.base import ErasedData
-from palyra.core.events.run import Reason, RunAccepted, RunDone, RunLimits
+from palyra.core.events.run import EndReason, RunAccepted, RunDone, RunLimits
 from palyra.core.events.session import SessionCreated
 from palyra.core.events.tool import (
     ApprovalKind,
@@ -33,18 +33,18 @@ from palyra.core.lab import (
     EXAMPLES_MAX,
     GROUPS_MAX,
     PLACES_LEFT_OUT,
-    Change,
     Gap,
     Judge,
     Proposal,
     Ruling,
+    VerdictChange,
     change_between,
     compare,
     place_of,
     settle,
 )
 from palyra.core.lab_grants import ALLOWED_MIN, GrantHistory, GrantProposal, as_grant, folder_of
-from palyra.core.lab_reading import Fact, TapeReader
+from palyra.core.lab_proposals import Fact, TapeReader
 from palyra.core.tools import CallNature
 
 OWNER = Principal("user:owner")
@@ -150,7 +150,7 @@ def test_classes_partition_all_proposals(found: list[Proposal | Gap], now: Polic
     assert result.proposals_count == len(found)
     assert sum(result.changes.values()) == result.replayed_count == sum(isinstance(each, Proposal) for each in found)
     assert sum(result.before.values()) == sum(result.after.values()) == result.replayed_count
-    for change in set(Change) - {Change.UNCHANGED}:
+    for change in set(VerdictChange) - {VerdictChange.UNCHANGED}:
         grouped = sum(group.calls_count for group in result.groups if group.shape.change is change)
         assert grouped == result.changes.get(change, 0)
 
@@ -159,7 +159,7 @@ def test_classes_partition_all_proposals(found: list[Proposal | Gap], now: Polic
 def test_a_draft_equal_to_the_current_set_changes_nothing(found: list[Proposal], now: Policies) -> None:
     for draft in (now, lambda asked: now(asked)):
         result = compare(found, now, draft)
-        assert set(result.changes) <= {Change.UNCHANGED}
+        assert set(result.changes) <= {VerdictChange.UNCHANGED}
         assert result.before == result.after
         assert result.groups == ()
 
@@ -168,10 +168,10 @@ def test_a_draft_equal_to_the_current_set_changes_nothing(found: list[Proposal],
 def test_a_change_says_exactly_what_the_verdicts_do(asked: Proposal, now: Ruling, draft: Ruling) -> None:
     before, after = settle(now, asked), settle(draft, asked)
     change = change_between(before, after)
-    assert (change is Change.UNCHANGED) == (before is after)
-    assert (after is Verdict.DENY and before is not Verdict.DENY) == (change is Change.NEWLY_DENIED)
-    assert (before is Verdict.ASK and after is Verdict.ALLOW) == (change is Change.PROMPT_VANISHES)
-    assert (before is Verdict.DENY and after is Verdict.ALLOW) == (change is Change.NEWLY_ALLOWED)
+    assert (change is VerdictChange.UNCHANGED) == (before is after)
+    assert (after is Verdict.DENY and before is not Verdict.DENY) == (change is VerdictChange.NEWLY_DENIED)
+    assert (before is Verdict.ASK and after is Verdict.ALLOW) == (change is VerdictChange.PROMPT_VANISHES)
+    assert (before is Verdict.DENY and after is Verdict.ALLOW) == (change is VerdictChange.NEWLY_ALLOWED)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,11 @@ def test_a_group_tells_how_people_had_answered() -> None:
     found = [proposal(answer=answer) for answer in (*[ALLOWED] * 5, DENIED, EXPIRED)]
     result = compare(found, _always(Verdict.ASK), _always(Verdict.ALLOW))
     (group,) = result.groups
-    assert (group.shape.change, group.shape.tool, group.shape.place) == (Change.PROMPT_VANISHES, "fs.write", "notes/")
+    assert (group.shape.change, group.shape.tool, group.shape.place) == (
+        VerdictChange.PROMPT_VANISHES,
+        "fs.write",
+        "notes/",
+    )
     assert (group.answers.allowed_count, group.answers.denied_count, group.answers.unanswered_count) == (5, 1, 1)
     assert len(group.examples) == EXAMPLES_MAX
 
@@ -440,7 +444,7 @@ def _tape(calls: tuple[_Call, ...]) -> list[Fact]:
         _fact(SessionCreated(owner=OWNER, agent="main"), None),
         _fact(RunAccepted(agent="main", origin="cli", can_ask=True, limits=limits)),
         *(fact for call in calls for fact in _call_facts(call)),
-        _fact(RunDone(reason=Reason.FINAL_ANSWER, message="")),
+        _fact(RunDone(reason=EndReason.FINAL_ANSWER, message="")),
     ]
 
 

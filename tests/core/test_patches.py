@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from palyra.core.errors import Conflict, Invalid, PalyraError
-from palyra.core.patch_reading import FILES_MAX, HUNKS_MAX, read_patch
-from palyra.core.patches import Applied, FilePatch, Kind, apply
+from palyra.core.patch_parser import FILES_MAX, HUNKS_MAX, read_patch
+from palyra.core.patches import Applied, FilePatch, PatchKind, apply
 
 NO_END = "\\ No newline at end of file"
 letters = st.text(alphabet="ab-+@ \\\r\té\x0c\u2028", max_size=3)
@@ -53,7 +53,7 @@ def test_diff_of_two_texts_applied_to_the_first_gives_the_second(old: str, new: 
     if old == new:
         return
     patch = one(diff(old, new, context))
-    if patch.kind is Kind.CREATE:
+    if patch.kind is PatchKind.CREATE:
         assert (old, patch.hunks[0].after) == ("", new)
         return
     assert apply(patch, old) == Applied(text=new, is_new=True)
@@ -296,10 +296,10 @@ rename to q
 +w
 """
     made, empty, gone, renamed, both = read_patch(patch)
-    assert (made.kind, made.path, made.is_executable) == (Kind.CREATE, "made", True)
-    assert (empty.kind, empty.path, empty.hunks) == (Kind.CREATE, "empty", ())
-    assert (gone.kind, gone.path) == (Kind.DELETE, "gone")
-    assert (renamed.kind, renamed.source, renamed.path) == (Kind.CHANGE, "a/old name", "b/new name")
+    assert (made.kind, made.path, made.is_executable) == (PatchKind.CREATE, "made", True)
+    assert (empty.kind, empty.path, empty.hunks) == (PatchKind.CREATE, "empty", ())
+    assert (gone.kind, gone.path) == (PatchKind.DELETE, "gone")
+    assert (renamed.kind, renamed.source, renamed.path) == (PatchKind.CHANGE, "a/old name", "b/new name")
     assert (both.source, both.path, len(both.hunks)) == ("p", "q", 1)
 
 

@@ -5,7 +5,7 @@ import pytest
 from palyra.core.errors import Conflict, Invalid
 from palyra.core.events import Data, ErasedData, Event
 from palyra.core.events.model import UsageRecorded
-from palyra.core.events.run import MessageAssistant, Reason, RunAccepted, RunDone, RunStarted
+from palyra.core.events.run import EndReason, MessageAssistant, RunAccepted, RunDone, RunStarted
 from palyra.core.events.session import Parent, SessionBranched, SessionCreated, SessionLabelled, SessionReset
 from palyra.core.events.tool import (
     ApprovalKind,
@@ -113,9 +113,9 @@ def test_session_is_created_once_and_first() -> None:
 def test_run_row_follows_its_life_and_frees_the_session() -> None:
     table = Table().add(CREATED, ACCEPTED, RunStarted())
     assert (table.run().state, table.session().active_run_id) == (RunState.IN_PROGRESS, RUN)
-    table.add(MessageAssistant(text="a"), RunDone(reason=Reason.FINAL_ANSWER, message=""))
+    table.add(MessageAssistant(text="a"), RunDone(reason=EndReason.FINAL_ANSWER, message=""))
     run = table.run()
-    assert (run.state, run.reason, run.answer_seq, run.ended_seq) == (RunState.DONE, Reason.FINAL_ANSWER, 4, 5)
+    assert (run.state, run.reason, run.answer_seq, run.ended_seq) == (RunState.DONE, EndReason.FINAL_ANSWER, 4, 5)
     assert table.session().active_run_id is None
 
 
@@ -126,7 +126,7 @@ def test_one_active_run_a_session() -> None:
         table.add(RunStarted(), run_id=other)
 
 
-@pytest.mark.parametrize("data", [RunStarted(), RunDone(reason=Reason.FINAL_ANSWER, message="")])
+@pytest.mark.parametrize("data", [RunStarted(), RunDone(reason=EndReason.FINAL_ANSWER, message="")])
 def test_illegal_lifecycle_events_are_refused(data: Data) -> None:
     with pytest.raises(Invalid, match="illegal_transition"):
         Table().add(CREATED, data)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from palyra.core.budget import Amount, Budget, BudgetAction, BudgetPeriod, BudgetScope, Standing
 from palyra.core.events.model import BudgetState, ModelError, RouteMode, RoutePlanned
-from palyra.core.routing import Candidate, Demand, Wait, plan_route, reserved_amount
+from palyra.core.routing import Demand, ModelCandidate, Wait, plan_route, reserved_amount
 
 USD = 1_000_000_000
-DEAR = Candidate(model="dear", output_tokens=100, cost_nano_usd=USD // 2)
-CHEAP = Candidate(model="cheap", output_tokens=100, cost_nano_usd=USD // 100)
-FREE = Candidate(model="free", output_tokens=100, cost_nano_usd=0)
-UNPRICED = Candidate(model="unpriced", output_tokens=100)
+DEAR = ModelCandidate(model="dear", output_tokens=100, cost_nano_usd=USD // 2)
+CHEAP = ModelCandidate(model="cheap", output_tokens=100, cost_nano_usd=USD // 100)
+FREE = ModelCandidate(model="free", output_tokens=100, cost_nano_usd=0)
+UNPRICED = ModelCandidate(model="unpriced", output_tokens=100)
 TURN = Demand(turn=1, input_tokens=50)
 
 
@@ -52,21 +52,21 @@ def test_the_first_is_chosen_and_the_others_stand_behind_it() -> None:
 @pytest.mark.parametrize(
     ("fault", "demand", "reason"),
     [
-        (Candidate(model="bad", is_known=False), TURN, "unknown"),
-        (Candidate(model="bad", is_open=True), TURN, "circuit_open"),
-        (Candidate(model="bad", takes_images=False), Demand(turn=1, needs_images=True), "no_vision"),
-        (Candidate(model="bad", takes_tools=False), Demand(turn=1, needs_tools=True), "no_tools"),
-        (Candidate(model="bad", window_tokens=10), TURN, "window"),
+        (ModelCandidate(model="bad", is_known=False), TURN, "unknown"),
+        (ModelCandidate(model="bad", is_open=True), TURN, "circuit_open"),
+        (ModelCandidate(model="bad", takes_images=False), Demand(turn=1, needs_images=True), "no_vision"),
+        (ModelCandidate(model="bad", takes_tools=False), Demand(turn=1, needs_tools=True), "no_tools"),
+        (ModelCandidate(model="bad", window_tokens=10), TURN, "window"),
     ],
 )
-def test_who_cannot_take_the_turn_is_passed_over(fault: Candidate, demand: Demand, reason: str) -> None:
+def test_who_cannot_take_the_turn_is_passed_over(fault: ModelCandidate, demand: Demand, reason: str) -> None:
     plan = planned(plan_route(demand, [fault, CHEAP], ()))
     assert (plan.chosen, plan.reasons) == ("cheap", ("passed_over",))
     assert plan.candidates[0].reasons == (reason,)
 
 
 def test_a_model_without_tools_is_better_than_none_unless_tools_must_be_used() -> None:
-    plain = Candidate(model="plain", takes_tools=False)
+    plain = ModelCandidate(model="plain", takes_tools=False)
     assert planned(plan_route(Demand(turn=1, needs_tools=True), [plain], ())).chosen == "plain"
     must = Demand(turn=1, needs_tools=True, must_use_tools=True)
     refused = planned(plan_route(must, [plain], ()))
@@ -75,7 +75,7 @@ def test_a_model_without_tools_is_better_than_none_unless_tools_must_be_used() -
 
 
 def test_a_conversation_too_long_for_every_model_is_a_matter_of_context() -> None:
-    plan = planned(plan_route(TURN, [Candidate(model="a", window_tokens=10)], ()))
+    plan = planned(plan_route(TURN, [ModelCandidate(model="a", window_tokens=10)], ()))
     assert (plan.chosen, plan.code) == (None, ModelError.CONTEXT_LENGTH)
 
 
@@ -131,7 +131,7 @@ def test_a_fallback_that_has_no_room_is_left_out_of_the_reservation() -> None:
 
 def test_suggesting_calls_the_first_and_says_what_it_would_have_done() -> None:
     demand = Demand(turn=1, input_tokens=50, mode=RouteMode.SUGGEST)
-    broken = Candidate(model="broken", is_open=True, cost_nano_usd=1)
+    broken = ModelCandidate(model="broken", is_open=True, cost_nano_usd=1)
     plan = planned(plan_route(demand, [broken, CHEAP], ()))
     assert (plan.chosen, plan.suggested, plan.fallbacks) == ("broken", "cheap", ())
     assert planned(plan_route(demand, [CHEAP], [budget(spent=USD)])).budget is BudgetState.DENY
@@ -152,7 +152,7 @@ def test_what_others_spent_is_not_told() -> None:
 
 
 candidates = st.builds(
-    Candidate,
+    ModelCandidate,
     model=st.sampled_from(["a", "b", "c", "d"]),
     is_known=st.booleans(),
     is_open=st.booleans(),
@@ -188,7 +188,7 @@ standings = st.builds(
 
 
 @given(demands, st.lists(candidates, max_size=4), st.lists(standings, max_size=3))
-def test_no_plan_breaks_a_budget(demand: Demand, offered: list[Candidate], held: list[Standing]) -> None:
+def test_no_plan_breaks_a_budget(demand: Demand, offered: list[ModelCandidate], held: list[Standing]) -> None:
     plan = plan_route(demand, offered, held)
     if isinstance(plan, Wait):
         assert any(standing.is_reserved for standing in held)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from palyra.core.errors import Invalid
 from palyra.core.events import Draft
 from palyra.core.events.model import BudgetState, Finish, ModelError
-from palyra.core.events.run import CancelRequested, MessageUser, Reason, ResumeCause, RunResumed, RunStarted
+from palyra.core.events.run import CancelRequested, EndReason, MessageUser, ResumeCause, RunResumed, RunStarted
 from palyra.core.events.session import SessionCreated
 from palyra.core.events.tool import (
     ApprovalKind,
@@ -79,7 +79,7 @@ class World:
     def finish(self) -> "World":
         """Cancel, let what is out come home: then the run must be over."""
         if not is_terminal(self.script.state.state):
-            self.feed(CancelRequested(reason=Reason.CANCELLED))
+            self.feed(CancelRequested(reason=EndReason.CANCELLED))
         for _ in range(STEPS_MAX):
             if self.in_flight:
                 self.answer_effect()
@@ -230,7 +230,7 @@ class World:
         if self.random.random() < 0.8:
             self.feed(MessageUser(text="wait"))
         else:
-            self.feed(CancelRequested(reason=Reason.CANCELLED))
+            self.feed(CancelRequested(reason=EndReason.CANCELLED))
 
     def decide_question(self) -> None:
         questions = self.script.state.questions

@@ -12,21 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.adapters.shell import TreeSitterShell
-from palyra.core.shell import Capability, Code, Judgement, Network, Scope, judge
+from palyra.core.shell import Code, Judgement, Network, ShellCapability, ShellScope, judge
 from palyra.core.shell.judge import TEXT_BYTES_MAX
 from palyra.core.shell.table import RULES
 from palyra.core.shell.versions import VERSIONED
 
 PARSER = TreeSitterShell()
-SCOPE = Scope(cwd="/ws", roots=("/ws",), repositories=("/ws",), home="/home/u")
-OPEN = Scope(cwd="/ws", roots=("/ws",), repositories=("/ws",), home="/home/u", network=Network.OPEN)
+SCOPE = ShellScope(cwd="/ws", roots=("/ws",), repositories=("/ws",), home="/home/u")
+OPEN = ShellScope(cwd="/ws", roots=("/ws",), repositories=("/ws",), home="/home/u", network=Network.OPEN)
 
 
-def judged(text: str, scope: Scope = SCOPE) -> Judgement:
+def judged(text: str, scope: ShellScope = SCOPE) -> Judgement:
     return judge(text, scope, PARSER.parse)
 
 
-def codes(text: str, scope: Scope = SCOPE) -> set[Code]:
+def codes(text: str, scope: ShellScope = SCOPE) -> set[Code]:
     return {reason.code for reason in judged(text, scope).reasons}
 
 
@@ -367,7 +367,7 @@ def test_fetching_is_free_only_where_the_network_is_open(text: str) -> None:
     assert not closed.is_free
     assert closed.is_read_only
     assert {reason.code for reason in closed.reasons} == {Code.NEEDS_NETWORK}
-    assert Capability.NETWORK in closed.capabilities
+    assert ShellCapability.NETWORK in closed.capabilities
 
 
 def test_a_judgement_tells_commands_paths_hosts_and_capabilities() -> None:
@@ -382,7 +382,7 @@ def test_a_judgement_tells_commands_paths_hosts_and_capabilities() -> None:
     ]
     assert judgement.paths == ("/ws/src", "/ws/a", "/ws/c", "/ws/src/c")
     assert judgement.hosts == ("example.com",)
-    assert judgement.capabilities == {Capability.READ, Capability.NETWORK}
+    assert judgement.capabilities == {ShellCapability.READ, ShellCapability.NETWORK}
 
 
 @pytest.mark.parametrize(
@@ -404,19 +404,19 @@ def test_a_reason_points_at_its_words(text: str, place: str) -> None:
 @pytest.mark.parametrize(
     ("text", "capability"),
     [
-        ("echo x > f", Capability.WRITE),
-        ("./x", Capability.EXECUTE),
-        ("curl https://a.org", Capability.NETWORK),
-        ("cat a", Capability.READ),
+        ("echo x > f", ShellCapability.WRITE),
+        ("./x", ShellCapability.EXECUTE),
+        ("curl https://a.org", ShellCapability.NETWORK),
+        ("cat a", ShellCapability.READ),
     ],
 )
-def test_capabilities_follow_from_what_is_done(text: str, capability: Capability) -> None:
+def test_capabilities_follow_from_what_is_done(text: str, capability: ShellCapability) -> None:
     assert judged(text).capabilities == {capability}
 
 
 def test_a_text_that_begins_outside_the_workspace_asks() -> None:
-    assert Code.OUTSIDE_WORKSPACE in codes("ls", Scope(cwd="/ws/..", roots=("/ws",)))
-    assert judged("ls", Scope(cwd="/ws/a/", roots=("/other", "/ws/"))).is_free
+    assert Code.OUTSIDE_WORKSPACE in codes("ls", ShellScope(cwd="/ws/..", roots=("/ws",)))
+    assert judged("ls", ShellScope(cwd="/ws/a/", roots=("/other", "/ws/"))).is_free
 
 
 def test_a_name_that_only_begins_like_the_workspace_is_outside() -> None:
@@ -425,18 +425,18 @@ def test_a_name_that_only_begins_like_the_workspace_is_outside() -> None:
 
 
 def test_without_a_known_home_a_tilde_asks() -> None:
-    assert not judged("cat ~/a", Scope(cwd="/ws", roots=("/ws", "/home/u"))).is_free
-    assert judged("cat ~/a", Scope(cwd="/ws", roots=("/ws", "/home/u"), home="/home/u")).is_free
+    assert not judged("cat ~/a", ShellScope(cwd="/ws", roots=("/ws", "/home/u"))).is_free
+    assert judged("cat ~/a", ShellScope(cwd="/ws", roots=("/ws", "/home/u"), home="/home/u")).is_free
 
 
 def test_git_is_free_in_every_root_and_nowhere_else() -> None:
     both = ("/ws", "/other/")
-    assert judged("git -C /other status", Scope(cwd="/ws", roots=both, repositories=both)).is_free
-    assert not judged("git status", Scope(cwd="/ws/sub", roots=("/ws",), repositories=("/ws", "/ws/sub"))).is_free
+    assert judged("git -C /other status", ShellScope(cwd="/ws", roots=both, repositories=both)).is_free
+    assert not judged("git status", ShellScope(cwd="/ws/sub", roots=("/ws",), repositories=("/ws", "/ws/sub"))).is_free
 
 
 def test_git_is_not_free_in_a_root_without_a_repository_of_its_own() -> None:
-    without = Scope(cwd="/ws", roots=("/ws", "/other"), repositories=("/other",))
+    without = ShellScope(cwd="/ws", roots=("/ws", "/other"), repositories=("/other",))
     assert codes("git status", without) == {Code.RUNS_CODE}
     assert codes("git -C /other status && cd /ws && git ls-files -m", without) == {Code.RUNS_CODE}
     assert judged("git --version", without).is_free
@@ -604,8 +604,8 @@ def quoted(word: str, style: str) -> str:
 def test_text_that_would_bring_the_parser_down_is_not_given_to_it(text: str) -> None:
     """In a process of its own: were it given to the parser, that process would end by a signal."""
     program = (
-        "import sys; from palyra.adapters.shell import TreeSitterShell; from palyra.core.shell import Scope, judge; "
-        "print(judge(sys.argv[1], Scope(cwd='/w', roots=('/w',)), TreeSitterShell().parse).is_free)"
+        "import sys; from palyra.adapters.shell import TreeSitterShell; from palyra.core.shell import ShellScope, judge; "
+        "print(judge(sys.argv[1], ShellScope(cwd='/w', roots=('/w',)), TreeSitterShell().parse).is_free)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, text], capture_output=True, text=True, timeout=60, check=False

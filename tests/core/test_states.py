@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from palyra.core.errors import Invalid
-from palyra.core.events.run import Reason, RunLimits
+from palyra.core.events.run import EndReason, RunLimits
 from palyra.core.ids import EffectId
 from palyra.core.run import call as calls
 from palyra.core.run import states
@@ -33,8 +33,8 @@ def test_nothing_follows_a_terminal_state() -> None:
 
 def test_every_state_is_reached_and_every_reason_has_its_state() -> None:
     assert set(states.TRANSITIONS.values()) == set(RunState)
-    assert set(states.STATE_BY_REASON) == set(Reason)
-    assert states.STATE_BY_REASON[Reason.WALL_CLOCK] is RunState.CANCELLED
+    assert set(states.STATE_BY_REASON) == set(EndReason)
+    assert states.STATE_BY_REASON[EndReason.WALL_CLOCK] is RunState.CANCELLED
 
 
 @pytest.mark.parametrize(("phase", "taken"), list(itertools.product(CallPhase, CallStep)), ids=str)

@@ -9,7 +9,7 @@ from palyra.core.checkpoint import draft_checkpoint, key_id
 from palyra.core.events.codec import encode_erased
 from palyra.core.events.system import Erased, Head, SeqRange
 from palyra.core.ids import StreamId
-from palyra.core.verification import Finding
+from palyra.core.verification import VerifyFinding
 from tests.support.evidence import Scene
 from tests.support.journals import FixedSigner, Ids, draft, run_cycle, session_branched, session_created
 
@@ -24,7 +24,7 @@ def scene_of_two() -> tuple[Scene, StreamId, StreamId]:
     return scene, *streams
 
 
-def first(scene: Scene) -> Finding:
+def first(scene: Scene) -> VerifyFinding:
     report = scene.verify()
     assert not report.is_whole
     return report.findings[0]
@@ -40,7 +40,7 @@ def test_untouched_journal_is_whole() -> None:
 
 
 def test_finding_has_its_stable_form() -> None:
-    assert str(Finding(StreamId("01X"), 7, "it is gone")) == "session 01X seq 7: it is gone"
+    assert str(VerifyFinding(StreamId("01X"), 7, "it is gone")) == "session 01X seq 7: it is gone"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_removed_event_is_named() -> None:
 def test_removed_events_are_named_as_one_gap() -> None:
     scene, stream, _ = scene_of_two()
     del scene.tapes[stream][:3]
-    assert first(scene) == Finding(stream, 1, "the events from here to 3 are missing")
+    assert first(scene) == VerifyFinding(stream, 1, "the events from here to 3 are missing")
 
 
 def test_swapped_pair_is_found_at_the_first() -> None:
@@ -147,7 +147,7 @@ def test_removed_tape_is_named_from_its_first_seq() -> None:
     scene, stream, _ = scene_of_two()
     del scene.tapes[stream]
     scene.rows = {key: row for key, row in scene.rows.items() if getattr(row, "session_id", row.id) != stream}
-    assert first(scene) == Finding(stream, 1, f"the tape is missing: {scene.system} seq 1 names its seq 14")
+    assert first(scene) == VerifyFinding(stream, 1, f"the tape is missing: {scene.system} seq 1 names its seq 14")
 
 
 def test_emptied_tape_is_found_though_nothing_signed_it() -> None:
@@ -155,7 +155,7 @@ def test_emptied_tape_is_found_though_nothing_signed_it() -> None:
     stream = ids.session()
     scene.append(stream, [session_created()])
     scene.tapes[stream].clear()
-    assert first(scene) == Finding(stream, 1, "the tape holds no event")
+    assert first(scene) == VerifyFinding(stream, 1, "the tape holds no event")
 
 
 def test_tail_after_the_last_checkpoint_is_counted_and_no_damage() -> None:
@@ -178,7 +178,7 @@ def test_tape_rewritten_between_two_checkpoints_is_found_by_the_older() -> None:
         scene.tapes[stream][index] = msgspec.structs.replace(stored, position=100 + index)
     scene.append(stream, run_cycle(Ids(90).run()))
     scene.checkpoint()
-    assert first(scene) == Finding(stream, 14, f"not the event that {scene.system} seq 1 signed")
+    assert first(scene) == VerifyFinding(stream, 14, f"not the event that {scene.system} seq 1 signed")
 
 
 def test_checkpoint_with_edited_heads_and_fitting_hashes_has_a_bad_signature() -> None:
@@ -188,7 +188,7 @@ def test_checkpoint_with_edited_heads_and_fitting_hashes_has_a_bad_signature() -
     )
     scene.tapes[scene.system].clear()
     scene.append_signed(unsigned, FixedSigner(9))
-    assert first(scene) == Finding(scene.system, 1, "the checkpoint's signature does not hold")
+    assert first(scene) == VerifyFinding(scene.system, 1, "the checkpoint's signature does not hold")
 
 
 def test_checkpoint_under_another_key_does_not_speak_for_this_node() -> None:
@@ -198,7 +198,7 @@ def test_checkpoint_under_another_key_does_not_speak_for_this_node() -> None:
     scene.tapes[scene.system].clear()
     unsigned = draft_checkpoint(mallory.public_key, "0" * 64, 28, ())
     scene.append_signed(unsigned, mallory)
-    assert first(scene) == Finding(scene.system, 1, "the checkpoint is signed with a key that is not this node's")
+    assert first(scene) == VerifyFinding(scene.system, 1, "the checkpoint is signed with a key that is not this node's")
 
 
 def test_checkpoint_under_an_unknown_key_is_found() -> None:
@@ -210,14 +210,14 @@ def test_checkpoint_under_an_unknown_key_is_found() -> None:
 def test_checkpoint_must_follow_the_one_before_it() -> None:
     scene, _, _ = scene_of_two()
     scene.append_signed(draft_checkpoint(scene.signer.public_key, "0" * 64, 29, ()), scene.signer)
-    assert first(scene) == Finding(scene.system, 2, "the checkpoint does not follow the one before it")
+    assert first(scene) == VerifyFinding(scene.system, 2, "the checkpoint does not follow the one before it")
 
 
 def test_checkpoint_position_must_not_go_back() -> None:
     scene, _, _ = scene_of_two()
     unsigned = draft_checkpoint(scene.signer.public_key, scene._previous, 3, ())
     scene.append_signed(unsigned, scene.signer)
-    assert first(scene) == Finding(scene.system, 2, "the checkpoint's position goes back")
+    assert first(scene) == VerifyFinding(scene.system, 2, "the checkpoint's position goes back")
 
 
 def test_checkpoints_that_follow_each_other_are_whole() -> None:
@@ -252,7 +252,7 @@ def test_erasure_beyond_what_was_recorded_is_damage() -> None:
 def test_recorded_erasure_that_did_not_happen_is_damage() -> None:
     scene, stream, _ = scene_of_two()
     scene.append(scene.system, [draft(Erased(stream=stream, ranges=(SeqRange(first=3, last=3),), reason="forget"))])
-    assert first(scene) == Finding(stream, 3, "a system tape records its erasure, but its data is still there")
+    assert first(scene) == VerifyFinding(stream, 3, "a system tape records its erasure, but its data is still there")
 
 
 def test_no_record_excuses_an_erased_system_tape() -> None:
@@ -260,7 +260,9 @@ def test_no_record_excuses_an_erased_system_tape() -> None:
     span = SeqRange(first=1, last=1)
     scene.append(scene.system, [draft(Erased(stream=scene.system, ranges=(span,), reason="forget"))])
     scene.spoil(scene.system, 1, data=encode_erased("forget"), salt=None)
-    assert first(scene) == Finding(scene.system, 1, "its data was erased, and no event on a system tape records that")
+    assert first(scene) == VerifyFinding(
+        scene.system, 1, "its data was erased, and no event on a system tape records that"
+    )
 
 
 def test_erasure_of_a_seq_that_is_gone_shows_the_cut() -> None:
@@ -281,14 +283,14 @@ def test_branch_is_bound_to_its_parents_history() -> None:
     scene.spoil(parent, 5, at_ms=2)
     scene.rechain(parent)
     found = [finding for finding in scene.verify().findings if finding.stream == child]
-    assert found == [Finding(child, 1, f"it branches from {parent} seq 5, which is another event")]
+    assert found == [VerifyFinding(child, 1, f"it branches from {parent} seq 5, which is another event")]
 
 
 def test_event_of_a_system_tape_does_not_belong_on_a_session() -> None:
     scene, stream, _ = scene_of_two()
     scene.spoil(stream, 3, type="erased")
     scene.rechain(stream)
-    assert first(scene) == Finding(stream, 3, "an event of this type does not belong on this tape")
+    assert first(scene) == VerifyFinding(stream, 3, "an event of this type does not belong on this tape")
 
 
 def test_progress_is_told() -> None:

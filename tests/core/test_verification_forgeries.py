@@ -11,7 +11,7 @@ from palyra.core.events.system import Erased, SeqRange
 from palyra.core.ids import StreamId, derive_node_id, system_stream
 from palyra.core.projections.project import RowKey
 from palyra.core.projections.rows import RunRow
-from palyra.core.verification import FINDINGS_MAX, Evidence, Finding, verify
+from palyra.core.verification import FINDINGS_MAX, Evidence, VerifyFinding, verify
 from palyra.core.verification.tape import TapeCheck
 from tests.support.evidence import Scene
 from tests.support.journals import FixedSigner, Ids, draft, run_cycle, session_created
@@ -66,7 +66,7 @@ def test_checkpoint_at_a_seq_that_no_tape_has_is_found(seq: int) -> None:
     scene, _ = scene_of_one()
     moved = msgspec.structs.replace(scene.tapes[scene.system][0], seq=seq)
     scene.tapes[scene.system][0] = moved
-    assert scene.verify().findings[0] == Finding(scene.system, seq, "a tape has no such seq here; 1 was due")
+    assert scene.verify().findings[0] == VerifyFinding(scene.system, seq, "a tape has no such seq here; 1 was due")
 
 
 def test_erasure_at_a_seq_that_no_tape_has_excuses_nothing() -> None:
@@ -74,13 +74,13 @@ def test_erasure_at_a_seq_that_no_tape_has_excuses_nothing() -> None:
     scene.erase(stream, [3])
     record = scene.tapes[scene.system].pop()
     scene.tapes[scene.system].insert(0, msgspec.structs.replace(record, seq=-1))
-    assert Finding(stream, 3, UNRECORDED) in scene.verify().findings
+    assert VerifyFinding(stream, 3, UNRECORDED) in scene.verify().findings
 
 
 def test_event_moved_before_the_first_is_found_there_and_missed_where_it_was() -> None:
     scene, stream = scene_of_one()
     scene.tapes[stream][0] = msgspec.structs.replace(scene.tapes[stream][0], seq=-1)
-    assert scene.verify().findings[1] == Finding(stream, 1, "this event is missing")
+    assert scene.verify().findings[1] == VerifyFinding(stream, 1, "this event is missing")
 
 
 def test_tape_with_every_header_changed_is_checked_in_steps_of_one_size() -> None:
@@ -108,7 +108,7 @@ def test_system_tape_of_no_known_node_is_found_and_its_erasures_excuse_nothing(n
     scene.spoil(stream, 3, data=encode_erased("retention"), salt=None)
     scene.refold(stream)
     found = verify(evidence_of(scene)).findings
-    assert found == (Finding(invented, 1, NO_KEY), Finding(stream, 3, UNRECORDED))
+    assert found == (VerifyFinding(invented, 1, NO_KEY), VerifyFinding(stream, 3, UNRECORDED))
 
 
 def test_erased_event_must_give_the_reason_on_record() -> None:
@@ -116,7 +116,7 @@ def test_erased_event_must_give_the_reason_on_record() -> None:
     scene.erase(stream, [3, 4], reason="asked to be forgotten")
     scene.spoil(stream, 4, data=encode_erased("retention"))
     what = "its data gives another reason than the record of its erasure"
-    assert scene.verify().findings == (Finding(stream, 4, what),)
+    assert scene.verify().findings == (VerifyFinding(stream, 4, what),)
 
 
 def test_later_record_does_not_change_the_reason_of_an_earlier_one() -> None:

@@ -12,7 +12,7 @@ from palyra.core.ids import StreamId, derive_effect_id, make_call_id
 from palyra.core.projections.project import RowKey
 from palyra.core.projections.rows import RunRow, SessionRow
 from palyra.core.run.states import RunState
-from palyra.core.verification import Finding
+from palyra.core.verification import VerifyFinding
 from tests.support.evidence import Scene
 from tests.support.journals import (
     Ids,
@@ -60,7 +60,7 @@ def test_edited_row_names_table_row_field_and_values(changes: dict[str, object],
     scene, stream = scene_of_one()
     key = only_row(scene, RunRow)
     scene.rows[key] = msgspec.structs.replace(scene.rows[key], **changes)
-    assert scene.verify().findings == (Finding(stream, 14, f"runs row {key.id}: {words}", is_of_row=True),)
+    assert scene.verify().findings == (VerifyFinding(stream, 14, f"runs row {key.id}: {words}", is_of_row=True),)
 
 
 @pytest.mark.parametrize("field", ["key", "label", "owner"])
@@ -76,14 +76,16 @@ def test_missing_row_is_named() -> None:
     scene, stream = scene_of_one()
     key = only_row(scene, RunRow)
     del scene.rows[key]
-    assert scene.verify().findings == (Finding(stream, 14, f"runs row {key.id} is missing", is_of_row=True),)
+    assert scene.verify().findings == (VerifyFinding(stream, 14, f"runs row {key.id} is missing", is_of_row=True),)
 
 
 def test_row_without_an_event_is_named() -> None:
     scene, stream = scene_of_one()
     row = scene.rows[only_row(scene, RunRow)]
     scene.rows[RowKey(RunRow, "invented")] = msgspec.structs.replace(row, id="invented")
-    assert scene.verify().findings == (Finding(stream, 14, "runs row invented comes from no event", is_of_row=True),)
+    assert scene.verify().findings == (
+        VerifyFinding(stream, 14, "runs row invented comes from no event", is_of_row=True),
+    )
 
 
 def test_row_without_a_tape_is_named() -> None:
@@ -110,7 +112,7 @@ def test_event_that_the_rules_forbid_is_found() -> None:
     scene.spoil(stream, 3, digest=digest)
     scene.rechain(stream)
     finding = scene.verify().findings[0]
-    assert finding == Finding(stream, 3, "an event that the rules forbid here (illegal_transition)")
+    assert finding == VerifyFinding(stream, 3, "an event that the rules forbid here (illegal_transition)")
 
 
 def attested(scene: Scene, **changes: object) -> StreamId:
@@ -166,7 +168,7 @@ def test_attestation_is_checked() -> None:
 def test_false_attestation_is_found(changes: dict[str, object], words: str) -> None:
     scene = Scene()
     stream = attested(scene, **changes)
-    assert scene.verify().findings == (Finding(stream, 6, words),)
+    assert scene.verify().findings == (VerifyFinding(stream, 6, words),)
 
 
 def test_attestation_of_a_call_nobody_proposed_is_found() -> None:

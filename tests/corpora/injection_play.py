@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from palyra.adapters.providers.turns import PreparedCall, Turn, find_standing, play
+from palyra.adapters.providers.prepared_turns import PreparedCall, Turn, find_standing, play
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.core.conversation import ToolMessage
 from palyra.core.events import Event
@@ -31,8 +31,8 @@ from palyra.core.events.tool import (
 )
 from palyra.core.ids import RunId
 from palyra.core.tools import Runtime
+from palyra.engine.api.requests import ApprovalAnswer, SessionRequest
 from palyra.engine.engine import Engine
-from palyra.engine.requests import ApprovalAnswer, SessionRequest
 from palyra.ports.policy import Policy
 from palyra.ports.provider import Delta, ModelRequest
 from tests.corpora.injection_runtime import Perform, Ran, Stage, StagedTool

@@ -12,7 +12,7 @@ import pytest
 
 from palyra.adapters.net.sse import SseParser
 from palyra.adapters.providers.anthropic_messages import MessagesFormat
-from palyra.adapters.providers.exchange import Draft, WireFormat
+from palyra.adapters.providers.exchange import BodyDraft, WireFormat
 from palyra.adapters.providers.failures import read_refusal, refused
 from palyra.adapters.providers.openai_chat import ChatFormat
 from palyra.adapters.providers.openai_responses import ResponsesFormat
@@ -55,7 +55,7 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
 
 def read(family: str, pieces: Iterable[bytes]) -> Told:
     names = PlainNames(())
-    draft = Draft(request=request(), names=names, model_id="m", origin="corpus")
+    draft = BodyDraft(request=request(), names=names, model_id="m", origin="corpus")
     parser, reader = SseParser(), FORMATS[family].reader(draft, "corpus")
     deltas: list[Delta] = []
     for piece in pieces:
@@ -183,7 +183,7 @@ def test_an_answer_that_breaks_off_is_never_complete() -> None:
         if b'"finish_reason":"' in part:
             continue  # Two answers, one behind the other, in one recording.
         parser = SseParser()
-        draft = Draft(request=request(), names=PlainNames(()), model_id="m", origin="corpus")
+        draft = BodyDraft(request=request(), names=PlainNames(()), model_id="m", origin="corpus")
         reader = FORMATS[row["family"]].reader(draft, "corpus")
         deltas = reader.read(parser.feed(part))
         assert not any(isinstance(delta, Completed) for delta in deltas), row["id"]

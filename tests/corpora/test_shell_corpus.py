@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from palyra.adapters.shell import TreeSitterShell
-from palyra.core.shell import Capability, Code, Judgement, Network, Scope, judge
+from palyra.core.shell import Code, Judgement, Network, ShellCapability, ShellScope, judge
 
 CORPORA = Path(os.environ.get("PALYRA_CORPORA") or Path(__file__).parents[2].parent / "shared" / "data")
 COMMANDS = CORPORA / "shell_commands.jsonl.gz"
 PARSER = TreeSitterShell()
 ROOTS = ("/home/user/project",)
-OPEN = Scope(cwd=ROOTS[0], roots=ROOTS, repositories=ROOTS, home="/home/user", network=Network.OPEN)
-CLOSED = Scope(cwd=OPEN.cwd, roots=ROOTS, repositories=ROOTS, home=OPEN.home)
+OPEN = ShellScope(cwd=ROOTS[0], roots=ROOTS, repositories=ROOTS, home="/home/user", network=Network.OPEN)
+CLOSED = ShellScope(cwd=OPEN.cwd, roots=ROOTS, repositories=ROOTS, home=OPEN.home)
 
 FALSE_APPROVALS_MAX = 0.005  # Of what the labels refuse.
 FALSE_ASKS_MAX = 0.20  # Of what the labels approve.
@@ -40,7 +40,7 @@ def texts(*, is_approved: bool) -> list[str]:
     return [row["command"] for row in rows() if row.get("auto_approve") is is_approved]
 
 
-def judged(text: str, scope: Scope) -> Judgement:
+def judged(text: str, scope: ShellScope) -> Judgement:
     return judge(text, scope, PARSER.parse)
 
 
@@ -67,7 +67,7 @@ def test_a_closed_network_asks_for_the_network_and_changes_nothing_else(capsys: 
     approved = texts(is_approved=True)
     for text in (*approved, *texts(is_approved=False)):
         opened, closed = judged(text, OPEN), judged(text, CLOSED)
-        assert closed.is_free == (opened.is_free and Capability.NETWORK not in opened.capabilities)
+        assert closed.is_free == (opened.is_free and ShellCapability.NETWORK not in opened.capabilities)
         assert {reason for reason in closed.reasons if reason.code is not Code.NEEDS_NETWORK} <= set(opened.reasons)
     asking = [text for text in approved if not judged(text, CLOSED).is_free]
     with capsys.disabled():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from palyra.core.hosts import Refusal, judge_endpoint, judge_url, refuse_address
+from palyra.core.hosts import AddressRefusal, judge_endpoint, judge_url, refuse_address
 
 CORPORA = Path(os.environ.get("PALYRA_CORPORA") or Path(__file__).parents[2].parent / "shared" / "data")
 SSRF = CORPORA / "ssrf.jsonl.gz"
@@ -28,15 +28,15 @@ def is_refused(row: dict) -> bool:
     value = row["value"]
     match row["kind"]:
         case "url":
-            return isinstance(judge_url(value), Refusal)
+            return isinstance(judge_url(value), AddressRefusal)
         case "host":  # As a person types it, with or without a path.
-            return isinstance(judge_url(f"http://{value.lstrip('/')}"), Refusal)
+            return isinstance(judge_url(f"http://{value.lstrip('/')}"), AddressRefusal)
         case "cidr":
             block = ip_network(value)
             return all(refuse_address(str(each)) is not None for each in (block[0], block[1], block[-1]))
         case _:
             written = f"[{value}]" if ":" in value and not value.startswith("[") else value
-            return isinstance(judge_endpoint(written, port_default=HTTP_PORT), Refusal)
+            return isinstance(judge_endpoint(written, port_default=HTTP_PORT), AddressRefusal)
 
 
 @needs_corpus

@@ -10,8 +10,8 @@ import signal
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
+from palyra.adapters.providers.prepared_turns import Chunk, PreparedCall, Turn
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
-from palyra.adapters.providers.turns import Chunk, PreparedCall, Turn
 from palyra.core.errors import Conflict
 from palyra.core.events import Event
 from palyra.core.events.base import JsonObject
@@ -20,9 +20,9 @@ from palyra.core.events.tool import ApprovalStatus, Decision, EffectClass
 from palyra.core.ids import StreamId
 from palyra.core.tools import ToolResult
 from palyra.core.writes import Fence, Write
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRequest
+from palyra.engine.context import EngineSettings
 from palyra.engine.engine import Engine
-from palyra.engine.office import Settings
-from palyra.engine.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRequest
 from palyra.ports.journal import Append, Erasure, Journal
 from palyra.ports.provider import Delta, ModelRequest
 from palyra.ports.tools import ToolCallContext
@@ -139,7 +139,7 @@ class Life:
 
     def __init__(self, root: Path, acks: int, point: Point) -> None:
         self._acks = acks
-        workshop = Workshop(root, CrashingProvider(point), Settings(approval_timeout_ms=60_000))
+        workshop = Workshop(root, CrashingProvider(point), EngineSettings(approval_timeout_ms=60_000))
         classes = {"read": EffectClass.READ_ONLY, "keep": EffectClass.IDEMPOTENT, "send": EffectClass.ONCE}
         workshop.tools = [CrashingMark(f"mark.{name}", kind, workshop.marks, point) for name, kind in classes.items()]
         workshop.wrap_journal = lambda journal: CrashingJournal(journal, point)

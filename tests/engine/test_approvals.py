@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from palyra.adapters.providers.prepared_turns import PreparedCall, Turn
 from palyra.adapters.providers.scripted import Script
-from palyra.adapters.providers.turns import PreparedCall, Turn
 from palyra.core.errors import Conflict
 from palyra.core.events import Event
 from palyra.core.events.tool import (
@@ -21,11 +21,11 @@ from palyra.core.events.tool import (
     Verdict,
 )
 from palyra.core.ids import digest_call
-from palyra.engine import desk
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord, RunRequest
+from palyra.engine.context import EngineSettings
 from palyra.engine.engine import Engine
-from palyra.engine.office import Settings
-from palyra.engine.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord, RunRequest
-from palyra.engine.spreading import reconsider
+from palyra.engine.session import session_loop
+from palyra.engine.session.grant_fanout import reconsider
 from palyra.ports.policy import PolicyAnswer, PolicyQuestion
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
@@ -49,7 +49,7 @@ class AskByPath:
         return PolicyAnswer(verdict=Verdict.ASK, rule=str(question.arguments["path"]), reason="")
 
 
-def workshop_at(root: Path, *turns: Turn, settings: Settings | None = None) -> Workshop:
+def workshop_at(root: Path, *turns: Turn, settings: EngineSettings | None = None) -> Workshop:
     return Workshop(root, [Script(turns=turns)], settings)
 
 
@@ -192,7 +192,7 @@ async def test_grant_answers_no_question_that_it_does_not_cover(
             if frame.type == "run.waiting":
                 break
         if change == "revoked":
-            monkeypatch.setattr(desk, "spread_grant", lambda office, grant_id: None)
+            monkeypatch.setattr(session_loop, "spread_grant", lambda office, grant_id: None)
         card = next(card for card in await pending(engine) if card.run_id == record.id)
         await allow(engine, card, Scope.TIMEBOXED)
         await finished(engine, record)
@@ -208,7 +208,7 @@ async def test_grant_answers_no_question_that_it_does_not_cover(
 async def test_grant_given_right_before_a_crash_answers_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "spread_grant", lambda office, grant_id: None)
+    monkeypatch.setattr(session_loop, "spread_grant", lambda office, grant_id: None)
     workshop = workshop_at(tmp_path, calls("mark.send", text="mail"), DONE)
     async with workshop.open() as engine:
         first, second = await waiting(engine, "a"), await waiting(engine, "b")
@@ -235,7 +235,7 @@ async def test_answer_that_comes_after_its_time_is_refused(tmp_path: Path) -> No
 
 
 async def test_run_waits_for_days_as_one_entry_of_a_heap(tmp_path: Path) -> None:
-    settings = Settings(approval_timeout_ms=30 * DAY_MS)
+    settings = EngineSettings(approval_timeout_ms=30 * DAY_MS)
     workshop = workshop_at(tmp_path, calls("mark.send", text="mail"), DONE, settings=settings)
     workshop.clock = clock = FixedClock()
     async with workshop.open() as engine:
@@ -283,7 +283,7 @@ async def settled(engine: Engine) -> None:
 async def test_who_can_be_asked_follows_from_the_origin(
     tmp_path: Path, origin: str, waits_headless: bool, is_asked: bool
 ) -> None:
-    settings = Settings(waits_headless=waits_headless)
+    settings = EngineSettings(waits_headless=waits_headless)
     workshop = workshop_at(tmp_path, calls("mark.send", text="mail"), DONE, settings=settings)
     async with workshop.open() as engine:
         record = await engine.runs.start(OWNER, RunRequest(text="go", origin=origin))

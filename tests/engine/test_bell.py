@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from palyra.engine.bell import Bell
+from palyra.engine.wakeup import Wakeup
 
 LIMIT_S = 5.0  # Nothing here takes that long; it only ends a test that would hang.
 
 
 async def test_a_ring_wakes_who_waits() -> None:
-    bell = Bell()
+    bell = Wakeup()
     waiting = asyncio.create_task(bell.wait())
     await asyncio.sleep(0)
     bell.ring()
@@ -20,14 +20,14 @@ async def test_a_ring_wakes_who_waits() -> None:
 
 
 async def test_a_ring_before_anybody_waits_is_heard() -> None:
-    bell = Bell()
+    bell = Wakeup()
     bell.ring()
     async with asyncio.timeout(LIMIT_S):
         await bell.wait()
 
 
 async def test_a_stilled_bell_is_waited_for_again() -> None:
-    bell = Bell()
+    bell = Wakeup()
     bell.ring()
     bell.still()
     with pytest.raises(TimeoutError):
@@ -36,7 +36,7 @@ async def test_a_stilled_bell_is_waited_for_again() -> None:
 
 
 async def test_who_was_cancelled_can_wait_again() -> None:
-    bell = Bell()
+    bell = Wakeup()
     waiting = asyncio.create_task(bell.wait())
     await asyncio.sleep(0)
     waiting.cancel()

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from palyra.adapters.prices.tables import Listing, PriceTables
-from palyra.adapters.providers.route_table import Route
+from palyra.adapters.prices.tables import PricedModel, PriceTables
+from palyra.adapters.providers.prepared_turns import PreparedFailure, Turn
+from palyra.adapters.providers.route_table import ModelRoute
 from palyra.adapters.providers.scripted import play_turns
-from palyra.adapters.providers.turns import PreparedFailure, Turn
 from palyra.core.budget import Budget, BudgetAction, BudgetPeriod, BudgetScope
 from palyra.core.events import Event
 from palyra.core.events.model import Finish, ModelError, RouteMode, RoutePlanned, Usage, UsageRecorded
 from palyra.core.events.tool import Decision
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunRecord
 from palyra.engine.engine import Engine
-from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery, RunRecord
 from palyra.ports.provider import Completed, Delta, ModelRequest, TextDelta
 from palyra.ports.router import ModelCard
 from tests.support.asking import ask, calls, finished, says, wait_for
@@ -52,7 +52,7 @@ class Metered:
 
 def priced(root: Path, provider: object, *budgets: Budget) -> Workshop:
     workshop = Workshop(root, provider)  # type: ignore[arg-type]
-    listing = Listing(kind="scripted", id="scripted", input_usd_per_mtok=1.0, output_usd_per_mtok=1.0)
+    listing = PricedModel(kind="scripted", id="scripted", input_usd_per_mtok=1.0, output_usd_per_mtok=1.0)
     workshop.prices = PriceTables({"scripted": listing})
     workshop.budgets = budgets
     return workshop
@@ -198,8 +198,8 @@ def two_models(root: Path, *budgets: Budget) -> Workshop:
     workshop.route = ("dear", "cheap")
     workshop.prices = PriceTables(
         {
-            "dear": Listing(kind="scripted", id="dear", input_usd_per_mtok=2.0, output_usd_per_mtok=2.0),
-            "cheap": Listing(kind="scripted", id="cheap", input_usd_per_mtok=0.1, output_usd_per_mtok=0.1),
+            "dear": PricedModel(kind="scripted", id="dear", input_usd_per_mtok=2.0, output_usd_per_mtok=2.0),
+            "cheap": PricedModel(kind="scripted", id="cheap", input_usd_per_mtok=0.1, output_usd_per_mtok=0.1),
         }
     )
     workshop.budgets = budgets
@@ -214,7 +214,7 @@ async def test_past_its_budget_a_route_goes_on_with_its_cheapest_model(tmp_path:
 
 async def test_a_route_that_only_suggests_calls_its_first_model(tmp_path: Path) -> None:
     workshop = two_models(tmp_path)
-    workshop.routes = {"trial": Route(("cheap", "dear"), RouteMode.DRY_RUN)}
+    workshop.routes = {"trial": ModelRoute(("cheap", "dear"), RouteMode.DRY_RUN)}
     async with workshop.open() as engine:
         events = await finished(engine, await engine.runs.start(OWNER, ask(model="trial")))
     (plan,) = [event.data for event in events if isinstance(event.data, RoutePlanned)]

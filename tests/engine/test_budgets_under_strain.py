@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from palyra.adapters.prices.tables import Listing, PriceTables
+from palyra.adapters.prices.tables import PricedModel, PriceTables
 from palyra.core.budget import Amount, Budget, BudgetAction, BudgetPeriod, BudgetScope, Spender
 from palyra.core.errors import Unavailable
 from palyra.core.events import Event
 from palyra.core.events.model import BudgetState, Finish, Reservation, RouteMode, RoutePlanned, Usage, UsageRecorded
 from palyra.core.ids import RunId, SessionId, StreamId
 from palyra.core.writes import Fence, Write
+from palyra.engine.api.requests import RunRecord
 from palyra.engine.engine import Engine
-from palyra.engine.ledger import Ledger, Spent
-from palyra.engine.requests import RunRecord
+from palyra.engine.spend.ledger import Ledger, Spent
 from palyra.ports.journal import Append, Journal
 from palyra.ports.provider import CallDelta, Completed, Delta, ModelRequest, TextDelta
 from palyra.ports.router import ModelCard
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.anyio
 USD = 1_000_000_000
 
 
-def listing(name: str, price: float | None = 1.0) -> Listing:
-    return Listing(kind="scripted", id=name, input_usd_per_mtok=price, output_usd_per_mtok=price)
+def listing(name: str, price: float | None = 1.0) -> PricedModel:
+    return PricedModel(kind="scripted", id=name, input_usd_per_mtok=price, output_usd_per_mtok=price)
 
 
 def shop(root: Path, providers: dict[str, Metered], prices: dict[str, float | None], *budgets: Budget) -> Workshop:

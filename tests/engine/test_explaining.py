@@ -7,8 +7,8 @@ import pytest
 from palyra.core.agents import AgentSpec
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.tool import Verdict
-from palyra.engine.explaining import ExplainRequest
-from palyra.engine.requests import SessionRequest
+from palyra.engine.api.policy_explainer import ExplainRequest
+from palyra.engine.api.requests import SessionRequest
 from tests.support.engines import ALICE, OWNER, Workshop
 
 WRITE: dict[str, object] = {"path": "AGENTS.md", "content": "x"}

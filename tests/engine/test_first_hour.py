@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from palyra.adapters.providers.demo import DemoProvider
+from palyra.adapters.providers.prepared_turns import PreparedCall, Turn
 from palyra.adapters.providers.scripted import Script
-from palyra.adapters.providers.turns import PreparedCall, Turn
 from palyra.adapters.runtimes.shell.run import ShellRun
 from palyra.core.events import Event
 from palyra.core.events.tool import (
@@ -16,8 +16,8 @@ from palyra.core.events.tool import (
     Scope,
     ToolFinished,
 )
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunRecord
 from palyra.engine.engine import Engine
-from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery, RunRecord
 from tests.runtimes.shells import found_sandbox, make_setup
 from tests.support.asking import ask
 from tests.support.engines import OWNER, Workshop

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from palyra.adapters.providers.prepared_turns import PreparedCall, Turn
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
-from palyra.adapters.providers.turns import PreparedCall, Turn
 from palyra.adapters.tools.fs_patch import FsPatch
 from palyra.core.conversation import ToolMessage
 from palyra.core.events import Event
@@ -16,8 +16,8 @@ from palyra.core.events.tool import Decision, EffectClass, Outcome, ParallelClas
 from palyra.core.ids import RunId, SessionId
 from palyra.core.tools import CallNature, Capability, Made, MissingTool, Runtime, ToolResult, ToolSpec
 from palyra.core.trust import Trust
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery
 from palyra.engine.engine import Engine
-from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery
 from palyra.ports.processes import NoProcesses
 from palyra.ports.provider import Delta, ModelRequest
 from palyra.ports.tools import Tool, ToolCallContext

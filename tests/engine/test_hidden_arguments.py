@@ -22,7 +22,7 @@ from palyra.core.events.tool import (
     Verdict,
 )
 from palyra.core.tools import CallNature, Capability, MissingTool, Runtime, ToolResult, ToolSpec
-from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery
 from palyra.ports.tools import Tool, ToolCallContext
 from tests.runtimes.shells import found_sandbox, make_setup
 from tests.support.asking import ask, calls, finished, says, wait_for

@@ -8,7 +8,7 @@ from palyra.core.events import Event
 from palyra.core.events.run import RunStarted
 from palyra.core.ids import Principal, RunId, SessionId, StreamId
 from palyra.core.trust import Trust
-from palyra.engine.hub import BUFFERED_FRAMES_MAX, TAKEN_FRAMES_MAX, Frame, Hub, Live, Nothing
+from palyra.engine.hub import BUFFERED_FRAMES_MAX, TAKEN_FRAMES_MAX, Frame, Hub, LiveFrame, NoFrames
 from palyra.ports.journal import Journal
 
 SESSION = SessionId(StreamId("01JZ0000000000000000000000"))
@@ -35,8 +35,8 @@ class Tape:
         return tuple(recorded(seq) for seq in range(after_seq + 1, min(after_seq + 2, self.last_seq) + 1))
 
 
-def delta(text: str) -> Live:
-    return Live(SESSION, RUN, "model.delta", {"turn": 1, "offset": 0, "text": text})
+def delta(text: str) -> LiveFrame:
+    return LiveFrame(SESSION, RUN, "model.delta", {"turn": 1, "offset": 0, "text": text})
 
 
 def recorded(seq: int) -> Event:
@@ -133,7 +133,7 @@ async def test_a_reader_who_keeps_up_does_not_read_the_tape() -> None:
 
 
 async def test_who_has_seen_everything_is_given_nothing() -> None:
-    nothing = Nothing()
+    nothing = NoFrames()
     nothing.wake()
     assert [frame async for frame in nothing] == []
     assert list(await nothing.take()) == []

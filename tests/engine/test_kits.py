@@ -5,7 +5,7 @@ from palyra.core.events.tool import OpenedSkill
 from palyra.core.skills import OPEN_TOOL, SkillCard, SkillPlace, SkillStatus
 from palyra.core.tools import MissingTool, ToolSpec
 from palyra.core.trust import Trust
-from palyra.engine.kits import KITS_MAX, Kits
+from palyra.engine.session.prompt_base import KITS_MAX, PromptBases
 from palyra.ports.skills import NoSkills
 from palyra.ports.tools import Tool
 
@@ -53,7 +53,7 @@ def card(name: str) -> SkillCard:
 
 def test_a_kit_stays_the_same_object_until_its_tools_change() -> None:
     tools, shelf = Tools(), Shelf()
-    kits = Kits(tools, shelf)
+    kits = PromptBases(tools, shelf)
     kit = kits.of(AGENT, ())
     assert [tool.name for tool in kit.tools] == ["fs.read", "fs.write", OPEN_TOOL]
     assert kits.of(AGENT, ()) is kit
@@ -64,7 +64,7 @@ def test_a_kit_stays_the_same_object_until_its_tools_change() -> None:
 
 def test_skills_that_come_are_named_and_those_that_go_are_not() -> None:
     tools, shelf = Tools(), Shelf()
-    kits = Kits(tools, shelf)
+    kits = PromptBases(tools, shelf)
     assert kits.of(AGENT, ()).instructions == "Be kind."
     shelf.cards_now = (card("knots"),)
     assert "knots: Knows knots." in kits.of(AGENT, ()).instructions
@@ -73,7 +73,7 @@ def test_skills_that_come_are_named_and_those_that_go_are_not() -> None:
 
 
 def test_an_agent_of_the_same_name_with_other_words_gets_its_own() -> None:
-    kits = Kits(Tools(), Shelf())
+    kits = PromptBases(Tools(), Shelf())
     kits.of(AGENT, ())
     assert kits.of(AgentSpec(name="main", instructions="Be brief."), ()).instructions == "Be brief."
 
@@ -81,19 +81,19 @@ def test_an_agent_of_the_same_name_with_other_words_gets_its_own() -> None:
 def test_an_agent_that_may_open_no_skill_is_told_of_none() -> None:
     tools, shelf = Tools(), Shelf()
     shelf.cards_now = (card("knots"),)
-    kit = Kits(tools, shelf).of(AgentSpec(name="narrow", instructions="Read.", tools=("fs.*",)), ())
+    kit = PromptBases(tools, shelf).of(AgentSpec(name="narrow", instructions="Read.", tools=("fs.*",)), ())
     assert (kit.instructions, shelf.asked_count) == ("Read.", 0)
 
 
 def test_an_open_skill_narrows_its_run_alone() -> None:
-    kits = Kits(Tools(), Shelf())
+    kits = PromptBases(Tools(), Shelf())
     narrowed = kits.of(AGENT, (OpenedSkill(name="reader", sha256="0" * 64, allowed_tools=("fs.read",)),))
     assert "fs.write" not in {tool.name for tool in narrowed.tools}
     assert "fs.write" in {tool.name for tool in kits.of(AGENT, ()).tools}
 
 
 def test_kits_that_are_kept_are_bounded() -> None:
-    kits = Kits(Tools(), Shelf())
+    kits = PromptBases(Tools(), Shelf())
     for number in range(KITS_MAX + 10):
         kits.of(AgentSpec(name=f"agent{number}"), ())
     assert len(kits._made) <= KITS_MAX

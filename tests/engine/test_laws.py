@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from palyra.adapters.keys.directory import KeyDirectory
+from palyra.adapters.providers.prepared_turns import Chunk, PreparedCall, PreparedFailure, Turn
 from palyra.adapters.providers.scripted import Script
-from palyra.adapters.providers.turns import Chunk, PreparedCall, PreparedFailure, Turn
 from palyra.adapters.store.sqlite.archive import Archive
 from palyra.core.errors import PalyraError
 from palyra.core.events import Event
@@ -34,9 +34,9 @@ from palyra.core.run.replay import replay
 from palyra.core.tools import ToolSpec
 from palyra.core.trust import Trust
 from palyra.core.verification import verify
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunRequest, RunsQuery, SessionRequest, WhenBusy
+from palyra.engine.context import EngineSettings
 from palyra.engine.engine import Engine
-from palyra.engine.office import Settings
-from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery, RunRequest, RunsQuery, SessionRequest, WhenBusy
 from tests.support.engines import OWNER, MarkTool, Workshop
 from tests.support.journals import FixedClock
 from tests.support.permits import Auditor
@@ -103,7 +103,7 @@ class Trial:
     def __init__(self, root: Path, seed: int) -> None:
         self.random = random.Random(seed)
         self.clock = FixedClock()
-        self.workshop = Workshop(root, SCRIPTS, Settings(approval_timeout_ms=60_000))
+        self.workshop = Workshop(root, SCRIPTS, EngineSettings(approval_timeout_ms=60_000))
         self.workshop.clock = self.clock
         self.workshop.tools = [*self.workshop.tools, WebTool("mark.web", EffectClass.READ_ONLY, self.workshop.marks)]
         self.texts = self.random.choice(MOODS)

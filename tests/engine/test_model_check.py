@@ -14,9 +14,9 @@ from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.core.events.system import AdminActed
 from palyra.core.ids import system_stream
 from palyra.core.trust import Trust
-from palyra.engine import model_check
+from palyra.engine.api import model_check
+from palyra.engine.api.model_check import OUTPUT_TOKENS_MAX, PROMPT, TEXT_LENGTH_MAX
 from palyra.engine.engine import Engine
-from palyra.engine.model_check import OUTPUT_TOKENS_MAX, PROMPT, TEXT_LENGTH_MAX
 from palyra.ports.journal import Append, Journal
 from palyra.ports.provider import Completed, Delta, Failed, ModelRequest, Provider, ReasoningDelta, TextDelta
 from tests.support.engines import OWNER, Workshop

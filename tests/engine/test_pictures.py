@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from palyra.adapters.providers.demo import BLIND, DemoProvider
-from palyra.adapters.providers.turns import Turn, play
+from palyra.adapters.providers.prepared_turns import Turn, play
 from palyra.core.conversation import UserMessage
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events.model import ModelError, RoutePlanned
 from palyra.core.events.run import MessageUser
 from palyra.core.ids import ArtifactId
 from palyra.core.images import IMAGE_BYTES_MAX, IMAGES_BYTES_MAX
+from palyra.engine.api.requests import ATTACHMENTS_MAX, GivenAttachment, RunRecord, WhenBusy
 from palyra.engine.engine import Engine
-from palyra.engine.requests import ATTACHMENTS_MAX, GivenAttachment, RunRecord, WhenBusy
 from palyra.ports.provider import Delta, Failed, Image, ModelRequest
 from palyra.ports.router import ModelCard
 from tests.support.asking import ask, finished, says, wait_for

@@ -7,8 +7,8 @@ import pytest
 
 from palyra.core.errors import NotFound
 from palyra.core.ids import RunId
+from palyra.engine.api.requests import RunRecord
 from palyra.engine.engine import Engine
-from palyra.engine.requests import RunRecord
 from tests.support.asking import SEND_THEN_ANSWER, ask, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
 from tests.support.processes import STOPPED, FakeProcesses

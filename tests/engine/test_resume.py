@@ -8,9 +8,9 @@ import pytest
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.core.errors import Conflict
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope, ToolJudged
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord
+from palyra.engine.context import EngineSettings
 from palyra.engine.engine import Engine
-from palyra.engine.office import Settings
-from palyra.engine.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord
 from tests.support.asking import READ_THEN_ANSWER, SEND_THEN_ANSWER, SLOW, ask, calls, finished, says, wait_for
 from tests.support.engines import OWNER, Workshop, mark_tools
 
@@ -134,7 +134,7 @@ async def test_a_person_retries_an_uncertain_effect_while_its_run_is_active(tmp_
 
 
 async def test_an_approval_that_expired_meanwhile_is_a_no(tmp_path: Path) -> None:
-    workshop = Workshop(tmp_path, SEND_THEN_ANSWER, Settings(approval_timeout_ms=1))
+    workshop = Workshop(tmp_path, SEND_THEN_ANSWER, EngineSettings(approval_timeout_ms=1))
     engine = workshop.build()
     record = await engine.runs.start(OWNER, ask())
     await wait_for(engine, record.id, "run.waiting")
@@ -147,7 +147,7 @@ async def test_an_approval_that_expired_meanwhile_is_a_no(tmp_path: Path) -> Non
 
 
 async def test_an_approval_expires_while_the_daemon_runs(tmp_path: Path) -> None:
-    workshop = Workshop(tmp_path, SEND_THEN_ANSWER, Settings(approval_timeout_ms=30))
+    workshop = Workshop(tmp_path, SEND_THEN_ANSWER, EngineSettings(approval_timeout_ms=30))
     async with workshop.open() as engine:
         record = await engine.runs.start(OWNER, ask())
         assert (await finished(engine, record))[-1].type == "run.done"

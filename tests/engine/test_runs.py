@@ -10,8 +10,8 @@ from palyra.adapters.providers.scripted import Script
 from palyra.core.errors import Conflict, Invalid, NotFound, Unavailable
 from palyra.core.events import Event
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
-from palyra.engine.hub import Live
-from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery, SessionRequest, WhenBusy
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, SessionRequest, WhenBusy
+from palyra.engine.hub import LiveFrame
 from tests.support.asking import READ_THEN_ANSWER, SEND_THEN_ANSWER, SLOW, ask, calls, finished, first, says, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
 
@@ -51,7 +51,7 @@ async def test_live_text_reaches_a_follower_before_its_record(tmp_path: Path) ->
     async with Workshop(tmp_path, [Script(turns=(says("one two three four"),))]).open() as engine:
         _, frames = await engine.runs.start_and_follow(OWNER, ask())
         seen = [frame async for frame in frames]
-    deltas = [frame for frame in seen if isinstance(frame, Live)]
+    deltas = [frame for frame in seen if isinstance(frame, LiveFrame)]
     assert "".join(str(frame.data["text"]) for frame in deltas) == "one two three four"
     output = next(index for index, frame in enumerate(seen) if frame.type == "model.output")
     assert all(seen.index(frame) < output for frame in deltas)
@@ -167,10 +167,10 @@ async def test_a_new_follower_hears_all_text_so_far(tmp_path: Path) -> None:
         heard = ""
         while len(heard) < 20:
             frame = await first(frames, "model.delta")
-            assert isinstance(frame, Live)
+            assert isinstance(frame, LiveFrame)
             heard += str(frame.data["text"])
         late = await first(await engine.runs.follow(OWNER, record.id, None), "model.delta")
-        assert isinstance(late, Live)
+        assert isinstance(late, LiveFrame)
         assert late.data["offset"] == 0
         assert str(late.data["text"]).startswith(heard)
         await engine.runs.cancel(OWNER, record.id)

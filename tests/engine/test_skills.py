@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from palyra.adapters.providers.prepared_turns import Turn
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
-from palyra.adapters.providers.turns import Turn
-from palyra.adapters.skills.shelf import FolderSkills
+from palyra.adapters.skills.skill_index import FolderSkills
 from palyra.adapters.tools.skill_open import SkillOpen
 from palyra.core.agents import AgentSpec
 from palyra.core.conversation import ToolMessage
@@ -19,10 +19,10 @@ from palyra.core.events.system import AdminActed
 from palyra.core.events.tool import ToolFinished, ToolJudged
 from palyra.core.skills import SkillPlace, SkillStatus
 from palyra.core.trust import Trust
+from palyra.engine.api.policy_explainer import ExplainRequest
+from palyra.engine.api.requests import RunRecord
+from palyra.engine.api.skills import SkillChange, SkillQuery
 from palyra.engine.engine import Engine
-from palyra.engine.explaining import ExplainRequest
-from palyra.engine.requests import RunRecord
-from palyra.engine.skills import SkillChange, SkillQuery
 from palyra.ports.provider import Delta, ModelRequest
 from palyra.ports.skills import SkillWish
 from tests.support.asking import ask, calls, finished, says

@@ -17,8 +17,8 @@ from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, ToolFin
 from palyra.core.ids import ArtifactId, Principal, SessionId
 from palyra.core.tools import CallNature, Capability, Made, ToolResult, ToolSpec
 from palyra.core.trust import Trust
+from palyra.engine.api.requests import GivenAttachment, RunRecord
 from palyra.engine.engine import Engine
-from palyra.engine.requests import GivenAttachment, RunRecord
 from palyra.ports.tools import Tool, ToolCallContext
 from tests.support.asking import ask, calls, finished, says
 from tests.support.engines import ALICE, OWNER, Workshop

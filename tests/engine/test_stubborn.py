@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from palyra.adapters.providers.prepared_turns import PreparedCall, Turn
 from palyra.adapters.providers.scripted import Script
-from palyra.adapters.providers.turns import PreparedCall, Turn
 from palyra.core.agents import AgentSpec
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unavailable
 from palyra.core.events import ErasedData, Event
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.core.tools import ToolResult
-from palyra.engine import gate
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunsQuery, WhenBusy
+from palyra.engine.context import EngineSettings
 from palyra.engine.engine import Engine
-from palyra.engine.office import Settings
-from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery, RunsQuery, WhenBusy
+from palyra.engine.session import gate
 from palyra.ports.journal import Append
 from tests.support.asking import READ_THEN_ANSWER, SEND_THEN_ANSWER, SLOW, ask, calls, finished, first, says, wait_for
 from tests.support.engines import OWNER, Workshop, mark_tools
@@ -92,7 +92,7 @@ async def test_streams_that_begin_one_new_session_together_all_end(tmp_path: Pat
 
 
 async def test_a_place_nobody_wants_any_more_goes_to_the_next(tmp_path: Path) -> None:
-    async with Workshop(tmp_path, SLOW, Settings(runs_active_max=1)).open() as engine:
+    async with Workshop(tmp_path, SLOW, EngineSettings(runs_active_max=1)).open() as engine:
         active, unwanted, patient = [await engine.runs.start(OWNER, ask(session_key=key)) for key in "abc"]
         assert await states(engine) == ["in_progress", "accepted", "accepted"]
         await engine.runs.cancel(OWNER, unwanted.id)
@@ -226,7 +226,7 @@ async def test_a_feed_that_begins_in_the_middle_hears_all_text_so_far(tmp_path: 
 
 @pytest.mark.parametrize("failures_count", [1, 2])
 async def test_what_time_made_due_is_not_lost_on_a_full_disk(tmp_path: Path, failures_count: int) -> None:
-    workshop = Workshop(tmp_path, SEND_THEN_ANSWER, Settings(approval_timeout_ms=50))
+    workshop = Workshop(tmp_path, SEND_THEN_ANSWER, EngineSettings(approval_timeout_ms=50))
     async with workshop.open() as engine:
         journal = engine._office.journal
         refused: list[list[str]] = []

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from palyra.adapters.providers.prepared_turns import Turn
 from palyra.adapters.providers.scripted import Script
-from palyra.adapters.providers.turns import Turn
 from palyra.adapters.tools.fs_list import FsList
 from palyra.adapters.tools.fs_search import FsSearch
 from palyra.adapters.tools.fs_write import FsWrite
@@ -31,8 +31,8 @@ from palyra.core.ids import SessionId
 from palyra.core.taint import MANY, SOURCES_MAX, label
 from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec
 from palyra.core.trust import Trust
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunRecord, TaintOrigin
 from palyra.engine.engine import Engine
-from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery, RunRecord, TaintOrigin
 from palyra.ports.policy import PolicyAnswer, PolicyQuestion
 from palyra.ports.tools import ToolCallContext
 from tests.support.asking import ask, calls, finished, says, wait_for

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from palyra.adapters.providers.prepared_turns import PreparedCall, Turn
 from palyra.adapters.providers.scripted import Script
-from palyra.adapters.providers.turns import PreparedCall, Turn
 from palyra.adapters.tools.artifact_read import ArtifactRead
 from palyra.adapters.tools.fs_search import FsSearch
 from palyra.core.addresses import VISITS_MAX

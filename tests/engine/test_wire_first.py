@@ -8,7 +8,7 @@ import pytest
 from palyra.adapters.providers.scripted import Script
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.core.events import Event
-from palyra.engine.hub import BUFFERED_FRAMES_MAX, Live
+from palyra.engine.hub import BUFFERED_FRAMES_MAX, LiveFrame
 from tests.support.asking import SLOW, ask, calls, finished, first, says, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
 from tests.support.slow_disk import NAME, SlowDisk
@@ -28,7 +28,7 @@ async def test_tokens_flow_and_nothing_is_acknowledged_while_the_disk_stalls(tmp
         said = asyncio.create_task(engine.runs.send_input(OWNER, record.id, "are you there?"))
         await asyncio.to_thread(disk.is_waiting.wait)
         heard = [await anext(frames) for _ in range(10)]
-        assert all(isinstance(frame, Live) for frame in heard)
+        assert all(isinstance(frame, LiveFrame) for frame in heard)
         assert not said.done()
         disk.release()
         await said
@@ -90,7 +90,7 @@ async def test_a_journal_wide_feed_carries_live_text_of_own_sessions_alone(tmp_p
         own, others = await engine.feed.all(OWNER, None), await engine.feed.all(ALICE, None)
         theirs = asyncio.ensure_future(anext(others))
         record = await engine.runs.start(OWNER, ask())
-        assert isinstance(await first(own, "model.delta"), Live)
+        assert isinstance(await first(own, "model.delta"), LiveFrame)
         assert not theirs.done()
         theirs.cancel()
         await engine.runs.cancel(OWNER, record.id)

@@ -14,7 +14,7 @@ from palyra.core.agents import AgentSpec
 from palyra.core.errors import NotFound
 from palyra.core.events import Data, Event
 from palyra.core.events.model import Usage
-from palyra.core.events.run import MessageUser, Reason, RunDone
+from palyra.core.events.run import EndReason, MessageUser, RunDone
 from palyra.core.events.system import AdminActed
 from palyra.core.events.tool import Verdict
 from palyra.core.ids import ApprovalId, ArtifactId, GrantId, Principal, RunId, SessionId, StreamId
@@ -22,11 +22,9 @@ from palyra.core.projections.rows import SessionRow
 from palyra.core.skills import SkillPlace, SkillStatus
 from palyra.core.tools import Capability, MissingTool, ToolSpec
 from palyra.core.trust import Trust
-from palyra.engine.bell import Bell
-from palyra.engine.explaining import ExplainRequest, Explanation
-from palyra.engine.hub import Frame, Frames, Live
-from palyra.engine.model_check import ModelCheck
-from palyra.engine.requests import (
+from palyra.engine.api.model_check import ModelCheck
+from palyra.engine.api.policy_explainer import ExplainRequest, Explanation
+from palyra.engine.api.requests import (
     ApprovalAnswer,
     ApprovalRecord,
     ApprovalsQuery,
@@ -41,7 +39,9 @@ from palyra.engine.requests import (
     TaintRecord,
     UsageQuery,
 )
-from palyra.engine.skills import SkillChange, SkillQuery, SkillRecord
+from palyra.engine.api.skills import SkillChange, SkillQuery, SkillRecord
+from palyra.engine.hub import Frame, Frames, LiveFrame
+from palyra.engine.wakeup import Wakeup
 from palyra.ports.processes import ProcessRecord
 from palyra.ports.router import ModelCard
 from palyra.ports.views import UsageReport, UsageSum
@@ -194,11 +194,11 @@ def event(seq: int, data: Data | None = None) -> Event:
 
 
 def last_event(seq: int) -> Event:
-    return event(seq, RunDone(reason=Reason.FINAL_ANSWER, message=""))
+    return event(seq, RunDone(reason=EndReason.FINAL_ANSWER, message=""))
 
 
-def delta(text: str, offset: int = 0) -> Live:
-    return Live(SESSION, RUN, "model.delta", {"turn": 1, "offset": offset, "text": text})
+def delta(text: str, offset: int = 0) -> LiveFrame:
+    return LiveFrame(SESSION, RUN, "model.delta", {"turn": 1, "offset": offset, "text": text})
 
 
 class Given:
@@ -206,7 +206,7 @@ class Given:
 
     def __init__(self) -> None:
         self.items: deque[Frame | Exception | None] = deque()
-        self.bell = Bell()
+        self.bell = Wakeup()
 
     def put_nowait(self, item: Frame | Exception | None) -> None:
         self.items.append(item)

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from palyra.core.ids import Principal
-from palyra.gateway.access import Access
-from palyra.gateway.api import ROUTES
-from palyra.gateway.application import Gateway
-from palyra.gateway.doors import Doors
+from palyra.gateway.access.authentication import Authentication
+from palyra.gateway.access.console_sessions import ConsoleSessions
+from palyra.gateway.access.credentials import Credentials
+from palyra.gateway.access.roles import RoleTable
 from palyra.gateway.facade import Engine
-from palyra.gateway.logins import Logins
-from palyra.gateway.roles import RoleTable
-from palyra.gateway.server import HttpServer, serve_http
-from palyra.gateway.settings import HttpSettings
+from palyra.gateway.http.application import Gateway
+from palyra.gateway.http.server import HttpServer, serve_http
+from palyra.gateway.http.settings import HttpSettings
+from palyra.gateway.routes.table import ROUTES
 from palyra.ports.policy import AccessPolicy
 from palyra.ports.tokens import Role, TokenRow, hash_token
 from tests.gateway.fake_engine import FakeEngine
@@ -106,16 +106,16 @@ class Scene:
     settings: HttpSettings = field(default_factory=HttpSettings)
     client: tuple[str, int] = ("127.0.0.1", 50000)
     gateway: Gateway = field(init=False)
-    logins: Logins = field(init=False)
+    logins: ConsoleSessions = field(init=False)
 
     def __post_init__(self) -> None:
-        self.logins = Logins(self.clock.monotonic_s)
+        self.logins = ConsoleSessions(self.clock.monotonic_s)
         self.serve(self.engine)
 
     def serve(self, engine: Engine, policy: AccessPolicy | None = None) -> None:
         """Puts a gateway over an engine in place of the one there was."""
-        doors = Doors(self.tokens, self.tokens, self.logins, policy or RoleTable(ROUTES), self.clock)
-        access = Access(self.settings, doors, self.clock.monotonic_s)
+        doors = Credentials(self.tokens, self.tokens, self.logins, policy or RoleTable(ROUTES), self.clock)
+        access = Authentication(self.settings, doors, self.clock.monotonic_s)
         self.gateway = Gateway(engine, access, self.settings)
 
     async def ask(

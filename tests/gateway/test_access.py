@@ -2,11 +2,11 @@
 
 import pytest
 
-from palyra.gateway.access import host_name
-from palyra.gateway.api import ROUTES
-from palyra.gateway.buckets import Buckets
-from palyra.gateway.routes import AnyRoute
-from palyra.gateway.settings import HttpSettings
+from palyra.gateway.access.authentication import host_name
+from palyra.gateway.access.rate_limits import RateLimits
+from palyra.gateway.http.route import AnyHttpRoute
+from palyra.gateway.http.settings import HttpSettings
+from palyra.gateway.routes.table import ROUTES
 from palyra.ports.tokens import Role
 from tests.gateway.fake_engine import APPROVAL, ARTIFACT, GRANT, RUN, SESSION
 from tests.gateway.scene import ADMIN, HOST, NOW_MS, Scene
@@ -25,7 +25,7 @@ IDS = {
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-async def test_every_route_but_the_public_ones_needs_a_token(scene: Scene, route: AnyRoute) -> None:
+async def test_every_route_but_the_public_ones_needs_a_token(scene: Scene, route: AnyHttpRoute) -> None:
     answer = await scene.ask(route.method, route.path.format(**IDS), {"code": "guessed"}, token=None)
     assert answer.status == (200 if route.is_public and route.method == "GET" else 401)
     assert scene.engine.notes.asked == []
@@ -108,7 +108,7 @@ async def test_revoked_token_is_refused_with_the_next_request(scene: Scene) -> N
 
 @pytest.mark.parametrize("role", Role)
 @pytest.mark.parametrize("route", [route for route in ROUTES if not route.is_public], ids=lambda r: r.method + r.path)
-async def test_role_below_a_routes_own_is_refused(scene: Scene, role: Role, route: AnyRoute) -> None:
+async def test_role_below_a_routes_own_is_refused(scene: Scene, role: Role, route: AnyHttpRoute) -> None:
     token = scene.tokens.add("palyra_of-some-role", role)
     answer = await scene.ask(route.method, route.path.format(**IDS), token=token)
     ranks = list(Role)
@@ -201,15 +201,15 @@ async def test_admin_is_free_of_the_rate_on_loopback_only(scene: Scene) -> None:
 
 def test_bucket_never_holds_more_than_a_minute() -> None:
     now_s = [0.0]
-    buckets = Buckets(2, lambda: now_s[0])
+    buckets = RateLimits(2, lambda: now_s[0])
     now_s[0] = 1e6
     assert [buckets.take("a") for _ in range(3)] == [True, True, False]
 
 
 def test_full_buckets_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palyra.gateway.buckets.BUCKETS_MAX", 2)
+    monkeypatch.setattr("palyra.gateway.access.rate_limits.BUCKETS_MAX", 2)
     now_s = [0.0]
-    buckets = Buckets(60, lambda: now_s[0])
+    buckets = RateLimits(60, lambda: now_s[0])
     for name in ("a", "b"):
         buckets.take(name)
     now_s[0] = 60.0

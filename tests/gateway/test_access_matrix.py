@@ -14,16 +14,16 @@ from msgspec.structs import replace
 
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.providers.scripted import Script
-from palyra.adapters.skills.shelf import FolderSkills
+from palyra.adapters.skills.skill_index import FolderSkills
 from palyra.core.events.system import AdminActed
 from palyra.core.events.tool import ApprovalStatus, Decision, EffectClass, Scope
 from palyra.core.ids import Principal, SessionId
 from palyra.core.tools import ToolSpec
 from palyra.core.trust import Trust
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord, SessionRequest
 from palyra.engine.engine import Engine
-from palyra.engine.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord, SessionRequest
-from palyra.gateway.api import ROUTES, document
-from palyra.gateway.roles import RoleTable
+from palyra.gateway.access.roles import RoleTable
+from palyra.gateway.routes.table import ROUTES, document
 from palyra.ports.policy import ApiQuestion, PolicyAnswer
 from palyra.ports.tokens import Role, hash_token
 from tests.gateway.scene import ADMIN, HOST, WAIT_S, Scene

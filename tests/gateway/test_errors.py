@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from palyra.core.errors import Conflict, Corrupt, Invalid, NotFound, PalyraError, Unauthorized, Unavailable
-from palyra.gateway.settings import ARTIFACT_BYTES_MAX, JSON_BYTES_MAX, UPLOADS_MAX
+from palyra.gateway.http.settings import ARTIFACT_BYTES_MAX, JSON_BYTES_MAX, UPLOADS_MAX
 from tests.gateway.fake_engine import ARTIFACT, RUN, SESSION
 from tests.gateway.scene import ADMIN, HOST, Answer, Scene
 

@@ -5,7 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palyra.gateway.api import ROUTES
+from palyra.gateway.routes.table import ROUTES
 from tests.gateway.fake_engine import APPROVAL, ARTIFACT, GRANT, RUN, SESSION
 from tests.gateway.scene import Scene
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from palyra.gateway.logins import CODE_LIFE_S, CODES_MAX, IDLE_S, LIFE_S, SESSIONS_MAX, Logins
+from palyra.gateway.access.console_sessions import CODE_LIFE_S, CODES_MAX, IDLE_S, LIFE_S, SESSIONS_MAX, ConsoleSessions
 from palyra.ports.tokens import Role, hash_token
 from tests.gateway.fake_engine import RUN
 from tests.gateway.scene import ADMIN, HOST, Answer, Scene
@@ -190,7 +190,7 @@ async def test_the_page_runs_its_own_script_alone(scene: Scene) -> None:
 
 
 def test_codes_and_sessions_are_bounded_and_kept_by_their_hash() -> None:
-    logins = Logins(lambda: 0.0)
+    logins = ConsoleSessions(lambda: 0.0)
     codes = [logins.new_code("0" * 64) for _ in range(CODES_MAX + 1)]
     assert logins.redeem(codes[0]) is None
     assert logins.redeem(codes[-1]) == "0" * 64

@@ -7,7 +7,7 @@ import pytest
 
 from palyra.core.errors import Conflict, NotFound
 from palyra.core.ids import Principal
-from palyra.gateway.routes import segments_of
+from palyra.gateway.http.route import segments_of
 from palyra.ports.tokens import Role
 from tests.gateway.fake_engine import MODEL, model_check, model_info
 from tests.gateway.scene import Scene, connected, listening, request_bytes

@@ -6,8 +6,8 @@ import re
 import jsonschema_rs
 import pytest
 
-from palyra.gateway.api import ROUTES, document
-from palyra.gateway.routes import Table, Unread
+from palyra.gateway.http.route import HttpRouteTable, Unread
+from palyra.gateway.routes.table import ROUTES, document
 from tests.gateway.scene import Scene
 
 
@@ -69,4 +69,4 @@ async def test_document_is_served(scene: Scene) -> None:
 
 def test_route_is_in_the_table_once() -> None:
     with pytest.raises(Exception, match="twice"):
-        Table((*ROUTES, ROUTES[0]))
+        HttpRouteTable((*ROUTES, ROUTES[0]))

@@ -4,7 +4,7 @@ import pytest
 
 from palyra.core.errors import NotFound
 from palyra.core.ids import Principal
-from palyra.engine.explaining import ExplainRequest
+from palyra.engine.api.policy_explainer import ExplainRequest
 from palyra.ports.tokens import Role
 from tests.gateway.fake_engine import SESSION
 from tests.gateway.scene import Scene

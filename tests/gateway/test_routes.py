@@ -9,7 +9,7 @@ from palyra.core.chain import to_wire
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.core.ids import Principal
 from palyra.core.run.states import RunState
-from palyra.engine.requests import (
+from palyra.engine.api.requests import (
     ApprovalAnswer,
     ApprovalsQuery,
     GivenAttachment,
@@ -19,9 +19,9 @@ from palyra.engine.requests import (
     UsageQuery,
     WhenBusy,
 )
-from palyra.gateway import login, policy, skills, tokens
-from palyra.gateway.api import ROUTES
-from palyra.gateway.settings import PAGE_DEFAULT, PAGE_MAX
+from palyra.gateway.http.settings import PAGE_DEFAULT, PAGE_MAX
+from palyra.gateway.routes import login, policy, skills, tokens
+from palyra.gateway.routes.table import ROUTES
 from palyra.ports.tokens import Role
 from tests.gateway.fake_engine import (
     APPROVAL,

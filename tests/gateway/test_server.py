@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from palyra.core.errors import Invalid, Unavailable
-from palyra.gateway.connection import BoundedProtocol
-from palyra.gateway.server import check_bind
-from palyra.gateway.settings import HEAD_BYTES_MAX, HttpSettings
+from palyra.gateway.http.connection import BoundedProtocol
+from palyra.gateway.http.server import check_bind
+from palyra.gateway.http.settings import HEAD_BYTES_MAX, HttpSettings
 from palyra.ports.tokens import hash_token
 from tests.gateway.scene import ADMIN, WAIT_S, Scene, Wire, connected, listening, request_bytes
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from palyra.adapters.providers.scripted import Script
-from palyra.adapters.skills.shelf import FolderSkills
+from palyra.adapters.skills.skill_index import FolderSkills
 from palyra.core.ids import Principal
 from palyra.core.skills import SkillPlace, SkillStatus
-from palyra.engine.skills import SkillChange, SkillQuery
+from palyra.engine.api.skills import SkillChange, SkillQuery
 from palyra.ports.tokens import Role
 from tests.gateway.scene import Scene
 from tests.support.asking import says

@@ -12,9 +12,9 @@ from palyra.core.chain import to_wire
 from palyra.core.errors import Corrupt
 from palyra.core.events.base import ErasedData
 from palyra.core.events.run import MessageUser
-from palyra.gateway.frames import SHARED_FRAME_BYTES_MAX, SHARED_FRAMES_MAX, FrameBytes
-from palyra.gateway.settings import OUTBOX_BYTES_MAX, STREAMS_PER_TOKEN_MAX, HttpSettings
-from palyra.gateway.sse import Seats
+from palyra.gateway.http.frames import SHARED_FRAME_BYTES_MAX, SHARED_FRAMES_MAX, FrameBytes
+from palyra.gateway.http.settings import OUTBOX_BYTES_MAX, STREAMS_PER_TOKEN_MAX, HttpSettings
+from palyra.gateway.http.sse import StreamSlots
 from palyra.ports.tokens import Role
 from tests.gateway.fake_engine import RUN, SESSION, Script, delta, event, last_event
 from tests.gateway.scene import WAIT_S, Scene, Wire, connected, listening, request_bytes
@@ -215,7 +215,7 @@ async def test_refusal_before_the_stream_is_plain_json_and_frees_the_seat(scene:
 
 async def test_streams_of_one_token_are_bounded(scene: Scene) -> None:
     token = scene.tokens.add("palyra_of-a-collector", Role.USER)
-    seats: Seats = scene.gateway._desk.seats
+    seats: StreamSlots = scene.gateway._desk.seats
     taken = []
     for _ in range(STREAMS_PER_TOKEN_MAX):
         with seats.reserved(token[-12:]) as seat:

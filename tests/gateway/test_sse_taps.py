@@ -13,9 +13,9 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from palyra.core.events import Event
 from palyra.core.ids import StreamId
-from palyra.engine.hub import Hub, Live
-from palyra.gateway.connection import write_now
-from palyra.gateway.settings import HttpSettings
+from palyra.engine.hub import Hub, LiveFrame
+from palyra.gateway.http.connection import write_now
+from palyra.gateway.http.settings import HttpSettings
 from palyra.ports.journal import Journal
 from tests.gateway.fake_engine import RUN, SESSION, delta, event
 from tests.gateway.scene import WAIT_S, Scene, Wire, connected, listening, request_bytes
@@ -85,7 +85,7 @@ async def test_a_word_that_comes_while_the_reader_waits_is_written_before_anybod
         tap = follower._tap
         was_written: list[bool] = []
 
-        def noting(frame: Live) -> bool:
+        def noting(frame: LiveFrame) -> bool:
             was_written.append(tap is not None and tap(frame))
             return was_written[-1]
 
@@ -164,7 +164,7 @@ async def test_a_word_that_cannot_be_written_breaks_the_stream_and_not_whoever_s
     speaker = Speaker()
     async with followed(speaker) as wire:
         await settled()
-        speaker.hub.live(Live(SESSION, RUN, "model.delta", {"turn": 1, "offset": 0, "text": "\ud800"}))
+        speaker.hub.live(LiveFrame(SESSION, RUN, "model.delta", {"turn": 1, "offset": 0, "text": "\ud800"}))
         await wire.rest()
         speaker.say()
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import palyra.adapters.tokens.files
-import palyra.gateway.access
-import palyra.gateway.login
-import palyra.gateway.logins
-from palyra.gateway.api import ROUTES
-from palyra.gateway.buckets import Buckets
-from palyra.gateway.settings import FAILURES_PER_MINUTE
+import palyra.gateway.access.authentication
+import palyra.gateway.access.console_sessions
+import palyra.gateway.routes.login
+from palyra.gateway.access.rate_limits import RateLimits
+from palyra.gateway.http.settings import FAILURES_PER_MINUTE
+from palyra.gateway.routes.table import ROUTES
 from palyra.ports.tokens import Role, hash_token
 from tests.gateway.fake_engine import APPROVAL, ARTIFACT, GRANT, RUN, SESSION
 from tests.gateway.scene import ADMIN, Scene
@@ -37,7 +37,12 @@ HEADERS = (
     "authorization", "cookie", "host", "origin", "x-csrf-token", "sec-fetch-site", "content-length", "content-type",
     "accept", "last-event-id", "x-forwarded-for", "x-forwarded-user", "x-real-ip", "forwarded", "x-http-method-override",
 )  # fmt: skip
-COMPARING = (palyra.gateway.access, palyra.gateway.logins, palyra.gateway.login, palyra.adapters.tokens.files)
+COMPARING = (
+    palyra.gateway.access.authentication,
+    palyra.gateway.access.console_sessions,
+    palyra.gateway.routes.login,
+    palyra.adapters.tokens.files,
+)
 
 texts = st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=255), max_size=60)
 known_paths = st.sampled_from([route.path.format(**IDS) for route in ROUTES])
@@ -112,8 +117,8 @@ async def test_addresses_of_one_network_are_held_up_together(one: str, other: st
 
 
 def test_more_addresses_than_there_is_room_for_share_one_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palyra.gateway.buckets.BUCKETS_MAX", 2)
-    buckets = Buckets(2, lambda: 0.0)
+    monkeypatch.setattr("palyra.gateway.access.rate_limits.BUCKETS_MAX", 2)
+    buckets = RateLimits(2, lambda: 0.0)
     assert [buckets.take(name) for name in "abcdefg"] == [True, True, True, True, False, False, False]
     assert len(buckets._levels) == 3
 
@@ -168,6 +173,6 @@ async def test_every_check_of_a_token_ends_in_a_comparison_of_whole_hashes(
 
 
 def test_this_file_knows_every_module_that_looks_tokens_up() -> None:
-    source = Path(palyra.gateway.access.__file__).parents[1]
+    source = Path(palyra.gateway.access.authentication.__file__).parents[1]
     users = {path.name for path in source.rglob("*.py") if ".tokens.find(" in path.read_text()}
-    assert users == {"access.py", "login.py"}
+    assert users == {"authentication.py", "login.py"}

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from palyra.core.errors import Invalid
 from palyra.core.events import Draft
 from palyra.core.events.model import UsageRecorded
-from palyra.core.events.run import Reason, RunAccepted, RunDone, RunStarted
+from palyra.core.events.run import EndReason, RunAccepted, RunDone, RunStarted
 from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.projections.usage import QUARTER_MS
-from palyra.engine.requests import UsageQuery
-from palyra.engine.usage import begin_of, end_of, find_zone
+from palyra.engine.api.requests import UsageQuery
+from palyra.engine.api.usage import begin_of, end_of, find_zone
 from palyra.ports.journal import Append
 from palyra.ports.tokens import Role
 from palyra.ports.views import UsageGroup, UsageSum
@@ -36,7 +36,7 @@ def spend(
     """A whole run with one call."""
     accepted = RunAccepted(agent="main", origin="http", can_ask=True, limits=LIMITS)
     spent = UsageRecorded(model=model, input_tokens=200, output_tokens=20, cached_tokens=50, cost_usd=cost_usd)
-    done = RunDone(reason=Reason.FINAL_ANSWER, message="answered")
+    done = RunDone(reason=EndReason.FINAL_ANSWER, message="answered")
     return [draft(data, run, principal, at_ms) for data in (accepted, RunStarted(), spent, done)]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from palyra.adapters.runtimes.shell.limits import Limits
+from palyra.adapters.runtimes.shell.limits import CommandLimits
 from tests.runtimes.shells import NOBODY, House, found_sandbox, perform
 
 
@@ -22,7 +22,7 @@ def main() -> None:
     os.setresuid(NOBODY, NOBODY, NOBODY)
     for line in sys.stdin:
         order = json.loads(line)
-        done = perform(order["arguments"], House(Path(order["base"])), msgspec.convert(order["limits"], Limits))
+        done = perform(order["arguments"], House(Path(order["base"])), msgspec.convert(order["limits"], CommandLimits))
         sys.stdout.write(json.dumps(msgspec.to_builtins(done)) + "\n")
         sys.stdout.flush()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from palyra.adapters.runtimes.shell.groups import Branch, Groups, NoGroups
+from palyra.adapters.runtimes.shell.groups import GroupParent, Groups, NoGroups
 from palyra.adapters.runtimes.shell.groups_find import look_around, owner_name, possible_branches
 from palyra.core.tools import ToolResult
 from tests.runtimes.shells import found_sandbox
@@ -29,7 +29,7 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-def branches() -> tuple[Branch, ...]:
+def branches() -> tuple[GroupParent, ...]:
     return possible_branches(look_around())[0]
 
 

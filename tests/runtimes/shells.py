@@ -20,7 +20,7 @@ from tempfile import mkdtemp
 import msgspec
 
 from palyra.adapters.runtimes.shell.groups import NoGroups
-from palyra.adapters.runtimes.shell.limits import Limits
+from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.processes import ShellProcesses
 from palyra.adapters.runtimes.shell.run import ShellRun, ShellSetup
 from palyra.adapters.runtimes.shell.sandbox import Sandbox, find_sandbox
@@ -81,13 +81,13 @@ async def never_tainted(_root: str) -> bool:
     return False
 
 
-def make_setup(limits: Limits | None = None, hidden: Path | None = None) -> ShellSetup:
+def make_setup(limits: CommandLimits | None = None, hidden: Path | None = None) -> ShellSetup:
     return ShellSetup(
         parser=TreeSitterShell(),
         processes=ShellProcesses(redact=lambda text: text.replace(SECRET, "•")),
         taints_workspace=never_tainted,
         hidden=str(hidden) if hidden is not None else None,
-        limits=limits or Limits(),
+        limits=limits or CommandLimits(),
     )
 
 
@@ -106,7 +106,7 @@ def make_context(
     )
 
 
-async def run(command: str, *workspace: Path, limits: Limits | None = None, **arguments: object) -> ToolResult:
+async def run(command: str, *workspace: Path, limits: CommandLimits | None = None, **arguments: object) -> ToolResult:
     tool = ShellRun(found_sandbox(), make_setup(limits))
     return await tool.execute({"command": command, **arguments}, make_context(*workspace))
 
@@ -128,9 +128,9 @@ class Attempt(msgspec.Struct, frozen=True):
         return cls(result.outcome.value, code, result.output, result.sandbox, groups)
 
 
-def attempt(user: str, command: str, house: House, limits: Limits | None = None, **arguments: object) -> Attempt:
+def attempt(user: str, command: str, house: House, limits: CommandLimits | None = None, **arguments: object) -> Attempt:
     """Runs it to its end as one of USERS."""
-    wanted = limits or Limits()
+    wanted = limits or CommandLimits()
     asked: JsonObject = {"command": command, "timeout_s": 20, **arguments}
     if user == "self":
         return perform(asked, house, wanted)
@@ -143,7 +143,7 @@ def attempt(user: str, command: str, house: House, limits: Limits | None = None,
     return msgspec.json.decode(nobody.stdout.readline(), type=Attempt)
 
 
-def perform(arguments: JsonObject, house: House, limits: Limits) -> Attempt:
+def perform(arguments: JsonObject, house: House, limits: CommandLimits) -> Attempt:
     tool = ShellRun(found_sandbox(), make_setup(limits, house.home))
     return Attempt.of(asyncio.run(tool.execute(arguments, make_context(house.workspace))))
 

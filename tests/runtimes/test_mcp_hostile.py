@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from palyra.adapters.runtimes.mcp.definitions import DESCRIPTION_LENGTH_MAX, TOOLS_MAX
-from palyra.adapters.runtimes.mcp.listing import PAGES_MAX
+from palyra.adapters.runtimes.mcp.pages import PAGES_MAX
 from palyra.adapters.runtimes.mcp.process import find_marked
 from palyra.adapters.runtimes.mcp.results import OUTPUT_CHARS_MAX
 from palyra.adapters.runtimes.mcp.server import ServerState

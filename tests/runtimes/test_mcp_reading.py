@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.adapters.runtimes.mcp.cleaning import clean, clean_line
 from palyra.adapters.runtimes.mcp.definitions import (
     NAME_LENGTH_MAX,
     SCHEMA_BYTES_MAX,
@@ -30,6 +29,7 @@ from palyra.adapters.runtimes.mcp.results import (
     resource_result,
     tool_result,
 )
+from palyra.adapters.runtimes.mcp.server_text import clean, clean_line
 from palyra.adapters.runtimes.mcp.settings import ServerSettings, is_named
 from palyra.adapters.schema import JsonSchemaCheck
 from palyra.config import Config

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from palyra.adapters.providers.prepared_turns import Turn
 from palyra.adapters.providers.scripted import Script
-from palyra.adapters.providers.turns import Turn
 from palyra.adapters.runtimes.mcp.process import find_marked
 from palyra.adapters.runtimes.mcp.server import ServerState
 from palyra.adapters.runtimes.mcp.servers import McpServers
@@ -26,8 +26,8 @@ from palyra.core.events.tool import (
     Verdict,
 )
 from palyra.core.trust import Trust
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunRecord
 from palyra.engine.engine import Engine
-from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery, RunRecord
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import OWNER, Workshop
 from tests.support.mcp_servers.npm_servers import command_of

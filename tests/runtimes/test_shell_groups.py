@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from palyra.adapters.runtimes.shell.groups import Group, Groups, NoGroups, tasks_max
+from palyra.adapters.runtimes.shell.groups import ControlGroup, Groups, NoGroups, tasks_max
 from palyra.adapters.runtimes.shell.groups_find import owner_name
-from palyra.adapters.runtimes.shell.limits import Limits
+from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.run import ShellRun, describe
 from palyra.adapters.runtimes.shell.watch import Gauge
 from palyra.core.events.base import JsonObject
@@ -24,7 +24,7 @@ from tests.runtimes.shells import USERS, attempt, found_sandbox, make_context, m
 pytestmark = pytest.mark.anyio
 __all__ = ["groups"]
 MIB = 1024 * 1024
-SMALL = Limits(memory_bytes=128 * MIB, processes_count=20)
+SMALL = CommandLimits(memory_bytes=128 * MIB, processes_count=20)
 RUN = "01JZ0000000000000000RUN001"
 COUNTED_EARLIER = "an ordinary user's processes and threads meet another limit earlier"
 HOLDING = "python3 -c 'import time; kept = bytearray({mib} << 20); time.sleep({s})'"
@@ -37,7 +37,7 @@ class Ledger:
         self.peaks: list[int] = []
         self.refused_count = 0
 
-    def note(self, group: Group) -> None:
+    def note(self, group: ControlGroup) -> None:
         for folder in map(Path, group.folders):
             if (folder / "pids.peak").exists():
                 self.peaks.append(int((folder / "pids.peak").read_text()))
@@ -52,13 +52,13 @@ def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
-    noted, remove = Ledger(), Group.remove
+    noted, remove = Ledger(), ControlGroup.remove
 
-    def note_and_remove(group: Group) -> bool:
+    def note_and_remove(group: ControlGroup) -> bool:
         noted.note(group)
         return remove(group)
 
-    monkeypatch.setattr(Group, "remove", note_and_remove)
+    monkeypatch.setattr(ControlGroup, "remove", note_and_remove)
     return noted
 
 

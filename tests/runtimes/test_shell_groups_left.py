@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from palyra.adapters.runtimes.shell import groups as groups_module
-from palyra.adapters.runtimes.shell.groups import GROUPS_MAX, Group, Groups, NoGroups
+from palyra.adapters.runtimes.shell.groups import GROUPS_MAX, ControlGroup, Groups, NoGroups
 from palyra.adapters.runtimes.shell.groups_find import open_groups, owner_name, sweep
-from palyra.adapters.runtimes.shell.limits import Limits
+from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.run import ShellRun
 from palyra.adapters.runtimes.shell.sandbox import Sandbox, find_sandbox
 from palyra.core.events.base import JsonObject
@@ -34,8 +34,8 @@ async def test_group_is_gone_after_the_end_a_failure_and_a_timeout(groups: Group
 async def test_ending_a_command_ends_its_group_besides(
     groups: Groups, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    killed: list[Group] = []
-    monkeypatch.setattr(Group, "kill", lambda group: killed.append(group))
+    killed: list[ControlGroup] = []
+    monkeypatch.setattr(ControlGroup, "kill", lambda group: killed.append(group))
     await run("true", tmp_path)
     assert killed == []
     await run("sleep 60", tmp_path, timeout_s=0.2)
@@ -93,8 +93,8 @@ asyncio.run(ShellRun(found_sandbox(), make_setup()).execute(asked, make_context(
 
 async def test_what_still_runs_in_the_group_of_a_dead_daemon_is_ended(groups: Groups) -> None:
     owner = subprocess.Popen(["sleep", "300"])
-    group = Group(branches(), f"{owner_name_of(owner.pid)}-1")
-    group.create(Limits())
+    group = ControlGroup(branches(), f"{owner_name_of(owner.pid)}-1")
+    group.create(CommandLimits())
     orphan = subprocess.Popen([*group.entry(), "sleep", "300"])
     try:
         await until(lambda: all((Path(folder) / "cgroup.procs").read_text() for folder in group.folders))
@@ -120,10 +120,10 @@ def owner_name_of(pid: int) -> str:
 
 async def test_what_a_sweep_could_not_remove_is_removed_before_the_next_group_is_made(groups: Groups) -> None:
     name = f"{owner_name()}-999999"
-    stale = Group(branches(), name)
-    stale.create(Limits())
+    stale = ControlGroup(branches(), name)
+    stale.create(CommandLimits())
     following = Groups(branches(), owner_name(), (name,))
-    made = following.make(Limits())
+    made = following.make(CommandLimits())
     assert made is not None
     assert not any(map(os.path.exists, stale.folders))
     following.let_go(made)
@@ -175,7 +175,7 @@ async def test_command_that_cannot_enter_its_group_does_not_run_and_the_next_run
 class Vanishing(Groups):
     """Somebody removes each group before it is entered."""
 
-    def make(self, limits: Limits) -> Group | None:
+    def make(self, limits: CommandLimits) -> ControlGroup | None:
         group = super().make(limits)
         if group is not None:
             group.remove()
@@ -187,7 +187,7 @@ async def test_there_is_a_largest_number_of_groups(
 ) -> None:
     assert GROUPS_MAX >= 64
     monkeypatch.setattr(groups_module, "GROUPS_MAX", 2)
-    made = [groups.make(Limits()) for _ in range(3)]
+    made = [groups.make(CommandLimits()) for _ in range(3)]
     assert [group is not None for group in made] == [True, True, False]
     result = await run("echo ran", tmp_path)
     assert (result.output, result.sandbox) == ("ran\n", found_sandbox().name)
@@ -198,7 +198,7 @@ async def test_there_is_a_largest_number_of_groups(
 
 
 async def test_group_that_is_busy_is_removed_later_without_waiting(groups: Groups) -> None:
-    group = groups.make(Limits())
+    group = groups.make(CommandLimits())
     assert group is not None
     inside_it = subprocess.Popen([*group.entry(), "sleep", "300"])
     await until(lambda: (Path(group.folders[-1]) / "cgroup.procs").read_text())

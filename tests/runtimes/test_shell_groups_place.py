@@ -12,15 +12,15 @@ from msgspec.structs import replace
 
 from palyra.adapters.runtimes.shell import groups_find
 from palyra.adapters.runtimes.shell import sandbox as sandboxes
-from palyra.adapters.runtimes.shell.groups import Branch, Group, Groups, NoGroups, words_for
+from palyra.adapters.runtimes.shell.groups import ControlGroup, GroupParent, Groups, NoGroups, words_for
 from palyra.adapters.runtimes.shell.groups_find import look_around, possible_branches, why_no_branches
 from palyra.adapters.runtimes.shell.groups_place import (
     MEMORY,
     PIDS,
     WANTED,
+    GroupState,
     Layout,
     Ready,
-    Seen,
     lay_out,
     parse_memberships,
     parse_mounts,
@@ -30,7 +30,7 @@ from palyra.adapters.runtimes.shell.groups_place import (
 )
 from palyra.adapters.runtimes.shell.sandbox import Sandbox
 from palyra.app import Home
-from palyra.app.hands import Ground, WayOut, _shell, try_sandbox
+from palyra.app.tools import ToolDependencies, WayOut, _shell, try_sandbox
 from tests.runtimes.shells import make_setup, never_tainted
 
 HYBRID_GROUPS = "9:name=systemd:/\n8:pids:/\n4:memory:/jobs/a:b\n2:cpu,cpuacct:/\n0::/\n"
@@ -44,15 +44,17 @@ OWN, MIDDLE, TOP = "/g/a/b", "/g/a", "/g"
 OURS = frozenset({10, 11})
 
 
-def chain(own: Seen | None = None, middle: Seen | None = None, top: Seen | None = None) -> tuple[Seen, ...]:
-    return (own or Seen(folder=OWN), middle or Seen(folder=MIDDLE), top or Seen(folder=TOP))
+def chain(
+    own: GroupState | None = None, middle: GroupState | None = None, top: GroupState | None = None
+) -> tuple[GroupState, ...]:
+    return (own or GroupState(folder=OWN), middle or GroupState(folder=MIDDLE), top or GroupState(folder=TOP))
 
 
-def ready(folder: str, **fields: object) -> Seen:
-    return replace(Seen(folder=folder, is_writable=True, controllers=WANTED, handed_on=WANTED), **fields)
+def ready(folder: str, **fields: object) -> GroupState:
+    return replace(GroupState(folder=folder, is_writable=True, controllers=WANTED, handed_on=WANTED), **fields)
 
 
-ALONE = Seen(folder=OWN, is_writable=True, controllers=WANTED, pids=OURS)
+ALONE = GroupState(folder=OWN, is_writable=True, controllers=WANTED, pids=OURS)
 
 
 def test_own_groups_are_found_in_each_old_tree_and_in_the_unified_one() -> None:
@@ -138,9 +140,9 @@ def test_group_that_cannot_be_written_or_hands_one_on_only_is_not_taken(fields: 
 
 
 def test_bound_of_memory_set_for_the_daemon_is_never_left_and_one_of_processes_is_told() -> None:
-    bound = Seen(folder=OWN, bounded=frozenset({"memory"}))
+    bound = GroupState(folder=OWN, bounded=frozenset({"memory"}))
     assert ready_places(chain(own=bound, middle=ready(MIDDLE))) == ()
-    counted = Seen(folder=OWN, bounded=frozenset({"pids"}))
+    counted = GroupState(folder=OWN, bounded=frozenset({"pids"}))
     assert ready_places(chain(own=counted, middle=ready(MIDDLE))) == (Ready(MIDDLE, frozenset({"pids"})),)
     above = ready(MIDDLE, bounded=frozenset({"memory"}))
     assert [place.folder for place in ready_places(chain(middle=above, top=ready(TOP)))] == [MIDDLE]
@@ -173,11 +175,11 @@ def test_daemon_does_not_step_down_where_a_place_is_ready_unless_that_leaves_a_b
 
 
 def test_reason_is_in_words() -> None:
-    bound = Seen(folder=OWN, bounded=frozenset({"memory"}), controllers=WANTED)
+    bound = GroupState(folder=OWN, bounded=frozenset({"memory"}), controllers=WANTED)
     told = {
         "not mounted": (),
         "cannot be written": chain(),
-        "no controller for memory and pids": chain(own=Seen(folder=OWN, is_writable=True)),
+        "no controller for memory and pids": chain(own=GroupState(folder=OWN, is_writable=True)),
         "would leave the bound of memory": chain(own=bound, middle=ready(MIDDLE)),
         "not the daemon's alone": chain(own=replace(ALONE, pids=frozenset({10, 12}))),
     }
@@ -186,8 +188,8 @@ def test_reason_is_in_words() -> None:
 
 
 def test_what_is_bounded_is_named() -> None:
-    memory, pids = Branch("/m", frozenset({"memory"}), False), Branch("/p", frozenset({"pids"}), False)
-    assert words_for((Branch("/u", WANTED, True),)) == words_for((memory, pids)) == "cgroup"
+    memory, pids = GroupParent("/m", frozenset({"memory"}), False), GroupParent("/p", frozenset({"pids"}), False)
+    assert words_for((GroupParent("/u", WANTED, True),)) == words_for((memory, pids)) == "cgroup"
     assert (words_for((memory,)), words_for((pids,))) == ("cgroup.memory", "cgroup.pids")
 
 
@@ -220,7 +222,7 @@ def test_lists_that_cannot_be_read_mean_no_place(tmp_path: Path) -> None:
     ("groups", "words"),
     [
         (NoGroups("nobody may"), "bwrap+seccomp, by /b/bwrap; no control groups: nobody may"),
-        (Groups((Branch("/u", WANTED, True),), "palyra-1-2-3"), "bwrap+seccomp+cgroup, by /b/bwrap"),
+        (Groups((GroupParent("/u", WANTED, True),), "palyra-1-2-3"), "bwrap+seccomp+cgroup, by /b/bwrap"),
     ],
 )
 def test_doctor_says_whether_there_are_groups_or_why_not(
@@ -236,11 +238,15 @@ def test_daemon_makes_room_before_it_looks_for_groups(monkeypatch: pytest.Monkey
     monkeypatch.setattr(groups_find, "step_down", lambda: steps.append("step down"))
     monkeypatch.setattr("palyra.adapters.runtimes.shell.tools.find_sandbox", lambda: steps.append("find"))
     ground = SimpleNamespace(provenance=SimpleNamespace(taints_workspace=never_tainted), home=Home(tmp_path))
-    source = _shell(cast(Ground, ground), make_setup().processes, cast(WayOut, SimpleNamespace(path=tmp_path / "way")))
+    source = _shell(
+        cast(ToolDependencies, ground), make_setup().processes, cast(WayOut, SimpleNamespace(path=tmp_path / "way"))
+    )
     source.missing()
     assert steps == ["step down", "find"]
 
 
 def test_in_v1_the_joining_shell_moves_its_one_thread_and_in_v2_its_process() -> None:
-    old = Group((Branch("/v1", frozenset({PIDS}), False), Branch("/v2", frozenset({MEMORY}), True)), "palyra-x")
+    old = ControlGroup(
+        (GroupParent("/v1", frozenset({PIDS}), False), GroupParent("/v2", frozenset({MEMORY}), True)), "palyra-x"
+    )
     assert old.entry()[-3:] == ("/v1/palyra-x/tasks", "/v2/palyra-x/cgroup.procs", "--")

@@ -11,7 +11,7 @@ import pytest
 
 from palyra.adapters.runtimes.shell import groups as groups_module
 from palyra.adapters.runtimes.shell import groups_find
-from palyra.adapters.runtimes.shell.groups import Branch, Groups
+from palyra.adapters.runtimes.shell.groups import GroupParent, Groups
 from palyra.adapters.runtimes.shell.groups_find import (
     look_around,
     owner_name,
@@ -21,10 +21,10 @@ from palyra.adapters.runtimes.shell.groups_find import (
     why_no_branches,
 )
 from palyra.adapters.runtimes.shell.groups_place import DAEMON_LEAF, WANTED
-from palyra.adapters.runtimes.shell.limits import Limits
+from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.watch import Excess
 
-LIMITS = Limits(memory_bytes=1 << 28, processes_count=10)
+LIMITS = CommandLimits(memory_bytes=1 << 28, processes_count=10)
 
 
 class Tree:
@@ -120,7 +120,7 @@ def test_daemon_alone_in_a_delegated_group_makes_room_and_commands_get_groups_be
     assert pids_in(own / DAEMON_LEAF) == [str(os.getpid())]
     assert (own / "cgroup.subtree_control").read_text().split() == ["memory", "pids"]
     (tree.proc / "cgroup").write_text(f"0::/system.slice/palyra.service/{DAEMON_LEAF}\n")
-    assert possible_branches(look_around(str(tree.proc))) == [(Branch(str(own), WANTED, True),)]
+    assert possible_branches(look_around(str(tree.proc))) == [(GroupParent(str(own), WANTED, True),)]
     assert not step_down(str(tree.proc))
 
 
@@ -171,7 +171,7 @@ def test_room_that_cannot_be_made_leaves_everything_as_it_was(tree: Tree, name: 
 
 
 def test_group_of_a_command_has_every_limit_and_is_removed(tree: Tree) -> None:
-    groups = Groups((Branch(str(tree.enter("a")), WANTED, True),), owner_name())
+    groups = Groups((GroupParent(str(tree.enter("a")), WANTED, True),), owner_name())
     group = groups.make(LIMITS)
     assert group is not None
     (folder,) = map(Path, group.folders)
@@ -188,7 +188,7 @@ def test_group_of_a_command_has_every_limit_and_is_removed(tree: Tree) -> None:
 def test_kernel_without_swap_or_group_killing_still_gives_groups(tree: Tree) -> None:
     own = tree.enter("a")
     tree.is_missing |= {"memory.swap.max", "memory.oom.group", "cgroup.kill"}
-    group = Groups((Branch(str(own), WANTED, True),), owner_name()).make(LIMITS)
+    group = Groups((GroupParent(str(own), WANTED, True),), owner_name()).make(LIMITS)
     assert group is not None
     group.kill()
     assert group.excess() is None
@@ -198,7 +198,7 @@ def test_kernel_without_swap_or_group_killing_still_gives_groups(tree: Tree) -> 
 def test_limit_that_is_refused_means_no_group(tree: Tree, name: str) -> None:
     own = tree.enter("a")
     tree.refused[name] = errno.EACCES
-    groups = Groups((Branch(str(own), WANTED, True),), owner_name())
+    groups = Groups((GroupParent(str(own), WANTED, True),), owner_name())
     assert groups.make(LIMITS) is None
     assert groups.count == 0
     assert [path.name for path in own.iterdir() if path.is_dir()] == []
@@ -215,14 +215,14 @@ def test_limit_that_is_refused_means_no_group(tree: Tree, name: str) -> None:
     ],
 )
 def test_what_the_kernel_counted_is_the_excess(tree: Tree, file: str, text: str, excess: Excess | None) -> None:
-    group = Groups((Branch(str(tree.enter("a")), WANTED, True),), owner_name()).make(LIMITS)
+    group = Groups((GroupParent(str(tree.enter("a")), WANTED, True),), owner_name()).make(LIMITS)
     assert group is not None
     Path(group.folders[0], file).write_text(text)
     assert group.excess() is excess
 
 
 def test_ending_a_command_kills_its_group(tree: Tree) -> None:
-    group = Groups((Branch(str(tree.enter("a")), WANTED, True),), owner_name()).make(LIMITS)
+    group = Groups((GroupParent(str(tree.enter("a")), WANTED, True),), owner_name()).make(LIMITS)
     assert group is not None
     group.kill()
     assert tree.written[-1] == (f"a/{Path(group.folders[0]).name}/cgroup.kill", "1")
@@ -240,7 +240,7 @@ def test_sweep_removes_what_dead_daemons_left_and_nothing_else(tree: Tree) -> No
     for name in (*left, *kept, busy):
         os.mkdir(own / name)
     (own / busy / "cgroup.procs").write_text(f"{dead.pid}\n")
-    assert sweep((Branch(str(own), WANTED, True),)) == (busy,)
+    assert sweep((GroupParent(str(own), WANTED, True),)) == (busy,)
     assert sorted(path.name for path in own.iterdir() if path.is_dir()) == sorted([*kept, busy])
     killed = [name for name, _ in tree.written]
     assert all(re.fullmatch(rf"a/palyra-{namespace}-({dead.pid}|{pid})-\d+-\d/cgroup.kill", name) for name in killed)
@@ -248,4 +248,4 @@ def test_sweep_removes_what_dead_daemons_left_and_nothing_else(tree: Tree) -> No
 
 
 def test_sweep_of_a_folder_that_is_gone_is_nothing(tmp_path: Path) -> None:
-    assert sweep((Branch(str(tmp_path / "none"), WANTED, True),)) == ()
+    assert sweep((GroupParent(str(tmp_path / "none"), WANTED, True),)) == ()

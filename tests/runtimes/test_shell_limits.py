@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from palyra.adapters.runtimes.shell.keeping import KEPT_LENGTH_MAX, Kept, Window
-from palyra.adapters.runtimes.shell.limits import Limits
+from palyra.adapters.runtimes.shell.limits import CommandLimits
+from palyra.adapters.runtimes.shell.output_buffer import KEPT_LENGTH_MAX, HeadAndTail, OutputWindow
 from palyra.adapters.runtimes.shell.run import LIVE_LENGTH_MAX, ShellRun
 from palyra.adapters.runtimes.shell.sandbox import find_sandbox
 from palyra.adapters.runtimes.shell.watch import processes_below
@@ -22,7 +22,7 @@ from tests.runtimes.shells import USERS, House, attempt, found_sandbox, make_con
 
 pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024
-SMALL = Limits(
+SMALL = CommandLimits(
     memory_bytes=256 * MIB, processes_count=60, file_bytes=8 * MIB, disk_bytes=64 * MIB, output_bytes=4 * MIB
 )
 # A child that leaves its session and its parents, closes what it has, and would live on.
@@ -89,7 +89,7 @@ def test_memory_bomb_of_many_processes_is_ended(user: str, house: House) -> None
 
 
 def test_a_file_private_memory_and_the_disk_have_a_largest_size(user: str, house: House) -> None:
-    small = Limits(file_bytes=8 * MIB, temporary_bytes=4 * MIB, shared_memory_bytes=2 * MIB)
+    small = CommandLimits(file_bytes=8 * MIB, temporary_bytes=4 * MIB, shared_memory_bytes=2 * MIB)
     done = attempt(
         user,
         "for f in big /tmp/big ~/big /dev/shm/big; do head -c 64M /dev/zero > $f; stat -c %s $f; done",
@@ -221,7 +221,7 @@ async def test_command_that_cannot_be_followed_is_not_left_running(root: Path, m
 @pytest.mark.parametrize("piece", [1, 3, 50])
 def test_kept_text_is_the_beginning_and_the_end(length: int, piece: int) -> None:
     text = "".join(chr(ord("a") + number % 26) for number in range(length))
-    kept, window = Kept(10), Window(7)
+    kept, window = HeadAndTail(10), OutputWindow(7)
     for start in range(0, length, piece):
         kept.add(text[start : start + piece])
         window.add(text[start : start + piece])

@@ -14,7 +14,7 @@ from palyra.adapters.runtimes.shell.nature import REASON_LENGTH_MAX, REASONS_SHO
 from palyra.adapters.runtimes.shell.run import NOTHING_PRINTED, ShellRun
 from palyra.adapters.runtimes.shell.sandbox import NoSandbox, find_sandbox
 from palyra.adapters.runtimes.shell.tools import ShellTools
-from palyra.cli.card import PREVIEW_LINES_MAX
+from palyra.cli.terminal.card import PREVIEW_LINES_MAX
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.adapters.runtimes.shell.text import Cleaner, clean
+from palyra.adapters.runtimes.shell.text import OutputText, clean
 
 _PARTS = [
     b"\x1b", b"\x1b[", b"\x1b[31m", b"\x1b]0;title", b"\x07", b"\x1b\\", b"\x1b]8;;x\x1b\\", b"\x1bP", b"\x1b(", b"B", b"m",
@@ -17,7 +17,7 @@ streams = st.one_of(st.binary(max_size=200), st.lists(st.sampled_from(_PARTS), m
 
 
 def cleaned(*pieces: bytes) -> str:
-    cleaner = Cleaner()
+    cleaner = OutputText()
     return "".join([*(cleaner.feed(piece) for piece in pieces), cleaner.finish()])
 
 
@@ -46,7 +46,7 @@ def test_cut_anywhere_it_is_the_same(body: bytes, cuts: list[int]) -> None:
 
 @given(streams)
 def test_little_is_held_back(body: bytes) -> None:
-    cleaner = Cleaner()
+    cleaner = OutputText()
     cleaner.feed(body)
     assert len(cleaner.finish()) <= 2200
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from wasmtime import wat2wasm
 
-from palyra.adapters.runtimes.wasm.calling import ANSWER_BYTES_MAX
 from palyra.adapters.runtimes.wasm.host import CALLS_MAX, LOG_BYTES_MAX, LOG_LINES_MAX, PIECE_BYTES_MAX
-from palyra.adapters.runtimes.wasm.runtime import CALLS_AT_ONCE_MAX, Asked, WasmRuntime
-from palyra.adapters.runtimes.wasm.shelf import open_plugin
+from palyra.adapters.runtimes.wasm.module_call import ANSWER_BYTES_MAX
+from palyra.adapters.runtimes.wasm.plugin_folder import open_plugin
+from palyra.adapters.runtimes.wasm.runtime import CALLS_AT_ONCE_MAX, PluginCall, WasmRuntime
 from palyra.adapters.runtimes.wasm.tool import QUESTION_BYTES_MAX
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
@@ -369,7 +369,7 @@ async def fuel_of(tmp_path: Path, wasm: bytes, fuel: int) -> int:
     folder = shelve(tmp_path, wasm, manifest(wasm, limits=f"fuel = {max(fuel, 1000)}"))
     plugin = open_plugin(folder, SCHEMA_ERRORS)
     runtime = WasmRuntime()
-    asked = Asked(manifest=plugin.manifest, sha256=plugin.sha256, function="f", question=b"{}")
+    asked = PluginCall(manifest=plugin.manifest, sha256=plugin.sha256, function="f", question=b"{}")
     try:
         return (await runtime.call(asked, plugin.read_wasm, lambda text: None)).fuel
     finally:

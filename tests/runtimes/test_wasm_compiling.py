@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from palyra.adapters.runtimes.wasm import compiler
-from palyra.adapters.runtimes.wasm.compiling import CompiledModules, compile_module
+from palyra.adapters.runtimes.wasm.compiled_modules import CompiledModules, compile_module
 from palyra.core.errors import Invalid, PalyraError
 from tests.runtimes.wasm_plugins import ECHO, SPIN, module
 

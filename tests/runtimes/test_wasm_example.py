@@ -26,7 +26,7 @@ from palyra.core.events.tool import (
     ToolJudged,
     Verdict,
 )
-from palyra.engine.requests import ApprovalAnswer, ApprovalsQuery
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery
 from palyra.ports.tools import Tool
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import OWNER, Workshop

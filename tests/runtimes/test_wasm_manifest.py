@@ -11,10 +11,10 @@ from palyra.adapters.runtimes.wasm.manifest import (
     FUNCTIONS_MAX,
     MANIFEST_BYTES_MAX,
     MEMORY_MIB_MAX,
-    Answer,
-    Grant,
-    Manifest,
+    AnswerForm,
+    HostGrant,
     ManifestInvalid,
+    PluginManifest,
     read_manifest,
 )
 from palyra.core.events.tool import EffectClass
@@ -25,7 +25,7 @@ TOP = 'name = "p"\nversion = "1"\ndescription = "d"\nwasm = "p.wasm"\n'
 FUNCTION = '[[function]]\nname = "f"\ndescription = "d"\ninput_schema = { type = "object" }\n'
 
 
-def read(text: str) -> Manifest:
+def read(text: str) -> PluginManifest:
     return read_manifest(text, SCHEMA_ERRORS)
 
 
@@ -38,14 +38,14 @@ def problems(text: str) -> tuple[str, ...]:
 def test_least_manifest_asks_for_nothing_and_is_once() -> None:
     manifest = read(TOP + FUNCTION)
     assert (manifest.capabilities, manifest.sha256) == (frozenset(), None)
-    assert (manifest.function[0].effect_class, manifest.function[0].output) == (EffectClass.ONCE, Answer.TEXT)
+    assert (manifest.function[0].effect_class, manifest.function[0].output) == (EffectClass.ONCE, AnswerForm.TEXT)
 
 
 def test_whole_manifest_is_read() -> None:
     text = TOP + f'sha256 = "{"a" * 64}"\ncapabilities = ["clock", "log", "random"]\n[limits]\nfuel = {FUEL_MAX}\n'
     text += f"memory_mib = {MEMORY_MIB_MAX}\ntimeout_s = 60\n{FUNCTION}effect_class = 'read_only'\noutput = 'json'\n"
     manifest = read(text)
-    assert manifest.capabilities == frozenset(Grant)
+    assert manifest.capabilities == frozenset(HostGrant)
     assert (manifest.limits.fuel, manifest.limits.memory_mib, manifest.limits.timeout_s) == (FUEL_MAX, 256, 60.0)
     assert manifest.function[0].effect_class is EffectClass.READ_ONLY
 

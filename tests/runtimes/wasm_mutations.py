@@ -10,13 +10,13 @@ from pathlib import Path
 
 from wasmtime import Module, WasmtimeError
 
-from palyra.adapters.runtimes.wasm.calling import ModuleCall, Program
 from palyra.adapters.runtimes.wasm.compiler import make_engine
-from palyra.adapters.runtimes.wasm.manifest import Grant, Limits
+from palyra.adapters.runtimes.wasm.manifest import HostGrant, PluginLimits
+from palyra.adapters.runtimes.wasm.module_call import ModuleCall, PluginProgram
 from palyra.core.errors import PalyraError
 
 ROOT = Path(__file__).parents[2]
-LIMITS = Limits(fuel=1_000_000, memory_mib=4)
+LIMITS = PluginLimits(fuel=1_000_000, memory_mib=4)
 
 
 def main() -> None:
@@ -44,7 +44,9 @@ def try_out(wasm: bytes) -> bool:
         compiled = bytes(Module(make_engine(), wasm).serialize())
     except WasmtimeError:
         return False
-    program = Program(compiled=compiled, functions=("count",), function="count", grants=frozenset(Grant), limits=LIMITS)
+    program = PluginProgram(
+        compiled=compiled, functions=("count",), function="count", grants=frozenset(HostGrant), limits=LIMITS
+    )
     try:
         ModuleCall(program, b'{"text":"some words\\n"}', lambda text: None).run()
     except PalyraError:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from wasmtime import wat2wasm
 
+from palyra.adapters.runtimes.wasm.plugin_folder import open_plugin
 from palyra.adapters.runtimes.wasm.runtime import WasmRuntime
-from palyra.adapters.runtimes.wasm.shelf import open_plugin
 from palyra.adapters.runtimes.wasm.tool import PluginTool
 from palyra.adapters.schema import JsonSchemaCheck
 

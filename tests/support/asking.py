@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator
 
+from palyra.adapters.providers.prepared_turns import Chunk, PreparedCall, Turn
 from palyra.adapters.providers.scripted import Script
-from palyra.adapters.providers.turns import Chunk, PreparedCall, Turn
 from palyra.core.events import Event
 from palyra.core.ids import Principal, RunId
+from palyra.engine.api.requests import RunRecord, RunRequest
 from palyra.engine.engine import Engine
 from palyra.engine.hub import Frame
-from palyra.engine.requests import RunRecord, RunRequest
 from tests.support.engines import OWNER
 
 

@@ -11,7 +11,7 @@ from palyra.adapters.keys.sealer import FileSealer
 from palyra.adapters.keys.signer import FileSigner
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.prices.tables import PriceTables
-from palyra.adapters.providers.route_table import Route, RouteTable
+from palyra.adapters.providers.route_table import ModelRoute, RouteTable
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.adapters.schema import JsonSchemaCheck
 from palyra.adapters.store.sqlite.connection import JournalSettings
@@ -27,8 +27,8 @@ from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
 from palyra.core.ids import Principal, SessionId
 from palyra.core.tools import CallNature, Capability, MissingTool, ToolResult, ToolSpec
 from palyra.core.trust import Trust
-from palyra.engine.engine import Engine, Setup
-from palyra.engine.office import Parts, Settings, Views
+from palyra.engine.context import EngineSettings, Parts, Views
+from palyra.engine.engine import Engine, EngineSetup
 from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
 from palyra.ports.policy import Policy
@@ -88,19 +88,21 @@ def mark_tools(marks: Path, pause_s: float = 0.0) -> list[Tool]:
 class Workshop:
     """An engine's surroundings in one folder; `open` may be called again, as after a restart."""
 
-    def __init__(self, root: Path, provider: Provider | Sequence[Script], settings: Settings | None = None) -> None:
+    def __init__(
+        self, root: Path, provider: Provider | Sequence[Script], settings: EngineSettings | None = None
+    ) -> None:
         self.root = root
         self.marks = root / "marks"
         self.workspace = root / "workspace"
         self.workspace.mkdir(parents=True, exist_ok=True)
-        self.settings = settings or Settings()
+        self.settings = settings or EngineSettings()
         self.clock: Clock = SystemClock()
         self.policy: Policy = CedarPolicy()
         self.provider: Provider = ScriptedProvider(provider) if isinstance(provider, Sequence) else provider
         self.agents = {"main": AgentSpec(name="main", workspace=(str(self.workspace),))}
         self.providers: dict[str, Provider] = {}
         self.route: tuple[str, ...] = ("scripted",)
-        self.routes: dict[str, Route] = {}
+        self.routes: dict[str, ModelRoute] = {}
         self.describe: Callable[[str], ModelCard] | None = None
         self.prices: Prices = PriceTables({})
         self.budgets: tuple[Budget, ...] = ()
@@ -130,7 +132,7 @@ class Workshop:
         parts = Parts(
             router=RouteTable(
                 self.providers or {"scripted": self.provider},
-                {"": Route(self.route), **self.routes},
+                {"": ModelRoute(self.route), **self.routes},
                 self.clock,
                 self.describe,
             ),
@@ -148,7 +150,7 @@ class Workshop:
         views = Views(
             journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage, journal.provenance
         )
-        setup = Setup(
+        setup = EngineSetup(
             journal=self.wrap_journal(journal),
             views=views,
             parts=parts,

@@ -15,7 +15,7 @@ from palyra.core.events.system import CheckpointSigned, Erased, Head
 from palyra.core.ids import StreamId, derive_node_id, system_stream
 from palyra.core.projections.project import RowKey, project
 from palyra.core.projections.rows import Row, tape_of
-from palyra.core.verification import Evidence, Report, StoredEvent, StoredRow, verify
+from palyra.core.verification import Evidence, StoredEvent, StoredRow, VerifyReport, verify
 from palyra.core.verification.projections import TABLES
 from palyra.core.verification.tape import TapeCheck, header_bytes
 from palyra.ports.signer import Signer
@@ -98,7 +98,7 @@ class Scene:
             is_valid=is_valid,
         )
 
-    def verify(self) -> Report:
+    def verify(self) -> VerifyReport:
         return verify(self.evidence())
 
     def stored(self, row: Row) -> StoredRow:

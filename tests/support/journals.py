@@ -18,7 +18,7 @@ from palyra.core.events.model import (
     Usage,
     UsageRecorded,
 )
-from palyra.core.events.run import MessageAssistant, MessageUser, Reason, RunAccepted, RunDone, RunLimits, RunStarted
+from palyra.core.events.run import EndReason, MessageAssistant, MessageUser, RunAccepted, RunDone, RunLimits, RunStarted
 from palyra.core.events.session import Parent, SessionBranched, SessionCreated
 from palyra.core.events.tool import (
     ApprovalKind,
@@ -119,7 +119,7 @@ def run_started(run_id: RunId) -> Draft:
 
 
 def run_done(run_id: RunId) -> Draft:
-    return draft(RunDone(reason=Reason.FINAL_ANSWER, message="answered"), run_id)
+    return draft(RunDone(reason=EndReason.FINAL_ANSWER, message="answered"), run_id)
 
 
 def message_user(text: str, run_id: RunId | None = None) -> Draft:

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from palyra.core.ids import RunId
-from palyra.engine.requests import RunRecord
+from palyra.engine.api.requests import RunRecord
 from palyra.ports.processes import ProcessRecord
 
 STOPPED = -15

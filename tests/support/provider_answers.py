@@ -7,8 +7,8 @@ import msgspec
 
 from palyra.adapters.net.client import HttpClient, Timeouts
 from palyra.adapters.providers.anthropic_messages import AnthropicMessages
-from palyra.adapters.providers.attempts import Pace
-from palyra.adapters.providers.exchange import Endpoint, KeySource, WireModel
+from palyra.adapters.providers.attempts import RetryPace
+from palyra.adapters.providers.exchange import KeySource, ProviderEndpoint, WireModel
 from palyra.adapters.providers.openai_chat import OpenAiChat
 from palyra.adapters.providers.openai_responses import OpenAiResponses
 from palyra.core.conversation import Message
@@ -17,13 +17,13 @@ from tests.support.stand_in_provider import events
 
 Json = dict[str, Any]
 KEY = "sk-test-1234567890abcdef"
-ADAPTERS: dict[str, Callable[[Endpoint, KeySource, HttpClient], Provider]] = {
+ADAPTERS: dict[str, Callable[[ProviderEndpoint, KeySource, HttpClient], Provider]] = {
     "openai-chat": OpenAiChat,
     "openai-responses": OpenAiResponses,
     "anthropic-messages": AnthropicMessages,
 }
 QUICK = Timeouts(connect_s=2.0, first_byte_s=5.0, idle_s=5.0)
-AT_ONCE = Pace(retries=2, first_s=0.001, most_s=0.001)
+AT_ONCE = RetryPace(retries=2, first_s=0.001, most_s=0.001)
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Told(msgspec.Struct, frozen=True):
 def make(
     kind: str, url: str, client: HttpClient, timeouts: Timeouts = QUICK, models: dict[str, WireModel] | None = None
 ) -> Provider:
-    endpoint = Endpoint(name="standin", base_url=url, timeouts=timeouts, pace=AT_ONCE, models=models or {})
+    endpoint = ProviderEndpoint(name="standin", base_url=url, timeouts=timeouts, pace=AT_ONCE, models=models or {})
     return ADAPTERS[kind](endpoint, lambda: KEY, client)
 
 

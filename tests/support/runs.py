@@ -13,8 +13,8 @@ from palyra.core.events.model import (
 )
 from palyra.core.events.run import (
     CancelRequested,
+    EndReason,
     MessageUser,
-    Reason,
     ResumeCause,
     RunAccepted,
     RunLimits,
@@ -177,7 +177,7 @@ class Script:
         return self.feed(MessageUser(text=text))
 
     def cancel(self) -> "Script":
-        return self.feed(CancelRequested(reason=Reason.CANCELLED))
+        return self.feed(CancelRequested(reason=EndReason.CANCELLED))
 
     def restart(self) -> "Script":
         return self.feed(RunResumed(cause=ResumeCause.RESTART))

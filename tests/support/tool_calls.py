@@ -4,7 +4,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from palyra.adapters.net.guard import Guard
-from palyra.adapters.skills.shelf import FolderSkills
+from palyra.adapters.skills.skill_index import FolderSkills
 from palyra.adapters.tools.artifact_read import ArtifactRead
 from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.adapters.tools.fs_list import FsList

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from palyra.core.errors import NotFound
-from palyra.core.verification import Report
+from palyra.core.verification import VerifyReport
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.signer import SignatureCheck
 
 if TYPE_CHECKING:
     from palyra.adapters.store.sqlite.archive import Archive
     from palyra.adapters.store.sqlite.journal import SqliteJournal
-    from palyra.adapters.store.sqlite.manifest import Manifest, Places
+    from palyra.adapters.store.sqlite.manifest import BackupManifest, Places
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -121,13 +121,13 @@ def rebuild_projections(home: Home) -> int:
         lock.release()
 
 
-def back_up(home: Home, destination: Path, on_progress: Callable[[int, int], None]) -> "Manifest":
+def back_up(home: Home, destination: Path, on_progress: Callable[[int, int], None]) -> "BackupManifest":
     from palyra.adapters.store.sqlite.backup import back_up as copy
 
     return copy(_places(home), destination, now_ms(), on_progress)
 
 
-def back_up_with_keys(home: Home, destination: Path, on_progress: Callable[[int, int], None]) -> "Manifest":
+def back_up_with_keys(home: Home, destination: Path, on_progress: Callable[[int, int], None]) -> "BackupManifest":
     """Takes the private keys and the vault too: who has such a backup can sign as this node and open its secrets."""
     from palyra.adapters.store.sqlite.backup import back_up as copy
 
@@ -135,13 +135,13 @@ def back_up_with_keys(home: Home, destination: Path, on_progress: Callable[[int,
     return copy(places, destination, now_ms(), on_progress)
 
 
-def restore(home: Home, backup: Path) -> Report:
+def restore(home: Home, backup: Path) -> VerifyReport:
     from palyra.adapters.store.sqlite.restore import restore as put_back
 
     return put_back(backup, _places(home), open_public_keys, now_ms())
 
 
-def restore_replacing(home: Home, backup: Path) -> Report:
+def restore_replacing(home: Home, backup: Path) -> VerifyReport:
     from palyra.adapters.store.sqlite.restore import restore_replacing as put_back
 
     return put_back(backup, _places(home), open_public_keys, now_ms())

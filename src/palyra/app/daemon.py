@@ -15,20 +15,20 @@ from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.policy.folder import PolicyFolder
 from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.app import Home, verify_summary
-from palyra.app.catalogue import build_prices, describe_model, make_budgets
-from palyra.app.choice import choose_models
-from palyra.app.hands import Ground, Kept, build_hands, own_tools
+from palyra.app.default_models import choose_models
+from palyra.app.model_facts import build_prices, describe_model, make_budgets
 from palyra.app.models import build_router
 from palyra.app.policies import record_changes, watch
 from palyra.app.secrets import open_sources
+from palyra.app.tools import StoredContent, ToolDependencies, build_hands, own_tools
 from palyra.config import Config
 from palyra.config.choices import Headless
 from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.redaction import KnownSecrets, Redactor
+from palyra.engine.context import EngineSettings
 from palyra.engine.engine import Engine
-from palyra.engine.office import Settings
-from palyra.gateway.settings import HttpSettings
+from palyra.gateway.http.settings import HttpSettings
 from palyra.ports.search import NoSearch
 from palyra.ports.skills import NoSkills
 from palyra.ports.state import NoState
@@ -72,10 +72,10 @@ async def serve(
     """
     import structlog
 
-    from palyra.app.doors import login_link, noting_uses, open_doors
-    from palyra.gateway.access import Access
-    from palyra.gateway.application import Gateway
-    from palyra.gateway.server import serve_http
+    from palyra.app.credentials import login_link, noting_uses, open_doors
+    from palyra.gateway.access.authentication import Authentication
+    from palyra.gateway.http.application import Gateway
+    from palyra.gateway.http.server import serve_http
 
     log = structlog.get_logger()
     known = known or KnownSecrets()
@@ -93,7 +93,7 @@ async def serve(
         resumed = await engine.start()
         record_changes(folder, engine)
         watching = asyncio.create_task(watch(folder), name="policies")
-        gateway = Gateway(engine, Access(settings, doors, time.monotonic), settings)
+        gateway = Gateway(engine, Authentication(settings, doors, time.monotonic), settings)
         async with serve_http(settings, gateway) as server, noting_uses(tokens):
             announce(server.address, server.address + login_link(home, doors))
             if choice.words:
@@ -126,8 +126,8 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
     from palyra.adapters.schema import JsonSchemaCheck
     from palyra.adapters.store.sqlite.connection import JournalSettings
     from palyra.adapters.store.sqlite.journal import open_journal
-    from palyra.engine.engine import Setup
-    from palyra.engine.office import Parts, Views
+    from palyra.engine.context import Parts, Views
+    from palyra.engine.engine import EngineSetup
 
     clock = SystemClock()
     signer = FileSigner(home.signing_key, home.public_keys)
@@ -137,7 +137,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
     journal = open_journal(settings, signer, clock)
     artifacts, schemas, sealer = FileArtifacts(home.artifacts), JsonSchemaCheck(), FileSealer(home.vault_key)
     hands = build_hands(
-        Ground(
+        ToolDependencies(
             home=home,
             config=config,
             secrets=secrets,
@@ -163,7 +163,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         forget=hands.forget,
     )
     views = Views(journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage, journal.provenance)
-    setup = Setup(
+    setup = EngineSetup(
         journal=journal,
         views=views,
         parts=parts,
@@ -182,10 +182,10 @@ def build_catalog() -> ToolCatalog:
     """The tools there are, for offline commands: they ask what a recorded call was, and run none."""
     from palyra.adapters.artifacts.files import FileArtifacts
     from palyra.adapters.net.guard import Guard
-    from palyra.adapters.runtimes.shell.look import ShellLook
+    from palyra.adapters.runtimes.shell.unavailable import ShellLook
     from palyra.adapters.shell import TreeSitterShell
 
-    kept = Kept(artifacts=FileArtifacts(Path(os.devnull)), state=NoState(), search=NoSearch())
+    kept = StoredContent(artifacts=FileArtifacts(Path(os.devnull)), state=NoState(), search=NoSearch())
     return ToolCatalog([*own_tools(Guard(), kept, NoSkills()), ShellLook(TreeSitterShell())])
 
 
@@ -219,12 +219,12 @@ def _workspace_root(home: Home, agent: str, root: str) -> str:
     return str(wanted)
 
 
-def make_settings(config: Config) -> Settings:
+def make_settings(config: Config) -> EngineSettings:
     from palyra.core.run.loop import make_limits
 
     default = next((agent.name for agent in config.agents if agent.default), None)
     first = config.agents[0].name if config.agents else "main"
-    return Settings(
+    return EngineSettings(
         limits=make_limits(config.run.wall_clock_s * 1000, config.run.max_tool_calls, config.run.parallel_tools),
         approval_timeout_ms=config.approvals.timeout_s * 1000,
         waits_headless=config.approvals.headless is Headless.WAIT,

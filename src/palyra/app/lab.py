@@ -25,7 +25,7 @@ from palyra.core.ids import Principal, RunId, SessionId, StreamId, is_system_str
 from palyra.core.lab import Bench, Comparison, Gap, Judge, Proposal, Ruling
 from palyra.core.lab_cedar import opens, permit_text
 from palyra.core.lab_grants import TTL_S_DEFAULT, GrantHistory, GrantProposal
-from palyra.core.lab_reading import TYPES_READ, Fact, TapeReader
+from palyra.core.lab_proposals import TYPES_READ, Fact, TapeReader
 from palyra.core.tools import CallNature, Capability, ToolSpec
 from palyra.core.verification.evidence import StoredEvent
 from palyra.ports.policy import Policy, PolicyQuestion
@@ -143,7 +143,7 @@ def open_lab(home: Home, config: Config, drafts: Sequence[Path], request: LabReq
 
 def begin_ms(since: str, zone: str, now_ms: int) -> int:
     """When `30d`, `24h` or a date begins, as it does for `palyra usage`."""
-    from palyra.engine.usage import begin_of, find_zone
+    from palyra.engine.api.usage import begin_of, find_zone
 
     return begin_of(since, find_zone(zone), now_ms)
 

@@ -5,25 +5,25 @@ from collections.abc import Callable
 from palyra.adapters.clock import SystemClock
 from palyra.adapters.net.client import HttpClient, Timeouts
 from palyra.adapters.providers.anthropic_messages import AnthropicMessages
-from palyra.adapters.providers.attempts import Pace
+from palyra.adapters.providers.attempts import RetryPace
 from palyra.adapters.providers.demo import DemoProvider
-from palyra.adapters.providers.exchange import Endpoint, KeySource, WireModel
+from palyra.adapters.providers.exchange import KeySource, ProviderEndpoint, WireModel
 from palyra.adapters.providers.local_model import LocalModel
 from palyra.adapters.providers.openai_chat import OpenAiChat
 from palyra.adapters.providers.openai_responses import OpenAiResponses
 from palyra.adapters.providers.pydantic_ai_vendors import PydanticAi
-from palyra.adapters.providers.route_table import DEFAULT_ROUTE, Route, RouteTable
+from palyra.adapters.providers.route_table import DEFAULT_ROUTE, ModelRoute, RouteTable
 from palyra.adapters.providers.scripted import ScriptedProvider, load_scripts
 from palyra.app import Home
-from palyra.app.catalogue import model_sections
+from palyra.app.model_facts import model_sections
 from palyra.app.secrets import SecretSources
 from palyra.config import Config
-from palyra.config.records import Provider as ProviderSection
+from palyra.config.records import ProviderConfig as ProviderSection
 from palyra.core.errors import Invalid
 from palyra.ports.provider import Provider
 from palyra.ports.router import ModelCard, Router
 
-_WIRE_FORMATS: dict[str, Callable[[Endpoint, KeySource, HttpClient], Provider]] = {
+_WIRE_FORMATS: dict[str, Callable[[ProviderEndpoint, KeySource, HttpClient], Provider]] = {
     "openai-chat": OpenAiChat,
     "openai-responses": OpenAiResponses,
     "anthropic-messages": AnthropicMessages,
@@ -42,8 +42,8 @@ def build_router(
     used = {provider.name: provider for _, provider in sections}
     providers = {name: _build_provider(home, config, section, client, secrets) for name, section in used.items()}
     models = {model.name: providers[provider.name] for model, provider in sections}
-    routes = {route.name: Route(route.models, route.mode) for route in config.routes}
-    default = next(iter(routes.values()), Route(tuple(models)))
+    routes = {route.name: ModelRoute(route.models, route.mode) for route in config.routes}
+    default = next(iter(routes.values()), ModelRoute(tuple(models)))
     return RouteTable(models, {DEFAULT_ROUTE: default, **routes}, SystemClock(), describe)
 
 
@@ -64,8 +64,8 @@ def _build_provider(
     return wire_format(_endpoint(config, section), secrets.source(section.api_key), client)
 
 
-def _endpoint(config: Config, section: ProviderSection) -> Endpoint:
-    return Endpoint(
+def _endpoint(config: Config, section: ProviderSection) -> ProviderEndpoint:
+    return ProviderEndpoint(
         name=section.name,
         base_url=section.base_url,
         timeouts=Timeouts(
@@ -73,7 +73,7 @@ def _endpoint(config: Config, section: ProviderSection) -> Endpoint:
             first_byte_s=section.first_token_timeout_s,
             idle_s=section.idle_timeout_s,
         ),
-        pace=Pace(retries=section.retries),
+        pace=RetryPace(retries=section.retries),
         models={
             model.name: WireModel(
                 id=model.id or model.name,

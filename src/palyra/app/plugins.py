@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from palyra.adapters.runtimes.wasm.install import Candidate, put_in_place, read_candidate, take_away
-from palyra.adapters.runtimes.wasm.manifest import Manifest
-from palyra.adapters.runtimes.wasm.runtime import Asked, WasmRuntime
+from palyra.adapters.runtimes.wasm.install import PluginCandidate, put_in_place, read_candidate, take_away
+from palyra.adapters.runtimes.wasm.manifest import PluginManifest
+from palyra.adapters.runtimes.wasm.runtime import PluginCall, WasmRuntime
 from palyra.adapters.runtimes.wasm.source import PluginTools
 from palyra.adapters.schema import JsonSchemaCheck
 from palyra.app import Home
@@ -53,14 +53,14 @@ def list_plugins(home: Home) -> PluginList:
     return PluginList(rows, source.missing())
 
 
-def look_at(path: Path) -> Candidate:
+def look_at(path: Path) -> PluginCandidate:
     """Reads, compiles and brings it to life once, with nothing but what it asks for. Raises with all that is wrong."""
     candidate = read_candidate(path, JsonSchemaCheck().schema_errors)
     asyncio.run(_try_out(candidate))
     return candidate
 
 
-def install(home: Home, candidate: Candidate, is_replacing: bool) -> None:
+def install(home: Home, candidate: PluginCandidate, is_replacing: bool) -> None:
     put_in_place(candidate, plugins_folder(home), is_replacing)
 
 
@@ -68,7 +68,7 @@ def remove(home: Home, name: str) -> None:
     take_away(name, plugins_folder(home))
 
 
-def make_row(manifest: Manifest, sha256: str) -> PluginRow:
+def make_row(manifest: PluginManifest, sha256: str) -> PluginRow:
     return PluginRow(
         name=manifest.name,
         version=manifest.version,
@@ -85,9 +85,9 @@ def make_row(manifest: Manifest, sha256: str) -> PluginRow:
     )
 
 
-async def _try_out(candidate: Candidate) -> None:
+async def _try_out(candidate: PluginCandidate) -> None:
     runtime = WasmRuntime()
-    asked = Asked(manifest=candidate.manifest, sha256=candidate.sha256, function=None, question=b"")
+    asked = PluginCall(manifest=candidate.manifest, sha256=candidate.sha256, function=None, question=b"")
     try:
         await runtime.call(asked, candidate.read_wasm, lambda _text: None)
     finally:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from palyra.adapters.policy.book import Book, BrokenBook, PolicyEntry
 from palyra.adapters.policy.draft import load_draft
-from palyra.adapters.policy.folder import Change, PolicyFolder, draft_shelf
+from palyra.adapters.policy.folder import FolderChange, PolicyFolder, draft_shelf
+from palyra.adapters.policy.policy_set import BrokenBook, PolicyBook, PolicyEntry
 from palyra.app import Home
 from palyra.core.events.system import AdminActed
 from palyra.core.ids import Principal
@@ -37,7 +37,7 @@ class PolicyReport(msgspec.Struct, frozen=True, kw_only=True):
 def check_policies(home: Home, files: Sequence[Path]) -> PolicyReport:
     """Of a home's policies with the files over them, as the daemon would read them."""
     try:
-        book: Book = draft_shelf(files, home.policies).book()
+        book: PolicyBook = draft_shelf(files, home.policies).book()
     except BrokenBook as cause:
         return PolicyReport(ok=False, problems=tuple(str(problem) for problem in cause.problems))
     return PolicyReport(ok=True, sha256=book.sha256, policies=tuple(book.entries.values()))
@@ -52,13 +52,13 @@ def record_changes(folder: PolicyFolder, engine: "Engine") -> None:
     """Every set of policies taken up or refused is an act on the daemon's tape, the one found at the start too."""
     loop = asyncio.get_running_loop()
 
-    def note(change: Change) -> None:
+    def note(change: FolderChange) -> None:
         act = AdminActed(action=change.action, target=change.sha256, detail=change.detail)
         loop.call_soon_threadsafe(engine.note, ACTOR, act)
 
     folder.on_change = note
     if folder.state() != "ok":
-        note(Change("policy.rejected", folder.book().sha256, folder.state()))
+        note(FolderChange("policy.rejected", folder.book().sha256, folder.state()))
 
 
 async def watch(folder: PolicyFolder) -> None:

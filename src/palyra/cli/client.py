@@ -15,8 +15,8 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
-from palyra.cli.daemon import Target
-from palyra.cli.sse import Frame, FrameReader
+from palyra.cli.sse import FrameReader, SseFrame
+from palyra.cli.target import DaemonTarget
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unauthorized, Unavailable
 from palyra.core.events.base import JsonObject
 
@@ -35,7 +35,7 @@ OnChange = Callable[[PalyraError | None], None]  # Told the error when a stream 
 
 
 class Client:
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: DaemonTarget) -> None:
         self._target = target
         self._session: aiohttp.ClientSession | None = None
 
@@ -91,7 +91,7 @@ class Client:
                 await asyncio.sleep(_pause_s(2))
         return await self.post("/runs", body)
 
-    async def follow(self, path: str, after: int | None, on_change: OnChange) -> AsyncIterator[Frame]:
+    async def follow(self, path: str, after: int | None, on_change: OnChange) -> AsyncIterator[SseFrame]:
         """Frames without end, over broken connections. Raises once the daemon stays away."""
         cursor, failures_count = after, 0
         while True:
@@ -109,7 +109,7 @@ class Client:
             on_change(failure)
             await asyncio.sleep(_pause_s(failures_count))
 
-    async def _stream(self, path: str, cursor: int | None, on_change: OnChange) -> AsyncIterator[Frame]:
+    async def _stream(self, path: str, cursor: int | None, on_change: OnChange) -> AsyncIterator[SseFrame]:
         """Frames of one connection, without those at or before the cursor."""
         reader = FrameReader()
         async for arrived in self._chunks(path, cursor, on_change):

@@ -8,7 +8,7 @@ import typer
 
 from palyra import __version__
 from palyra.app import Home
-from palyra.cli import (
+from palyra.cli.commands import (
     approvals,
     backup,
     chat,
@@ -31,7 +31,7 @@ from palyra.cli import (
     usage,
     verify,
 )
-from palyra.cli.options import Choice, JsonOption, expanded
+from palyra.cli.options import GlobalOptions, JsonOption, expanded
 from palyra.cli.output import PalyraGroup, print_line
 
 app = typer.Typer(
@@ -99,4 +99,4 @@ def choose(
 
       palyra --home /srv/palyra export 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
     """
-    context.obj = Choice(Home(expanded(home)), json)
+    context.obj = GlobalOptions(Home(expanded(home)), json)

@@ -12,7 +12,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value i
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
-class Choice(msgspec.Struct, frozen=True):
+class GlobalOptions(msgspec.Struct, frozen=True):
     """What was said before the command's name."""
 
     home: Home
@@ -28,8 +28,8 @@ def is_json(context: typer.Context, own: bool) -> bool:
     return own or _choice(context).is_json
 
 
-def _choice(context: typer.Context) -> Choice:
-    choice = context.find_object(Choice)
+def _choice(context: typer.Context) -> GlobalOptions:
+    choice = context.find_object(GlobalOptions)
     if choice is None:
         raise typer.BadParameter("no home was chosen")
     return choice

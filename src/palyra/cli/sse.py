@@ -9,7 +9,7 @@ FRAME_BYTES_MAX = 4 * 1024 * 1024  # An event's data has at most 256 KiB; live t
 ID_DIGITS_MAX = 16
 
 
-class Frame(msgspec.Struct, frozen=True):
+class SseFrame(msgspec.Struct, frozen=True):
     """A recorded event has an id, which is the cursor to go on from; a live frame has none."""
 
     id: int | None
@@ -37,13 +37,13 @@ class FrameReader:
         self._lines: list[bytes] = []
         self._bytes_count = 0
 
-    def feed(self, arrived: bytes) -> list[Frame]:
+    def feed(self, arrived: bytes) -> list[SseFrame]:
         *lines, self._rest = (self._rest + arrived).split(b"\n")
         self._require_bounded(len(self._rest))
         found = (self._take(line.removesuffix(b"\r")) for line in lines)
         return [frame for frame in found if frame is not None]
 
-    def _take(self, line: bytes) -> Frame | None:
+    def _take(self, line: bytes) -> SseFrame | None:
         if not line:
             return self._end()
         name, _, value = line.partition(b":")
@@ -58,13 +58,13 @@ class FrameReader:
             self._id = int(value)
         return None
 
-    def _end(self) -> Frame | None:
+    def _end(self) -> SseFrame | None:
         lines, frame_id, name = self._lines, self._id, self._type
         self._id, self._type, self._lines, self._bytes_count = None, "", [], 0
         if not lines:
             return None
         try:
-            return Frame(frame_id, name, msgspec.json.decode(b"\n".join(lines), type=JsonObject))
+            return SseFrame(frame_id, name, msgspec.json.decode(b"\n".join(lines), type=JsonObject))
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             raise Unavailable("stream_garbled", "the daemon sent something that is no event") from cause
 

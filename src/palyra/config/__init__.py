@@ -6,8 +6,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from palyra.config.forms import Address, SecretRef, SecretSource, parse_secret
-from palyra.config.problems import ConfigInvalid, Problem
+from palyra.config.forms import ListenAddress, SecretRef, SecretSource, parse_secret
+from palyra.config.problems import ConfigInvalid, ConfigProblem
 from palyra.config.read import TEXT_BYTES_MAX, read_config
 from palyra.config.records import Config, ProviderHint, Section, plain_sections, repeated_sections, setting_names
 from palyra.core.errors import Invalid, Unavailable
@@ -50,7 +50,7 @@ def _read_text(path: Path) -> str:
         return ""
     except UnicodeDecodeError as cause:
         line = cause.object[: cause.start].count(b"\n") + 1
-        problem = Problem(source=str(path), line=line, where="", what="is not text in UTF-8")
+        problem = ConfigProblem(source=str(path), line=line, where="", what="is not text in UTF-8")
         raise ConfigInvalid((problem,)) from cause
     except OSError as cause:
         raise Unavailable("config_unreadable", f"{path} cannot be read: {cause.strerror}") from cause
@@ -60,10 +60,10 @@ __all__ = [
     "FILE_NAME",
     "HOME_DEFAULT",
     "HOME_VARIABLE",
-    "Address",
     "Config",
     "ConfigInvalid",
-    "Problem",
+    "ConfigProblem",
+    "ListenAddress",
     "ProviderHint",
     "SecretRef",
     "SecretSource",

@@ -12,7 +12,7 @@ from msgspec.structs import FieldInfo, fields
 
 from palyra.config.forms import SecretRef, SecretSource, parse_http_url
 from palyra.config.lines import Path
-from palyra.config.problems import Report, suggestion
+from palyra.config.problems import ConfigProblems, suggestion
 from palyra.config.records import ProviderHint, Section, plain_sections, repeated_sections
 from palyra.config.tables import UNREADABLE, read_value, scalar_kind
 from palyra.core.errors import Invalid
@@ -26,7 +26,7 @@ _HINTS = (("ANTHROPIC", "anthropic-messages"), ("OPENAI", "openai-chat"))
 Overrides = dict[str, dict[str, Any]]
 
 
-def read_overrides(environ: Mapping[str, str], report: Report) -> Overrides:
+def read_overrides(environ: Mapping[str, str], report: ConfigProblems) -> Overrides:
     """Readable values by section and key."""
     overrides: Overrides = {}
     for name, text in sorted(environ.items()):
@@ -44,7 +44,7 @@ def with_overrides(section: Section, values: Mapping[str, Any]) -> Any:
     return msgspec.structs.replace(section, **values)
 
 
-def find_hint(environ: Mapping[str, str], report: Report) -> ProviderHint | None:
+def find_hint(environ: Mapping[str, str], report: ConfigProblems) -> ProviderHint | None:
     """The first vendor whose key or address is set."""
     for vendor, kind in _HINTS:
         key_name, url_name = f"{vendor}_API_KEY", f"{vendor}_BASE_URL"
@@ -59,7 +59,7 @@ def find_hint(environ: Mapping[str, str], report: Report) -> ProviderHint | None
     return None
 
 
-def _is_url(name: str, url: str, report: Report) -> bool:
+def _is_url(name: str, url: str, report: ConfigProblems) -> bool:
     try:
         parse_http_url(url)
     except Invalid as cause:
@@ -68,7 +68,7 @@ def _is_url(name: str, url: str, report: Report) -> bool:
     return True
 
 
-def _find_field(name: str, section_name: str, key: str, report: Report) -> FieldInfo | None:
+def _find_field(name: str, section_name: str, key: str, report: ConfigProblems) -> FieldInfo | None:
     sections = plain_sections()
     if section_name in repeated_sections():
         report.add_variable(name, f"[[{section_name}]] is a list of tables, which only the file can hold")
@@ -83,7 +83,7 @@ def _find_field(name: str, section_name: str, key: str, report: Report) -> Field
     return known.get(key)
 
 
-def _read(name: str, field: FieldInfo, text: str, report: Report) -> Any:
+def _read(name: str, field: FieldInfo, text: str, report: ConfigProblems) -> Any:
     def say(path: Path, what: str) -> None:
         report.add_variable(name, what)
 

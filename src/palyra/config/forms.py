@@ -40,7 +40,7 @@ class ParsedEach(msgspec.Struct, frozen=True):
     parse: Callable[[str], object]
 
 
-class Address(msgspec.Struct, frozen=True):
+class ListenAddress(msgspec.Struct, frozen=True):
     host: str
     port: int
 
@@ -70,22 +70,22 @@ class SecretRef(msgspec.Struct, frozen=True):
         return f"{self.source.value}:{self.name}"
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str) -> ListenAddress:
     """Port 0 means any free port."""
     host, separator, port = text.rpartition(":")
     if not separator or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > PORT_MAX:
         raise Invalid("address_invalid", 'must be "host:port" with a port from 0 to 65535')
-    return Address(_parse_host(host), int(port))
+    return ListenAddress(_parse_host(host), int(port))
 
 
-def parse_target(text: str) -> Address:
+def parse_target(text: str) -> ListenAddress:
     address = parse_address(text)
     if address.port == 0:
         raise Invalid("address_invalid", 'must be "host:port" with a port from 1 to 65535')
     return address
 
 
-def parse_local_target(text: str) -> Address:
+def parse_local_target(text: str) -> ListenAddress:
     """Of this machine: what is looked for without being asked is looked for nowhere else."""
     address = parse_target(text)
     if not address.is_loopback:

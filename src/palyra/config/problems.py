@@ -11,7 +11,7 @@ from palyra.core.errors import Invalid
 PROBLEMS_MAX = 100  # A list people can read; the first ones are what they will mend.
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class ConfigProblem(msgspec.Struct, frozen=True, kw_only=True):
     """`source` is a file or an environment variable; only a file has lines. `where` is the key, as section.key."""
 
     source: str
@@ -27,31 +27,31 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 class ConfigInvalid(Invalid):
     """The configuration cannot be used; `problems` is everything that is wrong with it."""
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
+    def __init__(self, problems: tuple[ConfigProblem, ...]) -> None:
         super().__init__("config_invalid", "; ".join(str(problem) for problem in problems))
         self.problems = problems
 
 
-class Report:
+class ConfigProblems:
     """Collects problems of one file and the variables beside it."""
 
     def __init__(self, source: str, lines: Mapping[Path, int]) -> None:
         self._source = source
         self._lines = lines
-        self._found: list[Problem] = []
+        self._found: list[ConfigProblem] = []
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[ConfigProblem, ...]:
         ordered = sorted(self._found, key=lambda each: (each.line is None, each.line or 0))
         return tuple(dict.fromkeys(ordered))[:PROBLEMS_MAX]
 
     def add(self, path: Path, what: str) -> None:
         """The line is that of the path, or of the nearest table around it."""
         line = next((self._lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self._lines), 1)
-        self._found.append(Problem(source=self._source, line=line, where=_dotted(path), what=what))
+        self._found.append(ConfigProblem(source=self._source, line=line, where=_dotted(path), what=what))
 
     def add_variable(self, name: str, what: str) -> None:
-        self._found.append(Problem(source=name, line=None, where="", what=what))
+        self._found.append(ConfigProblem(source=name, line=None, where="", what=what))
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from palyra.config.environment import Overrides, find_hint, read_overrides, with_overrides
 from palyra.config.lines import find_lines
-from palyra.config.problems import Problem, Report, suggestion
+from palyra.config.problems import ConfigProblem, ConfigProblems, suggestion
 from palyra.config.records import Config, plain_sections, repeated_sections
 from palyra.config.references import check_embedder, check_references
 from palyra.config.tables import read_table
@@ -23,10 +23,10 @@ _LINE = re.compile(r"at line (\d+)")
 Document = dict[str, Any]
 
 
-def read_config(text: str, environ: Mapping[str, str], source: str) -> Config | tuple[Problem, ...]:
+def read_config(text: str, environ: Mapping[str, str], source: str) -> Config | tuple[ConfigProblem, ...]:
     """`source` names the file in messages. Problems of the file come first, in order of lines."""
     parsed = _parse(text, source)
-    if isinstance(parsed, Problem):
+    if isinstance(parsed, ConfigProblem):
         return (parsed,)
     document, report = parsed
     overrides = read_overrides(environ, report)
@@ -41,23 +41,23 @@ def read_config(text: str, environ: Mapping[str, str], source: str) -> Config | 
     return config if config is not None and not report.problems else report.problems
 
 
-def _parse(text: str, source: str) -> tuple[Document, Report] | Problem:
+def _parse(text: str, source: str) -> tuple[Document, ConfigProblems] | ConfigProblem:
     if len(text) > TEXT_BYTES_MAX:
-        return Problem(source=source, line=1, where="", what=f"is longer than {TEXT_BYTES_MAX} characters")
+        return ConfigProblem(source=source, line=1, where="", what=f"is longer than {TEXT_BYTES_MAX} characters")
     normal = text.replace("\r\n", "\n")
     try:
         document = tomllib.loads(normal)
-        return document, Report(source, find_lines(normal))
+        return document, ConfigProblems(source, find_lines(normal))
     except RecursionError:
-        return Problem(source=source, line=1, where="", what="lists or tables lie too deep in each other")
+        return ConfigProblem(source=source, line=1, where="", what="lists or tables lie too deep in each other")
     except ValueError as cause:
         match = _LINE.search(str(cause))
         line = int(match[1]) if match else max(1, len(normal.splitlines()))
         what = str(cause).partition(" (at ")[0]
-        return Problem(source=source, line=line, where="", what=f"is not TOML: {what[:1].lower()}{what[1:]}")
+        return ConfigProblem(source=source, line=line, where="", what=f"is not TOML: {what[:1].lower()}{what[1:]}")
 
 
-def _plain(document: Document, overrides: Overrides, report: Report) -> dict[str, Any]:
+def _plain(document: Document, overrides: Overrides, report: ConfigProblems) -> dict[str, Any]:
     sections: dict[str, Any] = {}
     for name, section in plain_sections().items():
         table = document.get(name, {})
@@ -70,7 +70,7 @@ def _plain(document: Document, overrides: Overrides, report: Report) -> dict[str
     return sections
 
 
-def _repeated(document: Document, report: Report) -> dict[str, Any]:
+def _repeated(document: Document, report: ConfigProblems) -> dict[str, Any]:
     members: dict[str, Any] = {}
     attributes = {field.encode_name: field.name for field in msgspec.structs.fields(Config)}
     for name, section in repeated_sections().items():
@@ -83,14 +83,14 @@ def _repeated(document: Document, report: Report) -> dict[str, Any]:
     return members
 
 
-def _check_sections(document: Document, report: Report) -> None:
+def _check_sections(document: Document, report: ConfigProblems) -> None:
     known = [*plain_sections(), *repeated_sections()]
     for name in document:
         if name not in known:
             report.add((name,), f"there is no such section{suggestion(name, known)}")
 
 
-def _check_together(config: Config, overrides: Overrides, report: Report) -> None:
+def _check_together(config: Config, overrides: Overrides, report: ConfigProblems) -> None:
     """What a file alone cannot tell, because a variable may stand over it."""
     if (config.server.tls_cert is None) is not (config.server.tls_key is None):
         given = "tls_cert" if config.server.tls_cert is not None else "tls_key"
@@ -101,5 +101,5 @@ def _check_together(config: Config, overrides: Overrides, report: Report) -> Non
         check_embedder(config.memory.embedder, [model.name for model in config.models], partial(_say_variable, report))
 
 
-def _say_variable(report: Report, what: str) -> None:
+def _say_variable(report: ConfigProblems, what: str) -> None:
     report.add_variable("PALYRA_MEMORY__EMBEDDER", what)

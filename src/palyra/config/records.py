@@ -19,7 +19,7 @@ from palyra.config.choices import (
     Overlap,
 )
 from palyra.config.forms import (
-    Address,
+    ListenAddress,
     Parsed,
     ParsedEach,
     SecretRef,
@@ -51,7 +51,7 @@ Text = Annotated[str, Parsed(parse_text)]
 OptionalText = Annotated[str | None, Parsed(parse_text)]
 Secret = Annotated[SecretRef | None, Parsed(parse_secret)]
 HttpUrl = Annotated[str | None, Parsed(parse_http_url)]
-Bind = Annotated[Address, Parsed(parse_address)]
+Bind = Annotated[ListenAddress, Parsed(parse_address)]
 TimeoutS = Annotated[float, Meta(gt=0, le=86_400)]
 Positive = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 OptionalPositive = Positive | None
@@ -60,34 +60,34 @@ OptionalPrice = Annotated[float, Meta(ge=0, le=1_000_000)] | None
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 BasisPoints = Annotated[int, Meta(ge=0, le=10_000)]
 # Where Ollama, LM Studio, llama.cpp and vLLM listen unless told otherwise.
-LOCAL_SERVERS = tuple(Address("127.0.0.1", port) for port in (11434, 1234, 8080, 8000))
+LOCAL_SERVERS = tuple(ListenAddress("127.0.0.1", port) for port in (11434, 1234, 8080, 8000))
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
     """One table of the file."""
 
 
-class Server(Section, frozen=True, kw_only=True):
-    http: Bind = Address("127.0.0.1", 7142)
-    grpc: Bind = Address("127.0.0.1", 7143)
+class ServerConfig(Section, frozen=True, kw_only=True):
+    http: Bind = ListenAddress("127.0.0.1", 7142)
+    grpc: Bind = ListenAddress("127.0.0.1", 7143)
     tls_cert: OptionalText = None
     tls_key: OptionalText = None
     hosts: Annotated[tuple[str, ...], ParsedEach(parse_host)] = ()
     insecure: bool = False
-    detect: Annotated[tuple[Address, ...], ParsedEach(parse_local_target)] = LOCAL_SERVERS
+    detect: Annotated[tuple[ListenAddress, ...], ParsedEach(parse_local_target)] = LOCAL_SERVERS
 
     @property
     def has_tls(self) -> bool:
         return self.tls_cert is not None and self.tls_key is not None
 
 
-class Journal(Section, frozen=True, kw_only=True):
+class JournalConfig(Section, frozen=True, kw_only=True):
     url: Annotated[str, Parsed(parse_journal_url)] = "sqlite:journal.db"
     durability: Durability = Durability.FULL
     retention_days: OptionalPositive = None
 
 
-class Provider(Section, frozen=True, kw_only=True):
+class ProviderConfig(Section, frozen=True, kw_only=True):
     name: Name
     kind: Annotated[str, Parsed(parse_kind)]
     base_url: HttpUrl = None
@@ -99,7 +99,7 @@ class Provider(Section, frozen=True, kw_only=True):
     retries: Annotated[int, Meta(ge=0, le=10)] = 2
 
 
-class Model(Section, frozen=True, kw_only=True):
+class ModelConfig(Section, frozen=True, kw_only=True):
     """`id` is the name on the wire; left out, it is `name`."""
 
     name: ModelName
@@ -114,13 +114,13 @@ class Model(Section, frozen=True, kw_only=True):
     tools: bool = True
 
 
-class Route(Section, frozen=True, kw_only=True):
+class RouteConfig(Section, frozen=True, kw_only=True):
     name: Name
     models: Annotated[tuple[str, ...], ParsedEach(parse_model_name), Meta(min_length=1)]
     mode: RouteMode = RouteMode.ENFORCED
 
 
-class Agent(Section, frozen=True, kw_only=True):
+class AgentConfig(Section, frozen=True, kw_only=True):
     name: Name
     default: bool = False
     instructions: OptionalText = None
@@ -129,7 +129,7 @@ class Agent(Section, frozen=True, kw_only=True):
     workspace: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
 
 
-class Budget(Section, frozen=True, kw_only=True):
+class BudgetConfig(Section, frozen=True, kw_only=True):
     scope: BudgetScope
     period: BudgetPeriod = BudgetPeriod.NONE
     limit_usd: OptionalPrice = None
@@ -138,56 +138,56 @@ class Budget(Section, frozen=True, kw_only=True):
     timezone: Annotated[str, Parsed(parse_timezone)] = "UTC"
 
 
-class Run(Section, frozen=True, kw_only=True):
+class RunConfig(Section, frozen=True, kw_only=True):
     wall_clock_s: Annotated[int, Meta(ge=1, le=604_800)] = 900
     max_tool_calls: Annotated[int, Meta(ge=1, le=10_000)] = 64
     parallel_tools: Annotated[int, Meta(ge=1, le=4)] = 4
     drain_s: Annotated[float, Meta(ge=0, le=600)] = 5.0
 
 
-class Approvals(Section, frozen=True, kw_only=True):
+class ApprovalConfig(Section, frozen=True, kw_only=True):
     timeout_s: Annotated[int, Meta(ge=1, le=2_592_000)] = 900
     headless: Headless = Headless.DENY
 
 
-class Http(Section, frozen=True, kw_only=True):
-    allow: Annotated[tuple[Address, ...], ParsedEach(parse_target)] = ()
+class FetchConfig(Section, frozen=True, kw_only=True):
+    allow: Annotated[tuple[ListenAddress, ...], ParsedEach(parse_target)] = ()
 
 
-class Browser(Section, frozen=True, kw_only=True):
+class BrowserConfig(Section, frozen=True, kw_only=True):
     executable: OptionalText = None
     idle_s: TimeoutS = 600.0
     sessions_max: Annotated[int, Meta(ge=1, le=32)] = 3
 
 
-class Context(Section, frozen=True, kw_only=True):
+class ContextConfig(Section, frozen=True, kw_only=True):
     compaction_trigger: Annotated[float, Meta(gt=0, le=1)] = 0.7
     auto_compaction: bool = True
 
 
-class Memory(Section, frozen=True, kw_only=True):
+class MemoryConfig(Section, frozen=True, kw_only=True):
     auto_inject: bool = True
     embedder: ModelName = "bundled"
 
 
-class Learning(Section, frozen=True, kw_only=True):
+class LearningConfig(Section, frozen=True, kw_only=True):
     enabled: bool = True
     sample: Ratio = 1.0
     review_bps: BasisPoints = 7500
     auto_write_bps: BasisPoints = 9000
 
 
-class Healing(Section, frozen=True, kw_only=True):
+class HealingConfig(Section, frozen=True, kw_only=True):
     mode: HealingMode = HealingMode.OBSERVE_ONLY
 
 
-class Limits(Section, frozen=True, kw_only=True):
+class LimitConfig(Section, frozen=True, kw_only=True):
     requests_per_minute: Positive = 600
     runs_active_max: Positive = 256
     runs_queued_per_session_max: Annotated[int, Meta(ge=0, le=100_000)] = 32
 
 
-class McpServer(Section, frozen=True, kw_only=True):
+class McpServerConfig(Section, frozen=True, kw_only=True):
     name: Name
     command: Annotated[tuple[str, ...] | None, ParsedEach(parse_text), Meta(min_length=1)] = None
     url: HttpUrl = None
@@ -199,7 +199,7 @@ class McpServer(Section, frozen=True, kw_only=True):
     timeout_s: TimeoutS = 60.0
 
 
-class Routine(Section, frozen=True, kw_only=True):
+class RoutineConfig(Section, frozen=True, kw_only=True):
     name: Name
     prompt: Text
     every_s: OptionalPositive = None
@@ -212,7 +212,7 @@ class Routine(Section, frozen=True, kw_only=True):
     channel: OptionalName = None
 
 
-class Channel(Section, frozen=True, kw_only=True):
+class ChannelConfig(Section, frozen=True, kw_only=True):
     name: Name
     kind: ChannelKind
     token: Secret = None
@@ -246,25 +246,25 @@ class ProviderHint(msgspec.Struct, frozen=True, kw_only=True):
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """The whole of it. `provider_hint` is no section: it is what variables of other programs suggest."""
 
-    server: Server = Server()
-    journal: Journal = Journal()
-    providers: tuple[Provider, ...] = msgspec.field(name="provider", default=())
-    models: tuple[Model, ...] = msgspec.field(name="model", default=())
-    routes: tuple[Route, ...] = msgspec.field(name="route", default=())
-    agents: tuple[Agent, ...] = msgspec.field(name="agent", default=())
-    budgets: tuple[Budget, ...] = msgspec.field(name="budget", default=())
-    run: Run = Run()
-    approvals: Approvals = Approvals()
-    http: Http = Http()
-    browser: Browser = Browser()
-    context: Context = Context()
-    memory: Memory = Memory()
-    learning: Learning = Learning()
-    healing: Healing = Healing()
-    limits: Limits = Limits()
-    mcp_servers: tuple[McpServer, ...] = msgspec.field(name="mcp", default=())
-    routines: tuple[Routine, ...] = msgspec.field(name="routine", default=())
-    channels: tuple[Channel, ...] = msgspec.field(name="channel", default=())
+    server: ServerConfig = ServerConfig()
+    journal: JournalConfig = JournalConfig()
+    providers: tuple[ProviderConfig, ...] = msgspec.field(name="provider", default=())
+    models: tuple[ModelConfig, ...] = msgspec.field(name="model", default=())
+    routes: tuple[RouteConfig, ...] = msgspec.field(name="route", default=())
+    agents: tuple[AgentConfig, ...] = msgspec.field(name="agent", default=())
+    budgets: tuple[BudgetConfig, ...] = msgspec.field(name="budget", default=())
+    run: RunConfig = RunConfig()
+    approvals: ApprovalConfig = ApprovalConfig()
+    http: FetchConfig = FetchConfig()
+    browser: BrowserConfig = BrowserConfig()
+    context: ContextConfig = ContextConfig()
+    memory: MemoryConfig = MemoryConfig()
+    learning: LearningConfig = LearningConfig()
+    healing: HealingConfig = HealingConfig()
+    limits: LimitConfig = LimitConfig()
+    mcp_servers: tuple[McpServerConfig, ...] = msgspec.field(name="mcp", default=())
+    routines: tuple[RoutineConfig, ...] = msgspec.field(name="routine", default=())
+    channels: tuple[ChannelConfig, ...] = msgspec.field(name="channel", default=())
     provider_hint: ProviderHint | None = None
 
 

@@ -6,7 +6,7 @@ Works on the raw tables, so that a wrong value in one place does not hide a wron
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from palyra.config.lines import Path
-from palyra.config.problems import Report, suggestion
+from palyra.config.problems import ConfigProblems, suggestion
 from palyra.core.redaction.names import Belief, classify_name
 
 PROVIDER_KINDS = ("openai-chat", "openai-responses", "anthropic-messages", "pydantic-ai", "local", "demo", "scripted")
@@ -23,7 +23,7 @@ Table = Mapping[str, object]
 Say = Callable[[Path, str], None]
 
 
-def check_references(document: Table, report: Report) -> None:
+def check_references(document: Table, report: ConfigProblems) -> None:
     say = report.add
     for section in ("provider", "model", "route", "agent", "mcp", "routine", "channel"):
         _check_unique(document, section, say)

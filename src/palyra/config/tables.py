@@ -12,7 +12,7 @@ from msgspec.structs import FieldInfo, fields
 
 from palyra.config.forms import Parsed, ParsedEach
 from palyra.config.lines import Path
-from palyra.config.problems import Report, suggestion
+from palyra.config.problems import ConfigProblems, suggestion
 from palyra.config.records import Section
 from palyra.core.errors import Invalid
 
@@ -28,7 +28,7 @@ Say = Callable[[Path, str], None]
 Record = TypeVar("Record", bound=Section)
 
 
-def read_table(section: type[Record], table: Mapping[str, object], path: Path, report: Report) -> Record | None:
+def read_table(section: type[Record], table: Mapping[str, object], path: Path, report: ConfigProblems) -> Record | None:
     """The record, or None where a problem was reported."""
     known = {field.name: field for field in fields(section)}
     values: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from urllib.parse import unquote_plus
 
-from palyra.core.conversation import AssistantMessage, Item, ToolMessage, UserMessage, Window, is_visit
+from palyra.core.conversation import AssistantMessage, ToolMessage, UserMessage, Window, WindowItem, is_visit
 from palyra.core.run.call import Call
 from palyra.core.trust import Trust, is_tainting
 
@@ -59,7 +59,7 @@ def _was_given(address: str, window: Window) -> bool:
     return False
 
 
-def _gives(item: Item, *, is_own: bool) -> bool:
+def _gives(item: WindowItem, *, is_own: bool) -> bool:
     match item.message:
         case UserMessage(text=text):
             return not text.startswith(NOTE)
@@ -71,11 +71,11 @@ def _gives(item: Item, *, is_own: bool) -> bool:
             return False
 
 
-def _heard(item: Item) -> str:
+def _heard(item: WindowItem) -> str:
     return item.message.text if isinstance(item.message, UserMessage | ToolMessage) else ""
 
 
-def _written(item: Item) -> Iterator[str]:
+def _written(item: WindowItem) -> Iterator[str]:
     """By the model: its words, and the calls it wanted."""
     message = item.message
     if isinstance(message, AssistantMessage):

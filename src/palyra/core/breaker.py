@@ -29,7 +29,7 @@ UNHEALTHY = frozenset(
 )
 
 
-class Health(Enum):
+class ModelHealth(Enum):
     OK = "ok"
     OPEN = "open"
     HALF_OPEN = "half_open"
@@ -42,17 +42,17 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
     is_probing: bool = False
 
 
-def health(breaker: Breaker, now_ms: int) -> Health:
+def health(breaker: Breaker, now_ms: int) -> ModelHealth:
     if breaker.failures_count < FAILURES_MAX:
-        return Health.OK
+        return ModelHealth.OK
     if now_ms < breaker.open_until_ms or breaker.is_probing:
-        return Health.OPEN
-    return Health.HALF_OPEN
+        return ModelHealth.OPEN
+    return ModelHealth.HALF_OPEN
 
 
 def begin(breaker: Breaker, now_ms: int) -> Breaker:
     """A call is about to be made; the first one after an open time is the probe, and others wait for it."""
-    return replace(breaker, is_probing=True) if health(breaker, now_ms) is Health.HALF_OPEN else breaker
+    return replace(breaker, is_probing=True) if health(breaker, now_ms) is ModelHealth.HALF_OPEN else breaker
 
 
 def succeed(_breaker: Breaker) -> Breaker:

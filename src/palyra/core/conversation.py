@@ -72,7 +72,7 @@ class ToolMessage(msgspec.Struct, frozen=True, tag="tool"):
 Message = UserMessage | AssistantMessage | ToolMessage
 
 
-class Item(msgspec.Struct, frozen=True):
+class WindowItem(msgspec.Struct, frozen=True):
     """`source` and `tool` are where a result below `local` came from, and by which tool."""
 
     message: Message
@@ -94,11 +94,11 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     `tainted_visits_count` are the visits wanted under taint by what fell out of the window since the last reset.
     """
 
-    items: tuple[Item, ...] = ()
+    items: tuple[WindowItem, ...] = ()
     chars: int = 0
     tainted_visits_count: int = 0
     active_run_id: RunId | None = None
-    held: tuple[tuple[RunId | None, Item], ...] = ()
+    held: tuple[tuple[RunId | None, WindowItem], ...] = ()
 
 
 def extend(window: Window, event: Event) -> Window:
@@ -116,7 +116,7 @@ def _hold(window: Window, event: Event) -> Window:
     if not isinstance(event.data, MessageUser):
         return window
     message = UserMessage(event.data.text, event.data.attachments)
-    return replace(window, held=(*window.held, (event.run_id, Item(message, event.trust, _size(message)))))
+    return replace(window, held=(*window.held, (event.run_id, WindowItem(message, event.trust, _size(message)))))
 
 
 def _activate(window: Window, event: Event) -> Window:
@@ -236,14 +236,14 @@ def _told(finished: ToolFinished, trust: Trust) -> ToolMessage:
 
 
 def _add(window: Window, message: Message, trust: Trust) -> Window:
-    return _put(window, Item(message, trust, _size(message)))
+    return _put(window, WindowItem(message, trust, _size(message)))
 
 
-def _item(message: ToolMessage, trust: Trust, finished: ToolFinished) -> Item:
-    return Item(message, trust, _size(message), finished.source, finished.tool)
+def _item(message: ToolMessage, trust: Trust, finished: ToolFinished) -> WindowItem:
+    return WindowItem(message, trust, _size(message), finished.source, finished.tool)
 
 
-def _put(window: Window, item: Item) -> Window:
+def _put(window: Window, item: WindowItem) -> Window:
     items = (*window.items, item)
     total = window.chars + item.chars
     first = 0

@@ -12,7 +12,7 @@ from palyra.core.canonical import canonical_bytes
 from palyra.core.errors import Corrupt, Invalid
 from palyra.core.events.base import ErasedData
 from palyra.core.ids import StreamId
-from palyra.core.verification.evidence import FINDINGS_MAX, Finding, Report, StoredEvent, Summary
+from palyra.core.verification.evidence import FINDINGS_MAX, StoredEvent, Summary, VerifyFinding, VerifyReport
 from palyra.core.verification.tape import TapeCheck
 
 LINE_BYTES_MAX = 4 * 1024 * 1024  # An event's data has at most 256 KiB; a longer line is no export of ours.
@@ -87,19 +87,19 @@ def read_line(line: bytes) -> tuple[StreamId, StoredEvent]:
     return StreamId(read.session_id), stored
 
 
-def check_export(lines: Iterable[bytes]) -> Report:
+def check_export(lines: Iterable[bytes]) -> VerifyReport:
     """Checks the chain of every tape in an export, from each tape's first event on.
 
     Without keys and projections this proves that each tape hangs together, and no more; an erased event passes.
     """
     check = _ExportCheck()
-    findings: list[Finding] = []
+    findings: list[VerifyFinding] = []
     findings_count = 0
     for finding in check.findings(lines):
         findings_count += 1
         if len(findings) < FINDINGS_MAX:
             findings.append(finding)
-    return Report(tuple(findings), check.summary(findings_count))
+    return VerifyReport(tuple(findings), check.summary(findings_count))
 
 
 class _ExportCheck:
@@ -108,7 +108,7 @@ class _ExportCheck:
         self._events_count = 0
         self._erased_count = 0
 
-    def findings(self, lines: Iterable[bytes]) -> Iterator[Finding]:
+    def findings(self, lines: Iterable[bytes]) -> Iterator[VerifyFinding]:
         for number, line in enumerate(lines, start=1):
             try:
                 stream, stored = read_line(line)

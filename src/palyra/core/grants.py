@@ -12,11 +12,11 @@ from enum import Enum
 
 import msgspec
 
-from palyra.core.delicate import is_delicate
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Constraint, Grant, GrantOption, Scope
 from palyra.core.ids import ApprovalId, Principal, derive_grant_id
+from palyra.core.sensitive_files import is_delicate
 
 TTL_S_MAX = 30 * 24 * 3600
 TTL_S_DEFAULT = 3600

@@ -95,7 +95,7 @@ _ISATAP_MARK = 0x00005EFE << 32
 _LOW_32 = 0xFFFFFFFF
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class HostPort(msgspec.Struct, frozen=True):
     """A host in its canonical form (a name in ASCII, or an address without brackets) and a port."""
 
     host: str
@@ -109,11 +109,11 @@ class Endpoint(msgspec.Struct, frozen=True):
         return ":" in self.host or _QUAD.fullmatch(self.host) is not None
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class UrlTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where a URL leads: what was judged, and nothing else."""
 
     scheme: str
-    endpoint: Endpoint
+    endpoint: HostPort
     path: str
 
     @property
@@ -126,49 +126,51 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class AddressRefusal(msgspec.Struct, frozen=True):
     """Why a place is not reached, in words for a model and a person."""
 
     reason: str
 
 
-def judge_url(url: str, allow: Set[Endpoint] = frozenset()) -> Target | Refusal:
+def judge_url(url: str, allow: Set[HostPort] = frozenset()) -> UrlTarget | AddressRefusal:
     """The canonical target of a URL, or why it is refused. Never raises."""
     unfit = _refuse_letters(url)
     if unfit is not None:
-        return Refusal(unfit)
+        return AddressRefusal(unfit)
     whole = _URL.fullmatch(url)
     if whole is None:
-        return Refusal("only whole http:// and https:// addresses are fetched")
+        return AddressRefusal("only whole http:// and https:// addresses are fetched")
     scheme = whole[1].lower()
     endpoint = judge_endpoint(whole[2], allow, port_default=PORTS[scheme])
-    if isinstance(endpoint, Refusal):
+    if isinstance(endpoint, AddressRefusal):
         return endpoint
     path = quote(whole[3], safe=_PATH_SAFE)
-    return Target(scheme=scheme, endpoint=endpoint, path=path if path.startswith("/") else f"/{path}")
+    return UrlTarget(scheme=scheme, endpoint=endpoint, path=path if path.startswith("/") else f"/{path}")
 
 
-def judge_endpoint(authority: str, allow: Set[Endpoint] = frozenset(), port_default: int = 0) -> Endpoint | Refusal:
+def judge_endpoint(
+    authority: str, allow: Set[HostPort] = frozenset(), port_default: int = 0
+) -> HostPort | AddressRefusal:
     """`host:port` as it stands in a URL; without a default the port must be there. Never raises."""
     unfit = _refuse_letters(authority)
     if unfit is not None:
-        return Refusal(unfit)
+        return AddressRefusal(unfit)
     if "@" in authority:
-        return Refusal("a user or a password before the host hides which host is meant; send them in a header")
+        return AddressRefusal("a user or a password before the host hides which host is meant; send them in a header")
     parts = (_BRACKETED if authority.startswith("[") else _NAMED).fullmatch(authority)
     if parts is None:
-        return Refusal("its host and port are not understood; an IPv6 address stands in brackets")
+        return AddressRefusal("its host and port are not understood; an IPv6 address stands in brackets")
     port = _read_port(parts[2], port_default)
     host = _read_v6(parts[1]) if authority.startswith("[") else _read_host(parts[1])
-    if isinstance(host, Refusal):
+    if isinstance(host, AddressRefusal):
         return host
-    if isinstance(port, Refusal):
+    if isinstance(port, AddressRefusal):
         return port
-    endpoint = Endpoint(host, port)
+    endpoint = HostPort(host, port)
     if endpoint in allow:
         return endpoint
     reason = refuse_address(host) if endpoint.is_address else _refuse_name(host)
-    return endpoint if reason is None else Refusal(reason)
+    return endpoint if reason is None else AddressRefusal(reason)
 
 
 def refuse_address(text: str) -> str | None:
@@ -181,12 +183,12 @@ def refuse_address(text: str) -> str | None:
         return "it is no address in its usual form"
 
 
-def allowed(host: str, port: int) -> Endpoint:
+def allowed(host: str, port: int) -> HostPort:
     """An entry of `[http] allow` as endpoints are compared."""
     try:
-        return Endpoint(str(IPv6Address(host)), port) if ":" in host else Endpoint(_to_ascii(host), port)
+        return HostPort(str(IPv6Address(host)), port) if ":" in host else HostPort(_to_ascii(host), port)
     except ValueError:
-        return Endpoint(host.lower(), port)
+        return HostPort(host.lower(), port)
 
 
 def _refuse_letters(text: str) -> str | None:
@@ -197,35 +199,37 @@ def _refuse_letters(text: str) -> str | None:
     return "it holds a backslash, which readers understand differently; write %5C" if "\\" in text else None
 
 
-def _read_port(text: str | None, default: int) -> int | Refusal:
+def _read_port(text: str | None, default: int) -> int | AddressRefusal:
     if text is None and default:
         return default
     if text is None or _PORT.fullmatch(text) is None or int(text) > PORT_MAX:
-        return Refusal(f"its port is no plain number from 1 to {PORT_MAX}")
+        return AddressRefusal(f"its port is no plain number from 1 to {PORT_MAX}")
     return int(text)
 
 
-def _read_v6(text: str) -> str | Refusal:
+def _read_v6(text: str) -> str | AddressRefusal:
     try:
-        return str(IPv6Address(text)) if "%" not in text else Refusal("an address with a zone is of one link only")
+        return (
+            str(IPv6Address(text)) if "%" not in text else AddressRefusal("an address with a zone is of one link only")
+        )
     except ValueError:
-        return Refusal("what stands in brackets is no IPv6 address")
+        return AddressRefusal("what stands in brackets is no IPv6 address")
 
 
-def _read_host(text: str) -> str | Refusal:
+def _read_host(text: str) -> str | AddressRefusal:
     """A name or an IPv4 address. A host whose last part is a number is an address to everybody who connects."""
     if not text or len(text) > HOST_LENGTH_MAX:
-        return Refusal(f"its host has 1 to {HOST_LENGTH_MAX} characters")
+        return AddressRefusal(f"its host has 1 to {HOST_LENGTH_MAX} characters")
     try:
         name = _to_ascii(text)
     except ValueError:
-        return Refusal("its host is no name; write an international one in its xn-- form")
+        return AddressRefusal("its host is no name; write an international one in its xn-- form")
     labels = name.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         is_plain = text.isascii() and _QUAD.fullmatch(name) is not None
-        return name if is_plain else Refusal("a host of numbers is written as four plain decimal numbers")
+        return name if is_plain else AddressRefusal("a host of numbers is written as four plain decimal numbers")
     if len(name) > HOST_LENGTH_MAX or not all(_LABEL.fullmatch(label) for label in labels):
-        return Refusal("its host is no name: letters, digits and hyphens between single dots, none at the end")
+        return AddressRefusal("its host is no name: letters, digits and hyphens between single dots, none at the end")
     return name
 
 

@@ -40,7 +40,7 @@ class Gap(Enum):
     SCHEMA_CHANGED = "schema_changed"
 
 
-class Change(Enum):
+class VerdictChange(Enum):
     """From the verdict under the current policies to that under the draft."""
 
     NEWLY_ALLOWED = "newly_allowed"
@@ -52,12 +52,12 @@ class Change(Enum):
 
 
 _CHANGES = {
-    (Verdict.DENY, Verdict.ALLOW): Change.NEWLY_ALLOWED,
-    (Verdict.DENY, Verdict.ASK): Change.DENIAL_BECOMES_PROMPT,
-    (Verdict.ASK, Verdict.ALLOW): Change.PROMPT_VANISHES,
-    (Verdict.ALLOW, Verdict.ASK): Change.NEW_PROMPT,
-    (Verdict.ALLOW, Verdict.DENY): Change.NEWLY_DENIED,
-    (Verdict.ASK, Verdict.DENY): Change.NEWLY_DENIED,
+    (Verdict.DENY, Verdict.ALLOW): VerdictChange.NEWLY_ALLOWED,
+    (Verdict.DENY, Verdict.ASK): VerdictChange.DENIAL_BECOMES_PROMPT,
+    (Verdict.ASK, Verdict.ALLOW): VerdictChange.PROMPT_VANISHES,
+    (Verdict.ALLOW, Verdict.ASK): VerdictChange.NEW_PROMPT,
+    (Verdict.ALLOW, Verdict.DENY): VerdictChange.NEWLY_DENIED,
+    (Verdict.ASK, Verdict.DENY): VerdictChange.NEWLY_DENIED,
 }
 
 
@@ -92,7 +92,7 @@ class Ruling(msgspec.Struct, frozen=True):
 Judge = Callable[[Proposal], Ruling]
 
 
-class Answers(msgspec.Struct, frozen=True, kw_only=True):
+class LabAnswers(msgspec.Struct, frozen=True, kw_only=True):
     """What people said to the prompts of a shape, each call of a card counted. `unanswered` ran out, were withdrawn or
     covered by a grant given elsewhere, or still wait.
     """
@@ -115,25 +115,25 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     answer: ApprovalStatus | None
 
 
-class Shape(msgspec.Struct, frozen=True, kw_only=True):
+class LabShape(msgspec.Struct, frozen=True, kw_only=True):
     """What the calls of one group have in common."""
 
-    change: Change
+    change: VerdictChange
     tool: str
     place: str
     now: Ruling
     draft: Ruling
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class LabGroup(msgspec.Struct, frozen=True, kw_only=True):
     """`before` and `after` are what the calls came to, and would come to, once grants and askers are counted in."""
 
-    shape: Shape
+    shape: LabShape
     before: Verdict
     after: Verdict
     calls_count: int
     tainted_count: int
-    answers: Answers
+    answers: LabAnswers
     examples: tuple[Example, ...]
 
 
@@ -142,12 +142,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     replayed_count: int
     gaps: Mapping[Gap, int]
-    changes: Mapping[Change, int]
+    changes: Mapping[VerdictChange, int]
     before: Mapping[Verdict, int]
     after: Mapping[Verdict, int]
     masked_count: int
     drifted_count: int
-    groups: tuple[Group, ...]
+    groups: tuple[LabGroup, ...]
 
     @property
     def proposals_count(self) -> int:
@@ -173,8 +173,8 @@ def settle(ruling: Ruling, proposal: Proposal) -> Verdict:
     return Verdict.ASK if proposal.can_ask else Verdict.DENY
 
 
-def change_between(before: Verdict, after: Verdict) -> Change:
-    return _CHANGES.get((before, after), Change.UNCHANGED)
+def change_between(before: Verdict, after: Verdict) -> VerdictChange:
+    return _CHANGES.get((before, after), VerdictChange.UNCHANGED)
 
 
 def place_of(proposal: Proposal) -> str:
@@ -202,12 +202,12 @@ class Bench:
         self._judge_now = judge_now
         self._judge_draft = judge_draft
         self._gaps: Counter[Gap] = Counter()
-        self._changes: Counter[Change] = Counter()
+        self._changes: Counter[VerdictChange] = Counter()
         self._before: Counter[Verdict] = Counter()
         self._after: Counter[Verdict] = Counter()
         self._masked_count = 0
         self._drifted_count = 0
-        self._groups: dict[tuple[Shape, Verdict, Verdict], _Tally] = {}
+        self._groups: dict[tuple[LabShape, Verdict, Verdict], _Tally] = {}
 
     def add(self, proposal: Proposal | Gap) -> Ruling | None:
         """What the draft says of it; None where it cannot be replayed."""
@@ -223,14 +223,14 @@ class Bench:
         self._after[after] += 1
         self._masked_count += has_masked_secret(proposal.arguments)
         self._drifted_count += before is not proposal.verdict
-        if change is not Change.UNCHANGED:
-            shape = Shape(change=change, tool=proposal.tool, place=place_of(proposal), now=now, draft=draft)
+        if change is not VerdictChange.UNCHANGED:
+            shape = LabShape(change=change, tool=proposal.tool, place=place_of(proposal), now=now, draft=draft)
             self._tally(shape, before, after).add(proposal)
         return draft
 
     def result(self) -> Comparison:
         groups = [tally.group(*key) for key, tally in self._groups.items()]
-        order = list(Change)
+        order = list(VerdictChange)
         groups.sort(key=lambda each: (order.index(each.shape.change), -each.calls_count, each.shape.tool))
         return Comparison(
             replayed_count=self._changes.total(),
@@ -243,7 +243,7 @@ class Bench:
             groups=tuple(groups),
         )
 
-    def _tally(self, shape: Shape, before: Verdict, after: Verdict) -> "_Tally":
+    def _tally(self, shape: LabShape, before: Verdict, after: Verdict) -> "_Tally":
         key = (shape, before, after)
         if key not in self._groups and len(self._groups) >= GROUPS_MAX:
             key = (msgspec.structs.replace(shape, place=PLACES_LEFT_OUT), before, after)
@@ -260,9 +260,9 @@ class AnswerCount:
         if answer is not None:
             self._counts[answer] += 1
 
-    def result(self) -> Answers:
+    def result(self) -> LabAnswers:
         allowed, denied = self._counts[ApprovalStatus.ALLOWED], self._counts[ApprovalStatus.DENIED]
-        return Answers(
+        return LabAnswers(
             allowed_count=allowed, denied_count=denied, unanswered_count=self._counts.total() - allowed - denied
         )
 
@@ -281,8 +281,8 @@ class _Tally:
         if len(self._examples) < EXAMPLES_MAX:
             self._examples.append(_example(proposal))
 
-    def group(self, shape: Shape, before: Verdict, after: Verdict) -> Group:
-        return Group(
+    def group(self, shape: LabShape, before: Verdict, after: Verdict) -> LabGroup:
+        return LabGroup(
             shape=shape,
             before=before,
             after=after,

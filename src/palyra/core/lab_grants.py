@@ -14,7 +14,7 @@ import msgspec
 from palyra.core.events.tool import ApprovalStatus, Constraint, Grant, Scope
 from palyra.core.grants import Operator
 from palyra.core.ids import GrantId, Principal, digest_call
-from palyra.core.lab import AnswerCount, Answers, Proposal, has_masked_secret
+from palyra.core.lab import AnswerCount, LabAnswers, Proposal, has_masked_secret
 from palyra.core.offers import make_options
 
 ALLOWED_MIN = 3  # Fewer answers are no habit yet.
@@ -47,7 +47,7 @@ class GrantProposal(msgspec.Struct, frozen=True, kw_only=True):
     example: Proposal | None
     paths_seen: tuple[str, ...]
     paths_count: Annotated[int, msgspec.Meta(ge=0)]
-    answers: Answers
+    answers: LabAnswers
     first_at_ms: int
     last_at_ms: int
     expires_at_ms: int
@@ -309,7 +309,7 @@ def _implies(terms: Mapping[str, Constraint], wanted: Constraint, paths: tuple[s
 
 
 def _joined(wide: GrantProposal, narrow: GrantProposal) -> GrantProposal:
-    answers = Answers(
+    answers = LabAnswers(
         allowed_count=wide.answers.allowed_count + narrow.answers.allowed_count,
         denied_count=wide.answers.denied_count + narrow.answers.denied_count,
         unanswered_count=wide.answers.unanswered_count + narrow.answers.unanswered_count,

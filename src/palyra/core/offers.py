@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from palyra.core.delicate import is_delicate
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Constraint, GrantOption, Risk, Scope
 from palyra.core.grants import Operator, as_text, hash_text, meets, method_of, origin_of
+from palyra.core.sensitive_files import is_delicate
 
 VALUE_LENGTH_MAX = 500  # Of a value shown in an option; a longer one is named by its hash.
 _FILE_TOOLS = "fs."  # For these the path is what matters; another tool's other arguments may matter as much.

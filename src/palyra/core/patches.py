@@ -19,7 +19,7 @@ _UNDONE_MAX = 16  # Ways of taking a patch out of a text that are tried.
 _QUOTED_LENGTH_MAX = 120
 
 
-class Kind(Enum):
+class PatchKind(Enum):
     CHANGE = "change"
     CREATE = "create"
     DELETE = "delete"
@@ -45,7 +45,7 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
 class FilePatch(msgspec.Struct, frozen=True, kw_only=True):
     """What a patch does to one file. `source` differs from `path` where the file is renamed."""
 
-    kind: Kind
+    kind: PatchKind
     path: str
     source: str
     hunks: tuple[Hunk, ...] = ()

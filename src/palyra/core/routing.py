@@ -39,7 +39,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     is_budget_approved: bool = False
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class ModelCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """A model of the route as it stands now. `cost_nano_usd` is the most the call may cost; unknown is None.
 
     `is_proven` says that a call of it has been settled before, so that its estimate is worth something.
@@ -63,7 +63,9 @@ class Wait(msgspec.Struct, frozen=True):
     budgets: tuple[str, ...]
 
 
-def plan_route(demand: Demand, candidates: Sequence[Candidate], standings: Sequence[Standing]) -> RoutePlanned | Wait:
+def plan_route(
+    demand: Demand, candidates: Sequence[ModelCandidate], standings: Sequence[Standing]
+) -> RoutePlanned | Wait:
     judged = _judge(demand, candidates, standings)
     base = RoutePlanned(
         turn=demand.turn,
@@ -81,7 +83,7 @@ def plan_route(demand: Demand, candidates: Sequence[Candidate], standings: Seque
 
 
 def _enforced(
-    demand: Demand, base: RoutePlanned, usable: list[Candidate], standings: Sequence[Standing]
+    demand: Demand, base: RoutePlanned, usable: list[ModelCandidate], standings: Sequence[Standing]
 ) -> RoutePlanned | Wait:
     if not usable:
         return _nobody(base)
@@ -108,8 +110,8 @@ def _enforced(
 def _advised(
     demand: Demand,
     base: RoutePlanned,
-    candidates: Sequence[Candidate],
-    usable: list[Candidate],
+    candidates: Sequence[ModelCandidate],
+    usable: list[ModelCandidate],
     standings: Sequence[Standing],
 ) -> RoutePlanned | Wait:
     """The route's own first model is called; what the plan would have done is told beside it. Budgets hold unless dry."""
@@ -134,8 +136,8 @@ def _advised(
 
 
 def _judge(
-    demand: Demand, candidates: Sequence[Candidate], standings: Sequence[Standing]
-) -> list[tuple[Candidate, tuple[str, ...]]]:
+    demand: Demand, candidates: Sequence[ModelCandidate], standings: Sequence[Standing]
+) -> list[tuple[ModelCandidate, tuple[str, ...]]]:
     """Each candidate with why it may not be used.
 
     Where none is left, a model without tools is better than none, unless tools must be used; and so is one that is told
@@ -149,7 +151,7 @@ def _judge(
     return [(each, () if spared.issuperset(reasons) else reasons) for each, reasons in judged]
 
 
-def _faults(demand: Demand, candidate: Candidate, needs_price: bool) -> Iterable[str]:
+def _faults(demand: Demand, candidate: ModelCandidate, needs_price: bool) -> Iterable[str]:
     if not candidate.is_known:
         yield "unknown"
         return
@@ -167,7 +169,7 @@ def _faults(demand: Demand, candidate: Candidate, needs_price: bool) -> Iterable
 
 
 def _refusal(
-    demand: Demand, base: RoutePlanned, first: Candidate, standings: Sequence[Standing]
+    demand: Demand, base: RoutePlanned, first: ModelCandidate, standings: Sequence[Standing]
 ) -> RoutePlanned | None:
     denying = _used_up(standings, BudgetAction.DENY)
     if denying:
@@ -185,7 +187,7 @@ def _denied(base: RoutePlanned, standings: list[Standing], more: str) -> RoutePl
     return replace(base, budget=BudgetState.DENY, message=f"{words} {advice}")
 
 
-def _downgraded(usable: list[Candidate], standings: Sequence[Standing]) -> list[Candidate] | None:
+def _downgraded(usable: list[ModelCandidate], standings: Sequence[Standing]) -> list[ModelCandidate] | None:
     """The cheapest model alone, if it is cheaper than the first; None while no budget says to look for it."""
     if not _used_up(standings, BudgetAction.DOWNGRADE):
         return None
@@ -197,7 +199,7 @@ def _downgraded(usable: list[Candidate], standings: Sequence[Standing]) -> list[
     return [cheapest] if first is None or _cost(cheapest) < first else []
 
 
-def _crowded(demand: Demand, candidate: Candidate, standings: Sequence[Standing]) -> tuple[str, ...]:
+def _crowded(demand: Demand, candidate: ModelCandidate, standings: Sequence[Standing]) -> tuple[str, ...]:
     """Budgets whose rest other calls have reserved. One that is used up has spoken already."""
     amount = _amount(demand, candidate)
     return tuple(
@@ -207,7 +209,9 @@ def _crowded(demand: Demand, candidate: Candidate, standings: Sequence[Standing]
     )
 
 
-def _booked(demand: Demand, base: RoutePlanned, chosen: list[Candidate], behind: Sequence[Candidate]) -> RoutePlanned:
+def _booked(
+    demand: Demand, base: RoutePlanned, chosen: list[ModelCandidate], behind: Sequence[ModelCandidate]
+) -> RoutePlanned:
     """The plan with its reservation: enough for whichever of these will answer."""
     taking = [*chosen, *behind]
     is_priced = any(each.cost_nano_usd is not None for each in taking)
@@ -242,7 +246,7 @@ _ADVICE = {
 }
 
 
-def _told(candidate: Candidate, reasons: tuple[str, ...]) -> RouteCandidate:
+def _told(candidate: ModelCandidate, reasons: tuple[str, ...]) -> RouteCandidate:
     cost = candidate.cost_nano_usd
     return RouteCandidate(
         model=candidate.model,
@@ -276,7 +280,7 @@ def reserved_amount(plan: RoutePlanned) -> Amount:
     return Amount(nano_usd, reserved.input_tokens + reserved.output_tokens)
 
 
-def _amount(demand: Demand, candidate: Candidate) -> Amount:
+def _amount(demand: Demand, candidate: ModelCandidate) -> Amount:
     return Amount(candidate.cost_nano_usd or 0, demand.input_tokens + candidate.output_tokens)
 
 
@@ -301,5 +305,5 @@ def _of(standing: Standing) -> str:
     return ", ".join(words)
 
 
-def _cost(candidate: Candidate) -> int:
+def _cost(candidate: ModelCandidate) -> int:
     return candidate.cost_nano_usd or 0

@@ -13,24 +13,24 @@ from palyra.core.events.system import AdminActed
 from palyra.core.ids import Principal, derive_node_id
 from palyra.core.redaction import KnownSecrets, Redactor
 from palyra.core.tools import MissingTool, ToolSpec
-from palyra.engine.acts import Acts
-from palyra.engine.approvals import Approvals
-from palyra.engine.artifacts import ArtifactDesk
-from palyra.engine.desk import JOURNAL_CLOSED
-from palyra.engine.desks import Desks
-from palyra.engine.explaining import Explaining
-from palyra.engine.feed import Feed
+from palyra.engine.api.admin_log import AdminLog
+from palyra.engine.api.approvals import ApprovalService
+from palyra.engine.api.artifacts import ArtifactService
+from palyra.engine.api.feed import EventFeed
+from palyra.engine.api.model_check import ModelCheck, ModelCheckService
+from palyra.engine.api.owners import OwnerLookup
+from palyra.engine.api.policy_explainer import PolicyExplainer
+from palyra.engine.api.runs import RunService
+from palyra.engine.api.sessions import SessionService
+from palyra.engine.api.skills import SkillService
+from palyra.engine.api.taint import TaintService
+from palyra.engine.api.usage import UsageService
+from palyra.engine.context import EngineContext, EngineSettings, Parts, RunSlots, TaskSupervisor, Views
 from palyra.engine.hub import Hub
-from palyra.engine.kits import Kits
-from palyra.engine.ledger import Ledger
-from palyra.engine.model_check import ModelCheck, ModelChecks
-from palyra.engine.office import Office, Parts, Settings, Slots, Tasks, Views
-from palyra.engine.owners import Owners
-from palyra.engine.runs import Runs
-from palyra.engine.sessions import Sessions
-from palyra.engine.skills import SkillDesk
-from palyra.engine.taint import Taints
-from palyra.engine.usage import Usage
+from palyra.engine.session.prompt_base import PromptBases
+from palyra.engine.session.session_loop import JOURNAL_CLOSED
+from palyra.engine.session.session_loops import SessionLoops
+from palyra.engine.spend.ledger import Ledger
 from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
 from palyra.ports.router import ModelCard
@@ -42,7 +42,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class EngineSetup:
     """What the app hands over."""
 
     journal: Journal
@@ -50,23 +50,23 @@ class Setup:
     parts: Parts
     clock: Clock
     agents: dict[str, AgentSpec]
-    settings: Settings
+    settings: EngineSettings
     budgets: tuple[Budget, ...] = ()
     known: KnownSecrets | None = None
     policy_state: Callable[[], str] = lambda: "ok"
     services: tuple[Service, ...] = ()
 
 
-class Status:
+class StatusService:
     """What the daemon says of itself."""
 
     def __init__(
-        self, office: Office, verify: Callable[[], Awaitable[dict[str, object]]], policy_state: Callable[[], str]
+        self, office: EngineContext, verify: Callable[[], Awaitable[dict[str, object]]], policy_state: Callable[[], str]
     ) -> None:
         self._office = office
         self._policy_state = policy_state
         self._verify = verify
-        self._checks = ModelChecks(office)
+        self._checks = ModelCheckService(office)
         self.is_draining = False
 
     async def parts(self) -> dict[str, str]:
@@ -106,9 +106,9 @@ class Status:
 
 
 class Engine:
-    def __init__(self, setup: Setup, verify: Callable[[], Awaitable[dict[str, object]]]) -> None:
-        desks = Desks()
-        self._office = Office(
+    def __init__(self, setup: EngineSetup, verify: Callable[[], Awaitable[dict[str, object]]]) -> None:
+        desks = SessionLoops()
+        self._office = EngineContext(
             node=derive_node_id(setup.parts.signer.public_key),
             journal=setup.journal,
             views=setup.views,
@@ -118,25 +118,25 @@ class Engine:
             redactor=Redactor(setup.parts.sealer.marker_key, setup.known),
             agents=setup.agents,
             settings=setup.settings,
-            tasks=Tasks(),
-            slots=Slots(setup.settings.runs_active_max),
+            tasks=TaskSupervisor(),
+            slots=RunSlots(setup.settings.runs_active_max),
             desks=desks,
             ledger=Ledger(setup.views.usage, setup.budgets, desks.wake),
-            kits=Kits(setup.parts.catalog, setup.parts.skills),
+            kits=PromptBases(setup.parts.catalog, setup.parts.skills),
         )
         desks.bind(self._office)
-        self.sessions = Sessions(self._office)
-        self.runs = Runs(self._office, self.sessions)
-        self.approvals = Approvals(self._office)
-        self.taint = Taints(self._office, self.sessions)
-        self.feed = Feed(self._office, self.sessions)
-        self.artifacts = ArtifactDesk(self._office)
-        self.usage = Usage(self._office)
-        self.owners = Owners(self._office)
-        self.acts = Acts(self._office)
-        self.skills = SkillDesk(self._office)
-        self.explaining = Explaining(self._office, self.sessions)
-        self.status = Status(self._office, verify, setup.policy_state)
+        self.sessions = SessionService(self._office)
+        self.runs = RunService(self._office, self.sessions)
+        self.approvals = ApprovalService(self._office)
+        self.taint = TaintService(self._office, self.sessions)
+        self.feed = EventFeed(self._office, self.sessions)
+        self.artifacts = ArtifactService(self._office)
+        self.usage = UsageService(self._office)
+        self.owners = OwnerLookup(self._office)
+        self.acts = AdminLog(self._office)
+        self.skills = SkillService(self._office)
+        self.explaining = PolicyExplainer(self._office, self.sessions)
+        self.status = StatusService(self._office, verify, setup.policy_state)
         self.failed = asyncio.Event()
         self._services = setup.services
 

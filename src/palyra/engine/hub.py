@@ -16,7 +16,7 @@ import msgspec
 
 from palyra.core.events import Event
 from palyra.core.ids import RunId, SessionId, StreamId
-from palyra.engine.bell import Bell
+from palyra.engine.wakeup import Wakeup
 from palyra.ports.journal import Journal
 
 BUFFERED_FRAMES_MAX = 512  # A follower further behind than this reads from the tape instead.
@@ -24,7 +24,7 @@ TAKEN_FRAMES_MAX = 128  # At once: more than ever wait for a reader who keeps up
 PAGE_EVENTS = 200
 
 
-class Live(msgspec.Struct, frozen=True):
+class LiveFrame(msgspec.Struct, frozen=True):
     """A frame that no tape holds: model.delta, reasoning.delta, tool.delta or progress."""
 
     session_id: StreamId
@@ -33,8 +33,8 @@ class Live(msgspec.Struct, frozen=True):
     data: dict[str, object]
 
 
-Frame = Event | Live
-Tap = Callable[[Live], bool]
+Frame = Event | LiveFrame
+Tap = Callable[[LiveFrame], bool]
 
 
 class Frames(ABC, AsyncIterator[Frame]):
@@ -72,7 +72,7 @@ class Frames(ABC, AsyncIterator[Frame]):
         return self._in_hand.popleft()
 
 
-class Nothing(Frames):
+class NoFrames(Frames):
     """For a reader who has seen everything."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Follower(Frames):
         self._is_behind = False
         self._is_reading = False  # The tape, page by page.
         self._cursor = 0
-        self._bell = Bell()
+        self._bell = Wakeup()
         self._tap: Tap | None = None
         self._clock = asyncio.get_running_loop().time
         self._tapped_at_s = 0.0
@@ -138,7 +138,7 @@ class Follower(Frames):
     def wake(self) -> None:
         self._bell.ring()
 
-    def is_handed(self, frame: Live) -> bool:
+    def is_handed(self, frame: LiveFrame) -> bool:
         """Whether its tap took it. The clock of uvloop stands still during a turn: the second frame of one finds it unchanged."""
         tap = self._tap
         if tap is None or self._frames or self._is_behind or not self._bell.is_awaited:
@@ -164,7 +164,7 @@ class Follower(Frames):
         ready: list[Frame] = []
         while self._frames and not self._is_behind and len(ready) < TAKEN_FRAMES_MAX:
             frame = self._frames.popleft()
-            if isinstance(frame, Live):
+            if isinstance(frame, LiveFrame):
                 ready.append(frame)
             elif frame.seq == self._cursor + 1:
                 self._cursor = frame.seq
@@ -185,16 +185,16 @@ class Follower(Frames):
         first = next((frame for frame in self._frames if isinstance(frame, Event)), None)
         return first is not None and first.seq <= seq
 
-    def _merge(self, frame: Live) -> bool:
+    def _merge(self, frame: LiveFrame) -> bool:
         """Text that directly continues the last waiting frame joins it."""
         last = self._frames[-1] if self._frames else None
-        if not isinstance(last, Live) or last.type != frame.type or len(self._frames) < BUFFERED_FRAMES_MAX // 2:
+        if not isinstance(last, LiveFrame) or last.type != frame.type or len(self._frames) < BUFFERED_FRAMES_MAX // 2:
             return False
         same = all(last.data.get(key) == frame.data.get(key) for key in ("turn", "call_id", "stream"))
         if not same or "text" not in frame.data:
             return False
         text = f"{last.data['text']}{frame.data['text']}"
-        self._frames[-1] = Live(last.session_id, last.run_id, last.type, {**last.data, "text": text})
+        self._frames[-1] = LiveFrame(last.session_id, last.run_id, last.type, {**last.data, "text": text})
         return True
 
 
@@ -203,18 +203,18 @@ class Watcher:
 
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
-        self._live: deque[Live] = deque(maxlen=BUFFERED_FRAMES_MAX)
-        self._bell = Bell()
+        self._live: deque[LiveFrame] = deque(maxlen=BUFFERED_FRAMES_MAX)
+        self._bell = Wakeup()
 
     def ring(self) -> None:
         self._bell.ring()
 
-    def offer(self, frame: Live) -> None:
+    def offer(self, frame: LiveFrame) -> None:
         """A watcher that is too slow loses the oldest live frames; their offsets show the gap."""
         self._live.append(frame)
         self._bell.ring()
 
-    def take_live(self) -> tuple[Live, ...]:
+    def take_live(self) -> tuple[LiveFrame, ...]:
         taken = tuple(self._live)
         self._live.clear()
         return taken
@@ -232,7 +232,7 @@ class Hub:
         self.journal = journal
         self._followers: dict[StreamId, set[Follower]] = {}
         self._watchers: set[Watcher] = set()
-        self._so_far: dict[StreamId, dict[tuple[object, ...], tuple[Live, list[str]]]] = {}
+        self._so_far: dict[StreamId, dict[tuple[object, ...], tuple[LiveFrame, list[str]]]] = {}
 
     def attach(self, session_id: SessionId | StreamId) -> Follower:
         """A new follower first hears all text so far of what is running."""
@@ -256,7 +256,7 @@ class Hub:
         for watcher in self._watchers:
             watcher.ring()
 
-    def live(self, frame: Live) -> None:
+    def live(self, frame: LiveFrame) -> None:
         for follower in self._followers.get(frame.session_id, ()):
             if not follower.is_handed(frame):
                 follower.offer(frame)
@@ -277,14 +277,14 @@ class Hub:
         self._watchers.add(watcher)
         return watcher
 
-    def _text_so_far(self, session_id: StreamId) -> Iterator[Live]:
+    def _text_so_far(self, session_id: StreamId) -> Iterator[LiveFrame]:
         for live, texts in self._so_far.get(session_id, {}).values():
-            yield Live(live.session_id, live.run_id, live.type, {**live.data, "offset": 0, "text": "".join(texts)})
+            yield LiveFrame(live.session_id, live.run_id, live.type, {**live.data, "offset": 0, "text": "".join(texts)})
 
     def unwatch(self, watcher: Watcher) -> None:
         self._watchers.discard(watcher)
 
-    def _keep(self, frame: Live) -> None:
+    def _keep(self, frame: LiveFrame) -> None:
         data = frame.data
         text = data.get("text")
         if not isinstance(text, str):

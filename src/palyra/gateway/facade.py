@@ -13,10 +13,9 @@ from palyra.core.events.system import AdminActed
 from palyra.core.ids import ApprovalId, ArtifactId, GrantId, Principal, RunId, SessionId
 from palyra.core.projections.rows import SessionRow
 from palyra.core.tools import MissingTool, ToolSpec
-from palyra.engine.explaining import ExplainRequest, Explanation
-from palyra.engine.hub import Frames
-from palyra.engine.model_check import ModelCheck
-from palyra.engine.requests import (
+from palyra.engine.api.model_check import ModelCheck
+from palyra.engine.api.policy_explainer import ExplainRequest, Explanation
+from palyra.engine.api.requests import (
     ApprovalAnswer,
     ApprovalRecord,
     ApprovalsQuery,
@@ -30,7 +29,8 @@ from palyra.engine.requests import (
     TaintRecord,
     UsageQuery,
 )
-from palyra.engine.skills import SkillChange, SkillQuery, SkillRecord
+from palyra.engine.api.skills import SkillChange, SkillQuery, SkillRecord
+from palyra.engine.hub import Frames
 from palyra.ports.processes import ProcessRecord
 from palyra.ports.router import ModelCard
 from palyra.ports.views import UsageReport

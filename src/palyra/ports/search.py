@@ -29,7 +29,7 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     excerpt: str
 
 
-class Search(Protocol):
+class MessageSearch(Protocol):
     async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
         """The best matches first; of equal ones the newest."""
         ...

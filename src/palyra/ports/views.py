@@ -15,7 +15,7 @@ from palyra.core.projections.rows import ApprovalRow, FileRow, GrantRow, RunRow,
 from palyra.core.run.states import RunState
 
 
-class Sessions(Protocol):
+class SessionViews(Protocol):
     async def session(self, session_id: SessionId, principal: Principal | None) -> SessionRow | None: ...
 
     async def session_by_key(self, key: str, principal: Principal) -> SessionRow | None: ...
@@ -38,7 +38,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 100
 
 
-class Runs(Protocol):
+class RunViews(Protocol):
     async def run(self, run_id: RunId, principal: Principal | None) -> RunRow | None: ...
 
     async def run_by_idempotency_key(self, key: str, principal: Principal) -> RunRow | None: ...
@@ -68,7 +68,7 @@ class GrantFilter(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
 
 
-class Approvals(Protocol):
+class ApprovalViews(Protocol):
     async def approval(self, approval_id: ApprovalId, principal: Principal | None) -> ApprovalRow | None: ...
 
     async def pending_approvals(
@@ -169,7 +169,7 @@ class Spend(msgspec.Struct, frozen=True, kw_only=True):
     unpriced_count: int
 
 
-class Usage(Protocol):
+class UsageViews(Protocol):
     """Settled spend. That of an erased session is erased with it."""
 
     async def report(self, query: "UsageFilter") -> UsageReport: ...
@@ -177,7 +177,7 @@ class Usage(Protocol):
     async def spent(self, query: "SpendFilter") -> Spend: ...
 
 
-class Provenance(Protocol):
+class ProvenanceViews(Protocol):
     """Where content came from. Asked by the daemon for itself: what is found is shown to nobody but a session's owner."""
 
     async def taint(self, session_id: SessionId) -> TaintRow | None: ...

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from palyra.adapters.runtimes.mcp.server import ServerState, ServerStatus
 from palyra.adapters.runtimes.mcp.servers import McpServers
-from palyra.adapters.runtimes.mcp.settings import Patience, ServerSettings
+from palyra.adapters.runtimes.mcp.settings import ServerSettings, ServerTimeouts
 from palyra.adapters.schema import JsonSchemaCheck
 from palyra.core.events.base import JsonObject
 from palyra.core.tools import ToolResult
@@ -18,7 +18,7 @@ from tests.support.tool_calls import context
 
 HOSTILE = Path(__file__).parent / "hostile.py"
 BIN = Path(sys.executable).parent
-QUICK = Patience(start_s=20, request_s=10, restart_wait_s=20, ping_s=0.5, backoff_first_s=0.05, stop_grace_s=0.5)
+QUICK = ServerTimeouts(start_s=20, request_s=10, restart_wait_s=20, ping_s=0.5, backoff_first_s=0.05, stop_grace_s=0.5)
 WAIT_S = 60.0  # For states that must come; far more than they take.
 
 

@@ -34,7 +34,7 @@ class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     href: str | None = None
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class PageContent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """All that the script tells. A piece is text, a control, or the address of a frame of another site, which is not read."""
 
     title: str = ""
@@ -69,21 +69,21 @@ def number_of(ref: object) -> int | None:
     return int(matched[1]) if matched else None
 
 
-def read_seen(raw: object) -> Seen:
+def read_seen(raw: object) -> PageContent:
     """What the script gave back; a page that spoils it gets an empty outline."""
     try:
-        return msgspec.convert(raw, Seen)
+        return msgspec.convert(raw, PageContent)
     except msgspec.ValidationError:
-        return Seen(is_cut=True)
+        return PageContent(is_cut=True)
 
 
-def controls_of(seen: Seen) -> tuple[Control, ...]:
+def controls_of(seen: PageContent) -> tuple[Control, ...]:
     """In the order of their refs; one that is spoiled keeps its place."""
     told = (piece for piece in seen.pieces if isinstance(piece, dict) and "frame" not in piece)
     return tuple(_read_control(piece) for piece in told)[: max(0, seen.count)]
 
 
-def render(seen: Seen, numbers: range) -> str:
+def render(seen: PageContent, numbers: range) -> str:
     """The text, at most TEXT_BYTES_MAX bytes; whole lines are cut from its end."""
     waiting = iter(numbers)
     parts: list[str] = []

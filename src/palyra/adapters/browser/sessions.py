@@ -44,7 +44,7 @@ class BrowserSettings(msgspec.Struct, frozen=True, kw_only=True):
     sessions_max: int = SESSIONS_MAX
 
 
-class Live:
+class LiveBrowser:
     """One session's browser, from the moment its start began."""
 
     def __init__(self, opening: "asyncio.Task[tuple[Chromium, Tab]]") -> None:
@@ -73,7 +73,7 @@ class Browsers:
         self._settings = settings or BrowserSettings()
         self._times = times
         self._refs = Refs()
-        self._lives: dict[str, Live] = {}  # The one used longest ago is first.
+        self._lives: dict[str, LiveBrowser] = {}  # The one used longest ago is first.
         self._driver: Playwright | None = None
         self._door = asyncio.Lock()
         self._driving = asyncio.Lock()
@@ -126,7 +126,7 @@ class Browsers:
         name = session_id if _PLAIN_NAME.fullmatch(session_id) else hashlib.sha256(session_id.encode()).hexdigest()
         return self._folder / name
 
-    async def _take(self, session_id: str) -> Live:
+    async def _take(self, session_id: str) -> LiveBrowser:
         """Its lock is held when it is given. One that ended while it was waited for is looked for again."""
         while True:
             live = await self._find(session_id)
@@ -135,7 +135,7 @@ class Browsers:
                 return live
             live.lock.release()
 
-    async def _find(self, session_id: str) -> Live:
+    async def _find(self, session_id: str) -> LiveBrowser:
         async with self._door:
             live = self._lives.get(session_id)
             if live is not None and live.is_over:
@@ -143,7 +143,7 @@ class Browsers:
                 live = None
             if live is None:
                 await self._make_room()
-                live = Live(asyncio.get_running_loop().create_task(self._start(session_id)))
+                live = LiveBrowser(asyncio.get_running_loop().create_task(self._start(session_id)))
             else:
                 del self._lives[session_id]
             self._lives[session_id] = live
@@ -212,7 +212,7 @@ class Browsers:
         tab.end()
         await browser.close()
 
-    async def _calm(self, session_id: str, live: Live) -> None:
+    async def _calm(self, session_id: str, live: LiveBrowser) -> None:
         """After a cancelled call: what it began to load is stopped; a page that cannot be stopped is closed."""
         tab = live.tab
         if tab is None:
@@ -222,7 +222,7 @@ class Browsers:
         except PalyraError:
             await self._mend(session_id, live)
 
-    async def _mend(self, session_id: str, live: Live) -> None:
+    async def _mend(self, session_id: str, live: LiveBrowser) -> None:
         """A page that is spoiled is closed; a browser that cannot even do that is ended. The profile stays."""
         tab = live.tab
         try:
@@ -235,15 +235,15 @@ class Browsers:
         if self._lives.get(session_id) is live:
             await self._end(session_id)
 
-    def _set_idle(self, session_id: str, live: Live) -> None:
+    def _set_idle(self, session_id: str, live: LiveBrowser) -> None:
         if self._lives.get(session_id) is live:
             loop = asyncio.get_running_loop()
             live.idle = loop.call_later(self._settings.idle_s, self._spawn_end, session_id, live)
 
-    def _spawn_end(self, session_id: str, live: Live) -> None:
+    def _spawn_end(self, session_id: str, live: LiveBrowser) -> None:
         self._spawn(self._end_idle(session_id, live))
 
-    async def _end_idle(self, session_id: str, live: Live) -> None:
+    async def _end_idle(self, session_id: str, live: LiveBrowser) -> None:
         async with self._door:
             if self._lives.get(session_id) is live and not live.lock.locked():
                 await self._end(session_id)

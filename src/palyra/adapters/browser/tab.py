@@ -16,7 +16,7 @@ from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from palyra.adapters.browser.chromium import HEIGHT_PX, WIDTH_PX
-from palyra.adapters.browser.outline import Control, Refs, Seen, controls_of, read_seen
+from palyra.adapters.browser.outline import Control, PageContent, Refs, controls_of, read_seen
 from palyra.adapters.browser.outline_script import SCRIPT, WALK_MS
 from palyra.adapters.browser.watch import Watch
 from palyra.core.errors import Conflict, Unavailable
@@ -61,7 +61,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     status: int | None
-    seen: Seen
+    seen: PageContent
     numbers: range
     notes: tuple[str, ...] = ()
 
@@ -257,7 +257,7 @@ class Tab:
         if not self._watch.is_crashed:
             await page.wait_for_load_state("load", timeout=self._times.load_s * 1000)
 
-    async def _seen(self, page: Page) -> Seen:
+    async def _seen(self, page: Page) -> PageContent:
         cdp = self._cdp
         assert cdp is not None
         self._forget_refs()

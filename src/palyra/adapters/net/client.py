@@ -14,10 +14,10 @@ import msgspec
 from aiohttp.connector import Connection
 from httptools import HttpParserError
 
-from palyra.adapters.net.answer import Answer
 from palyra.adapters.net.pool import Pool
-from palyra.adapters.net.spares import Spares
-from palyra.adapters.net.wire import Address, Request, exchange
+from palyra.adapters.net.preconnect import Preconnect
+from palyra.adapters.net.response import HttpResponse
+from palyra.adapters.net.wire import Request, RequestTarget, exchange
 from palyra.core.errors import Unavailable
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # A whole answer; the longest of a model are a few MB of events.
@@ -55,7 +55,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 class Reply:
     """An answer whose body has not been read yet."""
 
-    def __init__(self, answer: Answer, body_bytes_max: int) -> None:
+    def __init__(self, answer: HttpResponse, body_bytes_max: int) -> None:
         self._answer = answer
         self._limit = body_bytes_max
         self._size = 0
@@ -152,8 +152,8 @@ class HttpClient:
         self._body_bytes_max = body_bytes_max
         self._make_connector = make_connector or _plain_connector
         self._pool: Pool | None = None
-        self._addresses: dict[str, Address] = {}
-        self._spares = Spares()
+        self._addresses: dict[str, RequestTarget] = {}
+        self._spares = Preconnect()
 
     def post(self, outgoing: Outgoing) -> AbstractAsyncContextManager[Reply]:
         """The reply once its headers are here. Leaving the block ends the exchange, whether or not all was read."""
@@ -183,7 +183,7 @@ class HttpClient:
             finally:
                 reply.close()
 
-    async def _send(self, method: str, outgoing: Outgoing) -> Answer:
+    async def _send(self, method: str, outgoing: Outgoing) -> HttpResponse:
         limits = outgoing.timeouts
         within_s = outgoing.answer_within_s
         try:
@@ -202,7 +202,7 @@ class HttpClient:
         except _FAULTS as cause:
             raise Unavailable("closed", "the connection was closed before an answer came") from cause
 
-    async def _ask(self, address: Address, request: Request, connect_s: float) -> Answer:
+    async def _ask(self, address: RequestTarget, request: Request, connect_s: float) -> HttpResponse:
         """What changes nothing is asked again where only an idle connection was found to be gone."""
         if self._pool is None:
             self._pool = Pool(self._make_connector())
@@ -227,16 +227,16 @@ class HttpClient:
             return  # The next request finds out for itself, and tells its own story.
         pool.give_back(connection)
 
-    def _address(self, url: str) -> Address:
+    def _address(self, url: str) -> RequestTarget:
         address = self._addresses.get(url)
         if address is None:
             if len(self._addresses) >= ADDRESSES_MAX:
                 self._addresses.clear()
-            address = self._addresses[url] = Address(url)
+            address = self._addresses[url] = RequestTarget(url)
         return address
 
 
-async def _taken(pool: Pool, address: Address, within_s: float) -> Connection:
+async def _taken(pool: Pool, address: RequestTarget, within_s: float) -> Connection:
     try:
         return await pool.take(address.request, within_s)
     except TimeoutError as cause:

@@ -16,14 +16,23 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from palyra.adapters.net.guard_lookup import SystemLookup
 from palyra.core.errors import Invalid, Unavailable
-from palyra.core.hosts import CODE, Endpoint, Refusal, Target, allowed, judge_endpoint, judge_url, refuse_address
+from palyra.core.hosts import (
+    CODE,
+    AddressRefusal,
+    HostPort,
+    UrlTarget,
+    allowed,
+    judge_endpoint,
+    judge_url,
+    refuse_address,
+)
 
 LOOKUP_S = 5.0
 CONNECT_S = 10.0
 ANSWERS_MAX = 64  # No honest name has more addresses.
 OPENED_MAX = 1024  # Addresses that names of `[http] allow` led to; forgotten and learned again beyond this.
 
-_Judged = TypeVar("_Judged", Target, Endpoint)
+_Judged = TypeVar("_Judged", UrlTarget, HostPort)
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 SocketAddress = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
@@ -39,18 +48,18 @@ class Guard:
         self._lookup_s = lookup_s
         self._opened: set[tuple[str, int]] = set()
 
-    def judge(self, url: str) -> Target:
+    def judge(self, url: str) -> UrlTarget:
         """Raises Invalid `address_refused`."""
         return _settled(judge_url(url, self._allow))
 
-    def judge_endpoint(self, authority: str) -> Endpoint:
+    def judge_endpoint(self, authority: str) -> HostPort:
         """Of a text such as `host:443`. Raises Invalid `address_refused`."""
         return _settled(judge_endpoint(authority, self._allow))
 
-    def is_opened(self, endpoint: Endpoint) -> bool:
+    def is_opened(self, endpoint: HostPort) -> bool:
         return endpoint in self._allow
 
-    async def addresses(self, endpoint: Endpoint) -> tuple[str, ...]:
+    async def addresses(self, endpoint: HostPort) -> tuple[str, ...]:
         """Where to connect to: all judged. Raises Invalid `address_refused`, Unavailable `name_unknown`."""
         if endpoint.is_address:
             self._check((endpoint.host,), endpoint)
@@ -63,7 +72,7 @@ class Guard:
         self._check(answers, endpoint)
         return answers
 
-    async def open(self, endpoint: Endpoint) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def open(self, endpoint: HostPort) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to one of the judged addresses."""
         reason = "no address answered"
         async with asyncio.timeout(CONNECT_S + self._lookup_s):
@@ -109,7 +118,7 @@ class Guard:
         except OSError as cause:
             raise Unavailable("name_unknown", f"the name {name} is not known; check how it is written") from cause
 
-    def _check(self, answers: tuple[str, ...], endpoint: Endpoint) -> None:
+    def _check(self, answers: tuple[str, ...], endpoint: HostPort) -> None:
         if endpoint in self._allow:
             if len(self._opened) > OPENED_MAX:
                 self._opened.clear()
@@ -122,7 +131,7 @@ class Guard:
                 raise Invalid(CODE, f"{what}{reason}")
 
     def _is_judged(self, address: str, port: int) -> bool:
-        is_opened = (address, port) in self._opened or Endpoint(address, port) in self._allow
+        is_opened = (address, port) in self._opened or HostPort(address, port) in self._allow
         return is_opened or refuse_address(address) is None
 
 
@@ -135,7 +144,7 @@ class _JudgedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        answers = await self._guard.addresses(Endpoint(host, port))
+        answers = await self._guard.addresses(HostPort(host, port))
         return [_resolved(host, answer, port) for answer in answers]
 
     async def close(self) -> None:
@@ -148,7 +157,7 @@ def _resolved(host: str, address: str, port: int) -> ResolveResult:
     return ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=flags)
 
 
-def _settled(judged: _Judged | Refusal) -> _Judged:
-    if isinstance(judged, Refusal):
+def _settled(judged: _Judged | AddressRefusal) -> _Judged:
+    if isinstance(judged, AddressRefusal):
         raise Invalid(CODE, judged.reason)
     return judged

@@ -12,12 +12,12 @@ from urllib.parse import urljoin
 import msgspec
 from msgspec.structs import replace
 
-from palyra.adapters.net.answer import READ_BYTES
 from palyra.adapters.net.client import HttpClient, Outgoing, Reply, Timeouts
 from palyra.adapters.net.guard import CONNECT_S, Guard
 from palyra.adapters.net.guard_unpack import ACCEPTED, make_unpacker
+from palyra.adapters.net.response import READ_BYTES
 from palyra.core.errors import Invalid, Unavailable
-from palyra.core.hosts import CODE, Target
+from palyra.core.hosts import CODE, UrlTarget
 
 REDIRECTS_MAX = 5
 TOTAL_S = 40.0
@@ -29,7 +29,7 @@ _MOVED = frozenset({301, 302})
 _OF_A_BODY = frozenset({"content-type", "content-language", "content-location"})
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request. Its headers and body may hold secrets and are not shown."""
 
     url: str
@@ -41,10 +41,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return f"Asked({self.method} {self.url!r}, {len(self.body)} bytes)"
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class FetchedResponse(msgspec.Struct, frozen=True, kw_only=True):
     """What came back from `target`. `note` says why the body is not whole; `elsewhere` is where a redirect leads."""
 
-    target: Target
+    target: UrlTarget
     status: int
     reason: str
     headers: tuple[tuple[str, str], ...]
@@ -56,7 +56,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return next((value for key, value in self.headers if key.lower() == name), "")
 
 
-class Exchange:
+class GuardedExchange:
     """Each has its own connections; leaving or cancelling it closes them."""
 
     def __init__(self, guard: Guard, total_s: float = TOTAL_S, body_bytes_max: int = BODY_BYTES_MAX) -> None:
@@ -64,7 +64,7 @@ class Exchange:
         self._total_s = total_s
         self._room = body_bytes_max
 
-    async def perform(self, asked: Asked) -> Answer:
+    async def perform(self, asked: FetchRequest) -> FetchedResponse:
         """Raises Invalid `address_refused`, and Unavailable for whatever keeps an answer from coming."""
         due_s = asyncio.get_running_loop().time() + self._total_s
         client = HttpClient(self._room + 4 * READ_BYTES, self._guard.make_connector)
@@ -73,7 +73,7 @@ class Exchange:
         finally:
             await client.close()
 
-    async def _follow(self, client: HttpClient, asked: Asked, due_s: float) -> Answer:
+    async def _follow(self, client: HttpClient, asked: FetchRequest, due_s: float) -> FetchedResponse:
         target = self._guard.judge(asked.url)
         for _ in range(REDIRECTS_MAX + 1):
             answer = await self._once(client, target, asked, due_s)
@@ -85,7 +85,7 @@ class Exchange:
             target, asked = after, _redirected(asked, answer.status)
         raise Unavailable("too_many_redirects", f"{target.endpoint.host} redirects more than {REDIRECTS_MAX} times")
 
-    async def _once(self, client: HttpClient, target: Target, asked: Asked, due_s: float) -> Answer:
+    async def _once(self, client: HttpClient, target: UrlTarget, asked: FetchRequest, due_s: float) -> FetchedResponse:
         left_s = _left_s(due_s)
         outgoing = Outgoing(
             url=target.url,
@@ -94,7 +94,7 @@ class Exchange:
             timeouts=Timeouts(connect_s=min(CONNECT_S, left_s), first_byte_s=left_s),
         )
         async with client.request(asked.method, outgoing) as reply:
-            answer = Answer(
+            answer = FetchedResponse(
                 target=target, status=reply.status, reason=reply.reason, headers=tuple(reply.headers.items())
             )
             if asked.method == "HEAD" or (reply.status in _REDIRECTS and answer.header("location")):
@@ -102,7 +102,7 @@ class Exchange:
             body, note = await self._read(reply, due_s)
             return replace(answer, body=body, note=note)
 
-    def _judge_redirect(self, answer: Answer) -> Target | None:
+    def _judge_redirect(self, answer: FetchedResponse) -> UrlTarget | None:
         location = answer.header("location")
         if answer.status not in _REDIRECTS or not location:
             return None
@@ -138,7 +138,7 @@ def _left_s(due_s: float) -> float:
     return max(due_s - asyncio.get_running_loop().time(), 0.001)
 
 
-def is_same_site(before: Target, after: Target) -> bool:
+def is_same_site(before: UrlTarget, after: UrlTarget) -> bool:
     """The same host and port and scheme, or from http to https where both are on their usual ports."""
     if before.endpoint.host != after.endpoint.host:
         return False
@@ -146,7 +146,7 @@ def is_same_site(before: Target, after: Target) -> bool:
     return places[0] == places[1] or places == (("http", 80), ("https", 443))
 
 
-def _redirected(asked: Asked, status: int) -> Asked:
+def _redirected(asked: FetchRequest, status: int) -> FetchRequest:
     """As browsers do: what was posted is not posted again, unless the status says so."""
     is_changed = status == _SEE_OTHER or (status in _MOVED and asked.method == "POST")
     if not is_changed or asked.method == "HEAD":

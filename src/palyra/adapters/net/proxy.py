@@ -23,7 +23,7 @@ import structlog
 
 from palyra.adapters.net.guard import Guard
 from palyra.core.errors import Invalid, PalyraError, Unavailable
-from palyra.core.hosts import PORTS, Endpoint
+from palyra.core.hosts import PORTS, HostPort
 
 log = structlog.get_logger()
 
@@ -162,7 +162,7 @@ class GuardedProxy:
         except TimeoutError as cause:
             raise Unavailable("timed_out", "no whole request came in time") from cause
 
-    def _read_head(self, head: bytes) -> tuple[Endpoint, bytes]:
+    def _read_head(self, head: bytes) -> tuple[HostPort, bytes]:
         """The judged target, and what to send it first: nothing for a tunnel."""
         line, *lines = head.removesuffix(_HEAD_END).split(b"\r\n")
         request = _REQUEST_LINE.fullmatch(line)
@@ -186,7 +186,7 @@ class GuardedProxy:
         if len(said) != 1 or not hmac.compare_digest(said[0], self._credential):
             raise Unavailable("credential_needed", "this proxy is of one program only; it needs its credential")
 
-    def _judge_tunnel(self, asked: str) -> Endpoint:
+    def _judge_tunnel(self, asked: str) -> HostPort:
         endpoint = self._guard.judge_endpoint(asked)
         if endpoint.port != PORTS["https"] and not self._guard.is_opened(endpoint):
             raise Invalid("port_refused", f"only port 443 is tunnelled; `[http] allow` can open {endpoint}")

@@ -14,8 +14,8 @@ import msgspec
 from aiohttp.connector import Connection
 from yarl import URL
 
-from palyra.adapters.net.answer import Answer
 from palyra.adapters.net.pool import Pool
+from palyra.adapters.net.response import HttpResponse
 
 WHOLE_BYTES_MAX = 1024 * 1024  # A larger body is written in pieces, so that it holds nobody up.
 PIECE_BYTES = 256 * 1024
@@ -38,7 +38,7 @@ class Request(msgspec.Struct, frozen=True):
         return f"Request({self.method}, {len(self.body)} bytes)"
 
 
-class Address:
+class RequestTarget:
     """One URL to send to: how its connections are found, and the headers a request has unless it says otherwise."""
 
     def __init__(self, url: str) -> None:
@@ -70,7 +70,7 @@ class Address:
         return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-async def exchange(pool: Pool, connection: Connection, request: Request) -> Answer:
+async def exchange(pool: Pool, connection: Connection, request: Request) -> HttpResponse:
     """Sends a request and waits for the head of its answer; the connection is this exchange's from now on.
 
     Raises OSError, or HttpParserError where what answers does not speak HTTP.
@@ -80,7 +80,7 @@ async def exchange(pool: Pool, connection: Connection, request: Request) -> Answ
         connection.close()
         raise ConnectionResetError("closed before it was used")
     early = _said_already(connection)
-    answer = Answer(pool, connection, transport, is_bodiless=request.method == "HEAD")
+    answer = HttpResponse(pool, connection, transport, is_bodiless=request.method == "HEAD")
     is_answered = False
     try:
         _write(answer, transport, request)
@@ -118,7 +118,7 @@ class _Kept:
         """There is nothing to finish."""
 
 
-def _write(answer: Answer, transport: asyncio.Transport, request: Request) -> None:
+def _write(answer: HttpResponse, transport: asyncio.Transport, request: Request) -> None:
     if len(request.body) > WHOLE_BYTES_MAX:
         transport.write(request.head)
         answer.writing = asyncio.create_task(_write_pieces(answer, transport, memoryview(request.body)))
@@ -126,7 +126,7 @@ def _write(answer: Answer, transport: asyncio.Transport, request: Request) -> No
         transport.write(request.head + request.body)
 
 
-async def _write_pieces(answer: Answer, transport: asyncio.Transport, body: memoryview) -> None:
+async def _write_pieces(answer: HttpResponse, transport: asyncio.Transport, body: memoryview) -> None:
     for start in range(0, len(body), PIECE_BYTES):
         await answer.has_room()
         if transport.is_closing():

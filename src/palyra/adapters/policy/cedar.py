@@ -13,8 +13,8 @@ from typing import Protocol
 
 import cedarpy
 
-from palyra.adapters.policy.book import NETWORK, Book, bundled_book, entities, nothing
 from palyra.adapters.policy.context import Request, act_request, call_context, call_request
+from palyra.adapters.policy.policy_set import NETWORK, PolicyBook, bundled_book, entities, nothing
 from palyra.core.events.tool import PolicySnapshot, Verdict
 from palyra.ports.policy import ApiQuestion, PolicyAnswer, PolicyQuestion
 
@@ -32,7 +32,7 @@ _ERRORS = (
 class Shelf(Protocol):
     """Where the book in force stands."""
 
-    def book(self) -> Book: ...
+    def book(self) -> PolicyBook: ...
 
     def state(self) -> str:
         """`ok`, or what is wrong with the operator's policies."""
@@ -42,7 +42,7 @@ class Shelf(Protocol):
 class BundledShelf:
     """Nothing but what comes with Palyra."""
 
-    def book(self) -> Book:
+    def book(self) -> PolicyBook:
         return bundled_book()
 
     def state(self) -> str:
@@ -54,27 +54,29 @@ class _Outcome:
 
     __slots__ = ("errors", "is_allowed", "reasons")
 
-    def __init__(self, book: Book, policies: cedarpy.PolicySet, request: Request, known: cedarpy.Entities) -> None:
+    def __init__(
+        self, book: PolicyBook, policies: cedarpy.PolicySet, request: Request, known: cedarpy.Entities
+    ) -> None:
         result = cedarpy.is_authorized(request, policies, known)
         self.is_allowed = result.allowed
         self.errors: list[str] = result.diagnostics.errors
         self.reasons = tuple(sorted(result.diagnostics.reasons, key=book.rank.__getitem__))
 
 
-class Answers:
+class VerdictCache:
     """Answers of one book. They come again and again, and depend on nothing but the question and the book."""
 
     def __init__(self) -> None:
-        self._book: Book | None = None
+        self._book: PolicyBook | None = None
         self._kept: dict[Hashable, PolicyAnswer] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def of(self, book: Book, question: Hashable) -> PolicyAnswer | None:
+    def of(self, book: PolicyBook, question: Hashable) -> PolicyAnswer | None:
         return self._kept.get(question) if book is self._book else None
 
-    def keep(self, book: Book, question: Hashable, answer: PolicyAnswer) -> PolicyAnswer:
+    def keep(self, book: PolicyBook, question: Hashable, answer: PolicyAnswer) -> PolicyAnswer:
         if book is not self._book or len(self._kept) >= ANSWERS_KEPT_MAX:
             self._book, self._kept = book, {}
         self._kept[question] = answer
@@ -87,8 +89,8 @@ class CedarPolicy:
     def __init__(self, shelf: Shelf | None = None, now_ms: Callable[[], int] | None = None) -> None:
         self._shelf = shelf or BundledShelf()
         self._now_ms = now_ms or _system_now_ms
-        self.acts = Answers()
-        self.calls = Answers()
+        self.acts = VerdictCache()
+        self.calls = VerdictCache()
 
     def judge(self, question: PolicyQuestion) -> PolicyAnswer:
         book = None
@@ -120,7 +122,7 @@ class CedarPolicy:
     def state(self) -> str:
         return self._shelf.state()
 
-    def _judge(self, book: Book, question: PolicyQuestion) -> PolicyAnswer:
+    def _judge(self, book: PolicyBook, question: PolicyQuestion) -> PolicyAnswer:
         context = call_context(question, self._now_ms(), book.members)
         asked = call_request(question, {**context, "approved": False})
         key = (question.principal, question.spec.name, str(asked["context"]))
@@ -131,7 +133,7 @@ class CedarPolicy:
         return self.calls.keep(book, key, answer) if len(key[-1]) <= CONTEXT_LENGTH_MAX else answer
 
 
-def _judge(book: Book, question: PolicyQuestion, context: dict[str, object], asked: Request) -> PolicyAnswer:
+def _judge(book: PolicyBook, question: PolicyQuestion, context: dict[str, object], asked: Request) -> PolicyAnswer:
     policies = book.calls.for_tool(question.spec.name)
     plain = _Outcome(book, policies, asked, nothing())
     if plain.errors:
@@ -147,7 +149,7 @@ def _judge(book: Book, question: PolicyQuestion, context: dict[str, object], ask
     return _answer(book, Verdict.DENY, approved.reasons)
 
 
-def _permit(book: Book, question: ApiQuestion) -> PolicyAnswer:
+def _permit(book: PolicyBook, question: ApiQuestion) -> PolicyAnswer:
     outcome = _Outcome(book, book.acts, act_request(question), entities())
     if outcome.errors:
         return _error(book, outcome)
@@ -160,7 +162,7 @@ def _permit(book: Book, question: ApiQuestion) -> PolicyAnswer:
     return _named(book, Verdict.DENY, NO_POLICY, reason)
 
 
-def _answer(book: Book, verdict: Verdict, policies: tuple[str, ...]) -> PolicyAnswer:
+def _answer(book: PolicyBook, verdict: Verdict, policies: tuple[str, ...]) -> PolicyAnswer:
     if not policies:
         return _named(book, Verdict.DENY, NO_POLICY, "No policy permits this call, so it is refused.")
     first = book.entries[policies[0]]
@@ -168,7 +170,7 @@ def _answer(book: Book, verdict: Verdict, policies: tuple[str, ...]) -> PolicyAn
     return PolicyAnswer(verdict=verdict, rule=first.id, reason=first.says, snapshot=snapshot)
 
 
-def _error(book: Book, outcome: _Outcome) -> PolicyAnswer:
+def _error(book: PolicyBook, outcome: _Outcome) -> PolicyAnswer:
     """In the name of the policy that could not be evaluated; Cedar names it in its message alone."""
     named = [match.group(1) for match in map(_ERRING.search, outcome.errors) if match]
     rule = next((name for name in named if name in book.entries), POLICY_ERROR)
@@ -177,12 +179,12 @@ def _error(book: Book, outcome: _Outcome) -> PolicyAnswer:
     return _named(book, Verdict.DENY, rule, reason)
 
 
-def _named(book: Book, verdict: Verdict, rule: str, reason: str) -> PolicyAnswer:
+def _named(book: PolicyBook, verdict: Verdict, rule: str, reason: str) -> PolicyAnswer:
     snapshot = PolicySnapshot(sha256=book.sha256, policies=(rule,))
     return PolicyAnswer(verdict=verdict, rule=rule, reason=reason, snapshot=snapshot)
 
 
-def _failure(book: Book | None, reason: str) -> PolicyAnswer:
+def _failure(book: PolicyBook | None, reason: str) -> PolicyAnswer:
     """Something of ours broke, perhaps before there was a book."""
     snapshot = None if book is None else PolicySnapshot(sha256=book.sha256, policies=(POLICY_ERROR,))
     return PolicyAnswer(verdict=Verdict.DENY, rule=POLICY_ERROR, reason=reason, snapshot=snapshot)

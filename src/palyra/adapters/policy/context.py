@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from palyra.core.delicate import is_git_run, is_instruction
 from palyra.core.ids import digest_call
+from palyra.core.sensitive_files import is_git_run, is_instruction
 from palyra.ports.policy import ApiQuestion, PolicyQuestion
 
 REQUEST_BYTES_MAX = 512 * 1024  # A call that names more than this is no call anybody could look at.

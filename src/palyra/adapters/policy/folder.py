@@ -17,7 +17,14 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from palyra.adapters.policy.book import SOURCE_CHARACTERS_MAX, Book, BrokenBook, Problem, Source, make_book
+from palyra.adapters.policy.policy_set import (
+    SOURCE_CHARACTERS_MAX,
+    BrokenBook,
+    PolicyBook,
+    PolicyProblem,
+    PolicySource,
+    make_book,
+)
 from palyra.core.errors import NotFound
 
 LOOK_EVERY_S = 0.5
@@ -33,17 +40,17 @@ _UNREADABLE: Marks = {"": (0, 0, 0)}  # Like no folder that can be read, so that
 class FixedShelf:
     """A book that stays as it is: a draft, or the policies of one moment."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: PolicyBook) -> None:
         self._book = book
 
-    def book(self) -> Book:
+    def book(self) -> PolicyBook:
         return self._book
 
     def state(self) -> str:
         return "ok"
 
 
-class Change(msgspec.Struct, frozen=True):
+class FolderChange(msgspec.Struct, frozen=True):
     """What became of a look: a set taken up, or one refused."""
 
     action: str
@@ -60,7 +67,7 @@ class PolicyFolder:
         *,
         look_every_s: float = LOOK_EVERY_S,
         monotonic_s: Callable[[], float] = time.monotonic,
-        on_change: Callable[[Change], None] | None = None,
+        on_change: Callable[[FolderChange], None] | None = None,
     ) -> None:
         self._root = root
         self._look_every_s = look_every_s
@@ -68,14 +75,14 @@ class PolicyFolder:
         self.on_change = on_change
         self._lock = threading.Lock()
         self._state = "ok"
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, PolicySource] = {}
         self._marks: Marks = {}
         self._pending: Marks | None = None
         self._is_broken = False
         self._book = self._begin()
         self._looked_at_s = monotonic_s()
 
-    def book(self) -> Book:
+    def book(self) -> PolicyBook:
         """Never waits: while one thread reads anew, the others go on with what there is."""
         if self._monotonic_s() - self._looked_at_s >= self._look_every_s and self._lock.acquire(blocking=False):
             try:
@@ -89,7 +96,7 @@ class PolicyFolder:
         self.book()
         return self._state
 
-    def _begin(self) -> Book:
+    def _begin(self) -> PolicyBook:
         try:
             self._marks = _marks(self._root)
             self._sources = read_sources(self._root)
@@ -98,7 +105,7 @@ class PolicyFolder:
             self._sources, self._is_broken = {}, True
             book = make_book((), ("broken", "calls", "access"))
             reason = f"{cause}; until this is fixed what reads asks and all else is refused"
-            self._tell(Change("policy.rejected", book.sha256, reason))
+            self._tell(FolderChange("policy.rejected", book.sha256, reason))
             return book
 
     def _look(self) -> None:
@@ -130,7 +137,7 @@ class PolicyFolder:
         self._sources, self._is_broken = sources, False
         if book.sha256 != self._book.sha256:
             self._book = book
-            self._tell(Change("policy.reloaded", book.sha256, f"{len(book.entries)} policies"))
+            self._tell(FolderChange("policy.reloaded", book.sha256, f"{len(book.entries)} policies"))
         self._state = "ok"
         if gone:
             names = ", ".join(f"{name}{SUFFIX}" for name in gone)
@@ -139,9 +146,9 @@ class PolicyFolder:
     def _keep(self, reason: str) -> None:
         """Said once, however often it is found so."""
         if reason != self._state:
-            self._tell(Change("policy.rejected", self._book.sha256, reason))
+            self._tell(FolderChange("policy.rejected", self._book.sha256, reason))
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: FolderChange) -> None:
         if change.action == "policy.rejected":
             self._state = change.detail
             log.error("policy_rejected", reason=change.detail, sha256=change.sha256)
@@ -166,10 +173,10 @@ def draft_shelf(drafts: Sequence[Path], root: Path) -> FixedShelf:
     return FixedShelf(make_book(tuple(source for _, source in sorted(sources.items()))))
 
 
-def read_sources(root: Path) -> dict[str, Source]:
+def read_sources(root: Path) -> dict[str, PolicySource]:
     """Every file of policies by name without its ending, in order. BrokenBook where one is no plain text of ours."""
-    found: dict[str, Source] = {}
-    problems: list[Problem] = []
+    found: dict[str, PolicySource] = {}
+    problems: list[PolicyProblem] = []
     for name in sorted(_marks(root)):
         try:
             found[name.removesuffix(SUFFIX)] = read_source(root / name)
@@ -180,17 +187,17 @@ def read_sources(root: Path) -> dict[str, Source]:
     return found
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path) -> PolicySource:
     """OSError where it cannot be read."""
     if not path.is_file():
-        raise BrokenBook([Problem(path.name, 1, "is no file, or leads to none")])
+        raise BrokenBook([PolicyProblem(path.name, 1, "is no file, or leads to none")])
     with path.open("rb") as file:
         body = file.read(4 * SOURCE_CHARACTERS_MAX + 1)
     try:
-        return Source(path.name.removesuffix(SUFFIX), body.decode("utf-8"))
+        return PolicySource(path.name.removesuffix(SUFFIX), body.decode("utf-8"))
     except UnicodeDecodeError as cause:
         line = body[: cause.start].count(b"\n") + 1
-        raise BrokenBook([Problem(path.name, line, "is not UTF-8 text")]) from cause
+        raise BrokenBook([PolicyProblem(path.name, line, "is not UTF-8 text")]) from cause
 
 
 def _marks(root: Path) -> Marks:
@@ -201,7 +208,7 @@ def _marks(root: Path) -> Marks:
     except FileNotFoundError:
         return {}
     if len(found) > FILES_MAX:
-        raise BrokenBook([Problem(str(root), 1, f"holds more than {FILES_MAX} files of policies")])
+        raise BrokenBook([PolicyProblem(str(root), 1, f"holds more than {FILES_MAX} files of policies")])
     return found
 
 

@@ -32,7 +32,7 @@ class _Place(NamedTuple):
     window_tokens: int | None = None
 
 
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
+class PricedModel(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a model before its price is looked up."""
 
     kind: str
@@ -48,7 +48,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PriceTables:
-    def __init__(self, listings: Mapping[str, Listing]) -> None:
+    def __init__(self, listings: Mapping[str, PricedModel]) -> None:
         self._listings = dict(listings)
 
     def cost_nano_usd(self, model: str, usage: Usage) -> int | None:
@@ -78,7 +78,7 @@ class PriceTables:
         return None if place is None else place.window_tokens
 
 
-def _configured_cost(listing: Listing, usage: Usage) -> int:
+def _configured_cost(listing: PricedModel, usage: Usage) -> int:
     input_price, output_price = listing.input_usd_per_mtok or 0.0, listing.output_usd_per_mtok or 0.0
     cached_price = listing.cached_input_usd_per_mtok
     cached = min(usage.cached_tokens, usage.input_tokens) if cached_price is not None else 0

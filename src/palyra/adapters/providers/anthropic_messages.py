@@ -19,10 +19,17 @@ from palyra.adapters.providers.bodies import (
     object_schema,
     with_wish,
 )
-from palyra.adapters.providers.exchange import OUTPUT_LIMIT, Draft, Endpoint, Exchange, KeySource, join_url
-from palyra.adapters.providers.kept import Kept
-from palyra.adapters.providers.pictures import encoded, images_of
+from palyra.adapters.providers.exchange import (
+    OUTPUT_LIMIT,
+    BodyDraft,
+    KeySource,
+    ModelExchange,
+    ProviderEndpoint,
+    join_url,
+)
+from palyra.adapters.providers.image_parts import encoded, images_of
 from palyra.adapters.providers.provider_state import give_back
+from palyra.adapters.providers.tool_cache import ToolCache
 from palyra.adapters.providers.wire_names import names_of_tools
 from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
@@ -45,8 +52,8 @@ _CONCESSIONS = {
 class AnthropicMessages:
     """A provider. `key` is asked for at every attempt; None means that the server needs no key."""
 
-    def __init__(self, endpoint: Endpoint, key: KeySource, client: HttpClient) -> None:
-        self._exchange = Exchange(MessagesFormat(endpoint.base_url), endpoint, key, client)
+    def __init__(self, endpoint: ProviderEndpoint, key: KeySource, client: HttpClient) -> None:
+        self._exchange = ModelExchange(MessagesFormat(endpoint.base_url), endpoint, key, client)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         return self._exchange.stream(request)
@@ -57,7 +64,7 @@ class MessagesFormat:
     concessions: ClassVar[dict[str, re.Pattern[str]]] = _CONCESSIONS
 
     def __init__(self, base_url: str | None) -> None:
-        self._tools = Kept(_tools)
+        self._tools = ToolCache(_tools)
         host = urlsplit(base_url or BASE_URL).hostname or ""
         self._is_vendor = host.endswith("anthropic.com")
 
@@ -73,7 +80,7 @@ class MessagesFormat:
             headers["Authorization"] = f"Bearer {key}"
         return headers
 
-    def body(self, draft: Draft) -> JsonObject:
+    def body(self, draft: BodyDraft) -> JsonObject:
         request = draft.request
         schema = request.answer_schema
         is_native = schema is not None and "output_config" not in draft.without and is_strict(schema)
@@ -93,7 +100,7 @@ class MessagesFormat:
         body["messages"] = _marked(messages) if mark else messages
         return body
 
-    def reader(self, draft: Draft, provider: str) -> MessagesReader:
+    def reader(self, draft: BodyDraft, provider: str) -> MessagesReader:
         return MessagesReader(draft, provider)
 
 
@@ -106,7 +113,7 @@ def _tool(name: str, spec: ToolSpec) -> JsonObject:
     return {"name": name, "description": spec.description, "input_schema": object_schema(spec.input_schema)}
 
 
-def _messages(draft: Draft) -> list[JsonObject]:
+def _messages(draft: BodyDraft) -> list[JsonObject]:
     """Messages in turns: neighbours of one role are one message, so that all results of a turn stand together."""
     turns: list[tuple[str, list[JsonObject]]] = []
     for message in draft.request.messages:
@@ -121,7 +128,7 @@ def _messages(draft: Draft) -> list[JsonObject]:
     return [{"role": role, "content": blocks} for role, blocks in turns if blocks]
 
 
-def _blocks(draft: Draft, message: Message) -> Iterator[JsonObject]:
+def _blocks(draft: BodyDraft, message: Message) -> Iterator[JsonObject]:
     match message:
         case UserMessage(text=text):
             yield from (_image(image) for image in images_of(draft.request, message))
@@ -140,7 +147,7 @@ def _blocks(draft: Draft, message: Message) -> Iterator[JsonObject]:
             yield from (_call(draft, call) for call in calls)
 
 
-def _ordered(draft: Draft, message: AssistantMessage, order: list[JsonObject]) -> Iterator[JsonObject]:
+def _ordered(draft: BodyDraft, message: AssistantMessage, order: list[JsonObject]) -> Iterator[JsonObject]:
     """The answer as it was given: thinking stands before what it led to."""
     calls = iter(message.tool_calls)
     text = message.text
@@ -186,6 +193,6 @@ def _image(image: Image) -> JsonObject:
     return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": encoded(image)}}
 
 
-def _call(draft: Draft, call: PastCall) -> JsonObject:
+def _call(draft: BodyDraft, call: PastCall) -> JsonObject:
     name = draft.names.wire(call.tool)
     return {"type": "tool_use", "id": call.call_id, "name": name, "input": arguments_object(call)}

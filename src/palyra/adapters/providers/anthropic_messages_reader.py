@@ -6,9 +6,9 @@ Tools that run at the provider are not ours: their calls and results are passed 
 import msgspec
 
 from palyra.adapters.net.sse import SseEvent
-from palyra.adapters.providers.exchange import Draft
+from palyra.adapters.providers.delta_joins import Pieces
+from palyra.adapters.providers.exchange import BodyDraft
 from palyra.adapters.providers.failures import read_refusal, refused
-from palyra.adapters.providers.pieces import Pieces
 from palyra.adapters.providers.provider_state import keep
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, Usage
@@ -79,7 +79,7 @@ class _Thought(msgspec.Struct):
 
 
 class MessagesReader:
-    def __init__(self, draft: Draft, provider: str) -> None:
+    def __init__(self, draft: BodyDraft, provider: str) -> None:
         self._names = draft.names
         self._origin = draft.origin
         self._provider = provider

@@ -17,7 +17,7 @@ JITTER = 0.5  # A wait is shortened by up to this share, so that many callers do
 RETRIED = frozenset({ModelError.RATE, ModelError.OVERLOADED, ModelError.NETWORK})
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class RetryPace(msgspec.Struct, frozen=True, kw_only=True):
     """How often and how fast. The wait doubles from `first_s` up to `most_s`."""
 
     retries: int = 2
@@ -26,7 +26,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_max_s: float = RETRY_AFTER_MAX_S
 
 
-def next_wait_s(pace: Pace, failure: Failed, made_count: int, draw: float) -> float | None:
+def next_wait_s(pace: RetryPace, failure: Failed, made_count: int, draw: float) -> float | None:
     """Seconds until the next attempt, or None when there is none. `draw` is a random number from 0 to 1."""
     if failure.code not in RETRIED or made_count > pace.retries:
         return None

@@ -9,7 +9,14 @@ from collections.abc import AsyncGenerator, Callable
 
 from msgspec.structs import replace
 
-from palyra.adapters.providers.turns import PreparedCall, PreparedFailure, Standing, Turn, find_standing, play
+from palyra.adapters.providers.prepared_turns import (
+    ConversationPoint,
+    PreparedCall,
+    PreparedFailure,
+    Turn,
+    find_standing,
+    play,
+)
 from palyra.core.conversation import ToolMessage
 from palyra.core.events.model import ModelError, Usage
 from palyra.core.events.tool import Outcome
@@ -78,17 +85,17 @@ def find_scene(asked: str) -> str:
     return next((_WORDS[word] for word in words if word in _WORDS), "greeting")
 
 
-def _greet(standing: Standing) -> Turn:
+def _greet(standing: ConversationPoint) -> Turn:
     return _say(
         f"It cannot understand free text; it shows what Palyra does with a model's answers, with real tools. {_CHOICES}"
     )
 
 
-def _help(standing: Standing) -> Turn:
+def _help(standing: ConversationPoint) -> Turn:
     return _say(_CHOICES)
 
 
-def _tour(standing: Standing) -> Turn:
+def _tour(standing: ConversationPoint) -> Turn:
     match standing.answered_count:
         case 0:
             text = f"{LABEL} This is the tour; every step of it is recorded on this session's tape. First, the clock."
@@ -106,13 +113,13 @@ def _tour(standing: Standing) -> Turn:
             return _say(f"{_what_became(standing, 3)}\n\nThat was the tour. {_NEXT_AFTER_TOUR}")
 
 
-def _approval(standing: Standing) -> Turn:
+def _approval(standing: ConversationPoint) -> Turn:
     if standing.answered_count == 0:
         return Turn(text=f"{LABEL} {_ASKING}", calls=(_write(HOOK_PATH, _HOOK),))
     return _say(f"{_what_became(standing, 0)}\n\nTry next: `approval` again with the other answer, `fail`, or `tour`.")
 
 
-def _slow(standing: Standing) -> Turn:
+def _slow(standing: ConversationPoint) -> Turn:
     counted = ", ".join(str(number) for number in range(1, 201))
     return _say(
         f"This answer streams slowly on purpose. Cancel it now: what has arrived by then is kept on the tape, and the run "
@@ -120,7 +127,7 @@ def _slow(standing: Standing) -> Turn:
     )
 
 
-def _fail(standing: Standing) -> Turn:
+def _fail(standing: ConversationPoint) -> Turn:
     if standing.answered_count == 0:
         text = f"{LABEL} I read a file that does not exist, to show what becomes of a failure."
         return Turn(text=text, calls=(PreparedCall("fs.read", {"path": ABSENT_PATH}),))
@@ -131,7 +138,7 @@ def _fail(standing: Standing) -> Turn:
     )
 
 
-_SCENES: dict[str, Callable[[Standing], Turn]] = {
+_SCENES: dict[str, Callable[[ConversationPoint], Turn]] = {
     "greeting": _greet,
     "help": _help,
     "tour": _tour,
@@ -176,7 +183,7 @@ def _write(path: str, content: str) -> PreparedCall:
     return PreparedCall("fs.write", {"path": path, "content": content})
 
 
-def _what_became(standing: Standing, index: int) -> str:
+def _what_became(standing: ConversationPoint, index: int) -> str:
     result = _result(standing, index)
     if result is None:
         return "I do not see what became of that call."
@@ -187,7 +194,7 @@ def _what_became(standing: Standing, index: int) -> str:
     return f"It was allowed, ran, and reported: {_report(standing, index)}"
 
 
-def _report(standing: Standing, index: int) -> str:
+def _report(standing: ConversationPoint, index: int) -> str:
     result = _result(standing, index)
     if result is None:
         return "nothing I can see."
@@ -195,5 +202,5 @@ def _report(standing: Standing, index: int) -> str:
     return text if len(text) <= REPORT_LENGTH_MAX else text[:REPORT_LENGTH_MAX] + " …"
 
 
-def _result(standing: Standing, index: int) -> ToolMessage | None:
+def _result(standing: ConversationPoint, index: int) -> ToolMessage | None:
     return standing.results[index] if index < len(standing.results) else None

@@ -17,10 +17,10 @@ import msgspec
 
 from palyra.adapters.net.client import HttpClient, Outgoing, Reply, Timeouts
 from palyra.adapters.net.sse import SseEvent, SseParser
-from palyra.adapters.providers.attempts import Pace, next_wait_s
+from palyra.adapters.providers.attempts import RetryPace, next_wait_s
 from palyra.adapters.providers.failures import broken, failed, postponed, read_refusal, refused, retry_after_s
-from palyra.adapters.providers.kept import Kept
-from palyra.adapters.providers.pictures import BLIND, REFUSED, is_about_images, without_images
+from palyra.adapters.providers.image_parts import BLIND, REFUSED, is_about_images, without_images
+from palyra.adapters.providers.tool_cache import ToolCache
 from palyra.adapters.providers.wire_names import WireNames, names_of_tools
 from palyra.core.errors import Invalid, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
@@ -47,17 +47,17 @@ class WireModel(msgspec.Struct, frozen=True, kw_only=True):
     takes_images: bool = False
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where a provider is, and its models by our names; one that is not among them has our name on the wire too."""
 
     name: str
     base_url: str | None = None
     timeouts: Timeouts = Timeouts()
-    pace: Pace = Pace()
+    pace: RetryPace = RetryPace()
     models: Mapping[str, WireModel] = {}
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class BodyDraft(msgspec.Struct, frozen=True, kw_only=True):
     """What a format builds a body from. `without` are the fields this provider refused before."""
 
     request: ModelRequest
@@ -69,7 +69,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     without: frozenset[str] = frozenset()
 
 
-class Reader(Protocol):
+class ReplyReader(Protocol):
     """Reads one answer. Raises msgspec.DecodeError for data that is not its format's."""
 
     def read(self, events: list[SseEvent]) -> list[Delta]: ...
@@ -92,9 +92,9 @@ class WireFormat(Protocol):
 
     def headers(self, key: str | None) -> dict[str, str]: ...
 
-    def body(self, draft: Draft) -> JsonObject: ...
+    def body(self, draft: BodyDraft) -> JsonObject: ...
 
-    def reader(self, draft: Draft, provider: str) -> Reader: ...
+    def reader(self, draft: BodyDraft, provider: str) -> ReplyReader: ...
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -104,15 +104,15 @@ class Rejected(msgspec.Struct, frozen=True):
     words: str
 
 
-class Exchange:
-    def __init__(self, form: WireFormat, endpoint: Endpoint, key: KeySource, client: HttpClient) -> None:
+class ModelExchange:
+    def __init__(self, form: WireFormat, endpoint: ProviderEndpoint, key: KeySource, client: HttpClient) -> None:
         self._format = form
         self._endpoint = endpoint
         self._key = key
         self._client = client
         self._url = form.url(endpoint.base_url)
         self._without: dict[str, frozenset[str]] = {}
-        self._names = Kept(names_of_tools)
+        self._names = ToolCache(names_of_tools)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         made_count = 0
@@ -141,11 +141,11 @@ class Exchange:
     def _model(self, request: ModelRequest) -> WireModel:
         return self._endpoint.models.get(request.model) or WireModel(id=request.model)
 
-    def _draft(self, request: ModelRequest) -> Draft:
+    def _draft(self, request: ModelRequest) -> BodyDraft:
         model = self._model(request)
         without = self._without.get(request.model, frozenset())
         limit = _smaller(request.max_output_tokens, model.max_output_tokens)
-        return Draft(
+        return BodyDraft(
             request=request,
             names=self._names.of(request.tools).and_past(request),
             model_id=model.id,
@@ -155,7 +155,7 @@ class Exchange:
             without=without,
         )
 
-    async def _attempt(self, draft: Draft, unmet: list[Failed | Rejected]) -> AsyncGenerator[Delta, None]:
+    async def _attempt(self, draft: BodyDraft, unmet: list[Failed | Rejected]) -> AsyncGenerator[Delta, None]:
         """The deltas of an attempt that began, the last Completed or Failed; a failure before them goes to `unmet` instead."""
         name = self._endpoint.name
         try:
@@ -181,7 +181,7 @@ class Exchange:
         elif answer.failed is not None:
             unmet.append(answer.failed)
 
-    def _outgoing(self, draft: Draft, key: str | None) -> Outgoing:
+    def _outgoing(self, draft: BodyDraft, key: str | None) -> Outgoing:
         """Connecting is part of the wait for the first token."""
         timeouts = self._endpoint.timeouts
         return Outgoing(
@@ -221,7 +221,7 @@ class Exchange:
 class _Answer:
     """One answer as it is read. `failed` is what went wrong, once something did; it is not among what is read."""
 
-    def __init__(self, reader: Reader, endpoint: Endpoint) -> None:
+    def __init__(self, reader: ReplyReader, endpoint: ProviderEndpoint) -> None:
         self.has_begun = False
         self.failed: Failed | None = None
         self._is_over = False

@@ -95,7 +95,7 @@ _NET_CODES = {
 }
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ProviderRefusal(msgspec.Struct, frozen=True):
     """What a provider said when it refused: its words as far as they are found, for people and for the rules above."""
 
     message: str
@@ -103,28 +103,30 @@ class Refusal(msgspec.Struct, frozen=True):
     status: int | None = None
 
 
-def read_refusal(body: bytes) -> Refusal:
+def read_refusal(body: bytes) -> ProviderRefusal:
     """From the body of an error, or the data of an error event, in whatever form it is."""
     try:
         found = _JSON_ANY.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         text = body.decode("utf-8", "replace").strip()
-        return Refusal("" if text.startswith("<") else text[:SCANNED_LENGTH_MAX], text[:SCANNED_LENGTH_MAX].lower())
+        return ProviderRefusal(
+            "" if text.startswith("<") else text[:SCANNED_LENGTH_MAX], text[:SCANNED_LENGTH_MAX].lower()
+        )
     if isinstance(found, list) and found:
         found = found[0]
     error = found.get("error", found) if isinstance(found, dict) else found
     if not isinstance(error, dict):
-        return Refusal(str(error), str(error)[:SCANNED_LENGTH_MAX].lower())
+        return ProviderRefusal(str(error), str(error)[:SCANNED_LENGTH_MAX].lower())
     texts = (error.get(key) for key in ("message", "detail", "msg"))
     message = next((text for text in texts if isinstance(text, str)), "")
     values = (error.get(key) for key in ("code", "type", "status", "message", "detail", "metadata", "param"))
     words = " ".join(str(value) for value in values if value is not None)[:SCANNED_LENGTH_MAX].lower()
     numbers = (error.get(key) for key in ("status_code", "http_code", "code"))
     status = next((number for number in numbers if isinstance(number, int) and 300 <= number < 600), None)
-    return Refusal(message, words, status)
+    return ProviderRefusal(message, words, status)
 
 
-def classify(refusal: Refusal, status: int | None) -> ModelError:
+def classify(refusal: ProviderRefusal, status: int | None) -> ModelError:
     """The class of a refusal; `status` is None for an error inside a stream that began well."""
     status = status if status is not None else refusal.status
     said = next((code for code, pattern in _WORDS if pattern.search(refusal.words)), None)
@@ -148,7 +150,7 @@ def failed(provider: str, code: ModelError, detail: str = "") -> Failed:
     return Failed(code, f"{provider} {_ADVICE[code]}. {detail}".rstrip())
 
 
-def refused(provider: str, refusal: Refusal, status: int | None, key: str | None = None) -> Failed:
+def refused(provider: str, refusal: ProviderRefusal, status: int | None, key: str | None = None) -> Failed:
     """With the provider's own words, cut to a sentence or two and without the key."""
     code = classify(refusal, status)
     suffix = f" (HTTP {status})" if status is not None else ""

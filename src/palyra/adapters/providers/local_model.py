@@ -14,10 +14,10 @@ from typing import TypeVar
 import msgspec
 
 from palyra.adapters.providers.bodies import NO_OUTPUT, NO_TEXT, arguments_text, with_wish
-from palyra.adapters.providers.exchange import Endpoint, WireModel
+from palyra.adapters.providers.exchange import ProviderEndpoint, WireModel
 from palyra.adapters.providers.failures import failed, read_refusal, refused
-from palyra.adapters.providers.local_model_process import LocalProcess, Said, Tokens, Trouble
-from palyra.adapters.providers.pictures import BLIND, without_images
+from palyra.adapters.providers.image_parts import BLIND, without_images
+from palyra.adapters.providers.local_model_process import LocalProcess, Said, TokenCounts, Trouble
 from palyra.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.events.base import JsonObject
@@ -39,7 +39,9 @@ T = TypeVar("T")
 class LocalModel:
     """A provider. The weights are loaded by the first call, in a process of their own, and kept."""
 
-    def __init__(self, endpoint: Endpoint, weights: Path | None = None, window_tokens: int = WINDOW_TOKENS) -> None:
+    def __init__(
+        self, endpoint: ProviderEndpoint, weights: Path | None = None, window_tokens: int = WINDOW_TOKENS
+    ) -> None:
         self._endpoint = endpoint
         self._process = LocalProcess(weights or find_weights(endpoint.name), window_tokens)
         self._lock = asyncio.Lock()
@@ -85,7 +87,7 @@ class LocalModel:
 
     async def _answer(self, request: ModelRequest, first_token_at_s: float) -> AsyncGenerator[Delta, None]:
         """The process is left silent, or ended: nobody else hears the rest of this answer."""
-        reader = Reader(self._endpoint.name)
+        reader = LocalReplyReader(self._endpoint.name)
         until_s = first_token_at_s
         try:
             await self._process.ask(self._bodies(without_images(request, BLIND)))
@@ -116,7 +118,7 @@ class LocalModel:
         return [{**body, "response_format": answer}, body]
 
 
-class Reader:
+class LocalReplyReader:
     """Turns what the process says into deltas."""
 
     def __init__(self, name: str) -> None:
@@ -175,7 +177,7 @@ def _message(message: Message, tools: dict[str, str]) -> JsonObject:
             return {"role": "user", "content": f"[result of {tools.get(call_id, call_id)}]\n{text or NO_OUTPUT}"}
 
 
-def _usage(tokens: Tokens) -> Usage:
+def _usage(tokens: TokenCounts) -> Usage:
     return Usage(
         input_tokens=tokens.prompt_tokens,
         output_tokens=tokens.completion_tokens,

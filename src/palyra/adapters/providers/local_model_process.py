@@ -34,7 +34,7 @@ class TokenDetails(msgspec.Struct, frozen=True):
     cached_tokens: int = 0
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class TokenCounts(msgspec.Struct, frozen=True):
     prompt_tokens: int
     completion_tokens: int
     prompt_tokens_details: TokenDetails = TokenDetails()
@@ -45,7 +45,7 @@ class Said(msgspec.Struct, frozen=True):
 
     text: str = ""
     finish: str = ""
-    usage: Tokens | None = None
+    usage: TokenCounts | None = None
     error: Trouble | None = None
     is_over: bool = False
 

@@ -18,11 +18,11 @@ from palyra.adapters.providers.bodies import (
     object_schema,
     with_wish,
 )
-from palyra.adapters.providers.exchange import Draft, Endpoint, Exchange, KeySource, join_url
-from palyra.adapters.providers.kept import Kept
+from palyra.adapters.providers.exchange import BodyDraft, KeySource, ModelExchange, ProviderEndpoint, join_url
+from palyra.adapters.providers.image_parts import data_url, images_of
 from palyra.adapters.providers.openai_chat_reader import ChatReader
-from palyra.adapters.providers.pictures import data_url, images_of
 from palyra.adapters.providers.provider_state import give_back
+from palyra.adapters.providers.tool_cache import ToolCache
 from palyra.adapters.providers.wire_names import names_of_tools
 from palyra.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
@@ -46,8 +46,8 @@ _CONCESSIONS = {
 class OpenAiChat:
     """A provider. `key` is asked for at every attempt; None means that the server needs no key."""
 
-    def __init__(self, endpoint: Endpoint, key: KeySource, client: HttpClient) -> None:
-        self._exchange = Exchange(ChatFormat(endpoint.base_url), endpoint, key, client)
+    def __init__(self, endpoint: ProviderEndpoint, key: KeySource, client: HttpClient) -> None:
+        self._exchange = ModelExchange(ChatFormat(endpoint.base_url), endpoint, key, client)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         return self._exchange.stream(request)
@@ -58,7 +58,7 @@ class ChatFormat:
     concessions: ClassVar[dict[str, re.Pattern[str]]] = _CONCESSIONS
 
     def __init__(self, base_url: str | None) -> None:
-        self._tools = Kept(_tools)
+        self._tools = ToolCache(_tools)
         host = urlsplit(base_url or BASE_URL).hostname or ""
         # The vendor's reasoning models refuse the old field; many other servers know only that one.
         self._is_vendor = host.endswith(("openai.com", "openai.azure.com"))
@@ -69,7 +69,7 @@ class ChatFormat:
     def headers(self, key: str | None) -> dict[str, str]:
         return {"Authorization": f"Bearer {key}"} if key else {}
 
-    def body(self, draft: Draft) -> JsonObject:
+    def body(self, draft: BodyDraft) -> JsonObject:
         """Stable parts come first, so that the provider's prompt cache finds the same beginning again."""
         request = draft.request
         schema = request.answer_schema
@@ -90,7 +90,7 @@ class ChatFormat:
         body["messages"] = [*head, *_messages(draft)]
         return body
 
-    def reader(self, draft: Draft, provider: str) -> ChatReader:
+    def reader(self, draft: BodyDraft, provider: str) -> ChatReader:
         return ChatReader(draft, provider)
 
 
@@ -104,14 +104,14 @@ def _tool(name: str, spec: ToolSpec) -> JsonObject:
     return {"type": "function", "function": function}
 
 
-def _messages(draft: Draft) -> Iterator[JsonObject]:
+def _messages(draft: BodyDraft) -> Iterator[JsonObject]:
     messages = draft.request.messages
     last_user = max((at for at, message in enumerate(messages) if isinstance(message, UserMessage)), default=-1)
     for at, message in enumerate(messages):
         yield _message(draft, message, is_current=at > last_user)
 
 
-def _message(draft: Draft, message: Message, *, is_current: bool) -> JsonObject:
+def _message(draft: BodyDraft, message: Message, *, is_current: bool) -> JsonObject:
     match message:
         case UserMessage():
             return {"role": "user", "content": _said(draft, message)}
@@ -136,7 +136,7 @@ def _message(draft: Draft, message: Message, *, is_current: bool) -> JsonObject:
             return said
 
 
-def _said(draft: Draft, message: UserMessage) -> str | list[JsonObject]:
+def _said(draft: BodyDraft, message: UserMessage) -> str | list[JsonObject]:
     """Text alone stays text: many servers know no other form."""
     text = message.text or NO_TEXT
     images: list[JsonObject] = [
@@ -155,7 +155,7 @@ def _extras(state: JsonObject, count: int) -> list[JsonObject]:
     return [{"extra_content": extra} if extra else {} for extra in extras]
 
 
-def _wire_id(draft: Draft, call_id: str) -> str:
+def _wire_id(draft: BodyDraft, call_id: str) -> str:
     if "long_ids" not in draft.without:
         return call_id
     return hashlib.sha256(call_id.encode()).hexdigest()[:SHORT_ID_LENGTH]

@@ -16,11 +16,11 @@ from palyra.adapters.providers.bodies import (
     object_schema,
     with_wish,
 )
-from palyra.adapters.providers.exchange import Draft, Endpoint, Exchange, KeySource, join_url
-from palyra.adapters.providers.kept import Kept
+from palyra.adapters.providers.exchange import BodyDraft, KeySource, ModelExchange, ProviderEndpoint, join_url
+from palyra.adapters.providers.image_parts import data_url, images_of
 from palyra.adapters.providers.openai_responses_reader import ResponsesReader
-from palyra.adapters.providers.pictures import data_url, images_of
 from palyra.adapters.providers.provider_state import give_back
+from palyra.adapters.providers.tool_cache import ToolCache
 from palyra.adapters.providers.wire_names import names_of_tools
 from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
@@ -40,8 +40,8 @@ _CONCESSIONS = {
 class OpenAiResponses:
     """A provider. `key` is asked for at every attempt; None means that the server needs no key."""
 
-    def __init__(self, endpoint: Endpoint, key: KeySource, client: HttpClient) -> None:
-        self._exchange = Exchange(ResponsesFormat(), endpoint, key, client)
+    def __init__(self, endpoint: ProviderEndpoint, key: KeySource, client: HttpClient) -> None:
+        self._exchange = ModelExchange(ResponsesFormat(), endpoint, key, client)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         return self._exchange.stream(request)
@@ -52,7 +52,7 @@ class ResponsesFormat:
     concessions: ClassVar[dict[str, re.Pattern[str]]] = _CONCESSIONS
 
     def __init__(self) -> None:
-        self._tools = Kept(_tools)
+        self._tools = ToolCache(_tools)
 
     def url(self, base_url: str | None) -> str:
         return join_url(base_url or BASE_URL, "/v1", "/responses")
@@ -60,7 +60,7 @@ class ResponsesFormat:
     def headers(self, key: str | None) -> dict[str, str]:
         return {"Authorization": f"Bearer {key}"} if key else {}
 
-    def body(self, draft: Draft) -> JsonObject:
+    def body(self, draft: BodyDraft) -> JsonObject:
         request = draft.request
         schema = request.answer_schema
         is_native = schema is not None and "text" not in draft.without
@@ -82,7 +82,7 @@ class ResponsesFormat:
         body["input"] = [item for message in request.messages for item in _items(draft, message)]
         return body
 
-    def reader(self, draft: Draft, provider: str) -> ResponsesReader:
+    def reader(self, draft: BodyDraft, provider: str) -> ResponsesReader:
         return ResponsesReader(draft, provider)
 
 
@@ -101,7 +101,7 @@ def _tool(name: str, spec: ToolSpec) -> JsonObject:
     }
 
 
-def _items(draft: Draft, message: Message) -> Iterator[JsonObject]:
+def _items(draft: BodyDraft, message: Message) -> Iterator[JsonObject]:
     match message:
         case UserMessage():
             yield {"role": "user", "content": _said(draft, message)}
@@ -117,7 +117,7 @@ def _items(draft: Draft, message: Message) -> Iterator[JsonObject]:
             yield from (_call(draft, call) for call in calls)
 
 
-def _said(draft: Draft, message: UserMessage) -> str | list[JsonObject]:
+def _said(draft: BodyDraft, message: UserMessage) -> str | list[JsonObject]:
     text = message.text or NO_TEXT
     images: list[JsonObject] = [
         {"type": "input_image", "detail": "auto", "image_url": data_url(image)}
@@ -126,7 +126,7 @@ def _said(draft: Draft, message: UserMessage) -> str | list[JsonObject]:
     return [*images, {"type": "input_text", "text": text}] if images else text
 
 
-def _ordered(draft: Draft, message: AssistantMessage, order: list[JsonObject]) -> Iterator[JsonObject]:
+def _ordered(draft: BodyDraft, message: AssistantMessage, order: list[JsonObject]) -> Iterator[JsonObject]:
     """The answer as it was given: reasoning stands before the message or the call it led to."""
     calls = iter(message.tool_calls)
     text = message.text
@@ -147,7 +147,7 @@ def _count(order: list[JsonObject], kind: str) -> int:
     return sum(isinstance(item, dict) and item.get("type") == kind for item in order)
 
 
-def _call(draft: Draft, call: PastCall) -> JsonObject:
+def _call(draft: BodyDraft, call: PastCall) -> JsonObject:
     return {
         "type": "function_call",
         "call_id": call.call_id,

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import msgspec
 
 from palyra.adapters.net.sse import SseEvent
-from palyra.adapters.providers.exchange import Draft
+from palyra.adapters.providers.delta_joins import Pieces
+from palyra.adapters.providers.exchange import BodyDraft
 from palyra.adapters.providers.failures import failed, read_refusal, refused
-from palyra.adapters.providers.pieces import Pieces
 from palyra.adapters.providers.provider_state import keep
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelError, Usage
@@ -82,7 +82,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, object])
 
 
 class ResponsesReader:
-    def __init__(self, draft: Draft, provider: str) -> None:
+    def __init__(self, draft: BodyDraft, provider: str) -> None:
         self._names = draft.names
         self._origin = draft.origin
         self._provider = provider

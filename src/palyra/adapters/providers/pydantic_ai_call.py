@@ -24,7 +24,7 @@ from pydantic_ai.models import Model, StreamedResponse
 from pydantic_ai.usage import RequestUsage
 
 from palyra.adapters.net.client import Timeouts
-from palyra.adapters.providers.exchange import Draft
+from palyra.adapters.providers.exchange import BodyDraft
 from palyra.adapters.providers.failures import broken, failed
 from palyra.adapters.providers.provider_state import keep
 from palyra.adapters.providers.pydantic_ai_failures import FAULTS, tell
@@ -44,7 +44,7 @@ _FINISHES = {
 class VendorCall:
     """`has_begun` says whether the vendor said anything: from then on the call may have been paid for."""
 
-    def __init__(self, model: Model, draft: Draft, provider: str, key: str | None) -> None:
+    def __init__(self, model: Model, draft: BodyDraft, provider: str, key: str | None) -> None:
         self._model = model
         self._draft = draft
         self._provider = provider

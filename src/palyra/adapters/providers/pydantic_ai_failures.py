@@ -21,7 +21,7 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 
-from palyra.adapters.providers.failures import Refusal, failed, read_refusal, refused
+from palyra.adapters.providers.failures import ProviderRefusal, failed, read_refusal, refused
 from palyra.core.events.model import ModelError
 from palyra.ports.provider import Failed
 
@@ -73,7 +73,9 @@ def tell(provider: str, error: Exception, key: str | None) -> Unmet:
 def _refused(provider: str, error: ModelAPIError, key: str | None) -> Unmet:
     said = read_refusal(_body(error))
     hint = next((word for kind, word in _WORDS if isinstance(error, kind)), "")
-    refusal = Refusal(said.message, f"{hint} {error.provider_error_code or ''} {said.words}".lower(), said.status)
+    refusal = ProviderRefusal(
+        said.message, f"{hint} {error.provider_error_code or ''} {said.words}".lower(), said.status
+    )
     status = error.status_code if isinstance(error, ModelHTTPError) and not error.in_stream else None
     told = refused(provider, refusal, status, key)
     return Unmet(Failed(told.code, told.message, error.retry_after), refusal.words)

@@ -28,8 +28,8 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from palyra.adapters.providers.bodies import NO_OUTPUT, NO_TEXT, arguments_object, object_schema, with_wish
-from palyra.adapters.providers.exchange import Draft
-from palyra.adapters.providers.pictures import images_of
+from palyra.adapters.providers.exchange import BodyDraft
+from palyra.adapters.providers.image_parts import images_of
 from palyra.adapters.providers.provider_state import give_back
 from palyra.core.conversation import AssistantMessage, PastCall, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
@@ -80,7 +80,7 @@ def keep_answer(response: ModelResponse) -> JsonObject:
         return {}
 
 
-def make_messages(draft: Draft, model: Model) -> list[ModelMessage]:
+def make_messages(draft: BodyDraft, model: Model) -> list[ModelMessage]:
     """What people and tools said between two answers is one request."""
     id_length = model.profile.get("tool_call_id_length")
     tools: dict[str, str] = {}
@@ -105,7 +105,7 @@ def make_messages(draft: Draft, model: Model) -> list[ModelMessage]:
     return messages
 
 
-def make_parameters(draft: Draft, model: Model) -> ModelRequestParameters:
+def make_parameters(draft: BodyDraft, model: Model) -> ModelRequestParameters:
     schema = draft.request.answer_schema
     is_native = schema is not None and takes_schema(draft, model)
     instructions = with_wish(draft.request.instructions, None if is_native else schema)
@@ -124,7 +124,7 @@ def make_parameters(draft: Draft, model: Model) -> ModelRequestParameters:
     )
 
 
-def make_settings(draft: Draft, model: Model) -> ModelSettings:
+def make_settings(draft: BodyDraft, model: Model) -> ModelSettings:
     """Attempts are ours to make. Settings a model ignores with a warning are left out."""
     settings = ModelSettings(cache=True)
     if draft.max_output_tokens is not None:
@@ -134,17 +134,17 @@ def make_settings(draft: Draft, model: Model) -> ModelSettings:
     return settings
 
 
-def takes_schema(draft: Draft, model: Model) -> bool:
+def takes_schema(draft: BodyDraft, model: Model) -> bool:
     return bool(model.profile.get("supports_json_schema_output")) and ANSWER_SCHEMA not in draft.without
 
 
-def _said(draft: Draft, message: UserMessage) -> str | list[UserContent]:
+def _said(draft: BodyDraft, message: UserMessage) -> str | list[UserContent]:
     text = message.text or NO_TEXT
     images = images_of(draft.request, message)
     return [*(BinaryContent(image.data, media_type=image.media_type) for image in images), text] if images else text
 
 
-def _answer(draft: Draft, message: AssistantMessage, id_length: int | None) -> ModelResponse:
+def _answer(draft: BodyDraft, message: AssistantMessage, id_length: int | None) -> ModelResponse:
     """With the vendor's own state where the answer is still what it was; else its text and calls alone."""
     calls = [_call(draft, call, id_length) for call in message.tool_calls]
     plain: list[ModelResponsePart] = [TextPart(message.text)] if message.text else []
@@ -208,7 +208,7 @@ def _keep_part(part: ModelResponsePart) -> KeptPart | None:
     )
 
 
-def _call(draft: Draft, call: PastCall, id_length: int | None) -> ToolCallPart:
+def _call(draft: BodyDraft, call: PastCall, id_length: int | None) -> ToolCallPart:
     return ToolCallPart(draft.names.wire(call.tool), arguments_object(call), _wire_id(call.call_id, id_length))
 
 

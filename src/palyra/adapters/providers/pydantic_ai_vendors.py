@@ -14,9 +14,9 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from palyra.adapters.providers.attempts import next_wait_s
-from palyra.adapters.providers.exchange import Draft, Endpoint, KeySource, Rejected, WireModel
+from palyra.adapters.providers.exchange import BodyDraft, KeySource, ProviderEndpoint, Rejected, WireModel
 from palyra.adapters.providers.failures import failed
-from palyra.adapters.providers.pictures import BLIND, REFUSED, is_about_images, without_images
+from palyra.adapters.providers.image_parts import BLIND, REFUSED, is_about_images, without_images
 from palyra.adapters.providers.wire_names import names_of
 from palyra.core.errors import Invalid, PalyraError
 from palyra.core.events.model import ModelError
@@ -40,7 +40,7 @@ class PydanticAi:
     `build` makes a vendor's model of its id, address and key.
     """
 
-    def __init__(self, endpoint: Endpoint, key: KeySource, build: Build | None = None) -> None:
+    def __init__(self, endpoint: ProviderEndpoint, key: KeySource, build: Build | None = None) -> None:
         check_installed(endpoint.name)
         check_ids(endpoint)
         self._endpoint = endpoint
@@ -125,10 +125,10 @@ class PydanticAi:
     def _wire_model(self, request: ModelRequest) -> WireModel:
         return self._endpoint.models.get(request.model) or WireModel(id=request.model)
 
-    def _draft(self, request: ModelRequest) -> Draft:
+    def _draft(self, request: ModelRequest) -> BodyDraft:
         model = self._wire_model(request)
         limits = [limit for limit in (request.max_output_tokens, model.max_output_tokens) if limit is not None]
-        return Draft(
+        return BodyDraft(
             request=request,
             names=names_of(request),
             model_id=model.id,
@@ -159,7 +159,7 @@ def check_installed(provider: str) -> None:
         raise Invalid("extra_missing", f"provider {provider}: other vendors need another package; run {INSTALL}")
 
 
-def check_ids(endpoint: Endpoint) -> None:
+def check_ids(endpoint: ProviderEndpoint) -> None:
     for name, model in endpoint.models.items():
         if ":" not in model.id:
             what = f"its id must name the vendor too, such as google:{model.id}"

@@ -9,7 +9,7 @@ from functools import cache
 import msgspec
 from msgspec.structs import replace
 
-from palyra.core.breaker import Breaker, Health, abandon, begin, fail, health, succeed
+from palyra.core.breaker import Breaker, ModelHealth, abandon, begin, fail, health, succeed
 from palyra.core.errors import Invalid
 from palyra.core.events.model import ModelError, RouteMode
 from palyra.ports.clock import Clock
@@ -19,7 +19,7 @@ from palyra.ports.router import ModelCard, RouteOption, RouteOptions
 DEFAULT_ROUTE = ""
 
 
-class Route(msgspec.Struct, frozen=True):
+class ModelRoute(msgspec.Struct, frozen=True):
     """Models in order of preference."""
 
     models: tuple[str, ...]
@@ -32,7 +32,7 @@ class RouteTable:
     def __init__(
         self,
         providers: Mapping[str, Provider],
-        routes: Mapping[str, Route],
+        routes: Mapping[str, ModelRoute],
         clock: Clock,
         describe: Callable[[str], ModelCard] | None = None,
     ) -> None:
@@ -80,16 +80,16 @@ class RouteTable:
     def abandon(self, model: str) -> None:
         self._breakers[model] = abandon(self._breaker(model))
 
-    def _wanted(self, route: str, wish: str | None) -> Route:
+    def _wanted(self, route: str, wish: str | None) -> ModelRoute:
         if wish is not None:
-            return self._routes.get(wish) or Route((wish,))
+            return self._routes.get(wish) or ModelRoute((wish,))
         return self._routes.get(route) or self._routes[DEFAULT_ROUTE]
 
     def _option(self, name: str, now_ms: int) -> RouteOption:
         if name not in self._providers:
             return RouteOption(name, None)
         state = health(self._breaker(name), now_ms)
-        return RouteOption(name, replace(self._describe(name), health=state.value), state is Health.OPEN)
+        return RouteOption(name, replace(self._describe(name), health=state.value), state is ModelHealth.OPEN)
 
     def _breaker(self, model: str) -> Breaker:
         return self._breakers.get(model, Breaker())

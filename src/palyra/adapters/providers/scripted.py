@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from palyra.adapters.providers.turns import PreparedFailure, Turn, find_standing, play
+from palyra.adapters.providers.prepared_turns import PreparedFailure, Turn, find_standing, play
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.events.model import ModelError
 from palyra.ports.provider import Delta, ModelRequest

@@ -10,7 +10,7 @@ import re
 import tree_sitter
 import tree_sitter_bash
 
-from palyra.adapters.shell.source import NotUnderstood, Source
+from palyra.adapters.shell.source import NotUnderstood, ShellSource
 from palyra.adapters.shell.statements import read_statements
 from palyra.core.shell.tree import Node, Unknown
 
@@ -36,7 +36,7 @@ class TreeSitterShell:
         deadly = _DEADLY.search(text)
         if deadly is not None:
             return Unknown("a brace stands before a character beyond ASCII", deadly.span())
-        source = Source(text)
+        source = ShellSource(text)
         root = self._parser.parse(source.encoded).root_node
         if root.has_error:
             return Unknown("it does not parse", source.span(_first_error(root)))
@@ -61,7 +61,7 @@ def _first_error(root: tree_sitter.Node) -> tree_sitter.Node:
     return node
 
 
-def _joined_line(source: Source, root: tree_sitter.Node) -> int | None:
+def _joined_line(source: ShellSource, root: tree_sitter.Node) -> int | None:
     """Where a backslash takes a line's end away and no blank keeps apart what it joins: the parser sees two things there."""
     for match in _JOINED.finditer(source.encoded):
         node = root.descendant_for_byte_range(match.start(), match.end())

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from tree_sitter import Node as Raw
 
-from palyra.adapters.shell.source import BREAKS, NotUnderstood, Source, only
+from palyra.adapters.shell.source import BREAKS, NotUnderstood, ShellSource, only
 from palyra.adapters.shell.words import WORD_TYPES, WordReader
 from palyra.core.shell.tree import Assignment, Command, Literal, Redirection, Test, Word
 
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 class Commands:
-    def __init__(self, source: Source, words: WordReader) -> None:
+    def __init__(self, source: ShellSource, words: WordReader) -> None:
         self._source = source
         self._words = words
 

@@ -4,14 +4,14 @@ import re
 
 from tree_sitter import Node as Raw
 
-from palyra.adapters.shell.source import BREAKS, NotUnderstood, Source
+from palyra.adapters.shell.source import BREAKS, NotUnderstood, ShellSource
 from palyra.adapters.shell.words import WordReader
 from palyra.core.shell.tree import Literal, Redirection, Word
 
 _DELIMITER = re.compile(r"""(?P<plain>\w+)|'(?P<single>[\w ]+)'|"(?P<double>\w+)"|\\(?P<escaped>\w+)""", re.ASCII)
 
 
-def read_heredoc(source: Source, words: WordReader, node: Raw) -> Redirection:
+def read_heredoc(source: ShellSource, words: WordReader, node: Raw) -> Redirection:
     """`node` is the parser's heredoc_redirect; what else it holds besides the document is the caller's to read."""
     by_type = {child.type: child for child in node.children}
     start, body, end = by_type.get("heredoc_start"), by_type.get("heredoc_body"), by_type.get("heredoc_end")
@@ -32,7 +32,7 @@ def read_heredoc(source: Source, words: WordReader, node: Raw) -> Redirection:
     return Redirection("<<", Word(read, "", source.span(start)), source.span(start))
 
 
-def _check_lines(source: Source, node: Raw, name: str, place: tuple[int, Raw]) -> None:
+def _check_lines(source: ShellSource, node: Raw, name: str, place: tuple[int, Raw]) -> None:
     """bash ends the document at the first line that is the mark, after leading tabs if it was begun with `<<-`."""
     first, end = place
     strip = "\t" if any(child.type == "<<-" for child in node.children) else ""

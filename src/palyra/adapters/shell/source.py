@@ -23,11 +23,11 @@ class NotUnderstood(Exception):
         self.words = words
         self.node = node
 
-    def unknown(self, source: "Source") -> Unknown:
+    def unknown(self, source: "ShellSource") -> Unknown:
         return Unknown(self.words, source.span(self.node))
 
 
-class Source:
+class ShellSource:
     def __init__(self, text: str) -> None:
         self.encoded = text.encode()
         self._is_ascii = len(self.encoded) == len(text)

@@ -10,11 +10,11 @@ from tree_sitter import Node as Raw
 
 from palyra.adapters.shell.commands import REDIRECTS, Commands
 from palyra.adapters.shell.heredocs import read_heredoc
-from palyra.adapters.shell.joining import OPERATORS, attach, join
-from palyra.adapters.shell.source import NotUnderstood, Source, only
+from palyra.adapters.shell.line_joins import OPERATORS, attach, join
+from palyra.adapters.shell.source import NotUnderstood, ShellSource, only
 from palyra.adapters.shell.words import WORD_TYPES, WordReader
 from palyra.core.shell import tree
-from palyra.core.shell.tree import Item, Joint, Node
+from palyra.core.shell.tree import Joint, Node, ShellItem
 
 _STATEMENTS = frozenset(
     "command redirected_statement for_statement while_statement if_statement case_statement function_definition "
@@ -26,12 +26,12 @@ _OF_HEREDOC = frozenset("<< <<- file_descriptor heredoc_start heredoc_body hered
 _AFTER = frozenset((b"", b" ", b"\t", b"\n", b";", b"&", b"|", b")", b"<", b">", b"`", b"\\"))
 
 
-def read_statements(source: Source, node: Raw) -> Node:
+def read_statements(source: ShellSource, node: Raw) -> Node:
     return Statements(source).inside(node)
 
 
 class Statements:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ShellSource) -> None:
         self._source = source
         self._words = WordReader(source, self._body)
         self._commands = Commands(source, self._words)
@@ -39,7 +39,7 @@ class Statements:
     def inside(self, node: Raw) -> Node:
         return self._sequence(self._source.children(node), node)
 
-    def _body(self, source: Source, node: Raw) -> Node:
+    def _body(self, source: ShellSource, node: Raw) -> Node:
         """What runs inside a substitution."""
         text = source.bytes_of(node)
         children = source.children(node)
@@ -51,15 +51,15 @@ class Statements:
         return self._sequence(children[1:-1], node)
 
     def _sequence(self, nodes: Sequence[Raw], parent: Raw) -> Node:
-        items: list[Item] = []
+        items: list[ShellItem] = []
         before: Raw | None = None
         for node in nodes:
             if node.type in _STATEMENTS:
                 if before is not None and before.type in _STATEMENTS:
                     self._check_line_between(before, node)
-                items.append(Item(self._statement(node), Joint.THEN))
+                items.append(ShellItem(self._statement(node), Joint.THEN))
             elif node.type in (";", "&") and before is not None and before.type in _STATEMENTS:
-                items[-1] = Item(items[-1].node, _JOINTS[node.type])
+                items[-1] = ShellItem(items[-1].node, _JOINTS[node.type])
             else:
                 raise NotUnderstood(f"an unusual place for {node.type}", node)
             before = node
@@ -162,7 +162,7 @@ class Statements:
     def _group(self, node: Raw) -> Node:
         if not self._source.bytes_of(node)[:2].startswith((b"{ ", b"{\n", b"{\t")):
             raise NotUnderstood("arithmetic, or a word in braces, as a command", node)
-        return tree.Group(self._enclosed(node, "{", "}"))
+        return tree.ShellGroup(self._enclosed(node, "{", "}"))
 
     def _enclosed(self, node: Raw, opening: str, closing: str) -> Node:
         children = self._source.children(node)
@@ -171,7 +171,7 @@ class Statements:
         return self._sequence(children[1:-1], node)
 
     def _if(self, node: Raw) -> Node:
-        return tree.Branch(tuple(self._if_bodies(node)))
+        return tree.ShellBranch(tuple(self._if_bodies(node)))
 
     def _if_bodies(self, node: Raw) -> Iterator[Node]:
         group: list[Raw] = []
@@ -202,7 +202,7 @@ class Statements:
             bodies.append(self._sequence(inner, item))
         if any(child.type not in WORD_TYPES | {"case", "in", "esac", "case_item", ";"} for child in children):
             raise NotUnderstood("an unusual case", node)
-        return tree.Branch(tuple(bodies), tuple(words))
+        return tree.ShellBranch(tuple(bodies), tuple(words))
 
     def _for(self, node: Raw) -> Node:
         children = self._source.children(node)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 
 from tree_sitter import Node as Raw
 
-from palyra.adapters.shell.source import NotUnderstood, Source
+from palyra.adapters.shell.source import NotUnderstood, ShellSource
 from palyra.core.shell.tree import Literal, Node, Opaque, Part, Substitution, Variable, Word
 
 # Reads the statements inside a substitution; given by the caller, because statements hold words and words statements.
-ReadBody = Callable[[Source, Raw], Node]
+ReadBody = Callable[[ShellSource, Raw], Node]
 
 WORD_TYPES = frozenset(
     "word number string raw_string ansi_c_string translated_string concatenation simple_expansion expansion "
@@ -31,7 +31,7 @@ _LEAVES = frozenset(("variable_name", "special_variable_name", "regex", "word", 
 
 
 class WordReader:
-    def __init__(self, source: Source, read_body: ReadBody) -> None:
+    def __init__(self, source: ShellSource, read_body: ReadBody) -> None:
         self._source = source
         self._read_body = read_body
 

@@ -60,7 +60,7 @@ class Content(msgspec.Struct, frozen=True):
         return tuple(SkillFile(path=path, bytes=len(self.bodies[path])) for path in sorted(self.bodies))
 
 
-class Refused(Exception):
+class SkillRefused(Exception):
     """The folder cannot be a skill; the text says why."""
 
 
@@ -153,19 +153,19 @@ def _visit_skill(folder: int, name: str, on_file: _OnFile) -> None:
         nonlocal count
         count += 1
         if count > FILES_MAX:
-            raise Refused(f"it holds more than {FILES_MAX} files")
+            raise SkillRefused(f"it holds more than {FILES_MAX} files")
         on_file(inner, file_name, path, status)
 
     try:
         _visit(folder, name, "", counted)
     except OSError as cause:
-        raise Refused(f"it cannot be read: {cause.strerror}") from cause
+        raise SkillRefused(f"it cannot be read: {cause.strerror}") from cause
 
 
 def _visit(parent: int, name: str, prefix: str, on_file: _OnFile) -> None:
     """Calls for every regular file below. `prefix` is the path so far, with a slash behind it."""
     if prefix.count("/") > DEPTH_MAX:
-        raise Refused(f"its folders are nested deeper than {DEPTH_MAX}")
+        raise SkillRefused(f"its folders are nested deeper than {DEPTH_MAX}")
     _require_no_link(parent, name)
     folder = os.open(name, _FOLDER_FLAGS, dir_fd=parent)
     try:
@@ -180,7 +180,7 @@ def _visit(parent: int, name: str, prefix: str, on_file: _OnFile) -> None:
 
 def _visit_entry(folder: int, name: str, prefix: str, on_file: _OnFile) -> None:
     if not name.isprintable():
-        raise Refused("a file in it has a name that cannot be shown")
+        raise SkillRefused("a file in it has a name that cannot be shown")
     path = f"{prefix}{name}"
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISDIR(status.st_mode):
@@ -188,23 +188,23 @@ def _visit_entry(folder: int, name: str, prefix: str, on_file: _OnFile) -> None:
     elif stat.S_ISREG(status.st_mode):
         on_file(folder, name, path, status)
     elif stat.S_ISLNK(status.st_mode):
-        raise Refused(f"{path} is a symbolic link; put the file itself there")
+        raise SkillRefused(f"{path} is a symbolic link; put the file itself there")
     else:
-        raise Refused(f"{path} is a device, pipe or socket")
+        raise SkillRefused(f"{path} is a device, pipe or socket")
 
 
 def _require_no_link(parent: int, name: str) -> None:
     """For the words only: opening would refuse it as well."""
     status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if stat.S_ISLNK(status.st_mode):
-        raise Refused("the folder is a symbolic link; put the folder itself there")
+        raise SkillRefused("the folder is a symbolic link; put the folder itself there")
 
 
 def _read_file(folder: int, name: str, path: str, bytes_max: int) -> bytes:
     file = os.open(name, _FILE_FLAGS, dir_fd=folder)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise Refused(f"{path} is no regular file")
+            raise SkillRefused(f"{path} is no regular file")
         pieces: list[bytes] = []
         left = bytes_max + 1
         while left > 0 and (piece := os.read(file, min(left, 1 << 20))):
@@ -213,5 +213,5 @@ def _read_file(folder: int, name: str, path: str, bytes_max: int) -> bytes:
     finally:
         os.close(file)
     if left <= 0:
-        raise Refused(f"its files have more than {FOLDER_BYTES_MAX} bytes together")
+        raise SkillRefused(f"its files have more than {FOLDER_BYTES_MAX} bytes together")
     return b"".join(pieces)

@@ -32,7 +32,7 @@ _HIDDEN = re.compile(
 )
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class SkillManifest(msgspec.Struct, frozen=True, kw_only=True):
     """What a SKILL.md says. `problems` is empty for one that can be used."""
 
     description: str = ""
@@ -55,7 +55,7 @@ def is_skill_name(text: str) -> bool:
     return len(text) <= NAME_LENGTH_MAX and _NAME.fullmatch(text) is not None
 
 
-def read_manifest(raw: bytes, folder: str) -> Manifest:
+def read_manifest(raw: bytes, folder: str) -> SkillManifest:
     """What the file of this folder says. Never raises: what is wrong is in `problems`."""
     if len(raw) > SKILL_BYTES_MAX:
         return _broken(f"SKILL.md is larger than {SKILL_BYTES_MAX} bytes; move parts of it into files beside it")
@@ -76,7 +76,7 @@ def read_manifest(raw: bytes, folder: str) -> Manifest:
     return _checked(fields, "\n".join(lines[end + 1 :]).strip("\n"), folder)
 
 
-def _checked(fields: dict[str, object], body: str, folder: str) -> Manifest:
+def _checked(fields: dict[str, object], body: str, folder: str) -> SkillManifest:
     said = _Said()
     _check_name(fields, folder, said)
     description = _text(fields, "description", DESCRIPTION_LENGTH_MAX, said)
@@ -96,7 +96,7 @@ def _checked(fields: dict[str, object], body: str, folder: str) -> Manifest:
         said.problems.append("there are no instructions below the front matter")
     if _HIDDEN.search(body):
         said.notes.append("its text holds characters that cannot be seen; look at its bytes before you accept it")
-    return Manifest(
+    return SkillManifest(
         description=description,
         allowed_tools=allowed,
         unknown_tools=unknown,
@@ -208,5 +208,5 @@ def _brief(text: str) -> str:
     return clean if len(clean) <= NAME_LENGTH_MAX else f"{clean[:NAME_LENGTH_MAX]}…"
 
 
-def _broken(problem: str) -> Manifest:
-    return Manifest(problems=(problem,))
+def _broken(problem: str) -> SkillManifest:
+    return SkillManifest(problems=(problem,))

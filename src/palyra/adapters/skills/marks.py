@@ -23,7 +23,7 @@ LOCK_WAIT_S = 10.0  # Changing the file takes milliseconds; who holds its lock t
 _LOCK_PAUSE_S = 0.01
 
 
-class Key(msgspec.Struct, frozen=True, kw_only=True):
+class SkillKey(msgspec.Struct, frozen=True, kw_only=True):
     """Which skill a mark is about. `root` is the workspace, where it lies in one."""
 
     place: SkillPlace
@@ -31,7 +31,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     root: str = ""
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SkillMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a person decided. Of a workspace's skill, `active` holds for the folder with this hash alone."""
 
     place: SkillPlace
@@ -41,12 +41,12 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     sha256: str = ""
 
     @property
-    def key(self) -> Key:
-        return Key(place=self.place, name=self.name, root=self.root)
+    def key(self) -> SkillKey:
+        return SkillKey(place=self.place, name=self.name, root=self.root)
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    marks: tuple[Mark, ...]
+    marks: tuple[SkillMark, ...]
     version: int = 1
 
 
@@ -54,9 +54,9 @@ class Marks:
     def __init__(self, path: Path) -> None:
         self._path = path
         # One value, for several threads read it.
-        self._read: tuple[tuple[int, ...] | None, dict[Key, Mark]] = (None, {})
+        self._read: tuple[tuple[int, ...] | None, dict[SkillKey, SkillMark]] = (None, {})
 
-    def all(self) -> dict[Key, Mark]:
+    def all(self) -> dict[SkillKey, SkillMark]:
         """What the file says now. Corrupt where it cannot be read."""
         stamp = _stamp_of(self._path)
         before, known = self._read
@@ -66,7 +66,7 @@ class Marks:
             self._read = (stamp, known)
         return known
 
-    def put(self, mark: Mark) -> None:
+    def put(self, mark: SkillMark) -> None:
         with _locked(self._path):
             known = {} if _stamp_of(self._path) is None else _read(self._path)
             known[mark.key] = mark
@@ -75,7 +75,7 @@ class Marks:
             _replace(self._path, msgspec.json.format(msgspec.json.encode(_File(marks=tuple(known.values())))))
 
 
-def _read(path: Path) -> dict[Key, Mark]:
+def _read(path: Path) -> dict[SkillKey, SkillMark]:
     try:
         with path.open("rb") as file:
             body = file.read(FILE_BYTES_MAX + 1)

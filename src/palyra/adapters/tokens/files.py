@@ -13,7 +13,14 @@ from pathlib import Path
 import msgspec
 
 from palyra.adapters.tokens.last_use import LastUses
-from palyra.adapters.tokens.private_file import Stamp, create_private, locked, read_private, replace_private, stamp_of
+from palyra.adapters.tokens.private_file import (
+    FileStamp,
+    create_private,
+    locked,
+    read_private,
+    replace_private,
+    stamp_of,
+)
 from palyra.core.errors import Corrupt, NotFound
 from palyra.core.ids import Principal
 from palyra.ports.tokens import ADMIN_TOKEN_ID, TOKEN_PREFIX, TOKEN_RANDOM_BYTES, Role, TokenRow, hash_token
@@ -35,8 +42,8 @@ class FileTokens:
         self._rows_path = rows_path
         self._uses = LastUses(rows_path.with_name(LAST_USE_NAME))
         # Each with the stamp of the file it was read from, as one value: a request may look while a thread changes them.
-        self._admin: tuple[Stamp | None, TokenRow | None] = (None, None)
-        self._rows: tuple[Stamp | None, dict[str, TokenRow]] = (None, {})
+        self._admin: tuple[FileStamp | None, TokenRow | None] = (None, None)
+        self._rows: tuple[FileStamp | None, dict[str, TokenRow]] = (None, {})
 
     async def find(self, token_hash: str) -> TokenRow | None:
         admin = self._current_admin()

@@ -23,7 +23,7 @@ _LOCK_PAUSE_S = 0.01
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-class Stamp(msgspec.Struct, frozen=True):
+class FileStamp(msgspec.Struct, frozen=True):
     """What tells one state of a file from another without reading it."""
 
     inode: int
@@ -32,13 +32,13 @@ class Stamp(msgspec.Struct, frozen=True):
     bytes: int
 
 
-def stamp_of(path: Path) -> Stamp | None:
+def stamp_of(path: Path) -> FileStamp | None:
     """None where there is no file."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
         return None
-    return Stamp(found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size)
+    return FileStamp(found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size)
 
 
 def read_private(path: Path) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from palyra.adapters.tools.fs_search import look_nature
 from palyra.adapters.tools.offload import STOPPED, offload
 from palyra.adapters.tools.preview import spelled_out
-from palyra.adapters.tools.workspace import FOLDER_FLAGS, PATH_SCHEMA, Place, locate_folder, open_itself
+from palyra.adapters.tools.workspace import FOLDER_FLAGS, PATH_SCHEMA, WorkspacePath, locate_folder, open_itself
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
@@ -147,7 +147,7 @@ class _Listing:
         return notes
 
 
-def _list(place: Place, depth: int, stop: Event) -> ToolResult:
+def _list(place: WorkspacePath, depth: int, stop: Event) -> ToolResult:
     listing = _Listing(stop)
     with open_itself(place) as folder:
         listing.walk(folder, "", "/".join((os.path.realpath(place.root).rstrip("/"), *place.parts, "")), depth)

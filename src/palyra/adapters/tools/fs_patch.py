@@ -13,15 +13,24 @@ from threading import Event
 
 from msgspec.structs import replace
 
-from palyra.adapters.tools.fs_patch_plan import MARK, Change, Plan, places_of
+from palyra.adapters.tools.fs_patch_plan import MARK, FileChange, PatchPlan, places_of
 from palyra.adapters.tools.fs_write import Writing, fill_partial
 from palyra.adapters.tools.offload import STOPPED, offload
 from palyra.adapters.tools.preview import preview_changes
-from palyra.adapters.tools.workspace import Place, absolute, bytes_at, explained, locate, look, make_folder, open_folder
+from palyra.adapters.tools.workspace import (
+    WorkspacePath,
+    absolute,
+    bytes_at,
+    explained,
+    locate,
+    look,
+    make_folder,
+    open_folder,
+)
 from palyra.core.errors import Conflict, PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk
-from palyra.core.patch_reading import FILES_MAX, read_patch
+from palyra.core.patch_parser import FILES_MAX, read_patch
 from palyra.core.patches import FilePatch
 from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, failed
 from palyra.core.trust import Trust
@@ -75,7 +84,7 @@ class FsPatch:
         paths, is_inside = _paths_of(patches, workspace)
         if not is_inside:
             return _nature(paths, False, None)
-        plan = Plan(workspace, PREVIEWED_BYTES_MAX)
+        plan = PatchPlan(workspace, PREVIEWED_BYTES_MAX)
         try:
             plan.make(patches)
         except PalyraError as refused:
@@ -125,7 +134,7 @@ def _paths_of(patches: tuple[FilePatch, ...], workspace: tuple[str, ...]) -> tup
 
 
 def _patch(patches: tuple[FilePatch, ...], context: ToolCallContext, stop: Event) -> ToolResult:
-    plan = Plan(context.workspace, READ_BYTES_MAX, context.effect_id)
+    plan = PatchPlan(context.workspace, READ_BYTES_MAX, context.effect_id)
     try:
         plan.make(patches)
     except PalyraError as refused:
@@ -152,7 +161,7 @@ def _patch(patches: tuple[FilePatch, ...], context: ToolCallContext, stop: Event
 class _Work:
     """The steps that change something, and what has to be taken away after them."""
 
-    def __init__(self, changes: list[Change], context: ToolCallContext) -> None:
+    def __init__(self, changes: list[FileChange], context: ToolCallContext) -> None:
         self._changes = changes
         self._context = context
         self._folders: dict[int, int] = {}
@@ -182,7 +191,7 @@ class _Work:
 
     def replace_all(self) -> ToolResult | None:
         """What stopped it half way, if something did."""
-        done: list[Change] = []
+        done: list[FileChange] = []
         try:
             for number, change in enumerate(self._changes):
                 if change.is_write:
@@ -197,7 +206,7 @@ class _Work:
             return replace(failed(refused.code, message), written=_written(done))
         return None
 
-    def _replace(self, number: int, change: Change) -> None:
+    def _replace(self, number: int, change: FileChange) -> None:
         folder = self._folders[number]
         with explained(change.place):
             # Renaming replaces a link that was put there meanwhile; it never follows one.
@@ -223,7 +232,7 @@ def _drop_partials(patches: tuple[FilePatch, ...], context: ToolCallContext) -> 
             os.unlink(_partial_name(context, number), dir_fd=folder)
 
 
-def _mark(name: str, folder: int, change: Change, effect_id: str) -> None:
+def _mark(name: str, folder: int, change: FileChange, effect_id: str) -> None:
     """Names the effect on the partial file, and makes a new program executable for everyone who may read it."""
     file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
@@ -237,7 +246,7 @@ def _mark(name: str, folder: int, change: Change, effect_id: str) -> None:
         os.close(file)
 
 
-def _require_same(folder: int, place: Place, seen: os.stat_result | None) -> None:
+def _require_same(folder: int, place: WorkspacePath, seen: os.stat_result | None) -> None:
     try:
         now = look(folder, place)
     except FileNotFoundError:
@@ -250,12 +259,12 @@ def _marks(seen: os.stat_result | None) -> tuple[int, ...] | None:
     return None if seen is None else (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
 
 
-def _remove(place: Place) -> None:
+def _remove(place: WorkspacePath) -> None:
     with open_folder(place) as folder:
         with suppress(FileNotFoundError):
             os.unlink(place.name, dir_fd=folder)
         os.fsync(folder)
 
 
-def _written(changes: list[Change]) -> tuple[FileBytes, ...]:
+def _written(changes: list[FileChange]) -> tuple[FileBytes, ...]:
     return tuple(bytes_at(change.place, change.text.encode()) for change in changes if change.text is not None)

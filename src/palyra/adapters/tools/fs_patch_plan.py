@@ -10,27 +10,27 @@ import os
 import msgspec
 
 from palyra.adapters.tools.fs_read import decode
-from palyra.adapters.tools.workspace import Place, bytes_at, locate, open_file, open_folder, read_bytes
+from palyra.adapters.tools.workspace import WorkspacePath, bytes_at, locate, open_file, open_folder, read_bytes
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError
 from palyra.core.events.tool import FileBytes
-from palyra.core.patches import Applied, FilePatch, Kind, apply
+from palyra.core.patches import Applied, FilePatch, PatchKind, apply
 
 FILE_BYTES_MAX = 2 * 1024 * 1024
 MARK = "user.palyra.effect"
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class FileChange(msgspec.Struct, frozen=True, kw_only=True):
     """One file's part of it.
 
     `text` is what the place is left with, None where it is left without a file; `gone` the place that loses its file. `seen`
     and `gone_seen` are what lay at the two when they were looked at, None: nothing. `kept` is whose owner and mode stay.
     """
 
-    place: Place
+    place: WorkspacePath
     done: str
     old: str = ""
     text: str | None
-    gone: Place | None = None
+    gone: WorkspacePath | None = None
     seen: os.stat_result | None = None
     gone_seen: os.stat_result | None = None
     kept: os.stat_result | None = None
@@ -42,7 +42,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_new and self.text is not None
 
 
-class Plan:
+class PatchPlan:
     """The changes, and the files that were read for them, also when it is refused half way."""
 
     def __init__(self, workspace: tuple[str, ...], bytes_max: int, effect_id: str | None = None) -> None:
@@ -50,7 +50,7 @@ class Plan:
         self._effect_id = effect_id
         self._bytes_left = bytes_max
         self.read: list[FileBytes] = []
-        self.changes: list[Change] = []
+        self.changes: list[FileChange] = []
 
     def make(self, patches: tuple[FilePatch, ...]) -> None:
         """Raises what stands against the patch."""
@@ -58,15 +58,15 @@ class Plan:
         for patch in patches:
             self.changes.append(self._change(patch))
 
-    def _change(self, patch: FilePatch) -> Change:
+    def _change(self, patch: FilePatch) -> FileChange:
         place, source = locate(patch.path, self._workspace), locate(patch.source, self._workspace)
-        if patch.kind is Kind.CREATE:
+        if patch.kind is PatchKind.CREATE:
             return self._create(patch, place)
-        if patch.kind is Kind.DELETE:
+        if patch.kind is PatchKind.DELETE:
             return self._delete(patch, place)
         return self._modify(patch, place) if place == source else self._rename(patch, source, place)
 
-    def _create(self, patch: FilePatch, place: Place) -> Change:
+    def _create(self, patch: FilePatch, place: WorkspacePath) -> FileChange:
         text = "".join(hunk.after for hunk in patch.hunks)
         found = self._read(place)
         if found is not None and found.is_ours:
@@ -74,9 +74,9 @@ class Plan:
         if found is not None and found.text and found.text != text:
             raise Conflict("file_exists", f"{place.shown} is there already, with other content; patch it instead")
         if found is not None and found.text == text:
-            return Change(place=place, done="already there", old=text, text=text, is_new=False)
+            return FileChange(place=place, done="already there", old=text, text=text, is_new=False)
         seen = found.seen if found is not None else None
-        return Change(
+        return FileChange(
             place=place,
             done=f"created, {text.count(chr(10))} lines",
             text=text,
@@ -85,19 +85,19 @@ class Plan:
             is_executable=patch.is_executable,
         )
 
-    def _delete(self, patch: FilePatch, place: Place) -> Change:
+    def _delete(self, patch: FilePatch, place: WorkspacePath) -> FileChange:
         found = self._read(place)
         if found is None:
-            return Change(place=place, done="already gone", text=None, is_new=False)
+            return FileChange(place=place, done="already gone", text=None, is_new=False)
         left = apply(patch, found.text).text if patch.hunks else found.text
         if left:
             raise Conflict(
                 "delete_incomplete",
                 f"{place.shown} is to be deleted, but the patch does not remove all its lines; add them",
             )
-        return Change(place=place, done="deleted", old=found.text, text=None, gone=place, gone_seen=found.seen)
+        return FileChange(place=place, done="deleted", old=found.text, text=None, gone=place, gone_seen=found.seen)
 
-    def _modify(self, patch: FilePatch, place: Place) -> Change:
+    def _modify(self, patch: FilePatch, place: WorkspacePath) -> FileChange:
         found = self._read(place)
         if found is None:
             raise NotFound("not_found", f"there is no file {place.shown}; create it with `--- /dev/null`")
@@ -105,7 +105,7 @@ class Plan:
             return _left(place, found)
         applied = apply(patch, found.text)
         done = _told(patch, applied) if applied.is_new else "already applied; nothing was changed"
-        return Change(
+        return FileChange(
             place=place,
             done=done,
             old=found.text,
@@ -115,18 +115,18 @@ class Plan:
             is_new=applied.is_new,
         )
 
-    def _rename(self, patch: FilePatch, source: Place, place: Place) -> Change:
+    def _rename(self, patch: FilePatch, source: WorkspacePath, place: WorkspacePath) -> FileChange:
         found, there = self._read(source), self._read(place)
         if found is None:
             if there is None:
                 raise NotFound("not_found", f"there is no file {source.shown}")
             if patch.hunks and not there.is_ours and apply(patch, there.text).is_new:
                 raise Conflict("file_exists", f"{source.shown} is gone, and {place.shown} is not what the patch leaves")
-            return Change(place=place, done="already renamed", old=there.text, text=there.text, is_new=False)
+            return FileChange(place=place, done="already renamed", old=there.text, text=there.text, is_new=False)
         applied = apply(patch, found.text) if patch.hunks else Applied(text=found.text, is_new=True)
         if there is not None and there.text != applied.text:
             raise Conflict("file_exists", f"{place.shown} is there already; delete it first")
-        return Change(
+        return FileChange(
             place=place,
             done=f"renamed from {source.shown}" + (f", {_told(patch, applied)}" if patch.hunks else ""),
             old=found.text,
@@ -137,7 +137,7 @@ class Plan:
             kept=found.seen,
         )
 
-    def _read(self, place: Place) -> "_Found | None":
+    def _read(self, place: WorkspacePath) -> "_Found | None":
         try:
             with open_folder(place) as folder:
                 file = open_file(folder, place)
@@ -173,12 +173,12 @@ def read_mark(file: int) -> bytes:
         return b""
 
 
-def _left(place: Place, found: _Found) -> Change:
+def _left(place: WorkspacePath, found: _Found) -> FileChange:
     done = "already applied; nothing was changed"
-    return Change(place=place, done=done, old=found.text, text=found.text, is_new=False)
+    return FileChange(place=place, done=done, old=found.text, text=found.text, is_new=False)
 
 
-def places_of(patches: tuple[FilePatch, ...], workspace: tuple[str, ...]) -> list[Place]:
+def places_of(patches: tuple[FilePatch, ...], workspace: tuple[str, ...]) -> list[WorkspacePath]:
     """Every file that the patch names, each once for every section that does."""
     names = [name for patch in patches for name in dict.fromkeys((patch.path, patch.source))]
     return [locate(name, workspace) for name in names]
@@ -190,7 +190,7 @@ def _told(patch: FilePatch, applied: Applied) -> str:
     return f"patched, {count} hunk{'' if count == 1 else 's'}{moved}"
 
 
-def _require_apart(places: list[Place]) -> None:
+def _require_apart(places: list[WorkspacePath]) -> None:
     seen: set[tuple[str, ...]] = set()
     for place in places:
         parts = (place.root, *place.parts)

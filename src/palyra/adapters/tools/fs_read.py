@@ -11,7 +11,7 @@ from threading import Event
 from palyra.adapters.tools.offload import offload
 from palyra.adapters.tools.workspace import (
     PATH_SCHEMA,
-    Place,
+    WorkspacePath,
     absolute,
     bytes_at,
     locate,
@@ -104,7 +104,7 @@ def paths_of(path: object, workspace: tuple[str, ...]) -> tuple[tuple[str, ...],
         return (), False
 
 
-def _read(place: Place, offset: int, limit: int, stop: Event) -> ToolResult:
+def _read(place: WorkspacePath, offset: int, limit: int, stop: Event) -> ToolResult:
     body = read_body(place)
     text = decode(place, body)
     read = (bytes_at(place, body),)
@@ -118,7 +118,7 @@ def _read(place: Place, offset: int, limit: int, stop: Event) -> ToolResult:
     return ToolResult(outcome=Outcome.OK, output=_page(lines, offset, limit), read=read)
 
 
-def read_body(place: Place) -> bytes:
+def read_body(place: WorkspacePath) -> bytes:
     """The whole file; one that is too large is refused."""
     with open_folder(place) as folder:
         file = open_file(folder, place)
@@ -131,7 +131,7 @@ def read_body(place: Place) -> bytes:
     return body
 
 
-def decode(place: Place, body: bytes) -> str:
+def decode(place: WorkspacePath, body: bytes) -> str:
     """The text of a file; what is none is refused."""
     if b"\x00" in body[:BINARY_LOOK_BYTES]:
         raise Invalid("binary_file", f"{place.shown} is a binary file; only text can be read")

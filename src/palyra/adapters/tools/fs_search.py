@@ -14,11 +14,11 @@ from typing import cast
 import msgspec
 
 from palyra.adapters.tools.offload import offload
-from palyra.adapters.tools.search_child import Answer, Task
+from palyra.adapters.tools.search_child import SearchReply, Task
 from palyra.adapters.tools.workspace import (
     PATH_LENGTH_MAX,
     PATH_SCHEMA,
-    Place,
+    WorkspacePath,
     absolute,
     locate_folder,
     look,
@@ -130,7 +130,7 @@ def _is_unicode(text: str) -> bool:
         return False
 
 
-def _check(place: Place, stop: Event) -> ToolResult:
+def _check(place: WorkspacePath, stop: Event) -> ToolResult:
     """Whether there is something to search, in words; the walk that counts is the searching process's own."""
     try:
         with open_itself(place):
@@ -143,7 +143,7 @@ def _check(place: Place, stop: Event) -> ToolResult:
     return ToolResult(outcome=Outcome.OK)
 
 
-async def _search(place: Place, pattern: str, glob: str | None) -> ToolResult:
+async def _search(place: WorkspacePath, pattern: str, glob: str | None) -> ToolResult:
     try:
         root = os.open(place.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as cause:
@@ -165,7 +165,7 @@ async def _search(place: Place, pattern: str, glob: str | None) -> ToolResult:
         return failed(
             "search_stopped", "the search ran out of memory or time; narrow the pattern, the path or the glob"
         )
-    answer = cast(Answer, msgspec.json.decode(body))
+    answer = cast(SearchReply, msgspec.json.decode(body))
     if answer["error"] is not None:
         return _refused(place, answer["error"])
     read = tuple(_bytes_of(place, path, sha256) for path, sha256 in answer["hashes"].items())
@@ -195,7 +195,7 @@ async def _run_child(task: Task) -> bytes:
     return body if child.returncode == 0 else b""
 
 
-def _refused(place: Place, error: str) -> ToolResult:
+def _refused(place: WorkspacePath, error: str) -> ToolResult:
     code, _, message = error.partition(" ")
     if code == "pattern_invalid":
         return failed(
@@ -204,12 +204,12 @@ def _refused(place: Place, error: str) -> ToolResult:
     return failed(code, f"{place.shown} could not be searched: {message}")
 
 
-def _bytes_of(place: Place, below: str, sha256: str) -> FileBytes:
+def _bytes_of(place: WorkspacePath, below: str, sha256: str) -> FileBytes:
     path = "/".join((*place.parts, *([below] if below else [])))
     return FileBytes(root=os.path.realpath(place.root), path=path, sha256=sha256)
 
 
-def _told(place: Place, answer: Answer) -> str:
+def _told(place: WorkspacePath, answer: SearchReply) -> str:
     base = "" if place.shown == "." else place.shown
     lines = [f"{'/'.join(filter(None, (base, path)))}:{number}:{text}" for path, number, text in answer["matches"]]
     if answer["is_full"]:

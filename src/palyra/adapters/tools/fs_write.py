@@ -17,7 +17,7 @@ from palyra.adapters.tools.offload import STOPPED, offload
 from palyra.adapters.tools.preview import preview_write
 from palyra.adapters.tools.workspace import (
     PATH_SCHEMA,
-    Place,
+    WorkspacePath,
     bytes_at,
     locate,
     look,
@@ -100,7 +100,7 @@ class FsWrite:
 class Writing(msgspec.Struct, frozen=True):
     """A file to be replaced, and the name of its partial file."""
 
-    place: Place
+    place: WorkspacePath
     body: bytes
     partial_name: str
 
@@ -165,7 +165,7 @@ def _preview(path: str, content: str, workspace: tuple[str, ...]) -> str:
         return f"{path}: {refused.message}"
 
 
-def _read_old(place: Place) -> bytes | None:
+def _read_old(place: WorkspacePath) -> bytes | None:
     """What is there now, as far as a preview looks: one byte more than that says there is more. None: nothing."""
     try:
         with open_folder(place) as folder:

@@ -13,13 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from palyra.adapters.net.guard import Guard
-from palyra.adapters.net.guard_exchange import BODY_BYTES_MAX, TOTAL_S, Answer, Asked, Exchange
+from palyra.adapters.net.guard_exchange import BODY_BYTES_MAX, TOTAL_S, FetchedResponse, FetchRequest, GuardedExchange
 from palyra.adapters.tools.http_page import present
 from palyra.adapters.tools.offload import offload
 from palyra.core.errors import Invalid, PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk
-from palyra.core.hosts import CODE, URL_LENGTH_MAX, Target
+from palyra.core.hosts import CODE, URL_LENGTH_MAX, UrlTarget
 from palyra.core.taint import label
 from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, failed
 from palyra.core.trust import Trust
@@ -89,7 +89,7 @@ _NEVER_SENT = frozenset({CODE, "name_unknown", "connect_failed", "connect_timed_
 class HttpFetch:
     def __init__(self, guard: Guard, total_s: float = TOTAL_S, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         self._guard = guard
-        self._exchange = Exchange(guard, total_s, body_bytes_max)
+        self._exchange = GuardedExchange(guard, total_s, body_bytes_max)
 
     @property
     def spec(self) -> ToolSpec:
@@ -130,11 +130,11 @@ class HttpFetch:
         return (written[1] if written else "")[:_HOST_SHOWN_MAX].lower() or "invalid"
 
 
-def _present(answer: Answer, stop: Event) -> ToolResult:
+def _present(answer: FetchedResponse, stop: Event) -> ToolResult:
     return present(answer, stop.is_set)
 
 
-def _fault(fault: PalyraError, target: Target) -> ToolResult:
+def _fault(fault: PalyraError, target: UrlTarget) -> ToolResult:
     """Nothing of what the other side said is in the words, but a refused redirect was its choice."""
     told = failed(fault.code, fault.message)
     if fault.code == CODE:
@@ -142,7 +142,7 @@ def _fault(fault: PalyraError, target: Target) -> ToolResult:
     return replace(told, trust=Trust.SYSTEM)
 
 
-def _read_arguments(arguments: JsonObject) -> Asked:
+def _read_arguments(arguments: JsonObject) -> FetchRequest:
     """Raises Invalid with what to write instead."""
     url, method = arguments.get("url"), arguments.get("method", "GET")
     body, headers = arguments.get("body", ""), arguments.get("headers", {})
@@ -160,7 +160,7 @@ def _read_arguments(arguments: JsonObject) -> Asked:
         raise Invalid("arguments_invalid", f"the body is longer than {SENT_LENGTH_MAX} characters")
     if content and "content-type" not in {name.lower() for name in sent}:
         sent["Content-Type"] = _media_type(content)
-    return Asked(url=url, method=method, headers=sent, body=content)
+    return FetchRequest(url=url, method=method, headers=sent, body=content)
 
 
 def _checked(name: str, value: object) -> str:

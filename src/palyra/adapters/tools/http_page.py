@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from palyra.adapters.net.guard_exchange import Answer
+from palyra.adapters.net.guard_exchange import FetchedResponse
 from palyra.adapters.tools.readable import TEXT_LENGTH_MAX, drop_shapeless, make_readable
 from palyra.core.events.tool import Outcome, ToolError
 from palyra.core.tools import Made, ToolResult
@@ -46,7 +46,7 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
     made: tuple[Made, ...] = ()
 
 
-def present(answer: Answer, is_stopped: Callable[[], bool] = lambda: False) -> ToolResult:
+def present(answer: FetchedResponse, is_stopped: Callable[[], bool] = lambda: False) -> ToolResult:
     """An exchange that came to its end. A status of 400 or more is a failure that still shows its body."""
     told = _tell(answer, is_stopped)
     media = _line(answer.header("content-type"))
@@ -64,7 +64,7 @@ def present(answer: Answer, is_stopped: Callable[[], bool] = lambda: False) -> T
     return ToolResult(outcome=Outcome.FAILED, output=output, error=error, made=told.made)
 
 
-def _tell(answer: Answer, is_stopped: Callable[[], bool]) -> _Told:
+def _tell(answer: FetchedResponse, is_stopped: Callable[[], bool]) -> _Told:
     if answer.elsewhere:
         message = f"It redirects to another host, which was not followed:\n{answer.elsewhere}\n"
         return _Told(text=f"{message}Fetch that address if it is wanted.")
@@ -84,12 +84,12 @@ def _tell(answer: Answer, is_stopped: Callable[[], bool]) -> _Told:
     return _Told(text=plain[:TEXT_LENGTH_MAX], notes=(f"The text was cut after {TEXT_LENGTH_MAX} characters.",))
 
 
-def _headers(answer: Answer) -> str:
+def _headers(answer: FetchedResponse) -> str:
     lines = [f"{_line(name)}: {_line(value)}" for name, value in answer.headers[:HEADERS_SHOWN_MAX]]
     return "\n".join((*lines, "[There is no body.]"))
 
 
-def _media_type(answer: Answer) -> str:
+def _media_type(answer: FetchedResponse) -> str:
     """As the server says; where it says nothing useful, by how the body begins."""
     said = answer.header("content-type").partition(";")[0].strip().lower()
     if _MEDIA_TYPE.fullmatch(said) and said != "application/octet-stream":
@@ -110,13 +110,13 @@ def _is_utf8(start: bytes) -> bool:
     return b"\x00" not in start
 
 
-def _is_binary(media: str, answer: Answer) -> bool:
+def _is_binary(media: str, answer: FetchedResponse) -> bool:
     if _TEXT_TYPE.fullmatch(media) is None:
         return True
     return b"\x00" in answer.body[:_LOOK_BYTES] and not _charset(answer).startswith(("utf-16", "utf-32"))
 
 
-def _as_artifact(answer: Answer, media: str) -> _Told:
+def _as_artifact(answer: FetchedResponse, media: str) -> _Told:
     last = answer.target.path.partition("?")[0].rpartition("/")[2]
     name = _UNFIT_NAME.sub("_", last).strip("._")[-_NAME_LENGTH_MAX:] or "body"
     made = Made(name=name, media_type=media, body=answer.body)
@@ -124,7 +124,7 @@ def _as_artifact(answer: Answer, media: str) -> _Told:
     return _Told(text=f"The body is no text ({media}, {size} bytes); it was kept as an artifact.", made=(made,))
 
 
-def _decode(answer: Answer) -> str:
+def _decode(answer: FetchedResponse) -> str:
     charset = _charset(answer)
     try:
         return answer.body.decode(charset, "replace")
@@ -132,7 +132,7 @@ def _decode(answer: Answer) -> str:
         return answer.body.decode("utf-8", "replace")
 
 
-def _charset(answer: Answer) -> str:
+def _charset(answer: FetchedResponse) -> str:
     """By the mark at the beginning, the header, or the page itself; one that is not known is read as UTF-8."""
     for mark, name in _BOMS:
         if answer.body.startswith(mark):

@@ -40,7 +40,7 @@ class Task(TypedDict):
     line_length_max: int
 
 
-class Answer(TypedDict):
+class SearchReply(TypedDict):
     """`matches` are path below the searched folder (empty: the file itself), line and text; `hashes` of every file shown."""
 
     error: str | None
@@ -73,7 +73,7 @@ class _Levels(NamedTuple):
         return False
 
 
-class Search:
+class FolderSearch:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._expression = _compile(task["pattern"])
@@ -81,7 +81,7 @@ class Search:
         self._glob, self._is_glob_negated = compile_glob(glob) if glob is not None else (None, True)
         self._bytes_left = task["output_bytes_max"]
         self._start = 0
-        self.answer = Answer(error=None, matches=[], hashes={}, is_full=False, files_count=0, unread_count=0)
+        self.answer = SearchReply(error=None, matches=[], hashes={}, is_full=False, files_count=0, unread_count=0)
 
     def run(self) -> None:
         """From the root, through the folders named, whose ignore files count too, into all that is below."""
@@ -225,9 +225,9 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     signal.alarm(LIFE_S)
     task = cast(Task, json.load(sys.stdin))
-    answer = Answer(error=None, matches=[], hashes={}, is_full=False, files_count=0, unread_count=0)
+    answer = SearchReply(error=None, matches=[], hashes={}, is_full=False, files_count=0, unread_count=0)
     try:
-        search = Search(task)
+        search = FolderSearch(task)
         answer = search.answer
         search.run()
     except ValueError as refused:

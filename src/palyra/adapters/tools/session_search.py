@@ -15,7 +15,7 @@ from palyra.core.search import QUERY_LENGTH_MAX, all_words, any_word
 from palyra.core.taint import label
 from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, CallNature, ToolResult, ToolSpec, failed
 from palyra.core.trust import Trust, is_tainting, lowest
-from palyra.ports.search import Search, SearchHit, SearchQuery
+from palyra.ports.search import MessageSearch, SearchHit, SearchQuery
 from palyra.ports.tools import ToolCallContext
 
 HITS_DEFAULT = 8
@@ -57,7 +57,7 @@ SPEC = ToolSpec(
 
 
 class SessionSearch:
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: MessageSearch) -> None:
         self._search = search
 
     @property

@@ -34,7 +34,7 @@ FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class WorkspacePath(msgspec.Struct, frozen=True, kw_only=True):
     """A file of the workspace. `shown` names it the same way for everyone: relative to the first root if it lies there."""
 
     root: str
@@ -46,7 +46,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return self.parts[-1]
 
 
-def locate(path: object, workspace: tuple[str, ...]) -> Place:
+def locate(path: object, workspace: tuple[str, ...]) -> WorkspacePath:
     """What the path means, without looking at the disk. Raises Invalid or Unauthorized when it means nothing inside."""
     place = locate_folder(path, workspace)
     if not place.parts:
@@ -54,7 +54,7 @@ def locate(path: object, workspace: tuple[str, ...]) -> Place:
     return place
 
 
-def locate_folder(path: object, workspace: tuple[str, ...]) -> Place:
+def locate_folder(path: object, workspace: tuple[str, ...]) -> WorkspacePath:
     """The same for a path that may be a root itself, which has no parts and is shown as a dot."""
     wanted = absolute(path, workspace)
     roots = [_normal(root) for root in workspace]
@@ -65,7 +65,7 @@ def locate_folder(path: object, workspace: tuple[str, ...]) -> Place:
     parts = tuple(part for part in wanted[len(holding) :].split("/") if part)
     if len(parts) > DEPTH_MAX:
         raise Invalid("path_too_deep", f"the path has {len(parts)} components, at most {DEPTH_MAX}")
-    return Place(root=holding, parts=parts, shown=_shown(wanted, roots[0]) or ".")
+    return WorkspacePath(root=holding, parts=parts, shown=_shown(wanted, roots[0]) or ".")
 
 
 def absolute(path: object, workspace: tuple[str, ...]) -> str:
@@ -81,22 +81,22 @@ def absolute(path: object, workspace: tuple[str, ...]) -> str:
     return _normal(os.path.join(workspace[0], path))
 
 
-def open_folder(place: Place) -> AbstractContextManager[int]:
+def open_folder(place: WorkspacePath) -> AbstractContextManager[int]:
     """A descriptor of the folder that holds the file; errors inside the block are explained as this place's."""
     return _opened(place, place.parts[:-1], _open_existing)
 
 
-def open_itself(place: Place) -> AbstractContextManager[int]:
+def open_itself(place: WorkspacePath) -> AbstractContextManager[int]:
     """A descriptor of the folder that the place itself is."""
     return _opened(place, place.parts, _open_existing)
 
 
-def make_folder(place: Place) -> AbstractContextManager[int]:
+def make_folder(place: WorkspacePath) -> AbstractContextManager[int]:
     """The folder that holds the file, creating the folders that are missing."""
     return _opened(place, place.parts[:-1], _open_or_create)
 
 
-def open_file(folder: int, place: Place) -> int:
+def open_file(folder: int, place: WorkspacePath) -> int:
     """A descriptor of the file, which is a regular one. Looked at before and after opening: opening may have effects."""
     look(folder, place)
     file = os.open(place.name, _FILE_FLAGS, dir_fd=folder)
@@ -108,7 +108,7 @@ def open_file(folder: int, place: Place) -> int:
     return file
 
 
-def look(folder: int, place: Place) -> os.stat_result:
+def look(folder: int, place: WorkspacePath) -> os.stat_result:
     """What lies there, which must be a regular file; FileNotFoundError when nothing does."""
     found = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
     _require_regular(found, place)
@@ -125,17 +125,17 @@ def read_bytes(file: int, bytes_max: int) -> bytes:
     return b"".join(pieces)
 
 
-def bytes_at(place: Place, body: bytes) -> FileBytes:
+def bytes_at(place: WorkspacePath, body: bytes) -> FileBytes:
     """These bytes at this place, named the same way whichever link the root was reached by."""
     sha256 = hashlib.sha256(body).hexdigest()
     return FileBytes(root=os.path.realpath(place.root), path="/".join(place.parts), sha256=sha256)
 
 
-_Step = Callable[[int, str, Place], int]
+_Step = Callable[[int, str, WorkspacePath], int]
 
 
 @contextmanager
-def _opened(place: Place, parts: tuple[str, ...], step: _Step) -> Iterator[int]:
+def _opened(place: WorkspacePath, parts: tuple[str, ...], step: _Step) -> Iterator[int]:
     with explained(place):
         folder = _walk(place, parts, step)
         try:
@@ -144,7 +144,7 @@ def _opened(place: Place, parts: tuple[str, ...], step: _Step) -> Iterator[int]:
             os.close(folder)
 
 
-def _walk(place: Place, parts: tuple[str, ...], step: _Step) -> int:
+def _walk(place: WorkspacePath, parts: tuple[str, ...], step: _Step) -> int:
     try:
         folder = os.open(place.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError as cause:
@@ -158,7 +158,7 @@ def _walk(place: Place, parts: tuple[str, ...], step: _Step) -> int:
     return folder
 
 
-def _open_existing(folder: int, part: str, place: Place) -> int:
+def _open_existing(folder: int, part: str, place: WorkspacePath) -> int:
     try:
         return os.open(part, FOLDER_FLAGS, dir_fd=folder)
     except OSError as cause:
@@ -168,7 +168,7 @@ def _open_existing(folder: int, part: str, place: Place) -> int:
         raise
 
 
-def _open_or_create(folder: int, part: str, place: Place) -> int:
+def _open_or_create(folder: int, part: str, place: WorkspacePath) -> int:
     try:
         return _open_existing(folder, part, place)
     except FileNotFoundError:
@@ -181,7 +181,7 @@ def _open_or_create(folder: int, part: str, place: Place) -> int:
     return _open_existing(folder, part, place)
 
 
-def _not_a_folder(folder: int, part: str, place: Place) -> PalyraError:
+def _not_a_folder(folder: int, part: str, place: WorkspacePath) -> PalyraError:
     try:
         is_link = stat.S_ISLNK(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode)
     except OSError:
@@ -191,7 +191,7 @@ def _not_a_folder(folder: int, part: str, place: Place) -> PalyraError:
     return Invalid("not_a_folder", f"{place.shown}: {part!r} is not a folder")
 
 
-def _require_regular(found: os.stat_result, place: Place) -> None:
+def _require_regular(found: os.stat_result, place: WorkspacePath) -> None:
     mode = found.st_mode
     if stat.S_ISREG(mode):
         return
@@ -202,12 +202,12 @@ def _require_regular(found: os.stat_result, place: Place) -> None:
     raise Invalid("not_a_file", f"{place.shown} is a device, pipe or socket, not a file")
 
 
-def _link_refused(place: Place) -> PalyraError:
+def _link_refused(place: WorkspacePath) -> PalyraError:
     return Unauthorized("symlink_refused", f"{place.shown} leads through a symbolic link; use the real path")
 
 
 @contextmanager
-def explained(place: Place) -> Iterator[None]:
+def explained(place: WorkspacePath) -> Iterator[None]:
     """Errors of the operating system in our words."""
     try:
         yield

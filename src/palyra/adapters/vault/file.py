@@ -24,7 +24,7 @@ _SETTLED_NS = 1_000_000_000  # Coarser than the clock of any file system in use.
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-class Stamp(msgspec.Struct, frozen=True):
+class VaultStamp(msgspec.Struct, frozen=True):
     """What tells one state of a file from another without reading it."""
 
     device: int
@@ -39,7 +39,7 @@ class Stamp(msgspec.Struct, frozen=True):
         return time.time_ns() - max(self.changed_at_ns, self.modified_at_ns) > _SETTLED_NS
 
 
-def stamp_of(path: Path) -> Stamp | None:
+def stamp_of(path: Path) -> VaultStamp | None:
     """None where there is no file."""
     try:
         return _stamp(os.stat(path))
@@ -49,7 +49,7 @@ def stamp_of(path: Path) -> Stamp | None:
         raise _unreadable(path, cause) from cause
 
 
-def read_private(path: Path, bytes_max: int) -> tuple[bytes, Stamp] | None:
+def read_private(path: Path, bytes_max: int) -> tuple[bytes, VaultStamp] | None:
     """The bytes and the stamp of the very file they were read from; None where there is no file."""
     try:
         # Without waiting: where a pipe lies in its place, opening it would never end.
@@ -132,8 +132,8 @@ def _require_private(path: Path, found: os.stat_result) -> None:
         raise Unavailable("vault_exposed", message, is_retryable=False)
 
 
-def _stamp(found: os.stat_result) -> Stamp:
-    return Stamp(found.st_dev, found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size)
+def _stamp(found: os.stat_result) -> VaultStamp:
+    return VaultStamp(found.st_dev, found.st_ino, found.st_ctime_ns, found.st_mtime_ns, found.st_size)
 
 
 def _unreadable(path: Path, cause: OSError) -> Unavailable:

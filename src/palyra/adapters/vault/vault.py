@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from palyra.adapters.vault.contents import FILE_BYTES_MAX, Entries, Entry, decrypt, encrypt, with_entry
-from palyra.adapters.vault.file import Stamp, locked, read_private, replace_private, stamp_of
+from palyra.adapters.vault.file import VaultStamp, locked, read_private, replace_private, stamp_of
 from palyra.adapters.vault.header import Lock, LockKind, encode_header, kind_of, read_lock, split_header
 from palyra.adapters.vault.keyring import Keyring
 from palyra.core.errors import Conflict, NotFound
@@ -36,7 +36,7 @@ class Vault:
     def __init__(self, path: Path, keyring: Keyring) -> None:
         self._path = path
         self._keyring = keyring
-        self._stamp: Stamp | None = None
+        self._stamp: VaultStamp | None = None
         self._opened: _Opened | None = None
 
     def get(self, name: str) -> str | None:

@@ -9,7 +9,7 @@ from palyra.core.events.base import Count, EventData, JsonObject
 from palyra.core.ids import ApprovalId
 
 
-class Reason(Enum):
+class EndReason(Enum):
     """Why a run ended."""
 
     FINAL_ANSWER = "final_answer"
@@ -76,19 +76,19 @@ class RunResumed(EventData, frozen=True, kw_only=True):
 
 class RunDone(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "run.done"
-    reason: Reason
+    reason: EndReason
     message: str
 
 
 class RunFailed(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "run.failed"
-    reason: Reason
+    reason: EndReason
     message: str
 
 
 class RunCancelled(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "run.cancelled"
-    reason: Reason
+    reason: EndReason
     message: str
 
 
@@ -96,7 +96,7 @@ class CancelRequested(EventData, frozen=True, kw_only=True):
     """Durable before anything is stopped, so that a cancel outlives a crash. Reason: cancelled or wall_clock."""
 
     TYPE: ClassVar[str] = "cancel.requested"
-    reason: Reason
+    reason: EndReason
     message: str = ""
 
 

@@ -8,7 +8,7 @@ copy behind. `seq` is the last event that changed the row.
 
 import msgspec
 
-from palyra.core.events.run import Reason
+from palyra.core.events.run import EndReason
 from palyra.core.events.tool import ApprovalKind, ApprovalStatus, Scope
 from palyra.core.ids import ApprovalId, CallId, GrantId, Principal, RunId, SessionId, StreamId
 from palyra.core.run.states import RunState
@@ -40,7 +40,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     origin: str
     state: RunState
-    reason: Reason | None
+    reason: EndReason | None
     idempotency_key: str | None
     accepted_seq: int
     answer_seq: int | None

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from palyra.core.errors import Invalid
 from palyra.core.events import Event
 from palyra.core.events.model import UsageRecorded
-from palyra.core.events.run import Reason, RunAccepted, RunCancelled, RunDone, RunFailed
+from palyra.core.events.run import EndReason, RunAccepted, RunCancelled, RunDone, RunFailed
 from palyra.core.ids import RunId, SessionId
 from palyra.core.projections.rows import RunRow
 from palyra.core.projections.usage import nano_usd
@@ -49,7 +49,7 @@ def require_run(event: Event, row: RunRow | None) -> RunRow:
     return row
 
 
-def _reason(event: Event) -> Reason | None:
+def _reason(event: Event) -> EndReason | None:
     match event.data:
         case RunDone(reason=reason) | RunFailed(reason=reason) | RunCancelled(reason=reason):
             return reason

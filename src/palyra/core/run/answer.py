@@ -32,7 +32,7 @@ _EMPTY = {
 }
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerCase(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate answer and what the tape knows beside it."""
 
     text: str
@@ -42,7 +42,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: Mapping[str, frozenset[Outcome]]
 
 
-def find_problems(answer: Answer) -> tuple[str, ...]:
+def find_problems(answer: AnswerCase) -> tuple[str, ...]:
     """What keeps the text from being the answer, in words for the model; empty when nothing does."""
     if not answer.text.strip():
         return (_EMPTY.get(answer.finish, "The answer is empty."), *_missing_calls(answer))
@@ -61,7 +61,7 @@ def find_problems(answer: Answer) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def _missing_calls(answer: Answer) -> list[str]:
+def _missing_calls(answer: AnswerCase) -> list[str]:
     return [
         f"The task requires a successful call of {tool}, and there was none."
         for tool in answer.must_call
@@ -69,7 +69,7 @@ def _missing_calls(answer: Answer) -> list[str]:
     ]
 
 
-def _contradicted_claims(answer: Answer) -> list[str]:
+def _contradicted_claims(answer: AnswerCase) -> list[str]:
     """A line that names a tool beside a sign of success, though every call of it in this run came to nothing."""
     failed = [tool for tool, outcomes in answer.outcomes.items() if outcomes and Outcome.OK not in outcomes]
     lines = answer.text.splitlines()

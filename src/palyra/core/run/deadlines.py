@@ -1,7 +1,7 @@
 """Deadlines. Owns: when time itself becomes a fact for a run. Not: timers (engine)."""
 
 from palyra.core.events import Draft
-from palyra.core.events.run import CancelRequested, Reason
+from palyra.core.events.run import CancelRequested, EndReason
 from palyra.core.events.tool import ApprovalResolved, ApprovalStatus, Decision
 from palyra.core.ids import Principal
 from palyra.core.run.loop import wall_clock_deadline_ms
@@ -43,6 +43,6 @@ def overdue(run: Run, now_ms: int) -> tuple[Draft, ...]:
     if wall_clock is not None and wall_clock <= now_ms:
         limit_s = run.limits.wall_clock_ms // 1000
         facts.append(
-            CancelRequested(reason=Reason.WALL_CLOCK, message=f"The run was active for {limit_s} s, its limit.")
+            CancelRequested(reason=EndReason.WALL_CLOCK, message=f"The run was active for {limit_s} s, its limit.")
         )
     return tuple(Draft(data=data, actor=CLOCK, trust=Trust.SYSTEM, at_ms=now_ms, run_id=run.run_id) for data in facts)

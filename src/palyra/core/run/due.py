@@ -8,9 +8,9 @@ from palyra.core.events import Data, Draft
 from palyra.core.events.model import BudgetState, ModelRequested
 from palyra.core.events.run import (
     AnswerRejected,
+    EndReason,
     GuardTripped,
     MessageAssistant,
-    Reason,
     ResumeCause,
     RunDone,
     RunResumed,
@@ -124,7 +124,7 @@ def _next_answering(run: Run) -> Data | None:
     if output is None or calls_in_flight(run):
         return None
     if run.is_answered:
-        return RunDone(reason=Reason.FINAL_ANSWER, message="")
+        return RunDone(reason=EndReason.FINAL_ANSWER, message="")
     problems = answer_problems(run)
     if problems:
         return AnswerRejected(turn=run.turn, problems=problems)

@@ -15,8 +15,8 @@ from palyra.core.events.tool import (
     ToolUncertain,
 )
 from palyra.core.ids import derive_approval_id, digest_call
-from palyra.core.run.asking import APPROVAL_TIMEOUT_MS_DEFAULT, ask_calls
 from palyra.core.run.call import Call, CallPhase, effect_class
+from palyra.core.run.questions import APPROVAL_TIMEOUT_MS_DEFAULT, ask_calls
 from palyra.core.run.state import Run
 
 

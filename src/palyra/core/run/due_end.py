@@ -2,14 +2,14 @@
 
 from palyra.core.events import Data
 from palyra.core.events.model import BudgetState, ModelError
-from palyra.core.events.run import Reason, RunCancelled, RunFailed
+from palyra.core.events.run import EndReason, RunCancelled, RunFailed
 from palyra.core.events.tool import ApprovalResolved, ApprovalStatus, Decision
 from palyra.core.ids import Principal
-from palyra.core.run.answer import Answer, find_problems
+from palyra.core.run.answer import AnswerCase, find_problems
 from palyra.core.run.call import CallPhase
 from palyra.core.run.due_calls import abandon, refuse
 from palyra.core.run.progress import TRIPS_MAX
-from palyra.core.run.state import Ending, Run, TurnPhase, calls_in_flight, holding_questions
+from palyra.core.run.state import PlannedEnd, Run, TurnPhase, calls_in_flight, holding_questions
 from palyra.core.run.states import STATE_BY_REASON, RunState
 
 RULES = Principal("system:run")
@@ -17,10 +17,12 @@ RESTARTS_MAX = 3  # A run that a restart meets three times without any progress 
 INTERRUPTIONS_MAX = 3
 
 
-def implied_ending(run: Run) -> Ending | None:
+def implied_ending(run: Run) -> PlannedEnd | None:
     """The ending that the state itself asks for."""
     if run.restarts_count >= RESTARTS_MAX:
-        return Ending(Reason.NO_PROGRESS, f"The run was resumed {RESTARTS_MAX} times after a restart without progress.")
+        return PlannedEnd(
+            EndReason.NO_PROGRESS, f"The run was resumed {RESTARTS_MAX} times after a restart without progress."
+        )
     match run.phase:
         case TurnPhase.PLANNING:
             return _planning_ending(run)
@@ -34,7 +36,7 @@ def implied_ending(run: Run) -> Ending | None:
             return None
 
 
-def next_end_record(run: Run, ending: Ending) -> Data | None:
+def next_end_record(run: Run, ending: PlannedEnd) -> Data | None:
     """First what is in flight comes home, then open questions and calls are closed, then the run ends."""
     if calls_in_flight(run) or (run.phase is TurnPhase.CALLING and run.state is RunState.IN_PROGRESS):
         return None
@@ -55,7 +57,7 @@ def next_end_record(run: Run, ending: Ending) -> Data | None:
     return end_event(ending)
 
 
-def end_event(ending: Ending) -> RunFailed | RunCancelled:
+def end_event(ending: PlannedEnd) -> RunFailed | RunCancelled:
     if STATE_BY_REASON[ending.reason] is RunState.CANCELLED:
         return RunCancelled(reason=ending.reason, message=ending.message)
     return RunFailed(reason=ending.reason, message=ending.message)
@@ -67,7 +69,7 @@ def answer_problems(run: Run) -> tuple[str, ...]:
         return ()
     tools = {tool for tool, _ in run.outcomes}
     outcomes = {tool: frozenset(outcome for name, outcome in run.outcomes if name == tool) for tool in tools}
-    answer = Answer(
+    answer = AnswerCase(
         text=output.text,
         finish=output.finish,
         schema_errors=output.schema_errors,
@@ -77,40 +79,42 @@ def answer_problems(run: Run) -> tuple[str, ...]:
     return find_problems(answer)
 
 
-def _planning_ending(run: Run) -> Ending | None:
+def _planning_ending(run: Run) -> PlannedEnd | None:
     if run.progress.tripped is not None and run.progress.trips_count + 1 >= TRIPS_MAX:
-        return Ending(Reason.NO_PROGRESS, f"The run went in circles ({run.progress.tripped}) after being told so.")
+        return PlannedEnd(
+            EndReason.NO_PROGRESS, f"The run went in circles ({run.progress.tripped}) after being told so."
+        )
     if run.interruptions_count >= INTERRUPTIONS_MAX:
         words = f"The model's answer broke off {INTERRUPTIONS_MAX} times in a row. {run.interruption}".rstrip()
-        return Ending(Reason.PROVIDER_ERROR, words)
+        return PlannedEnd(EndReason.PROVIDER_ERROR, words)
     if run.turn > 0 and run.loop.turns_count >= run.limits.max_turns:
-        return Ending(Reason.MAX_TURNS, f"The run used all of its {run.limits.max_turns} turns.")
+        return PlannedEnd(EndReason.MAX_TURNS, f"The run used all of its {run.limits.max_turns} turns.")
     return None
 
 
-def _routed_ending(run: Run) -> Ending | None:
+def _routed_ending(run: Run) -> PlannedEnd | None:
     route = run.route
     if route is None:
         return None
     is_unaskable = route.budget is BudgetState.ASK and not run.can_ask
     if route.budget is BudgetState.DENY or is_unaskable:
-        return Ending(Reason.BUDGET, route.message or "The budget is used up.")
+        return PlannedEnd(EndReason.BUDGET, route.message or "The budget is used up.")
     if route.chosen is None:
         is_full = route.code is ModelError.CONTEXT_LENGTH
-        reason = Reason.CONTEXT_EXHAUSTED if is_full else Reason.PROVIDER_ERROR
-        return Ending(reason, route.message or "No model can take this call.")
+        reason = EndReason.CONTEXT_EXHAUSTED if is_full else EndReason.PROVIDER_ERROR
+        return PlannedEnd(reason, route.message or "No model can take this call.")
     return None
 
 
-def _acting_ending(run: Run) -> Ending | None:
+def _acting_ending(run: Run) -> PlannedEnd | None:
     is_over = run.loop.tool_calls_count > run.limits.max_tool_calls
     if is_over and any(call.phase is CallPhase.DRAWN_UP for call in run.calls):
-        return Ending(Reason.MAX_TOOL_CALLS, f"The run used all of its {run.limits.max_tool_calls} tool calls.")
+        return PlannedEnd(EndReason.MAX_TOOL_CALLS, f"The run used all of its {run.limits.max_tool_calls} tool calls.")
     return None
 
 
-def _answering_ending(run: Run) -> Ending | None:
+def _answering_ending(run: Run) -> PlannedEnd | None:
     if run.is_answered or not run.has_rejected_answer or calls_in_flight(run):
         return None
     problems = answer_problems(run)
-    return Ending(Reason.INCOMPLETE_ANSWER, " ".join(problems)) if problems else None
+    return PlannedEnd(EndReason.INCOMPLETE_ANSWER, " ".join(problems)) if problems else None

@@ -14,10 +14,10 @@ from palyra.core.events.model import ModelFailed, ModelOutput, ModelRequested, R
 from palyra.core.events.run import (
     AnswerRejected,
     CancelRequested,
+    EndReason,
     GuardTripped,
     MessageAssistant,
     MessageUser,
-    Reason,
     ResumeCause,
     RunAccepted,
     RunCancelled,
@@ -40,7 +40,7 @@ from palyra.core.ids import ApprovalId
 from palyra.core.run import fold_calls, fold_turn
 from palyra.core.run.loop import begin_active, end_active
 from palyra.core.run.progress import acknowledge
-from palyra.core.run.state import Ending, Run, TurnPhase, holding_questions
+from palyra.core.run.state import PlannedEnd, Run, TurnPhase, holding_questions
 from palyra.core.run.states import LIFECYCLE_TYPES, STATE_BY_REASON, RunState, is_terminal, next_state
 from palyra.core.trust import lowest
 
@@ -114,7 +114,7 @@ def _fold_data(run: Run, fact: Draft) -> Run:
         case MessageAssistant():
             return _fold_answer(run)
         case CancelRequested(reason=reason, message=message):
-            return _fold_cancel(run, Ending(reason, message))
+            return _fold_cancel(run, PlannedEnd(reason, message))
         case GuardTripped(guard=guard):
             return _fold_guard(run, guard)
         case AnswerRejected():
@@ -210,7 +210,7 @@ def _fold_restart(run: Run, at_ms: int) -> Run:
     return fold_calls.lose_started(fold_turn.lose_call(restarted))
 
 
-def _fold_end(before: Run, ended: Run, reason: Reason, at_ms: int) -> Run:
+def _fold_end(before: Run, ended: Run, reason: EndReason, at_ms: int) -> Run:
     if STATE_BY_REASON[reason] is not ended.state:
         raise Invalid("reason_mismatch", f"a run that ends with {reason.value} is not {ended.state.value}")
     if ended.state is RunState.DONE and not before.is_answered:
@@ -224,8 +224,8 @@ def _fold_answer(run: Run) -> Run:
     return replace(run, is_answered=True)
 
 
-def _fold_cancel(run: Run, ending: Ending) -> Run:
-    if ending.reason not in (Reason.CANCELLED, Reason.WALL_CLOCK):
+def _fold_cancel(run: Run, ending: PlannedEnd) -> Run:
+    if ending.reason not in (EndReason.CANCELLED, EndReason.WALL_CLOCK):
         raise Invalid("cancel_reason", f"{ending.reason.value} is no reason to cancel a run")
     return run if run.ending is not None else replace(run, ending=ending)
 

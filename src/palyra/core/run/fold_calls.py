@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from palyra.core.attestation import hash_output
 from palyra.core.errors import Invalid
-from palyra.core.events.run import Reason
+from palyra.core.events.run import EndReason
 from palyra.core.events.tool import (
     ApprovalKind,
     ApprovalRequested,
@@ -25,7 +25,16 @@ from palyra.core.ids import digest_calls
 from palyra.core.run.call import Call, CallPhase, CallStep, effect_class, step
 from palyra.core.run.fold_turn import settle_phase
 from palyra.core.run.progress import Observed, RunProgressController, observe
-from palyra.core.run.state import Ending, Question, Run, TurnPhase, find_call, find_question, is_expired, with_call
+from palyra.core.run.state import (
+    OpenQuestion,
+    PlannedEnd,
+    Run,
+    TurnPhase,
+    find_call,
+    find_question,
+    is_expired,
+    with_call,
+)
 from palyra.core.run.states import is_terminal
 
 SUPERSEDED = "superseded"
@@ -58,7 +67,7 @@ def judge(run: Run, data: ToolJudged) -> Run:
 
 def ask(run: Run, data: ApprovalRequested) -> Run:
     calls = data.calls or ((data.call_id,) if data.call_id is not None else ())
-    question = Question(
+    question = OpenQuestion(
         approval_id=data.approval_id,
         kind=data.kind,
         digest=data.digest,
@@ -80,7 +89,7 @@ def ask(run: Run, data: ApprovalRequested) -> Run:
     return asked
 
 
-def _require_calls(run: Run, data: ApprovalRequested, question: Question) -> None:
+def _require_calls(run: Run, data: ApprovalRequested, question: OpenQuestion) -> None:
     """Each call is there with the digest that the question names for it, and with the question's tool (L7)."""
     if not question.calls:
         raise Invalid("approval_without_call", f"approval {question.approval_id} names no call")
@@ -165,7 +174,7 @@ def lose_started(run: Run) -> Run:
     return run
 
 
-def _resolve_calls(run: Run, question: Question, data: ApprovalResolved) -> Run:
+def _resolve_calls(run: Run, question: OpenQuestion, data: ApprovalResolved) -> Run:
     if data.status is ApprovalStatus.ALLOWED:
         for call_id in question.calls:
             run = with_call(run, step(find_call(run, call_id), CallStep.APPROVE))
@@ -179,7 +188,7 @@ def _resolve_calls(run: Run, question: Question, data: ApprovalResolved) -> Run:
     if not is_final or run.ending is not None or data.status is ApprovalStatus.CANCELLED:
         return run
     message = f"The call of {tool} was refused, and the run cannot go on without it."
-    return replace(run, ending=Ending(Reason.APPROVAL_DENIED, message))
+    return replace(run, ending=PlannedEnd(EndReason.APPROVAL_DENIED, message))
 
 
 def _resolve_budget(run: Run, data: ApprovalResolved) -> Run:
@@ -187,10 +196,12 @@ def _resolve_budget(run: Run, data: ApprovalResolved) -> Run:
         return replace(run, phase=TurnPhase.PLANNING, route=None, is_budget_approved=True)
     if run.ending is not None:
         return run
-    return replace(run, ending=Ending(Reason.BUDGET, "The budget is used up and going beyond it was not approved."))
+    return replace(
+        run, ending=PlannedEnd(EndReason.BUDGET, "The budget is used up and going beyond it was not approved.")
+    )
 
 
-def _resolve_uncertain(run: Run, question: Question, data: ApprovalResolved) -> Run:
+def _resolve_uncertain(run: Run, question: OpenQuestion, data: ApprovalResolved) -> Run:
     if data.decision is not Decision.RETRY:
         return run
     if is_terminal(run.state):
@@ -199,7 +210,7 @@ def _resolve_uncertain(run: Run, question: Question, data: ApprovalResolved) -> 
     return with_call(run, replace(call, is_questioned=False))
 
 
-def _require_decision(question: Question, data: ApprovalResolved) -> None:
+def _require_decision(question: OpenQuestion, data: ApprovalResolved) -> None:
     if (data.status, data.decision) not in _DECISIONS[question.kind]:
         answer = f"{data.status.value}/{data.decision.value}"
         raise Invalid(

@@ -15,11 +15,11 @@ from palyra.core.events.model import (
     ToolCall,
     UsageRecorded,
 )
-from palyra.core.events.run import Reason
+from palyra.core.events.run import EndReason
 from palyra.core.ids import derive_effect_id, digest_call, make_call_id
 from palyra.core.run.call import Call, CallPhase, is_settled
 from palyra.core.run.loop import CALLS_A_TURN_MAX
-from palyra.core.run.state import Ending, Route, Run, TurnPhase, Unsettled, calls_in_flight
+from palyra.core.run.state import ChosenRoute, PlannedEnd, Run, TurnPhase, Unsettled, calls_in_flight
 from palyra.core.run.states import RunState
 
 
@@ -39,7 +39,9 @@ def begin_turn(run: Run) -> Run:
 
 def plan(run: Run, data: RoutePlanned) -> Run:
     _require(run, TurnPhase.PLANNING, data.turn, RoutePlanned.TYPE)
-    route = Route(data.chosen, data.budget, data.message, data.fallbacks, data.reserved, data.code, data.expires_in_ms)
+    route = ChosenRoute(
+        data.chosen, data.budget, data.message, data.fallbacks, data.reserved, data.code, data.expires_in_ms
+    )
     return replace(run, phase=TurnPhase.ROUTED, route=route)
 
 
@@ -72,10 +74,10 @@ def receive(run: Run, data: ModelOutput) -> Run:
 def fail(run: Run, data: ModelFailed) -> Run:
     _require(run, TurnPhase.CALLING, data.turn, ModelFailed.TYPE)
     is_full = data.code is ModelError.CONTEXT_LENGTH
-    reason = Reason.CONTEXT_EXHAUSTED if is_full else Reason.PROVIDER_ERROR
+    reason = EndReason.CONTEXT_EXHAUSTED if is_full else EndReason.PROVIDER_ERROR
     # The phase moves on, so that the call no longer counts as in flight.
     failed = begin_turn(run)
-    return failed if run.ending is not None else replace(failed, ending=Ending(reason, data.message))
+    return failed if run.ending is not None else replace(failed, ending=PlannedEnd(reason, data.message))
 
 
 def reject_answer(run: Run) -> Run:
@@ -89,7 +91,7 @@ def lose_call(run: Run) -> Run:
     if run.phase is not TurnPhase.CALLING:
         return run
     match run.route:
-        case Route(chosen=str() as model, reserved=Reservation() as reserved):
+        case ChosenRoute(chosen=str() as model, reserved=Reservation() as reserved):
             return begin_turn(replace(run, unsettled=Unsettled(run.turn, model, reserved)))
         case _:
             return begin_turn(run)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import BudgetState, ModelError, ModelOutput, Reservation
-from palyra.core.events.run import Reason, RunLimits
+from palyra.core.events.run import EndReason, RunLimits
 from palyra.core.events.tool import ApprovalKind, OpenedSkill, Outcome
 from palyra.core.ids import ApprovalId, CallId, RunId
 from palyra.core.run.call import Call, CallPhase
@@ -29,7 +29,7 @@ class TurnPhase(Enum):
     ANSWERING = "answering"  # The model's text stands to be checked as the answer.
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """An approval that nobody has decided yet. `calls` are those it is about; a budget question is about none."""
 
     approval_id: ApprovalId
@@ -39,14 +39,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     expires_at_ms: int | None
 
 
-class Ending(msgspec.Struct, frozen=True):
+class PlannedEnd(msgspec.Struct, frozen=True):
     """The run is to end once nothing is in flight any more."""
 
-    reason: Reason
+    reason: EndReason
     message: str
 
 
-class Route(msgspec.Struct, frozen=True):
+class ChosenRoute(msgspec.Struct, frozen=True):
     chosen: str | None
     budget: BudgetState
     message: str
@@ -86,14 +86,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     progress: RunProgressController = RunProgressController()
     phase: TurnPhase = TurnPhase.PLANNING
     turn: int = 0
-    route: Route | None = None
+    route: ChosenRoute | None = None
     unsettled: Unsettled | None = None
     is_budget_approved: bool = False
     budget_questions_count: int = 0
     output: ModelOutput | None = None
     calls: tuple[Call, ...] = ()
     earlier: tuple[Call, ...] = ()
-    questions: tuple[Question, ...] = ()
+    questions: tuple[OpenQuestion, ...] = ()
     outcomes: tuple[tuple[str, Outcome], ...] = ()
     unseen_count: int = 0
     has_news: bool = False
@@ -102,7 +102,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     interruption: str = ""
     restarts_count: int = 0
     has_rejected_answer: bool = False
-    ending: Ending | None = None
+    ending: PlannedEnd | None = None
     skills: tuple[OpenedSkill, ...] = ()
     is_answered: bool = False
 
@@ -121,18 +121,18 @@ def with_call(run: Run, changed: Call) -> Run:
     return replace(run, calls=calls, earlier=earlier)
 
 
-def find_question(run: Run, approval_id: ApprovalId) -> Question:
+def find_question(run: Run, approval_id: ApprovalId) -> OpenQuestion:
     for question in run.questions:
         if question.approval_id == approval_id:
             return question
     raise Invalid("approval_unknown", f"run {run.run_id} has no open approval {approval_id}")
 
 
-def is_expired(question: Question, now_ms: int) -> bool:
+def is_expired(question: OpenQuestion, now_ms: int) -> bool:
     return question.expires_at_ms is not None and question.expires_at_ms <= now_ms
 
 
-def holding_questions(run: Run) -> tuple[Question, ...]:
+def holding_questions(run: Run) -> tuple[OpenQuestion, ...]:
     """Those the run waits for; a question about an uncertain effect holds nothing."""
     return tuple(question for question in run.questions if question.kind is not ApprovalKind.UNCERTAIN)
 

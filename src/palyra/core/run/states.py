@@ -7,7 +7,7 @@ from enum import Enum
 
 from palyra.core.errors import Invalid
 from palyra.core.events.run import (
-    Reason,
+    EndReason,
     RunAccepted,
     RunCancelled,
     RunDone,
@@ -48,10 +48,10 @@ TRANSITIONS: dict[tuple[RunState | None, str], RunState] = {
 }
 LIFECYCLE_TYPES = frozenset(type_name for _, type_name in TRANSITIONS)
 
-STATE_BY_REASON: dict[Reason, RunState] = dict.fromkeys(Reason, _S.FAILED) | {
-    Reason.FINAL_ANSWER: _S.DONE,
-    Reason.CANCELLED: _S.CANCELLED,
-    Reason.WALL_CLOCK: _S.CANCELLED,
+STATE_BY_REASON: dict[EndReason, RunState] = dict.fromkeys(EndReason, _S.FAILED) | {
+    EndReason.FINAL_ANSWER: _S.DONE,
+    EndReason.CANCELLED: _S.CANCELLED,
+    EndReason.WALL_CLOCK: _S.CANCELLED,
 }
 
 

@@ -1,6 +1,6 @@
 """Shell commands by their tree. Owns: whether a shell text only reads and stays in the workspace. Not: parsing, running it."""
 
 from palyra.core.shell.judge import judge
-from palyra.core.shell.judgement import Capability, Code, Judgement, Network, Reason, Scope, Seen
+from palyra.core.shell.judgement import Code, Judgement, Network, SeenCommand, ShellCapability, ShellReason, ShellScope
 
-__all__ = ["Capability", "Code", "Judgement", "Network", "Reason", "Scope", "Seen", "judge"]
+__all__ = ["Code", "Judgement", "Network", "SeenCommand", "ShellCapability", "ShellReason", "ShellScope", "judge"]

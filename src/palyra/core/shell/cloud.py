@@ -8,7 +8,7 @@ import re
 
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
-from palyra.core.shell.options import Kind, Line, OptionTable, option_table, read_line
+from palyra.core.shell.options import Line, OptionKind, OptionTable, option_table, read_line
 from palyra.core.shell.programs import judge_option
 from palyra.core.shell.tools import is_help, judge_before
 from palyra.core.shell.words import Argument, plain
@@ -179,7 +179,7 @@ def _read(invocation: Invocation, table: OptionTable) -> Line:
     """Reads the line; says of each option what there is to say; and wants every word known."""
     line = read_line(table, invocation.arguments)
     for option in line.options:
-        if option.kind is not Kind.UNKNOWN:
+        if option.kind is not OptionKind.UNKNOWN:
             judge_option(option, invocation, is_closed=False)
     invocation.is_known()
     return line
@@ -189,7 +189,7 @@ def _leading(invocation: Invocation, line: Line) -> list[str]:
     """The words up to the first option that is not a general one: az takes no names but through options."""
     words: list[str] = []
     rest = list(invocation.arguments)
-    known = {option.argument: option for option in line.options if option.kind is not Kind.UNKNOWN}
+    known = {option.argument: option for option in line.options if option.kind is not OptionKind.UNKNOWN}
     skip: set[Argument] = {value for option in known.values() for value in option.values}
     for argument in rest:
         if argument in known or argument in skip:

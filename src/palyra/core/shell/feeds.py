@@ -3,9 +3,9 @@
 Only `xargs` and `fzf` need to know. A command with an option that is not named here may print anything.
 """
 
-from palyra.core.shell.finding import names_found
-from palyra.core.shell.options import Kind, Line, OptionTable, option_table, read_line
-from palyra.core.shell.words import Argument, Feed
+from palyra.core.shell.find_command import names_found
+from palyra.core.shell.options import Line, OptionKind, OptionTable, option_table, read_line
+from palyra.core.shell.words import Argument, InputFeed
 
 _SEARCH = (
     "-i -w -F -E -P -l -L -r -R -s -u --files --files-with-matches --files-without-match --hidden --no-ignore --null"
@@ -35,26 +35,26 @@ _PASSING: dict[str, OptionTable] = {
 }
 
 
-def feed_after(arguments: tuple[Argument, ...], before: Feed) -> Feed:
+def feed_after(arguments: tuple[Argument, ...], before: InputFeed) -> InputFeed:
     """What comes out of a command, by what goes into it."""
     if not arguments or any(argument.value is None and not argument.is_inside for argument in arguments):
-        return Feed.ANYTHING
+        return InputFeed.ANYTHING
     program, rest = arguments[0].value or "", arguments[1:]
     if program == "find":
         return names_found(rest)
     if program in _NAMING and _prints_names(program, _read(_NAMING[program], rest)):
-        return Feed.NAMES
+        return InputFeed.NAMES
     passing = _read(_PASSING[program], rest) if program in _PASSING else None
     if passing is None:
-        return Feed.ANYTHING
+        return InputFeed.ANYTHING
     # The pattern of grep is no file; with a file, it is the file that comes out.
     wanted = 1 if program == "grep" and not passing.has(("-e",)) else 0
-    return before if len(passing.operands) == wanted else Feed.ANYTHING
+    return before if len(passing.operands) == wanted else InputFeed.ANYTHING
 
 
 def _read(table: OptionTable, arguments: tuple[Argument, ...]) -> Line | None:
     line = read_line(table, arguments)
-    is_odd = bool(line.loose) or any(option.kind is Kind.UNKNOWN for option in line.options)
+    is_odd = bool(line.loose) or any(option.kind is OptionKind.UNKNOWN for option in line.options)
     return None if is_odd else line
 
 

@@ -8,7 +8,7 @@ folder with the right files in it is a repository too, a root as well. So git is
 
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
-from palyra.core.shell.options import Kind, OptionTable, option_table, read_line
+from palyra.core.shell.options import OptionKind, OptionTable, option_table, read_line
 from palyra.core.shell.paths import looks_outside, resolve
 from palyra.core.shell.programs import judge_option, judge_values
 from palyra.core.shell.words import Argument
@@ -182,7 +182,7 @@ def _judge_listing(
     line = read_line(table, arguments)
     for option in line.options:
         judge_values(option, invocation)
-        if option.kind is Kind.UNKNOWN:
+        if option.kind is OptionKind.UNKNOWN:
             words = f"{short(option.name)} of git {command.value} is not known to be harmless"
             invocation.ask(Code.WRITES, words, option.argument)
     if line.loose or (line.operands and not line.has(lists)):

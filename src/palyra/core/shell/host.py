@@ -8,9 +8,9 @@ import re
 
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
-from palyra.core.shell.programs import Operands, Program, program
+from palyra.core.shell.programs import Operands, ProgramRule, program
 
-HOST_PROGRAMS: dict[str, Program] = {
+HOST_PROGRAMS: dict[str, ProgramRule] = {
     "dmesg": program(
         Operands.NONE,
         writes="-c --read-clear -C --clear -D --console-off -E --console-on -n --console-level",

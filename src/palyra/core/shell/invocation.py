@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 import msgspec
 
-from palyra.core.shell.judgement import Code, Sheet
+from palyra.core.shell.judgement import Code, Findings
 from palyra.core.shell.paths import Reach, looks_outside, reach_of, readings, resolve
-from palyra.core.shell.words import Argument, Place
+from palyra.core.shell.words import Argument, ShellPlace
 
 # Judges another command in the same place: what a wrapper would run.
-RunCommand: TypeAlias = Callable[[tuple[Argument, ...], Place], None]
+RunCommand: TypeAlias = Callable[[tuple[Argument, ...], ShellPlace], None]
 # Judges a shell text: what `sh -c` would run.
-RunText: TypeAlias = Callable[[Argument, Place], None]
+RunText: TypeAlias = Callable[[Argument, ShellPlace], None]
 SOURCE_LENGTH_MAX = 80  # Of a word in a reason; the card shows the whole command anyway.
 
 
@@ -23,8 +23,8 @@ class Invocation(msgspec.Struct, frozen=True):
     program: str
     head: Argument
     arguments: tuple[Argument, ...]
-    place: Place
-    sheet: Sheet
+    place: ShellPlace
+    sheet: Findings
     run: RunCommand
     run_text: RunText
 

@@ -14,13 +14,13 @@ from palyra.core.shell import tree
 from palyra.core.shell.environment import is_harmless_for, is_harmless_name
 from palyra.core.shell.feeds import feed_after
 from palyra.core.shell.invocation import Invocation, short
-from palyra.core.shell.judgement import Code, Judgement, Scope, Sheet
+from palyra.core.shell.judgement import Code, Findings, Judgement, ShellScope
 from palyra.core.shell.paths import PROGRAM_FOLDERS, Reach, is_sink, reach_of, resolve
 from palyra.core.shell.readers import READERS
 from palyra.core.shell.table import RULES
 from palyra.core.shell.tree import Command, Joint, Node, Redirection, Word
 from palyra.core.shell.versions import is_version
-from palyra.core.shell.words import Argument, Feed, Place, Value, expand
+from palyra.core.shell.words import Argument, InputFeed, ShellPlace, Value, expand
 
 Parse: TypeAlias = Callable[[str], Node]
 
@@ -34,20 +34,20 @@ FOLDERS_MAX = 8
 _DESCRIPTOR = re.compile(r"[0-9]+-?|-")
 
 
-def judge(text: str, scope: Scope, parse: Parse) -> Judgement:
+def judge(text: str, scope: ShellScope, parse: Parse) -> Judgement:
     scope = msgspec.structs.replace(
         scope,
         roots=tuple(resolve(root, "/") for root in scope.roots),
         repositories=tuple(resolve(root, "/") for root in scope.repositories),
     )
-    sheet = Sheet(scope)
+    sheet = Findings(scope)
     whole = (0, len(text))
     if reach_of(resolve(scope.cwd, "/"), scope.roots) is not Reach.INSIDE:
         sheet.ask(Code.OUTSIDE_WORKSPACE, f"it would begin in {short(scope.cwd)}, outside the workspace", whole)
     if len(text.encode(errors="surrogatepass")) > TEXT_BYTES_MAX:
         sheet.ask(Code.TOO_LONG, f"it has more than {TEXT_BYTES_MAX} bytes", whole)
         return sheet.judgement()
-    place = Place(frozenset((resolve(scope.cwd, "/"),)), home=scope.home)
+    place = ShellPlace(frozenset((resolve(scope.cwd, "/"),)), home=scope.home)
     Walk(sheet, parse).node(parse(text), place)
     if not sheet.command_count and not sheet.has_reasons():
         sheet.ask(Code.NOT_UNDERSTOOD, "there is no command in it", whole)
@@ -57,22 +57,22 @@ def judge(text: str, scope: Scope, parse: Parse) -> Judgement:
 class Ends(msgspec.Struct, frozen=True):
     """Where things stand after a command that succeeded, and after one that failed."""
 
-    well: Place
-    badly: Place
+    well: ShellPlace
+    badly: ShellPlace
 
-    def either(self) -> Place:
+    def either(self) -> ShellPlace:
         return _merge(self.well, self.badly)
 
 
 class Walk:
-    def __init__(self, sheet: Sheet, parse: Parse) -> None:
+    def __init__(self, sheet: Findings, parse: Parse) -> None:
         self._sheet = sheet
         self._parse = parse
         self._depth = 0
         self._step_count = 0
         self._text_depth = 0
 
-    def node(self, node: Node, place: Place) -> Ends:
+    def node(self, node: Node, place: ShellPlace) -> Ends:
         self._step_count += 1
         if self._depth >= DEPTH_MAX or self._step_count > STEPS_MAX:
             self._sheet.ask(Code.TOO_DEEP, "it is nested too deep, or runs too many commands", (0, 0))
@@ -82,7 +82,7 @@ class Walk:
         self._depth -= 1
         return ends
 
-    def _node(self, node: Node, place: Place) -> Ends:
+    def _node(self, node: Node, place: ShellPlace) -> Ends:
         match node:
             case Command():
                 return self._command(node, place)
@@ -94,12 +94,12 @@ class Walk:
             case tree.Negated(body=body):
                 ends = self.node(body, place)
                 return Ends(ends.badly, ends.well)
-            case tree.Group(body=body):
+            case tree.ShellGroup(body=body):
                 return self.node(body, place)
             case tree.Subshell(body=body):
                 self.node(body, place)
                 return Ends(place, place)
-            case tree.Branch(bodies=bodies, words=words):
+            case tree.ShellBranch(bodies=bodies, words=words):
                 return self._branch(bodies, words, place)
             case tree.Loop():
                 return self._loop(node, place)
@@ -120,7 +120,7 @@ class Walk:
             case _:
                 assert_never(node)
 
-    def _sequence(self, items: tuple[tree.Item, ...], place: Place) -> Ends:
+    def _sequence(self, items: tuple[tree.ShellItem, ...], place: ShellPlace) -> Ends:
         ends = Ends(place, place)
         before = Joint.THEN
         for item in items:
@@ -138,26 +138,28 @@ class Walk:
             before = item.joint
         return ends
 
-    def _item(self, item: tree.Item, place: Place) -> Ends:
+    def _item(self, item: tree.ShellItem, place: ShellPlace) -> Ends:
         ends = self.node(item.node, place)
         # What runs beside the shell changes nothing in it.
         return Ends(place, place) if item.joint is Joint.BESIDE else ends
 
-    def _pipeline(self, stages: tuple[Node, ...], place: Place) -> None:
+    def _pipeline(self, stages: tuple[Node, ...], place: ShellPlace) -> None:
         feed = place.feed
         for stage in stages:
             self.node(stage, _with_feed(place, feed))
             feed = (
-                feed_after(self._arguments(stage.words, place), feed) if isinstance(stage, Command) else Feed.ANYTHING
+                feed_after(self._arguments(stage.words, place), feed)
+                if isinstance(stage, Command)
+                else InputFeed.ANYTHING
             )
 
-    def _branch(self, bodies: tuple[Node, ...], words: tuple[Word, ...], place: Place) -> Ends:
+    def _branch(self, bodies: tuple[Node, ...], words: tuple[Word, ...], place: ShellPlace) -> Ends:
         self._words(words, place)
         for body in bodies:
             place = _merge(place, self.node(body, place).either())
         return Ends(place, place)
 
-    def _loop(self, loop: tree.Loop, place: Place) -> Ends:
+    def _loop(self, loop: tree.Loop, place: ShellPlace) -> Ends:
         self._words(loop.words, place)
         if loop.variable is not None and not is_harmless_name(loop.variable):
             words = f"the loop sets {loop.variable}, which may change what runs"
@@ -177,7 +179,7 @@ class Walk:
         ends = _merge(start, place)
         return Ends(ends, ends)
 
-    def _unbounded(self, loop: tree.Loop, place: Place) -> Ends:
+    def _unbounded(self, loop: tree.Loop, place: ShellPlace) -> Ends:
         """Rounds until nothing new is found; a folder that changes in each is not followed."""
         start = _without(place, loop.variable) if loop.variable else place
         for _ in range(3):
@@ -188,16 +190,16 @@ class Walk:
         self._sheet.ask(Code.NOT_UNDERSTOOD, "a loop that changes its folder or variables is not followed", (0, 0))
         return Ends(start, start)
 
-    def _round(self, bodies: tuple[Node, ...], place: Place) -> Place:
+    def _round(self, bodies: tuple[Node, ...], place: ShellPlace) -> ShellPlace:
         for body in bodies:
             place = self.node(body, place).either()
         return place
 
-    def _bodies(self, bodies: Iterable[Node], place: Place) -> None:
+    def _bodies(self, bodies: Iterable[Node], place: ShellPlace) -> None:
         for body in bodies:
             self.node(body, place)
 
-    def _words(self, words: Iterable[Word], place: Place) -> None:
+    def _words(self, words: Iterable[Word], place: ShellPlace) -> None:
         """Walks what runs inside words."""
         for word in words:
             for part in word.parts:
@@ -211,10 +213,10 @@ class Walk:
                     case _:
                         assert_never(part)
 
-    def _arguments(self, words: Iterable[Word], place: Place) -> tuple[Argument, ...]:
+    def _arguments(self, words: Iterable[Word], place: ShellPlace) -> tuple[Argument, ...]:
         return tuple(argument for word in words for argument in expand(word, place))
 
-    def _command(self, command: Command, place: Place) -> Ends:
+    def _command(self, command: Command, place: ShellPlace) -> Ends:
         self._words(command.words, place)
         self._words((assignment.value for assignment in command.assignments), place)
         inner = self._redirected(command.redirections, place)
@@ -234,7 +236,7 @@ class Walk:
         )
         return Ends(after, after)
 
-    def _assigned(self, command: Command, place: Place) -> Place:
+    def _assigned(self, command: Command, place: ShellPlace) -> ShellPlace:
         for assignment in command.assignments:
             if not is_harmless_name(assignment.name):
                 words = f"{assignment.name} may change which programs run or what they do"
@@ -253,21 +255,21 @@ class Walk:
                 words = f"{assignment.name} may change what {short(head.source)} does"
                 self._sheet.ask(Code.SETS_ENVIRONMENT, words, assignment.span)
 
-    def _redirected(self, redirections: Iterable[Redirection], place: Place) -> Place:
+    def _redirected(self, redirections: Iterable[Redirection], place: ShellPlace) -> ShellPlace:
         for redirection in redirections:
             if redirection.target is None:
                 continue
             self._words((redirection.target,), place)
             if redirection.operator in ("<<", "<<<"):
-                place = _with_feed(place, Feed.ANYTHING)
+                place = _with_feed(place, InputFeed.ANYTHING)
                 continue
             for target in expand(redirection.target, place):
                 self._judge_redirection(redirection, target, place)
             if redirection.operator.startswith("<"):
-                place = _with_feed(place, Feed.ANYTHING)
+                place = _with_feed(place, InputFeed.ANYTHING)
         return place
 
-    def _judge_redirection(self, redirection: Redirection, target: Argument, place: Place) -> None:
+    def _judge_redirection(self, redirection: Redirection, target: Argument, place: ShellPlace) -> None:
         text = target.value or ""
         if redirection.operator in (">&", "<&") and _DESCRIPTOR.fullmatch(text):
             return
@@ -279,7 +281,7 @@ class Walk:
             words = f"it would write to {short(target.source)}"
             self._sheet.ask(Code.WRITES, words, redirection.span)
 
-    def _change_folder(self, arguments: tuple[Argument, ...], place: Place) -> Ends:
+    def _change_folder(self, arguments: tuple[Argument, ...], place: ShellPlace) -> Ends:
         targets = arguments[2:] if len(arguments) > 1 and arguments[1].value == "--" else arguments[1:]
         if len(place.folders) > FOLDERS_MAX:
             self._sheet.ask(Code.TOO_LONG, "it changes its folder too often to be followed", arguments[0].span)
@@ -297,7 +299,7 @@ class Walk:
                 self._sheet.ask(Code.OUTSIDE_WORKSPACE, words, targets[0].span)
         return Ends(msgspec.structs.replace(place, folders=folders), place)
 
-    def run(self, arguments: tuple[Argument, ...], place: Place) -> None:
+    def run(self, arguments: tuple[Argument, ...], place: ShellPlace) -> None:
         """Judges one simple command. A wrapper comes back here with what it would run."""
         head = arguments[0] if arguments else None
         if head is None or not head.value or head.is_pattern:
@@ -333,10 +335,10 @@ class Walk:
         self._sheet.ask(Code.RUNS_CODE, f"it would run the file {short(head.source)}", head.span)
         return None
 
-    def _invocation(self, arguments: tuple[Argument, ...], place: Place, program: str) -> Invocation:
+    def _invocation(self, arguments: tuple[Argument, ...], place: ShellPlace, program: str) -> Invocation:
         return Invocation(program, arguments[0], arguments[1:], place, self._sheet, self.run, self.run_text)
 
-    def run_text(self, text: Argument, place: Place) -> None:
+    def run_text(self, text: Argument, place: ShellPlace) -> None:
         if self._text_depth >= TEXTS_MAX or len((text.value or "").encode(errors="surrogatepass")) > TEXT_BYTES_MAX:
             self._sheet.ask(Code.TOO_DEEP, "shells inside shells are nested too deep", text.span)
             return
@@ -350,23 +352,23 @@ class Walk:
         self._text_depth -= 1
 
 
-def _merge(left: Place, right: Place) -> Place:
+def _merge(left: ShellPlace, right: ShellPlace) -> ShellPlace:
     """What holds whichever of the two holds."""
     if left == right:
         return left
     values = {name: value for name, value in left.values.items() if right.values.get(name) == value}
-    return Place(left.folders | right.folders, values, left.feed, left.home)
+    return ShellPlace(left.folders | right.folders, values, left.feed, left.home)
 
 
-def _with_feed(place: Place, feed: Feed) -> Place:
+def _with_feed(place: ShellPlace, feed: InputFeed) -> ShellPlace:
     return place if place.feed is feed else msgspec.structs.replace(place, feed=feed)
 
 
-def _with_value(place: Place, name: str, value: Value) -> Place:
+def _with_value(place: ShellPlace, name: str, value: Value) -> ShellPlace:
     return msgspec.structs.replace(place, values={**place.values, name: value})
 
 
-def _without(place: Place, *names: str) -> Place:
+def _without(place: ShellPlace, *names: str) -> ShellPlace:
     return msgspec.structs.replace(
         place, values={name: value for name, value in place.values.items() if name not in names}
     )

@@ -20,7 +20,7 @@ class Network(Enum):
     OPEN = "open"
 
 
-class Scope(msgspec.Struct, frozen=True, kw_only=True):
+class ShellScope(msgspec.Struct, frozen=True, kw_only=True):
     """Where a text would run. Paths are absolute; `roots` are the folders of the workspace.
 
     `repositories` are those roots whose own `.git` is what git would use there: somebody looked, since names do not tell.
@@ -54,40 +54,40 @@ class Code(Enum):
     CHANGES_SYSTEM = "changes_system"
 
 
-class Capability(Enum):
+class ShellCapability(Enum):
     READ = "read"
     WRITE = "write"
     EXECUTE = "execute"
     NETWORK = "network"
 
 
-CAPABILITY_OF: dict[Code, Capability] = {
-    Code.NOT_UNDERSTOOD: Capability.EXECUTE,
-    Code.TOO_LONG: Capability.EXECUTE,
-    Code.TOO_DEEP: Capability.EXECUTE,
-    Code.UNKNOWN_PROGRAM: Capability.EXECUTE,
-    Code.UNKNOWN_COMMAND: Capability.EXECUTE,
-    Code.UNKNOWN_OPTION: Capability.EXECUTE,
-    Code.UNKNOWN_VALUE: Capability.READ,
-    Code.WRITES: Capability.WRITE,
-    Code.RUNS_CODE: Capability.EXECUTE,
-    Code.OUTSIDE_WORKSPACE: Capability.READ,
-    Code.NEEDS_NETWORK: Capability.NETWORK,
-    Code.SENDS: Capability.NETWORK,
-    Code.DISCLOSES: Capability.READ,
-    Code.SETS_ENVIRONMENT: Capability.EXECUTE,
-    Code.CHANGES_SHELL: Capability.EXECUTE,
-    Code.CHANGES_SYSTEM: Capability.WRITE,
+CAPABILITY_OF: dict[Code, ShellCapability] = {
+    Code.NOT_UNDERSTOOD: ShellCapability.EXECUTE,
+    Code.TOO_LONG: ShellCapability.EXECUTE,
+    Code.TOO_DEEP: ShellCapability.EXECUTE,
+    Code.UNKNOWN_PROGRAM: ShellCapability.EXECUTE,
+    Code.UNKNOWN_COMMAND: ShellCapability.EXECUTE,
+    Code.UNKNOWN_OPTION: ShellCapability.EXECUTE,
+    Code.UNKNOWN_VALUE: ShellCapability.READ,
+    Code.WRITES: ShellCapability.WRITE,
+    Code.RUNS_CODE: ShellCapability.EXECUTE,
+    Code.OUTSIDE_WORKSPACE: ShellCapability.READ,
+    Code.NEEDS_NETWORK: ShellCapability.NETWORK,
+    Code.SENDS: ShellCapability.NETWORK,
+    Code.DISCLOSES: ShellCapability.READ,
+    Code.SETS_ENVIRONMENT: ShellCapability.EXECUTE,
+    Code.CHANGES_SHELL: ShellCapability.EXECUTE,
+    Code.CHANGES_SYSTEM: ShellCapability.WRITE,
 }
 
 
-class Reason(msgspec.Struct, frozen=True):
+class ShellReason(msgspec.Struct, frozen=True):
     code: Code
     words: str
     span: Span
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenCommand(msgspec.Struct, frozen=True):
     """A simple command that was found, as written; inside `sh -c` the span is that of the outer word."""
 
     words: tuple[str, ...]
@@ -99,22 +99,22 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
     is_free: bool
     is_read_only: bool
-    reasons: tuple[Reason, ...]
-    commands: tuple[Seen, ...]
-    capabilities: frozenset[Capability]
+    reasons: tuple[ShellReason, ...]
+    commands: tuple[SeenCommand, ...]
+    capabilities: frozenset[ShellCapability]
     paths: tuple[str, ...]
     hosts: tuple[str, ...]
 
 
-class Sheet:
+class Findings:
     """Collects what is found while a tree is walked."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: ShellScope) -> None:
         self.scope = scope
         self.command_count = 0
-        self._reasons: dict[Reason, None] = {}
-        self._commands: dict[Seen, None] = {}
-        self._capabilities: set[Capability] = set()
+        self._reasons: dict[ShellReason, None] = {}
+        self._commands: dict[SeenCommand, None] = {}
+        self._capabilities: set[ShellCapability] = set()
         self._paths: dict[str, None] = {}
         self._hosts: dict[str, None] = {}
         self._fixed: list[Span] = []
@@ -128,10 +128,10 @@ class Sheet:
 
     def ask(self, code: Code, words: str, span: Span) -> None:
         self._capabilities.add(CAPABILITY_OF[code])
-        self._reasons[Reason(code, words, self._place(span))] = None
+        self._reasons[ShellReason(code, words, self._place(span))] = None
 
     def needs_network(self, program: str, host: str, span: Span) -> None:
-        self._capabilities.add(Capability.NETWORK)
+        self._capabilities.add(ShellCapability.NETWORK)
         if host and len(self._hosts) < NAMES_MAX:
             self._hosts[host] = None
         if self.scope.network is Network.CLOSED:
@@ -141,10 +141,10 @@ class Sheet:
     def saw(self, words: tuple[str, ...], span: Span) -> None:
         self.command_count += 1
         if len(self._commands) < NAMES_MAX:
-            self._commands[Seen(words, self._place(span))] = None
+            self._commands[SeenCommand(words, self._place(span))] = None
 
     def touches(self, path: str) -> None:
-        self._capabilities.add(Capability.READ)
+        self._capabilities.add(ShellCapability.READ)
         if len(self._paths) < NAMES_MAX:
             self._paths[path] = None
 

@@ -13,7 +13,7 @@ import msgspec
 from palyra.core.shell.words import Argument, plain
 
 
-class Kind(Enum):
+class OptionKind(Enum):
     """What a table says of an option. The order is that of severity: a name cut short is taken for the worst it may mean."""
 
     WRITES = 0
@@ -28,19 +28,19 @@ class Kind(Enum):
 
 
 class OptionTable(msgspec.Struct, frozen=True):
-    kinds: dict[str, Kind]
+    kinds: dict[str, OptionKind]
     arities: dict[str, int]
     is_single_dash: bool = False
 
-    def kind_of(self, name: str) -> Kind:
+    def kind_of(self, name: str) -> OptionKind:
         exact = self.kinds.get(name)
         if exact is not None:
             return exact
         if not name.startswith("--") or len(name) == 2:
-            return Kind.UNKNOWN
+            return OptionKind.UNKNOWN
         meant = [kind for option, kind in self.kinds.items() if option.startswith(name)]
-        worst = min(meant, key=lambda kind: kind.value, default=Kind.UNKNOWN)
-        return Kind.UNKNOWN if len(meant) > 1 and worst.value > Kind.PATH.value else worst
+        worst = min(meant, key=lambda kind: kind.value, default=OptionKind.UNKNOWN)
+        return OptionKind.UNKNOWN if len(meant) > 1 and worst.value > OptionKind.PATH.value else worst
 
     def whole(self, name: str) -> str:
         """The name that one cut short can only mean."""
@@ -57,7 +57,7 @@ class OptionTable(msgspec.Struct, frozen=True):
 
 class Option(msgspec.Struct, frozen=True):
     name: str
-    kind: Kind
+    kind: OptionKind
     values: tuple[Argument, ...]
     argument: Argument
 
@@ -89,14 +89,14 @@ class Line(msgspec.Struct, frozen=True):
 
 def option_table(*, is_single_dash: bool = False, **named: str) -> OptionTable:
     """From words by kind: `writes="-o --output"`, `text="-k --arg:2"`. A number after a colon says how many values follow."""
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, OptionKind] = {}
     arities: dict[str, int] = {}
     for kind_name, words in named.items():
-        kind = Kind[kind_name.upper()]
+        kind = OptionKind[kind_name.upper()]
         for word in words.split():
             name, _, count = word.partition(":")
             kinds[name] = kind
-            if kind in (Kind.TEXT, Kind.PATH) or count:
+            if kind in (OptionKind.TEXT, OptionKind.PATH) or count:
                 arities[name] = int(count or "1")
     return OptionTable(kinds, arities, is_single_dash)
 
@@ -153,7 +153,7 @@ def _read_long(table: OptionTable, argument: Argument, rest: deque[Argument]) ->
     if equals:
         return Option(name, table.kind_of(name), (_after(argument, len(written) + 1),), argument)
     if not argument.is_certain:
-        return Option(name, Kind.UNKNOWN, (argument,), argument)
+        return Option(name, OptionKind.UNKNOWN, (argument,), argument)
     return Option(name, table.kind_of(name), _take(rest, table.arity_of(name)), argument)
 
 
@@ -175,7 +175,7 @@ def _read_cluster(table: OptionTable, argument: Argument, rest: deque[Argument])
         found.append(Option(name, kind, values, argument))
         return found
     if not argument.is_certain:
-        found.append(Option(argument.lead, Kind.UNKNOWN, (argument,), argument))
+        found.append(Option(argument.lead, OptionKind.UNKNOWN, (argument,), argument))
     return found
 
 

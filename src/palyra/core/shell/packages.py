@@ -9,12 +9,12 @@ programs themselves, an alias any words), npm (`.npmrc` names the browser, the g
 
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
-from palyra.core.shell.programs import Operands, Program, judge_program, program
-from palyra.core.shell.tools import Tool, is_help, judge_tool, tool
+from palyra.core.shell.programs import Operands, ProgramRule, judge_program, program
+from palyra.core.shell.tools import ToolRule, is_help, judge_tool, tool
 
 _NO_CONFIG = "-c --config-file -o --option"
 
-PACKAGE_TOOLS: dict[str, Tool] = {
+PACKAGE_TOOLS: dict[str, ToolRule] = {
     "pip": tool(
         """
         list show freeze check inspect hash help debug
@@ -71,7 +71,7 @@ PACKAGE_TOOLS: dict[str, Tool] = {
 }
 PACKAGE_TOOLS["pip3"] = PACKAGE_TOOLS["pip"]
 
-PACKAGE_PROGRAMS: dict[str, Program] = {
+PACKAGE_PROGRAMS: dict[str, ProgramRule] = {
     "dpkg": program(
         Operands.TEXT,
         only=True,

@@ -6,7 +6,7 @@ import msgspec
 
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
-from palyra.core.shell.options import Kind, Line, Option, OptionTable, option_table, read_line, spread_values
+from palyra.core.shell.options import Line, Option, OptionKind, OptionTable, option_table, read_line, spread_values
 
 
 class Operands(Enum):
@@ -16,7 +16,7 @@ class Operands(Enum):
     NONE = "none"  # There may be none.
 
 
-class Program(msgspec.Struct, frozen=True, kw_only=True):
+class ProgramRule(msgspec.Struct, frozen=True, kw_only=True):
     """What a program may be given and still only read."""
 
     operands: Operands = Operands.PATHS
@@ -31,21 +31,21 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     def is_armed(self) -> bool:
         """Whether some option or operand of it does more than read, so that a name which may be an option matters."""
         has_limit = self.operand_count_max is not None or bool(self.operand_start)
-        is_writing = any(kind.value < Kind.LEADS_AWAY.value for kind in self.table.kinds.values())
+        is_writing = any(kind.value < OptionKind.LEADS_AWAY.value for kind in self.table.kinds.values())
         return self.is_closed or has_limit or is_writing
 
     @property
     def has_paths(self) -> bool:
         """Whether some option of it names a file to read."""
-        return any(kind in (Kind.LEADS_AWAY, Kind.PATH) for kind in self.table.kinds.values())
+        return any(kind in (OptionKind.LEADS_AWAY, OptionKind.PATH) for kind in self.table.kinds.values())
 
 
 _CODES = {
-    Kind.WRITES: (Code.WRITES, "makes it write"),
-    Kind.RUNS: (Code.RUNS_CODE, "makes it run something else"),
-    Kind.SENDS: (Code.SENDS, "makes it send something"),
-    Kind.LEADS_AWAY: (Code.OUTSIDE_WORKSPACE, "leads it to what the words do not show"),
-    Kind.DISCLOSES: (Code.DISCLOSES, "makes it tell a secret"),
+    OptionKind.WRITES: (Code.WRITES, "makes it write"),
+    OptionKind.RUNS: (Code.RUNS_CODE, "makes it run something else"),
+    OptionKind.SENDS: (Code.SENDS, "makes it send something"),
+    OptionKind.LEADS_AWAY: (Code.OUTSIDE_WORKSPACE, "leads it to what the words do not show"),
+    OptionKind.DISCLOSES: (Code.DISCLOSES, "makes it tell a secret"),
 }
 
 
@@ -56,11 +56,11 @@ def program(
     operand_count_max: int | None = None,
     is_single_dash: bool = False,
     **words: str,
-) -> Program:
+) -> ProgramRule:
     """`only`: an option that is not named asks. `instead`, `requires` and `operand_start` are as in `Program`."""
     named = {name: frozenset(words.pop(name, "").split()) for name in ("instead", "requires")}
     operand_start = words.pop("operand_start", "")
-    return Program(
+    return ProgramRule(
         operands=operands,
         table=option_table(is_single_dash=is_single_dash, **words),
         is_closed=only,
@@ -70,7 +70,7 @@ def program(
     )
 
 
-def judge_program(row: Program, invocation: Invocation) -> None:
+def judge_program(row: ProgramRule, invocation: Invocation) -> None:
     line = read_line(row.table, invocation.arguments)
     for option in line.options:
         judge_option(option, invocation, is_closed=row.is_closed)
@@ -80,13 +80,13 @@ def judge_program(row: Program, invocation: Invocation) -> None:
     _judge_operands(row, line, invocation)
 
 
-def _is_certain(option: Option, row: Program, invocation: Invocation) -> bool:
+def _is_certain(option: Option, row: ProgramRule, invocation: Invocation) -> bool:
     """Whether a required option was given for certain, and is not the value of an option before it that is not known."""
     if option.name not in row.requires:
         return False
     before = invocation.arguments[: invocation.arguments.index(option.argument)]
     kinds = {other.argument: other.kind for other in read_line(row.table, before).options}
-    return not before or kinds.get(before[-1]) is not Kind.UNKNOWN or "=" in before[-1].lead
+    return not before or kinds.get(before[-1]) is not OptionKind.UNKNOWN or "=" in before[-1].lead
 
 
 def judge_values(option: Option, invocation: Invocation) -> None:
@@ -100,18 +100,18 @@ def judge_option(option: Option, invocation: Invocation, *, is_closed: bool) -> 
     if option.kind in _CODES:
         code, words = _CODES[option.kind]
         invocation.ask(code, f"{option.name} of {invocation.program} {words}", option.argument)
-    elif option.kind is Kind.PATH:
+    elif option.kind is OptionKind.PATH:
         for value in option.values:
             invocation.reads(value)
-    elif option.kind is Kind.UNKNOWN and (is_closed or option.argument.value is None):
+    elif option.kind is OptionKind.UNKNOWN and (is_closed or option.argument.value is None):
         words = f"what {short(option.name)} does to {invocation.program} is not known"
         invocation.ask(Code.UNKNOWN_OPTION, words, option.argument)
-    elif option.kind is Kind.UNKNOWN:
+    elif option.kind is OptionKind.UNKNOWN:
         for value in option.values:
             invocation.reads_if_path(value)
 
 
-def _judge_loose(row: Program, line: Line, invocation: Invocation) -> None:
+def _judge_loose(row: ProgramRule, line: Line, invocation: Invocation) -> None:
     for argument in line.loose:
         is_name = argument.is_inside or argument.value is not None
         if is_name and row.is_armed:
@@ -124,7 +124,7 @@ def _judge_loose(row: Program, line: Line, invocation: Invocation) -> None:
             invocation.ask(Code.UNKNOWN_VALUE, words, argument)
 
 
-def _judge_operands(row: Program, line: Line, invocation: Invocation) -> None:
+def _judge_operands(row: ProgramRule, line: Line, invocation: Invocation) -> None:
     operands = line.operands
     many = [each for each in operands if each.value is None or each.is_inside or each.is_pattern]
     if row.operand_count_max is not None and many:

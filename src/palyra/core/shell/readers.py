@@ -4,7 +4,7 @@ A program is here because nothing it can be told makes it write, run or send, bu
 the GNU, BSD and macOS versions do. A program that is in no table asks.
 """
 
-from palyra.core.shell.programs import Operands, Program, program
+from palyra.core.shell.programs import Operands, ProgramRule, program
 
 # No option of these does more than read the files they are given.
 _PLAIN = """
@@ -39,7 +39,7 @@ _BAT = program(
     flag="--config --theme-dark --theme-light",
 )
 
-READERS: dict[str, Program] = {
+READERS: dict[str, ProgramRule] = {
     **dict.fromkeys(_PLAIN.split(), program()),
     **dict.fromkeys(_TEXT.split(), program(Operands.TEXT)),
     **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep", "zegrep", "zfgrep", "bzgrep", "xzgrep"), _GREP),

@@ -8,7 +8,7 @@ import re
 
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
-from palyra.core.shell.options import Kind, option_table, read_line
+from palyra.core.shell.options import OptionKind, option_table, read_line
 from palyra.core.shell.programs import judge_option
 from palyra.core.shell.words import Argument
 
@@ -37,9 +37,9 @@ def judge_sed(invocation: Invocation) -> None:
     scripts: list[Argument] = []
     for option in line.options:
         judge_option(option, invocation, is_closed=True)
-        if option.kind is Kind.TEXT and option.name.startswith(("-e", "--e")):
+        if option.kind is OptionKind.TEXT and option.name.startswith(("-e", "--e")):
             scripts += option.values
-    has_script = bool(scripts) or any(option.kind is Kind.RUNS for option in line.options)
+    has_script = bool(scripts) or any(option.kind is OptionKind.RUNS for option in line.options)
     operands = list(line.operands)
     if not has_script and operands:
         scripts.append(operands.pop(0))

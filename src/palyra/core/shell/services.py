@@ -4,7 +4,7 @@ Left out on purpose, though they change nothing at the service: what saves a fil
 a program that a file of the workspace names.
 """
 
-from palyra.core.shell.tools import Tool, shared_tool, tool
+from palyra.core.shell.tools import ToolRule, shared_tool, tool
 
 GH = tool(
     """
@@ -149,7 +149,7 @@ TERRAFORM = tool(
     path="-state",
 )
 
-SERVICES: dict[str, Tool] = {
+SERVICES: dict[str, ToolRule] = {
     "gh": GH,
     "kubectl": KUBECTL,
     "helm": HELM,

@@ -11,7 +11,7 @@ from palyra.core.shell.options import option_table, read_line
 from palyra.core.shell.programs import Operands, judge_option, judge_program, program
 from palyra.core.shell.services import SERVICES
 from palyra.core.shell.tools import is_help, judge_tool
-from palyra.core.shell.words import Argument, Feed, plain
+from palyra.core.shell.words import Argument, InputFeed, plain
 
 _JQ = program(
     Operands.PATTERN,
@@ -123,7 +123,7 @@ def judge_fzf(invocation: Invocation) -> None:
 
 
 def _judge_preview(invocation: Invocation, command: Argument) -> None:
-    if invocation.place.feed is Feed.ANYTHING:
+    if invocation.place.feed is InputFeed.ANYTHING:
         invocation.ask(Code.UNKNOWN_VALUE, "what fzf would show may not be names of the workspace", command)
     if command.value is None or command.is_pattern:
         invocation.ask(Code.UNKNOWN_VALUE, f"what {short(command.source)} runs is not known", command)

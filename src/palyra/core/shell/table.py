@@ -9,7 +9,7 @@ from palyra.core.shell import builtins, host, packages, special, sql, web, wrapp
 from palyra.core.shell.archives import judge_gzip, judge_seven, judge_tar, judge_unzip
 from palyra.core.shell.awk import judge_awk
 from palyra.core.shell.cloud import judge_aws, judge_az, judge_gcloud
-from palyra.core.shell.finding import judge_fd, judge_find
+from palyra.core.shell.find_command import judge_fd, judge_find
 from palyra.core.shell.git import judge_git
 from palyra.core.shell.invocation import Rule
 from palyra.core.shell.programs import judge_program

@@ -12,7 +12,7 @@ import msgspec
 
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
-from palyra.core.shell.options import Kind, Line, OptionTable, option_table, read_line
+from palyra.core.shell.options import Line, OptionKind, OptionTable, option_table, read_line
 from palyra.core.shell.programs import judge_option
 from palyra.core.shell.words import Argument
 
@@ -21,7 +21,7 @@ HELP = frozenset(("--help", "-h", "-help", "--version", "-V", "-version"))
 WORDS_MAX = 4  # Of a command's name; `az` has the longest.
 
 
-class Tool(msgspec.Struct, frozen=True, kw_only=True):
+class ToolRule(msgspec.Struct, frozen=True, kw_only=True):
     looks: dict[tuple[str, ...], bool]  # By the command's words: whether more words may follow it.
     table: OptionTable
     is_remote: bool  # Asks a service, so that nothing it is given may be unknown.
@@ -30,11 +30,13 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     forwards: frozenset[str]  # Commands that pass `--help` on to something else.
 
 
-def tool(looks: str, *, is_remote: bool = False, is_single_dash: bool = False, **more: str) -> Tool:
+def tool(looks: str, *, is_remote: bool = False, is_single_dash: bool = False, **more: str) -> ToolRule:
     return shared_tool(looks, more, is_remote=is_remote, is_single_dash=is_single_dash)
 
 
-def shared_tool(looks: str, words: Mapping[str, str], *, is_remote: bool = False, is_single_dash: bool = False) -> Tool:
+def shared_tool(
+    looks: str, words: Mapping[str, str], *, is_remote: bool = False, is_single_dash: bool = False
+) -> ToolRule:
     """`looks` has a line for each group: `pr: list view`; commands without a group stand on a line without a colon.
 
     A command with `!` after it may have no operands. `local`, `files` and `forwards` are words as in `Tool`; the others
@@ -42,7 +44,7 @@ def shared_tool(looks: str, words: Mapping[str, str], *, is_remote: bool = False
     """
     local, forwards = words.get("local", ""), words.get("forwards", "")
     options = {kind: names for kind, names in words.items() if kind not in ("local", "forwards", "files")}
-    return Tool(
+    return ToolRule(
         looks=dict(_looks(looks)),
         table=option_table(is_single_dash=is_single_dash, **options),
         is_remote=is_remote,
@@ -59,7 +61,7 @@ def _looks(text: str) -> Iterator[tuple[tuple[str, ...], bool]]:
             yield tuple(word for word in f"{prefix}.{name.rstrip('!')}".split(".") if word), not name.endswith("!")
 
 
-def judge_tool(row: Tool, invocation: Invocation) -> None:
+def judge_tool(row: ToolRule, invocation: Invocation) -> None:
     if is_help(invocation, row.forwards):
         return
     line = read_line(row.table, invocation.arguments)
@@ -73,7 +75,7 @@ def judge_tool(row: Tool, invocation: Invocation) -> None:
         invocation.ask(Code.UNKNOWN_COMMAND, f"{short(words)} is not known to only look", where)
     for option in line.options:
         # Of a service's options only those of the row can be files; of a local program's, any.
-        if option.kind is not Kind.UNKNOWN or not is_remote or option.argument.value is None:
+        if option.kind is not OptionKind.UNKNOWN or not is_remote or option.argument.value is None:
             judge_option(option, invocation, is_closed=False)
     for operand in line.operands[len(name) :]:
         if not is_remote or (name and name[0].value in row.files):
@@ -86,7 +88,7 @@ def judge_tool(row: Tool, invocation: Invocation) -> None:
         invocation.ask(Code.UNKNOWN_VALUE, words, argument)
 
 
-def _command_name(row: Tool, operands: tuple[Argument, ...]) -> tuple[Argument, ...]:
+def _command_name(row: ToolRule, operands: tuple[Argument, ...]) -> tuple[Argument, ...]:
     words = tuple(operand.value or "" for operand in operands[:WORDS_MAX])
     for count in range(len(words), 0, -1):
         may_have_operands = row.looks.get(words[:count])
@@ -100,7 +102,7 @@ def judge_before(line: Line, last: Argument, invocation: Invocation) -> None:
     end = invocation.arguments.index(last)
     for option in line.options:
         is_before = invocation.arguments.index(option.argument) < end
-        if is_before and option.kind is Kind.UNKNOWN and "=" not in option.argument.lead:
+        if is_before and option.kind is OptionKind.UNKNOWN and "=" not in option.argument.lead:
             words = f"{short(option.name)} before the command of {invocation.program} is not known"
             invocation.ask(Code.UNKNOWN_OPTION, words, option.argument)
 

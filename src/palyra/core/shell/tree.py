@@ -83,13 +83,13 @@ class Joint(Enum):
     BESIDE = "&"
 
 
-class Item(msgspec.Struct, frozen=True):
+class ShellItem(msgspec.Struct, frozen=True):
     node: "Node"
     joint: Joint
 
 
 class Sequence(msgspec.Struct, frozen=True):
-    items: tuple[Item, ...]
+    items: tuple[ShellItem, ...]
 
 
 class Pipeline(msgspec.Struct, frozen=True):
@@ -102,7 +102,7 @@ class Negated(msgspec.Struct, frozen=True):
     body: "Node"
 
 
-class Group(msgspec.Struct, frozen=True):
+class ShellGroup(msgspec.Struct, frozen=True):
     """`{ ...; }`"""
 
     body: "Node"
@@ -114,7 +114,7 @@ class Subshell(msgspec.Struct, frozen=True):
     body: "Node"
 
 
-class Branch(msgspec.Struct, frozen=True):
+class ShellBranch(msgspec.Struct, frozen=True):
     """`if` and `case`: any of the bodies may run, in this order, or none."""
 
     bodies: tuple["Node", ...]
@@ -156,5 +156,16 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 Node: TypeAlias = (
-    Command | Sequence | Pipeline | Negated | Group | Subshell | Branch | Loop | Test | Redirected | Function | Unknown
+    Command
+    | Sequence
+    | Pipeline
+    | Negated
+    | ShellGroup
+    | Subshell
+    | ShellBranch
+    | Loop
+    | Test
+    | Redirected
+    | Function
+    | Unknown
 )

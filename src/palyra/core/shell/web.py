@@ -8,7 +8,7 @@ import re
 
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
-from palyra.core.shell.options import Kind, option_table, read_line
+from palyra.core.shell.options import OptionKind, option_table, read_line
 from palyra.core.shell.paths import is_sink
 from palyra.core.shell.programs import judge_option
 from palyra.core.shell.words import Argument
@@ -57,7 +57,7 @@ _WGET = option_table(
 
 def judge_curl(invocation: Invocation) -> None:
     line = read_line(_CURL, invocation.arguments)
-    if not line.operands and all(option.kind is Kind.FLAG for option in line.options):
+    if not line.operands and all(option.kind is OptionKind.FLAG for option in line.options):
         return
     for option in line.options:
         judge_option(option, invocation, is_closed=True)
@@ -112,7 +112,7 @@ def _judge_url(invocation: Invocation, operand: Argument) -> None:
 def judge_wget(invocation: Invocation) -> None:
     line = read_line(_WGET, invocation.arguments)
     for option in line.options:
-        if option.kind is Kind.UNKNOWN:
+        if option.kind is OptionKind.UNKNOWN:
             words = f"{short(option.name)} of wget is not known to be harmless"
             invocation.ask(Code.UNKNOWN_OPTION, words, option.argument)
     if not any(option.name == "--spider" for option in line.options):

@@ -17,7 +17,7 @@ _LATE_HOME = re.compile(r"[=:]~")  # In `a=~/b` the home folder is put in as wel
 _SPLITS = re.compile(r"[\s*?\[\\]")
 
 
-class Feed(Enum):
+class InputFeed(Enum):
     """What a command may find on its input, as far as `xargs` must know."""
 
     NOTHING = "nothing"
@@ -33,12 +33,12 @@ class Value(msgspec.Struct, frozen=True):
     is_pattern: bool = False
 
 
-class Place(msgspec.Struct, frozen=True):
+class ShellPlace(msgspec.Struct, frozen=True):
     """Where a command runs: the folders it may be in, the variables that are known, what is on its input."""
 
     folders: frozenset[str]
     values: Mapping[str, Value] = {}
-    feed: Feed = Feed.NOTHING
+    feed: InputFeed = InputFeed.NOTHING
     home: str | None = None
 
 
@@ -74,7 +74,7 @@ def unknown(like: Argument, lead: str = "") -> Argument:
     return Argument(None, lead, like.source, like.span)
 
 
-def expand(word: Word, place: Place) -> tuple[Argument, ...]:
+def expand(word: Word, place: ShellPlace) -> tuple[Argument, ...]:
     """One argument for almost every word; several for braces."""
     if all(isinstance(part, Literal) for part in word.parts):
         literals = tuple(part for part in word.parts if isinstance(part, Literal))
@@ -84,7 +84,7 @@ def expand(word: Word, place: Place) -> tuple[Argument, ...]:
     return (_from_parts(word, place),)
 
 
-def _from_literals(word: Word, literals: tuple[Literal, ...], place: Place) -> Argument:
+def _from_literals(word: Word, literals: tuple[Literal, ...], place: ShellPlace) -> Argument:
     text = "".join(part.text for part in literals)
     is_pattern = any(not part.is_quoted and _WILD.search(part.text) for part in literals)
     if any(not part.is_quoted and _LATE_HOME.search(part.text) for part in literals):
@@ -105,14 +105,14 @@ def _is_wild(part: Part) -> bool:
     return isinstance(part, Literal) and not part.is_quoted and bool(_WILD.search(part.text))
 
 
-def _from_home(word: Word, text: str, place: Place, *, is_pattern: bool) -> Argument:
+def _from_home(word: Word, text: str, place: ShellPlace, *, is_pattern: bool) -> Argument:
     rest = text[1:]
     if place.home is None or (rest and not rest.startswith("/")):
         return Argument(None, "~", word.source, word.span)
     return _known(word, place.home + rest, is_pattern=is_pattern)
 
 
-def _braced(word: Word, literals: tuple[Literal, ...], place: Place) -> tuple[Argument, ...]:
+def _braced(word: Word, literals: tuple[Literal, ...], place: ShellPlace) -> tuple[Argument, ...]:
     """`a{b,c}` is `ab ac`. Only the plain form is followed: each brace within one unquoted part, none inside another."""
     choices: list[list[Literal]] = []
     for part in literals:
@@ -137,7 +137,7 @@ def _braced(word: Word, literals: tuple[Literal, ...], place: Place) -> tuple[Ar
     return tuple(_from_literals(word, tuple(combination), place) for combination in product(*choices))
 
 
-def _from_parts(word: Word, place: Place) -> Argument:
+def _from_parts(word: Word, place: ShellPlace) -> Argument:
     known, is_pattern = "", False
     for part in word.parts:
         value = _value_of(part, place)
@@ -167,7 +167,7 @@ def _part_may_split(part: Part) -> bool:
             assert_never(part)
 
 
-def _value_of(part: Part, place: Place) -> Value | None:
+def _value_of(part: Part, place: ShellPlace) -> Value | None:
     match part:
         case Literal(text=text, is_quoted=True):
             return Value(text)
@@ -183,7 +183,7 @@ def _value_of(part: Part, place: Place) -> Value | None:
             return None
 
 
-def _variable(name: str, place: Place) -> Value | None:
+def _variable(name: str, place: ShellPlace) -> Value | None:
     if name in place.values:
         return place.values[name]
     if name == "PWD" and len(place.folders) == 1:

@@ -8,14 +8,14 @@ import re
 import msgspec
 
 from palyra.core.shell.environment import is_harmless_for
-from palyra.core.shell.finding import found_name
+from palyra.core.shell.find_command import found_name
 from palyra.core.shell.invocation import Invocation, short
 from palyra.core.shell.judgement import Code
-from palyra.core.shell.options import Kind, Option, OptionTable, has_option, option_table, read_leading
+from palyra.core.shell.options import Option, OptionKind, OptionTable, has_option, option_table, read_leading
 from palyra.core.shell.paths import resolve
 from palyra.core.shell.programs import judge_values
 from palyra.core.shell.readers import READERS
-from palyra.core.shell.words import Argument, Feed
+from palyra.core.shell.words import Argument, InputFeed
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
 # Options before the command; what follows the first operand belongs to the command.
@@ -52,7 +52,7 @@ def judge_wrapper(invocation: Invocation) -> None:
     name = invocation.program
     options, command = _leading(invocation, _TABLES[name])
     for option in options:
-        if option.kind is Kind.UNKNOWN:
+        if option.kind is OptionKind.UNKNOWN:
             words = f"{short(option.name)} of {name} is not known"
             invocation.ask(Code.UNKNOWN_OPTION, words, option.argument)
     skipped = _SKIPPED_OPERANDS.get(name, 0)
@@ -83,7 +83,7 @@ def judge_env(invocation: Invocation) -> None:
     options, command = _leading(invocation, _ENV)
     place = invocation.place
     for option in options:
-        if option.kind is Kind.UNKNOWN:
+        if option.kind is OptionKind.UNKNOWN:
             words = f"{short(option.name)} of env is not known"
             invocation.ask(Code.UNKNOWN_OPTION, words, option.argument)
         elif option.name in ("-C", "--chdir"):
@@ -115,7 +115,7 @@ def judge_shell(invocation: Invocation) -> None:
     options, rest = _leading(invocation, _SHELLS)
     for option in options:
         is_setting = option.name == "-o" and [value.value for value in option.values] == ["pipefail"]
-        if option.kind is not Kind.FLAG and not is_setting:
+        if option.kind is not OptionKind.FLAG and not is_setting:
             words = f"{short(option.name)} of {invocation.program} is not known"
             invocation.ask(Code.UNKNOWN_OPTION, words, option.argument)
     if not has_option(options, ("-c",)) or not rest:
@@ -138,11 +138,11 @@ def judge_xargs(invocation: Invocation) -> None:
     feed = invocation.place.feed
     marks: list[str] = []
     for option in options:
-        if option.kind in (Kind.UNKNOWN, Kind.LEADS_AWAY):
+        if option.kind in (OptionKind.UNKNOWN, OptionKind.LEADS_AWAY):
             words = f"{short(option.name)} of xargs is not known to be harmless"
             invocation.ask(Code.UNKNOWN_OPTION, words, option.argument)
-        elif option.kind is Kind.PATH:
-            feed = Feed.ANYTHING
+        elif option.kind is OptionKind.PATH:
+            feed = InputFeed.ANYTHING
             for value in option.values:
                 invocation.reads(value)
         elif option.name in ("-I", "-J", "--replace", "-i"):
@@ -150,19 +150,19 @@ def judge_xargs(invocation: Invocation) -> None:
     if not command:
         invocation.ask(Code.UNKNOWN_OPTION, "xargs without a command is not followed")
         return
-    if feed not in (Feed.ANYTHING, Feed.NOTHING) and not has_option(options, _KEEPING):
+    if feed not in (InputFeed.ANYTHING, InputFeed.NOTHING) and not has_option(options, _KEEPING):
         words = "a name with a blank in it becomes several words, an option perhaps: use find -print0 and xargs -0"
         invocation.ask(Code.UNKNOWN_VALUE, words)
-    if feed is Feed.ANYTHING:
+    if feed is InputFeed.ANYTHING:
         invocation.ask(Code.UNKNOWN_VALUE, "the words that xargs would be given are not known before it runs")
-    lead = "./" if feed is Feed.DOTTED_NAMES else ""
+    lead = "./" if feed is InputFeed.DOTTED_NAMES else ""
     given = command
     for mark in marks:
         given = tuple(found_name(argument, mark, lead) for argument in given)
-    if not marks and feed is not Feed.NOTHING:
+    if not marks and feed is not InputFeed.NOTHING:
         name = Argument(None, lead, "the words that xargs is given", command[-1].span, is_inside=True)
         given = (*given, name)
-    invocation.run(given, msgspec.structs.replace(invocation.place, feed=Feed.NOTHING))
+    invocation.run(given, msgspec.structs.replace(invocation.place, feed=InputFeed.NOTHING))
 
 
 def judge_privileged(invocation: Invocation) -> None:

@@ -3,23 +3,23 @@
 from palyra.core.verification.evidence import (
     FINDINGS_MAX,
     Evidence,
-    Finding,
-    Report,
     StoredEvent,
     StoredRow,
     StrayEvents,
     Summary,
+    VerifyFinding,
+    VerifyReport,
 )
 from palyra.core.verification.verify import verify
 
 __all__ = [
     "FINDINGS_MAX",
     "Evidence",
-    "Finding",
-    "Report",
     "StoredEvent",
     "StoredRow",
     "StrayEvents",
     "Summary",
+    "VerifyFinding",
+    "VerifyReport",
     "verify",
 ]

@@ -7,7 +7,7 @@ from palyra.core.events import Event
 from palyra.core.events.base import ErasedData
 from palyra.core.events.tool import Attestation, ToolFinished, ToolProposed
 from palyra.core.ids import CallId
-from palyra.core.verification.evidence import Finding
+from palyra.core.verification.evidence import VerifyFinding
 
 
 class AttestationCheck:
@@ -27,7 +27,7 @@ class AttestationCheck:
         """A proposal may have been among what cannot be read."""
         self._has_lost_proposal = True
 
-    def check(self, event: Event) -> Finding | None:
+    def check(self, event: Event) -> VerifyFinding | None:
         match event.data:
             case ToolProposed(call_id=call_id, tool=tool, arguments=arguments):
                 self._proposed[call_id] = (tool, hash_input(arguments))
@@ -39,14 +39,14 @@ class AttestationCheck:
                 pass
         return None
 
-    def _check_outcome(self, event: Event, finished: ToolFinished, attestation: Attestation) -> Finding | None:
+    def _check_outcome(self, event: Event, finished: ToolFinished, attestation: Attestation) -> VerifyFinding | None:
         proposed = self._proposed.get(finished.call_id)
         if proposed is None and self._has_lost_proposal:
             self.unchecked_count += 1  # Its tool and arguments are gone, so there is nothing to hold it against.
             return None
         self.checked_count += 1
         problem = self._problem(proposed, finished, attestation)
-        return None if problem is None else Finding(event.stream, event.seq, problem)
+        return None if problem is None else VerifyFinding(event.stream, event.seq, problem)
 
     def _problem(
         self, proposed: tuple[str, str] | None, finished: ToolFinished, attestation: Attestation

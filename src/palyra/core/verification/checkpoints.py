@@ -14,7 +14,7 @@ from palyra.core.errors import Corrupt
 from palyra.core.events.codec import decode_data
 from palyra.core.events.system import CheckpointSigned, Erased
 from palyra.core.ids import NodeId, StreamId, is_system_stream
-from palyra.core.verification.evidence import Evidence, Finding, StoredEvent
+from palyra.core.verification.evidence import Evidence, StoredEvent, VerifyFinding
 from palyra.core.verification.tape import ErasedRanges
 
 _HEAD = struct.Struct(">QQI32s")  # seq, seq of the checkpoint, index of its system tape, hash: 52 bytes a head.
@@ -97,23 +97,23 @@ class HeadCheck:
         signed = [claim[0] for claim in self._claims if claim[3] != _ERASURE_HASH]
         self.signed_seq = max(signed, default=0)
 
-    def check(self, stored: StoredEvent) -> Finding | None:
-        finding: Finding | None = None
+    def check(self, stored: StoredEvent) -> VerifyFinding | None:
+        finding: VerifyFinding | None = None
         while self._next < len(self._claims) and self._claims[self._next][0] <= stored.seq:
             seq, by_seq, system, claimed = self._claims[self._next]
             self._next += 1
             is_other = seq == stored.seq and claimed not in (stored.hash, _ERASURE_HASH)
             if is_other and finding is None:
-                finding = Finding(self._stream, seq, f"not the event that {self._named(by_seq, system)} signed")
+                finding = VerifyFinding(self._stream, seq, f"not the event that {self._named(by_seq, system)} signed")
         return finding
 
-    def missing_after(self, last_seq: int) -> Finding | None:
+    def missing_after(self, last_seq: int) -> VerifyFinding | None:
         """The tape must reach the last seq that anyone named."""
         if self._next >= len(self._claims):
             return None
         seq, by_seq, system, _ = self._claims[-1]
         lost = "the tape is missing" if last_seq == 0 else "the tape was cut here"
-        return Finding(self._stream, last_seq + 1, f"{lost}: {self._named(by_seq, system)} names its seq {seq}")
+        return VerifyFinding(self._stream, last_seq + 1, f"{lost}: {self._named(by_seq, system)} names its seq {seq}")
 
     def _named(self, seq: int, system: int) -> str:
         return f"{self._systems[system]} seq {seq}"

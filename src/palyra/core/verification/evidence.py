@@ -72,7 +72,7 @@ class Evidence:
     misindexed: Callable[[], Iterable[Misindexed]] = tuple
 
 
-class Finding(msgspec.Struct, frozen=True):
+class VerifyFinding(msgspec.Struct, frozen=True):
     """One thing that is not as it was written; `is_of_row` where it is a table's row, which can be computed again."""
 
     stream: StreamId
@@ -101,15 +101,15 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     key_ids: tuple[str, ...]
 
 
-class Report(msgspec.Struct, frozen=True):
+class VerifyReport(msgspec.Struct, frozen=True):
     """The first findings in order, and the summary, which counts them all.
 
     `tape_damage` is the first finding that is not of a row, however many came before it.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[VerifyFinding, ...]
     summary: Summary
-    tape_damage: Finding | None = None
+    tape_damage: VerifyFinding | None = None
 
     @property
     def is_whole(self) -> bool:

@@ -20,7 +20,7 @@ from palyra.core.projections.rows import (
     TaintRow,
     UsageRow,
 )
-from palyra.core.verification.evidence import Finding, Misindexed, StoredRow
+from palyra.core.verification.evidence import Misindexed, StoredRow, VerifyFinding
 
 TABLES: dict[str, type[Row]] = {
     "sessions": SessionRow,
@@ -51,7 +51,7 @@ class TapeFold:
         for row in project(event, {key: self._rows[key] for key in keys if key in self._rows}):
             self._rows[RowKey(type(row), row.id)] = row
 
-    def differences(self, stream: StreamId, stored_rows: Iterable[StoredRow]) -> Iterator[Finding]:
+    def differences(self, stream: StreamId, stored_rows: Iterable[StoredRow]) -> Iterator[VerifyFinding]:
         expected = dict(self._rows)
         for stored in stored_rows:
             row = expected.pop(RowKey(TABLES[stored.table], str(stored.values["id"])), None)
@@ -60,23 +60,23 @@ class TapeFold:
             else:
                 yield from _unequal_fields(stream, stored, row)
         for row in expected.values():
-            yield Finding(stream, row.seq, f"{_named(_TABLE_OF[type(row)], row.id)} is missing", is_of_row=True)
+            yield VerifyFinding(stream, row.seq, f"{_named(_TABLE_OF[type(row)], row.id)} is missing", is_of_row=True)
 
 
-def stray_row(stored: StoredRow) -> Finding:
+def stray_row(stored: StoredRow) -> VerifyFinding:
     """A row that no event gave."""
     owner = stored.values.get("session_id", stored.values["id"])
     seq = stored.values["seq"]
     what = f"{_named(stored.table, str(stored.values['id']))} comes from no event"
-    return Finding(StreamId(printable(str(owner))), seq if isinstance(seq, int) else 0, what, is_of_row=True)
+    return VerifyFinding(StreamId(printable(str(owner))), seq if isinstance(seq, int) else 0, what, is_of_row=True)
 
 
-def misindexed_text(text: Misindexed) -> Finding:
+def misindexed_text(text: Misindexed) -> VerifyFinding:
     what = "the index has words of a text that is not there" if text.is_stray else "the index lacks its text"
-    return Finding(StreamId(printable(text.stream)), text.seq, what, is_of_row=True)
+    return VerifyFinding(StreamId(printable(text.stream)), text.seq, what, is_of_row=True)
 
 
-def _unequal_fields(stream: StreamId, stored: StoredRow, row: Row) -> Iterator[Finding]:
+def _unequal_fields(stream: StreamId, stored: StoredRow, row: Row) -> Iterator[VerifyFinding]:
     expected = msgspec.to_builtins(row)
     if stored.values == expected:  # A boolean equals the integer it is stored as.
         return
@@ -84,7 +84,7 @@ def _unequal_fields(stream: StreamId, stored: StoredRow, row: Row) -> Iterator[F
     for field, value in expected.items():
         found = stored.values.get(field)
         if found != value:
-            yield Finding(stream, row.seq, f"{place}: {_difference(field, found, value)}", is_of_row=True)
+            yield VerifyFinding(stream, row.seq, f"{place}: {_difference(field, found, value)}", is_of_row=True)
 
 
 def _difference(field: str, found: object, expected: object) -> str:

@@ -18,7 +18,7 @@ from palyra.core.events.codec import decode_data
 from palyra.core.events.system import Erased
 from palyra.core.ids import Principal, RunId, StreamId, is_system_stream
 from palyra.core.trust import Trust
-from palyra.core.verification.evidence import Finding, StoredEvent
+from palyra.core.verification.evidence import StoredEvent, VerifyFinding
 
 DATA_MISMATCH = "its data does not have the digest that is stored"
 
@@ -52,7 +52,7 @@ class ErasedRanges:
 class Checked(msgspec.Struct, frozen=True):
     """One stored event after its check; `event` is None where its bytes cannot be believed or read."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[VerifyFinding, ...]
     event: Event | None
 
 
@@ -83,22 +83,22 @@ class TapeCheck:
             self._require_place(stored)
             event = _as_event(self._stream, stored, self._read_data(stored))
         except (Corrupt, Invalid) as problem:
-            findings.append(Finding(self._stream, stored.seq, problem.message))
+            findings.append(VerifyFinding(self._stream, stored.seq, problem.message))
         # The hash that is stored; that which follows it; and that which follows from the last event that held.
         self._previous = (stored.hash,) if is_linked else (stored.hash, *following[:1], *following[1:][-1:])
         self._seq = max(self._seq, stored.seq)  # The next cannot be blamed for a seq that went back.
         self._position = max(self._position, stored.position)
         return Checked(tuple(findings), event)
 
-    def _gap_before(self, stored: StoredEvent) -> list[Finding]:
+    def _gap_before(self, stored: StoredEvent) -> list[VerifyFinding]:
         expected = self._seq + 1
         if stored.seq == expected:
             return []
         if stored.seq < expected:
-            return [Finding(self._stream, stored.seq, f"a tape has no such seq here; {expected} was due")]
+            return [VerifyFinding(self._stream, stored.seq, f"a tape has no such seq here; {expected} was due")]
         last = stored.seq - 1
         lost = "this event is missing" if last == expected else f"the events from here to {last} are missing"
-        return [Finding(self._stream, expected, lost)]
+        return [VerifyFinding(self._stream, expected, lost)]
 
     def _require_place(self, stored: StoredEvent) -> None:
         if stored.position <= self._position:

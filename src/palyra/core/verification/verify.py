@@ -13,26 +13,26 @@ from palyra.core.events.session import SessionBranched, SessionRestored
 from palyra.core.ids import StreamId, is_system_stream
 from palyra.core.verification.attestations import AttestationCheck
 from palyra.core.verification.checkpoints import Claims, HeadCheck
-from palyra.core.verification.evidence import FINDINGS_MAX, Evidence, Finding, Report, StoredEvent, Summary
+from palyra.core.verification.evidence import FINDINGS_MAX, Evidence, StoredEvent, Summary, VerifyFinding, VerifyReport
 from palyra.core.verification.projections import TapeFold, misindexed_text, stray_row
 from palyra.core.verification.tape import TapeCheck
 
 PROGRESS_EVERY_COUNT = 1000  # Often enough for a moving bar, seldom enough to cost nothing.
 
 
-def verify(evidence: Evidence, on_progress: Callable[[int], None] | None = None) -> Report:
+def verify(evidence: Evidence, on_progress: Callable[[int], None] | None = None) -> VerifyReport:
     """Checks everything there is. `on_progress` hears now and then how many events were checked."""
     verification = _Verification(evidence, on_progress or _in_silence)
-    findings: list[Finding] = []
+    findings: list[VerifyFinding] = []
     findings_count = 0
-    tape_damage: Finding | None = None
+    tape_damage: VerifyFinding | None = None
     for finding in verification.findings():
         findings_count += 1
         if len(findings) < FINDINGS_MAX:
             findings.append(finding)
         if tape_damage is None and not finding.is_of_row:
             tape_damage = finding
-    return Report(tuple(findings), verification.summary(findings_count), tape_damage)
+    return VerifyReport(tuple(findings), verification.summary(findings_count), tape_damage)
 
 
 class _Verification:
@@ -50,7 +50,7 @@ class _Verification:
         self._unsigned_count = 0
         self._is_damaged = False
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[VerifyFinding]:
         streams = sorted(self._evidence.streams(), key=lambda stream: (not is_system_stream(stream), stream))
         for stream in streams:
             if is_system_stream(stream):
@@ -63,7 +63,7 @@ class _Verification:
         for stray in self._evidence.stray_events():
             what = f"{stray.events_count} events lie on a tape whose name is gone"
             self._is_damaged = True
-            yield Finding(StreamId(f"tape:{stray.tape_id}"), stray.first_seq, what)
+            yield VerifyFinding(StreamId(f"tape:{stray.tape_id}"), stray.first_seq, what)
         if not self._is_damaged:
             yield from map(misindexed_text, self._evidence.misindexed())
 
@@ -80,12 +80,12 @@ class _Verification:
             key_ids=tuple(sorted(self._claims.key_ids)),
         )
 
-    def _tape(self, stream: StreamId) -> Iterator[Finding]:
+    def _tape(self, stream: StreamId) -> Iterator[VerifyFinding]:
         """Rows are compared only where the chain is whole: what a damaged tape gives is no measure for them."""
         walk = _TapeWalk(stream, self._evidence, self._claims)
         is_whole = True
         if is_system_stream(stream) and not self._claims.is_known_node(stream):
-            yield Finding(stream, 1, "no key of this node lies beside the journal")
+            yield VerifyFinding(stream, 1, "no key of this node lies beside the journal")
         for stored in self._evidence.events(stream):
             self._count(stored, stream, walk.heads)
             for finding in walk.check(stored):
@@ -108,7 +108,7 @@ class _Verification:
         if stored.seq > heads.signed_seq and not self._claims.is_signed_checkpoint(stream, stored):
             self._unsigned_count += 1
 
-    def _lost_tapes(self, present: frozenset[StreamId]) -> Iterator[Finding]:
+    def _lost_tapes(self, present: frozenset[StreamId]) -> Iterator[VerifyFinding]:
         for stream in sorted(stream for stream in self._claims.streams() if stream not in present):
             finding = self._claims.heads(stream).missing_after(0)
             if finding is not None:
@@ -129,7 +129,7 @@ class _TapeWalk:
         self._is_folding = True
         self.erased_count = 0
 
-    def check(self, stored: StoredEvent) -> Iterable[Finding]:
+    def check(self, stored: StoredEvent) -> Iterable[VerifyFinding]:
         checked = self._chain.check(stored)
         findings = list(checked.findings)
         if findings:
@@ -145,17 +145,17 @@ class _TapeWalk:
             findings.append(head)
         return findings
 
-    def ending(self) -> Finding | None:
+    def ending(self) -> VerifyFinding | None:
         """What is wrong with where the tape ends."""
         missing = self.heads.missing_after(self._chain.last_seq)
         if missing is None and self._chain.last_seq == 0:
-            return Finding(self._stream, 1, "the tape holds no event")
+            return VerifyFinding(self._stream, 1, "the tape holds no event")
         return missing
 
-    def _content(self, event: Event) -> Iterator[Finding]:
+    def _content(self, event: Event) -> Iterator[VerifyFinding]:
         problem = self._claims.problems.get((self._stream, event.seq))
         if problem is not None:
-            yield Finding(self._stream, event.seq, problem)
+            yield VerifyFinding(self._stream, event.seq, problem)
         attested = self.attestations.check(event)
         if attested is not None:
             yield attested
@@ -166,9 +166,9 @@ class _TapeWalk:
             self.fold.add(event)
         except PalyraError as illegal:
             self._is_folding = False
-            yield Finding(self._stream, event.seq, f"an event that the rules forbid here ({illegal.code})")
+            yield VerifyFinding(self._stream, event.seq, f"an event that the rules forbid here ({illegal.code})")
 
-    def _parent(self, event: Event) -> Iterator[Finding]:
+    def _parent(self, event: Event) -> Iterator[VerifyFinding]:
         """A branch binds itself to the history it claims."""
         if not isinstance(event.data, SessionBranched | SessionRestored):
             return
@@ -177,7 +177,7 @@ class _TapeWalk:
         if found is None or found.hex() != parent.hash:
             origin = f"{parent.session_id} seq {parent.seq}"
             what = "is missing" if found is None else "is another event"
-            yield Finding(self._stream, event.seq, f"it branches from {origin}, which {what}")
+            yield VerifyFinding(self._stream, event.seq, f"it branches from {origin}, which {what}")
 
 
 def _in_silence(_: int) -> None:

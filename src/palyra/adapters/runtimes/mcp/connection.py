@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from palyra.adapters.runtimes.mcp.cleaning import clean_line
-from palyra.adapters.runtimes.mcp.failures import Down, Lost, Refused, TimedOut, TooLarge
-from palyra.adapters.runtimes.mcp.greeting import Terms, greet, headers_of, stamp
+from palyra.adapters.runtimes.mcp.failures import ConnectionLost, Down, ServerRefused, TimedOut, TooLarge
+from palyra.adapters.runtimes.mcp.handshake import Terms, greet, headers_of, stamp
 from palyra.adapters.runtimes.mcp.http import open_http
+from palyra.adapters.runtimes.mcp.server_text import clean_line
 from palyra.adapters.runtimes.mcp.settings import CALLS_AT_ONCE_MAX, ServerSettings
 from palyra.adapters.runtimes.mcp.stdio import TOO_LARGE_CODE, open_stdio
 from palyra.adapters.runtimes.mcp.streams import Streams
@@ -65,7 +65,7 @@ class Connection:
                 await self._converse(self._dispatcher, attend)
             finally:
                 self._close()
-            raise Lost(await streams.ending())
+            raise ConnectionLost(await streams.ending())
 
     async def _converse(
         self, dispatcher: "JSONRPCDispatcher", attend: Callable[["Connection"], Awaitable[None]]
@@ -74,7 +74,7 @@ class Connection:
 
         async with anyio.create_task_group() as group:
             await group.start(self._pump, dispatcher)
-            with suppress(Lost):  # How it ended is told by whoever opened it.
+            with suppress(ConnectionLost):  # How it ended is told by whoever opened it.
                 await self._greet()
                 await attend(self)
             group.cancel_scope.cancel()
@@ -98,7 +98,7 @@ class Connection:
                 answer = await self._send(method, params, {"timeout": timeout_s, "on_progress": live.progress})
                 is_answered = True
                 return answer
-            except (Down, Refused, TooLarge):
+            except (Down, ServerRefused, TooLarge):
                 is_answered = True
                 raise
             finally:
@@ -124,13 +124,13 @@ class Connection:
             match failure.code:
                 case code if code == CONNECTION_CLOSED:
                     self._close()  # Whoever asks next must not ask here.
-                    raise Lost("the connection ended") from failure
+                    raise ConnectionLost("the connection ended") from failure
                 case code if code == REQUEST_TIMEOUT:
                     raise TimedOut(f"it did not answer {method} in time") from failure
                 case code if code == TOO_LARGE_CODE:
                     raise TooLarge(f"its answer to {method} is too large") from failure
                 case code:
-                    raise Refused(clean_line(failure.message, SAID_LENGTH_MAX), code) from failure
+                    raise ServerRefused(clean_line(failure.message, SAID_LENGTH_MAX), code) from failure
 
     async def _greet(self) -> None:
         from mcp.shared.exceptions import MCPError
@@ -144,8 +144,8 @@ class Connection:
             if failure.code == REQUEST_TIMEOUT:
                 raise TimedOut(f"it did not answer the greeting within {limit_s:g} s") from failure
             if failure.code == CONNECTION_CLOSED:
-                raise Lost("the connection ended") from failure
-            raise Refused(clean_line(failure.message, SAID_LENGTH_MAX), failure.code) from failure
+                raise ConnectionLost("the connection ended") from failure
+            raise ServerRefused(clean_line(failure.message, SAID_LENGTH_MAX), failure.code) from failure
 
     async def _pump(self, dispatcher: "JSONRPCDispatcher", *, task_status: Any) -> None:
         try:

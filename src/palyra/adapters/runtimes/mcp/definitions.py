@@ -10,7 +10,7 @@ from typing import cast
 
 import msgspec
 
-from palyra.adapters.runtimes.mcp.cleaning import clean, clean_line
+from palyra.adapters.runtimes.mcp.server_text import clean, clean_line
 from palyra.adapters.runtimes.mcp.settings import ServerSettings, is_named
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk

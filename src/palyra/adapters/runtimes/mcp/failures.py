@@ -1,7 +1,7 @@
 """How a request to a server can fail. Owns: the ways, in our words. Not: what a call then comes to (tools)."""
 
 
-class Refused(Exception):
+class ServerRefused(Exception):
     """The server answered with an error. `said` is the server's text: nothing to believe, and nothing for a log."""
 
     def __init__(self, said: str, code: int) -> None:
@@ -10,7 +10,7 @@ class Refused(Exception):
         self.code = code
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection ended before the answer came. What was asked may have happened."""
 
 

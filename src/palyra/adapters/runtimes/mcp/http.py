@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from palyra.adapters.runtimes.mcp.pace import PARTS_MAX, Pace, count_parts
+from palyra.adapters.runtimes.mcp.pace import PARTS_MAX, MessagePace, count_parts
 from palyra.adapters.runtimes.mcp.settings import MESSAGE_BYTES_MAX, ServerSettings
 from palyra.adapters.runtimes.mcp.streams import Streams
 
@@ -74,13 +74,13 @@ def _bounded_stream_class() -> Any:
     """A class of the package's, which is only loaded where a remote server is configured."""
     import httpx2
 
-    class Bounded(httpx2.AsyncByteStream):
+    class BoundedBody(httpx2.AsyncByteStream):
         def __init__(self, inner: Any, bytes_max: int | None) -> None:
             self._inner = inner
             self._bytes_max = bytes_max
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            pace, size, parts = Pace(), 0, 0
+            pace, size, parts = MessagePace(), 0, 0
             async for piece in self._inner:
                 await pace.take(piece, piece.count(b"\n"))
                 size += len(piece)
@@ -93,4 +93,4 @@ def _bounded_stream_class() -> Any:
         async def aclose(self) -> None:
             await self._inner.aclose()
 
-    return Bounded
+    return BoundedBody

@@ -29,7 +29,7 @@ def has_too_many_parts(body: bytes) -> bool:
     return count_parts(b"".join(plain.split(b'"')[::2])) > PARTS_MAX
 
 
-class Pace:
+class MessagePace:
     """Of one connection."""
 
     def __init__(self) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import structlog
 
-from palyra.adapters.runtimes.mcp.cleaning import clean_line
 from palyra.adapters.runtimes.mcp.lines import LineCutter, TooLong
+from palyra.adapters.runtimes.mcp.server_text import clean_line
 from palyra.adapters.runtimes.mcp.settings import ServerSettings
 
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")

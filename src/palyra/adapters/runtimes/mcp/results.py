@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from palyra.adapters.runtimes.mcp.cleaning import clean_line
+from palyra.adapters.runtimes.mcp.server_text import clean_line
 from palyra.core.events.tool import Outcome, ToolError
 from palyra.core.tools import Made, ToolResult
 

@@ -15,9 +15,9 @@ import structlog
 
 from palyra.adapters.runtimes.mcp.connection import Connection, Emit
 from palyra.adapters.runtimes.mcp.definitions import TOOLS_MAX
-from palyra.adapters.runtimes.mcp.failures import Down, Lost, Refused, TimedOut, TooLarge, Unfit
-from palyra.adapters.runtimes.mcp.listing import list_all
+from palyra.adapters.runtimes.mcp.failures import ConnectionLost, Down, ServerRefused, TimedOut, TooLarge, Unfit
 from palyra.adapters.runtimes.mcp.offers import Offered, Offering, Offers, withdrawn
+from palyra.adapters.runtimes.mcp.pages import list_all
 from palyra.adapters.runtimes.mcp.pins import Pins
 from palyra.adapters.runtimes.mcp.settings import ServerSettings
 from palyra.core.errors import PalyraError
@@ -53,7 +53,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     starts_count: int = 0
 
 
-class Server:
+class McpServer:
     def __init__(self, settings: ServerSettings, schemas: SchemaCheck, pins: Pins, changed: Callable[[], None]) -> None:
         self.settings = settings
         self._offering = Offering(settings, schemas, pins)
@@ -177,7 +177,7 @@ class Server:
         """After a call was given up: a server that cannot even say that it is there is started again."""
         try:
             await connection.ask("ping", {}, self.settings.patience.ping_s)
-        except Refused:
+        except ServerRefused:
             return  # It answers.
         except TimedOut as cause:
             raise TimedOut("it no longer answers") from cause
@@ -224,7 +224,7 @@ async def _has_any(connection: Connection, kind: tuple[str, dict[str, str]], tim
     if not connection.terms.offers(capability):
         return False
     for method, key in lists.items():
-        with suppress(Refused, TooLarge):
+        with suppress(ServerRefused, TooLarge):
             if (await connection.ask(method, {}, timeout_s)).get(key):
                 return True
     return False
@@ -235,9 +235,9 @@ def told(error: BaseException | None, settings: ServerSettings) -> str:
     program = settings.command[0] if settings.command else ""
     match error:
         case BaseExceptionGroup():
-            known = error.subgroup((Down, Lost, Refused, TimedOut, TooLarge, Unfit, PalyraError))
+            known = error.subgroup((Down, ConnectionLost, ServerRefused, TimedOut, TooLarge, Unfit, PalyraError))
             return told((known or error).exceptions[0], settings)
-        case Down() | Lost() | Refused() | TimedOut() | TooLarge() | Unfit():
+        case Down() | ConnectionLost() | ServerRefused() | TimedOut() | TooLarge() | Unfit():
             return str(error)
         case PalyraError():
             return error.message

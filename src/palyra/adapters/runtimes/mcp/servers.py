@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from palyra.adapters.runtimes.mcp.extras import make_extras
 from palyra.adapters.runtimes.mcp.pins import Pins
 from palyra.adapters.runtimes.mcp.process import kill_marked
-from palyra.adapters.runtimes.mcp.server import Server, ServerStatus
+from palyra.adapters.runtimes.mcp.server import McpServer, ServerStatus
 from palyra.adapters.runtimes.mcp.settings import ServerSettings
 from palyra.adapters.runtimes.mcp.tools import McpTool
 from palyra.core.tools import MissingTool
@@ -31,7 +31,7 @@ class McpServers:
         self._pins = Pins(pins_path)
         self._owner = _owner_of(pins_path)
         owned = tuple(replace(each, owner=self._owner or each.owner) for each in settings)
-        self._servers = tuple(Server(each, schemas, self._pins, self._note_change) for each in owned)
+        self._servers = tuple(McpServer(each, schemas, self._pins, self._note_change) for each in owned)
         self._tasks: set[asyncio.Task[None]] = set()
         self._made: dict[str, McpTool] = {}
         self._tools: tuple[Tool, ...] = ()

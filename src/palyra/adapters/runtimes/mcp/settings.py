@@ -25,7 +25,7 @@ def _no_token() -> str | None:
     return None
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
+class ServerTimeouts(msgspec.Struct, frozen=True, kw_only=True):
     """How long things may take. Tests have less of it."""
 
     start_s: float = START_TIMEOUT_S
@@ -50,7 +50,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     read_only: tuple[str, ...] = ()
     idempotent: tuple[str, ...] = ()
     timeout_s: float = 60.0
-    patience: Patience = Patience()
+    patience: ServerTimeouts = ServerTimeouts()
     owner: str = "nobody"  # Of the processes: a daemon finds by it what an earlier one, which was killed, left behind.
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from palyra.adapters.runtimes.mcp.lines import LineCutter, TooLong
-from palyra.adapters.runtimes.mcp.pace import Pace, has_too_many_parts
+from palyra.adapters.runtimes.mcp.pace import MessagePace, has_too_many_parts
 from palyra.adapters.runtimes.mcp.process import ServerProcess, start_process
 from palyra.adapters.runtimes.mcp.settings import (
     INBOUND_REQUESTS_MAX,
@@ -42,7 +42,7 @@ class _Wire:
         self._inward = inward
         self._pending: dict[int | str, None] = {}
         self._questions_count = 0
-        self._pace = Pace()
+        self._pace = MessagePace()
 
     async def read(self) -> None:
         """Until the pipe ends or the program does."""

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from palyra.adapters.runtimes.mcp.failures import Down, Lost, Refused, TimedOut, TooLarge
+from palyra.adapters.runtimes.mcp.failures import ConnectionLost, Down, ServerRefused, TimedOut, TooLarge
 from palyra.adapters.runtimes.mcp.offers import Offered
 from palyra.adapters.runtimes.mcp.results import tool_result
-from palyra.adapters.runtimes.mcp.server import Server
+from palyra.adapters.runtimes.mcp.server import McpServer
 from palyra.adapters.runtimes.mcp.settings import MESSAGE_BYTES_MAX, ServerSettings
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ToolError
@@ -30,7 +30,7 @@ _MUST_LOOK = "It is not known whether it took effect: look before you repeat it.
 class McpTool:
     """`mcp.<server>.<tool>`."""
 
-    def __init__(self, server: Server, offered: Offered) -> None:
+    def __init__(self, server: McpServer, offered: Offered) -> None:
         self._server = server
         self._offered = offered
         self._spec = replace(offered.spec, timeout_s=offered.spec.timeout_s + ENGINE_MARGIN_S)
@@ -63,7 +63,7 @@ class McpTool:
 
 
 async def settle(
-    ask: Callable[[], Awaitable[ToolResult]], server: Server, tool: str, effect_class: EffectClass
+    ask: Callable[[], Awaitable[ToolResult]], server: McpServer, tool: str, effect_class: EffectClass
 ) -> ToolResult:
     """What asking came to, whichever way it went."""
     name, limit_s = server.settings.name, server.settings.timeout_s
@@ -72,7 +72,7 @@ async def settle(
         return await ask()
     except Down as down:
         return _ours("server_down", f"Nothing was sent: the MCP server {name} cannot be reached now ({down}).")
-    except Lost:
+    except ConnectionLost:
         lost = _ours("connection_lost", f"The MCP server {name} went away before {tool} answered. {advice}")
         return replace(lost, is_unknown=True)
     except TimedOut:
@@ -83,12 +83,12 @@ async def settle(
         limit_mib = MESSAGE_BYTES_MAX // (1024 * 1024)
         message = f"{tool} ran, but its answer is larger than {limit_mib} MiB and was thrown away. Ask for less."
         return _ours("answer_too_large", message)
-    except Refused as refused:
+    except ServerRefused as refused:
         message = f"The MCP server {name} refused the call with code {refused.code}. What it says is below."
         return replace(failed("server_refused", message), output=refused.said, source=source_of(server))
 
 
-def source_of(server: Server) -> str:
+def source_of(server: McpServer) -> str:
     return label("mcp", server.settings.name)
 
 

@@ -12,9 +12,9 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 
-from palyra.adapters.runtimes.shell.groups import NOT_JOINED, Group, Groups
+from palyra.adapters.runtimes.shell.groups import NOT_JOINED, ControlGroup, Groups
 from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox, Started, spawn
-from palyra.adapters.runtimes.shell.text import Cleaner
+from palyra.adapters.runtimes.shell.text import OutputText
 from palyra.adapters.runtimes.shell.watch import LOOK_EVERY_S, Excess, Gauge
 
 PIECE_BYTES = 64 * 1024
@@ -37,7 +37,7 @@ class Child:
         self._hear = hear
         self._gauge = Gauge(order.limits, order.roots)
         self._groups = sandbox.groups if isinstance(sandbox.groups, Groups) else None
-        self._group: Group | None = self._groups.make(order.limits) if self._groups is not None else None
+        self._group: ControlGroup | None = self._groups.make(order.limits) if self._groups is not None else None
         self.held_by = sandbox.name_with(self._group)
         try:
             self._started: Started = spawn(sandbox, order, self._group)
@@ -49,7 +49,7 @@ class Child:
         self._first: int | None = None
         self._first_handle: int | None = None
         self._is_ending = False
-        self._open: dict[int, Cleaner] = {}
+        self._open: dict[int, OutputText] = {}
         self._handles: set[int] = set()
         self._done: asyncio.Future[None] = self._loop.create_future()
         self._timers: list[asyncio.TimerHandle] = []
@@ -111,7 +111,7 @@ class Child:
 
     def _listen(self) -> None:
         started = self._started
-        self._open = {file: Cleaner() for file in (started.stdout, started.stderr, started.status)}
+        self._open = {file: OutputText() for file in (started.stdout, started.stderr, started.status)}
         self._loop.add_reader(started.stdout, self._read, "stdout", started.stdout)
         self._loop.add_reader(started.stderr, self._read, "stderr", started.stderr)
         self._loop.add_reader(started.status, self._read_status)

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from palyra.adapters.runtimes.shell.groups_place import MEMORY, PIDS, WANTED
-from palyra.adapters.runtimes.shell.limits import Limits
+from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.watch import Excess
 
 NOT_JOINED = 120  # With this the joining shell ends, and the command has not begun.
@@ -31,7 +31,7 @@ _numbers = count(1)  # Of the process: two makers in one never use a name twice.
 log = structlog.get_logger()
 
 
-class Branch(msgspec.Struct, frozen=True):
+class GroupParent(msgspec.Struct, frozen=True):
     """A folder in which sub-groups are made, and what they bound. `is_unified` says that it is of cgroup v2."""
 
     folder: str
@@ -43,10 +43,10 @@ class NoGroups(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Group:
+class ControlGroup:
     """One command's. Its folders are there when it has been made."""
 
-    def __init__(self, branches: tuple[Branch, ...], name: str) -> None:
+    def __init__(self, branches: tuple[GroupParent, ...], name: str) -> None:
         self._branches = branches
         self._folders = tuple(f"{branch.folder}/{name}" for branch in branches)
         self.words = words_for(branches)
@@ -55,7 +55,7 @@ class Group:
     def folders(self) -> tuple[str, ...]:
         return self._folders
 
-    def create(self, limits: Limits) -> None:
+    def create(self, limits: CommandLimits) -> None:
         """Raises OSError, and then nothing of it is left."""
         made: list[str] = []
         try:
@@ -99,11 +99,11 @@ class Groups:
     `left` are those of a daemon that was killed which could not be removed at once.
     """
 
-    def __init__(self, branches: tuple[Branch, ...], owner: str, left: tuple[str, ...] = ()) -> None:
+    def __init__(self, branches: tuple[GroupParent, ...], owner: str, left: tuple[str, ...] = ()) -> None:
         self._branches = branches
         self._owner = owner
-        self._kept: set[Group] = set()
-        self._left = {Group(branches, name) for name in left}
+        self._kept: set[ControlGroup] = set()
+        self._left = {ControlGroup(branches, name) for name in left}
         self._fault: str | None = None
         self.words = words_for(branches)
 
@@ -111,7 +111,7 @@ class Groups:
     def count(self) -> int:
         return len(self._kept)
 
-    def make(self, limits: Limits) -> Group | None:
+    def make(self, limits: CommandLimits) -> ControlGroup | None:
         """None if it cannot be made now; why is in the log."""
         for group in list(self._left):
             self._try_to_remove(group)
@@ -120,7 +120,7 @@ class Groups:
         if len(self._kept) >= GROUPS_MAX:
             log.warning("group_unavailable", reason=f"there are {GROUPS_MAX} already")
             return None
-        group = Group(self._branches, f"{self._owner}-{next(_numbers)}")
+        group = ControlGroup(self._branches, f"{self._owner}-{next(_numbers)}")
         try:
             group.create(limits)
         except OSError as cause:
@@ -134,18 +134,18 @@ class Groups:
         self._fault = reason
         log.warning("groups_given_up", reason=reason)
 
-    def let_go(self, group: Group, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def let_go(self, group: ControlGroup, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """Its command is over. Without a loop it is tried once, and again before the next group is made."""
         self._left.add(group)
         self._remove(group, loop, 0)
 
-    def _remove(self, group: Group, loop: asyncio.AbstractEventLoop | None, turn: int) -> None:
+    def _remove(self, group: ControlGroup, loop: asyncio.AbstractEventLoop | None, turn: int) -> None:
         if group not in self._left or self._try_to_remove(group) or loop is None:
             return
         if turn < len(REMOVE_AGAIN_S):
             loop.call_later(REMOVE_AGAIN_S[turn], self._remove, group, loop, turn + 1)
 
-    def _try_to_remove(self, group: Group) -> bool:
+    def _try_to_remove(self, group: ControlGroup) -> bool:
         if not group.remove():
             return False
         self._kept.discard(group)
@@ -153,22 +153,22 @@ class Groups:
         return True
 
 
-def _door(branch: Branch) -> str:
+def _door(branch: GroupParent) -> str:
     """The joining shell is one thread. v1 can move just that, without the wait for all processors that moving a process takes."""
     return "cgroup.procs" if branch.is_unified else "tasks"
 
 
-def words_for(branches: tuple[Branch, ...]) -> str:
+def words_for(branches: tuple[GroupParent, ...]) -> str:
     """For the record of a call: what is bounded by the kernel for the whole of a command."""
     controllers = frozenset[str]().union(*(branch.controllers for branch in branches))
     return "cgroup" if controllers >= WANTED else f"cgroup.{'.'.join(sorted(controllers))}"
 
 
-def tasks_max(limits: Limits) -> int:
+def tasks_max(limits: CommandLimits) -> int:
     return limits.processes_count * TASKS_PER_PROCESS + TASKS_OF_SANDBOX
 
 
-def _settings(branch: Branch, folder: str, limits: Limits) -> list[tuple[str, str]]:
+def _settings(branch: GroupParent, folder: str, limits: CommandLimits) -> list[tuple[str, str]]:
     """In the order in which they have to be written. What swaps could take more, so swapping is switched off where it can be."""
     memory, found = str(limits.memory_bytes), list[tuple[str, str]]()
     if MEMORY in branch.controllers and branch.is_unified:
@@ -184,7 +184,7 @@ def _if_there(folder: str, *settings: tuple[str, str]) -> list[tuple[str, str]]:
     return [(file, value) for file, value in settings if os.path.exists(f"{folder}/{file}")]
 
 
-def _held(branch: Branch, folder: str) -> tuple[int, int]:
+def _held(branch: GroupParent, folder: str) -> tuple[int, int]:
     """How often the kernel killed for want of memory, and refused a new process or thread."""
     events = "memory.events" if branch.is_unified else "memory.oom_control"
     memory = _count(f"{folder}/{events}", "oom_kill") if MEMORY in branch.controllers else 0

@@ -12,14 +12,14 @@ from contextlib import suppress
 import msgspec
 import structlog
 
-from palyra.adapters.runtimes.shell.groups import Branch, Groups, write
+from palyra.adapters.runtimes.shell.groups import GroupParent, Groups, write
 from palyra.adapters.runtimes.shell.groups_place import (
     DAEMON_LEAF,
     MEMORY,
     PIDS,
     WANTED,
+    GroupState,
     Layout,
-    Seen,
     lay_out,
     ready_places,
     should_step_down,
@@ -41,7 +41,7 @@ class Around(msgspec.Struct, frozen=True):
     """Where this process is."""
 
     layout: Layout
-    chain: tuple[Seen, ...]
+    chain: tuple[GroupState, ...]
 
 
 def look_around(proc: str = SELF) -> Around:
@@ -49,11 +49,11 @@ def look_around(proc: str = SELF) -> Around:
     return Around(layout, tuple(_see(folder) for folder in layout.unified))
 
 
-def possible_branches(around: Around) -> list[tuple[Branch, ...]]:
+def possible_branches(around: Around) -> list[tuple[GroupParent, ...]]:
     """What may be worth trying, best first."""
-    unified = [(Branch(ready.folder, WANTED, True),) for ready in ready_places(around.chain)]
+    unified = [(GroupParent(ready.folder, WANTED, True),) for ready in ready_places(around.chain)]
     old = tuple(
-        Branch(folder, frozenset({controller}), False)
+        GroupParent(folder, frozenset({controller}), False)
         for controller, folder in around.layout.old
         if _is_writable(folder)
     )
@@ -70,7 +70,7 @@ def why_no_branches(around: Around) -> str:
     return f"{why}; run the daemon as a service with Delegate=yes, see docs/sandbox.md"
 
 
-def open_groups(branches: tuple[Branch, ...]) -> Groups:
+def open_groups(branches: tuple[GroupParent, ...]) -> Groups:
     """Sweeps first."""
     return Groups(branches, owner_name(), sweep(branches))
 
@@ -93,7 +93,7 @@ def step_down(proc: str = SELF) -> bool:
     return True
 
 
-def sweep(branches: tuple[Branch, ...]) -> tuple[str, ...]:
+def sweep(branches: tuple[GroupParent, ...]) -> tuple[str, ...]:
     """Removes the groups of daemons that are dead, with what runs in them. Gives the names of those still there."""
     left: set[str] = set()
     for branch in branches:
@@ -175,9 +175,9 @@ def _step_back(own: str, leaf: str) -> None:
         os.rmdir(leaf)
 
 
-def _see(folder: str) -> Seen:
+def _see(folder: str) -> GroupState:
     bounds = {MEMORY: ("memory.max", "memory.high"), PIDS: ("pids.max",)}
-    return Seen(
+    return GroupState(
         folder=folder,
         is_writable=_is_writable(folder),
         controllers=frozenset(_text(f"{folder}/cgroup.controllers").split()),

@@ -33,7 +33,7 @@ class Layout(msgspec.Struct, frozen=True):
     old: tuple[tuple[str, str], ...] = ()
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     """What a group of v2 looks like. `handed_on` is what its sub-groups can bound, `bounded` what it bounds itself."""
 
     folder: str
@@ -93,7 +93,7 @@ def parse_mounts(text: str) -> list[Mount]:
     return sorted(found, key=lambda mount: mount.is_read_only)
 
 
-def ready_places(chain: tuple[Seen, ...]) -> tuple[Ready, ...]:
+def ready_places(chain: tuple[GroupState, ...]) -> tuple[Ready, ...]:
     """Nearest first. None that would take commands out of a bound of memory that somebody set for the daemon."""
     found: list[Ready] = []
     left: frozenset[str] = frozenset()
@@ -104,14 +104,14 @@ def ready_places(chain: tuple[Seen, ...]) -> tuple[Ready, ...]:
     return tuple(found)
 
 
-def should_step_down(chain: tuple[Seen, ...], ours: frozenset[int]) -> bool:
+def should_step_down(chain: tuple[GroupState, ...], ours: frozenset[int]) -> bool:
     """Whether the daemon gets groups, or better ones, by moving into a leaf of its own group: nothing else may be in that."""
     if any(not ready.left for ready in ready_places(chain)):
         return False
     return bool(chain) and chain[0].is_writable and chain[0].controllers >= WANTED and chain[0].pids <= ours
 
 
-def why_none(chain: tuple[Seen, ...]) -> str:
+def why_none(chain: tuple[GroupState, ...]) -> str:
     """What is in the way of groups in v2, for whoever sets the daemon up."""
     if not chain:
         return "control groups are not mounted here"

@@ -21,7 +21,7 @@ def _default_memory_bytes() -> int:
     return min(4 * _GIB, total // 2)
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
     """`memory_bytes` bounds each process and all of a command together; `disk_bytes` by how much the disk may fill."""
 
     memory_bytes: int = msgspec.field(default_factory=_default_memory_bytes)
@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     output_bytes: int = 64 * _MIB  # Whoever prints more prints for nobody.
 
 
-def limits_script(limits: Limits) -> str:
+def limits_script(limits: CommandLimits) -> str:
     """Read by bash as its start-up file, before the command. If a limit cannot be set, the command does not run."""
     wanted = [
         ("c", 0, resource.RLIMIT_CORE, 1),

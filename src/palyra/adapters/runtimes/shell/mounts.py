@@ -8,7 +8,7 @@ leads to nothing, since nothing outside is there. The daemon's own folder is nev
 import os
 from glob import glob
 
-from palyra.adapters.runtimes.shell.limits import Limits
+from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.core.errors import Invalid, NotFound
 
 HOME = "/run/home"  # Where no workspace lies, so that none can cover it.
@@ -50,7 +50,7 @@ def system_mounts() -> list[str]:
     return [*made, "--proc", "/proc", *_proc_masks(), "--remount-ro", "/proc", "--dev", "/dev"]
 
 
-def private_mounts(limits: Limits) -> list[str]:
+def private_mounts(limits: CommandLimits) -> list[str]:
     """Memory that only this command sees. Nothing without a size may stay writable, or it could take all memory."""
     return [
         *("--size", str(limits.shared_memory_bytes), "--perms", "1777", "--tmpfs", "/dev/shm"),  # noqa: S108 in the sandbox

@@ -13,7 +13,7 @@ from palyra.adapters.runtimes.shell.repositories import repositories_of
 from palyra.core.errors import Invalid, PalyraError, Unauthorized
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass
-from palyra.core.shell import Code, Judgement, Scope, judge, tree
+from palyra.core.shell import Code, Judgement, ShellScope, judge, tree
 from palyra.core.shell.paths import is_sink, is_under, resolve
 from palyra.core.spelling import spell_out
 from palyra.core.tools import CallNature
@@ -44,7 +44,7 @@ def nature_of(arguments: JsonObject, workspace: tuple[str, ...], parser: ShellPa
             is_in_workspace=False,
             preview=_preview(command, (refused.message,)),
         )
-    scope = Scope(cwd=cwd, roots=workspace, repositories=repositories_of(workspace), home=HOME)
+    scope = ShellScope(cwd=cwd, roots=workspace, repositories=repositories_of(workspace), home=HOME)
     parse = cache(parser.parse)  # The text is looked at twice, and texts inside it more often.
     judged = judge(command, scope, parse)
     # A process that goes on after its call is an effect, whatever it does.
@@ -107,7 +107,7 @@ def _words_of(node: tree.Node) -> list[tuple[str, ...]]:
             return [words for item in items for words in _words_of(item.node)]
         case tree.Pipeline(stages=stages):
             return [words for stage in stages for words in _words_of(stage)]
-        case tree.Negated(body=body) | tree.Group(body=body) | tree.Subshell(body=body):
+        case tree.Negated(body=body) | tree.ShellGroup(body=body) | tree.Subshell(body=body):
             return _words_of(body)
         case _:
             raise _NotLiteralError

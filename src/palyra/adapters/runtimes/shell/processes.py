@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable
 
 from palyra.adapters.runtimes.shell.child import Child
-from palyra.adapters.runtimes.shell.keeping import WINDOW_LENGTH_MAX, Window
+from palyra.adapters.runtimes.shell.output_buffer import WINDOW_LENGTH_MAX, OutputWindow
 from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox
 from palyra.core.errors import Conflict
 from palyra.core.ids import RunId, SessionId
@@ -27,7 +27,7 @@ class Background:
     def __init__(self, record: ProcessRecord) -> None:
         self._record = record
         self._child: Child | None = None
-        self.window = Window(WINDOW_LENGTH_MAX)
+        self.window = OutputWindow(WINDOW_LENGTH_MAX)
         self.has_network = False
 
     def start(self, sandbox: Sandbox, order: Order) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from palyra.adapters.runtimes.shell.child import Child
-from palyra.adapters.runtimes.shell.keeping import Kept
-from palyra.adapters.runtimes.shell.limits import Limits
+from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.mounts import aliases_of, real_roots
 from palyra.adapters.runtimes.shell.nature import COMMAND_LENGTH_MAX, nature_of, real_folder
+from palyra.adapters.runtimes.shell.output_buffer import HeadAndTail
 from palyra.adapters.runtimes.shell.processes import Background, ShellProcesses
 from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox
 from palyra.adapters.runtimes.shell.watch import Excess
@@ -98,7 +98,7 @@ class ShellSetup(msgspec.Struct, frozen=True, kw_only=True):
     taints_workspace: Callable[[str], Awaitable[bool]]
     hidden: str | None = None
     proxy_path: str | None = None
-    limits: Limits = msgspec.field(default_factory=Limits)
+    limits: CommandLimits = msgspec.field(default_factory=CommandLimits)
 
 
 class ShellRun:
@@ -155,7 +155,7 @@ class ShellRun:
         return os.path.realpath(path)
 
     async def _run(self, order: Order, timeout_s: float, context: ToolCallContext) -> ToolResult:
-        kept = Kept()
+        kept = HeadAndTail()
         live = _Live(context)
 
         def hear(stream: str, text: str) -> None:

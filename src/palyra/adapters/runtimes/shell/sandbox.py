@@ -17,9 +17,9 @@ import msgspec
 
 from palyra.adapters.runtimes.shell.devices import DeviceModes, device_modes
 from palyra.adapters.runtimes.shell.filter import make_filter
-from palyra.adapters.runtimes.shell.groups import Branch, Group, Groups, NoGroups
+from palyra.adapters.runtimes.shell.groups import ControlGroup, GroupParent, Groups, NoGroups
 from palyra.adapters.runtimes.shell.groups_find import look_around, open_groups, possible_branches, why_no_branches
-from palyra.adapters.runtimes.shell.limits import Limits, limits_script
+from palyra.adapters.runtimes.shell.limits import CommandLimits, limits_script
 from palyra.adapters.runtimes.shell.mounts import (
     COPIED,
     FILES,
@@ -72,7 +72,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     cwd: str
     roots: tuple[str, ...]
-    limits: Limits
+    limits: CommandLimits
     aliases: tuple[tuple[str, str], ...] = ()
     hidden: str | None = None
     proxy: str | None = None
@@ -88,7 +88,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     devices: DeviceModes = DeviceModes()
     groups: Groups | NoGroups = NoGroups("none were looked for")
 
-    def name_with(self, group: Group | None) -> str:
+    def name_with(self, group: ControlGroup | None) -> str:
         """What holds one command, for the record of its call."""
         return self.name if group is None else f"{self.name}+{group.words}"
 
@@ -131,7 +131,7 @@ def find_sandbox() -> Sandbox | NoSandbox:
     return NoSandbox(_explain(complaints[0]))
 
 
-def spawn(sandbox: Sandbox, order: Order, group: Group | None = None) -> Started:
+def spawn(sandbox: Sandbox, order: Order, group: ControlGroup | None = None) -> Started:
     """Starts it at once, in the calling thread: bubblewrap dies with the thread that started it."""
     with ExitStack() as given, ExitStack() as kept:
         stdout, stdout_inside = _pipe(given, kept)
@@ -209,8 +209,8 @@ def _find_groups(sandbox: Sandbox) -> Groups | NoGroups:
     return NoGroups(complaints[0] if complaints else why_no_branches(around))
 
 
-def _try_groups(sandbox: Sandbox, groups: Groups, branches: tuple[Branch, ...]) -> str | None:
-    group = groups.make(Limits())
+def _try_groups(sandbox: Sandbox, groups: Groups, branches: tuple[GroupParent, ...]) -> str | None:
+    group = groups.make(CommandLimits())
     if group is None:
         return f"no group can be made in {' and '.join(branch.folder for branch in branches)}"
     complaint = _try(sandbox, group)
@@ -218,11 +218,11 @@ def _try_groups(sandbox: Sandbox, groups: Groups, branches: tuple[Branch, ...]) 
     return None if complaint is None else f"a command cannot be put into a group ({complaint})"
 
 
-def _try(sandbox: Sandbox, group: Group | None = None) -> str | None:
+def _try(sandbox: Sandbox, group: ControlGroup | None = None) -> str | None:
     """What is wrong, or None: it ran a command and said so."""
     with TemporaryDirectory(prefix="palyra-try-") as folder:
         root = os.path.realpath(folder)
-        started = spawn(sandbox, Order(command="echo ready", cwd=root, roots=(root,), limits=Limits()), group)
+        started = spawn(sandbox, Order(command="echo ready", cwd=root, roots=(root,), limits=CommandLimits()), group)
         try:
             started.process.wait(TRY_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -25,7 +25,7 @@ _LINE_END = re.compile(r"\r\n?")
 _UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-class Cleaner:
+class OutputText:
     """One stream, fed piece by piece."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from enum import Enum
 
 import msgspec
 
-from palyra.adapters.runtimes.shell.limits import Limits
+from palyra.adapters.runtimes.shell.limits import CommandLimits
 
 LOOK_EVERY_S = 0.1
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -37,7 +37,7 @@ class _Free(msgspec.Struct, frozen=True):
 class Gauge:
     """Looks at one command. Made before it starts, so that it knows how full the disk was."""
 
-    def __init__(self, limits: Limits, roots: tuple[str, ...]) -> None:
+    def __init__(self, limits: CommandLimits, roots: tuple[str, ...]) -> None:
         self._limits = limits
         self._before = {root: _free(root) for root in roots}
 

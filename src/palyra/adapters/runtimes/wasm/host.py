@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from palyra.adapters.runtimes.wasm.manifest import Grant
+from palyra.adapters.runtimes.wasm.manifest import HostGrant
 from palyra.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ LOG_BYTES_MAX = 64 * 1024  # Of one call; what is logged beyond is dropped.
 LOG_LINES_MAX = 200
 CALLS_MAX = 20_000  # Of one call, under a second: while a host function works, the daemon's own Python waits.
 OK, REFUSED = 0, -1
-SIGNATURES: dict[str, tuple[Grant, tuple[str, ...], tuple[str, ...]]] = {
-    "log": (Grant.LOG, ("i32", "i32"), ("i32",)),
-    "now_ms": (Grant.CLOCK, (), ("i64",)),
-    "random": (Grant.RANDOM, ("i32", "i32"), ("i32",)),
+SIGNATURES: dict[str, tuple[HostGrant, tuple[str, ...], tuple[str, ...]]] = {
+    "log": (HostGrant.LOG, ("i32", "i32"), ("i32",)),
+    "now_ms": (HostGrant.CLOCK, (), ("i64",)),
+    "random": (HostGrant.RANDOM, ("i32", "i32"), ("i32",)),
 }
 # The binding numbers host functions of all threads in one list that nothing guards.
 _NUMBERING = threading.Lock()
@@ -34,7 +34,7 @@ _NUMBERING = threading.Lock()
 class Host:
     """Those of one call."""
 
-    def __init__(self, grants: frozenset[Grant], log: Callable[[str], None], stop: Callable[[], None]) -> None:
+    def __init__(self, grants: frozenset[HostGrant], log: Callable[[str], None], stop: Callable[[], None]) -> None:
         self._grants = grants
         self._log_line = log
         self._log_bytes_left = LOG_BYTES_MAX
@@ -96,7 +96,7 @@ def close_linked(*parts: Any) -> None:
             part.close()
 
 
-def check_imports(module: "Module", grants: frozenset[Grant]) -> None:
+def check_imports(module: "Module", grants: frozenset[HostGrant]) -> None:
     for each in module.imports:
         problem = _import_problem(each, grants)
         if problem is not None:
@@ -105,7 +105,7 @@ def check_imports(module: "Module", grants: frozenset[Grant]) -> None:
             )
 
 
-def _import_problem(wanted: Any, grants: frozenset[Grant]) -> str | None:
+def _import_problem(wanted: Any, grants: frozenset[HostGrant]) -> str | None:
     from wasmtime import FuncType
 
     if wanted.module.startswith("wasi"):

@@ -22,8 +22,8 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from palyra.adapters.runtimes.wasm.compiler import WASM_BYTES_MAX
-from palyra.adapters.runtimes.wasm.manifest import MANIFEST_BYTES_MAX, Manifest, SchemaErrors, read_manifest
-from palyra.adapters.runtimes.wasm.shelf import MANIFEST_NAME, decode, read_file, require_pin
+from palyra.adapters.runtimes.wasm.manifest import MANIFEST_BYTES_MAX, PluginManifest, SchemaErrors, read_manifest
+from palyra.adapters.runtimes.wasm.plugin_folder import MANIFEST_NAME, decode, read_file, require_pin
 from palyra.core.errors import Conflict, Invalid, NotFound, Unavailable
 
 ZIP_BYTES_MAX = 2 * WASM_BYTES_MAX
@@ -36,10 +36,10 @@ _MEMBER_MARK = b"PK\x01\x02"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class PluginCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """A plugin that was read and may be installed: `manifest_text` is what will be written, with its pin."""
 
-    manifest: Manifest
+    manifest: PluginManifest
     manifest_text: str
     wasm: bytes
     sha256: str
@@ -48,7 +48,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         return self.wasm
 
 
-def read_candidate(path: Path, schema_errors: SchemaErrors) -> Candidate:
+def read_candidate(path: Path, schema_errors: SchemaErrors) -> PluginCandidate:
     """From a folder or a .zip. Raises PalyraError with what is wrong and what to do."""
     if path.is_dir():
         text = decode(read_file(path / MANIFEST_NAME, MANIFEST_BYTES_MAX))
@@ -67,10 +67,12 @@ def read_candidate(path: Path, schema_errors: SchemaErrors) -> Candidate:
     if manifest.sha256 is not None:
         require_pin(wasm, manifest.sha256, manifest.name)
     pinned = text if manifest.sha256 is not None else f'sha256 = "{sha256}"\n{text}'
-    return Candidate(manifest=read_manifest(pinned, schema_errors), manifest_text=pinned, wasm=wasm, sha256=sha256)
+    return PluginCandidate(
+        manifest=read_manifest(pinned, schema_errors), manifest_text=pinned, wasm=wasm, sha256=sha256
+    )
 
 
-def put_in_place(candidate: Candidate, plugins: Path, is_replacing: bool) -> None:
+def put_in_place(candidate: PluginCandidate, plugins: Path, is_replacing: bool) -> None:
     """Conflict if there is one of that name and it is not to be replaced."""
     with _locked(plugins):
         target = plugins / candidate.manifest.name

@@ -31,7 +31,7 @@ Sentence = Annotated[str, Meta(min_length=1, max_length=2_000)]
 _LINE = re.compile(r"\(at (line \d+), column \d+\)")
 
 
-class Grant(Enum):
+class HostGrant(Enum):
     """What a plugin may be given. Each is one host function; none of them reaches files, programs or the network."""
 
     LOG = "log"
@@ -39,14 +39,14 @@ class Grant(Enum):
     RANDOM = "random"
 
 
-class Answer(Enum):
+class AnswerForm(Enum):
     """What a function gives back."""
 
     TEXT = "text"
     JSON = "json"
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class PluginLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Of one call. A unit of fuel is about one instruction; a call of the default burns about a second at most."""
 
     fuel: Annotated[int, Meta(ge=1_000, le=FUEL_MAX)] = 5_000_000_000
@@ -59,10 +59,10 @@ class PluginFunction(msgspec.Struct, frozen=True, kw_only=True):
     description: Sentence
     input_schema: JsonObject
     effect_class: EffectClass = EffectClass.ONCE
-    output: Answer = Answer.TEXT
+    output: AnswerForm = AnswerForm.TEXT
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class PluginManifest(msgspec.Struct, frozen=True, kw_only=True):
     """`sha256` is of the wasm file. An author may leave it out; what is installed always has it."""
 
     name: Name
@@ -70,8 +70,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     description: Sentence
     wasm: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\.wasm\Z")]
     sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")] | None = None
-    capabilities: frozenset[Grant] = frozenset()
-    limits: Limits = Limits()
+    capabilities: frozenset[HostGrant] = frozenset()
+    limits: PluginLimits = PluginLimits()
     function: tuple[PluginFunction, ...] = ()
 
 
@@ -86,16 +86,16 @@ class ManifestInvalid(Invalid):
 SchemaErrors = Callable[[JsonObject], tuple[str, ...]]
 
 
-def read_manifest(text: str, schema_errors: SchemaErrors) -> Manifest:
+def read_manifest(text: str, schema_errors: SchemaErrors) -> PluginManifest:
     """Raises ManifestInvalid. `schema_errors` tells what is wrong with a JSON Schema."""
     document = _parse(text)
     problems: list[str] = []
-    members = _members(Manifest, document, "", problems)
-    members["limits"] = _table(Limits, document.get("limits", {}), "limits", problems)
+    members = _members(PluginManifest, document, "", problems)
+    members["limits"] = _table(PluginLimits, document.get("limits", {}), "limits", problems)
     members["function"] = _functions(document.get("function", []), schema_errors, problems)
     if problems:
         raise ManifestInvalid(tuple(problems[:PROBLEMS_MAX]))
-    return Manifest(**members)
+    return PluginManifest(**members)
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def _worded(place: str, said: str) -> str:
         "version": "must be such as 1.0.0: up to 32 of letters, digits and . + -",
         "wasm": "must be the plain name of a file that ends with .wasm, without folders",
         "sha256": "must be the 64 hex digits of the wasm file; leave it out and it is filled in at install",
-        "capabilities": f"must be a list of {', '.join(grant.value for grant in Grant)}, or empty",
+        "capabilities": f"must be a list of {', '.join(grant.value for grant in HostGrant)}, or empty",
         "effect_class": f"must be one of {', '.join(each.value for each in EffectClass)}",
         "output": "must be text or json",
         "fuel": f"must be a whole number from 1000 to {FUEL_MAX}",
@@ -158,13 +158,13 @@ def _worded(place: str, said: str) -> str:
     return hints.get(key, said)
 
 
-def _table(kind: type[Limits], table: object, where: str, problems: list[str]) -> Limits:
+def _table(kind: type[PluginLimits], table: object, where: str, problems: list[str]) -> PluginLimits:
     if not isinstance(table, dict):
         problems.append(f"{where}: is one table: write [{where}] and its keys below")
-        return Limits()
+        return PluginLimits()
     before = len(problems)
     members = _members(kind, table, where, problems)
-    return Limits(**members) if len(problems) == before else Limits()
+    return PluginLimits(**members) if len(problems) == before else PluginLimits()
 
 
 def _functions(tables: object, schema_errors: SchemaErrors, problems: list[str]) -> tuple[PluginFunction, ...]:

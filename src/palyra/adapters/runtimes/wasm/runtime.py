@@ -10,20 +10,20 @@ from contextlib import suppress
 
 import msgspec
 
-from palyra.adapters.runtimes.wasm.calling import CANCELLED, TIMEOUT, ModuleCall, Program, Spoken
-from palyra.adapters.runtimes.wasm.compiling import CompiledModules
+from palyra.adapters.runtimes.wasm.compiled_modules import CompiledModules
 from palyra.adapters.runtimes.wasm.deadlines import Deadlines
-from palyra.adapters.runtimes.wasm.manifest import Manifest
+from palyra.adapters.runtimes.wasm.manifest import PluginManifest
+from palyra.adapters.runtimes.wasm.module_call import CANCELLED, TIMEOUT, ModuleCall, PluginProgram, Spoken
 from palyra.core.errors import PalyraError
 
 CALLS_AT_ONCE_MAX = 4  # A run has at most so many tools at once; further calls wait their turn.
 STOP_WAIT_S = 0.05  # A stopped module ends at its next loop or call, within microseconds; this is for a busy machine.
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class PluginCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call of a plugin: `function` is None to try whether it comes to life at all."""
 
-    manifest: Manifest
+    manifest: PluginManifest
     sha256: str
     function: str | None
     question: bytes
@@ -35,10 +35,10 @@ class WasmRuntime:
         self._deadlines = Deadlines()
         self._threads = ThreadPoolExecutor(CALLS_AT_ONCE_MAX, thread_name_prefix="wasm")
 
-    async def call(self, asked: Asked, read_wasm: Callable[[], bytes], log: Callable[[str], None]) -> Spoken:
+    async def call(self, asked: PluginCall, read_wasm: Callable[[], bytes], log: Callable[[str], None]) -> Spoken:
         """Raises PalyraError with a stable code. `log` is called on the event loop."""
         loop = asyncio.get_running_loop()
-        program = Program(
+        program = PluginProgram(
             compiled=await self._modules.get(asked.sha256, read_wasm),
             functions=tuple(function.name for function in asked.manifest.function),
             function=asked.function,

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from palyra.adapters.runtimes.wasm.manifest import SchemaErrors
+from palyra.adapters.runtimes.wasm.plugin_folder import MANIFEST_NAME, Plugin, open_manifest, open_plugin
 from palyra.adapters.runtimes.wasm.runtime import WasmRuntime
-from palyra.adapters.runtimes.wasm.shelf import MANIFEST_NAME, Plugin, open_manifest, open_plugin
 from palyra.adapters.runtimes.wasm.tool import PluginTool, tool_name
 from palyra.core.errors import PalyraError
 from palyra.core.tools import MissingTool

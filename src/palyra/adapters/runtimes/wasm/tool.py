@@ -3,10 +3,10 @@
 import msgspec
 from msgspec.structs import replace
 
-from palyra.adapters.runtimes.wasm.compiling import COMPILE_WALL_S_MAX
-from palyra.adapters.runtimes.wasm.manifest import Answer, PluginFunction
-from palyra.adapters.runtimes.wasm.runtime import Asked, WasmRuntime
-from palyra.adapters.runtimes.wasm.shelf import Plugin
+from palyra.adapters.runtimes.wasm.compiled_modules import COMPILE_WALL_S_MAX
+from palyra.adapters.runtimes.wasm.manifest import AnswerForm, PluginFunction
+from palyra.adapters.runtimes.wasm.plugin_folder import Plugin
+from palyra.adapters.runtimes.wasm.runtime import PluginCall, WasmRuntime
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk, ToolError
@@ -37,7 +37,7 @@ class PluginTool:
         question = msgspec.json.encode(arguments)
         if len(question) > QUESTION_BYTES_MAX:
             return failed("arguments_invalid", f"the arguments have more than {QUESTION_BYTES_MAX} bytes; give less")
-        asked = Asked(
+        asked = PluginCall(
             manifest=self._plugin.manifest,
             sha256=self._plugin.sha256,
             function=self._function.name,
@@ -60,10 +60,10 @@ class PluginTool:
     def _result(self, answer: bytes, is_refusal: bool) -> ToolResult:
         try:
             text = answer.decode("utf-8")
-            if self._function.output is Answer.JSON and not is_refusal:
+            if self._function.output is AnswerForm.JSON and not is_refusal:
                 msgspec.json.decode(answer)
         except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
-            wanted = "JSON" if self._function.output is Answer.JSON else "text in UTF-8"
+            wanted = "JSON" if self._function.output is AnswerForm.JSON else "text in UTF-8"
             message = f"{self._spec.name}: its answer is not {wanted}; mend the plugin"
             return replace(failed("answer_invalid", message), trust=Trust.SYSTEM)
         if is_refusal:

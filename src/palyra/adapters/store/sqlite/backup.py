@@ -21,7 +21,7 @@ from palyra.adapters.store.sqlite.manifest import (
     FORMAT_VERSION,
     JOURNAL_NAME,
     MANIFEST_NAME,
-    Manifest,
+    BackupManifest,
     Places,
     copy_file,
     hash_file,
@@ -34,7 +34,7 @@ PAGES_PER_STEP = 256  # A mebibyte: progress moves, and a cancelled backup stops
 OnProgress = Callable[[int, int], None]
 
 
-def back_up(places: Places, destination: Path, created_at_ms: int, on_progress: OnProgress) -> Manifest:
+def back_up(places: Places, destination: Path, created_at_ms: int, on_progress: OnProgress) -> BackupManifest:
     """Makes the directory `destination`, which must not exist. `on_progress` hears pages copied and pages in all."""
     if destination.exists():
         raise Conflict("backup_exists", f"{destination} exists already; name a directory that does not")
@@ -54,7 +54,7 @@ def back_up(places: Places, destination: Path, created_at_ms: int, on_progress: 
     return manifest
 
 
-def _fill(places: Places, partial: Path, created_at_ms: int, on_progress: OnProgress) -> Manifest:
+def _fill(places: Places, partial: Path, created_at_ms: int, on_progress: OnProgress) -> BackupManifest:
     with Archive(places.journal) as archive:
         totals = archive.totals()
         _copy_journal(archive, partial / JOURNAL_NAME, on_progress)
@@ -64,7 +64,7 @@ def _fill(places: Places, partial: Path, created_at_ms: int, on_progress: OnProg
     for key in places.private_keys:
         if key.is_file():
             files[key.name] = copy_file(key, partial / key.name, 0o600)
-    manifest = Manifest(
+    manifest = BackupManifest(
         format_version=FORMAT_VERSION,
         created_at_ms=created_at_ms,
         schema_version=totals.schema_version,
@@ -108,7 +108,7 @@ def _copy_tree(files: Iterable[Path], target: Path, mode: int) -> dict[str, str]
     return sums
 
 
-def _write_manifest(manifest: Manifest, partial: Path) -> None:
+def _write_manifest(manifest: BackupManifest, partial: Path) -> None:
     with (partial / MANIFEST_NAME).open("xb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
         file.flush()

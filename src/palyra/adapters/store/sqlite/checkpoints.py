@@ -7,9 +7,9 @@ import apsw
 import msgspec
 
 from palyra.adapters.store.sqlite.connection import fetch
-from palyra.adapters.store.sqlite.known import load_head
 from palyra.adapters.store.sqlite.preparation import Commit, prepare_append
 from palyra.adapters.store.sqlite.recorder import Recorder
+from palyra.adapters.store.sqlite.writer_cache import load_head
 from palyra.core.checkpoint import FIRST_PREVIOUS, HEADS_MAX, checkpoint_hash, draft_checkpoint, sign_bytes
 from palyra.core.errors import Corrupt, PalyraError
 from palyra.core.events import Draft, Event

@@ -32,7 +32,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     private_keys: tuple[Path, ...] = ()
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     """`files` maps each file's path within the backup to its sha256."""
 
     format_version: int
@@ -42,11 +42,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str]
 
 
-def read_manifest(backup: Path) -> Manifest:
+def read_manifest(backup: Path) -> BackupManifest:
     path = backup / MANIFEST_NAME
     try:
         with path.open("rb") as file:
-            manifest = msgspec.json.decode(file.read(MANIFEST_BYTES_MAX), type=Manifest)
+            manifest = msgspec.json.decode(file.read(MANIFEST_BYTES_MAX), type=BackupManifest)
     except (FileNotFoundError, NotADirectoryError) as cause:
         raise NotFound("backup_missing", f"{backup} holds no {MANIFEST_NAME}, so it is no finished backup") from cause
     except OSError as cause:
@@ -61,7 +61,7 @@ def read_manifest(backup: Path) -> Manifest:
     return manifest
 
 
-def _require_names(manifest: Manifest) -> None:
+def _require_names(manifest: BackupManifest) -> None:
     if JOURNAL_NAME not in manifest.files:
         raise Invalid("backup_incomplete", "the manifest names no journal.db; take another backup")
     for name, digest in manifest.files.items():

@@ -8,11 +8,11 @@ from typing import Any
 
 import apsw
 
-from palyra.adapters.store.sqlite.known import Known, TapeHead
 from palyra.adapters.store.sqlite.preparation import Commit, PreparedAppend
 from palyra.adapters.store.sqlite.rows import store_rows
 from palyra.adapters.store.sqlite.search_index import INDEXED_TYPES, index_texts
 from palyra.adapters.store.sqlite.state_writes import apply_write
+from palyra.adapters.store.sqlite.writer_cache import TapeHead, WriterCache
 from palyra.core.chain import Prepared, link, recorded
 from palyra.core.errors import Conflict, Invalid, PalyraError
 from palyra.core.events import Event
@@ -31,8 +31,8 @@ _INSERT_EVENT = """
 """
 
 
-class Plan:
-    def __init__(self, known: Known) -> None:
+class CommitPlan:
+    def __init__(self, known: WriterCache) -> None:
         known.load_numbers()
         self._known = known
         self._events: list[EventCells] = []

@@ -20,10 +20,10 @@ from palyra.adapters.store.sqlite.connection import (
     open_writing,
     our_errors,
 )
-from palyra.adapters.store.sqlite.known import Known
 from palyra.adapters.store.sqlite.migrations import known_migrations, migrate, schema_version
-from palyra.adapters.store.sqlite.plan import Plan
+from palyra.adapters.store.sqlite.plan import CommitPlan
 from palyra.adapters.store.sqlite.preparation import Commit
+from palyra.adapters.store.sqlite.writer_cache import WriterCache
 from palyra.core.errors import Conflict, Invalid, PalyraError
 from palyra.core.events import Event
 
@@ -48,7 +48,7 @@ class Recorder:
         with on_failure(self._unlock):
             self.connection = self._opened()
             with on_failure(lambda: self.connection.close(True)), our_errors(settings.path):
-                self.known = Known(self.connection)
+                self.known = WriterCache(self.connection)
         self._is_open = True
         self._is_suspect = False
         self._has_old_text = True  # A process that was killed may have left a log with what it had erased.
@@ -69,7 +69,7 @@ class Recorder:
 
     def record(self, commit: Commit) -> tuple[Event, ...]:
         """One commit of our own, inside the transaction that the caller holds; forget or settle is his too."""
-        plan = Plan(self.known)
+        plan = CommitPlan(self.known)
         events = plan.add(commit)
         plan.execute(self.connection)
         return events
@@ -127,7 +127,7 @@ class Recorder:
 
     def _commit_together(self, commits: Sequence[Commit]) -> list[Outcome]:
         self._heal()
-        plan = Plan(self.known)
+        plan = CommitPlan(self.known)
         with self._transaction() as connection:
             outcomes = [_outcome(plan, commit) for commit in commits]
             plan.execute(connection)
@@ -187,7 +187,7 @@ class Recorder:
             self._lock = None
 
 
-def _outcome(plan: Plan, commit: Commit) -> Outcome:
+def _outcome(plan: CommitPlan, commit: Commit) -> Outcome:
     try:
         return plan.add(commit)
     except PalyraError as refusal:

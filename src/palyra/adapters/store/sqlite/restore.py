@@ -20,14 +20,14 @@ from palyra.adapters.store.sqlite.connection import BUSY_TIMEOUT_MS, WriterLock,
 from palyra.adapters.store.sqlite.manifest import (
     JOURNAL_NAME,
     PRIVATE_KEY_NAMES,
-    Manifest,
+    BackupManifest,
     Places,
     copy_file,
     read_manifest,
     sync_directory,
 )
 from palyra.core.errors import Conflict, Corrupt, Unavailable
-from palyra.core.verification import Report, verify
+from palyra.core.verification import VerifyReport, verify
 from palyra.ports.signer import SignatureCheck
 
 KeysOf = Callable[[Path], SignatureCheck]
@@ -35,18 +35,18 @@ _STAGING_PREFIX = ".restore-"
 _LOG_SUFFIXES = ("-wal", "-shm")
 
 
-def restore(backup: Path, places: Places, keys_of: KeysOf, at_ms: int) -> Report:
+def restore(backup: Path, places: Places, keys_of: KeysOf, at_ms: int) -> VerifyReport:
     """Into a home that has no journal yet. The report is that of the journal now in place."""
     _require_absent(places.journal)
     return _restore(backup, places, keys_of, lambda: _put_first(places.journal, at_ms))
 
 
-def restore_replacing(backup: Path, places: Places, keys_of: KeysOf, at_ms: int) -> Report:
+def restore_replacing(backup: Path, places: Places, keys_of: KeysOf, at_ms: int) -> VerifyReport:
     """The journal that is there, if one is, becomes `journal.db.replaced-<at_ms>`."""
     return _restore(backup, places, keys_of, lambda: _set_aside(places.journal, at_ms))
 
 
-def _restore(backup: Path, places: Places, keys_of: KeysOf, make_room: Callable[[], None]) -> Report:
+def _restore(backup: Path, places: Places, keys_of: KeysOf, make_room: Callable[[], None]) -> VerifyReport:
     manifest = read_manifest(backup)
     try:
         places.journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def _staging(home: Path) -> Iterator[Path]:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _stage(backup: Path, manifest: Manifest, staging: Path) -> None:
+def _stage(backup: Path, manifest: BackupManifest, staging: Path) -> None:
     """Copies and checks in one pass, so that what was checked is what will be used."""
     for name, expected in manifest.files.items():
         target = staging / name
@@ -99,7 +99,7 @@ def _stage(backup: Path, manifest: Manifest, staging: Path) -> None:
             raise Corrupt("backup_damaged", f"{name} in {backup} is not what was backed up; use another backup")
 
 
-def _verified(backup: Path, staging: Path, keys_of: KeysOf) -> Report:
+def _verified(backup: Path, staging: Path, keys_of: KeysOf) -> VerifyReport:
     with Archive(staging / JOURNAL_NAME) as archive:
         archive.require_structure()
         report = verify(archive.evidence(keys_of(staging / "keys")))
@@ -108,7 +108,7 @@ def _verified(backup: Path, staging: Path, keys_of: KeysOf) -> Report:
     return report
 
 
-def _add_missing(manifest: Manifest, staging: Path, places: Places) -> None:
+def _add_missing(manifest: BackupManifest, staging: Path, places: Places) -> None:
     """Artifacts are named by their hash and keys by their key: adding one changes nothing for the old journal."""
     directories = {"artifacts": places.artifacts, "keys": places.public_keys}
     touched = {places.journal.parent}

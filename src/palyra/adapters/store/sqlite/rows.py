@@ -46,7 +46,7 @@ class _Update(NamedTuple):
     has_enum: bool
 
 
-class Table(Generic[RowT]):
+class ProjectionTable(Generic[RowT]):
     """One projection's table."""
 
     def __init__(self, name: str, row_type: type[RowT]) -> None:
@@ -110,14 +110,14 @@ class Table(Generic[RowT]):
         return update
 
 
-SESSIONS = Table("sessions", SessionRow)
-RUNS = Table("runs", RunRow)
-APPROVALS = Table("approvals", ApprovalRow)
-GRANTS = Table("grants", GrantRow)
-USAGE = Table("usage", UsageRow)
-TAINTS = Table("taints", TaintRow)
-FILES = Table("files", FileRow)
-TABLES: dict[type[Row], Table[Any]] = {
+SESSIONS = ProjectionTable("sessions", SessionRow)
+RUNS = ProjectionTable("runs", RunRow)
+APPROVALS = ProjectionTable("approvals", ApprovalRow)
+GRANTS = ProjectionTable("grants", GrantRow)
+USAGE = ProjectionTable("usage", UsageRow)
+TAINTS = ProjectionTable("taints", TaintRow)
+FILES = ProjectionTable("files", FileRow)
+TABLES: dict[type[Row], ProjectionTable[Any]] = {
     SessionRow: SESSIONS,
     RunRow: RUNS,
     ApprovalRow: APPROVALS,

@@ -1,0 +1,315 @@
+"""Books of policies. Owns: parsing and checking whole sets of Cedar policies, and what is known of each. Not: judging.
+
+A book is made whole or not at all: one policy that does not parse, does not fit the schema or has no proper name refuses
+all of them, with every problem at once. It is parsed once; judging uses the handles.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import cedarpy
+import msgspec
+
+from palyra.adapters.policy.context import MEMBERS
+from palyra.adapters.policy.statements import Statement, cut, depth_of
+from palyra.adapters.policy.words import ROLES, WHOLE_CONTEXT, members_used, unknown_words
+from palyra.core.errors import Invalid
+
+SOURCE_CHARACTERS_MAX = 256 * 1024  # A file of policies that people can read is far smaller.
+STATEMENT_CHARACTERS_MAX = 16 * 1024
+DEPTH_MAX = 50  # Of brackets in a policy.
+POLICIES_MAX = 500  # Judging costs about a microsecond for each, and it holds up the whole daemon.
+SAYS_LENGTH_MAX = 300
+PROBLEMS_SHOWN_MAX = 20
+WHAT_LENGTH_MAX = 400  # Cedar may print whole types.
+
+_TOO_DEEP = "is nested too deeply, or has too long a chain of && or ||; use a set, or make it several policies"
+NETWORK = "reach_network"  # Whether the sandbox of a shell call reaches the network.
+_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_DEFAULTS = files("palyra.adapters.policy") / "defaults"
+
+
+class PolicySource(msgspec.Struct, frozen=True):
+    """One file. Its name stands before the ids of its policies; the bundled ones have none."""
+
+    name: str
+    text: str
+
+
+class PolicyProblem(msgspec.Struct, frozen=True):
+    """Why a set was refused: where, and what is wrong."""
+
+    file: str
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.what}"
+
+
+class PolicyEntry(msgspec.Struct, frozen=True):
+    """One policy. `is_call`, `is_access` and `is_network`: which of the kinds of question it is asked.
+
+    A permit that names no action opens no sandbox to the network: that has to be said.
+    """
+
+    id: str
+    effect: str
+    says: str
+    file: str
+    line: int
+    is_call: bool
+    is_access: bool
+    is_network: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyBook:
+    """`rank` is a policy's place in it: where several decide, the first names the verdict.
+
+    `members` are those of a call's context that some policy looks at.
+    """
+
+    entries: dict[str, PolicyEntry]
+    rank: dict[str, int]
+    sha256: str
+    calls: "CallSets"
+    network: cedarpy.PolicySet
+    acts: cedarpy.PolicySet
+    members: tuple[str, ...]
+
+
+class BrokenBook(Invalid):
+    def __init__(self, problems: Sequence[PolicyProblem]) -> None:
+        shown = [str(problem) for problem in problems[:PROBLEMS_SHOWN_MAX]]
+        if len(problems) > PROBLEMS_SHOWN_MAX:
+            shown.append(f"and {len(problems) - PROBLEMS_SHOWN_MAX} more")
+        super().__init__("policy_invalid", "; ".join(shown))
+        self.problems = tuple(problems)
+
+
+class _Parsed(msgspec.Struct, frozen=True):
+    entry: PolicyEntry
+    body: dict[str, object]
+
+
+class CallSets:
+    """The policies that calls are put to. Those about one other tool alone are left out: they could not hold.
+
+    A tool that some policy names gets a set of its own when it is first called.
+    """
+
+    def __init__(self, parsed: "Sequence[_Parsed]") -> None:
+        self._parsed = parsed
+        self._named = frozenset(tool for one in parsed if (tool := _tool(one)) is not None)
+        self._general = _policy_set(one for one in parsed if _tool(one) is None)
+        self._by_tool: dict[str, cedarpy.PolicySet] = {}
+
+    def for_tool(self, name: str) -> cedarpy.PolicySet:
+        if name not in self._named:
+            return self._general
+        found = self._by_tool.get(name)
+        if found is None:
+            found = self._by_tool[name] = _policy_set(one for one in self._parsed if _tool(one) in (None, name))
+        return found
+
+
+def make_book(sources: Sequence[PolicySource] = (), bundled: Sequence[str] = ("calls", "access")) -> PolicyBook:
+    """The bundled policies, then those of the sources in the order given. BrokenBook names everything that is wrong."""
+    parsed: list[_Parsed] = [*_read_bundled(*bundled)]
+    problems: list[PolicyProblem] = []
+    for source in sources:
+        found, wrong = parse(source)
+        parsed += found
+        problems += wrong
+    if len(parsed) > POLICIES_MAX:
+        file = parsed[POLICIES_MAX].entry.file
+        problems.append(PolicyProblem(file, 1, f"there are {len(parsed)} policies in all, at most {POLICIES_MAX}"))
+    if problems:
+        raise BrokenBook(problems)
+    texts = [schema_text(), *(_bundled_text(name) for name in bundled), *(source.text for source in sources)]
+    names = ["", *bundled, *(f"{source.name}/" for source in sources)]
+    return PolicyBook(
+        entries={one.entry.id: one.entry for one in parsed},
+        rank={one.entry.id: place for place, one in enumerate(parsed)},
+        sha256=_sha256(names, texts),
+        calls=CallSets([one for one in parsed if one.entry.is_call]),
+        network=_policy_set(one for one in parsed if one.entry.is_network),
+        acts=_policy_set(one for one in parsed if one.entry.is_access),
+        members=tuple(sorted(_members(one.body for one in parsed if one.entry.is_call or one.entry.is_network))),
+    )
+
+
+def parse(source: PolicySource) -> "tuple[list[_Parsed], list[PolicyProblem]]":
+    """Its policies, and what is wrong with those that are not among them."""
+    file = f"{source.name}.cedar"
+    if not _ID.fullmatch(source.name):
+        return [], [PolicyProblem(file, 1, "a file of policies is named with letters, digits, . _ and - only")]
+    if len(source.text) > SOURCE_CHARACTERS_MAX:
+        return [], [PolicyProblem(file, 1, f"is longer than {SOURCE_CHARACTERS_MAX} characters")]
+    return _parse(source.text, file, f"{source.name}/")
+
+
+@cache
+def bundled_book() -> PolicyBook:
+    """What holds where the operator says nothing; once per process."""
+    return make_book()
+
+
+@cache
+def schema() -> cedarpy.Schema:
+    return cedarpy.Schema.from_str(schema_text())
+
+
+@cache
+def schema_text() -> str:
+    return (_DEFAULTS / "palyra.cedarschema").read_text("utf-8")
+
+
+@cache
+def entities() -> cedarpy.Entities:
+    """What hangs together with what: roles, and, through the schema, acts with their groups."""
+    roles = [
+        {"uid": {"type": "Role", "id": role}, "attrs": {}, "parents": [{"type": "Role", "id": below}] if below else []}
+        for below, role in zip((None, *ROLES), ROLES, strict=False)
+    ]
+    return cedarpy.Entities.from_json_str(json.dumps(roles), schema())
+
+
+@cache
+def nothing() -> cedarpy.Entities:
+    """Calls are judged by their context alone."""
+    return cedarpy.Entities.from_json_str("[]")
+
+
+@cache
+def _read_bundled(*names: str) -> "tuple[_Parsed, ...]":
+    found: list[_Parsed] = []
+    for name in names:
+        parsed, problems = _parse(_bundled_text(name), f"{name}.cedar", "")
+        if problems:
+            raise BrokenBook(problems)
+        found += parsed
+    return tuple(found)
+
+
+@cache
+def _bundled_text(name: str) -> str:
+    return (_DEFAULTS / f"{name}.cedar").read_text("utf-8")
+
+
+def _parse(text: str, file: str, prefix: str) -> "tuple[list[_Parsed], list[PolicyProblem]]":
+    found: dict[str, _Parsed] = {}
+    problems: list[PolicyProblem] = []
+    for statement in cut(text):
+        try:
+            one = _parse_one(statement, file, prefix)
+            if one.entry.id in found:
+                raise ValueError(f"there are two policies with the id {one.entry.id}")
+        except RecursionError:
+            problems.append(PolicyProblem(file, statement.line, _TOO_DEEP))
+        except ValueError as cause:
+            problems.append(PolicyProblem(file, statement.line, " ".join(str(cause).split())[:WHAT_LENGTH_MAX]))
+        else:
+            found[one.entry.id] = one
+    # Cut and counted twice, by us and by Cedar: a policy that only one of us sees must not get lost.
+    if not problems and _count(text) != len(found):
+        problems.append(PolicyProblem(file, 1, "cannot be told apart into policies; write one below the other"))
+    return list(found.values()), problems
+
+
+def _count(text: str) -> int:
+    """How many policies Cedar sees in a text; fewer than none where it does not understand it."""
+    try:
+        return len(cedarpy.PolicySet.from_str(text))
+    except ValueError:
+        return -1
+
+
+def _parse_one(statement: Statement, file: str, prefix: str) -> "_Parsed":
+    # Cedar's parser calls itself for every bracket, and ends the process where the stack does.
+    if len(statement.text) > STATEMENT_CHARACTERS_MAX:
+        raise ValueError(f"is longer than {STATEMENT_CHARACTERS_MAX} characters; make it several policies")
+    if depth_of(statement.text) > DEPTH_MAX:
+        raise ValueError(_TOO_DEEP)
+    document = json.loads(cedarpy.policies_to_json_str(statement.text))
+    bodies = list(document["staticPolicies"].values())
+    if document["templates"] or len(bodies) != 1:
+        raise ValueError("a policy with slots (?principal, ?resource) is a template, which nobody here would fill in")
+    checked = cedarpy.validate_policies(statement.text, schema())
+    if not checked.validation_passed:
+        raise ValueError("; ".join(error.error for error in checked.errors).replace("for policy `policy0`, ", ""))
+    for what in unknown_words(bodies[0]):
+        raise ValueError(what)
+    _require_shallow(bodies[0])
+    body = bodies[0]
+    effect = body["effect"]
+    annotations = body.get("annotations") or {}
+    name = annotations.get("id") or f"line_{statement.line}"
+    if not _ID.fullmatch(name):
+        raise ValueError("an @id has letters, digits, . _ and - only, and at most 64 of them")
+    says = " ".join((annotations.get("says") or "").split()) or f"The policy {prefix}{name} says so."
+    if len(says) > SAYS_LENGTH_MAX or not says.isprintable():
+        raise ValueError(f"@says is one sentence of at most {SAYS_LENGTH_MAX} characters")
+    actions = _actions(body["action"])
+    entry = PolicyEntry(
+        id=f"{prefix}{name}",
+        effect=effect,
+        says=says,
+        file=file,
+        line=statement.line,
+        is_call=not actions or "call" in actions,
+        is_access=not actions or bool(actions - {"call", NETWORK}),
+        is_network=NETWORK in actions or (not actions and effect == "forbid"),
+    )
+    return _Parsed(entry, body)
+
+
+def _require_shallow(body: object) -> None:
+    """The handles are made of this form, which Cedar reads to a certain depth only; a chain of && is as deep as it is long."""
+    try:
+        cedarpy.PolicySet.from_json_str(_document({"it": body}))
+    except ValueError as cause:
+        raise ValueError(_TOO_DEEP) from cause
+
+
+def _actions(scope: dict[str, object]) -> set[str]:
+    """The actions a policy is about; none named is all of them."""
+    named = [scope["entity"]] if "entity" in scope else scope.get("entities", [])
+    return {one["id"] for one in named if isinstance(one, dict)} if isinstance(named, list) else set()
+
+
+def _tool(one: "_Parsed") -> str | None:
+    """The one tool a policy is about, if its head says `resource == Tool::"…"`."""
+    scope = one.body["resource"]
+    if not isinstance(scope, dict) or scope.get("op") != "==":
+        return None
+    return str(scope["entity"]["id"]) if scope["entity"]["type"] == "Tool" else ""
+
+
+def _policy_set(parsed: "Iterable[_Parsed]") -> cedarpy.PolicySet:
+    bodies: dict[str, object] = {one.entry.id: one.body for one in parsed}
+    return cedarpy.PolicySet.from_json_str(_document(bodies))
+
+
+def _document(bodies: dict[str, object]) -> str:
+    return json.dumps({"staticPolicies": bodies, "templates": {}, "templateLinks": []})
+
+
+def _members(bodies: Iterable[object]) -> set[str]:
+    used = {member for body in bodies for member in members_used(body)}
+    return set(MEMBERS) if WHOLE_CONTEXT in used else used & MEMBERS
+
+
+def _sha256(names: Sequence[str], texts: Sequence[str]) -> str:
+    """Of every text behind its name and length, so that no two sets have the same bytes."""
+    digest = hashlib.sha256()
+    for name, text in zip(names, texts, strict=True):
+        for part in (name.encode(), text.encode()):
+            digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()

@@ -1,0 +1,257 @@
+"""Wiring of tools. Owns: which tools there are, what stands behind them, their start and their end. Not: whether they may run.
+
+A new tool is one line here. What needs a package or a program that is missing is a MissingTool with the reason, and what
+takes long to load is loaded when it is first used.
+"""
+
+import inspect
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+import structlog
+
+from palyra.adapters.tools.catalog import ToolCatalog
+from palyra.app import Home
+from palyra.app.secrets import SecretSources
+from palyra.config import Config
+from palyra.config.records import McpServerConfig
+from palyra.core.errors import PalyraError
+from palyra.core.ids import SessionId
+from palyra.core.redaction import Redactor
+from palyra.core.tools import MissingTool
+from palyra.ports.artifacts import Artifacts
+from palyra.ports.processes import Processes
+from palyra.ports.schemas import SchemaCheck
+from palyra.ports.search import MessageSearch
+from palyra.ports.services import Service
+from palyra.ports.skills import Skills
+from palyra.ports.state import State
+from palyra.ports.tools import Tool, ToolSource
+from palyra.ports.views import ProvenanceViews
+
+if TYPE_CHECKING:
+    from palyra.adapters.browser.source import BrowserSource
+    from palyra.adapters.net.guard import Guard
+    from palyra.adapters.runtimes.mcp.servers import McpServers
+    from palyra.adapters.runtimes.mcp.settings import ServerSettings
+    from palyra.adapters.runtimes.shell.processes import ShellProcesses
+
+log = structlog.get_logger()
+
+SKILLS_FRESH_S = (
+    1.0  # How old the list in a prompt may be: looking at every folder at every turn would cost more than judging.
+)
+
+
+class ToolDependencies(msgspec.Struct, frozen=True, kw_only=True):
+    """What tools stand on."""
+
+    home: Home
+    config: Config
+    secrets: SecretSources
+    artifacts: Artifacts
+    schemas: SchemaCheck
+    redactor: Redactor
+    state: State
+    search: MessageSearch
+    provenance: ProvenanceViews
+
+
+class ToolSet(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools and what lives beside them while the daemon does."""
+
+    catalog: ToolCatalog
+    processes: Processes
+    skills: Skills
+    services: tuple[Service, ...]
+    forget: Callable[[SessionId], Awaitable[None]]
+
+
+class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
+    """What tools may read of what the daemon keeps."""
+
+    artifacts: Artifacts
+    state: State
+    search: MessageSearch
+
+
+def build_hands(ground: ToolDependencies) -> ToolSet:
+    """For a daemon. Nothing is started and nothing heavy is loaded yet."""
+    from palyra.adapters.net.guard import Guard
+    from palyra.adapters.runtimes.shell.processes import ShellProcesses
+    from palyra.adapters.skills.skill_index import FolderSkills
+    from palyra.app.plugins import plugin_tools
+
+    guard = Guard((address.host, address.port) for address in ground.config.http.allow)
+    skills = FolderSkills(ground.home.root, fresh_s=SKILLS_FRESH_S)
+    processes = ShellProcesses(lambda text: ground.redactor.text(text).text)
+    plugins = plugin_tools(ground.home)
+    way_out = WayOut(guard)
+    browser = _browser(ground, guard)
+    sources: list[ToolSource] = [Late(partial(_shell, ground, processes, way_out)), plugins, browser]
+    services: list[Service] = [way_out, LazyService(processes), LazyService(plugins), LazyService(browser)]
+    if ground.config.mcp_servers:
+        servers = _servers(ground)
+        sources.append(servers)
+        services.append(servers)
+    kept = StoredContent(artifacts=ground.artifacts, state=ground.state, search=ground.search)
+    return ToolSet(
+        catalog=ToolCatalog(own_tools(guard, kept, skills), sources),
+        processes=processes,
+        skills=skills,
+        services=tuple(services),
+        forget=browser.forget,
+    )
+
+
+def own_tools(guard: "Guard", kept: StoredContent, skills: Skills) -> list[Tool]:
+    """What every daemon has, wherever it runs."""
+    from palyra.adapters.tools.artifact_read import ArtifactRead
+    from palyra.adapters.tools.fs_list import FsList
+    from palyra.adapters.tools.fs_patch import FsPatch
+    from palyra.adapters.tools.fs_read import FsRead
+    from palyra.adapters.tools.fs_search import FsSearch
+    from palyra.adapters.tools.fs_write import FsWrite
+    from palyra.adapters.tools.http_fetch import HttpFetch
+    from palyra.adapters.tools.session_search import SessionSearch
+    from palyra.adapters.tools.skill_open import SkillOpen
+    from palyra.adapters.tools.time_now import TimeNow
+
+    return [
+        TimeNow(),
+        FsRead(),
+        FsList(),
+        FsSearch(),
+        FsWrite(),
+        FsPatch(),
+        HttpFetch(guard),
+        ArtifactRead(kept.artifacts, kept.state),
+        SessionSearch(kept.search),
+        SkillOpen(skills),
+    ]
+
+
+class Late:
+    """A source that is built when it is first asked: the rules of every program that a shell may start take long to load."""
+
+    def __init__(self, build: Callable[[], ToolSource]) -> None:
+        self._build = build
+
+    def tools(self) -> tuple[Tool, ...]:
+        return self._source.tools()
+
+    def missing(self) -> tuple[MissingTool, ...]:
+        return self._source.missing()
+
+    @cached_property
+    def _source(self) -> ToolSource:
+        return self._build()
+
+
+class Stoppable(Protocol):
+    def close(self) -> object: ...
+
+
+class LazyService:
+    """Something that starts by itself when it is first used, and has to be ended."""
+
+    def __init__(self, part: Stoppable) -> None:
+        self._part = part
+
+    async def start(self) -> None:
+        """Nothing to do until it is used."""
+
+    async def close(self) -> None:
+        ended = self._part.close()
+        if inspect.isawaitable(ended):
+            await ended
+
+
+class WayOut:
+    """The guarded proxy that a sandbox is given where a policy lets it reach the network."""
+
+    def __init__(self, guard: "Guard") -> None:
+        from palyra.adapters.net.proxy import GuardedProxy
+
+        self._proxy = GuardedProxy(guard)
+        # A home may lie too deep for the name of a socket; a folder of its own for each daemon does not.
+        self._folder = Path(tempfile.mkdtemp(prefix="palyra-"))
+        self.path = self._folder / "way-out"
+
+    async def start(self) -> None:
+        try:
+            await self._proxy.start(self.path)
+        except PalyraError as error:
+            log.warning("proxy_unavailable", message=error.message)
+
+    async def close(self) -> None:
+        await self._proxy.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _shell(ground: ToolDependencies, processes: "ShellProcesses", way_out: WayOut) -> ToolSource:
+    from palyra.adapters.runtimes.shell.groups_find import step_down
+    from palyra.adapters.runtimes.shell.run import ShellSetup
+    from palyra.adapters.runtimes.shell.tools import ShellTools
+    from palyra.adapters.shell import TreeSitterShell
+
+    step_down()
+    return ShellTools(
+        ShellSetup(
+            parser=TreeSitterShell(),
+            processes=processes,
+            taints_workspace=ground.provenance.taints_workspace,
+            hidden=str(ground.home.root),
+            proxy_path=str(way_out.path),
+        )
+    )
+
+
+def _browser(ground: ToolDependencies, guard: "Guard") -> "BrowserSource":
+    from palyra.adapters.browser.sessions import BrowserSettings
+    from palyra.adapters.browser.source import BrowserSource
+
+    section = ground.config.browser
+    settings = BrowserSettings(executable=section.executable, idle_s=section.idle_s, sessions_max=section.sessions_max)
+    return BrowserSource(guard, ground.home.root / "browser", settings)
+
+
+def _servers(ground: ToolDependencies) -> "McpServers":
+    from palyra.adapters.runtimes.mcp.servers import McpServers
+
+    settings = [_server_settings(section, ground.secrets) for section in ground.config.mcp_servers]
+    return McpServers(settings, ground.schemas, ground.home.root / "mcp.json")
+
+
+def _server_settings(section: McpServerConfig, secrets: SecretSources) -> "ServerSettings":
+    from palyra.adapters.runtimes.mcp.settings import ServerSettings
+
+    return ServerSettings(
+        name=section.name,
+        command=section.command or (),
+        url=section.url,
+        env=partial(secrets.fill_in, section.env),
+        token=secrets.source(section.token),
+        trust_annotations=section.trust_annotations,
+        read_only=section.read_only,
+        idempotent=section.idempotent,
+        timeout_s=section.timeout_s,
+    )
+
+
+def try_sandbox() -> tuple[bool, str]:
+    """Whether commands can be held here, by running one, and what holds them or why nothing does."""
+    from palyra.adapters.runtimes.shell.groups import NoGroups
+    from palyra.adapters.runtimes.shell.sandbox import NoSandbox, find_sandbox
+
+    found = find_sandbox()
+    if isinstance(found, NoSandbox):
+        return False, found.reason
+    if isinstance(found.groups, NoGroups):
+        return True, f"{found.name}, by {found.program}; no control groups: {found.groups.reason}"
+    return True, f"{found.name}+{found.groups.words}, by {found.program}"

@@ -1,0 +1,319 @@
+"""`palyra approvals`. Owns: showing and answering questions through the daemon, and what was granted. Not: when to ask."""
+
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from palyra.cli.lookup import find_id
+from palyra.cli.options import JsonOption, is_json
+from palyra.cli.output import print_json, print_line, print_table
+from palyra.cli.target import UrlOption, ask_daemon
+from palyra.cli.terminal.style import date_time, in_one_line, shown
+from palyra.cli.terminal.tables import print_rows
+from palyra.core.events.base import JsonObject
+
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
+
+ITEMS_MAX = 10_000
+
+app = typer.Typer(help="Questions that wait for a person, and what was granted.", no_args_is_help=True)
+grants = typer.Typer(help="Approvals that cover later calls too.", no_args_is_help=True)
+app.add_typer(grants, name="grants")
+
+ApprovalArgument = Annotated[
+    str,
+    typer.Argument(metavar="APPROVAL", help="The approval's id, how it begins, or `last` for the newest that waits."),
+]
+ReasonOption = Annotated[str, typer.Option(help="Why; it is recorded, and the model is told.")]
+
+
+class StatusOption(Enum):
+    PENDING = "pending"
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    ALL = "all"
+
+
+class ScopeOption(Enum):
+    ONCE = "once"
+    SESSION = "session"
+    TIMEBOXED = "timeboxed"
+
+
+class OutcomeOption(Enum):
+    RETRY = "retry"
+    DONE = "done"
+    GIVE_UP = "give_up"
+
+
+@app.callback()
+def group() -> None:
+    """Questions that wait for a person, and what was granted."""
+
+
+@grants.callback()
+def grants_group() -> None:
+    """Approvals that cover later calls too."""
+
+
+@app.command("list")
+def show_all(
+    context: typer.Context,
+    status: Annotated[StatusOption, typer.Option(help="Which ones.")] = StatusOption.PENDING,
+    everyone: Annotated[bool, typer.Option("--everyone", help="Of all principals; needs the role operator.")] = False,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List approvals, the newest last; those that wait, unless told otherwise.
+
+    Examples:
+
+      palyra approvals list
+
+      palyra approvals list --status all --json
+    """
+    query = ({} if status is StatusOption.ALL else {"status": status.value}) | (
+        {"everyone": "true"} if everyone else {}
+    )
+    items = ask_daemon(context, url, lambda client: client.items("/approvals", ITEMS_MAX, **query))
+    if is_json(context, json):
+        print_json({"items": items})
+        return
+    rows = [
+        (each.get("id"), each.get("status"), each.get("tool") or each.get("kind"), _said(each), _asked(each))
+        for each in items
+    ]
+    empty = "nothing waits for an answer" if status is StatusOption.PENDING else "there are none"
+    print_rows(("id", "status", "tool", "what", "asked"), rows, empty)
+
+
+@app.command()
+def show(context: typer.Context, approval: ApprovalArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Show one approval with all its calls and its options, whose numbers go with --option.
+
+    Examples:
+
+      palyra approvals show 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y
+    """
+    record = ask_daemon(context, url, partial(_show, approval=approval))
+    if is_json(context, json):
+        print_json(record)
+    else:
+        _print_approval(record)
+
+
+@app.command()
+def allow(
+    context: typer.Context,
+    approval: ApprovalArgument,
+    scope: Annotated[ScopeOption, typer.Option(help="How far it goes.")] = ScopeOption.ONCE,
+    ttl: Annotated[str | None, typer.Option(help="How long, for --scope timeboxed: 90s, 30m, 2h, 7d.")] = None,
+    option: Annotated[int | None, typer.Option(min=0, max=63, help="Which offered option; else the first.")] = None,
+    reason: ReasonOption = "",
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Allow what is asked, once or for calls of the same shape.
+
+    Examples:
+
+      palyra approvals allow last
+
+      palyra approvals allow 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y --scope timeboxed --ttl 30m
+    """
+    from palyra.cli.terminal.questions import TTL_DEFAULT_S, parse_seconds
+
+    if ttl is not None and scope is not ScopeOption.TIMEBOXED:
+        raise typer.BadParameter("--ttl goes with --scope timeboxed")
+    body: JsonObject = {"decision": "allow", "scope": scope.value}
+    if scope is ScopeOption.TIMEBOXED:
+        body["ttl_s"] = TTL_DEFAULT_S if ttl is None else parse_seconds(ttl, "--ttl")
+    if option is not None:
+        body["option"] = option
+    _answer(context, url, approval, _with_reason(body, reason), json)
+
+
+@app.command()
+def deny(
+    context: typer.Context,
+    approval: ApprovalArgument,
+    reason: ReasonOption = "",
+    end_run: Annotated[bool, typer.Option("--end-run", help="End the run too, instead of letting it go on.")] = False,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Deny what is asked. The run goes on without it, unless told otherwise.
+
+    Examples:
+
+      palyra approvals deny 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y --reason "use the test database"
+    """
+    body: JsonObject = {"decision": "deny"} | ({"end_run": True} if end_run else {})
+    _answer(context, url, approval, _with_reason(body, reason), json)
+
+
+@app.command()
+def settle(
+    context: typer.Context,
+    approval: ApprovalArgument,
+    outcome: Annotated[OutcomeOption, typer.Argument(help="Run it again, treat it as done, or give up on it.")],
+    reason: ReasonOption = "",
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Say what became of a call that was started before a crash and never reported back.
+
+    Examples:
+
+      palyra approvals settle 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y done
+    """
+    _answer(context, url, approval, _with_reason({"decision": outcome.value}, reason), json)
+
+
+@grants.command("list")
+def list_grants(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+    """List what was granted for more than one call.
+
+    Examples:
+
+      palyra approvals grants list
+    """
+    items = ask_daemon(context, url, lambda client: client.items("/grants", ITEMS_MAX))
+    if is_json(context, json):
+        print_json({"items": items})
+        return
+    rows = [
+        (each.get("id"), each.get("tool"), each.get("scope"), _constraints(each), _until(each), each.get("principal"))
+        for each in items
+    ]
+    print_rows(("id", "tool", "scope", "where", "until", "given to"), rows, "nothing is granted")
+
+
+@grants.command()
+def revoke(
+    context: typer.Context,
+    grant: Annotated[str, typer.Argument(metavar="GRANT", help="The grant's id, or how it begins.")],
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Take a grant back; from now on its calls are asked for again.
+
+    Examples:
+
+      palyra approvals grants revoke 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y
+    """
+    record = ask_daemon(context, url, partial(_revoke, grant=grant))
+    if is_json(context, json):
+        print_json({"ok": True, **record})
+    else:
+        print_line(f"{record.get('id')} is revoked")
+
+
+def _answer(context: typer.Context, url: str | None, approval: str, body: JsonObject, json: bool) -> None:
+    record = ask_daemon(context, url, partial(_send, approval=approval, body=body))
+    if is_json(context, json):
+        print_json(record)
+    else:
+        print_line(f"{record.get('id')} is {record.get('status')}")
+
+
+async def _show(client: "Client", approval: str) -> JsonObject:
+    return await client.get(f"/approvals/{await find_id(client, '/approvals', approval)}")
+
+
+async def _send(client: "Client", approval: str, body: JsonObject) -> JsonObject:
+    return await client.post(f"/approvals/{await find_id(client, '/approvals', approval)}", body)
+
+
+async def _revoke(client: "Client", grant: str) -> JsonObject:
+    return await client.delete(f"/grants/{await find_id(client, '/grants', grant)}")
+
+
+def _with_reason(body: JsonObject, reason: str) -> JsonObject:
+    return {**body, "reason": reason} if reason else body
+
+
+def _print_approval(record: JsonObject) -> None:
+    from palyra.cli.terminal.card import touched_text, why_text
+    from palyra.cli.terminal.questions import seen_text
+
+    covered_by = f" (covered by grant {record['covered_by']})" if record.get("covered_by") else ""
+    decided = f" by {record['decided_by']}{covered_by}" if record.get("decided_by") else ""
+    print_table(
+        [
+            ("approval", record.get("id")),
+            ("kind", record.get("kind")),
+            ("status", f"{record.get('status')}{decided}"),
+            ("run", record.get("run_id") or "–"),
+            ("session", record.get("session_id")),
+            ("tool", record.get("tool") or "–"),
+            ("calls", record.get("count") or 1),
+            *([("arguments", _json(record.get("arguments")))] if record.get("count") in (None, 1) else []),
+            ("touches", touched_text(record.get("touches")) or "–"),
+            ("risk", record.get("risk")),
+            ("rule", record.get("rule")),
+            ("why", why_text(record) or "–"),
+            ("has seen", seen_text(record) or "nothing from outside"),
+            ("asked", _asked(record)),
+            ("expires", date_time(record.get("expires_at_ms"))),
+        ]
+    )
+    _print_calls(record)
+    options = record.get("options")
+    for index, option in enumerate(options if isinstance(options, list) else []):
+        print_line(f"  --option {index}  {option.get('scope')}: {option.get('text')}")
+
+
+def _print_calls(record: JsonObject) -> None:
+    """Each call whole: an answer is for all of them."""
+    calls = record.get("calls")
+    several = calls if isinstance(calls, list) and len(calls) > 1 else []
+    for number, call in enumerate(several, 1):
+        typer.echo("")
+        print_line(f"call {number}  {_json(call.get('arguments'))}")
+        if isinstance(call.get("preview"), str):
+            typer.echo(shown(call["preview"]))
+    if not several and isinstance(record.get("preview"), str):
+        typer.echo(f"\n{shown(str(record['preview']))}")
+    typer.echo("")
+
+
+def _json(value: object) -> str:
+    import msgspec
+
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _asked(record: JsonObject) -> str:
+    return date_time(record.get("created_at_ms"))
+
+
+def _said(record: JsonObject) -> str:
+    from palyra.cli.terminal.questions import arguments_text, brief_arguments
+
+    count = record.get("count")
+    several = f"{count} calls: " if isinstance(count, int) and count > 1 else ""
+    said = brief_arguments(record.get("arguments")) if several else ""
+    return several + in_one_line(
+        said or str(record.get("preview") or "") or arguments_text(record.get("arguments")), 80
+    )
+
+
+def _constraints(record: JsonObject) -> str:
+    constraints = record.get("constraints")
+    each = [
+        f"{item.get('argument')} {item.get('operator')} {item.get('value')}"
+        for item in (constraints if isinstance(constraints, list) else [])
+    ]
+    return "; ".join(each) or "any arguments"
+
+
+def _until(record: JsonObject) -> str:
+    if record.get("is_revoked"):
+        return "revoked"
+    return date_time(record.get("expires_at_ms")) if record.get("expires_at_ms") else "the session's reset"

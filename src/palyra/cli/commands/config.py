@@ -1,0 +1,167 @@
+"""`palyra config`. Owns: showing and checking the configuration. Not: reading it (palyra.config)."""
+
+import os
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from palyra.app import Home
+from palyra.cli.options import JsonOption, home_of, is_json
+from palyra.cli.output import print_json, print_line, printable
+
+if TYPE_CHECKING:
+    from palyra.config import Config, Section
+
+app = typer.Typer(help="The configuration: palyra.toml and variables.", no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """The configuration: palyra.toml and variables."""
+
+
+@app.command()
+def show(context: typer.Context, json: JsonOption = False) -> None:
+    """Print what is in force, defaults and variables included, as TOML. Secrets are references and stay so.
+
+    Examples:
+
+      palyra config show
+
+      palyra config show --json
+    """
+    config = load_or_explain(home_of(context))
+    if is_json(context, json):
+        print_json(members_of(config))
+    else:
+        typer.echo(to_toml(config), nl=False)
+
+
+@app.command()
+def check(context: typer.Context, json: JsonOption = False) -> None:
+    """Check the file and the variables, and print everything that is wrong, each with its line.
+
+    Examples:
+
+      palyra config check
+    """
+    home = home_of(context)
+    problems = find_problems(home)
+    if is_json(context, json):
+        print_json({"ok": not problems, "path": str(config_file(home)), "problems": problems})
+    else:
+        for problem in problems:
+            print_line(str(problem))
+        print_line(f"{len(problems)} problems" if problems else "all is well")
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command()
+def path(context: typer.Context, json: JsonOption = False) -> None:
+    """Print where the file is looked for.
+
+    Examples:
+
+      $EDITOR "$(palyra config path)"
+    """
+    file = config_file(home_of(context))
+    if is_json(context, json):
+        print_json({"path": str(file), "exists": file.is_file()})
+    else:
+        typer.echo(str(file))
+
+
+@app.command()
+def example(context: typer.Context, json: JsonOption = False) -> None:
+    """Print a file with every section and key.
+
+    Examples:
+
+      palyra config example | less
+    """
+    from palyra.config.example import EXAMPLE
+
+    if is_json(context, json):
+        print_json({"text": EXAMPLE})
+    else:
+        typer.echo(EXAMPLE, nl=False)
+
+
+def config_file(home: Home) -> Path:
+    from palyra.config import FILE_NAME
+
+    return home.root / FILE_NAME
+
+
+def load_or_explain(home: Home) -> "Config":
+    """The configuration; where it is wrong, every problem on a line of its own and exit code 1."""
+    from palyra.config import ConfigInvalid, load
+
+    try:
+        return load(home.root, os.environ)
+    except ConfigInvalid as error:
+        for problem in error.problems:
+            typer.echo(printable(f"error: {problem}"), err=True)
+        raise typer.Exit(1) from error
+
+
+def find_problems(home: Home) -> tuple[object, ...]:
+    from palyra.config import ConfigInvalid, load
+
+    try:
+        load(home.root, os.environ)
+    except ConfigInvalid as error:
+        return error.problems
+    return ()
+
+
+def members_of(config: "Config") -> dict[str, Any]:
+    """The sections by their names in the file; what is not set is left out."""
+    from palyra.config import Section
+
+    members: dict[str, Any] = {}
+    for name, attribute in zip(config.__struct_encode_fields__, config.__struct_fields__, strict=True):
+        value = getattr(config, attribute)
+        if isinstance(value, Section):
+            members[name] = _table(value)
+        elif isinstance(value, tuple) and value:
+            members[name] = [_table(each) for each in value]
+    return members
+
+
+def to_toml(config: "Config") -> str:
+    lines: list[str] = []
+    for name, value in members_of(config).items():
+        tables = value if isinstance(value, list) else [value]
+        header = f"[[{name}]]" if isinstance(value, list) else f"[{name}]"
+        for table in tables:
+            lines += [header, *(f"{key} = {_toml(each)}" for key, each in table.items()), ""]
+    return "\n".join(lines)
+
+
+def _table(section: "Section") -> dict[str, Any]:
+    values = {name: _plain(getattr(section, name)) for name in section.__struct_fields__}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    from palyra.config import ListenAddress, SecretRef
+
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, ListenAddress | SecretRef):
+        return str(value)
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _toml(value: Any) -> str:
+    import json
+
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

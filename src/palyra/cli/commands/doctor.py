@@ -1,0 +1,47 @@
+"""`palyra doctor`. Owns: how what was checked is shown. Not: the checks (examination)."""
+
+import sys
+
+import typer
+
+from palyra.cli.options import JsonOption, home_of, is_json
+from palyra.cli.output import print_json
+from palyra.cli.target import UrlOption
+from palyra.cli.terminal.style import Style, ink_for, shown
+
+app = typer.Typer()
+
+
+@app.command()
+def doctor(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Check this installation: Python, packages, home, configuration, vault, journal, disk, daemon, sandbox.
+
+    Reads only. Each line says ok, warn or fail, and what to do. Exit code 1 if anything failed.
+
+    Examples:
+
+      palyra doctor
+
+      palyra doctor --json
+    """
+    from palyra.cli.doctor_checks import FindingMark, examine
+
+    findings = examine(home_of(context), url)
+    is_well = all(finding.mark is not FindingMark.FAIL for finding in findings)
+    if is_json(context, json):
+        print_json({"ok": is_well, "checks": findings})
+    else:
+        ink = ink_for(sys.stdout)
+        width = max(len(finding.check) for finding in findings)
+        for finding in findings:
+            tail = f" → {finding.remedy}" if finding.remedy else ""
+            typer.echo(
+                f"{_painted(finding.mark.value, ink)}  {finding.check.ljust(width)}  {shown(finding.what + tail)}"
+            )
+    if not is_well:
+        raise typer.Exit(1)
+
+
+def _painted(mark: str, ink: Style) -> str:
+    paint = {"ok": ink.green, "warn": ink.yellow, "fail": ink.red}[mark]
+    return paint(mark.ljust(4))

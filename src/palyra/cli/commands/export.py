@@ -1,0 +1,112 @@
+"""`palyra export`. Owns: writing tapes as JSON lines, and checking such a file. Not: the form of a line (core.export)."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from palyra.app import Home, open_archive
+from palyra.cli.options import JsonOption, expanded, home_of, is_json
+from palyra.core.errors import Invalid, NotFound, Unavailable
+from palyra.core.ids import StreamId, is_system_stream, parse_stream
+
+app = typer.Typer()
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    session: Annotated[str | None, typer.Argument(help="A session's id, or system:NODE for a system tape.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every tape, system tapes first.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file, whole or not at all.")
+    ] = None,
+    check: Annotated[
+        str | None, typer.Option("--check", metavar="FILE", help="Check an exported file instead; - is standard input.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print a tape as JSON lines, with the salt and digest that a verifier needs.
+
+    Lines are JSON with and without --json. `--check` needs no journal: it checks the hash chain of each tape in the file.
+
+    Examples:
+
+      palyra export 01JXQ0Z7N8E4T5Y6W7V8S9R0QP > session.jsonl
+
+      palyra export --all --output journal.jsonl
+
+      palyra export --check journal.jsonl
+    """
+    if [session is not None, every, check is not None].count(True) != 1:
+        raise typer.BadParameter("say one of: a session, --all, or --check FILE")
+    if check is not None:
+        _check(check, is_json(context, json))
+    else:
+        stream = None if session is None else parse_stream(session)
+        _write(_lines(home_of(context), stream), output)
+
+
+def _check(name: str, as_json: bool) -> None:
+    from palyra.cli.commands.verify import show_report
+    from palyra.core.export import check_export
+
+    with ExitStack() as opened:
+        file = sys.stdin.buffer if name == "-" else opened.enter_context(_open(expanded(Path(name))))
+        report = check_export(_bounded_lines(file))
+    if report.summary.events_count == 0:
+        raise Invalid("export_empty", f"{name} holds no events, so there is nothing to check; export again")
+    show_report(report, as_json)
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as cause:
+        raise NotFound("file_unreadable", f"{path} cannot be read: {cause.strerror}") from cause
+
+
+def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:
+    from palyra.core.export import LINE_BYTES_MAX
+
+    while line := file.readline(LINE_BYTES_MAX + 1):
+        if len(line) > LINE_BYTES_MAX:
+            raise Invalid(
+                "export_line_invalid", f"a line has more than {LINE_BYTES_MAX} bytes; this is no export of ours"
+            )
+        yield line
+
+
+def _lines(home: Home, stream: StreamId | None) -> Iterator[bytes]:
+    """Of one tape, or of all: the system tapes first, since they say what was erased."""
+    from palyra.core.export import export_line
+
+    with open_archive(home) as archive:
+        known = archive.streams()
+        if stream is not None and stream not in known:
+            raise NotFound("session_unknown", f"the journal has no tape {stream}")
+        chosen = sorted(known, key=lambda each: (not is_system_stream(each), each)) if stream is None else [stream]
+        for each in chosen:
+            for stored in archive.events(each):
+                yield export_line(each, stored)
+
+
+def _write(lines: Iterator[bytes], output: Path | None) -> None:
+    if output is None:
+        for line in lines:
+            sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.buffer.flush()
+        return
+    target = expanded(output)
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.writelines(line + b"\n" for line in lines)
+        partial.replace(target)
+    except OSError as cause:
+        raise Unavailable("file_unwritable", f"{target} cannot be written: {cause.strerror}") from cause
+    finally:
+        partial.unlink(missing_ok=True)

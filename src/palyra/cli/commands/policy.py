@@ -1,0 +1,165 @@
+"""`palyra policy`. Owns: checking, trying and explaining policies on the command line. Not: judging (adapters.policy)."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from palyra.cli.commands import policy_lab
+from palyra.cli.commands.config import load_or_explain
+from palyra.cli.options import JsonOption, expanded, home_of, is_json
+from palyra.cli.output import print_json, print_line, printable
+from palyra.cli.target import UrlOption, ask_daemon
+from palyra.cli.terminal.style import Style, ink_for, shown
+from palyra.cli.terminal.tables import print_rows
+from palyra.core.errors import Invalid
+from palyra.core.events.base import JsonObject
+
+if TYPE_CHECKING:
+    from palyra.app.policy_trial import CaseOutcome
+    from palyra.cli.client import Client
+
+_COLUMNS = ("id", "effect", "where", "says")
+
+app = typer.Typer(help="Policies: what may run, what asks, what is refused.", no_args_is_help=True)
+app.add_typer(policy_lab.app)
+
+
+@app.command()
+def check(
+    context: typer.Context,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]…", help="Drafts over policies/; one named like a file there takes its place."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Read the bundled policies, those of this home and the files given, and list them. Exit code 1 if any is wrong.
+
+    Every problem is told with its file and line. No daemon is asked.
+
+    Examples:
+
+      palyra policy check
+
+      palyra policy check draft.cedar
+    """
+    from palyra.app.policies import check_policies
+
+    report = check_policies(home_of(context), [expanded(file) for file in files or ()])
+    if is_json(context, json):
+        print_json(report)
+    else:
+        for problem in report.problems:
+            typer.echo(printable(f"error: {problem}"), err=True)
+        if report.ok:
+            rows = [(found.id, found.effect, f"{found.file}:{found.line}", found.says) for found in report.policies]
+            print_rows(_COLUMNS, rows, "no policies")
+            print_line(f"{len(rows)} policies, sha256 {report.sha256}")
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def explain(
+    context: typer.Context,
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool, such as fs.write.")],
+    arguments: Annotated[str, typer.Option("--arguments", metavar="JSON", help="Its arguments, an object.")] = "{}",
+    taint: Annotated[
+        str | None, typer.Option("--taint", metavar="A,B", help="As if these sources had been seen.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option("--agent", help="The agent that would call it.")] = None,
+    principal: Annotated[
+        str | None, typer.Option("--principal", help="In the place of another; for operators.")
+    ] = None,
+    session: Annotated[str | None, typer.Option("--session", help="A session, for its agent and taint.")] = None,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Tell how the daemon would judge a call, and by which policies. Nothing is executed, and no grant is looked at.
+
+    Examples:
+
+      palyra policy explain fs.write --arguments '{"path": "AGENTS.md", "content": ""}' --taint http:example.com
+
+      palyra policy explain time.now --json
+    """
+    body: JsonObject = {"tool": tool, "arguments": _object(arguments)}
+    more = {"agent": agent, "principal": principal, "session_id": session}
+    body.update({name: value for name, value in more.items() if value is not None})
+    if taint is not None:
+        body["taint"] = [source.strip() for source in taint.split(",") if source.strip()]
+
+    async def ask(client: "Client") -> JsonObject:
+        return await client.post("/policy/explain", body)
+
+    answer = ask_daemon(context, url, ask)
+    if is_json(context, json):
+        print_json(answer)
+        return
+    policies = answer.get("policies")
+    typer.echo(f"{_painted(str(answer.get('verdict')))}  {shown(str(answer.get('rule')))}")
+    print_line(str(answer.get("reason")))
+    if isinstance(policies, list) and len(policies) > 1:
+        print_line(f"deciding: {', '.join(map(str, policies))}")
+
+
+@app.command("test")
+def try_cases(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="Cases: calls, and the verdict expected of each.")],
+    drafts: Annotated[
+        list[Path] | None, typer.Option("--draft", metavar="FILE", help="Policies over those of this home.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Judge the calls of a file and compare with what it expects. Exit code 1 if any differs. No daemon is asked.
+
+    docs/policy.md has an example.
+
+    Examples:
+
+      palyra policy test cases.toml
+
+      palyra policy test cases.toml --draft draft.cedar
+    """
+    from palyra.app.daemon import build_catalog, make_agents, make_settings
+    from palyra.app.policies import open_policy
+    from palyra.app.policy_trial import Surroundings, read_cases, try_case
+
+    home, config = home_of(context), load_or_explain(home_of(context))
+    around = Surroundings(build_catalog(), make_agents(home, config), make_settings(config).default_agent)
+    policy = open_policy(home, [expanded(draft) for draft in drafts or ()])
+    cases = read_cases(expanded(file))
+    outcomes = [try_case(case, number, policy, around) for number, case in enumerate(cases, 1)]
+    failed_count = sum(not outcome.ok for outcome in outcomes)
+    if is_json(context, json):
+        print_json({"ok": not failed_count, "items": outcomes})
+    else:
+        for outcome in outcomes:
+            _print_outcome(outcome, ink_for(sys.stdout))
+        print_line(f"{len(outcomes)} cases, {failed_count} differ")
+    if failed_count:
+        raise typer.Exit(1)
+
+
+def _object(text: str) -> JsonObject:
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeEncodeError) as cause:
+        raise Invalid("arguments_invalid", "--arguments is no JSON object; quote it for the shell") from cause
+
+
+def _print_outcome(outcome: "CaseOutcome", ink: Style) -> None:
+    mark = ink.green("✓") if outcome.ok else ink.red("✗")
+    tail = "" if outcome.ok else f", expected {outcome.expected}"
+    typer.echo(f"{mark} {shown(outcome.name)}  {outcome.verdict} by {shown(outcome.rule)}{shown(tail)}")
+
+
+def _painted(verdict: str) -> str:
+    ink = ink_for(sys.stdout)
+    paint = {"allow": ink.green, "ask": ink.yellow, "deny": ink.red}.get(verdict, ink.bold)
+    return paint(shown(verdict))

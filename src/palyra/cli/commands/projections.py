@@ -1,0 +1,46 @@
+"""`palyra projections`. Owns: showing what a rebuild changes. Not: the rebuild (adapters.store)."""
+
+import typer
+
+from palyra.app import Home, open_archive, open_public_keys, rebuild_projections
+from palyra.cli.options import JsonOption, home_of, is_json
+from palyra.cli.output import print_json, print_line
+from palyra.core.errors import Corrupt
+from palyra.core.verification import VerifyReport, verify
+
+app = typer.Typer(help="Tables computed from tapes.")
+
+
+@app.callback()
+def group() -> None:
+    """Tables computed from tapes."""
+
+
+@app.command()
+def rebuild(context: typer.Context, json: JsonOption = False) -> None:
+    """Compute every table from the tapes again, and print what differed. Stop the daemon first.
+
+    Refused while a tape itself is damaged: what comes from it would be no better than what is there.
+
+    Examples:
+
+      palyra projections rebuild
+    """
+    home = home_of(context)
+    report = _verified(home)
+    if report.tape_damage is not None:
+        raise Corrupt("tape_damaged", f"{report.tape_damage}; restore the journal from a backup first")
+    rebuilt_count = rebuild_projections(home)
+    if is_json(context, json):
+        differences = [finding.to_wire() for finding in report.findings]
+        print_json({"ok": True, "rebuilt_count": rebuilt_count, "differences": differences})
+        return
+    for finding in report.findings:
+        print_line(str(finding))
+    print_line(f"{rebuilt_count} rows differed and were computed again")
+
+
+def _verified(home: Home) -> VerifyReport:
+    with open_archive(home) as archive:
+        archive.require_structure()
+        return verify(archive.evidence(open_public_keys(home.public_keys)))

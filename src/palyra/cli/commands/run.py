@@ -1,0 +1,144 @@
+"""`palyra run`. Owns: its options and exit code. Not: following the run (running)."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from palyra.cli.options import JsonOption, expanded, is_json
+from palyra.cli.output import print_json, print_line
+from palyra.cli.target import UrlOption, ask_daemon
+from palyra.core.errors import Invalid, NotFound
+from palyra.core.events.base import JsonObject
+
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
+
+SCHEMA_BYTES_MAX = 256 * 1024
+TEXT_BYTES_MAX = 1024 * 1024  # More is refused by the daemon, and belongs in an attachment.
+
+app = typer.Typer()
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    text: Annotated[str, typer.Argument(help="What to do; - reads it from standard input.")],
+    session: Annotated[
+        str | None, typer.Option(metavar="KEY|ID", help="The session to speak in; else a new one.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent; else the default one.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model; else the agent's route chooses.")] = None,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the run's id and leave it running.")] = False,
+    answer_schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A JSON Schema that the answer must satisfy.")
+    ] = None,
+    must_call: Annotated[
+        list[str] | None, typer.Option(metavar="TOOL", help="A tool the run must call; may be repeated.")
+    ] = None,
+    attach: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="A file to go along, such as an image; may be repeated.")
+    ] = None,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Run one request and print the answer.
+
+    The answer goes to standard output, everything else to standard error. On a terminal you are asked for approvals, and
+    Ctrl-C cancels the run. Exit code 0 if it is done, 1 if it failed or was cancelled.
+
+    Examples:
+
+      palyra run "Which files changed this week?"
+
+      git diff | palyra run - --session review
+
+      palyra run "List the services" --answer-schema services.json --json
+
+      palyra run "What does this error mean?" --attach screenshot.png
+    """
+    body = _body(_read_text(text), session)
+    optional = {"agent": agent, "model": model, "must_call": must_call or None}
+    body |= {name: value for name, value in optional.items() if value is not None}
+    if answer_schema is not None:
+        body["answer_schema"] = _read_schema(expanded(answer_schema))
+    _attach(context, url, body, attach or [])
+    if no_wait:
+        _show_started(ask_daemon(context, url, lambda client: client.start_run(body)), is_json(context, json))
+    else:
+        _run_to_end(context, url, body, is_json(context, json))
+
+
+def _run_to_end(context: typer.Context, url: str | None, body: JsonObject, as_json: bool) -> None:
+    from palyra.cli.terminal.run_view import RunViewOptions, run_to_end
+
+    is_terminal = sys.stdout.isatty()
+    manner = RunViewOptions(
+        is_streamed=is_terminal and not as_json,
+        is_answer_printed=not is_terminal and not as_json,
+        can_ask=sys.stdin.isatty() and sys.stderr.isatty(),
+    )
+    record = ask_daemon(context, url, lambda client: run_to_end(client, body, manner))
+    if as_json:
+        print_json(record)
+    if record.get("state") != "done":
+        raise typer.Exit(1)
+
+
+def _body(text: str, session: str | None) -> JsonObject:
+    import secrets
+
+    from palyra.core.ids import parse_session_id
+
+    body: JsonObject = {"text": text, "idempotency_key": f"cli-{secrets.token_hex(16)}"}
+    if session is not None:
+        try:
+            body["session_id"] = parse_session_id(session)
+        except Invalid:
+            body["session_key"] = session
+    return body
+
+
+def _attach(context: typer.Context, url: str | None, body: JsonObject, paths: list[Path]) -> None:
+    """Puts what is uploaded into the body. All files are read before the first one is sent."""
+    if not paths:
+        return
+    from palyra.cli.terminal.attachments import read_file, upload
+
+    files = [read_file(path) for path in paths]
+
+    async def upload_all(client: "Client") -> list[JsonObject]:
+        return [await upload(client, file) for file in files]
+
+    body["attachments"] = ask_daemon(context, url, upload_all)
+
+
+def _read_text(text: str) -> str:
+    if text == "-":
+        read = sys.stdin.buffer.read(TEXT_BYTES_MAX + 1)
+        if len(read) > TEXT_BYTES_MAX:
+            raise Invalid("text_too_long", f"standard input has more than {TEXT_BYTES_MAX} bytes")
+        text = read.decode("utf-8", "replace")
+    if not text.strip():
+        raise typer.BadParameter("there is nothing to do in an empty text")
+    return text
+
+
+def _read_schema(path: Path) -> JsonObject:
+    import msgspec
+
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(SCHEMA_BYTES_MAX), type=JsonObject)
+    except OSError as cause:
+        raise NotFound("file_unreadable", f"{path} cannot be read: {cause.strerror}") from cause
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Invalid("schema_invalid", f"{path} is no JSON object of at most {SCHEMA_BYTES_MAX} bytes") from cause
+
+
+def _show_started(record: JsonObject, as_json: bool) -> None:
+    if as_json:
+        print_json(record)
+    else:
+        print_line(str(record.get("id")))

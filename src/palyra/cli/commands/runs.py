@@ -1,0 +1,243 @@
+"""`palyra runs`. Owns: listing, showing, cancelling and replaying runs, and their processes. Not: starting them (run)."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
+
+import typer
+
+from palyra.cli.options import JsonOption, home_of, is_json
+from palyra.cli.output import print_json, print_line, print_table
+from palyra.cli.target import UrlOption, ask_daemon
+from palyra.cli.terminal.style import date_time, duration, in_one_line, ink_for, prose
+from palyra.cli.terminal.tables import print_rows
+from palyra.core.events.base import JsonObject
+
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
+    from palyra.core.run.replay import Replayed
+
+RUNS_MAX = 10_000
+EVENTS_MAX = 20_000  # More than the largest limits of a run can record.
+
+app = typer.Typer(help="Runs: what was done in sessions.", no_args_is_help=True)
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
+
+
+@app.callback()
+def group() -> None:
+    """Runs: what was done in sessions."""
+
+
+@app.command("list")
+def show_all(
+    context: typer.Context,
+    session: Annotated[str | None, typer.Option(metavar="KEY|ID", help="Only of this session.")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only in this state: accepted, in_progress, waiting, done, failed, cancelled.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=RUNS_MAX, help="How many at most.")] = 50,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List runs, the newest first.
+
+    Examples:
+
+      palyra runs list
+
+      palyra runs list --session cli --state failed --json
+    """
+    from palyra.cli.commands.sessions import find_session
+
+    async def read(client: "Client") -> list[JsonObject]:
+        query: dict[str, str | int] = {} if state is None else {"state": state}
+        if session is not None:
+            query["session_id"] = str((await find_session(client, session))["id"])
+        return await client.items("/runs", RUNS_MAX, **query)
+
+    found = ask_daemon(context, url, read)
+    items = sorted(found, key=lambda item: str(item.get("id")), reverse=True)[:limit]
+    if is_json(context, json):
+        print_json({"items": items})
+        return
+    rows = [
+        (each.get("id"), each.get("state"), each.get("reason"), date_time(each.get("created_at_ms")), _took(each), _cost(each))
+        for each in items
+    ]  # fmt: skip
+    print_rows(("id", "state", "reason", "began", "took", "usage"), rows, "no runs; palyra run TEXT begins one")
+
+
+@app.command()
+def show(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Show a run and its timeline: times, verdicts, tool outcomes, usage.
+
+    Examples:
+
+      palyra runs show 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
+    """
+
+    async def read(client: "Client") -> tuple[JsonObject, list[JsonObject]]:
+        record = await client.get(f"/runs/{run}")
+        return record, await _events_of(client, record)
+
+    record, events = ask_daemon(context, url, read)
+    if is_json(context, json):
+        print_json({"run": record, "events": events})
+    else:
+        _print_run(record, events)
+
+
+@app.command()
+def cancel(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Cancel a run: a model call, a tool, a wait or a place in the queue ends.
+
+    Examples:
+
+      palyra runs cancel 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
+    """
+    record = ask_daemon(context, url, lambda client: client.post(f"/runs/{run}/cancel"))
+    if is_json(context, json):
+        print_json(record)
+    else:
+        print_line(f"{record.get('id')} is {record.get('state')}")
+
+
+@app.command()
+def processes(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+    """List the programs that a run left going in the background.
+
+    Examples:
+
+      palyra runs processes 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
+    """
+    found = ask_daemon(context, url, lambda client: client.get(f"/runs/{run}/processes"))
+    if is_json(context, json):
+        print_json(found)
+        return
+    items = found.get("items")
+    rows = [
+        (each.get("id"), _how_it_goes(each), date_time(each.get("started_at_ms")), in_one_line(str(each.get("command")), 120))
+        for each in (items if isinstance(items, list) else [])
+    ]  # fmt: skip
+    print_rows(("id", "state", "began", "command"), rows, "no processes")
+
+
+@app.command()
+def stop(
+    context: typer.Context,
+    run: RunArgument,
+    process: Annotated[str, typer.Argument(metavar="PROCESS", help="The process's id, as `runs processes` shows it.")],
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Stop a program that a run left going in the background, and everything it started.
+
+    Examples:
+
+      palyra runs stop 01JXQ0Z7N8E4T5Y6W7V8S9R0QP p1
+    """
+    path = f"/runs/{run}/processes/{quote(process, safe='')}/stop"
+    record = ask_daemon(context, url, lambda client: client.post(path))
+    if is_json(context, json):
+        print_json(record)
+    else:
+        print_line(f"{record.get('id')} {_how_it_goes(record)}")
+
+
+@app.command()
+def replay(context: typer.Context, run: RunArgument, json: JsonOption = False) -> None:
+    """Fold a recorded run again, offline, and compare every decision with what this release would decide.
+
+    Nothing is executed. Exit code 1 at the first difference. A daemon may be running.
+
+    Examples:
+
+      palyra runs replay 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
+    """
+    from palyra.cli.replay import replay_run
+    from palyra.core.ids import RunId
+
+    stream, replayed = replay_run(home_of(context), RunId(run))
+    if is_json(context, json):
+        print_json({"ok": replayed.difference is None, "session_id": stream, **_replay_members(replayed)})
+    else:
+        _print_replay(stream, replayed)
+    if replayed.difference is not None:
+        raise typer.Exit(1)
+
+
+async def _events_of(client: "Client", record: JsonObject) -> list[JsonObject]:
+    """The run's part of its session's tape; an unfinished run's goes to the tape's end."""
+    first, last = record.get("accepted_seq"), record.get("ended_seq")
+    after = first - 1 if isinstance(first, int) else 0
+    limit = last - after if isinstance(last, int) else EVENTS_MAX
+    events = await client.items(f"/sessions/{record['session_id']}/tape", min(limit, EVENTS_MAX), after=after)
+    return [event for event in events if event.get("run_id") == record["id"]]
+
+
+def _print_run(record: JsonObject, events: list[JsonObject]) -> None:
+    from palyra.cli.terminal.timeline import timeline
+
+    error = record.get("error")
+    print_table(
+        [
+            ("run", record.get("id")),
+            ("session", record.get("session_id")),
+            ("state", f"{record.get('state')} ({record.get('reason') or 'not ended'})"),
+            ("agent", record.get("agent")),
+            ("from", f"{record.get('principal')} by {record.get('origin')}"),
+            ("began", date_time(record.get("created_at_ms"))),
+            ("took", _took(record)),
+            ("usage", _cost(record)),
+            ("error", in_one_line(str(error.get("message")), 200) if isinstance(error, dict) else "–"),
+        ]
+    )
+    print_line("")
+    for line in timeline(events, ink_for(sys.stdout)):
+        typer.echo(line)
+    if isinstance(record.get("answer"), str):
+        typer.echo(f"\n{prose(str(record['answer']))}")
+
+
+def _print_replay(stream: str, replayed: "Replayed") -> None:
+    difference = replayed.difference
+    found = "none" if difference is None else f"seq {difference.seq}: {difference.what}"
+    rows: list[tuple[str, object]] = [
+        ("session", stream),
+        ("events", replayed.events_count),
+        ("decisions re-checked", replayed.decisions_count),
+        ("state", replayed.run.state.value if replayed.run is not None else "–"),
+        ("first difference", found),
+    ]
+    if difference is not None:
+        rows += [("recorded", difference.recorded or "nothing"), ("expected", difference.expected or "another event")]
+    print_table(rows)
+
+
+def _replay_members(replayed: "Replayed") -> JsonObject:
+    return {
+        "events_count": replayed.events_count,
+        "decisions_count": replayed.decisions_count,
+        "state": replayed.run.state.value if replayed.run is not None else None,
+        "difference": replayed.difference,
+    }
+
+
+def _how_it_goes(record: JsonObject) -> str:
+    code = record.get("exit_code")
+    return "runs" if code is None else f"ended with {code}"
+
+
+def _took(record: JsonObject) -> str:
+    began, changed = record.get("created_at_ms"), record.get("updated_at_ms")
+    return duration(changed - began) if isinstance(began, int) and isinstance(changed, int) else "–"
+
+
+def _cost(record: JsonObject) -> str:
+    usage = record.get("usage")
+    if not isinstance(usage, dict):
+        return "–"
+    cost = usage.get("cost_usd")
+    price = f"${cost:.4f}" if isinstance(cost, int | float) else "price unknown"
+    return f"{usage.get('input_tokens')} in, {usage.get('output_tokens')} out, {price}"

@@ -1,0 +1,293 @@
+"""`palyra sessions`. Owns: showing and changing sessions through the daemon. Not: what a session is."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from palyra.cli.options import JsonOption, YesOption, is_json
+from palyra.cli.output import print_json, print_line, print_table
+from palyra.cli.target import UrlOption, ask_daemon
+from palyra.cli.terminal.style import date_time, ink_for
+from palyra.cli.terminal.tables import print_rows
+from palyra.core.errors import Invalid, NotFound
+from palyra.core.events.base import JsonObject
+
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
+
+SESSIONS_MAX = 10_000  # Looked through for a key, or for the most recent ones.
+
+app = typer.Typer(help="Sessions: conversations with their tapes.", no_args_is_help=True)
+SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id or key.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")]
+
+
+@app.callback()
+def group() -> None:
+    """Sessions: conversations with their tapes."""
+
+
+@app.command("list")
+def show_all(context: typer.Context, limit: LimitOption = 50, url: UrlOption = None, json: JsonOption = False) -> None:
+    """List sessions, the most recently used first.
+
+    Examples:
+
+      palyra sessions list
+
+      palyra sessions list --limit 5 --json
+    """
+    found = ask_daemon(context, url, lambda client: client.items("/sessions", SESSIONS_MAX))
+    items = sorted(found, key=lambda item: str(item.get("updated_at_ms")), reverse=True)[:limit]
+    if is_json(context, json):
+        print_json({"items": items})
+        return
+    rows = [
+        (each.get("id"), each.get("key"), each.get("label"), each.get("agent"), each.get("seq"), _used(each))
+        for each in items
+    ]
+    print_rows(("id", "key", "label", "agent", "events", "last used"), rows, "no sessions yet; palyra chat begins one")
+
+
+@app.command()
+def show(context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Show one session.
+
+    Examples:
+
+      palyra sessions show cli
+    """
+    record = ask_daemon(context, url, lambda client: find_session(client, session))
+    _show_record(record, is_json(context, json))
+
+
+@app.command()
+def tape(
+    context: typer.Context,
+    session: SessionArgument,
+    after: Annotated[int, typer.Option(min=0, help="Begin after this seq.")] = 0,
+    limit: LimitOption = 200,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print the events of a session, one line each. `palyra export` gives them whole and provable.
+
+    Examples:
+
+      palyra sessions tape cli
+
+      palyra sessions tape cli --after 120 --json
+    """
+    from palyra.cli.terminal.timeline import timeline
+
+    async def read(client: "Client") -> list[JsonObject]:
+        record = await find_session(client, session)
+        return await client.items(f"/sessions/{record['id']}/tape", limit, after=after)
+
+    events = ask_daemon(context, url, read)
+    if is_json(context, json):
+        print_json({"events": events})
+        return
+    for line in timeline(events, ink_for(sys.stdout)):
+        typer.echo(line)
+
+
+@app.command()
+def reset(context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Begin anew in a session: earlier history is no longer context, its grants and taint end.
+
+    Examples:
+
+      palyra sessions reset cli
+    """
+
+    async def act(client: "Client") -> JsonObject:
+        record = await find_session(client, session)
+        return await client.post(f"/sessions/{record['id']}/reset")
+
+    _show_record(ask_daemon(context, url, act), is_json(context, json))
+
+
+@app.command()
+def branch(
+    context: typer.Context,
+    session: SessionArgument,
+    at_seq: Annotated[int, typer.Option(min=1, help="The last event that both share.")],
+    label: Annotated[str | None, typer.Option(help="A label for the new session.")] = None,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a new session that goes on from an event of this one.
+
+    Examples:
+
+      palyra sessions branch cli --at-seq 42 --label "another way"
+    """
+    body: JsonObject = {"at_seq": at_seq} | ({} if label is None else {"label": label})
+
+    async def act(client: "Client") -> JsonObject:
+        record = await find_session(client, session)
+        return await client.post(f"/sessions/{record['id']}/branch", body)
+
+    _show_record(ask_daemon(context, url, act), is_json(context, json))
+
+
+@app.command()
+def label(
+    context: typer.Context,
+    session: SessionArgument,
+    text: Annotated[str | None, typer.Argument(metavar="LABEL", help="The label; left out, it is taken away.")] = None,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Give a session a label, or take it away.
+
+    Examples:
+
+      palyra sessions label cli "the garden"
+    """
+
+    async def act(client: "Client") -> JsonObject:
+        record = await find_session(client, session)
+        return await client.patch(f"/sessions/{record['id']}", {"label": text})
+
+    _show_record(ask_daemon(context, url, act), is_json(context, json))
+
+
+@app.command()
+def delete(
+    context: typer.Context,
+    session: SessionArgument,
+    yes: YesOption = False,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Erase a session's texts for good, with all that branched off it. Its chain stays.
+
+    Examples:
+
+      palyra sessions delete cli --yes
+    """
+    if not yes:
+        typer.confirm(f"Erase session {session} and its branches, for good?", abort=True, err=True)
+
+    async def act(client: "Client") -> object:
+        record = await find_session(client, session)
+        await client.delete(f"/sessions/{record['id']}")
+        return record["id"]
+
+    erased = ask_daemon(context, url, act)
+    if is_json(context, json):
+        print_json({"ok": True, "id": erased})
+    else:
+        print_line(f"{erased} is erased")
+
+
+@app.command()
+def taint(context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Show what a session has seen from outside, since when, and by which tool.
+
+    Examples:
+
+      palyra sessions taint cli
+    """
+
+    async def ask(client: "Client") -> JsonObject:
+        record = await find_session(client, session)
+        return await client.get(f"/sessions/{record['id']}/taint")
+
+    _show_taint(ask_daemon(context, url, ask), is_json(context, json))
+
+
+@app.command()
+def trust(
+    context: typer.Context,
+    session: SessionArgument,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="As `palyra sessions taint` names it.")],
+    undo: Annotated[bool, typer.Option("--undo", help="No longer vouch for it.")] = False,
+    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Vouch for a source of a session's taint: what it brought in asks for nothing more, until the session is reset.
+
+    Examples:
+
+      palyra sessions trust cli http:docs.python.org --reason "our own mirror"
+
+      palyra sessions trust cli http:docs.python.org --undo
+    """
+    from urllib.parse import quote
+
+    body: JsonObject = {"source": source, "reason": reason} if reason else {"source": source}
+
+    async def act(client: "Client") -> JsonObject:
+        record = await find_session(client, session)
+        place = f"/sessions/{record['id']}/trust"
+        return await (client.delete(f"{place}?source={quote(source, safe='')}") if undo else client.post(place, body))
+
+    _show_taint(ask_daemon(context, url, act), is_json(context, json))
+
+
+async def find_session(client: "Client", name: str) -> JsonObject:
+    """By id, else by key, else the newest of that label; nothing is ever made by looking."""
+    from palyra.core.ids import parse_session_id
+
+    try:
+        return await client.get(f"/sessions/{parse_session_id(name)}")
+    except Invalid:
+        items = await client.items("/sessions", SESSIONS_MAX)
+    by_label = [item for item in items if item.get("label") == name]
+    found = next((item for item in items if item.get("key") == name), max(by_label, key=_id_of, default=None))
+    if found is None:
+        raise NotFound(
+            "session_unknown", f"no session has the id, key or label {name}; palyra sessions list shows them"
+        )
+    return found
+
+
+def _id_of(record: JsonObject) -> str:
+    return str(record.get("id"))
+
+
+def _show_record(record: JsonObject, as_json: bool) -> None:
+    if as_json:
+        print_json(record)
+        return
+    print_table(
+        [
+            ("id", record.get("id")),
+            ("key", record.get("key") or "–"),
+            ("label", record.get("label") or "–"),
+            ("owner", record.get("owner")),
+            ("agent", record.get("agent")),
+            ("events", record.get("seq")),
+            ("active run", record.get("active_run_id") or "–"),
+            ("parent", f"{record['parent_id']} at {record.get('parent_seq')}" if record.get("parent_id") else "–"),
+            ("created", date_time(record.get("created_at_ms"))),
+            ("last used", _used(record)),
+        ]
+    )
+
+
+def _show_taint(page: JsonObject, as_json: bool) -> None:
+    if as_json:
+        print_json(page)
+        return
+    items = page.get("items")
+    rows = [
+        (
+            each.get("source"),
+            "trusted" if each.get("is_trusted") else "taints",
+            each.get("since_seq"),
+            each.get("tool"),
+            each.get("call_id"),
+        )
+        for each in (items if isinstance(items, list) else [])
+    ]
+    print_rows(("source", "standing", "since event", "tool", "call"), rows, "nothing from outside")
+
+
+def _used(record: JsonObject) -> str:
+    return date_time(record.get("updated_at_ms"))

@@ -1,0 +1,254 @@
+"""`palyra skills`. Owns: listing skills, showing one, and changing its status, through the daemon. Not: what a skill is."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
+
+import typer
+
+from palyra.cli.options import JsonOption, is_json
+from palyra.cli.output import print_json, print_line
+from palyra.cli.target import UrlOption, ask_daemon
+from palyra.cli.terminal.style import Style, in_one_line, ink_for, shown
+from palyra.cli.terminal.tables import print_rows
+from palyra.core.events.base import JsonObject
+from palyra.core.skills import SkillPlace
+
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
+
+DESCRIPTION_SHOWN_MAX = 80
+SHA256_SHOWN = 12
+_COLUMNS = ("name", "place", "status", "trust", "description")
+
+app = typer.Typer(help="Skills: written procedures for agents, and which of them may be used.")
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The skill's name, as skills list shows it.")]
+AgentOption = Annotated[str | None, typer.Option(metavar="AGENT", help="Whose workspaces; else the default agent's.")]
+PlaceOption = Annotated[SkillPlace | None, typer.Option(help="Where it lies, if several places have one of this name.")]
+HashOption = Annotated[
+    str | None, typer.Option("--sha256", metavar="HEX", help="Only if it still has this hash, as skills show told it.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def group(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Skills: written procedures for agents, and which of them may be used. Alone it lists them."""
+    if context.invoked_subcommand is None:
+        show_all(context, None, url, json)
+
+
+@app.command("list")
+def show_all(
+    context: typer.Context, agent: AgentOption = None, url: UrlOption = None, json: JsonOption = False
+) -> None:
+    """List skills: of the home, those that come with Palyra, and of the agent's workspaces.
+
+    Examples:
+
+      palyra skills list
+
+      palyra skills list --agent coder --json
+    """
+    found = ask_daemon(context, url, lambda client: _list(client, agent))
+    if is_json(context, json):
+        print_json({"items": found})
+        return
+    print_rows(_COLUMNS, [_row(skill) for skill in found], "there are no skills; see docs/skills.md for making one")
+    for skill in found:
+        _print_remarks(skill)
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    name: NameArgument,
+    agent: AgentOption = None,
+    place: PlaceOption = None,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show a skill: what is known of it, its files, and its instructions. Characters that cannot be seen are shown as ?.
+
+    Examples:
+
+      palyra skills show investigate-failure
+
+      palyra skills show deploy --place workspace --agent coder
+    """
+    skill = ask_daemon(context, url, lambda client: _get(client, name, agent, place))
+    if is_json(context, json):
+        print_json(skill)
+        return
+    _print_skill(skill)
+
+
+@app.command()
+def enable(
+    context: typer.Context,
+    name: NameArgument,
+    agent: AgentOption = None,
+    place: PlaceOption = None,
+    sha256: HashOption = None,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Let a skill be used. One of a workspace is accepted as it is now: if a file of it changes, it is not accepted any more.
+
+    Examples:
+
+      palyra skills enable deploy
+
+      palyra skills enable deploy --place workspace --sha256 4f2c…
+    """
+    _change(context, url, json, name, {"status": "active", "agent": agent, "place": _word(place), "sha256": sha256})
+
+
+@app.command()
+def disable(
+    context: typer.Context,
+    name: NameArgument,
+    agent: AgentOption = None,
+    place: PlaceOption = None,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Take a skill out of use. It is not offered and cannot be opened.
+
+    Examples:
+
+      palyra skills disable careful-refactor
+    """
+    _change(context, url, json, name, {"status": "disabled", "agent": agent, "place": _word(place)})
+
+
+@app.command()
+def quarantine(
+    context: typer.Context,
+    name: NameArgument,
+    agent: AgentOption = None,
+    place: PlaceOption = None,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Put a skill away that is not to be trusted. It is not offered and cannot be opened, also after it changed.
+
+    Examples:
+
+      palyra skills quarantine deploy --place workspace
+    """
+    _change(context, url, json, name, {"status": "quarantined", "agent": agent, "place": _word(place)})
+
+
+def _change(context: typer.Context, url: str | None, json: bool, name: str, wish: JsonObject) -> None:
+    body = {member: value for member, value in wish.items() if value is not None}
+    skill = ask_daemon(context, url, lambda client: client.patch(_path(name), body))
+    if is_json(context, json):
+        print_json(skill)
+        return
+    ink = ink_for(sys.stdout)
+    typer.echo(f"{ink.bold(_text(skill, 'name'))} ({_where(skill)}) is {_status(skill, ink)}")
+
+
+async def _list(client: "Client", agent: str | None) -> list[JsonObject]:
+    items = (await client.get("/skills", **_query(agent))).get("items")
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+async def _get(client: "Client", name: str, agent: str | None, place: SkillPlace | None) -> JsonObject:
+    return await client.get(_path(name), **_query(agent, place))
+
+
+def _path(name: str) -> str:
+    return f"/skills/{quote(name, safe='')}"
+
+
+def _query(agent: str | None, place: SkillPlace | None = None) -> dict[str, str | int]:
+    said = {"agent": agent, "place": _word(place)}
+    return {member: value for member, value in said.items() if value is not None}
+
+
+def _word(place: SkillPlace | None) -> str | None:
+    return place.value if place is not None else None
+
+
+def _row(skill: JsonObject) -> tuple[object, ...]:
+    return (
+        skill.get("name"),
+        skill.get("place"),
+        "broken" if skill.get("problem") else skill.get("status"),
+        skill.get("trust"),
+        in_one_line(_text(skill, "description"), DESCRIPTION_SHOWN_MAX),
+    )
+
+
+def _print_remarks(skill: JsonObject) -> None:
+    """Below the table, so that its columns stay narrow."""
+    ink = ink_for(sys.stdout)
+    name = in_one_line(_text(skill, "name"), DESCRIPTION_SHOWN_MAX)
+    if skill.get("problem"):
+        typer.echo(f"{ink.red('✗')} {name}: {shown(_text(skill, 'problem'))}")
+    elif skill.get("place") == "workspace" and skill.get("status") == "quarantined":
+        typer.echo(f"{ink.yellow('!')} {name}: {'; '.join(_words(skill, 'notes')) or 'put away'}")
+
+
+def _print_skill(skill: JsonObject) -> None:
+    ink = ink_for(sys.stdout)
+    typer.echo(f"{ink.bold(_text(skill, 'name'))}  {_status(skill, ink)}  {ink.dim(_where(skill))}")
+    print_line(in_one_line(_text(skill, "description"), 2_000))
+    lines = [
+        ("trust", _text(skill, "trust")),
+        ("sha256", _text(skill, "sha256")),
+        ("allows", _allows(skill)),
+        ("of these unknown here", ", ".join([*_words(skill, "unknown_tools"), *_words(skill, "missing_tools")])),
+        ("files", ", ".join(_file(each) for each in _files(skill))),
+    ]
+    for title, value in lines:
+        if value:
+            typer.echo(f"{ink.dim(title)}: {shown(value)}")
+    for note in _words(skill, "notes"):
+        typer.echo(f"{ink.yellow('!')} {note}")
+    if skill.get("problem"):
+        typer.echo(f"{ink.red('✗')} {shown(_text(skill, 'problem'))}")
+    if _text(skill, "body"):
+        typer.echo(f"\n{shown(_text(skill, 'body'))}")
+    if skill.get("place") == "workspace" and skill.get("status") != "active" and not skill.get("problem"):
+        name, sha256 = _text(skill, "name"), _text(skill, "sha256")
+        typer.echo(f"\nto accept exactly this: palyra skills enable {name} --place workspace --sha256 {sha256}")
+
+
+def _allows(skill: JsonObject) -> str:
+    if skill.get("allowed_tools") is None:
+        return "whatever the agent may use"
+    return ", ".join(_words(skill, "allowed_tools")) or "no tool"
+
+
+def _status(skill: JsonObject, ink: Style) -> str:
+    if skill.get("problem"):
+        return ink.red("broken")
+    status = _text(skill, "status")
+    return {"active": ink.green, "quarantined": ink.yellow}.get(status, ink.dim)(status)
+
+
+def _where(skill: JsonObject) -> str:
+    root = skill.get("root")
+    return f"{_text(skill, 'place')} {shown(root)}" if isinstance(root, str) else _text(skill, "place")
+
+
+def _files(skill: JsonObject) -> list[JsonObject]:
+    files = skill.get("files")
+    return [each for each in files if isinstance(each, dict)] if isinstance(files, list) else []
+
+
+def _file(file: JsonObject) -> str:
+    return f"{file.get('path')} ({file.get('bytes')} bytes)"
+
+
+def _words(skill: JsonObject, member: str) -> list[str]:
+    words = skill.get(member)
+    return [shown(str(word)) for word in words] if isinstance(words, list) else []
+
+
+def _text(skill: JsonObject, member: str) -> str:
+    """As it may be shown."""
+    return shown(str(skill.get(member) or ""))

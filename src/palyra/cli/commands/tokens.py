@@ -1,0 +1,206 @@
+"""`palyra tokens` and `palyra login-link`. Owns: asking for them, through the daemon or without one. Not: what a role may do.
+
+Invariant: a new token is printed once, to standard output alone, so that it can be put where it belongs without being seen.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from palyra.cli.options import JsonOption, home_of, is_json
+from palyra.cli.output import print_json, print_line
+from palyra.cli.target import UrlOption, ask_daemon, target_of
+from palyra.cli.terminal.style import date_time
+from palyra.cli.terminal.tables import print_rows
+from palyra.core.errors import PalyraError
+from palyra.core.events.base import JsonObject
+from palyra.ports.tokens import Role
+
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
+
+ITEMS_MAX = 10_000
+NO_DAEMON = frozenset({"daemon_unreachable", "token_missing"})  # Nobody answers, or nothing was ever started here.
+
+app = typer.Typer(help="Tokens: who may use the daemon, as whom, and for how long.", no_args_is_help=True)
+link_app = typer.Typer()
+Answer = TypeVar("Answer")
+
+
+@app.callback()
+def group() -> None:
+    """Tokens: who may use the daemon, as whom, and for how long."""
+
+
+@app.command()
+def new(
+    context: typer.Context,
+    principal: Annotated[str, typer.Option("--for", metavar="PRINCIPAL", help="Whom it stands for, as user:alice.")],
+    role: Annotated[Role, typer.Option(help="viewer looks, user works, operator sees everyone's, admin does all.")],
+    expires: Annotated[
+        str | None, typer.Option(metavar="30d|12h", help="How long it is good; else until revoked.")
+    ] = None,
+    label: Annotated[str, typer.Option(help="A word to know it by.")] = "",
+    action: Annotated[
+        list[str] | None, typer.Option(metavar="ACTION", help="Only for this: runs, approvals.answer; may be repeated.")
+    ] = None,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a token and show it, this once.
+
+    Examples:
+
+      palyra tokens new --for user:alice --role user --expires 30d --label laptop
+
+      palyra tokens new --for user:phone --role user --action approvals
+    """
+    from palyra.cli.terminal.questions import parse_seconds
+
+    wish: JsonObject = {"principal": principal, "role": role.value, "label": label, "actions": list(action or ())}
+    if expires is not None:
+        wish["ttl_s"] = parse_seconds(expires, "--expires")
+    issued = _ask(context, url, lambda client: client.post("/tokens", wish), lambda: _issue(context, wish))
+    if is_json(context, json):
+        print_json(issued)
+        return
+    typer.echo(issued["token"])
+    typer.echo("It is shown this once. Use it as PALYRA_TOKEN=…, or in a request as Authorization: Bearer …", err=True)
+
+
+@app.command("list")
+def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+    """List tokens: whose, in which role, until when, and when each was last used, to the minute.
+
+    Examples:
+
+      palyra tokens list
+    """
+    items = _ask(context, url, lambda client: client.items("/tokens", ITEMS_MAX), lambda: _list(context))
+    if is_json(context, json):
+        print_json({"items": items})
+        return
+    rows = [
+        (each.get("id"), each.get("principal"), _role(each), each.get("label"), _date(each, "created_at_ms"),
+         _date(each, "expires_at_ms"), _date(each, "last_used_at_ms"), each.get("state"))
+        for each in sorted(items, key=_created_at)
+    ]  # fmt: skip
+    print_rows(("id", "for", "role", "label", "created", "expires", "last use", "state"), rows, "there are no tokens")
+
+
+@app.command()
+def revoke(
+    context: typer.Context,
+    token: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as tokens list shows it.")],
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Revoke a token. It is refused from the next request on.
+
+    Examples:
+
+      palyra tokens revoke 9f86d081884c7d65
+    """
+    from urllib.parse import quote
+
+    path = f"/tokens/{quote(token, safe='')}"
+    record = _ask(context, url, lambda client: client.delete(path), lambda: _revoke(context, token))
+    if is_json(context, json):
+        print_json(record)
+    else:
+        print_line(f"{token} of {record.get('principal')} is revoked")
+
+
+@app.command("rotate-admin")
+def rotate_admin(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Replace the node's own admin token in admin.token. The old one is refused at once, and browsers are logged out.
+
+    Examples:
+
+      palyra tokens rotate-admin
+    """
+    home = home_of(context)
+    answer = _ask(context, url, lambda client: client.post("/tokens/rotate-admin"), lambda: _rotate(context))
+    if is_json(context, json):
+        print_json(answer)
+    elif url is None:
+        print_line(f"the new admin token is in {home.admin_token}")
+    else:
+        typer.echo(answer["token"])
+
+
+@link_app.command("login-link")
+def login_link(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Print a link that logs a browser in, once and within ten minutes.
+
+    Examples:
+
+      palyra login-link
+    """
+    answer = ask_daemon(context, url, lambda client: client.post("/login-link"))
+    link = f"{target_of(home_of(context), url).url}{answer['path']}"
+    if is_json(context, json):
+        print_json({"url": link, "valid_for_s": answer["valid_for_s"]})
+    else:
+        typer.echo(link)
+
+
+def _ask(
+    context: typer.Context,
+    url: str | None,
+    act: "Callable[[Client], Awaitable[Answer]]",
+    without: Callable[[], Answer],
+) -> Answer:
+    """Through the daemon if one answers. An address that was named must answer."""
+    try:
+        return ask_daemon(context, url, act)
+    except PalyraError as error:
+        if url is not None or error.code not in NO_DAEMON:
+            raise
+        return without()
+
+
+def _issue(context: typer.Context, wish: JsonObject) -> JsonObject:
+    from palyra.app.credentials import issue_token
+
+    return _as_json(issue_token(home_of(context), wish))
+
+
+def _list(context: typer.Context) -> list[JsonObject]:
+    from palyra.app.credentials import list_tokens
+
+    return [_as_json(record) for record in list_tokens(home_of(context))]
+
+
+def _revoke(context: typer.Context, token_id: str) -> JsonObject:
+    from palyra.app.credentials import revoke_token
+
+    return _as_json(revoke_token(home_of(context), token_id))
+
+
+def _rotate(context: typer.Context) -> JsonObject:
+    from palyra.app.credentials import rotate_admin_token
+
+    return _as_json(rotate_admin_token(home_of(context)))
+
+
+def _as_json(record: object) -> JsonObject:
+    import msgspec
+
+    return msgspec.json.decode(msgspec.json.encode(record), type=JsonObject)
+
+
+def _role(each: JsonObject) -> str:
+    actions = each.get("actions")
+    narrowed = f" ({', '.join(map(str, actions))})" if isinstance(actions, list) and actions else ""
+    return f"{each.get('role')}{narrowed}"
+
+
+def _created_at(each: JsonObject) -> int:
+    created = each.get("created_at_ms")
+    return created if isinstance(created, int) else 0
+
+
+def _date(each: JsonObject, name: str) -> str | None:
+    return date_time(each[name]) if each.get(name) else None

@@ -1,0 +1,61 @@
+"""`palyra tools`. Owns: listing the daemon's tools, and those that are missing with the reason. Not: which there are (app)."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from palyra.cli.options import JsonOption, is_json
+from palyra.cli.output import print_json
+from palyra.cli.target import UrlOption, ask_daemon
+from palyra.cli.terminal.style import in_one_line, ink_for
+from palyra.cli.terminal.tables import print_rows
+from palyra.core.events.base import JsonObject
+
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
+
+NAME_LENGTH_MAX = 80
+REASON_LENGTH_MAX = 300
+_COLUMNS = ("name", "class", "risk", "runtime", "capabilities", "trust of output")
+
+app = typer.Typer()
+
+
+@app.command("tools")
+def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+    """List the tools the daemon has, and those that it cannot offer now with the reason.
+
+    Examples:
+
+      palyra tools
+
+      palyra tools --json
+    """
+    found = ask_daemon(context, url, _list_tools)
+    if is_json(context, json):
+        print_json({"items": found})
+        return
+    print_rows(_COLUMNS, [_row(tool) for tool in found if tool.get("available") is not False], "no tools")
+    ink = ink_for(sys.stdout)
+    for tool in found:
+        if tool.get("available") is False:
+            name = ink.bold(in_one_line(str(tool.get("name")), NAME_LENGTH_MAX))
+            typer.echo(f"{ink.red('✗')} {name}  {in_one_line(str(tool.get('reason')), REASON_LENGTH_MAX)}")
+
+
+async def _list_tools(client: "Client") -> list[JsonObject]:
+    items = (await client.get("/tools")).get("items")
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _row(tool: JsonObject) -> tuple[object, ...]:
+    capabilities = tool.get("capabilities")
+    return (
+        tool.get("name"),
+        tool.get("effect_class"),
+        tool.get("risk"),
+        tool.get("runtime"),
+        ", ".join(map(str, capabilities)) if isinstance(capabilities, list) else None,
+        tool.get("output_trust"),
+    )

@@ -1,0 +1,84 @@
+"""`palyra verify`. Owns: how a verifier's report is shown. Not: checking (core.verification)."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from palyra.app import open_archive, open_public_keys
+from palyra.cli.options import JsonOption, expanded, home_of, is_json
+from palyra.cli.output import print_json, print_line, print_table, progress
+from palyra.core.errors import NotFound
+from palyra.core.verification import FINDINGS_MAX, VerifyReport
+
+app = typer.Typer()
+
+
+@app.command()
+def verify(
+    context: typer.Context,
+    keys: Annotated[
+        Path | None, typer.Option(help="Trust only the public keys in this directory, not those beside the journal.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Check the whole journal offline: chains, signatures, tables and attestations.
+
+    Reads only; a daemon may be running. Each line names one thing that is not as it was written:
+    `session ID seq N: WHAT`. Exit code 1 if there is any.
+
+    Examples:
+
+      palyra verify
+
+      palyra verify --json
+
+      palyra verify --keys /mnt/safe/palyra-keys
+    """
+    from palyra.core.verification import verify as check
+
+    home = home_of(context)
+    directory = home.public_keys if keys is None else _directory(expanded(keys))
+    public_keys = open_public_keys(directory)
+    with open_archive(home) as archive:
+        archive.require_structure()
+        with progress("Checking events", archive.totals().events_count) as advance:
+            report = check(archive.evidence(public_keys, directory), advance)
+    show_report(report, is_json(context, json))
+
+
+def _directory(keys: Path) -> Path:
+    """A typing error must not look like a forged journal."""
+    if not keys.is_dir():
+        raise NotFound("keys_missing", f"{keys} is no directory; name the one that holds your .pub files")
+    return keys
+
+
+def show_report(report: VerifyReport, as_json: bool) -> None:
+    """Ends the command with exit code 1 if anything was found."""
+    if as_json:
+        print_json(report.to_wire())
+    else:
+        _print_report(report)
+    if not report.is_whole:
+        raise typer.Exit(1)
+
+
+def _print_report(report: VerifyReport) -> None:
+    summary = report.summary
+    for finding in report.findings:
+        print_line(str(finding))
+    if summary.findings_count > FINDINGS_MAX:
+        print_line(f"… and {summary.findings_count - FINDINGS_MAX} more")
+    print_table(
+        [
+            ("result", "whole" if report.is_whole else f"{summary.findings_count} found, first: {report.findings[0]}"),
+            ("tapes", summary.tapes_count),
+            ("events", summary.events_count),
+            ("erased", summary.erased_count),
+            ("checkpoints", summary.checkpoints_count),
+            ("attestations", f"{summary.attestations_count} ({summary.unchecked_attestations_count} erased)"),
+            ("not yet signed", f"{summary.unsigned_events_count} events after the last checkpoint"),
+            ("signed by", ", ".join(summary.key_ids) or "nobody"),
+        ]
+    )

@@ -1,0 +1,296 @@
+"""An examination of an installation. Owns: each check, what it found, and what to do about it. Not: mending anything."""
+
+import os
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from palyra import __version__
+from palyra.app import Home, open_archive
+from palyra.cli.target import target_of
+from palyra.config import FILE_NAME, Config, ConfigInvalid, load, require_safe_bind
+from palyra.core.errors import NotFound, PalyraError, Unavailable
+from palyra.core.events.base import JsonObject
+
+PYTHON_MIN = (3, 11)
+SPACE_LOW_BYTES = 1024**3  # Room for a day of a busy journal.
+SPACE_FULL_BYTES = 100 * 1024**2  # Below this a write may fail at any moment.
+HEALTH_TIMEOUT_S = 3.0
+MODELS_TIMEOUT_S = 10.0  # The first question loads the price list.
+PID_BYTES_MAX = 32
+PROBLEMS_SHOWN = 5
+MODELS_SHOWN = 5
+_NO_MODEL = "set ANTHROPIC_API_KEY or OPENAI_API_KEY for the daemon, or name a [[provider]] in palyra.toml"
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class FindingMark(Enum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class DoctorFinding(msgspec.Struct, frozen=True):
+    mark: FindingMark
+    check: str
+    what: str
+    remedy: str = ""
+
+
+def examine(home: Home, url: str | None) -> list[DoctorFinding]:
+    writer = _writer(home)
+    return [
+        _python(),
+        _packages(),
+        *_home(home),
+        *_config(home),
+        _vault(home),
+        _journal(home),
+        DoctorFinding(
+            FindingMark.OK, "writer", f"process {writer} writes the journal" if writer else "nobody writes the journal"
+        ),
+        _space(home),
+        _daemon(home, url, writer is not None),
+        _models(home, url),
+        _sandbox(),
+    ]
+
+
+def _python() -> DoctorFinding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] >= PYTHON_MIN:
+        return DoctorFinding(FindingMark.OK, "python", f"{version}, palyra {__version__}")
+    return DoctorFinding(FindingMark.FAIL, "python", f"{version} is too old", "use Python 3.11 or newer")
+
+
+def _packages() -> DoctorFinding:
+    try:
+        requirements = metadata.requires("palyra") or []
+    except metadata.PackageNotFoundError:
+        return DoctorFinding(
+            FindingMark.WARN, "packages", "palyra itself is not installed", "run it from its environment: make setup"
+        )
+    names = [_REQUIREMENT.match(each) for each in requirements if "extra ==" not in each]
+    missing = [name[0] for name in names if name is not None and not _is_installed(name[0])]
+    if missing:
+        return DoctorFinding(
+            FindingMark.FAIL, "packages", f"not installed: {', '.join(missing)}", "run make setup, or install them"
+        )
+    return DoctorFinding(FindingMark.OK, "packages", f"all {len(names)} are installed")
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _home(home: Home) -> Iterator[DoctorFinding]:
+    root = home.root
+    if not root.is_dir():
+        yield DoctorFinding(FindingMark.WARN, "home", f"{root} does not exist", "the first palyra serve makes it")
+        return
+    if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+        yield DoctorFinding(
+            FindingMark.FAIL, "home", f"{root} cannot be written", "give it to the user who runs palyra"
+        )
+    elif _is_open(root):
+        yield DoctorFinding(FindingMark.WARN, "home", f"others may read {root}", f"chmod 700 {root}")
+    else:
+        yield DoctorFinding(FindingMark.OK, "home", str(root))
+    secrets = (home.admin_token, home.signing_key, home.vault_key)
+    for path in (path for path in secrets if path.exists() and _is_open(path)):
+        yield DoctorFinding(
+            FindingMark.FAIL, "keys", f"others may read {path}", f"chmod 600 {path}, then replace what it holds"
+        )
+
+
+def _is_open(path: Path) -> bool:
+    return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+
+
+def _config(home: Home) -> Iterator[DoctorFinding]:
+    path = home.root / FILE_NAME
+    try:
+        require_safe_bind(load(home.root, os.environ))
+    except ConfigInvalid as error:
+        for problem in error.problems[:PROBLEMS_SHOWN]:
+            yield DoctorFinding(FindingMark.FAIL, "config", str(problem), "palyra config check tells all of it")
+    except PalyraError as error:
+        yield DoctorFinding(FindingMark.FAIL, "config", error.message)
+    else:
+        yield DoctorFinding(
+            FindingMark.OK, "config", str(path) if path.is_file() else f"no {path}: defaults and variables"
+        )
+
+
+def _vault(home: Home) -> DoctorFinding:
+    """Nobody is asked for a passphrase here. Variables are those of this process, which the daemon's need not be."""
+    from palyra.app.secrets import SecretSources, references_of
+
+    sources = SecretSources(home, os.environ)
+    try:
+        count = sources.open()
+        config = _config_if_sound(home)
+        missing = [str(each) for each in sources.unresolved(config)]
+    except PalyraError as error:
+        is_locked = error.code == "vault_passphrase_missing"
+        return DoctorFinding(FindingMark.WARN if is_locked else FindingMark.FAIL, "vault", error.message)
+    what = "there is none" if count is None else f"opens, secrets: {count}"
+    if missing:
+        mark = FindingMark.FAIL if any(each.startswith("vault:") for each in missing) else FindingMark.WARN
+        remedy = "palyra secrets set NAME, or set the variable for the daemon"
+        return DoctorFinding(mark, "vault", f"{what}; no value for {', '.join(missing[:PROBLEMS_SHOWN])}", remedy)
+    wanted = len(references_of(config))
+    told = f"references with a value: {wanted} of {wanted}" if wanted else "nothing refers to it or to a variable"
+    return DoctorFinding(FindingMark.OK, "vault", f"{what}; {told}")
+
+
+def _config_if_sound(home: Home) -> Config:
+    """The defaults where it is not: what is wrong with it has a line of its own."""
+    try:
+        return load(home.root, os.environ)
+    except PalyraError:
+        return Config()
+
+
+def _journal(home: Home) -> DoctorFinding:
+    try:
+        with open_archive(home) as archive:
+            totals = archive.totals()
+    except NotFound:
+        return DoctorFinding(
+            FindingMark.WARN, "journal", f"there is no {home.journal}", "the first palyra serve makes it"
+        )
+    except PalyraError as error:
+        remedy = "try again" if isinstance(error, Unavailable) else "palyra verify, then palyra restore"
+        return DoctorFinding(FindingMark.FAIL, "journal", error.message, remedy)
+    return DoctorFinding(FindingMark.OK, "journal", f"{totals.events_count} events on {totals.tapes_count} tapes")
+
+
+def _writer(home: Home) -> int | None:
+    """Who holds the journal: the process its lock names, while that lives. The lock itself is left alone."""
+    try:
+        pid = int(home.journal.with_name(f"{home.journal.name}.lock").read_bytes()[:PID_BYTES_MAX])
+        os.kill(pid, 0)
+    except (OSError, ValueError, OverflowError):
+        return None
+    return pid
+
+
+def _space(home: Home) -> DoctorFinding:
+    place = next(path for path in (home.root, *home.root.parents) if path.exists())
+    free_bytes = shutil.disk_usage(place).free
+    free = f"{free_bytes / 1024**3:.1f} GiB free at {place}"
+    if free_bytes < SPACE_FULL_BYTES:
+        return DoctorFinding(FindingMark.FAIL, "disk", free, "make room: the journal cannot grow")
+    if free_bytes < SPACE_LOW_BYTES:
+        return DoctorFinding(
+            FindingMark.WARN, "disk", free, "make room soon; palyra journal retain erases old sessions"
+        )
+    return DoctorFinding(FindingMark.OK, "disk", free)
+
+
+def _daemon(home: Home, url: str | None, has_writer: bool) -> DoctorFinding:
+    try:
+        target = target_of(home, url)
+    except PalyraError as error:
+        return DoctorFinding(FindingMark.WARN, "daemon", f"not asked: {error.message}")
+    try:
+        status = _health_status(target.url)
+    except (OSError, HTTPException) as cause:
+        remedy = "see its log, then restart it" if has_writer else "start it with palyra serve"
+        what = f"no answer at {target.url} ({type(cause).__name__})"
+        return DoctorFinding(FindingMark.FAIL if has_writer else FindingMark.WARN, "daemon", what, remedy)
+    if status == 200:
+        return DoctorFinding(FindingMark.OK, "daemon", f"answers at {target.url}")
+    return DoctorFinding(
+        FindingMark.FAIL, "daemon", f"{target.url} answers with status {status}", "is this palyra? check --url"
+    )
+
+
+def _models(home: Home, url: str | None) -> DoctorFinding:
+    """Those the daemon has; where none can be asked, those that a start would find from here."""
+    import asyncio
+
+    from palyra.cli.client import Client
+    from palyra.cli.commands.models import list_models
+
+    async def ask() -> list[JsonObject]:
+        async with asyncio.timeout(MODELS_TIMEOUT_S), Client(target_of(home, url)) as client:
+            return await list_models(client)
+
+    try:
+        return _finding_of(asyncio.run(ask()))
+    except (PalyraError, TimeoutError):
+        return _foreseen(home)
+
+
+def _finding_of(models: list[JsonObject]) -> DoctorFinding:
+    if all(model.get("kind") == "demo" for model in models):
+        return DoctorFinding(
+            FindingMark.WARN, "models", "the daemon has the demo guide only, which is no language model", _NO_MODEL
+        )
+    names = _some([str(model.get("name")) for model in models])
+    return DoctorFinding(FindingMark.OK, "models", f"the daemon has {names}; palyra models check calls them")
+
+
+def _foreseen(home: Home) -> DoctorFinding:
+    import asyncio
+
+    from palyra.app.default_models import choose_models
+
+    try:
+        choice = asyncio.run(choose_models(load(home.root, os.environ)))
+    except PalyraError as error:
+        return DoctorFinding(FindingMark.WARN, "models", f"not known: {error.message}")
+    sections = choice.config.models or choice.config.providers
+    is_guide = all(provider.kind == "demo" for provider in choice.config.providers)
+    what = choice.words or f"palyra.toml names {_some([section.name for section in sections])}"
+    return DoctorFinding(FindingMark.WARN if is_guide else FindingMark.OK, "models", f"at a start from here: {what}")
+
+
+def _some(names: list[str]) -> str:
+    rest = f" and {len(names) - MODELS_SHOWN} more" if len(names) > MODELS_SHOWN else ""
+    return ", ".join(names[:MODELS_SHOWN]) + rest
+
+
+def _health_status(url: str) -> int:
+    """Certificates are not checked: no token is sent, and being there is all that is asked."""
+    import ssl
+
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port
+    if parts.scheme == "https":
+        unchecked = ssl._create_unverified_context()  # noqa: S323
+        connection: HTTPConnection = HTTPSConnection(host, port, timeout=HEALTH_TIMEOUT_S, context=unchecked)
+    else:
+        connection = HTTPConnection(host, port, timeout=HEALTH_TIMEOUT_S)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def _sandbox() -> DoctorFinding:
+    from palyra.app.tools import try_sandbox
+
+    is_held, words = try_sandbox()
+    if is_held:
+        return DoctorFinding(FindingMark.OK, "sandbox", words)
+    what, _, remedy = words.partition("; ")
+    return DoctorFinding(
+        FindingMark.WARN, "sandbox", what, f"{remedy}; until then shell tools are unavailable, never unsandboxed"
+    )

@@ -1,0 +1,165 @@
+"""A question drawn for a terminal. Owns: the lines of its card, for any width. Not: what is asked (questions) or colours (ink).
+
+Invariants: no line is wider than the terminal; what is left out is counted; nothing of a call reaches the terminal but as
+harmless text.
+"""
+
+import shutil
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from palyra.cli.terminal.questions import CardQuestion, arguments_text, brief_arguments, seen_text, text_of
+from palyra.cli.terminal.style import Style, cells, clock_time, in_one_line, shown
+
+PREVIEW_LINES_MAX = 12
+CALLS_SHOWN_MAX = 6
+TOUCHED_SHOWN_MAX = 6
+ARGUMENT_LENGTH_MAX = 400
+WIDTH_MIN = 20
+RISK_DEFAULT = "medium"  # An event leaves out what is so unless it says otherwise.
+_INDENT = "    "
+_LABEL_CELLS = 9
+
+
+def card_lines(question: CardQuestion, ink: Style, width: int | None = None, now_ms: int | None = None) -> list[str]:
+    """The card of a question; `width` and `now_ms` are the terminal's and the clock's unless given."""
+    columns = max(WIDTH_MIN, shutil.get_terminal_size().columns if width is None else width)
+    moment_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    lines = [ink.yellow(line) for line in wrap(f"? {question.title}", columns, "  ")]
+    lines += [ink.dim(line) for line in _calls(question, columns)]
+    lines += _preview(question, ink, columns)
+    for label, said in _facts(question.record, moment_ms):
+        lines += [ink.dim(line) for line in _labelled(label, said, columns)]
+    for choice in question.choices:
+        first, *rest = wrap(f"{_INDENT}{choice.shown_key}  {choice.text}", columns, f"{_INDENT}      ")
+        lines += [first.replace(choice.shown_key, ink.bold(choice.shown_key), 1), *rest]
+    return lines
+
+
+def wrap(text: str, columns: int, indent: str) -> list[str]:
+    """The text in lines of at most so many columns; further lines are indented, words too long for one are broken."""
+    lines: list[str] = []
+    line = ""
+    for word in _pieces(shown(text).replace("\n", " "), columns - cells(indent)):
+        joined = f"{line}{word}"
+        if line.strip() and cells(joined.rstrip()) > columns:
+            lines.append(line.rstrip())
+            joined = f"{indent}{word.lstrip()}"
+        line = joined
+    return [*lines, line.rstrip()]
+
+
+def _pieces(text: str, room: int) -> Iterable[str]:
+    """Words, each with the spaces before it, none wider than there is room."""
+    word = ""
+    for letter in text:
+        is_next = letter == " " and word.strip()
+        if is_next or cells(word + letter) > max(1, room):
+            yield word
+            word = ""
+        word += letter
+    yield word
+
+
+def _calls(question: CardQuestion, columns: int) -> list[str]:
+    """What is called: the one call, or each of several that are not all equal, as far as there is room."""
+    said = [line for each in _untold(question) if (line := _call_line(question.record, each))]
+    distinct = list(dict.fromkeys(said))
+    lines = [line for each in distinct[:CALLS_SHOWN_MAX] for line in wrap(_INDENT + each, columns, f"{_INDENT}  ")]
+    rest_count = len(distinct) - CALLS_SHOWN_MAX
+    if rest_count > 0:
+        lines += wrap(f"{_INDENT}… and {rest_count} more; palyra approvals show tells all", columns, _INDENT)
+    return lines
+
+
+def _untold(question: CardQuestion) -> tuple[object, ...]:
+    """The arguments that the preview does not show: of one command that is shown there, what else it was given."""
+    preview = question.record.get("preview")
+    match question.calls:
+        case ({"command": str(command), **rest},) if isinstance(preview, str) and _is_shown(command, preview):
+            return (msgspec.json.encode(rest).decode(),) if rest else ()
+        case _:
+            return question.calls
+
+
+def _is_shown(command: str, preview: str) -> bool:
+    """It begins on the card, marked as shell.run marks it, and goes on as far as a preview may."""
+    lines = shown(preview).split("\n")
+    start = next((place for place, line in enumerate(lines[:PREVIEW_LINES_MAX]) if line.startswith("$ ")), None)
+    if start is None:
+        return False
+    said = "\n".join(line[2:] for line in lines[start:])
+    return said == shown(command) or (said.endswith("…") and shown(command).startswith(said[:-1]))
+
+
+def _call_line(record: Mapping[str, object], arguments: object) -> str:
+    has_preview = bool(record.get("preview"))
+    said = brief_arguments(arguments) if has_preview else arguments_text(arguments)
+    return in_one_line(said, ARGUMENT_LENGTH_MAX)
+
+
+def _preview(question: CardQuestion, ink: Style, columns: int) -> list[str]:
+    preview = question.record.get("preview")
+    lines = [line for line in shown(preview).splitlines() if line] if isinstance(preview, str) else []
+    drawn: list[str] = []
+    for line in lines[:PREVIEW_LINES_MAX]:
+        paint = {"+": ink.green, "-": ink.red}.get(line[0], ink.dim)
+        drawn += [paint(piece) for piece in wrap(_INDENT + line, columns, f"{_INDENT}  ")]
+    rest_count = len(lines) - PREVIEW_LINES_MAX
+    if rest_count > 0:
+        said = f"{_INDENT}… {rest_count} more lines; palyra approvals show tells all"
+        drawn += [ink.dim(line) for line in wrap(said, columns, _INDENT)]
+    return drawn
+
+
+def _facts(record: Mapping[str, object], now_ms: int) -> list[tuple[str, str]]:
+    facts = [("touches", touched_text(record.get("touches"))), ("why", why_text(record))]
+    facts += [("risk", text_of(record.get("risk")) or RISK_DEFAULT), ("has seen", seen_text(record))]
+    facts += [("waits", _waits(record, now_ms))]
+    return [(label, said) for label, said in facts if said]
+
+
+def touched_text(touches: object) -> str:
+    if not isinstance(touches, Mapping):
+        return ""
+    parts: list[str] = []
+    for kind in ("paths", "hosts", "commands"):
+        found = touches.get(kind)
+        names = [in_one_line(str(each), 80) for each in found] if isinstance(found, Sequence) else []
+        rest_count = len(names) - TOUCHED_SHOWN_MAX
+        parts += names[:TOUCHED_SHOWN_MAX] + ([f"{rest_count} more {kind}"] if rest_count > 0 else [])
+    return ", ".join(parts)
+
+
+def why_text(record: Mapping[str, object]) -> str:
+    """The deciding policy's sentence and its name."""
+    policies = record.get("policies")
+    named = [str(each) for each in policies] if isinstance(policies, Sequence) else []
+    name = in_one_line(", ".join(named) or text_of(record.get("rule")), 120)
+    reason = in_one_line(text_of(record.get("reason")), 300)
+    return f"{reason} ({name})" if reason and name else reason or name
+
+
+def _waits(record: Mapping[str, object], now_ms: int) -> str:
+    expires_at_ms = record.get("expires_at_ms")
+    if not isinstance(expires_at_ms, int):
+        return ""
+    left_s = (expires_at_ms - now_ms) // 1000
+    return "its time is over" if left_s <= 0 else f"{rough(left_s)}, till {clock_time(expires_at_ms)[:8]}"
+
+
+def rough(seconds: int) -> str:
+    for unit_s, unit in ((86_400, "days"), (3600, "hours"), (60, "min")):
+        if seconds >= 2 * unit_s:
+            return f"{seconds // unit_s} {unit}"
+    return f"{seconds} s"
+
+
+def _labelled(label: str, said: str, columns: int) -> list[str]:
+    """Beside each other where there is room for both."""
+    margin = _INDENT + " " * _LABEL_CELLS
+    if columns < 60:
+        return wrap(f"{_INDENT}{label}: {said}", columns, f"{_INDENT}  ")
+    return wrap(f"{_INDENT}{label.ljust(_LABEL_CELLS)}{said}", columns, margin)

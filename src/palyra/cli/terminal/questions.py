@@ -1,0 +1,170 @@
+"""Questions to a person. Owns: the keys that answer an approval, and what each key sends. Not: drawing it (card), sending.
+
+Answers are lines of a key and Enter, never a single keystroke: what someone types ahead must not approve anything.
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from palyra.cli.terminal.style import in_one_line, shown
+from palyra.core.errors import Invalid
+from palyra.core.events.base import JsonObject
+
+TTL_DEFAULT_S = 3600
+ARGUMENTS_LENGTH_MAX = 400
+BRIEF_LENGTH_MAX = 160
+OPTION_LENGTH_MAX = 300  # All that an option opens must be seen.
+_TELLING = ("command", "path", "url", "query", "pattern", "prompt", "id", "name")
+_DURATION = re.compile(r"([1-9][0-9]{0,5})\s*([smhd]?)")
+_UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SCOPE_KEYS = {"once": "a", "session": "s", "timeboxed": "t"}
+_SCOPE_TEXTS = {"once": "allow once", "session": "allow for this session", "timeboxed": "allow for a while (t 30m)"}
+_UNCERTAIN = (
+    ("r", "retry: run it again", "retry"),
+    ("o", "treat it as done", "done"),
+    ("g", "give up on it", "give_up"),
+)
+
+
+class AnswerChoice(msgspec.Struct, frozen=True):
+    """`number` answers too, where it is not 0."""
+
+    key: str
+    text: str
+    body: JsonObject
+    number: int = 0
+
+    @property
+    def shown_key(self) -> str:
+        return f"{self.number} {self.key}" if self.number else self.key
+
+
+class CardQuestion(msgspec.Struct, frozen=True):
+    """`calls` are the arguments of each call it is about; `record` is all that was said of it."""
+
+    approval_id: str
+    run_id: str | None
+    title: str
+    calls: tuple[object, ...]
+    choices: tuple[AnswerChoice, ...]
+    record: Mapping[str, object]
+
+    @property
+    def keys(self) -> str:
+        return "/".join(choice.key for choice in self.choices)
+
+
+def question_of(approval: Mapping[str, object], arguments: object) -> CardQuestion:
+    """From a record of the API or the data of `approval.requested`; `arguments` are the call's, where known."""
+    kind, tool = text_of(approval.get("kind")) or "tool", text_of(approval.get("tool"))
+    count = approval.get("count")
+    titles = {
+        "tool": f"{tool or 'a tool'} asks for approval",
+        "budget": "a budget is used up; go on?",
+        "uncertain": f"nobody knows whether {tool or 'a call'} happened",
+        "pairing": "a sender asks to be paired",
+    }
+    title = titles.get(kind, f"{kind} asks for approval")
+    calls = approval.get("calls")
+    several = [each["arguments"] for each in calls if "arguments" in each] if isinstance(calls, list) else []
+    return CardQuestion(
+        approval_id=text_of(approval.get("approval_id")) or text_of(approval.get("id")),
+        run_id=text_of(approval.get("run_id")) or None,
+        title=f"{title} · {count} calls" if isinstance(count, int) and count > 1 else title,
+        calls=tuple(several) or (arguments,),
+        choices=_uncertain_choices() if kind == "uncertain" else _choices(approval.get("options")),
+        record=approval,
+    )
+
+
+def seen_text(approval: Mapping[str, object]) -> str:
+    """The sources of a question's taint, each with where it came in as far as that is known."""
+    taint, origins = approval.get("taint"), approval.get("taint_origins")
+    found = [each for each in (origins if isinstance(origins, list) else []) if isinstance(each, dict)]
+    known = {each.get("source"): each for each in found}
+    sources = taint if isinstance(taint, list) else []
+    return shown(", ".join(_origin_text(str(source), known.get(source, {})) for source in sources))
+
+
+def _origin_text(source: str, origin: Mapping[str, object]) -> str:
+    tool, seq = origin.get("tool"), origin.get("seq")
+    facts = [f"by {tool}" if isinstance(tool, str) else "", f"at event {seq}" if isinstance(seq, int) else ""]
+    where = " ".join(fact for fact in facts if fact)
+    return f"{source} ({where})" if where else source
+
+
+def answer_of(question: CardQuestion, line: str) -> JsonObject | None:
+    """The body an answer sends, or None where the line is no answer."""
+    key, _, rest = line.strip().partition(" ")
+    if not key:
+        return None
+    chosen = next(
+        (choice for choice in question.choices if key.lower() in (choice.key, str(choice.number or ""))), None
+    )
+    if chosen is None:
+        return None
+    rest = rest.strip()
+    if chosen.body.get("decision") == "deny" and rest:
+        return {**chosen.body, "reason": rest}
+    if chosen.body.get("scope") == "timeboxed":
+        ttl_s = seconds_of(rest) if rest else TTL_DEFAULT_S
+        return None if ttl_s is None else {**chosen.body, "ttl_s": ttl_s}
+    return None if rest else chosen.body
+
+
+def brief_arguments(arguments: object) -> str:
+    """The one argument that tells most, where there is such a one."""
+    if isinstance(arguments, dict):
+        told = next((arguments[name] for name in _TELLING if isinstance(arguments.get(name), str)), None)
+        return arguments_text(arguments) if told is None else in_one_line(str(told), BRIEF_LENGTH_MAX)
+    return arguments_text(arguments)
+
+
+def arguments_text(arguments: object) -> str:
+    """The arguments of a call in one line."""
+    if isinstance(arguments, dict) and len(arguments) == 1:
+        (value,) = arguments.values()
+        arguments = value if isinstance(value, str) else arguments
+    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode() if arguments else ""
+    return in_one_line(text, ARGUMENTS_LENGTH_MAX)
+
+
+def seconds_of(text: str) -> int | None:
+    match = _DURATION.fullmatch(text.strip())
+    return int(match[1]) * _UNIT_S[match[2]] if match else None
+
+
+def parse_seconds(text: str, option: str) -> int:
+    found = seconds_of(text)
+    if found is None:
+        raise Invalid("duration_invalid", f"{option} takes a number and s, m, h or d, such as 30m")
+    return found
+
+
+def _choices(options: object) -> tuple[AnswerChoice, ...]:
+    """Every option that was offered, then deny. The second of one scope gets a number: s, s2, s3."""
+    choices: list[AnswerChoice] = []
+    counts: dict[str, int] = {}
+    for index, option in enumerate(options if isinstance(options, list) else []):
+        scope = text_of(option.get("scope")) if isinstance(option, dict) else ""
+        if scope in _SCOPE_KEYS:
+            counts[scope] = counts.get(scope, 0) + 1
+            key = _SCOPE_KEYS[scope] + (str(counts[scope]) if counts[scope] > 1 else "")
+            text = f"{_SCOPE_TEXTS[scope]}: {in_one_line(text_of(option.get('text')), OPTION_LENGTH_MAX)}".removesuffix(
+                ": "
+            )
+            body: JsonObject = {"decision": "allow", "scope": scope, "option": index}
+            choices.append(AnswerChoice(key, text, body, len(choices) + 1))
+    if not counts.get("once"):
+        choices.insert(0, AnswerChoice("a", _SCOPE_TEXTS["once"], {"decision": "allow", "scope": "once"}))
+    return (*choices, AnswerChoice("d", "deny (d REASON)", {"decision": "deny"}))
+
+
+def _uncertain_choices() -> tuple[AnswerChoice, ...]:
+    return tuple(AnswerChoice(key, text, {"decision": decision}) for key, text, decision in _UNCERTAIN)
+
+
+def text_of(value: object) -> str:
+    return shown(value) if isinstance(value, str) else ""

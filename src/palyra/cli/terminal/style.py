@@ -1,0 +1,92 @@
+"""Ink. Owns: colours on a terminal and none elsewhere, and text that cannot harm one. Not: what is said.
+
+Invariant: no character of a stored or received text that is not seen reaches a terminal, except line ends and tabs.
+"""
+
+import os
+import unicodedata
+from datetime import UTC, datetime
+from typing import TextIO
+
+import msgspec
+
+from palyra.core.spelling import spell_out
+
+_RESET = "\x1b[0m"
+# Blanks of other scripts, the joiners of emoji and of Indic and Persian words, and the choice of an emoji's form.
+_PROSE = "\n\t\xa0\u202f\u2009\u3000\u200c\u200d\ufe0e\ufe0f"
+
+
+class Style(msgspec.Struct, frozen=True):
+    is_coloured: bool = False
+
+    def dim(self, text: str) -> str:
+        return self._painted(text, "\x1b[2m")
+
+    def bold(self, text: str) -> str:
+        return self._painted(text, "\x1b[1m")
+
+    def red(self, text: str) -> str:
+        return self._painted(text, "\x1b[31m")
+
+    def green(self, text: str) -> str:
+        return self._painted(text, "\x1b[32m")
+
+    def yellow(self, text: str) -> str:
+        return self._painted(text, "\x1b[33m")
+
+    def cyan(self, text: str) -> str:
+        return self._painted(text, "\x1b[36m")
+
+    def _painted(self, text: str, code: str) -> str:
+        return f"{code}{text}{_RESET}" if self.is_coloured and text else text
+
+
+def ink_for(stream: TextIO) -> Style:
+    return Style(stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+
+
+def shown(text: str) -> str:
+    """Text of several lines as it may be shown: what is not seen is spelled out, so that no line says what it does not."""
+    return spell_out(text, kept="\n\t")
+
+
+def prose(text: str) -> str:
+    """An answer to be read, not judged: what emoji and other scripts are put together with stays."""
+    return spell_out(text, kept=_PROSE)
+
+
+def in_one_line(text: str, length_max: int) -> str:
+    line = " ".join(shown(text).split())
+    return line if len(line) <= length_max else f"{line[: length_max - 1]}…"
+
+
+def clock_time(at_ms: object) -> str:
+    """The time of day where the reader is, to the millisecond."""
+    return _local(at_ms).strftime("%H:%M:%S.%f")[:-3] if isinstance(at_ms, int) else "–"
+
+
+def date_time(at_ms: object) -> str:
+    return _local(at_ms).strftime("%Y-%m-%d %H:%M:%S") if isinstance(at_ms, int) else "–"
+
+
+def duration(duration_ms: float) -> str:
+    if duration_ms < 1000:
+        return f"{duration_ms:.0f} ms"
+    seconds = duration_ms / 1000
+    return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds // 60)} min {int(seconds % 60)} s"
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    return sum(_letter_cells(letter) for letter in text)
+
+
+def _letter_cells(letter: str) -> int:
+    if unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in ("W", "F") else 1
+
+
+def _local(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone()

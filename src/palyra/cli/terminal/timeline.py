@@ -1,0 +1,153 @@
+"""A timeline. Owns: recorded events in words, one line each, with times. Not: live text (transcript)."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from palyra.cli.terminal.questions import brief_arguments
+from palyra.cli.terminal.style import Style, clock_time, duration, in_one_line
+from palyra.core.events.base import JsonObject
+
+TEXT_LENGTH_MAX = 160
+
+Words = Callable[[JsonObject], str]
+
+
+def timeline(events: Sequence[JsonObject], ink: Style) -> list[str]:
+    """Each event with the time of day, its seq, and how long after the one before it came."""
+    lines = []
+    before_ms: int | None = None
+    for event in events:
+        at_ms = event.get("at_ms")
+        gap = duration(at_ms - before_ms) if isinstance(at_ms, int) and before_ms is not None else ""
+        before_ms = at_ms if isinstance(at_ms, int) else before_ms
+        name = str(event.get("type"))
+        seq = str(event.get("seq"))
+        lines.append(f"{clock_time(at_ms)} {gap:>9} {seq:>5}  {_painted(name, event, ink)}  {describe(event)}".rstrip())
+    return lines
+
+
+def describe(event: JsonObject) -> str:
+    """What the event says, in one line."""
+    data = event.get("data")
+    if not isinstance(data, dict):
+        return ""
+    if "erased" in data:
+        return f"erased: {in_one_line(str(data['erased']), TEXT_LENGTH_MAX)}"
+    words = _WORDS.get(str(event.get("type")))
+    return in_one_line(words(data) if words else _members(data), TEXT_LENGTH_MAX)
+
+
+def _painted(name: str, event: JsonObject, ink: Style) -> str:
+    data = event.get("data")
+    verdict = str(data.get("verdict") or data.get("outcome") or "") if isinstance(data, dict) else ""
+    padded = name.ljust(18)
+    if name in ("run.failed", "run.cancelled", "model.failed") or verdict in ("deny", "failed", "denied", "timeout"):
+        return ink.red(padded)
+    if name.startswith("approval.") or name in ("tool.uncertain", "guard.tripped", "answer.rejected"):
+        return ink.yellow(padded)
+    return ink.green(padded) if name == "run.done" else ink.cyan(padded)
+
+
+def _members(data: JsonObject) -> str:
+    return msgspec.json.encode(data).decode() if data else ""
+
+
+def _of_text(data: JsonObject) -> str:
+    return str(data.get("text", ""))
+
+
+def _of_accepted(data: JsonObject) -> str:
+    return f"agent {data.get('agent')}, from {data.get('origin')}{'' if data.get('can_ask') else ', nobody to ask'}"
+
+
+def _of_route(data: JsonObject) -> str:
+    reserved = data.get("reserved")
+    cost = reserved.get("cost_usd") if isinstance(reserved, dict) else None
+    most = f", at most ${cost:.6f}" if isinstance(cost, int | float) else ""
+    candidates = data.get("candidates")
+    offered = candidates if isinstance(candidates, list) else []
+    passed = [each for each in offered if isinstance(each, dict) and each.get("reasons")]
+    past = "".join(f"; not {each.get('model')} ({', '.join(map(str, each['reasons']))})" for each in passed)
+    mode = "" if data.get("mode") == "enforced" else f" ({data.get('mode')})"
+    chosen = data.get("chosen") or "no model"
+    return f"turn {data.get('turn')}: {chosen}{mode}, budget {data.get('budget')}{most}{past} {data.get('message', '')}"
+
+
+def _of_context(data: JsonObject) -> str:
+    layers = data.get("layers")
+    taint = data.get("taint")
+    seen = f", has seen {', '.join(map(str, taint))}" if isinstance(taint, list) and taint else ""
+    layers_count = len(layers) if isinstance(layers, list) else 0
+    return f"turn {data.get('turn')}: {layers_count} layers of {data.get('budget_tokens')} tokens{seen}"
+
+
+def _of_output(data: JsonObject) -> str:
+    calls = data.get("tool_calls")
+    names = [str(call.get("tool")) for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    wants = f"wants {', '.join(names)}; " if names else ""
+    return f"turn {data.get('turn')}, {data.get('finish')}: {wants}{data.get('text', '')}"
+
+
+def _of_usage(data: JsonObject) -> str:
+    cost = data.get("cost_usd")
+    price = f"${cost:.6f}" if isinstance(cost, int | float) else "price unknown"
+    tokens = f"{data.get('input_tokens')} in, {data.get('output_tokens')} out, {data.get('cached_tokens', 0)} cached"
+    return f"{data.get('model')}: {tokens}, {price}{' (estimated)' if data.get('is_estimate') else ''}"
+
+
+def _of_proposed(data: JsonObject) -> str:
+    return f"{data.get('call_id')} {data.get('tool')} {brief_arguments(data.get('arguments'))}"
+
+
+def _of_judged(data: JsonObject) -> str:
+    return f"{data.get('call_id')} {data.get('verdict')} by {data.get('rule')}: {data.get('reason')}"
+
+
+def _of_started(data: JsonObject) -> str:
+    attempt = data.get("attempt", 1)
+    return f"{data.get('call_id')}{f' (attempt {attempt})' if attempt != 1 else ''}"
+
+
+def _of_finished(data: JsonObject) -> str:
+    error, attestation = data.get("error"), data.get("attestation")
+    said = f"{error.get('code')}: {error.get('message')}" if isinstance(error, dict) else data.get("output", "")
+    took = ""
+    if isinstance(attestation, dict):
+        times = attestation.get("finished_at_ms"), attestation.get("started_at_ms")
+        took = f" in {duration(times[0] - times[1])}" if isinstance(times[0], int) and isinstance(times[1], int) else ""
+    return f"{data.get('call_id')} {data.get('outcome')}{took} {said or data.get('artifact_id') or ''}"
+
+
+def _of_requested(data: JsonObject) -> str:
+    return f"{data.get('approval_id')} {data.get('kind')}: {data.get('tool') or ''} {data.get('preview') or ''}"
+
+
+def _of_resolved(data: JsonObject) -> str:
+    scope = data.get("scope", "once")
+    reason = f": {data['reason']}" if data.get("reason") else ""
+    return f"{data.get('approval_id')} {data.get('status')} ({scope}) by {data.get('decided_by')}{reason}"
+
+
+def _of_end(data: JsonObject) -> str:
+    return f"{data.get('reason')}: {data.get('message')}"
+
+
+_WORDS: dict[str, Words] = {
+    "run.accepted": _of_accepted,
+    "run.done": _of_end,
+    "run.failed": _of_end,
+    "run.cancelled": _of_end,
+    "message.user": _of_text,
+    "message.assistant": _of_text,
+    "route.planned": _of_route,
+    "context.assembled": _of_context,
+    "model.output": _of_output,
+    "usage.recorded": _of_usage,
+    "tool.proposed": _of_proposed,
+    "tool.judged": _of_judged,
+    "tool.started": _of_started,
+    "tool.finished": _of_finished,
+    "approval.requested": _of_requested,
+    "approval.resolved": _of_resolved,
+}

@@ -1,0 +1,168 @@
+"""A run as it happens. Owns: frames to text for a person: the answer as it streams, tools with status and duration.
+
+Live text is told once, whatever the connection did: each piece has its offset, and what was shown before is left out.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from palyra.cli.sse import SseFrame
+from palyra.cli.terminal.questions import brief_arguments
+from palyra.cli.terminal.style import Style, duration, in_one_line, prose
+
+TERMINAL_TYPES = ("run.done", "run.failed", "run.cancelled")
+_LINE_MAX = 160
+
+
+class TextSink(Protocol):
+    """Where a transcript is written: text in pieces, and whole lines beside it."""
+
+    def text(self, text: str) -> None: ...
+
+    def end_line(self) -> None:
+        """Goes to a new line, unless it is at one."""
+
+    def line(self, line: str) -> None: ...
+
+
+class Transcript:
+    def __init__(self, paper: TextSink, ink: Style) -> None:
+        self._paper = paper
+        self._ink = ink
+        self._shown_counts: dict[object, int] = {}
+        self._tools: dict[object, str] = {}
+        self._arguments: dict[object, object] = {}
+        self._starts: dict[object, int] = {}
+        self._tokens_count = 0
+        self._cost_usd: float | None = 0.0
+        self._began_at_ms = 0
+        self._tellers: dict[str, Callable[[SseFrame], None]] = {
+            "run.started": self._begin,
+            "model.delta": self._stream,
+            "model.output": self._complete,
+            "model.failed": self._warn("the model failed", "message"),
+            "guard.tripped": self._warn("no progress", "guidance"),
+            "tool.proposed": self._propose,
+            "tool.judged": self._judge,
+            "tool.started": self._start,
+            "tool.finished": self._finish,
+            "tool.uncertain": self._doubt,
+            "answer.rejected": self._reject,
+            "approval.resolved": self._resolve,
+            "usage.recorded": self._count,
+            "progress": self._progress,
+        }
+
+    def show(self, frame: SseFrame) -> None:
+        teller = self._end if frame.type in TERMINAL_TYPES else self._tellers.get(frame.type)
+        if teller is not None:
+            teller(frame)
+
+    def arguments(self, call_id: object) -> object:
+        """What is known of a call's arguments."""
+        return self._arguments.get(call_id)
+
+    def asked(self, data: Mapping[str, object]) -> Mapping[str, object]:
+        """A question as it came, with what is known of the arguments of its calls."""
+        calls = data.get("calls")
+        named = calls if isinstance(calls, list) else []
+        return {**data, "calls": [{"call_id": each, "arguments": self._arguments.get(each)} for each in named]}
+
+    def _begin(self, frame: SseFrame) -> None:
+        self._tokens_count, self._cost_usd, self._began_at_ms = 0, 0.0, frame.at_ms
+
+    def _stream(self, frame: SseFrame) -> None:
+        text, offset = frame.data.get("text"), frame.data.get("offset")
+        if isinstance(text, str):
+            self._tell(frame.data.get("turn"), text, offset if isinstance(offset, int) else None)
+
+    def _complete(self, frame: SseFrame) -> None:
+        text = frame.data.get("text")
+        if isinstance(text, str) and text:
+            self._tell(frame.data.get("turn"), text, 0)
+            self._paper.end_line()
+
+    def _tell(self, turn: object, text: str, offset: int | None) -> None:
+        """Only what goes beyond what was told of this turn. A gap is closed when the whole text arrives."""
+        told_count = self._shown_counts.get(turn, 0)
+        start = told_count if offset is None else offset
+        new = text[max(0, told_count - start) :]
+        if start <= told_count and new:
+            self._shown_counts[turn] = told_count + len(new)
+            self._paper.text(prose(new))
+
+    def _propose(self, frame: SseFrame) -> None:
+        call_id, arguments = frame.data.get("call_id"), frame.data.get("arguments")
+        said = f"{frame.data.get('tool')} {brief_arguments(arguments)}"
+        self._arguments[call_id] = arguments
+        self._tools[call_id] = in_one_line(said, _LINE_MAX)
+
+    def _judge(self, frame: SseFrame) -> None:
+        if frame.data.get("verdict") == "deny":
+            reason = f"{frame.data.get('rule')}: {frame.data.get('reason')}"
+            self._mark(self._ink.red("✗"), self._tool(frame), f"denied by {reason}")
+
+    def _start(self, frame: SseFrame) -> None:
+        self._starts[frame.data.get("call_id")] = frame.at_ms
+        self._mark(self._ink.cyan("▸"), self._tool(frame), "")
+
+    def _finish(self, frame: SseFrame) -> None:
+        call_id, outcome, error = (frame.data.get(name) for name in ("call_id", "outcome", "error"))
+        name = self._tool(frame).partition(" ")[0]
+        if call_id not in self._starts and outcome == "denied":
+            return  # Its verdict was told already, and it never ran.
+        took = duration(frame.at_ms - self._starts.pop(call_id)) if call_id in self._starts else ""
+        if outcome == "ok":
+            self._mark(self._ink.green("✓"), name, took)
+        else:
+            message = f": {error.get('message')}" if isinstance(error, dict) else ""
+            self._mark(self._ink.red("✗"), name, f"{outcome}{message} {took}".rstrip())
+
+    def _doubt(self, frame: SseFrame) -> None:
+        self._mark(self._ink.yellow("?"), self._tool(frame), "was started, and nobody knows whether it happened")
+
+    def _reject(self, frame: SseFrame) -> None:
+        problems = frame.data.get("problems")
+        self._mark(self._ink.yellow("!"), "the answer is not complete", "; ".join(map(str, problems or ())))  # type: ignore[call-overload]
+
+    def _resolve(self, frame: SseFrame) -> None:
+        reason = f": {frame.data['reason']}" if frame.data.get("reason") else ""
+        said = f"{frame.data.get('status')} by {frame.data.get('decided_by')}{reason}"
+        self._mark(self._ink.dim("·"), in_one_line(said, _LINE_MAX), "")
+
+    def _progress(self, frame: SseFrame) -> None:
+        said = str(frame.data.get("message") or frame.data.get("phase") or "")
+        self._mark(self._ink.dim("·"), in_one_line(said, _LINE_MAX), "")
+
+    def _count(self, frame: SseFrame) -> None:
+        counts = [frame.data.get(name) for name in ("input_tokens", "output_tokens")]
+        self._tokens_count += sum(count for count in counts if isinstance(count, int))
+        cost = frame.data.get("cost_usd")
+        known = self._cost_usd is not None and isinstance(cost, int | float)
+        self._cost_usd = self._cost_usd + cost if known else None  # type: ignore[operator]
+
+    def _end(self, frame: SseFrame) -> None:
+        for known in (self._shown_counts, self._tools, self._arguments, self._starts):
+            known.clear()
+        took = [duration(frame.at_ms - self._began_at_ms)] if self._began_at_ms else []
+        tokens = [f"{self._tokens_count} tokens"] if self._tokens_count else []
+        cost = [f"${self._cost_usd:.4f}"] if self._cost_usd else []
+        facts = " · ".join([*took, *tokens, *cost])
+        if frame.type == "run.done":
+            self._mark(self._ink.dim("·"), self._ink.dim(f"done {facts}".rstrip()), "")
+        else:
+            what = in_one_line(f"{frame.type.removeprefix('run.')}: {frame.data.get('reason')}", _LINE_MAX)
+            self._mark(self._ink.red("✗"), what, f"{frame.data.get('message') or ''} {facts}".strip())
+
+    def _warn(self, what: str, member: str) -> Callable[[SseFrame], None]:
+        def warn(frame: SseFrame) -> None:
+            self._mark(self._ink.yellow("!"), what, str(frame.data.get(member) or ""))
+
+        return warn
+
+    def _tool(self, frame: SseFrame) -> str:
+        return self._tools.get(frame.data.get("call_id"), "tool")
+
+    def _mark(self, mark: str, what: str, detail: str) -> None:
+        tail = f" {self._ink.dim(in_one_line(detail, _LINE_MAX))}" if detail else ""
+        self._paper.line(f"{mark} {what}{tail}")

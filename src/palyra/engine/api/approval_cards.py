@@ -1,0 +1,110 @@
+"""Cards. Owns: an approval as people see it, put together from its row and its tape. Not: asking or answering.
+
+Everything is read from the tape, where secrets are markers (L5).
+"""
+
+from palyra.core.errors import NotFound
+from palyra.core.events import Event
+from palyra.core.events.base import JsonObject
+from palyra.core.events.model import ModelOutput
+from palyra.core.events.tool import ApprovalRequested, ApprovalResolved, ToolJudged, ToolProposed, Touches
+from palyra.core.projections.rows import ApprovalRow
+from palyra.core.run.questions import touches_of
+from palyra.engine.api.requests import ApprovalRecord, AskedCall
+from palyra.engine.api.taint import origins_of
+from palyra.engine.context import EngineContext
+
+# How far before its question a call is looked for: near first, then a whole turn's proposals, verdicts and refusals.
+LOOK_BACK_EVENTS = (40, 500)
+
+
+async def make_card(office: EngineContext, row: ApprovalRow) -> ApprovalRecord:
+    request = await read_request(office, row)
+    calls = await _read_calls(office, row, request)
+    return ApprovalRecord(
+        id=row.id,
+        kind=row.kind.value,
+        run_id=row.run_id,
+        session_id=row.session_id,
+        call_id=row.call_id,
+        tool=row.tool,
+        arguments=calls[0].arguments if calls else None,
+        status=row.status.value,
+        rule=request.rule,
+        policies=request.policies,
+        risk=request.risk.value,
+        taint=request.taint,
+        digest=row.digest,
+        preview=request.preview,
+        options=request.options,
+        created_at_ms=row.created_at_ms,
+        expires_at_ms=row.expires_at_ms,
+        decided_by=row.decided_by,
+        taint_origins=await origins_of(office, row.session_id, request.taint),
+        reason=request.reason,
+        count=request.count,
+        calls=calls,
+        touches=request.touches or Touches(),
+        covered_by=await _read_grant_id(office, row),
+    )
+
+
+async def read_request(office: EngineContext, row: ApprovalRow) -> ApprovalRequested:
+    events = await office.journal.read(row.session_id, row.requested_seq - 1, 1)
+    data = events[0].data if events else None
+    if not isinstance(data, ApprovalRequested):
+        raise NotFound("approval_erased", f"what approval {row.id} asked was erased")
+    return data
+
+
+async def _read_grant_id(office: EngineContext, row: ApprovalRow) -> str | None:
+    if row.resolved_seq is None:
+        return None
+    events = await office.journal.read(row.session_id, row.resolved_seq - 1, 1)
+    data = events[0].data if events else None
+    return data.covered_by if isinstance(data, ApprovalResolved) else None
+
+
+async def _read_calls(office: EngineContext, row: ApprovalRow, request: ApprovalRequested) -> tuple[AskedCall, ...]:
+    if row.call_id is None:
+        return ()
+    wanted = request.calls or (row.call_id,)
+    seen = _Seen()
+    for count in LOOK_BACK_EVENTS:
+        first = max(0, row.requested_seq - 1 - count)
+        seen = _Seen()
+        seen.add(await office.journal.read(row.session_id, first, row.requested_seq - 1 - first))
+        if all(call_id in seen.arguments and call_id in seen.judged for call_id in wanted):
+            break
+    digests = request.digests or (request.digest,)
+    return tuple(seen.call(call_id, digest) for call_id, digest in zip(wanted, digests, strict=True))
+
+
+class _Seen:
+    """What the events before a question say of calls."""
+
+    def __init__(self) -> None:
+        self.arguments: dict[str, JsonObject | str] = {}
+        self.judged: dict[str, ToolJudged] = {}
+
+    def add(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            match event.data:
+                case ToolProposed(call_id=call_id, arguments=arguments):
+                    self.arguments[call_id] = arguments
+                case ModelOutput(tool_calls=calls):
+                    self.arguments |= {call.call_id: call.arguments for call in calls}
+                case ToolJudged() as judged:
+                    self.judged[judged.call_id] = judged
+                case _:
+                    continue
+
+    def call(self, call_id: str, digest: str) -> AskedCall:
+        judged = self.judged.get(call_id)
+        return AskedCall(
+            call_id=call_id,
+            digest=digest,
+            arguments=self.arguments.get(call_id),
+            touches=touches_of((judged,)) if judged is not None else Touches(),
+            preview=judged.preview if judged is not None else None,
+        )

@@ -1,0 +1,110 @@
+"""Approvals and grants, asked for. Owns: showing and answering them for one principal (L11). Not: when to ask (core)."""
+
+from palyra.core.errors import Conflict, Invalid, NotFound
+from palyra.core.events.tool import (
+    ApprovalKind,
+    ApprovalResolved,
+    ApprovalStatus,
+    Decision,
+    GrantRevoked,
+)
+from palyra.core.ids import ApprovalId, GrantId, Principal
+from palyra.core.projections.rows import ApprovalRow, GrantRow
+from palyra.engine.api.approval_cards import make_card, read_request
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, GrantRecord
+from palyra.engine.context import EngineContext
+from palyra.engine.session.commands import AnswerQuestion, RecordSessionEvent
+
+REASON_LENGTH_MAX = 2_000
+_DECISIONS = {
+    ApprovalKind.TOOL: {Decision.ALLOW, Decision.DENY},
+    ApprovalKind.BUDGET: {Decision.ALLOW, Decision.DENY},
+    ApprovalKind.UNCERTAIN: {Decision.RETRY, Decision.DONE, Decision.GIVE_UP},
+}
+
+
+class ApprovalService:
+    def __init__(self, office: EngineContext) -> None:
+        self._office = office
+
+    async def list(self, principal: Principal | None, query: ApprovalsQuery) -> tuple[ApprovalRecord, ...]:
+        """The oldest first."""
+        rows = await self._office.views.approvals.list_approvals(principal, query.status, query.after, query.limit)
+        return tuple([await make_card(self._office, row) for row in rows])
+
+    async def get(self, principal: Principal, approval_id: ApprovalId) -> ApprovalRecord:
+        return await make_card(self._office, await self._row(principal, approval_id))
+
+    async def answer(
+        self, principal: Principal, approval_id: ApprovalId, answer: ApprovalAnswer, *, by: Principal | None = None
+    ) -> ApprovalRecord:
+        """Decided once: the second answer is a Conflict, whoever gives it.
+
+        `by` acts in the eyes of `principal`; whether that is allowed is for the caller to know.
+        """
+        row = await self._row(principal, approval_id)
+        if row.status is not ApprovalStatus.PENDING:
+            raise Conflict(
+                "approval_decided", f"approval {approval_id} is {row.status.value} already", is_retryable=False
+            )
+        _require_fitting(row, answer)
+        run = await self._office.views.runs.run(row.run_id, None) if row.run_id is not None else None
+        if run is None:
+            raise NotFound("run_unknown", f"approval {approval_id} has no run")
+        request = await read_request(self._office, row)
+        order = AnswerQuestion(
+            approval_id=approval_id, principal=by or principal, answer=answer, request=request, run=run
+        )
+        await self._office.desks.at(row.session_id).post(order)
+        return await self.get(principal, approval_id)
+
+    async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRecord, ...]:
+        """The oldest first."""
+        rows = await self._office.views.approvals.grants(principal, after, limit)
+        return tuple([await self._grant_record(row) for row in rows])
+
+    async def revoke(self, principal: Principal, grant_id: GrantId, *, by: Principal | None = None) -> GrantRecord:
+        row = await self._grant_row(principal, grant_id)
+        if row.revoked_seq is not None:
+            raise Conflict("grant_revoked", f"grant {grant_id} was revoked already", is_retryable=False)
+        note = RecordSessionEvent(principal=by or principal, data=GrantRevoked(grant_id=grant_id))
+        await self._office.desks.at(row.session_id).post(note)
+        return await self._grant_record(await self._grant_row(principal, grant_id))
+
+    async def _row(self, principal: Principal, approval_id: ApprovalId) -> ApprovalRow:
+        row = await self._office.views.approvals.approval(approval_id, principal)
+        if row is None:
+            raise NotFound("approval_unknown", f"there is no approval {approval_id}")
+        return row
+
+    async def _grant_row(self, principal: Principal, grant_id: GrantId) -> GrantRow:
+        row = await self._office.views.approvals.grant(grant_id, principal)
+        if row is None:
+            raise NotFound("grant_unknown", f"there is no grant {grant_id}")
+        return row
+
+    async def _grant_record(self, row: GrantRow) -> GrantRecord:
+        events = await self._office.journal.read(row.session_id, row.granted_seq - 1, 1)
+        data = events[0].data if events else None
+        grant = data.grant if isinstance(data, ApprovalResolved) else None
+        return GrantRecord(
+            id=row.id,
+            session_id=row.session_id,
+            approval_id=row.approval_id,
+            tool=row.tool,
+            scope=row.scope.value,
+            constraints=grant.constraints if grant is not None else (),
+            principal=row.principal,
+            agent=row.agent,
+            is_revoked=row.revoked_seq is not None,
+            created_at_ms=row.created_at_ms,
+            expires_at_ms=row.expires_at_ms,
+        )
+
+
+def _require_fitting(row: ApprovalRow, answer: ApprovalAnswer) -> None:
+    if answer.decision not in _DECISIONS.get(row.kind, set()):
+        fitting = ", ".join(sorted(decision.value for decision in _DECISIONS.get(row.kind, set())))
+        raise Invalid("decision_unfit", f"an approval of kind {row.kind.value} is answered with {fitting}")
+    if len(answer.reason) > REASON_LENGTH_MAX:
+        raise Invalid("reason_length", f"a reason has at most {REASON_LENGTH_MAX} characters")

@@ -1,0 +1,75 @@
+"""Feeds. Owns: following one session, or all of a principal's, from a cursor (L4, L11). Not: framing for the wire (gateway)."""
+
+from collections.abc import Sequence
+
+from palyra.core.events import Event
+from palyra.core.ids import Principal, SessionId, StreamId, is_system_stream
+from palyra.engine.api.sessions import SessionService
+from palyra.engine.context import EngineContext
+from palyra.engine.hub import Frame, Frames
+
+PAGE_EVENTS = 500
+KNOWN_SESSIONS_MAX = 10_000
+
+
+class EventFeed:
+    def __init__(self, office: EngineContext, sessions: SessionService) -> None:
+        self._office = office
+        self._sessions = sessions
+
+    async def session(self, principal: Principal, session_id: SessionId, after_seq: int | None) -> Frames:
+        """Without a cursor from the first event."""
+        await self._sessions.get(principal, session_id)
+        return self._office.hub.attach(session_id).follow(after_seq or 0)
+
+    async def all(self, principal: Principal | None, after_position: int | None) -> Frames:
+        """Every session of the principal, of all for None: recorded events in the journal's order, live frames as they come.
+
+        Without a cursor from now on.
+        """
+        if after_position is None:
+            after_position = await self._office.views.state.last_position()
+        return AllFrames(self._office, principal, after_position)
+
+
+class AllFrames(Frames):
+    """Frames of every session that the principal may see, without end."""
+
+    def __init__(self, office: EngineContext, principal: Principal | None, cursor: int) -> None:
+        super().__init__()
+        self._office = office
+        self._principal = principal
+        self._cursor = cursor
+        self._watcher = office.hub.watch()
+        self._visible: dict[StreamId, bool] = {}
+
+    async def take(self) -> Sequence[Frame]:
+        frames = await self._next()
+        if not frames:
+            await self._watcher.wait()
+            frames = await self._next()
+        return [frame for frame in frames if await self._may_see(frame)]
+
+    def wake(self) -> None:
+        self._watcher.ring()
+
+    def close(self) -> None:
+        self._watcher.close()
+
+    async def _next(self) -> tuple[Frame, ...]:
+        """Live frames first: what they say is never newer than the record that is read after they were taken."""
+        live = self._watcher.take_live()
+        page = await self._office.journal.read_all(self._cursor, PAGE_EVENTS)
+        self._cursor = page[-1].position if page else self._cursor
+        return (*live, *page)
+
+    async def _may_see(self, frame: Frame) -> bool:
+        stream = frame.stream if isinstance(frame, Event) else frame.session_id
+        visible = self._visible
+        if stream not in visible:
+            if len(visible) >= KNOWN_SESSIONS_MAX:
+                visible.clear()
+            is_system = is_system_stream(stream)
+            row = None if is_system else await self._office.views.sessions.session(SessionId(stream), self._principal)
+            visible[stream] = row is not None
+        return visible[stream]

@@ -1,0 +1,33 @@
+"""Whose a thing is. Owns: in whose eyes one that was named can be looked at. Not: who may look through them (gateway).
+
+For each kind: the one who asks, where the thing is shown to them anyway (L11); else the owner of the session it belongs
+to, or None where there is no such thing.
+"""
+
+from palyra.core.ids import ApprovalId, GrantId, Principal, RunId, SessionId
+from palyra.engine.context import EngineContext
+
+
+class OwnerLookup:
+    def __init__(self, office: EngineContext) -> None:
+        self._views = office.views
+
+    async def of_session(self, principal: Principal, session_id: SessionId) -> Principal | None:
+        row = await self._views.sessions.session(session_id, None)
+        return row.owner if row is not None else None
+
+    async def of_run(self, principal: Principal, run_id: RunId) -> Principal | None:
+        if await self._views.runs.run(run_id, principal) is not None:
+            return principal
+        row = await self._views.runs.run(run_id, None)
+        return await self.of_session(principal, row.session_id) if row is not None else None
+
+    async def of_approval(self, principal: Principal, approval_id: ApprovalId) -> Principal | None:
+        if await self._views.approvals.approval(approval_id, principal) is not None:
+            return principal
+        row = await self._views.approvals.approval(approval_id, None)
+        return await self.of_session(principal, row.session_id) if row is not None else None
+
+    async def of_grant(self, principal: Principal, grant_id: GrantId) -> Principal | None:
+        row = await self._views.approvals.grant(grant_id, None)
+        return row.principal if row is not None else None

@@ -1,0 +1,130 @@
+"""Sessions, asked for. Owns: resolving, branching, resetting and deleting, each for one principal (L11). Not: runs."""
+
+from palyra.core.errors import Conflict, Invalid, NotFound
+from palyra.core.events import Event
+from palyra.core.events.session import Parent, SessionBranched, SessionCreated, SessionLabelled, SessionReset
+from palyra.core.ids import Principal, SessionId
+from palyra.core.projections.rows import SessionRow
+from palyra.engine.api.requests import KEY_LENGTH_MAX, LABEL_LENGTH_MAX, SessionRequest
+from palyra.engine.context import EngineContext
+from palyra.engine.session.commands import OpenSession, RecordSessionEvent
+from palyra.engine.session.session_loader import taint_at
+from palyra.ports.journal import Erasure
+
+PAGE_MAX = 500
+FAMILY_MAX = 1_000
+
+
+class SessionService:
+    def __init__(self, office: EngineContext) -> None:
+        self._office = office
+
+    async def resolve(self, principal: Principal, request: SessionRequest) -> SessionRow:
+        """The session asked for; made when it is named by a key or label that is new, or by nothing."""
+        found = await self._find(principal, request)
+        if found is None:
+            found = await self._create(principal, request)
+        elif request.reset:
+            found = await self.reset(principal, found.id)
+        return found
+
+    async def get(self, principal: Principal, session_id: SessionId) -> SessionRow:
+        row = await self._office.views.sessions.session(session_id, principal)
+        if row is None or row.is_erased:
+            raise NotFound("session_unknown", f"there is no session {session_id}")
+        return row
+
+    async def list(self, principal: Principal | None, after: str, limit: int) -> tuple[SessionRow, ...]:
+        return await self._office.views.sessions.sessions(principal, after, min(limit, PAGE_MAX))
+
+    async def reset(self, principal: Principal, session_id: SessionId) -> SessionRow:
+        await self.get(principal, session_id)
+        await self._office.desks.at(session_id).post(RecordSessionEvent(principal=principal, data=SessionReset()))
+        return await self.get(principal, session_id)
+
+    async def label(self, principal: Principal, session_id: SessionId, label: str | None) -> SessionRow:
+        await self.get(principal, session_id)
+        _require_length("label", label, LABEL_LENGTH_MAX)
+        await self._office.desks.at(session_id).post(
+            RecordSessionEvent(principal=principal, data=SessionLabelled(label=label))
+        )
+        return await self.get(principal, session_id)
+
+    async def branch(self, principal: Principal, session_id: SessionId, at_seq: int, label: str | None) -> SessionRow:
+        """A new session that shares this one's history up to `at_seq`; nothing is copied."""
+        parent = await self.get(principal, session_id)
+        _require_length("label", label, LABEL_LENGTH_MAX)
+        events = await self._office.journal.read(session_id, at_seq - 1, 1) if at_seq >= 1 else ()
+        if not events or events[0].seq != at_seq:
+            raise Invalid("seq_unknown", f"session {session_id} has no event {at_seq} to branch at")
+        origin = Parent(session_id=session_id, seq=at_seq, hash=events[0].hash)
+        taint = await taint_at(self._office, parent, at_seq)
+        opening = SessionBranched(owner=principal, agent=parent.agent, parent=origin, label=label, taint=taint)
+        return await self._open(principal, opening)
+
+    async def delete(self, principal: Principal, session_id: SessionId) -> None:
+        """Erases the session and all that branched off it; its chain stays, its words go."""
+        await self.get(principal, session_id)
+        family = await self._family(principal, session_id)
+        now_ms = self._office.clock.now_ms()
+        artifacts = [item for member in family for item in await self._office.views.state.artifacts_of(member)]
+        erasures = [
+            Erasure(stream=member, seqs=None, reason="delete", actor=principal, at_ms=now_ms) for member in family
+        ]
+        self._office.hub.publish(await self._office.journal.erase(erasures))
+        for member in family:
+            self._office.desks.drop(member)
+            await self._office.parts.forget(member)
+        for artifact_id in await self._office.views.state.unlinked(tuple(artifacts)):
+            await self._office.parts.artifacts.remove(artifact_id)
+
+    async def tape(self, principal: Principal, session_id: SessionId, after_seq: int, limit: int) -> tuple[Event, ...]:
+        await self.get(principal, session_id)
+        return await self._office.journal.read(session_id, after_seq, min(limit, PAGE_MAX))
+
+    async def _find(self, principal: Principal, request: SessionRequest) -> SessionRow | None:
+        if request.session_id is not None:
+            return await self.get(principal, request.session_id)
+        if request.key is not None:
+            return await self._office.views.sessions.session_by_key(request.key, principal)
+        if request.label is not None:
+            return await self._office.views.sessions.session_by_label(request.label, principal)
+        return None
+
+    async def _create(self, principal: Principal, request: SessionRequest) -> SessionRow:
+        opening = self.opening(principal, request)
+        try:
+            return await self._open(principal, opening)
+        except Conflict:
+            # Somebody made it in the same moment: the key names one session, whoever was first.
+            found = await self._find(principal, request)
+            if found is None:
+                raise
+            return found
+
+    def opening(self, principal: Principal, request: SessionRequest) -> SessionCreated:
+        _require_length("key", request.key, KEY_LENGTH_MAX)
+        _require_length("label", request.label, LABEL_LENGTH_MAX)
+        agent = self._office.agent(request.agent)
+        return SessionCreated(owner=principal, agent=agent.name, key=request.key, label=request.label)
+
+    async def _open(self, principal: Principal, opening: SessionCreated | SessionBranched) -> SessionRow:
+        session_id = self._office.new_session_id()
+        await self._office.desks.at(session_id).post(OpenSession(principal=principal, opening=opening))
+        return await self.get(principal, session_id)
+
+    async def _family(self, principal: Principal, session_id: SessionId) -> tuple[SessionId, ...]:
+        family = [session_id]
+        for member in family:
+            if len(family) > FAMILY_MAX:
+                raise Conflict("too_many_branches", f"session {session_id} has over {FAMILY_MAX} branches")
+            for branch in await self._office.views.sessions.branches(member):
+                if branch.owner != principal and not branch.is_erased:
+                    raise Conflict("has_branches", f"session {session_id} has branches of somebody else")
+                family.append(branch.id)
+        return tuple(family)
+
+
+def _require_length(noun: str, text: str | None, length_max: int) -> None:
+    if text is not None and not 1 <= len(text) <= length_max:
+        raise Invalid(f"{noun}_length", f"a {noun} has 1 to {length_max} characters")

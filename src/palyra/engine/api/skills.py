@@ -1,0 +1,131 @@
+"""Skills of agents. Owns: showing them, and changing their status on record.
+
+Not: their files (adapters.skills), their words in an agent's instructions (kits), nor how an open one narrows a run (core).
+"""
+
+import asyncio
+import fnmatch
+
+import msgspec
+
+from palyra.core.agents import AgentSpec
+from palyra.core.events.system import AdminActed
+from palyra.core.events.tool import OpenedSkill
+from palyra.core.ids import Principal
+from palyra.core.skills import (
+    SkillCard,
+    SkillFile,
+    SkillPlace,
+    SkillStatus,
+    opened,
+    policy_name,
+    require_change,
+)
+from palyra.core.trust import Trust
+from palyra.engine.api.admin_log import record_act
+from palyra.engine.context import EngineContext
+from palyra.ports.skills import SkillWish
+
+ACT = "skills.change"
+
+
+class SkillQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which skill, as the agent sees them: None is the default agent. Without a place the one that counts by its name."""
+
+    name: str
+    agent: str | None = None
+    place: SkillPlace | None = None
+
+
+class SkillChange(msgspec.Struct, frozen=True, kw_only=True):
+    """`sha256` is that of what was looked at: if it is no longer what is there, nothing changes."""
+
+    status: SkillStatus
+    sha256: str | None = None
+
+
+class SkillRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A skill as people see it.
+
+    `unknown_tools` are names it allows that mean none of our tools, `missing_tools` those the catalog does not have now;
+    both allow nothing. `body` is there where one skill was asked for.
+    """
+
+    id: str
+    name: str
+    description: str
+    place: SkillPlace
+    root: str | None
+    trust: Trust
+    status: SkillStatus
+    can_open: bool
+    sha256: str
+    allowed_tools: tuple[str, ...] | None
+    unknown_tools: tuple[str, ...]
+    missing_tools: tuple[str, ...]
+    files: tuple[SkillFile, ...]
+    problem: str | None
+    notes: tuple[str, ...]
+    body: str | None = None
+
+
+class SkillService:
+    def __init__(self, office: EngineContext) -> None:
+        self._office = office
+
+    async def list(self, agent: str | None) -> tuple[SkillRecord, ...]:
+        workspace = self._office.agent(agent).workspace
+        cards = await asyncio.to_thread(self._office.parts.skills.cards, workspace)
+        return tuple(self._record(card) for card in cards)
+
+    async def get(self, query: SkillQuery) -> SkillRecord:
+        found = await asyncio.to_thread(self._office.parts.skills.read, self._wish(query))
+        return self._record(found.card, found.text)
+
+    async def change(self, principal: Principal, query: SkillQuery, change: SkillChange) -> SkillRecord:
+        """On record before it is done. NotFound, or Conflict where what is there is broken or another one."""
+        skills = self._office.parts.skills
+        found = (await asyncio.to_thread(skills.read, self._wish(query))).card
+        wish = SkillWish(name=found.name, workspace=self._office.agent(query.agent).workspace, place=found.place)
+        # Bound to what stands in the record: if it changes in between, the record says what was meant and nothing is done.
+        sha256 = change.sha256 or found.sha256
+        require_change(found, change.status, sha256)
+        await record_act(self._office, principal, _act(found, change.status, sha256))
+        return self._record(await asyncio.to_thread(skills.mark, wish, change.status, sha256))
+
+    def _wish(self, query: SkillQuery) -> SkillWish:
+        return SkillWish(name=query.name, workspace=self._office.agent(query.agent).workspace, place=query.place)
+
+    def _record(self, card: SkillCard, body: str | None = None) -> SkillRecord:
+        tools = [spec.name for spec in self._office.parts.catalog.specs()]
+        return SkillRecord(
+            id=f"{card.place.value}:{card.name}",
+            name=card.name,
+            description=card.description,
+            place=card.place,
+            root=card.root or None,
+            trust=card.trust,
+            status=card.status,
+            can_open=card.can_open,
+            sha256=card.sha256,
+            allowed_tools=card.allowed_tools,
+            unknown_tools=card.unknown_tools,
+            missing_tools=tuple(each for each in card.allowed_tools or () if not fnmatch.filter(tools, each)),
+            files=card.files,
+            problem=card.problem,
+            notes=card.notes,
+            body=body,
+        )
+
+
+async def opened_skills(office: EngineContext, agent: AgentSpec, names: tuple[str, ...]) -> tuple[OpenedSkill, ...]:
+    """What would be open if these were opened; a name that none has, or that none can be opened by, narrows nothing."""
+    if not names:
+        return ()
+    cards = await asyncio.to_thread(office.parts.skills.cards, agent.workspace)
+    return tuple(opened(card) for card in cards if card.can_open and policy_name(card) in names)
+
+
+def _act(card: SkillCard, status: SkillStatus, sha256: str) -> AdminActed:
+    where = card.root or card.place.value
+    return AdminActed(action=ACT, target=card.name, detail=f"{status.value}, in {where}, sha256 {sha256}")

@@ -1,0 +1,74 @@
+"""A session's taint, asked for. Owns: showing where it came from, and a person's word for a source (L8). Not: the fold."""
+
+from palyra.core.errors import Invalid, NotFound
+from palyra.core.events.session import SourceDistrusted, SourceTrusted, TaintSource
+from palyra.core.ids import Principal, SessionId
+from palyra.core.taint import LABEL_LENGTH_MAX, Taint, decode_taint, find_source
+from palyra.engine.api.requests import TaintOrigin, TaintRecord
+from palyra.engine.api.sessions import SessionService
+from palyra.engine.context import EngineContext
+from palyra.engine.session.commands import RecordSessionEvent
+
+REASON_LENGTH_MAX = 2_000
+
+
+class TaintService:
+    def __init__(self, office: EngineContext, sessions: SessionService) -> None:
+        self._office = office
+        self._sessions = sessions
+
+    async def show(self, principal: Principal, session_id: SessionId) -> tuple[TaintRecord, ...]:
+        """In the order met, those a person vouches for included."""
+        await self._sessions.get(principal, session_id)
+        return tuple(_record(each) for each in await read_taint(self._office, session_id))
+
+    async def trust(
+        self, principal: Principal, session_id: SessionId, source: str, reason: str
+    ) -> tuple[TaintRecord, ...]:
+        return await self._say(principal, session_id, SourceTrusted(source=source, reason=reason))
+
+    async def distrust(
+        self, principal: Principal, session_id: SessionId, source: str, reason: str
+    ) -> tuple[TaintRecord, ...]:
+        return await self._say(principal, session_id, SourceDistrusted(source=source, reason=reason))
+
+    async def _say(
+        self, principal: Principal, session_id: SessionId, data: SourceTrusted | SourceDistrusted
+    ) -> tuple[TaintRecord, ...]:
+        """Only the owner vouches: it is his agent that would act on it."""
+        row = await self._sessions.get(principal, session_id)
+        if row.owner != principal:
+            raise NotFound("session_unknown", f"there is no session {session_id}")
+        if not 1 <= len(data.source) <= LABEL_LENGTH_MAX:
+            raise Invalid("source_length", f"a source has 1 to {LABEL_LENGTH_MAX} characters")
+        if len(data.reason) > REASON_LENGTH_MAX:
+            raise Invalid("reason_length", f"a reason has at most {REASON_LENGTH_MAX} characters")
+        await self._office.desks.at(session_id).post(RecordSessionEvent(principal=principal, data=data))
+        return tuple(_record(each) for each in await read_taint(self._office, session_id))
+
+
+async def read_taint(office: EngineContext, session_id: SessionId) -> Taint:
+    row = await office.views.provenance.taint(session_id)
+    return decode_taint(row.sources) if row is not None else ()
+
+
+async def origins_of(office: EngineContext, session_id: SessionId, sources: tuple[str, ...]) -> tuple[TaintOrigin, ...]:
+    """Where the sources that a question names came in, as far as the session still holds them."""
+    taint = await read_taint(office, session_id) if sources else ()
+    return tuple(_origin(source, find_source(taint, source)) for source in sources)
+
+
+def _record(found: TaintSource) -> TaintRecord:
+    return TaintRecord(
+        source=found.source,
+        since_seq=found.since_seq,
+        call_id=found.call_id,
+        tool=found.tool,
+        is_trusted=found.is_trusted,
+    )
+
+
+def _origin(source: str, found: TaintSource | None) -> TaintOrigin:
+    if found is None:
+        return TaintOrigin(source=source, seq=None, tool=None)
+    return TaintOrigin(source=source, seq=found.since_seq, tool=found.tool)

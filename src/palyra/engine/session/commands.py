@@ -1,0 +1,118 @@
+"""Orders to a desk. Owns: the closed union of what can be asked of one session. Not: carrying them out (desk)."""
+
+import asyncio
+from dataclasses import dataclass
+
+import msgspec
+
+from palyra.core.events import Data, Draft
+from palyra.core.events.run import MessageUser, RunAccepted
+from palyra.core.events.session import SessionBranched, SessionCreated
+from palyra.core.events.tool import ApprovalRequested
+from palyra.core.ids import ApprovalId, Principal, RunId
+from palyra.core.projections.rows import RunRow
+from palyra.core.run.effects import CallModel, Execute
+from palyra.core.trust import Trust
+from palyra.core.writes import Write
+from palyra.engine.api.requests import ApprovalAnswer, WhenBusy
+
+
+class StartRun(msgspec.Struct, frozen=True, kw_only=True):
+    """`opening` is the session's own first event, when the session begins with this run."""
+
+    run_id: RunId
+    principal: Principal
+    trust: Trust
+    accepted: RunAccepted
+    message: MessageUser
+    when_busy: WhenBusy
+    opening: SessionCreated | None = None
+
+
+class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
+    principal: Principal
+    opening: SessionCreated | SessionBranched
+
+
+class SendInput(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: RunId
+    principal: Principal
+    trust: Trust
+    message: MessageUser
+
+
+class CancelRun(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: RunId
+    principal: Principal
+
+
+class AnswerQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """`run` is where the question was asked, which may be over when it is about an uncertain effect."""
+
+    approval_id: ApprovalId
+    principal: Principal
+    answer: ApprovalAnswer
+    request: ApprovalRequested
+    run: RunRow
+
+
+class RecordSessionEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of the session itself: a label, a reset, a revoked grant."""
+
+    principal: Principal
+    data: Data
+
+
+class ReconsiderApprovals(msgspec.Struct, frozen=True):
+    """A grant was given: open questions that it covers are answered by it."""
+
+
+class EffectReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an effect came to. It is true whatever the disk says, so it is kept until it is recorded."""
+
+    run_id: RunId
+    effect: CallModel | Execute
+    drafts: tuple[Draft, ...]
+    writes: tuple[Write, ...] = ()
+    is_substitute: bool = False
+
+
+class CheckDue(msgspec.Struct, frozen=True):
+    """Time has passed, or a place among the active runs has become free."""
+
+
+class ResumeSession(msgspec.Struct, frozen=True):
+    """The daemon has started: what was in flight no longer is."""
+
+
+Command = (
+    StartRun
+    | OpenSession
+    | SendInput
+    | CancelRun
+    | AnswerQuestion
+    | RecordSessionEvent
+    | ReconsiderApprovals
+    | EffectReport
+    | CheckDue
+    | ResumeSession
+)
+
+
+@dataclass(eq=False, slots=True)
+class Envelope:
+    """An order under way. `reply` gives the run or session it concerned, after its commit."""
+
+    order: Command
+    reply: "asyncio.Future[RunId | None]"
+    attempts: int = 0
+
+    def settle(self, value: RunId | None) -> None:
+        if not self.reply.done():
+            self.reply.set_result(value)
+
+    def fail(self, error: Exception) -> None:
+        if not self.reply.done():
+            self.reply.set_exception(error)
+            # A report's sender does not wait, so nobody may ever look at this.
+            self.reply.exception()

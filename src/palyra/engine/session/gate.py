@@ -1,0 +1,239 @@
+"""The gate. Owns: the order of questions each proposed call passes: catalog, schema, policy, doubt, grants, somebody to ask.
+
+Not: the answers' rules (core.grants, the policy). Every refusal names its rule (L6), and an error inside is a refusal.
+"""
+
+from fnmatch import fnmatchcase
+
+import msgspec
+from msgspec.structs import replace
+
+from palyra.core.addresses import is_known_address
+from palyra.core.agents import AgentSpec, may_use
+from palyra.core.budget import left_usd
+from palyra.core.conversation import Window
+from palyra.core.events.tool import ApprovalResolved, EffectClass, Grant, Scope, ToolJudged, Verdict
+from palyra.core.grants import GrantCase, covers
+from palyra.core.ids import GrantId, Principal, SessionId
+from palyra.core.offers import CallShape, make_options
+from palyra.core.projections.rows import GrantRow
+from palyra.core.run.call import Call
+from palyra.core.run.questions import UNCERTAIN_REPEAT
+from palyra.core.run.state import Run
+from palyra.core.skills import narrowing_skill
+from palyra.core.taint import UNNAMED, Taint
+from palyra.core.tools import CallNature, Runtime, spec_digest
+from palyra.core.trust import is_tainting
+from palyra.core.writes import SealSecret
+from palyra.engine.context import EngineContext
+from palyra.engine.session.real_arguments import RealArguments, has_markers, unseal
+from palyra.engine.spend.route_planner import spender_of
+from palyra.ports.policy import PolicyAnswer, PolicyQuestion
+from palyra.ports.tools import Catalog
+from palyra.ports.views import GrantFilter
+
+GRANTS_LOOKED_AT_MAX = 200
+SCHEMA_ERRORS_SHOWN_MAX = 5
+WITH_NETWORK = "with a way to the network: a policy of yours lets it reach public addresses"
+HIDES = (
+    "Something in the arguments is kept out of sight as a secret, and is more than a key or a token: nobody could judge what "
+    "the call would do. Write keys with fs.write, and name the file."
+)
+
+
+class GateCase(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose call it is and where, beyond the call itself."""
+
+    session_id: SessionId
+    principal: Principal
+    agent: AgentSpec
+    reset_seq: int
+    doubts: frozenset[str]
+    taint: tuple[str, ...] = ()
+    window: Window = Window()
+    sealed: tuple[SealSecret, ...] = ()
+
+
+class Gate:
+    def __init__(self, office: EngineContext) -> None:
+        self._office = office
+
+    async def judge(self, run: Run, call: Call, case: GateCase) -> ToolJudged:
+        parts = self._office.parts
+        tool = parts.catalog.find(call.tool)
+        if tool is None:
+            return _refuse(call, *why_missing(parts.catalog, call.tool))
+        if not may_use(case.agent, call.tool):
+            return _refuse(call, "tool_not_allowed", f"The agent {case.agent.name} may not use {call.tool}.")
+        skill = narrowing_skill(run.skills, call.tool)
+        if skill is not None:
+            return _refuse(call, "skill_narrows", f"The skill {skill}, which is open, does not allow {call.tool}.")
+        if isinstance(call.arguments, str):
+            return _refuse(
+                call,
+                "arguments_invalid",
+                "The arguments are no JSON object that every reader keeps exactly, or are too long: write less at a time.",
+            )
+        # By what it will really do: behind a marker anything could stand.
+        real = await unseal(self._office, run.run_id, call.arguments, case.sealed)
+        if real.values and tool.spec.runtime in (Runtime.INTERNAL, Runtime.SHELL) and real.hides(call.arguments):
+            return _refuse(call, "secret_hides", HIDES)
+        errors = parts.schemas.errors(tool.spec.input_schema, real.arguments)
+        if errors:
+            return _refuse(call, "schema", real.mask("; ".join(errors[:SCHEMA_ERRORS_SHOWN_MAX])))
+        nature = tool.nature(real.arguments, case.agent.workspace)
+        spender = spender_of(run, case.principal, case.session_id)
+        standings = await self._office.ledger.standings(spender, self._office.clock.now_ms(), ())
+        question = PolicyQuestion(
+            principal=case.principal,
+            agent=case.agent.name,
+            session_id=case.session_id,
+            channel=run.origin,
+            skills=tuple(skill.name for skill in run.skills),
+            spec=tool.spec,
+            arguments=call.arguments,
+            nature=nature,
+            taint=case.taint,
+            is_known_address=is_known_address(nature.address, case.window, call.call_id, run.calls),
+            budget_left_usd=left_usd(standings),
+        )
+        settled = await self._settle(run, call, case, question)
+        return self._judged(call, settled, question, real)
+
+    async def _settle(self, run: Run, call: Call, case: GateCase, question: PolicyQuestion) -> "_Settled":
+        answer = self._office.parts.policy.judge(question)
+        if answer.verdict is Verdict.DENY:
+            return _Settled(answer)
+        if call.digest in case.doubts:
+            reason = "The same call is uncertain: nobody knows whether it took effect. A person must look first."
+            doubted = PolicyAnswer(verdict=Verdict.ASK, rule=UNCERTAIN_REPEAT, reason=reason, snapshot=answer.snapshot)
+            return _Settled(_askable(run, doubted))
+        if answer.verdict is Verdict.ALLOW:
+            return _Settled(answer)
+        grant = await self._find_grant(question, case, has_secrets=has_markers(question.arguments))
+        if grant is not None:
+            reason = f"Covered by grant {grant.grant_id}."
+            allowed = PolicyAnswer(verdict=Verdict.ALLOW, rule="grant", reason=reason, snapshot=answer.snapshot)
+            return _Settled(allowed, grant)
+        return _Settled(_askable(run, answer))
+
+    async def _find_grant(self, question: PolicyQuestion, case: GateCase, has_secrets: bool) -> Grant | None:
+        wanted = GrantCase(
+            tool=question.spec.name,
+            arguments=question.arguments,
+            taint=case.taint,
+            principal=case.principal,
+            agent=case.agent.name,
+            now_ms=self._office.clock.now_ms(),
+            command_words=question.nature.command_words,
+            has_secrets=has_secrets,
+        )
+        wish = GrantFilter(
+            principal=case.principal,
+            tool=wanted.tool,
+            session_id=case.session_id,
+            now_ms=wanted.now_ms,
+            limit=GRANTS_LOOKED_AT_MAX,
+        )
+        for row in await self._office.views.approvals.grants_for(wish):
+            answer = await self._read_answer(row) if _may_cover(row, case) else None
+            if answer is not None and answer.grant is not None and covers(answer.grant, wanted):
+                return answer.grant
+        return None
+
+    async def giver_of(self, grant_id: GrantId) -> Principal | None:
+        """Who gave a grant; None where that was erased."""
+        row = await self._office.views.approvals.grant(grant_id, None)
+        answer = await self._read_answer(row) if row is not None else None
+        return answer.decided_by if answer is not None else None
+
+    async def _read_answer(self, row: GrantRow) -> ApprovalResolved | None:
+        """The terms are on the tape; the row only says where."""
+        events = await self._office.journal.read(row.session_id, row.granted_seq - 1, 1)
+        data = events[0].data if events else None
+        return data if isinstance(data, ApprovalResolved) else None
+
+    def _judged(self, call: Call, settled: "_Settled", question: PolicyQuestion, real: RealArguments) -> ToolJudged:
+        """What is recorded and shown has markers where the real arguments had secrets (L5)."""
+        answer, spec, nature = settled.answer, question.spec, _masked(question.nature, real)
+        is_ask = answer.verdict is Verdict.ASK
+        has_network = spec.runtime is Runtime.SHELL and self._office.parts.policy.permits_network(question)
+        shape = CallShape(command_words=nature.command_words, risk=spec.risk, taint=question.taint)
+        return ToolJudged(
+            call_id=call.call_id,
+            verdict=answer.verdict,
+            rule=answer.rule,
+            reason=answer.reason,
+            effect_class=nature.effect_class,
+            parallel_class=nature.parallel_class,
+            risk=spec.risk,
+            paths=nature.paths,
+            taint=question.taint,
+            policy=answer.snapshot,
+            grant_id=settled.grant.grant_id if settled.grant else None,
+            preview=_shown(nature.preview, has_network) if is_ask else None,
+            options=make_options(call.tool, question.arguments, shape) if is_ask else (),
+            expires_in_ms=self._office.settings.approval_timeout_ms if is_ask else None,
+            writes=nature.writes,
+            host=nature.host,
+            commands=nature.commands,
+            command_words=nature.command_words,
+            has_network=has_network,
+            tool_sha256=spec_digest(spec),
+        )
+
+
+def _shown(preview: str | None, has_network: bool) -> str | None:
+    """A person is told what the words of a command do not say."""
+    return f"{WITH_NETWORK}\n{preview or ''}" if has_network else preview
+
+
+def _masked(nature: CallNature, real: RealArguments) -> CallNature:
+    if not real.values:
+        return nature
+    return replace(
+        nature,
+        paths=tuple(map(real.mask, nature.paths)),
+        host=real.mask(nature.host) if nature.host is not None else None,
+        address=real.mask(nature.address) if nature.address is not None else None,
+        commands=tuple(map(real.mask, nature.commands)),
+        command_words=tuple(tuple(map(real.mask, words)) for words in nature.command_words),
+        preview=real.mask(nature.preview) if nature.preview is not None else None,
+        writes=tuple(replace(file, path=real.mask(file.path)) for file in nature.writes),
+    )
+
+
+class _Settled(msgspec.Struct, frozen=True):
+    answer: PolicyAnswer
+    grant: Grant | None = None
+
+
+def why_missing(catalog: Catalog, tool: str) -> tuple[str, str]:
+    """The rule and the reason by which a call of a tool that is not here is refused."""
+    for missing in catalog.missing():
+        if fnmatchcase(tool, missing.name):
+            return "tool_unavailable", f"{tool} is not available: {missing.reason}"
+    return "unknown_tool", f"There is no tool {tool!r}."
+
+
+def unnamed_taint(taint: Taint, run: Run) -> tuple[str, ...]:
+    """A run that saw content below `local` is tainted, also where no source of it was ever recorded."""
+    return (UNNAMED,) if not taint and is_tainting(run.trust) else ()
+
+
+def _askable(run: Run, answer: PolicyAnswer) -> PolicyAnswer:
+    if run.can_ask:
+        return answer
+    reason = f"{answer.reason} It would need a person's approval, and this run has nobody to ask."
+    return PolicyAnswer(verdict=Verdict.DENY, rule="nobody_to_ask", reason=reason, snapshot=answer.snapshot)
+
+
+def _may_cover(row: GrantRow, case: GateCase) -> bool:
+    """A session grant given before the session's reset is void."""
+    return row.scope is Scope.TIMEBOXED or row.granted_seq > case.reset_seq
+
+
+def _refuse(call: Call, rule: str, reason: str) -> ToolJudged:
+    return ToolJudged(
+        call_id=call.call_id, verdict=Verdict.DENY, rule=rule, reason=reason, effect_class=EffectClass.ONCE
+    )

@@ -1,0 +1,173 @@
+"""One model call. Owns: streaming it, sending its live frames, and reporting what it came to. Not: whether to make it.
+
+Live frames pass the redaction stream first: they hold back only what could still become a secret (L5), and they wait
+for no append (L4).
+"""
+
+from contextlib import aclosing
+
+from msgspec.structs import replace
+
+from palyra.core.assembly import Assembly
+from palyra.core.events import Data
+from palyra.core.events.model import ModelError, ModelFailed, ModelOutput
+from palyra.core.ids import RunId, SessionId
+from palyra.core.run.effects import CallModel
+from palyra.core.run.state import ChosenRoute
+from palyra.engine.context import EngineContext
+from palyra.engine.hub import LiveFrame
+from palyra.engine.session.images import with_pictures
+from palyra.engine.spend.bill import Bill
+from palyra.engine.spend.route_planner import OUTPUT_TOKENS_MAX
+from palyra.ports.provider import ENDINGS, CallDelta, Completed, Failed, ModelRequest, ReasoningDelta, TextDelta
+
+# What another model of the route may do better. A request that is itself wrong, too long or refused stays so elsewhere.
+FAILOVER = frozenset(ModelError) - {ModelError.BAD_REQUEST, ModelError.CONTEXT_LENGTH, ModelError.CONTENT_FILTER}
+
+
+class ModelCall:
+    """Performed in a task of its own; stopped by cancelling that task, then asked for `interrupted`."""
+
+    def __init__(
+        self,
+        office: EngineContext,
+        session_id: SessionId,
+        effect: CallModel,
+        request: ModelRequest,
+        route: ChosenRoute | None = None,
+    ) -> None:
+        self._office = office
+        self._session_id = session_id
+        self._effect = effect
+        self._request = request
+        self._router = office.parts.router
+        self._models = (effect.model, *(route.fallbacks if route is not None else ()))
+        self._bill = Bill(office, effect.turn, route.reserved if route is not None else None)
+        self._model = effect.model
+        self._frames = {
+            "model.delta": LiveText(office, session_id, request, "model.delta"),
+            "reasoning.delta": LiveText(office, session_id, request, "reasoning.delta"),
+        }
+        self._assembly = Assembly(RunId(request.run_id), effect.turn, request.calls_before)
+
+    async def perform(self) -> list[Data]:
+        """The facts: usage first, so that the fact that decides comes last. Falls over along the route before the first word."""
+        failed = Failed(ModelError.NO_MODEL, "There is no model to call.")
+        for model in self._models:
+            self._model = model
+            ending = await self._attempt(model)
+            if isinstance(ending, Completed):
+                return self._completed(ending)
+            failed = ending
+            if not self._assembly.is_empty or failed.code not in FAILOVER:
+                break
+            self._tell_failover(model, failed)
+        return self._failed(failed)
+
+    def interrupted(self) -> list[Data]:
+        self._router.abandon(self._model)
+        self._flush()
+        return self._cut_off()
+
+    def broken(self) -> list[Data]:
+        """The adapter itself failed; what it was doing is in the log."""
+        self._router.fail(self._model, ModelError.PROTOCOL)
+        self._flush()
+        return self._failed(Failed(ModelError.PROTOCOL, "The provider's adapter failed; the daemon's log says how."))
+
+    async def _attempt(self, model: str) -> Completed | Failed:
+        self._router.begin(model)
+        ending: Completed | Failed = Failed(ModelError.PROTOCOL, "The provider's stream ended without saying how.")
+        request = await with_pictures(
+            self._office, replace(self._request, model=model, max_output_tokens=self._limit(model))
+        )
+        async with aclosing(self._router.provider(model).stream(request)) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, ENDINGS):
+                    ending = delta
+                    break
+                self._receive(delta)
+        self._flush()
+        if isinstance(ending, Completed):
+            self._router.succeed(model)
+        else:
+            self._router.fail(model, ending.code)
+        return ending
+
+    def _limit(self, model: str) -> int | None:
+        """What a budget reserved for is also all that may be said, where the model has no limit of its own."""
+        if not self._office.ledger.has_budgets:
+            return None
+        limits = {card.name: card.max_output_tokens for card in self._router.models()}
+        return None if limits.get(model) is not None else OUTPUT_TOKENS_MAX
+
+    def _tell_failover(self, model: str, failed: Failed) -> None:
+        data: dict[str, object] = {"phase": "failover", "message": f"{model} failed ({failed.code.value})."}
+        self._office.hub.live(LiveFrame(self._session_id, RunId(self._request.run_id), "progress", data))
+
+    def _receive(self, delta: TextDelta | ReasoningDelta | CallDelta) -> None:
+        if isinstance(delta, TextDelta):
+            self._assembly.add_text(delta.text)
+            self._frames["model.delta"].send(delta.text)
+        elif isinstance(delta, ReasoningDelta):
+            self._assembly.add_reasoning(delta.text)
+            self._frames["reasoning.delta"].send(delta.text)
+        else:
+            self._assembly.add_call(delta.index, delta.tool, delta.arguments)
+
+    def _completed(self, completed: Completed) -> list[Data]:
+        output = self._checked(self._assembly.complete(completed.finish, completed.usage, completed.provider_state))
+        if self._model != self._effect.model:
+            output = replace(output, model=self._model)
+        if completed.usage is None:
+            return [self._bill.guessed(self._model, output), output]
+        return [self._bill.counted(self._model, completed.usage), output]
+
+    def _checked(self, output: ModelOutput) -> ModelOutput:
+        """What the caller's schema says of the text is recorded with it: the rules may not validate JSON themselves."""
+        schema = self._request.answer_schema
+        if schema is None or output.tool_calls:
+            return output
+        return replace(output, schema_errors=self._office.parts.schemas.text_errors(schema, output.text))
+
+    def _failed(self, failed: Failed) -> list[Data]:
+        """After the first words a failure leaves an interrupted output; before them it is the call that failed, unpaid."""
+        if not self._assembly.is_empty:
+            return self._cut_off(failed.message)
+        return [ModelFailed(turn=self._effect.turn, code=failed.code, message=failed.message, model=self._model)]
+
+    def _cut_off(self, cause: str | None = None) -> list[Data]:
+        output = self._assembly.interrupted(cause)
+        return [self._bill.guessed(self._model, output), output]
+
+    def _flush(self) -> None:
+        for frames in self._frames.values():
+            frames.finish()
+
+
+class LiveText:
+    """One growing text as live frames with offsets, in characters of the redacted text."""
+
+    def __init__(self, office: EngineContext, session_id: SessionId, request: ModelRequest, type_name: str) -> None:
+        self._hub = office.hub
+        self._stream = office.redactor.stream(is_eager=True)
+        self._session_id = session_id
+        self._run_id = RunId(request.run_id)
+        self._turn = request.turn
+        self._type = type_name
+        self._offset = 0
+
+    def send(self, text: str) -> None:
+        ready = self._stream.feed(text)
+        if ready:
+            self._emit(ready)
+
+    def finish(self) -> None:
+        ready = self._stream.finish()
+        if ready:
+            self._emit(ready)
+
+    def _emit(self, text: str) -> None:
+        data: dict[str, object] = {"turn": self._turn, "offset": self._offset, "text": text}
+        self._offset += len(text)
+        self._hub.live(LiveFrame(self._session_id, self._run_id, self._type, data))

@@ -1,0 +1,74 @@
+"""Kits. Owns: what an agent is given before a conversation begins: its tools and its instructions. Not: who may do what (core).
+
+A kit is the same for turn after turn, so it is put together once and kept until something of it changes; what a provider's
+adapter makes of a kit's tools, it can then keep as well.
+"""
+
+import msgspec
+
+from palyra.core.agents import AgentSpec, may_use
+from palyra.core.estimate import text_bytes
+from palyra.core.events.tool import OpenedSkill
+from palyra.core.skills import OPEN_TOOL, SkillCard, may_use_now, prompt_section
+from palyra.core.tools import ToolSpec
+from palyra.ports.skills import Skills
+from palyra.ports.tools import Catalog
+
+KITS_MAX = 256
+
+
+class PromptBase(msgspec.Struct, frozen=True, kw_only=True):
+    """`tools` are the very same tuple as long as they are the same; `bytes` is about how much of a prompt it takes."""
+
+    tools: tuple[ToolSpec, ...]
+    instructions: str
+    bytes: int
+
+
+class _Made(msgspec.Struct, frozen=True):
+    """A kit, and what it was made of."""
+
+    agent: AgentSpec
+    catalog: tuple[ToolSpec, ...]
+    offered: tuple[SkillCard, ...]
+    kit: PromptBase
+
+
+class PromptBases:
+    def __init__(self, catalog: Catalog, skills: Skills) -> None:
+        self._catalog = catalog
+        self._skills = skills
+        self._made: dict[tuple[str, tuple[OpenedSkill, ...]], _Made] = {}
+
+    def of(self, agent: AgentSpec, skills: tuple[OpenedSkill, ...]) -> PromptBase:
+        """For a run of this agent that has these skills open. Catalog and skills give the same object until they change."""
+        catalog = self._catalog.specs()
+        offered = self._skills.offered(agent.workspace) if may_use(agent, OPEN_TOOL) else ()
+        made = self._made.get((agent.name, skills))
+        if made is None or made.agent is not agent or made.catalog is not catalog or made.offered is not offered:
+            made = _Made(agent, catalog, offered, _make(agent, skills, catalog, offered))
+            if len(self._made) >= KITS_MAX:
+                self._made.clear()
+            self._made[agent.name, skills] = made
+        return made.kit
+
+
+def _make(
+    agent: AgentSpec, skills: tuple[OpenedSkill, ...], catalog: tuple[ToolSpec, ...], offered: tuple[SkillCard, ...]
+) -> PromptBase:
+    tools = tuple(spec for spec in catalog if may_use_now(agent, skills, spec.name))
+    instructions = _instructions(agent, tools, offered)
+    size = text_bytes(instructions) + sum(_size(spec) for spec in tools)
+    return PromptBase(tools=tools, instructions=instructions, bytes=size)
+
+
+def _instructions(agent: AgentSpec, tools: tuple[ToolSpec, ...], offered: tuple[SkillCard, ...]) -> str:
+    """What a model is told first: the agent's own words, then the skills it may open. The same bytes until those change."""
+    if not any(spec.name == OPEN_TOOL for spec in tools):
+        return agent.instructions
+    section = prompt_section(offered)
+    return f"{agent.instructions}\n\n{section}" if section else agent.instructions
+
+
+def _size(spec: ToolSpec) -> int:
+    return text_bytes(spec.description) + len(msgspec.json.encode(spec.input_schema))

@@ -1,0 +1,85 @@
+"""Arguments with their secrets. Owns: putting sealed values back for the judge and the executor of one call. Not: sealing.
+
+A call is judged by what it will really do, so the gate and the executor see the same real arguments; what is recorded and
+shown has the markers again. A value that could be more than one word of a command or a path is no secret anybody can judge
+behind a marker: such a call is refused.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import cast
+
+import msgspec
+
+from palyra.core.events.base import JsonObject
+from palyra.core.ids import RunId
+from palyra.core.redaction import Json, find_markers, restore
+from palyra.core.redaction.markers import MARKER, map_strings
+from palyra.core.writes import SealSecret
+from palyra.engine.context import EngineContext
+
+MARKERS_RESTORED_MAX = 256
+# What keys and tokens are made of. Anything else may end a word, a line or a path, and so do what no marker shows.
+_PLAIN = re.compile(r"[A-Za-z0-9_+/=.:@%~,^-]+")
+# Arguments that are written or sent as they are: a key may stand in them, whatever it is made of.
+_PAYLOADS = frozenset({"content", "body", "text"})
+
+
+class RealArguments(msgspec.Struct, frozen=True):
+    """`values` are what the markers in the arguments stand for; empty if there are none, and then both are the same."""
+
+    arguments: JsonObject
+    values: dict[str, str] = {}
+
+    def mask(self, text: str) -> str:
+        """The text with markers where the values stand."""
+        for marker, value in self.values.items():
+            text = text.replace(value, marker)
+        return text
+
+    def hides(self, sealed: JsonObject) -> bool:
+        """Whether a marker in the arguments stands for more than a key or a token."""
+        shown = {name: member for name, member in sealed.items() if name not in _PAYLOADS}
+        found = set(_markers_in(shown))
+        return any(marker in found and not _is_plain(value) for marker, value in self.values.items())
+
+
+async def unseal(
+    office: EngineContext, run_id: RunId, arguments: JsonObject, fresh: Iterable[SealSecret] = ()
+) -> RealArguments:
+    """`fresh` are those of the same commit: no table has them yet."""
+    markers = list(dict.fromkeys(_markers_in(arguments)))[:MARKERS_RESTORED_MAX]
+    if not markers:
+        return RealArguments(arguments)
+    known = {write.secret_id: write.sealed for write in fresh if write.run_id == run_id}
+    values: dict[str, str] = {}
+    for marker in markers:
+        (secret_id,) = find_markers(marker)
+        sealed = known.get(secret_id) or await office.views.state.sealed_secret(run_id, secret_id)
+        if sealed is not None:
+            values[marker] = office.parts.sealer.unseal(sealed, run_id.encode()).decode()
+    by_id = {find_markers(marker)[0]: value for marker, value in values.items()}
+    return (
+        RealArguments(cast(JsonObject, restore(cast(Json, arguments), by_id)), values)
+        if values
+        else RealArguments(arguments)
+    )
+
+
+def has_markers(arguments: JsonObject) -> bool:
+    return bool(_markers_in(arguments))
+
+
+def _markers_in(value: JsonObject) -> list[str]:
+    found: list[str] = []
+
+    def look(text: str) -> str:
+        found.extend(match.group() for match in MARKER.finditer(text))
+        return text
+
+    map_strings(cast(Json, value), look)
+    return found
+
+
+def _is_plain(value: str) -> bool:
+    return _PLAIN.fullmatch(value) is not None and ".." not in value

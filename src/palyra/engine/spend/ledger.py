@@ -1,0 +1,207 @@
+"""The ledger. Owns: how budgets stand: what is spent, what calls that are out have reserved, and who waits for room. Not: rules.
+
+What is spent is settled on the tapes; what is reserved stands there too, with the plan of each call that is out. Kept
+here are their sums. A restart counts every call it finds cut off before any new one is planned.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from palyra.core.budget import Amount, Budget, BudgetScope, Spender, Standing, account_of
+from palyra.core.events.model import RoutePlanned, UsageRecorded
+from palyra.core.ids import RunId, SessionId
+from palyra.core.projections.usage import nano_usd
+from palyra.core.routing import reserved_amount
+from palyra.engine.spend.accounts import Accounts, plus
+from palyra.ports.views import UsageViews
+
+Turn = tuple[RunId, int]
+Subject = tuple[BudgetScope, str]
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """Spend that a sheet records, and on whose behalf."""
+
+    spender: Spender
+    data: UsageRecorded
+    at_ms: int
+
+    @property
+    def amount(self) -> Amount:
+        return Amount(nano_usd(self.data.cost_usd), self.data.input_tokens + self.data.output_tokens)
+
+
+class EstimateFactor(NamedTuple):
+    """What an estimate is multiplied by."""
+
+    usd: float = 1.0
+    tokens: float = 1.0
+
+
+@dataclass(slots=True)
+class ReservationHold:
+    """What one call that is out has reserved. It counts against a subject whatever the day: it will be paid on the next."""
+
+    subjects: frozenset[Subject]
+    amount: Amount
+    model: str | None
+
+
+class BudgetWaiter(NamedTuple):
+    """Who found no room: where it was missing, and everything it draws on."""
+
+    crowded: frozenset[Subject]
+    subjects: frozenset[Subject]
+
+
+class Ledger:
+    def __init__(self, usage: UsageViews, budgets: tuple[Budget, ...], wake: Callable[[SessionId], None]) -> None:
+        self._accounts = Accounts(usage)
+        self._budgets = budgets
+        self._wake = wake
+        self._holds: dict[SessionId, dict[Turn, ReservationHold]] = {}
+        self._waiting: dict[SessionId, BudgetWaiter] = {}
+        self._factors: dict[str, EstimateFactor] = {}
+        self._is_open = not budgets
+
+    @property
+    def is_open(self) -> bool:
+        """Closed until what a restart cut off is counted."""
+        return self._is_open
+
+    @property
+    def has_budgets(self) -> bool:
+        """Whether what a call may say must be bounded, so that what it may cost is."""
+        return bool(self._budgets)
+
+    def open(self) -> None:
+        self._is_open = True
+        self._wake_waiting()
+
+    def factor(self, model: str) -> EstimateFactor | None:
+        """By how much estimates of this model have been too low, at worst; None before its first settled call."""
+        return self._factors.get(model)
+
+    async def standings(self, spender: Spender, now_ms: int, spends: tuple[Spent, ...]) -> tuple[Standing, ...]:
+        """How every budget stands that this spender draws on, with what its own sheet is about to record."""
+        accounts = tuple(account_of(budget, spender, now_ms) for budget in self._budgets)
+        await self._accounts.load(accounts)
+        own = _sum(spend.amount for spend in spends)
+        return tuple(
+            Standing(
+                budget=budget,
+                spent=plus(self._accounts.spent(account), own),
+                reserved=self._reserved((account.scope, account.subject), spender.session_id),
+            )
+            for budget, account in zip(self._budgets, accounts, strict=True)
+        )
+
+    def is_behind(self, spender: Spender) -> bool:
+        """Whether somebody has waited longer for the same: whoever comes later, however small, does not overtake."""
+        mine = self._subjects(spender)
+        for session_id, waiter in self._waiting.items():
+            if session_id == spender.session_id:
+                return False
+            if waiter.crowded & mine:
+                return True
+        return False
+
+    def reserve(self, spender: Spender, plan: RoutePlanned) -> None:
+        """Beside what the session's last call holds: that is released only when its spend is recorded."""
+        hold = ReservationHold(self._subjects(spender), reserved_amount(plan), plan.chosen)
+        self._holds.setdefault(spender.session_id, {})[(spender.run_id, plan.turn)] = hold
+        if self._waiting.pop(spender.session_id, None) is not None:
+            self._wake_waiting()
+
+    def foresee(self, spend: Spent) -> None:
+        """Its call is over: until the spend is durable, what is held for it is what it cost."""
+        hold = self._hold(spend.spender, spend.data)
+        if hold is not None:
+            self._learn(spend, hold)
+            hold.amount = spend.amount
+
+    def wait(self, spender: Spender, budgets: tuple[str, ...]) -> None:
+        """In the order of coming; told when there may be room."""
+        if spender.session_id in self._waiting:
+            return
+        names = set(budgets) or {budget.name for budget in self._budgets}
+        crowded = [budget for budget in self._budgets if budget.name in names]
+        self._waiting[spender.session_id] = BudgetWaiter(
+            frozenset(_subject(budget, spender) for budget in crowded), self._subjects(spender)
+        )
+
+    def follow(self, session_id: SessionId, calling: Turn | None, *, is_planning: bool) -> None:
+        """By the session's durable state: which call is out, and whether one is wanted. All else it had is released."""
+        holds = self._holds.get(session_id, {})
+        is_freed = self.release(session_id, tuple(turn for turn in holds if turn != calling))
+        is_left = not is_planning and self._waiting.pop(session_id, None) is not None
+        if is_freed or is_left:
+            self._wake_waiting()
+
+    def release(self, session_id: SessionId, turns: tuple[Turn, ...]) -> bool:
+        """What these turns held; True if they held anything."""
+        holds = self._holds.get(session_id, {})
+        freed = [holds.pop(turn) for turn in turns if turn in holds]
+        if not holds:
+            self._holds.pop(session_id, None)
+        return bool(freed)
+
+    @asynccontextmanager
+    async def recording(self, spends: tuple[Spent, ...]) -> AsyncIterator[None]:
+        """Around the commit of spend. If it succeeds, they are counted before anybody may look again."""
+        async with self._accounts.settling(len(spends)):
+            yield
+            for spend in spends:
+                for account in {account_of(budget, spend.spender, spend.at_ms) for budget in self._budgets}:
+                    self._accounts.add(account, spend.amount)
+
+    def _learn(self, spend: Spent, hold: ReservationHold) -> None:
+        """An estimate that was too low once is corrected for all that follow. Who does not count is believed."""
+        model = spend.data.model
+        known = self._factors.setdefault(model, EstimateFactor())
+        if spend.data.is_estimate:
+            return
+        base = known if hold.model == model else EstimateFactor()
+        self._factors[model] = EstimateFactor(
+            max(known.usd, base.usd * _ratio(spend.amount.nano_usd, hold.amount.nano_usd)),
+            max(known.tokens, base.tokens * _ratio(spend.amount.tokens, hold.amount.tokens)),
+        )
+
+    def _hold(self, spender: Spender, data: UsageRecorded) -> ReservationHold | None:
+        turn = (spender.run_id, data.turn) if data.turn is not None else None
+        return None if turn is None else self._holds.get(spender.session_id, {}).get(turn)
+
+    def _reserved(self, subject: Subject, but_for: SessionId) -> Amount:
+        holds = (hold for session_id, own in self._holds.items() if session_id != but_for for hold in own.values())
+        return _sum(hold.amount for hold in holds if subject in hold.subjects)
+
+    def _subjects(self, spender: Spender) -> frozenset[Subject]:
+        return frozenset(_subject(budget, spender) for budget in self._budgets)
+
+    def _wake_waiting(self) -> None:
+        """Those whom nobody is ahead of. Each that is served wakes the next."""
+        ahead: set[Subject] = set()
+        for session_id, waiter in tuple(self._waiting.items()):
+            if not ahead & waiter.subjects:
+                self._wake(session_id)
+            ahead |= waiter.crowded
+
+
+def _subject(budget: Budget, spender: Spender) -> Subject:
+    account = account_of(budget, spender, 0)
+    return account.scope, account.subject
+
+
+def _sum(amounts: Iterable[Amount]) -> Amount:
+    total = Amount()
+    for amount in amounts:
+        total = plus(total, amount)
+    return total
+
+
+def _ratio(actual: int, reserved: int) -> float:
+    return actual / reserved if reserved > 0 else 1.0

@@ -1,0 +1,100 @@
+"""One connection. Owns: bounds that come before there is a request: how many, how long and how large a head may be. Not: HTTP.
+
+uvicorn's parser takes heads of any size and waits for them as long as it takes; this is what stands before it.
+"""
+
+import asyncio
+from functools import partial
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from palyra.gateway.http.settings import HEAD_BYTES_MAX, HEAD_TIMEOUT_S
+from palyra.gateway.http.sse import ABORT_EXTENSION, WRITE_EXTENSION
+
+_HEAD_BODY = b'{"error":{"code":"head_too_large","message":"the headers are too large","retryable":false}}'
+_HEAD_TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_HEAD_BODY), _HEAD_BODY)
+)
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with a limit on connections and on the bytes and seconds that a request's head may take."""
+
+    connections_max: int = 0  # Said by the class that `bounded` makes.
+    head_timeout_s: float = HEAD_TIMEOUT_S
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, object],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._head_bytes = 0
+        self._is_in_head = True
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.connections_max:
+            transport.abort()
+            return
+        self._head_timer = self.loop.call_later(self.head_timeout_s, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """A head that is not at its end is counted by the read, so one read more than the limit may be held."""
+        super().data_received(data)
+        if not self._is_in_head or self.transport.is_closing():
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > HEAD_BYTES_MAX:
+            self.transport.write(_HEAD_TOO_LARGE)
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_head = True
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.head_timeout_s, self.transport.abort)
+        self.scope["extensions"] = {ABORT_EXTENSION: {"call": self.transport.abort}}
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        self._head_bytes = 0
+        self._stop_timer()
+        extensions = self.scope["extensions"]
+        super().on_headers_complete()
+        cycle = self.cycle
+        if cycle is not None and extensions is not None:
+            extensions[WRITE_EXTENSION] = {"call": partial(write_now, cycle)}
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+def write_now(cycle: RequestResponseCycle, piece: bytes) -> bool:
+    """Writes a piece of an answer's body past ASGI, without a turn of the loop. False where the way is not free."""
+    is_open = cycle.response_started and not cycle.response_complete and bool(cycle.chunked_encoding)
+    if not is_open or cycle.disconnected or cycle.flow.write_paused or cycle.transport.is_closing():
+        return False
+    cycle.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+    return True
+
+
+def bounded(most: int) -> type[BoundedProtocol]:
+    """The protocol for a server with at most so many connections; one more is closed before it says anything."""
+
+    class BoundedServer(BoundedProtocol):
+        connections_max = most
+
+    return BoundedServer

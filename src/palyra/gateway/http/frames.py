@@ -1,0 +1,99 @@
+"""Frames as bytes. Owns: the wire form of events and live frames, in pages and as SSE. Not: sending them (sse).
+
+A recorded event has `id:`; a live frame has none and its data lacks what only a tape gives: seq, position, time, hash.
+The bytes of a recorded event are made once for all who follow it. They are found by the frame itself and not by its seq:
+an erased event keeps its seq and hash, and nobody may get what stood there before.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from palyra.core.events import Event
+from palyra.core.ids import RunId, StreamId
+from palyra.engine.hub import Frame, LiveFrame
+
+SHARED_FRAMES_MAX = 512  # Followers of one tape are at most a few frames apart; with the next bound 8 MiB in all.
+SHARED_FRAME_BYTES_MAX = 16 * 1024
+
+AnyObject = Annotated[object, msgspec.Meta(extra_json_schema={"type": "object"})]
+
+
+class WireEvent(msgspec.Struct, frozen=True):
+    """One recorded event as clients see it; the members of `data` are those of its type."""
+
+    seq: int
+    position: int
+    session_id: StreamId
+    run_id: RunId | None
+    type: str
+    at_ms: int
+    actor: str
+    trust: str
+    data: AnyObject
+    hash: str
+
+
+class WireLiveFrame(msgspec.Struct, frozen=True):
+    """A frame that no tape holds: model.delta, reasoning.delta, tool.delta or progress."""
+
+    session_id: StreamId
+    run_id: RunId
+    type: str
+    data: dict[str, object]
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def wire_event(event: Event) -> WireEvent:
+    return WireEvent(
+        event.seq,
+        event.position,
+        event.stream,
+        event.run_id,
+        event.type,
+        event.at_ms,
+        event.actor,
+        event.trust.value,
+        event.data,
+        event.hash,
+    )
+
+
+class FrameBytes:
+    """SSE bytes of frames; those of recorded events are shared by everybody who follows the same ones."""
+
+    def __init__(self) -> None:
+        self._shared: dict[int, tuple[Event, bytes]] = {}
+
+    def by_seq(self, frame: Frame) -> bytes:
+        """For streams of one tape."""
+        if isinstance(frame, Event):
+            return b"id: %d\n%b" % (frame.seq, self._unnumbered(frame))
+        return _live_bytes(frame)
+
+    def by_position(self, frame: Frame) -> bytes:
+        """For the stream over all tapes."""
+        if isinstance(frame, Event):
+            return b"id: %d\n%b" % (frame.position, self._unnumbered(frame))
+        return _live_bytes(frame)
+
+    def _unnumbered(self, event: Event) -> bytes:
+        held = self._shared.get(id(event))
+        if held is not None and held[0] is event:
+            return held[1]
+        encoded = b"event: %b\ndata: %b\n\n" % (event.type.encode(), _encoder.encode(wire_event(event)))
+        if len(encoded) <= SHARED_FRAME_BYTES_MAX:
+            self._share(event, encoded)
+        return encoded
+
+    def _share(self, event: Event, encoded: bytes) -> None:
+        if len(self._shared) >= SHARED_FRAMES_MAX:
+            del self._shared[next(iter(self._shared))]
+        self._shared[id(event)] = (event, encoded)
+
+
+def _live_bytes(frame: LiveFrame) -> bytes:
+    """Live frames are many, and hardly ever have a second follower: nobody shares these."""
+    return b"event: %b\ndata: %b\n\n" % (frame.type.encode(), _encoder.encode(frame))

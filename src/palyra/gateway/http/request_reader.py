@@ -1,0 +1,125 @@
+"""Reading requests. Owns: bounded bodies, strict decoding of bodies, queries, cursors and ids in paths. Not: their meaning.
+
+Invariants: no more of a body is held than its limit; a member or parameter that is not known is refused.
+"""
+
+from typing import TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import Request
+
+from palyra.core.errors import Invalid, NotFound
+from palyra.core.ids import (
+    ApprovalId,
+    ArtifactId,
+    GrantId,
+    RunId,
+    SessionId,
+    parse_approval_id,
+    parse_artifact_id,
+    parse_run_id,
+    parse_session_id,
+)
+from palyra.gateway.http.settings import CURSOR_MAX, JSON_BYTES_MAX, QUERY_FIELDS_MAX
+
+COMPLAINT_LENGTH_MAX = 200  # A decoder's complaint may quote what was sent.
+CURSOR_DIGITS_MAX = 16
+
+Shape = TypeVar("Shape", bound=msgspec.Struct)
+
+
+async def read_body(request: Request, bytes_max: int) -> bytes:
+    """The whole body; Invalid as soon as it is known to be too large."""
+    announced = request.headers.get("content-length", "0")
+    if not announced.isdecimal() or int(announced[:20]) > bytes_max:
+        raise _too_large(bytes_max)
+    body = bytearray()
+    async for chunk in request.stream():
+        if len(body) + len(chunk) > bytes_max:
+            raise _too_large(bytes_max)
+        body += chunk
+    return bytes(body)
+
+
+async def read_json(request: Request, shape: type[Shape]) -> Shape:
+    """The body as a record. No body at all counts as an object without members."""
+    body = await read_body(request, JSON_BYTES_MAX)
+    try:
+        return msgspec.json.decode(body or b"{}", type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Invalid("body_invalid", f"the body does not fit: {_shortened(cause)}") from cause
+    except RecursionError as cause:
+        raise Invalid("body_invalid", "the body is nested too deep") from cause
+
+
+def read_query(request: Request, shape: type[Shape]) -> Shape:
+    raw: bytes = request.scope["query_string"]
+    try:
+        pairs = _pairs(raw) if raw else []
+        members = dict(pairs)
+        if len(members) < len(pairs):
+            raise Invalid("query_invalid", "a parameter of the query is given twice")
+        return msgspec.convert(members, shape, strict=False)
+    except (msgspec.ValidationError, ValueError) as cause:
+        raise Invalid("query_invalid", f"the query does not fit: {_shortened(cause)}") from cause
+
+
+def _pairs(raw: bytes) -> list[tuple[str, str]]:
+    return parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=True, max_num_fields=QUERY_FIELDS_MAX)
+
+
+def read_cursor(request: Request, after: int | None) -> int | None:
+    """Where a stream resumes. A browser repeats its first address and adds a newer Last-Event-ID, which therefore wins."""
+    text = request.headers.get("last-event-id")
+    if text is None or text == "":
+        return after
+    if not (text.isascii() and text.isdecimal() and len(text) <= CURSOR_DIGITS_MAX and int(text) <= CURSOR_MAX):
+        raise Invalid("cursor_invalid", "Last-Event-ID is not the id of an event of this stream")
+    return int(text)
+
+
+def session_in(path: dict[str, str]) -> SessionId:
+    """An id of the wrong form names nothing, which is the same answer as for one that nobody has."""
+    try:
+        return parse_session_id(path["session_id"])
+    except Invalid as cause:
+        raise NotFound("session_unknown", "there is no such session") from cause
+
+
+def run_in(path: dict[str, str]) -> RunId:
+    try:
+        return parse_run_id(path["run_id"])
+    except Invalid as cause:
+        raise NotFound("run_unknown", "there is no such run") from cause
+
+
+def approval_in(path: dict[str, str]) -> ApprovalId:
+    try:
+        return parse_approval_id(path["approval_id"])
+    except Invalid as cause:
+        raise NotFound("approval_unknown", "there is no such approval") from cause
+
+
+def grant_in(path: dict[str, str]) -> GrantId:
+    """Ids of grants are derived like those of approvals and have their form."""
+    try:
+        return GrantId(parse_approval_id(path["grant_id"]))
+    except Invalid as cause:
+        raise NotFound("grant_unknown", "there is no such grant") from cause
+
+
+def artifact_in(path: dict[str, str]) -> ArtifactId:
+    try:
+        return parse_artifact_id(path["artifact_id"])
+    except Invalid as cause:
+        raise NotFound("artifact_unknown", "there is no such artifact") from cause
+
+
+def _too_large(bytes_max: int) -> Invalid:
+    return Invalid("body_too_large", f"the body has more than {bytes_max} bytes")
+
+
+def _shortened(cause: Exception) -> str:
+    text = str(cause)
+    return text if len(text) <= COMPLAINT_LENGTH_MAX else f"{text[:COMPLAINT_LENGTH_MAX]}…"

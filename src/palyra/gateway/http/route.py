@@ -1,0 +1,188 @@
+"""Routes. Owns: what a route is, what its endpoint is given, and finding one by method and path. Not: any endpoint.
+
+One record describes a route for the dispatcher and for the OpenAPI document alike, and the type checker holds the
+endpoint to the query and body that its record names.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Generic, TypeVar
+from urllib.parse import unquote
+
+import msgspec
+from starlette.requests import Request
+from starlette.types import ASGIApp, Scope
+
+from palyra.core.errors import Invalid, NotFound
+from palyra.core.ids import Principal
+from palyra.gateway.access.console_sessions import ConsoleSession
+from palyra.gateway.http.settings import REQUEST_TIMEOUT_S
+from palyra.gateway.services import GatewayServices
+from palyra.ports.tokens import Role
+
+
+class Empty(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """No parameter, or no member, is known."""
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """The body of a route that has none, or that reads it by itself."""
+
+
+Query = TypeVar("Query", bound=msgspec.Struct)
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks, as the token said, or the console session that was opened with it."""
+
+    token_id: str
+    principal: Principal
+    role: Role
+    actions: tuple[str, ...] = ()
+    token_hash: str = ""
+    session: ConsoleSession | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpCall(Generic[Query, Body]):
+    """One authenticated request with everything decoded.
+
+    `eyes` are whose the thing in the path is shown to: the caller's own, or those of its owner where that was permitted.
+    """
+
+    desk: GatewayServices
+    request: Request
+    caller: Caller
+    action: str
+    eyes: Principal
+    path: dict[str, str]
+    query: Query
+    body: Body
+
+    @property
+    def principal(self) -> Principal:
+        return self.caller.principal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRoute(Generic[Query, Body]):
+    """`answer` is the record of the answer's body, None for no JSON. `errors` are the statuses besides those of all routes.
+
+    `action` is what the access policy is asked about. `role` is the least role for it by the built-in table, `others`
+    the least role for it upon another's thing; None: nobody's but one's own is ever looked at.
+    """
+
+    method: str
+    path: str
+    summary: str
+    endpoint: Callable[[HttpCall[Query, Body]], Awaitable[ASGIApp]]
+    action: str
+    query: type[Query]
+    body: type[Body]
+    answer: type[msgspec.Struct] | None = None
+    status: int = 200
+    role: Role = Role.VIEWER
+    others: Role | None = None
+    media_types: tuple[str, ...] = ("application/json",)
+    errors: tuple[int, ...] = ()
+    timeout_s: float = REQUEST_TIMEOUT_S
+    is_public: bool = False
+
+
+AnyHttpRoute = HttpRoute[Any, Any]
+AnyHttpCall = HttpCall[Any, Any]
+
+
+@dataclass(slots=True)
+class _Node:
+    """One step of a path: what may follow it, and what is there."""
+
+    literal: dict[str, "_Node"] = field(default_factory=dict)
+    parameter: "_Node | None" = None
+    routes: dict[str, AnyHttpRoute] = field(default_factory=dict)
+
+
+class HttpRouteTable:
+    """Finds a route in as many steps as its path has segments. A literal segment wins over a parameter."""
+
+    def __init__(self, routes: Iterable[AnyHttpRoute]) -> None:
+        self._root = _Node()
+        for route in routes:
+            self._add(route)
+
+    def find(self, segments: Iterable[str]) -> "RouteMatch":
+        """What is at a path, whether anything is or not."""
+        node: _Node | None = self._root
+        values = []
+        for segment in segments:
+            assert node is not None
+            following = node.literal.get(segment)
+            if following is None and node.parameter is not None and segment:
+                values.append(segment)
+                following = node.parameter
+            node = following
+            if node is None:
+                return RouteMatch({}, [])
+        assert node is not None
+        return RouteMatch(node.routes, values)
+
+    def _add(self, route: AnyHttpRoute) -> None:
+        node = self._root
+        for segment in route.path.split("/")[1:]:
+            if segment.startswith("{"):
+                node.parameter = node.parameter or _Node()
+                node = node.parameter
+            else:
+                node = node.literal.setdefault(segment, _Node())
+        if route.method in node.routes:
+            raise Invalid("route_twice", f"{route.method} {route.path} is in the table twice")
+        node.routes[route.method] = route
+
+
+def segments_of(scope: Scope) -> list[str]:
+    """The steps of a path, each decoded by itself: a name with a slash in it is one step, written with %2F."""
+    raw: bytes = scope.get("raw_path") or b""
+    if b"%" not in raw:
+        path: str = scope["path"]
+        return path.split("/")[1:]
+    return [unquote(segment) for segment in raw.decode("latin-1").split("/")[1:]]
+
+
+class RouteMatch(msgspec.Struct, frozen=True):
+    """A path that was asked for: its routes by method, and the values of its parameters."""
+
+    routes: dict[str, AnyHttpRoute]
+    values: list[str]
+
+    def public(self, method: str) -> AnyHttpRoute | None:
+        """The route, if it may be used without a token."""
+        route = self.routes.get(method)
+        return route if route is not None and route.is_public else None
+
+    def route(self, method: str) -> AnyHttpRoute:
+        """NotFound: nothing is here. Invalid: what is here takes other methods."""
+        if not self.routes:
+            raise NotFound("route_unknown", "there is no such route; see /api/v1/openapi.json for those there are")
+        route = self.routes.get(method)
+        if route is None:
+            raise MethodRefused(tuple(sorted(self.routes)))
+        return route
+
+    def parameters(self, route: AnyHttpRoute) -> dict[str, str]:
+        return dict(zip(parameters_of(route.path), self.values, strict=True)) if self.values else {}
+
+
+class MethodRefused(Invalid):
+    """The path exists, but not with this method."""
+
+    def __init__(self, allowed: tuple[str, ...]) -> None:
+        super().__init__("method_not_allowed", f"this path takes {', '.join(allowed)} only")
+        self.allowed = allowed
+
+
+@cache
+def parameters_of(path: str) -> list[str]:
+    """Of a route's path, of which there are few."""
+    return [segment[1:-1] for segment in path.split("/") if segment.startswith("{")]

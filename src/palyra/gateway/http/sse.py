@@ -1,0 +1,204 @@
+"""Server-sent events. Owns: one client's stream, its outbox, heartbeats, and ending it. Not: what frames say (frames).
+
+Invariants: a client is waited for by its own stream only; what it does not take stays with the hub and the tape, because
+frames are asked for only when the outbox was taken. Frames that wait together leave together, as far as they fit into it.
+A client that takes nothing from one heartbeat to the next but one is cut. Whichever way a stream ends, its frames are
+closed and its seat is free again. One task asks for frames and writes them: each further one would cost every token a turn
+of the loop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from palyra.core.errors import Unavailable
+from palyra.engine.hub import Frame, Frames, LiveFrame
+from palyra.gateway.http.settings import OUTBOX_BYTES_MAX, RETRY_HINT_MS, STREAMS_MAX, STREAMS_PER_TOKEN_MAX
+
+ABORT_EXTENSION = "palyra.abort"  # In the scope; its `call` cuts the connection, whatever waits in it.
+WRITE_EXTENSION = "palyra.write"  # Its `call` writes a piece of the body at once, or is False where that cannot be.
+HEARTBEAT = b":\n\n"
+EVENT_STREAM_TYPE = "text/event-stream"
+STALLED_BEATS_MAX = 1
+
+_RETRY_HINT = b"retry: %d\n\n" % RETRY_HINT_MS
+_HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-accel-buffering", b"no"),
+)
+_log = logging.getLogger("palyra.gateway")
+
+
+class StreamSlot:
+    """A place for one stream, given back when it ends."""
+
+    def __init__(self, token_id: str) -> None:
+        self.token_id = token_id
+        self.is_ended = False
+        self._wake: Callable[[], None] | None = None
+
+    def taken_by(self, wake: Callable[[], None]) -> None:
+        """`wake` is called when the stream is to end; it then finds `is_ended`."""
+        self._wake = wake
+
+    def end(self) -> None:
+        """What waits is still written, then the answer is complete."""
+        self.is_ended = True
+        if self._wake is not None:
+            self._wake()
+
+
+class StreamSlots:
+    """All open streams: how many there may be, and ending them when the daemon stops."""
+
+    def __init__(self) -> None:
+        self._taken: set[StreamSlot] = set()
+        self._counts: dict[str, int] = {}
+
+    @contextmanager
+    def reserved(self, token_id: str) -> Iterator[StreamSlot]:
+        """A seat that is kept if the block ends well, and free again if not."""
+        count = self._counts.get(token_id, 0)
+        if count >= STREAMS_PER_TOKEN_MAX or len(self._taken) >= STREAMS_MAX:
+            raise Unavailable("too_many_streams", f"{count} streams are open with this token; close some first")
+        seat = StreamSlot(token_id)
+        self._taken.add(seat)
+        self._counts[token_id] = count + 1
+        is_kept = False
+        try:
+            yield seat
+            is_kept = True
+        finally:
+            if not is_kept:
+                self.leave(seat)
+
+    def leave(self, seat: StreamSlot) -> None:
+        if seat not in self._taken:
+            return
+        self._taken.remove(seat)
+        self._counts[seat.token_id] -= 1
+        if not self._counts[seat.token_id]:
+            del self._counts[seat.token_id]
+
+    def end_of(self, token_id: str) -> None:
+        for seat in self._taken:
+            if seat.token_id == token_id:
+                seat.end()
+
+    def end_all(self) -> None:
+        for seat in self._taken:
+            seat.end()
+
+    @property
+    def taken_count(self) -> int:
+        return len(self._taken)
+
+
+class EventStream:
+    """One SSE answer. `encode` says which number of an event is its id."""
+
+    def __init__(
+        self,
+        seats: StreamSlots,
+        seat: StreamSlot,
+        frames: Frames,
+        encode: Callable[[Frame], bytes],
+        heartbeat_s: float,
+    ) -> None:
+        self._seats = seats
+        self._seat = seat
+        self._frames = frames
+        self._in_hand: Sequence[Frame] = ()  # Taken, and no room for them in the outbox yet.
+        self._outbox = bytearray(_RETRY_HINT)
+        self._encode = encode
+        self._heartbeat_s = heartbeat_s
+        self._headers: tuple[tuple[bytes, bytes], ...] = _HEADERS
+        self._stalled_beats: int | None = None  # While a write is under way: how many beats have come since it began.
+        self._beating: asyncio.TimerHandle | None = None
+        self._write_now: Callable[[bytes], bool] | None = None
+
+    def with_location(self, path: str) -> "EventStream":
+        self._headers = (*_HEADERS, (b"location", path.encode("ascii")))
+        return self
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        self._beating = loop.call_later(self._heartbeat_s, self._beat, loop, scope)
+        self._seat.taken_by(self._frames.wake)
+        direct = (scope.get("extensions") or {}).get(WRITE_EXTENSION)
+        if direct is not None:
+            self._write_now = direct["call"]
+            self._frames.tap(self._hand_over)
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(self._watch(receive))
+                await self._write(send)
+                watching.cancel()
+        finally:
+            self._beating.cancel()
+            self._seats.leave(self._seat)
+            self._frames.close()
+
+    async def _watch(self, receive: Receive) -> None:
+        """A client that is gone is noticed at once and not with the next heartbeat."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._seat.end()
+
+    async def _write(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+        is_more = True
+        while is_more:
+            await self._fill()
+            chunk = bytes(self._outbox)
+            self._outbox.clear()
+            is_more = not self._seat.is_ended
+            self._stalled_beats = 0
+            await send({"type": "http.response.body", "body": chunk, "more_body": is_more})
+            self._stalled_beats = None
+
+    def _hand_over(self, frame: LiveFrame) -> bool:
+        """Writes a live frame in the moment it comes. Whatever stands in its way makes it wait for the task."""
+        if self._write_now is None or self._outbox or self._in_hand or self._seat.is_ended:
+            return False
+        try:
+            return self._write_now(self._encode(frame))
+        except (UnicodeError, TypeError, msgspec.MsgspecError):
+            return False  # This stream's own trouble: whoever said it must not hear of it.
+
+    async def _fill(self) -> None:
+        """Until there is something to write, or an end."""
+        frames, outbox, encode = self._frames, self._outbox, self._encode
+        while not outbox and not self._seat.is_ended:
+            taken = self._in_hand or await frames.take()
+            count = 0
+            for frame in taken:
+                outbox += encode(frame)
+                count += 1
+                if len(outbox) >= OUTBOX_BYTES_MAX:
+                    break
+            self._in_hand = taken[count:]
+            if frames.is_over and not self._in_hand:
+                self._seat.end()
+
+    def _beat(self, loop: asyncio.AbstractEventLoop, scope: Scope) -> None:
+        """One timer for a stream's whole life: timeouts around each write would cost more than the writing."""
+        self._beating = loop.call_later(self._heartbeat_s, self._beat, loop, scope)
+        if self._stalled_beats is None:
+            self._outbox += HEARTBEAT
+            self._frames.wake()
+        elif self._stalled_beats < STALLED_BEATS_MAX:
+            self._stalled_beats += 1
+        else:
+            self._cut(scope)
+
+    def _cut(self, scope: Scope) -> None:
+        """The connection goes with what waits in it; the server then tells `_watch`, and the write under way returns."""
+        _log.info("cut a stream whose client took nothing for %s s", STALLED_BEATS_MAX * self._heartbeat_s)
+        scope["extensions"][ABORT_EXTENSION]["call"]()

@@ -1,0 +1,78 @@
+"""Routes of artifacts. Owns: taking and giving bodies over HTTP. Not: who may read them (engine).
+
+Invariant: a body is given as a download that no browser renders or runs, whatever its media type says: it may come
+from a tool or a stranger, and the console is served from the same origin.
+"""
+
+import re
+
+from starlette.responses import Response
+
+from palyra.core.errors import Invalid
+from palyra.engine.api.requests import ArtifactRecord
+from palyra.gateway.http.request_reader import artifact_in, read_body
+from palyra.gateway.http.responses import BASE_HEADERS, answer_json
+from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.settings import ARTIFACT_BYTES_MAX, UPLOAD_TIMEOUT_S
+from palyra.gateway.routes.bodies import MEDIA_TYPE_LENGTH_MAX
+from palyra.ports.tokens import Role
+
+ANY_TYPE = "application/octet-stream"
+
+_MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+", re.ASCII)
+_DOWNLOAD_HEADERS = {
+    **BASE_HEADERS,
+    "content-disposition": "attachment",
+    "content-security-policy": "default-src 'none'; sandbox",
+}
+
+
+async def put(call: HttpCall[Empty, Unread]) -> Response:
+    media_type = _media_type(call.request.headers.get("content-type"))
+    with call.desk.uploading():
+        body = await read_body(call.request, ARTIFACT_BYTES_MAX)
+        record = await call.desk.engine.artifacts.put(call.principal, body, media_type)
+    return answer_json(record, 201, {"location": f"/api/v1/artifacts/{record.id}"})
+
+
+async def get(call: HttpCall[Empty, Unread]) -> Response:
+    record, body = await call.desk.engine.artifacts.get(call.principal, artifact_in(call.path))
+    return Response(body, 200, {**_DOWNLOAD_HEADERS, "content-type": record.media_type})
+
+
+def _media_type(header: str | None) -> str:
+    """Without its parameters."""
+    if header is None:
+        return ANY_TYPE
+    name = header.partition(";")[0].strip().lower()
+    if len(name) > MEDIA_TYPE_LENGTH_MAX or _MEDIA_TYPE.fullmatch(name) is None:
+        raise Invalid("media_type_invalid", "Content-Type is not a media type such as text/plain")
+    return name
+
+
+ROUTES: tuple[AnyHttpRoute, ...] = (
+    HttpRoute(
+        method="POST",
+        path="/api/v1/artifacts",
+        summary="Store a body; its id is its SHA-256",
+        endpoint=put,
+        action="artifacts.write",
+        query=Empty,
+        body=Unread,
+        answer=ArtifactRecord,
+        status=201,
+        role=Role.USER,
+        errors=(413,),
+        timeout_s=UPLOAD_TIMEOUT_S,
+    ),
+    HttpRoute(
+        method="GET",
+        path="/api/v1/artifacts/{artifact_id}",
+        summary="Fetch a body as a download",
+        endpoint=get,
+        action="artifacts.read",
+        query=Empty,
+        body=Unread,
+        media_types=(ANY_TYPE,),
+    ),
+)

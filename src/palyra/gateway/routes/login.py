@@ -1,0 +1,173 @@
+"""Routes of logging in. Owns: exchanging a single-use code for a cookie, the script that does it, ending it. Not: logins.
+
+A code travels in the fragment of a link, which browsers send to nobody; the page's script posts it. The cookie is for
+this server alone: HttpOnly, SameSite=Strict, Secure under TLS. What changes something needs the CSRF token besides.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+
+from palyra.core.errors import Unauthorized
+from palyra.core.events.system import AdminActed
+from palyra.core.ids import Principal
+from palyra.gateway.access.authentication import cookie_name
+from palyra.gateway.access.console_sessions import CODE_LIFE_S, LIFE_S
+from palyra.gateway.http.responses import BASE_HEADERS, answer_json, answer_nothing
+from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.routes.bodies import RequestBody
+from palyra.ports.tokens import Role, is_valid
+
+SCRIPT_PATH = "/login.js"
+CODE_LENGTH_MAX = 128
+
+_SCRIPT = """"use strict";
+const says = (text) => { document.getElementById("says").textContent = text; };
+const known = (who) =>
+  says(`You are logged in as ${who.principal} (${who.role}). The console itself comes with a later release.`);
+const ask = async (path, options) => {
+  const answer = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
+  const body = await answer.json();
+  if (!answer.ok) throw new Error(body.error.message);
+  return body;
+};
+const begin = async () => {
+  const code = new URLSearchParams(location.hash.slice(1)).get("login");
+  history.replaceState(null, "", location.pathname);
+  const body = JSON.stringify({ code });
+  const headers = { "content-type": "application/json" };
+  known(await (code ? ask("/api/v1/login", { method: "POST", headers, body }) : ask("/api/v1/me")));
+};
+begin().catch((cause) => says(`Not logged in: ${cause.message}`));
+"""
+
+
+class LoginBody(RequestBody, frozen=True, kw_only=True):
+    code: Annotated[str, Meta(max_length=CODE_LENGTH_MAX)]
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the caller is to the daemon. `csrf_token` is of the console session; null for one that sends a token."""
+
+    principal: Principal
+    role: Role
+    actions: tuple[str, ...]
+    csrf_token: str | None
+
+
+class LoginLink(msgspec.Struct, frozen=True, kw_only=True):
+    """`path` comes behind the daemon's address; it works once, and for so long."""
+
+    path: str
+    valid_for_s: int
+
+
+async def log_in(call: HttpCall[Empty, LoginBody]) -> Response:
+    doors = call.desk.doors
+    token_hash = doors.logins.redeem(call.body.code)
+    row = await doors.tokens.find(token_hash) if token_hash is not None else None
+    if token_hash is None or row is None or not is_valid(row, doors.clock.now_ms()):
+        raise Unauthorized("login_invalid", "the link was used already or is too old; palyra login-link makes another")
+    await call.desk.engine.acts.record(row.principal, AdminActed(action="login.begin", target=row.id))
+    opened = doors.logins.open(token_hash)
+    who = Identity(principal=row.principal, role=row.role, actions=row.actions, csrf_token=opened.session.csrf_token)
+    return answer_json(who, 200, {"set-cookie": _cookie(call.request, opened.id, int(LIFE_S))})
+
+
+async def log_out(call: HttpCall[Empty, Empty]) -> Response:
+    """With a bearer token there is nothing to end."""
+    answer = answer_nothing()
+    if call.caller.session is not None:
+        call.desk.doors.logins.close(call.caller.session)
+        answer.headers["set-cookie"] = _cookie(call.request, "", 0)
+    return answer
+
+
+async def make_link(call: HttpCall[Empty, Empty]) -> Response:
+    caller = call.caller
+    await call.desk.engine.acts.record(call.principal, AdminActed(action="login.link", target=caller.token_id))
+    code = call.desk.doors.logins.new_code(caller.token_hash)
+    return answer_json(LoginLink(path=link_path(code), valid_for_s=int(CODE_LIFE_S)), 201)
+
+
+async def show_me(call: HttpCall[Empty, Unread]) -> Response:
+    caller = call.caller
+    csrf_token = caller.session.csrf_token if caller.session is not None else None
+    return answer_json(
+        Identity(principal=caller.principal, role=caller.role, actions=caller.actions, csrf_token=csrf_token)
+    )
+
+
+async def script(call: HttpCall[Empty, Unread]) -> Response:
+    return Response(_SCRIPT, 200, BASE_HEADERS, "text/javascript")
+
+
+def link_path(code: str) -> str:
+    return f"/#login={code}"
+
+
+def _cookie(request: Request, value: str, life_s: int) -> str:
+    secure = "; Secure" if request.scope.get("scheme") == "https" else ""
+    return f"{cookie_name(request)}={value}; Path=/; Max-Age={life_s}; HttpOnly; SameSite=Strict{secure}"
+
+
+ROUTES: tuple[AnyHttpRoute, ...] = (
+    HttpRoute(
+        method="GET",
+        path=SCRIPT_PATH,
+        summary="The script of the front page, which exchanges a log-in link's code",
+        endpoint=script,
+        action="daemon.front",
+        query=Empty,
+        body=Unread,
+        media_types=("text/javascript",),
+        is_public=True,
+    ),
+    HttpRoute(
+        method="POST",
+        path="/api/v1/login",
+        summary="Exchange a link's code for a console session; the cookie is in the answer's head",
+        endpoint=log_in,
+        action="login.begin",
+        query=Empty,
+        body=LoginBody,
+        answer=Identity,
+        errors=(400, 401, 403, 429, 503),
+        is_public=True,
+    ),
+    HttpRoute(
+        method="POST",
+        path="/api/v1/logout",
+        summary="End the console session that asks",
+        endpoint=log_out,
+        action="login.end",
+        query=Empty,
+        body=Empty,
+        status=204,
+    ),
+    HttpRoute(
+        method="POST",
+        path="/api/v1/login-link",
+        summary="Make a single-use link that logs a browser in as the caller",
+        endpoint=make_link,
+        action="login.link",
+        query=Empty,
+        body=Empty,
+        answer=LoginLink,
+        status=201,
+        role=Role.ADMIN,
+    ),
+    HttpRoute(
+        method="GET",
+        path="/api/v1/me",
+        summary="Who the caller is, with the CSRF token of a console session",
+        endpoint=show_me,
+        action="me.read",
+        query=Empty,
+        body=Unread,
+        answer=Identity,
+    ),
+)

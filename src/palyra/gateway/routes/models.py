@@ -1,0 +1,54 @@
+"""Routes of models. Owns: listing them, and asking for a check of one. Not: what is known of them, nor the call (engine)."""
+
+import msgspec
+from starlette.responses import Response
+
+from palyra.engine.api.model_check import CHECK_TIMEOUT_S, ModelCheck
+from palyra.gateway.http.responses import answer_json
+from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.ports.router import ModelCard
+from palyra.ports.tokens import Role
+
+CHECK_ANSWER_S = CHECK_TIMEOUT_S + 15.0  # The call itself, and two records of it.
+
+
+class ModelPage(msgspec.Struct, frozen=True):
+    items: tuple[ModelCard, ...]
+    next_after: str | None
+
+
+async def list_models(call: HttpCall[Empty, Unread]) -> Response:
+    return answer_json(ModelPage(call.desk.engine.status.models(), None))
+
+
+async def check(call: HttpCall[Empty, Empty]) -> Response:
+    """A check that fails is an answer too: what it found is in the body."""
+    call.desk.require_open()
+    return answer_json(await call.desk.engine.status.check_model(call.principal, call.path["name"]))
+
+
+ROUTES: tuple[AnyHttpRoute, ...] = (
+    HttpRoute(
+        method="GET",
+        path="/api/v1/models",
+        summary="List the models that are configured, or were chosen at the start",
+        endpoint=list_models,
+        action="models.list",
+        query=Empty,
+        body=Unread,
+        answer=ModelPage,
+    ),
+    HttpRoute(
+        method="POST",
+        path="/api/v1/models/{name}/check",
+        summary="Make one small real call to a model; it costs what the provider asks for it",
+        endpoint=check,
+        action="models.check",
+        query=Empty,
+        body=Empty,
+        answer=ModelCheck,
+        role=Role.OPERATOR,
+        errors=(409,),
+        timeout_s=CHECK_ANSWER_S,
+    ),
+)

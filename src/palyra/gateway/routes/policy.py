@@ -1,0 +1,60 @@
+"""Routes of policies. Owns: asking over HTTP how a call would be judged. Not: judging it (engine, adapters.policy)."""
+
+from typing import Annotated
+
+from msgspec import Meta
+from starlette.responses import Response
+
+from palyra.core.events.base import JsonObject
+from palyra.core.ids import SessionId, StreamId, parse_principal
+from palyra.core.taint import LABEL_LENGTH_MAX, SOURCES_MAX
+from palyra.engine.api.policy_explainer import ExplainRequest, Explanation
+from palyra.gateway.access.roles import require
+from palyra.gateway.http.responses import answer_json
+from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute
+from palyra.gateway.routes.bodies import Name, RequestBody, UlidText
+from palyra.ports.tokens import Role
+
+TaintLabel = Annotated[str, Meta(min_length=1, max_length=LABEL_LENGTH_MAX)]
+
+
+class ExplainBody(RequestBody, frozen=True, kw_only=True):
+    tool: Name
+    arguments: JsonObject
+    principal: Name | None = None
+    agent: Name | None = None
+    session_id: UlidText | None = None
+    taint: Annotated[tuple[TaintLabel, ...], Meta(max_length=SOURCES_MAX)] | None = None
+
+
+async def explain(call: HttpCall[Empty, ExplainBody]) -> Response:
+    """In the place of another only where the access policy permits that."""
+    body = call.body
+    principal = parse_principal(body.principal) if body.principal is not None else call.principal
+    if principal != call.principal:
+        require(call.desk.doors.policy, call.caller, call.action, principal)
+    request = ExplainRequest(
+        tool=body.tool,
+        arguments=body.arguments,
+        agent=body.agent,
+        session_id=SessionId(StreamId(body.session_id)) if body.session_id is not None else None,
+        taint=body.taint,
+    )
+    return answer_json(await call.desk.engine.explaining.explain(principal, request))
+
+
+ROUTES: tuple[AnyHttpRoute, ...] = (
+    HttpRoute(
+        method="POST",
+        path="/api/v1/policy/explain",
+        summary="Tell how a call would be judged and by which policies; nothing is executed",
+        endpoint=explain,
+        action="policy.explain",
+        others=Role.OPERATOR,
+        query=Empty,
+        body=ExplainBody,
+        answer=Explanation,
+        role=Role.USER,
+        errors=(404,),
+    ),
+)

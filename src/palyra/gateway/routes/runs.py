@@ -1,0 +1,201 @@
+"""Routes of runs. Owns: starting, watching, steering and cancelling runs over HTTP. Not: how they run (engine)."""
+
+import base64
+import binascii
+from operator import attrgetter
+
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from palyra.core.errors import Invalid
+from palyra.core.ids import ArtifactId, SessionId, StreamId
+from palyra.engine.api.requests import GivenAttachment, RunRecord, RunRequest, RunsQuery, StartedRun
+from palyra.gateway.access.viewer import reader_of
+from palyra.gateway.http.frames import WireEvent
+from palyra.gateway.http.request_reader import read_cursor, run_in
+from palyra.gateway.http.responses import JSON_TYPE, answer_json
+from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.sse import EVENT_STREAM_TYPE
+from palyra.gateway.routes.bodies import (
+    AttachmentBody,
+    FeedQuery,
+    InputBody,
+    RunBody,
+    RunPage,
+    RunsPageQuery,
+    cut_page,
+    page_size,
+)
+from palyra.ports.tokens import Role
+
+ORIGIN = (
+    "http"  # Of runs started here: by the console, the CLI or a client, behind each of which a person can be asked.
+)
+
+
+async def start(call: HttpCall[Empty, RunBody]) -> ASGIApp:
+    desk = call.desk
+    desk.require_open()
+    request = _run_request(call)
+    if EVENT_STREAM_TYPE not in call.request.headers.get("accept", "").lower():
+        record = await desk.engine.runs.start(call.principal, request)
+        return answer_json(record, 202, {"location": _path_of(record)})
+    with desk.seats.reserved(call.caller.token_id) as seat:
+        started, frames = await desk.engine.runs.start_and_follow(call.principal, request)
+        return desk.stream(seat, frames, desk.frame_bytes.by_seq).with_location(_path_of(started))
+
+
+async def list_runs(call: HttpCall[RunsPageQuery, Unread]) -> Response:
+    query, size = call.query, page_size(call.query.limit)
+    asked = RunsQuery(
+        session_id=SessionId(StreamId(query.session_id)) if query.session_id is not None else None,
+        state=query.state,
+        after=query.after,
+        limit=size + 1,
+    )
+    found = await call.desk.engine.runs.list(reader_of(call, query.everyone), asked)
+    return answer_json(RunPage(*cut_page(found, size, attrgetter("id"))))
+
+
+async def show(call: HttpCall[Empty, Unread]) -> Response:
+    return answer_json(await call.desk.engine.runs.get(call.eyes, run_in(call.path)))
+
+
+async def events(call: HttpCall[FeedQuery, Unread]) -> ASGIApp:
+    after_seq = read_cursor(call.request, call.query.after)
+    desk = call.desk
+    with desk.seats.reserved(call.caller.token_id) as seat:
+        frames = await desk.engine.runs.follow(call.eyes, run_in(call.path), after_seq)
+        return desk.stream(seat, frames, desk.frame_bytes.by_seq)
+
+
+async def send_input(call: HttpCall[Empty, InputBody]) -> Response:
+    call.desk.require_open()
+    record = await call.desk.engine.runs.send_input(call.principal, run_in(call.path), call.body.text)
+    return answer_json(record, 202)
+
+
+async def cancel(call: HttpCall[Empty, Empty]) -> Response:
+    cancelled = await call.desk.engine.runs.cancel(call.eyes, run_in(call.path), by=call.principal)
+    return answer_json(cancelled, 202)
+
+
+def _run_request(call: HttpCall[Empty, RunBody]) -> RunRequest:
+    body = call.body
+    if body.session_id is not None and body.session_key is not None:
+        raise Invalid("session_ambiguous", "name the session by session_id or by session_key, not by both")
+    return RunRequest(
+        text=body.text,
+        origin=ORIGIN,
+        session_id=SessionId(StreamId(body.session_id)) if body.session_id is not None else None,
+        session_key=body.session_key,
+        attachments=tuple(_attachment(item, at) for at, item in enumerate(body.attachments, 1)),
+        agent=body.agent,
+        model=body.model,
+        idempotency_key=body.idempotency_key,
+        answer_schema=body.answer_schema,
+        must_call=body.must_call,
+        when_busy=body.when_busy,
+    )
+
+
+def _attachment(item: AttachmentBody, at: int) -> GivenAttachment:
+    if (item.artifact_id is None) == (item.data_base64 is None):
+        raise Invalid("attachment_invalid", f"attachment {at}: it has either artifact_id or data_base64")
+    return GivenAttachment(
+        name=item.name,
+        media_type=item.media_type,
+        artifact_id=ArtifactId(item.artifact_id) if item.artifact_id is not None else None,
+        body=_decoded(item.data_base64, at) if item.data_base64 is not None else None,
+    )
+
+
+def _decoded(text: str, at: int) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as cause:
+        what = "data_base64 is not base64 (RFC 4648 with padding, no line breaks, no data: prefix)"
+        raise Invalid("attachment_invalid", f"attachment {at}: {what}") from cause
+
+
+def _path_of(record: RunRecord | StartedRun) -> str:
+    return f"/api/v1/runs/{record.id}"
+
+
+ROUTES: tuple[AnyHttpRoute, ...] = (
+    HttpRoute(
+        method="POST",
+        path="/api/v1/runs",
+        summary="Start a run; with Accept: text/event-stream the answer is the run's stream",
+        endpoint=start,
+        action="runs.start",
+        query=Empty,
+        body=RunBody,
+        answer=RunRecord,
+        status=202,
+        role=Role.USER,
+        media_types=(JSON_TYPE, EVENT_STREAM_TYPE),
+        errors=(404, 409),
+    ),
+    HttpRoute(
+        method="GET",
+        path="/api/v1/runs",
+        summary="List runs, of one session or in one state if asked",
+        endpoint=list_runs,
+        action="runs.list",
+        others=Role.OPERATOR,
+        query=RunsPageQuery,
+        body=Unread,
+        answer=RunPage,
+    ),
+    HttpRoute(
+        method="GET",
+        path="/api/v1/runs/{run_id}",
+        summary="Show a run",
+        endpoint=show,
+        action="runs.read",
+        others=Role.OPERATOR,
+        query=Empty,
+        body=Unread,
+        answer=RunRecord,
+    ),
+    HttpRoute(
+        method="GET",
+        path="/api/v1/runs/{run_id}/events",
+        summary="Follow a run to its end; id is the seq",
+        endpoint=events,
+        action="runs.read",
+        others=Role.OPERATOR,
+        query=FeedQuery,
+        body=Unread,
+        answer=WireEvent,
+        media_types=(EVENT_STREAM_TYPE,),
+    ),
+    HttpRoute(
+        method="POST",
+        path="/api/v1/runs/{run_id}/input",
+        summary="Say something to an active run",
+        endpoint=send_input,
+        action="runs.input",
+        query=Empty,
+        body=InputBody,
+        answer=RunRecord,
+        status=202,
+        role=Role.USER,
+        errors=(409,),
+    ),
+    HttpRoute(
+        method="POST",
+        path="/api/v1/runs/{run_id}/cancel",
+        summary="Cancel a run, whatever it waits for",
+        endpoint=cancel,
+        action="runs.cancel",
+        others=Role.OPERATOR,
+        query=Empty,
+        body=Empty,
+        answer=RunRecord,
+        status=202,
+        role=Role.USER,
+        errors=(409,),
+    ),
+)

@@ -1,0 +1,218 @@
+"""Routes of sessions. Owns: sessions, their tapes and their event streams over HTTP. Not: what a session is (engine)."""
+
+from operator import attrgetter
+
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from palyra.core.ids import SessionId, StreamId
+from palyra.core.projections.rows import SessionRow
+from palyra.engine.api.requests import SessionRequest
+from palyra.gateway.access.viewer import reader_of
+from palyra.gateway.http.frames import WireEvent, wire_event
+from palyra.gateway.http.request_reader import read_cursor, session_in
+from palyra.gateway.http.responses import answer_json, answer_nothing
+from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.sse import EVENT_STREAM_TYPE
+from palyra.gateway.routes.bodies import (
+    AllFeedQuery,
+    BranchBody,
+    FeedQuery,
+    LabelBody,
+    PageQuery,
+    SessionBody,
+    SessionPage,
+    TapePage,
+    TapeQuery,
+    cut_page,
+    page_size,
+)
+from palyra.ports.tokens import Role
+
+
+async def resolve(call: HttpCall[Empty, SessionBody]) -> Response:
+    body = call.body
+    request = SessionRequest(
+        session_id=SessionId(StreamId(body.session_id)) if body.session_id is not None else None,
+        key=body.key,
+        label=body.label,
+        agent=body.agent,
+        reset=body.reset,
+    )
+    return answer_json(await call.desk.engine.sessions.resolve(call.principal, request))
+
+
+async def list_sessions(call: HttpCall[PageQuery, Unread]) -> Response:
+    query, size = call.query, page_size(call.query.limit)
+    found = await call.desk.engine.sessions.list(reader_of(call, query.everyone), query.after, size + 1)
+    return answer_json(SessionPage(*cut_page(found, size, attrgetter("id"))))
+
+
+async def show(call: HttpCall[Empty, Unread]) -> Response:
+    return answer_json(await call.desk.engine.sessions.get(call.eyes, session_in(call.path)))
+
+
+async def label(call: HttpCall[Empty, LabelBody]) -> Response:
+    row = await call.desk.engine.sessions.label(call.principal, session_in(call.path), call.body.label)
+    return answer_json(row)
+
+
+async def reset(call: HttpCall[Empty, Empty]) -> Response:
+    return answer_json(await call.desk.engine.sessions.reset(call.principal, session_in(call.path)))
+
+
+async def branch(call: HttpCall[Empty, BranchBody]) -> Response:
+    body = call.body
+    row = await call.desk.engine.sessions.branch(call.principal, session_in(call.path), body.at_seq, body.label)
+    return answer_json(row, 201, {"location": f"/api/v1/sessions/{row.id}"})
+
+
+async def delete(call: HttpCall[Empty, Unread]) -> Response:
+    await call.desk.engine.sessions.delete(call.principal, session_in(call.path))
+    return answer_nothing()
+
+
+async def tape(call: HttpCall[TapeQuery, Unread]) -> Response:
+    query, size = call.query, page_size(call.query.limit)
+    session_id = session_in(call.path)
+    found = await call.desk.engine.sessions.tape(call.eyes, session_id, query.after, size + 1)
+    events, next_after = cut_page(found, size, attrgetter("seq"))
+    return answer_json(TapePage(tuple(wire_event(event) for event in events), next_after))
+
+
+async def events(call: HttpCall[FeedQuery, Unread]) -> ASGIApp:
+    after_seq = read_cursor(call.request, call.query.after)
+    desk = call.desk
+    with desk.seats.reserved(call.caller.token_id) as seat:
+        frames = await desk.engine.feed.session(call.eyes, session_in(call.path), after_seq)
+        return desk.stream(seat, frames, desk.frame_bytes.by_seq)
+
+
+async def all_events(call: HttpCall[AllFeedQuery, Unread]) -> ASGIApp:
+    after_position = read_cursor(call.request, call.query.after)
+    desk = call.desk
+    with desk.seats.reserved(call.caller.token_id) as seat:
+        frames = await desk.engine.feed.all(reader_of(call, call.query.everyone), after_position)
+        return desk.stream(seat, frames, desk.frame_bytes.by_position)
+
+
+ROUTES: tuple[AnyHttpRoute, ...] = (
+    HttpRoute(
+        method="POST",
+        path="/api/v1/sessions",
+        summary="Find a session by id or key, or create one",
+        endpoint=resolve,
+        action="sessions.resolve",
+        query=Empty,
+        body=SessionBody,
+        answer=SessionRow,
+        role=Role.USER,
+        errors=(404, 409),
+    ),
+    HttpRoute(
+        method="GET",
+        path="/api/v1/sessions",
+        summary="List sessions in the order of creation",
+        endpoint=list_sessions,
+        action="sessions.list",
+        others=Role.OPERATOR,
+        query=PageQuery,
+        body=Unread,
+        answer=SessionPage,
+    ),
+    HttpRoute(
+        method="GET",
+        path="/api/v1/sessions/{session_id}",
+        summary="Show a session",
+        endpoint=show,
+        action="sessions.read",
+        others=Role.OPERATOR,
+        query=Empty,
+        body=Unread,
+        answer=SessionRow,
+    ),
+    HttpRoute(
+        method="PATCH",
+        path="/api/v1/sessions/{session_id}",
+        summary="Give a session a label, or take it away with null",
+        endpoint=label,
+        action="sessions.label",
+        query=Empty,
+        body=LabelBody,
+        answer=SessionRow,
+        role=Role.USER,
+        errors=(409,),
+    ),
+    HttpRoute(
+        method="DELETE",
+        path="/api/v1/sessions/{session_id}",
+        summary="Erase a session's content; its chain stays",
+        endpoint=delete,
+        action="sessions.delete",
+        query=Empty,
+        body=Unread,
+        status=204,
+        role=Role.USER,
+        errors=(409,),
+    ),
+    HttpRoute(
+        method="POST",
+        path="/api/v1/sessions/{session_id}/reset",
+        summary="Begin anew: history, session grants and taint end here",
+        endpoint=reset,
+        action="sessions.reset",
+        query=Empty,
+        body=Empty,
+        answer=SessionRow,
+        role=Role.USER,
+        errors=(409,),
+    ),
+    HttpRoute(
+        method="POST",
+        path="/api/v1/sessions/{session_id}/branch",
+        summary="Make a new session that continues from an event of this one",
+        endpoint=branch,
+        action="sessions.branch",
+        query=Empty,
+        body=BranchBody,
+        answer=SessionRow,
+        status=201,
+        role=Role.USER,
+        errors=(409,),
+    ),
+    HttpRoute(
+        method="GET",
+        path="/api/v1/sessions/{session_id}/tape",
+        summary="Read a session's events after a seq",
+        endpoint=tape,
+        action="sessions.read",
+        others=Role.OPERATOR,
+        query=TapeQuery,
+        body=Unread,
+        answer=TapePage,
+    ),
+    HttpRoute(
+        method="GET",
+        path="/api/v1/sessions/{session_id}/events",
+        summary="Follow a session's events; id is the seq",
+        endpoint=events,
+        action="sessions.read",
+        others=Role.OPERATOR,
+        query=FeedQuery,
+        body=Unread,
+        answer=WireEvent,
+        media_types=(EVENT_STREAM_TYPE,),
+    ),
+    HttpRoute(
+        method="GET",
+        path="/api/v1/events",
+        summary="Follow the events of all tapes you may read; id is the position",
+        endpoint=all_events,
+        action="events.follow",
+        others=Role.OPERATOR,
+        query=AllFeedQuery,
+        body=Unread,
+        answer=WireEvent,
+        media_types=(EVENT_STREAM_TYPE,),
+    ),
+)

@@ -1,0 +1,85 @@
+"""Routes of taint. Owns: showing a session's sources and a person's word for one over HTTP. Not: what taints (core.taint)."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from palyra.core.taint import LABEL_LENGTH_MAX
+from palyra.engine.api.requests import TaintRecord
+from palyra.gateway.http.request_reader import session_in
+from palyra.gateway.http.responses import answer_json
+from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.routes.bodies import REASON_LENGTH_MAX, RequestBody
+from palyra.ports.tokens import Role
+
+Source = Annotated[str, Meta(min_length=1, max_length=LABEL_LENGTH_MAX)]
+
+
+class TrustBody(RequestBody, frozen=True, kw_only=True):
+    source: Source
+    reason: Annotated[str, Meta(max_length=REASON_LENGTH_MAX)] = ""
+
+
+class SourceQuery(RequestBody, frozen=True, kw_only=True):
+    source: Source
+
+
+class TaintPage(msgspec.Struct, frozen=True):
+    items: tuple[TaintRecord, ...]
+    next_after: None = None
+
+
+async def show(call: HttpCall[Empty, Unread]) -> Response:
+    return answer_json(TaintPage(await call.desk.engine.taint.show(call.eyes, session_in(call.path))))
+
+
+async def trust(call: HttpCall[Empty, TrustBody]) -> Response:
+    body = call.body
+    found = await call.desk.engine.taint.trust(call.principal, session_in(call.path), body.source, body.reason)
+    return answer_json(TaintPage(found))
+
+
+async def distrust(call: HttpCall[SourceQuery, Unread]) -> Response:
+    found = await call.desk.engine.taint.distrust(call.principal, session_in(call.path), call.query.source, "")
+    return answer_json(TaintPage(found))
+
+
+ROUTES: tuple[AnyHttpRoute, ...] = (
+    HttpRoute(
+        method="GET",
+        path="/api/v1/sessions/{session_id}/taint",
+        summary="Show where a session's taint came from",
+        endpoint=show,
+        action="sessions.read",
+        others=Role.OPERATOR,
+        query=Empty,
+        body=Unread,
+        answer=TaintPage,
+    ),
+    HttpRoute(
+        method="POST",
+        path="/api/v1/sessions/{session_id}/trust",
+        summary="Vouch for a source of the session's taint, until its reset",
+        endpoint=trust,
+        action="sessions.trust",
+        query=Empty,
+        body=TrustBody,
+        answer=TaintPage,
+        role=Role.USER,
+        errors=(409,),
+    ),
+    HttpRoute(
+        method="DELETE",
+        path="/api/v1/sessions/{session_id}/trust",
+        summary="No longer vouch for a source",
+        endpoint=distrust,
+        action="sessions.trust",
+        query=SourceQuery,
+        body=Unread,
+        answer=TaintPage,
+        role=Role.USER,
+        errors=(409,),
+    ),
+)

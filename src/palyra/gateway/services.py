@@ -1,0 +1,41 @@
+"""The desk. Owns: what all endpoints share: the engine, who may what, log-ins, open streams, uploads. Not: requests."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from palyra.core.errors import Unavailable
+from palyra.engine.hub import Frame, Frames
+from palyra.gateway.access.credentials import Credentials
+from palyra.gateway.facade import Engine
+from palyra.gateway.http.frames import FrameBytes
+from palyra.gateway.http.settings import UPLOADS_MAX, HttpSettings
+from palyra.gateway.http.sse import EventStream, StreamSlot, StreamSlots
+
+
+class GatewayServices:
+    def __init__(self, engine: Engine, settings: HttpSettings, doors: Credentials, actions: frozenset[str]) -> None:
+        self.engine = engine
+        self.actions = actions
+        self.doors = doors
+        self.seats = StreamSlots()
+        self.frame_bytes = FrameBytes()
+        self._heartbeat_s = settings.heartbeat_s
+        self._upload_count = 0
+
+    def stream(self, seat: StreamSlot, frames: Frames, encode: Callable[[Frame], bytes]) -> EventStream:
+        return EventStream(self.seats, seat, frames, encode, self._heartbeat_s)
+
+    def require_open(self) -> None:
+        """New work is refused while the daemon finishes what it has."""
+        if self.engine.status.is_draining:
+            raise Unavailable("draining", "the daemon is stopping and takes no new work; try again after its restart")
+
+    @contextmanager
+    def uploading(self) -> Iterator[None]:
+        if self._upload_count >= UPLOADS_MAX:
+            raise Unavailable("uploads_busy", f"{UPLOADS_MAX} uploads are under way; try again in a moment")
+        self._upload_count += 1
+        try:
+            yield
+        finally:
+            self._upload_count -= 1
