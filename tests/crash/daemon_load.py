@@ -21,8 +21,8 @@ from palyra.core.ids import StreamId
 from palyra.core.tools import ToolResult
 from palyra.core.writes import Fence, Write
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRequest
-from palyra.engine.context import EngineSettings
 from palyra.engine.engine import Engine
+from palyra.engine.setup import EngineSettings
 from palyra.ports.journal import Append, Erasure, Journal
 from palyra.ports.provider import Delta, ModelRequest
 from palyra.ports.tools import ToolCallContext

@@ -22,10 +22,9 @@ from palyra.core.events.tool import (
 )
 from palyra.core.ids import digest_call
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord, RunRequest
-from palyra.engine.context import EngineSettings
 from palyra.engine.engine import Engine
-from palyra.engine.session import session_loop
-from palyra.engine.session.grant_fanout import reconsider
+from palyra.engine.session.grant_fanout import GrantFanout
+from palyra.engine.setup import EngineSettings
 from palyra.ports.policy import PolicyAnswer, PolicyQuestion
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
@@ -192,14 +191,14 @@ async def test_grant_answers_no_question_that_it_does_not_cover(
             if frame.type == "run.waiting":
                 break
         if change == "revoked":
-            monkeypatch.setattr(session_loop, "spread_grant", lambda office, grant_id: None)
+            monkeypatch.setattr(GrantFanout, "spread", lambda fanout, grant_id: None)
         card = next(card for card in await pending(engine) if card.run_id == record.id)
         await allow(engine, card, Scope.TIMEBOXED)
         await finished(engine, record)
         if change == "revoked":
             (grant,) = await engine.approvals.grants(OWNER, "", 10)
             await engine.approvals.revoke(OWNER, grant.id)
-            await reconsider(engine._office, None)
+            await engine._parts.loops._fanout.reconsider(None)
         await settled(engine)
         assert (await engine.runs.get(who, other.id)).state == "waiting"
     assert len(workshop.executed()) == 1
@@ -208,7 +207,7 @@ async def test_grant_answers_no_question_that_it_does_not_cover(
 async def test_grant_given_right_before_a_crash_answers_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_loop, "spread_grant", lambda office, grant_id: None)
+    monkeypatch.setattr(GrantFanout, "spread", lambda fanout, grant_id: None)
     workshop = workshop_at(tmp_path, calls("mark.send", text="mail"), DONE)
     async with workshop.open() as engine:
         first, second = await waiting(engine, "a"), await waiting(engine, "b")
@@ -241,27 +240,27 @@ async def test_run_waits_for_days_as_one_entry_of_a_heap(tmp_path: Path) -> None
     async with workshop.open() as engine:
         record = await waiting(engine)
         await settled(engine)
-        desks = engine._office.desks
-        before = {task.get_name() for task in engine._office.tasks._tasks}
+        deadlines = engine._parts.deadlines
+        before = engine._parts.tasks.names
         for _ in range(10):
             clock.advance(DAY_MS)
-            desks.look_at_clock()
+            deadlines.look_at_clock()
             await settled(engine)
-        assert desks._deadlines == [(clock.at_ms + 20 * DAY_MS, record.session_id)]
-        assert {task.get_name() for task in engine._office.tasks._tasks} == before == {"deadlines", "checkpoints"}
+        assert deadlines._heap == [(clock.at_ms + 20 * DAY_MS, record.session_id)]
+        assert engine._parts.tasks.names == before == {"deadlines", "checkpoints"}
         (card,) = await pending(engine)
         await allow(engine, card)
         await finished(engine, record)
-        await settled(engine)  # The row is durable a moment before its desk hears of it.
-        assert desks._due == {}
+        await settled(engine)  # The row is durable a moment before its loop hears of it.
+        assert deadlines._due == {}
     assert len(workshop.executed()) == 1
 
 
 async def settled(engine: Engine) -> None:
-    """Until every desk is at rest and nothing but the daemon's own tasks is left."""
+    """Until every loop is idle and nothing but the daemon's own tasks is left."""
     for _ in range(500):
         await asyncio.sleep(0.001)
-        names = {task.get_name() for task in engine._office.tasks._tasks}
+        names = engine._parts.tasks.names
         if names <= {"deadlines", "checkpoints"}:
             return
     raise AssertionError("something is always under way")

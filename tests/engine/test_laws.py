@@ -35,8 +35,8 @@ from palyra.core.tools import ToolSpec
 from palyra.core.trust import Trust
 from palyra.core.verification import verify
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunRequest, RunsQuery, SessionRequest, WhenBusy
-from palyra.engine.context import EngineSettings
 from palyra.engine.engine import Engine
+from palyra.engine.setup import EngineSettings
 from tests.support.engines import OWNER, MarkTool, Workshop
 from tests.support.journals import FixedClock
 from tests.support.permits import Auditor
@@ -182,7 +182,7 @@ class Trial:
     async def is_at_rest(self, engine: Engine) -> bool:
         for _ in range(50):
             await asyncio.sleep(0.001)
-            if all(desk.is_idle for desk in engine._office.desks._desks.values()):
+            if engine._parts.loops.is_idle:
                 return True
         return False
 
@@ -198,7 +198,7 @@ class Trial:
 
     async def pass_time(self, engine: Engine) -> None:
         self.clock.advance(self.random.choice([10, 61_000, 901_000]))
-        engine._office.desks.look_at_clock()
+        engine._parts.deadlines.look_at_clock()
         await self.breathe(engine)
 
     async def breathe(self, engine: Engine) -> None:

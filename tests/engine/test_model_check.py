@@ -61,7 +61,7 @@ async def acts(engine: Engine) -> list[tuple[str, str, str]]:
 
 
 async def tape(engine: Engine) -> list[Event]:
-    events = await engine._office.journal.read(system_stream(engine._office.node), 0, 100)
+    events = await engine._setup.journal.read(system_stream(engine._parts.node), 0, 100)
     return [event for event in events if isinstance(event.data, AdminActed)]
 
 

@@ -175,7 +175,7 @@ async def test_erased_artifact_becomes_a_note(tmp_path: Path) -> None:
     async with gallery(tmp_path, onlooker).open() as engine:
         record = await look(engine, given_image(), given_image(DOG, "dog.jpg", "image/jpeg"))
         cat = artifact_of([event.data for event in await finished(engine, record)])
-        await engine._office.parts.artifacts.remove(cat)
+        await engine._setup.ports.artifacts.remove(cat)
         again = await look(engine, text="And now?")
         assert (await engine.runs.get(OWNER, again.id)).state == "done"
     assert onlooker.seen() == [Image("image/jpeg", DOG)]
@@ -200,7 +200,7 @@ async def test_image_goes_with_its_session(tmp_path: Path) -> None:
         cat = artifact_of([event.data for event in await finished(engine, record)])
         assert (await engine.artifacts.get(OWNER, cat))[1] == CAT
         await engine.sessions.delete(OWNER, record.session_id)
-        assert await engine._office.parts.artifacts.size(cat) is None
+        assert await engine._setup.ports.artifacts.size(cat) is None
 
 
 async def test_body_of_a_message_that_is_not_taken_is_left_to_the_sweep(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ async def test_body_of_a_message_that_is_not_taken_is_left_to_the_sweep(tmp_path
         dog = given_image(DOG, "dog.jpg", "image/jpeg")
         with pytest.raises(Conflict):
             await engine.runs.start(OWNER, ask("No.", session_key="s", attachments=(dog,), when_busy=WhenBusy.REJECT))
-        state = engine._office.views.state
+        state = engine._setup.views.state
         ids = tuple(ArtifactId(hashlib.sha256(body).hexdigest()) for body in (CAT, DOG))
         assert await state.unlinked(ids) == ids[1:]
 

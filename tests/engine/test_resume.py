@@ -9,8 +9,8 @@ from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.core.errors import Conflict
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope, ToolJudged
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord
-from palyra.engine.context import EngineSettings
 from palyra.engine.engine import Engine
+from palyra.engine.setup import EngineSettings
 from tests.support.asking import READ_THEN_ANSWER, SEND_THEN_ANSWER, SLOW, ask, calls, finished, says, wait_for
 from tests.support.engines import OWNER, Workshop, mark_tools
 
@@ -160,7 +160,7 @@ async def test_a_cancel_outlives_the_daemon(tmp_path: Path) -> None:
     record = await engine.runs.start(OWNER, ask())
     await allow(engine, record)
     await executed(workshop, 1)
-    engine._office.desks._desks[record.session_id]._performing._tasks.clear()  # The tool never comes home.
+    engine._parts.loops._loops[record.session_id]._effects._tasks.clear()  # The tool never comes home.
     await engine.runs.cancel(OWNER, record.id)
     await engine.close()
     async with workshop.open() as engine:

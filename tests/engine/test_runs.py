@@ -258,7 +258,7 @@ async def test_a_sweep_removes_only_bodies_that_nothing_refers_to(tmp_path: Path
     workshop = Workshop(tmp_path, READ_THEN_ANSWER)
     async with workshop.open() as engine:
         kept = await engine.artifacts.put(OWNER, b"linked", "text/plain")
-        files = engine._office.parts.artifacts
+        files = engine._setup.ports.artifacts
         lost, fresh = await files.put(b"never linked"), await files.put(b"about to be linked")
         for artifact_id in (kept.id, lost):
             os.utime(tmp_path / "artifacts" / artifact_id[:2] / artifact_id, (0, 0))
@@ -273,9 +273,9 @@ async def test_a_journal_that_ended_on_its_own_stops_the_engine(tmp_path: Path) 
     workshop = Workshop(tmp_path, READ_THEN_ANSWER)
     engine = workshop.build()
     await engine.start()
-    await engine._office.journal.close()
+    await engine._setup.journal.close()
     with pytest.raises(Unavailable, match="journal_closed"):
         await engine.runs.start(OWNER, ask())
     await engine._sign_once()
     assert engine.failed.is_set()
-    await engine._office.tasks.close()
+    await engine._parts.tasks.close()

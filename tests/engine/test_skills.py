@@ -247,7 +247,7 @@ async def test_long_skill_can_be_paged_and_still_narrows(tmp_path: Path) -> None
 
 
 async def acts(engine: Engine) -> list[tuple[str, AdminActed]]:
-    events = await engine._office.journal.read_all(0, 1_000)
+    events = await engine._setup.journal.read_all(0, 1_000)
     return [(event.actor, event.data) for event in events if isinstance(event.data, AdminActed)]
 
 

@@ -159,7 +159,7 @@ async def test_an_attachment_has_the_trust_of_its_message(tmp_path: Path) -> Non
         given = GivenAttachment(name="a.txt", media_type="text/plain", body=b"attached")
         record = await engine.runs.start(OWNER, ask("look", session_key="s", attachments=(given,)))
         await finished(engine, record)
-        state = engine._office.views.state
+        state = engine._setup.views.state
         (artifact_id,) = await state.artifacts_of(record.session_id)
         link = await state.artifact_for(ArtifactId(artifact_id), OWNER)
         assert link is not None

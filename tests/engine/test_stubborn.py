@@ -14,9 +14,9 @@ from palyra.core.events import ErasedData, Event
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.core.tools import ToolResult
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunsQuery, WhenBusy
-from palyra.engine.context import EngineSettings
 from palyra.engine.engine import Engine
 from palyra.engine.session import gate
+from palyra.engine.setup import EngineSettings
 from palyra.ports.journal import Append
 from tests.support.asking import READ_THEN_ANSWER, SEND_THEN_ANSWER, SLOW, ask, calls, finished, first, says, wait_for
 from tests.support.engines import OWNER, Workshop, mark_tools
@@ -48,7 +48,7 @@ async def test_a_large_call_that_asks_is_asked_about(tmp_path: Path) -> None:
 async def test_an_outcome_that_cannot_be_recorded_is_told_as_such(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path, READ_THEN_ANSWER)
     async with workshop.open() as engine:
-        tool = engine._office.parts.catalog.find("mark.read")
+        tool = engine._setup.ports.catalog.find("mark.read")
         assert tool is not None
 
         async def boast(*_: object) -> ToolResult:
@@ -135,7 +135,7 @@ async def test_an_erased_session_takes_nothing_more(tmp_path: Path) -> None:
             if not isinstance(outcomes[0], BaseException):
                 with pytest.raises(NotFound):
                     await engine.sessions.get(OWNER, record.session_id)
-                tape = await engine._office.journal.read(record.session_id, 0, 500)
+                tape = await engine._setup.journal.read(record.session_id, 0, 500)
                 assert all(isinstance(event.data, ErasedData) for event in tape)
 
 
@@ -228,7 +228,7 @@ async def test_a_feed_that_begins_in_the_middle_hears_all_text_so_far(tmp_path: 
 async def test_what_time_made_due_is_not_lost_on_a_full_disk(tmp_path: Path, failures_count: int) -> None:
     workshop = Workshop(tmp_path, SEND_THEN_ANSWER, EngineSettings(approval_timeout_ms=50))
     async with workshop.open() as engine:
-        journal = engine._office.journal
+        journal = engine._setup.journal
         refused: list[list[str]] = []
         commit = journal.commit
 
@@ -252,7 +252,7 @@ async def test_a_fault_of_ours_is_told_to_who_waits_for_it(tmp_path: Path) -> No
         async def stumble(*_: object) -> tuple[Event, ...]:
             raise ZeroDivisionError
 
-        engine._office.journal.commit = stumble  # type: ignore[method-assign, assignment]
+        engine._setup.journal.commit = stumble  # type: ignore[method-assign, assignment]
         async with asyncio.timeout(20):
-            with pytest.raises(Unavailable, match="desk_failed"):
+            with pytest.raises(Unavailable, match="session_loop_failed"):
                 await engine.runs.start(OWNER, ask())

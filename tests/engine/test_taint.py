@@ -344,7 +344,7 @@ async def test_several_tainted_names_are_the_tools_own_source(tmp_path: Path) ->
 async def test_workspace_knows_that_it_holds_tainted_files(tmp_path: Path) -> None:
     workshop = workshop_at(tmp_path, ("write", (FETCH, WRITE, DONE)), ("clean", (WRITE, DONE)))
     engine = workshop.build()
-    provenance = engine._office.views.provenance
+    provenance = engine._setup.views.provenance
     await engine.start()
     root = str(workshop.workspace.resolve())
     await run(engine, "clean", session="another")

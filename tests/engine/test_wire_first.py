@@ -54,7 +54,7 @@ async def test_a_follower_that_goes_away_leaves_nothing_behind(tmp_path: Path) -
         frames = await engine.runs.follow(OWNER, record.id, None)
         await first(frames, "model.delta")
         await frames.aclose()
-        assert engine._office.hub._followers == {}
+        assert engine._parts.hub._followers == {}
         await engine.runs.cancel(OWNER, record.id)
 
 

@@ -230,7 +230,7 @@ class World:
         return next(grant.id for grant in grants if grant.approval_id == card.id)
 
     async def acts(self) -> list[tuple[str, AdminActed]]:
-        events = await self.engine._office.journal.read_all(0, 10_000)
+        events = await self.engine._setup.journal.read_all(0, 10_000)
         return [(event.actor, event.data) for event in events if isinstance(event.data, AdminActed)]
 
 

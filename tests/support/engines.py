@@ -27,8 +27,8 @@ from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
 from palyra.core.ids import Principal, SessionId
 from palyra.core.tools import CallNature, Capability, MissingTool, ToolResult, ToolSpec
 from palyra.core.trust import Trust
-from palyra.engine.context import EngineSettings, Parts, Views
-from palyra.engine.engine import Engine, EngineSetup
+from palyra.engine.engine import Engine
+from palyra.engine.setup import EnginePorts, EngineSettings, EngineSetup, Views
 from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
 from palyra.ports.policy import Policy
@@ -129,7 +129,7 @@ class Workshop:
         signer = FileSigner(self.root / "signing.key", self.root / "keys")
         journal = open_journal(self.journal_settings, signer, self.clock)
         artifacts = FileArtifacts(self.root / "artifacts")
-        parts = Parts(
+        ports = EnginePorts(
             router=RouteTable(
                 self.providers or {"scripted": self.provider},
                 {"": ModelRoute(self.route), **self.routes},
@@ -153,7 +153,7 @@ class Workshop:
         setup = EngineSetup(
             journal=self.wrap_journal(journal),
             views=views,
-            parts=parts,
+            ports=ports,
             clock=self.clock,
             agents=self.agents,
             settings=self.settings,

@@ -26,8 +26,8 @@ from palyra.config.choices import Headless
 from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.redaction import KnownSecrets, Redactor
-from palyra.engine.context import EngineSettings
 from palyra.engine.engine import Engine
+from palyra.engine.setup import EngineSettings
 from palyra.gateway.http.settings import HttpSettings
 from palyra.ports.search import NoSearch
 from palyra.ports.skills import NoSkills
@@ -126,8 +126,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
     from palyra.adapters.schema import JsonSchemaCheck
     from palyra.adapters.store.sqlite.connection import JournalSettings
     from palyra.adapters.store.sqlite.journal import open_journal
-    from palyra.engine.context import Parts, Views
-    from palyra.engine.engine import EngineSetup
+    from palyra.engine.setup import EnginePorts, EngineSetup, Views
 
     clock = SystemClock()
     signer = FileSigner(home.signing_key, home.public_keys)
@@ -149,7 +148,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
             provenance=journal.provenance,
         )
     )
-    parts = Parts(
+    ports = EnginePorts(
         router=build_router(home, config, client, secrets, partial(describe_model, config, prices)),
         prices=prices,
         policy=policy,
@@ -166,7 +165,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
     setup = EngineSetup(
         journal=journal,
         views=views,
-        parts=parts,
+        ports=ports,
         clock=clock,
         agents=make_agents(home, config),
         settings=make_settings(config),

@@ -1,29 +1,33 @@
-"""Acts upon the daemon itself. Owns: putting them on its system tape (`admin.acted`). Not: what was done."""
+"""The log of administrative acts, on the node's system tape (`admin.acted`).
+
+Owns: recording them. Does not own: doing them.
+"""
+
+from dataclasses import dataclass
 
 from palyra.core.errors import Conflict
 from palyra.core.events import Draft, Event
 from palyra.core.events.system import AdminActed
 from palyra.core.ids import NodeId, Principal, system_stream
 from palyra.core.trust import Trust
-from palyra.engine.context import EngineContext
+from palyra.engine.hub import Hub
+from palyra.ports.clock import Clock
 from palyra.ports.journal import Append, Journal
 
 ATTEMPTS_MAX = 16  # Checkpoints and erasures are put on the same tape; one of them in between is all that can be.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdminLog:
-    def __init__(self, office: EngineContext) -> None:
-        self._office = office
+    node: NodeId
+    journal: Journal
+    hub: Hub
+    clock: Clock
 
     async def record(self, principal: Principal, act: AdminActed) -> None:
         """Durable when it returns. What is not recorded is not done: record first, then act."""
-        await record_act(self._office, principal, act)
-
-
-async def record_act(office: EngineContext, principal: Principal, act: AdminActed) -> None:
-    """Durable when it returns."""
-    draft = Draft(data=act, actor=principal, trust=Trust.OPERATOR, at_ms=office.clock.now_ms())
-    office.hub.publish(await append_act(office.journal, office.node, draft))
+        draft = Draft(data=act, actor=principal, trust=Trust.OPERATOR, at_ms=self.clock.now_ms())
+        self.hub.publish(await append_act(self.journal, self.node, draft))
 
 
 async def append_act(journal: Journal, node: NodeId, draft: Draft) -> tuple[Event, ...]:

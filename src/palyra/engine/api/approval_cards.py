@@ -1,4 +1,6 @@
-"""Cards. Owns: an approval as people see it, put together from its row and its tape. Not: asking or answering.
+"""Cards of approvals: an approval as people see it, put together from its row and its tape.
+
+Does not own: asking or answering (api.approvals).
 
 Everything is read from the tape, where secrets are markers (L5).
 """
@@ -12,15 +14,16 @@ from palyra.core.projections.rows import ApprovalRow
 from palyra.core.run.questions import touches_of
 from palyra.engine.api.requests import ApprovalRecord, AskedCall
 from palyra.engine.api.taint import origins_of
-from palyra.engine.context import EngineContext
+from palyra.ports.journal import Journal
+from palyra.ports.views import ProvenanceViews
 
 # How far before its question a call is looked for: near first, then a whole turn's proposals, verdicts and refusals.
 LOOK_BACK_EVENTS = (40, 500)
 
 
-async def make_card(office: EngineContext, row: ApprovalRow) -> ApprovalRecord:
-    request = await read_request(office, row)
-    calls = await _read_calls(office, row, request)
+async def make_card(journal: Journal, provenance: ProvenanceViews, row: ApprovalRow) -> ApprovalRecord:
+    request = await read_request(journal, row)
+    calls = await _read_calls(journal, row, request)
     return ApprovalRecord(
         id=row.id,
         kind=row.kind.value,
@@ -40,32 +43,32 @@ async def make_card(office: EngineContext, row: ApprovalRow) -> ApprovalRecord:
         created_at_ms=row.created_at_ms,
         expires_at_ms=row.expires_at_ms,
         decided_by=row.decided_by,
-        taint_origins=await origins_of(office, row.session_id, request.taint),
+        taint_origins=await origins_of(provenance, row.session_id, request.taint),
         reason=request.reason,
         count=request.count,
         calls=calls,
         touches=request.touches or Touches(),
-        covered_by=await _read_grant_id(office, row),
+        covered_by=await _read_grant_id(journal, row),
     )
 
 
-async def read_request(office: EngineContext, row: ApprovalRow) -> ApprovalRequested:
-    events = await office.journal.read(row.session_id, row.requested_seq - 1, 1)
+async def read_request(journal: Journal, row: ApprovalRow) -> ApprovalRequested:
+    events = await journal.read(row.session_id, row.requested_seq - 1, 1)
     data = events[0].data if events else None
     if not isinstance(data, ApprovalRequested):
         raise NotFound("approval_erased", f"what approval {row.id} asked was erased")
     return data
 
 
-async def _read_grant_id(office: EngineContext, row: ApprovalRow) -> str | None:
+async def _read_grant_id(journal: Journal, row: ApprovalRow) -> str | None:
     if row.resolved_seq is None:
         return None
-    events = await office.journal.read(row.session_id, row.resolved_seq - 1, 1)
+    events = await journal.read(row.session_id, row.resolved_seq - 1, 1)
     data = events[0].data if events else None
     return data.covered_by if isinstance(data, ApprovalResolved) else None
 
 
-async def _read_calls(office: EngineContext, row: ApprovalRow, request: ApprovalRequested) -> tuple[AskedCall, ...]:
+async def _read_calls(journal: Journal, row: ApprovalRow, request: ApprovalRequested) -> tuple[AskedCall, ...]:
     if row.call_id is None:
         return ()
     wanted = request.calls or (row.call_id,)
@@ -73,7 +76,7 @@ async def _read_calls(office: EngineContext, row: ApprovalRow, request: Approval
     for count in LOOK_BACK_EVENTS:
         first = max(0, row.requested_seq - 1 - count)
         seen = _Seen()
-        seen.add(await office.journal.read(row.session_id, first, row.requested_seq - 1 - first))
+        seen.add(await journal.read(row.session_id, first, row.requested_seq - 1 - first))
         if all(call_id in seen.arguments and call_id in seen.judged for call_id in wanted):
             break
     digests = request.digests or (request.digest,)

@@ -1,4 +1,9 @@
-"""Approvals and grants, asked for. Owns: showing and answering them for one principal (L11). Not: when to ask (core)."""
+"""Approvals and grants of one principal (L11).
+
+Owns: showing, answering and revoking them. Does not own: when to ask (core.run).
+"""
+
+from dataclasses import dataclass
 
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events.tool import (
@@ -12,8 +17,10 @@ from palyra.core.ids import ApprovalId, GrantId, Principal
 from palyra.core.projections.rows import ApprovalRow, GrantRow
 from palyra.engine.api.approval_cards import make_card, read_request
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, GrantRecord
-from palyra.engine.context import EngineContext
 from palyra.engine.session.commands import AnswerQuestion, RecordSessionEvent
+from palyra.engine.session.session_loops import SessionLoops
+from palyra.ports.journal import Journal
+from palyra.ports.views import ApprovalViews, ProvenanceViews, RunViews
 
 REASON_LENGTH_MAX = 2_000
 _DECISIONS = {
@@ -23,17 +30,21 @@ _DECISIONS = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalService:
-    def __init__(self, office: EngineContext) -> None:
-        self._office = office
+    views: ApprovalViews
+    runs: RunViews
+    provenance: ProvenanceViews
+    journal: Journal
+    loops: SessionLoops
 
     async def list(self, principal: Principal | None, query: ApprovalsQuery) -> tuple[ApprovalRecord, ...]:
         """The oldest first."""
-        rows = await self._office.views.approvals.list_approvals(principal, query.status, query.after, query.limit)
-        return tuple([await make_card(self._office, row) for row in rows])
+        rows = await self.views.list_approvals(principal, query.status, query.after, query.limit)
+        return tuple([await make_card(self.journal, self.provenance, row) for row in rows])
 
     async def get(self, principal: Principal, approval_id: ApprovalId) -> ApprovalRecord:
-        return await make_card(self._office, await self._row(principal, approval_id))
+        return await make_card(self.journal, self.provenance, await self._row(principal, approval_id))
 
     async def answer(
         self, principal: Principal, approval_id: ApprovalId, answer: ApprovalAnswer, *, by: Principal | None = None
@@ -48,19 +59,19 @@ class ApprovalService:
                 "approval_decided", f"approval {approval_id} is {row.status.value} already", is_retryable=False
             )
         _require_fitting(row, answer)
-        run = await self._office.views.runs.run(row.run_id, None) if row.run_id is not None else None
+        run = await self.runs.run(row.run_id, None) if row.run_id is not None else None
         if run is None:
             raise NotFound("run_unknown", f"approval {approval_id} has no run")
-        request = await read_request(self._office, row)
-        order = AnswerQuestion(
+        request = await read_request(self.journal, row)
+        command = AnswerQuestion(
             approval_id=approval_id, principal=by or principal, answer=answer, request=request, run=run
         )
-        await self._office.desks.at(row.session_id).post(order)
+        await self.loops.post(row.session_id, command)
         return await self.get(principal, approval_id)
 
     async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRecord, ...]:
         """The oldest first."""
-        rows = await self._office.views.approvals.grants(principal, after, limit)
+        rows = await self.views.grants(principal, after, limit)
         return tuple([await self._grant_record(row) for row in rows])
 
     async def revoke(self, principal: Principal, grant_id: GrantId, *, by: Principal | None = None) -> GrantRecord:
@@ -68,23 +79,23 @@ class ApprovalService:
         if row.revoked_seq is not None:
             raise Conflict("grant_revoked", f"grant {grant_id} was revoked already", is_retryable=False)
         note = RecordSessionEvent(principal=by or principal, data=GrantRevoked(grant_id=grant_id))
-        await self._office.desks.at(row.session_id).post(note)
+        await self.loops.post(row.session_id, note)
         return await self._grant_record(await self._grant_row(principal, grant_id))
 
     async def _row(self, principal: Principal, approval_id: ApprovalId) -> ApprovalRow:
-        row = await self._office.views.approvals.approval(approval_id, principal)
+        row = await self.views.approval(approval_id, principal)
         if row is None:
             raise NotFound("approval_unknown", f"there is no approval {approval_id}")
         return row
 
     async def _grant_row(self, principal: Principal, grant_id: GrantId) -> GrantRow:
-        row = await self._office.views.approvals.grant(grant_id, principal)
+        row = await self.views.grant(grant_id, principal)
         if row is None:
             raise NotFound("grant_unknown", f"there is no grant {grant_id}")
         return row
 
     async def _grant_record(self, row: GrantRow) -> GrantRecord:
-        events = await self._office.journal.read(row.session_id, row.granted_seq - 1, 1)
+        events = await self.journal.read(row.session_id, row.granted_seq - 1, 1)
         data = events[0].data if events else None
         grant = data.grant if isinstance(data, ApprovalResolved) else None
         return GrantRecord(

@@ -1,11 +1,19 @@
-"""Artifacts, asked for. Owns: uploads and reading for one principal (L11). Not: the files (ports.artifacts)."""
+"""Artifacts of one principal (L11).
+
+Owns: uploads, reading, and sweeping bodies nothing refers to. Does not own: the files (ports.artifacts).
+"""
+
+from dataclasses import dataclass
 
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.ids import ArtifactId, Principal, uploads_stream
 from palyra.core.trust import Trust
 from palyra.core.writes import LinkArtifact
 from palyra.engine.api.requests import ArtifactRecord
-from palyra.engine.context import EngineContext
+from palyra.ports.artifacts import Artifacts
+from palyra.ports.clock import Clock
+from palyra.ports.journal import Journal
+from palyra.ports.state import State
 
 UPLOAD_BYTES_MAX = 32 * 1024 * 1024
 MEDIA_TYPE_LENGTH_MAX = 128
@@ -13,9 +21,12 @@ ORPHAN_AGE_S = 3_600.0  # Far longer than the moment between writing a body and 
 SWEPT_AT_ONCE = 500
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactService:
-    def __init__(self, office: EngineContext) -> None:
-        self._office = office
+    artifacts: Artifacts
+    journal: Journal
+    state: State
+    clock: Clock
 
     async def put(self, principal: Principal, body: bytes, media_type: str) -> ArtifactRecord:
         """Durable when it returns: first the file, then the link that keeps it."""
@@ -23,26 +34,26 @@ class ArtifactService:
             raise Invalid("artifact_too_large", f"{len(body)} bytes; the most is {UPLOAD_BYTES_MAX}")
         if not 1 <= len(media_type) <= MEDIA_TYPE_LENGTH_MAX:
             raise Invalid("media_type_length", f"a media type has 1 to {MEDIA_TYPE_LENGTH_MAX} characters")
-        artifact_id = await self._office.parts.artifacts.put(body)
-        now_ms = self._office.clock.now_ms()
+        artifact_id = await self.artifacts.put(body)
+        now_ms = self.clock.now_ms()
         # What a person uploads is theirs, as what they write is.
         link = LinkArtifact(artifact_id, uploads_stream(principal), len(body), media_type, now_ms, trust=Trust.OPERATOR)
-        await self._office.journal.commit((), (link,))
+        await self.journal.commit((), (link,))
         return ArtifactRecord(id=artifact_id, bytes=len(body), media_type=media_type)
 
     async def get(self, principal: Principal, artifact_id: ArtifactId) -> tuple[ArtifactRecord, bytes]:
-        link = await self._office.views.state.artifact_for(artifact_id, principal)
+        link = await self.state.artifact_for(artifact_id, principal)
         if link is None:
             raise NotFound("artifact_unknown", f"there is no artifact {artifact_id}")
-        body = await self._office.parts.artifacts.get(artifact_id, 0, link.bytes)
+        body = await self.artifacts.get(artifact_id, 0, link.bytes)
         return ArtifactRecord(id=artifact_id, bytes=link.bytes, media_type=link.media_type), body
 
     async def sweep(self) -> int:
         """Removes bodies that nothing refers to: a crash may come between a body and its link, or a link and its body."""
         removed_count = 0
-        settled = await self._office.parts.artifacts.settled(ORPHAN_AGE_S)
+        settled = await self.artifacts.settled(ORPHAN_AGE_S)
         for start in range(0, len(settled), SWEPT_AT_ONCE):
-            for artifact_id in await self._office.views.state.unlinked(settled[start : start + SWEPT_AT_ONCE]):
-                await self._office.parts.artifacts.remove(artifact_id)
+            for artifact_id in await self.state.unlinked(settled[start : start + SWEPT_AT_ONCE]):
+                await self.artifacts.remove(artifact_id)
                 removed_count += 1
         return removed_count

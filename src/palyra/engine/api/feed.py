@@ -1,26 +1,34 @@
-"""Feeds. Owns: following one session, or all of a principal's, from a cursor (L4, L11). Not: framing for the wire (gateway)."""
+"""Feeds of events.
+
+Owns: following one session, or all sessions of a principal, from a cursor (L4, L11).
+Does not own: the form on the wire (gateway).
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from palyra.core.events import Event
 from palyra.core.ids import Principal, SessionId, StreamId, is_system_stream
 from palyra.engine.api.sessions import SessionService
-from palyra.engine.context import EngineContext
-from palyra.engine.hub import Frame, Frames
+from palyra.engine.hub import Frame, Frames, Hub
+from palyra.ports.journal import Journal
+from palyra.ports.state import State
 
 PAGE_EVENTS = 500
 KNOWN_SESSIONS_MAX = 10_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventFeed:
-    def __init__(self, office: EngineContext, sessions: SessionService) -> None:
-        self._office = office
-        self._sessions = sessions
+    sessions: SessionService
+    journal: Journal
+    state: State
+    hub: Hub
 
     async def session(self, principal: Principal, session_id: SessionId, after_seq: int | None) -> Frames:
         """Without a cursor from the first event."""
-        await self._sessions.get(principal, session_id)
-        return self._office.hub.attach(session_id).follow(after_seq or 0)
+        await self.sessions.get(principal, session_id)
+        return self.hub.attach(session_id).follow(after_seq or 0)
 
     async def all(self, principal: Principal | None, after_position: int | None) -> Frames:
         """Every session of the principal, of all for None: recorded events in the journal's order, live frames as they come.
@@ -28,19 +36,19 @@ class EventFeed:
         Without a cursor from now on.
         """
         if after_position is None:
-            after_position = await self._office.views.state.last_position()
-        return AllFrames(self._office, principal, after_position)
+            after_position = await self.state.last_position()
+        return AllFrames(self, principal, after_position)
 
 
 class AllFrames(Frames):
     """Frames of every session that the principal may see, without end."""
 
-    def __init__(self, office: EngineContext, principal: Principal | None, cursor: int) -> None:
+    def __init__(self, feed: EventFeed, principal: Principal | None, cursor: int) -> None:
         super().__init__()
-        self._office = office
+        self._feed = feed
         self._principal = principal
         self._cursor = cursor
-        self._watcher = office.hub.watch()
+        self._watcher = feed.hub.watch()
         self._visible: dict[StreamId, bool] = {}
 
     async def take(self) -> Sequence[Frame]:
@@ -59,7 +67,7 @@ class AllFrames(Frames):
     async def _next(self) -> tuple[Frame, ...]:
         """Live frames first: what they say is never newer than the record that is read after they were taken."""
         live = self._watcher.take_live()
-        page = await self._office.journal.read_all(self._cursor, PAGE_EVENTS)
+        page = await self._feed.journal.read_all(self._cursor, PAGE_EVENTS)
         self._cursor = page[-1].position if page else self._cursor
         return (*live, *page)
 
@@ -70,6 +78,6 @@ class AllFrames(Frames):
             if len(visible) >= KNOWN_SESSIONS_MAX:
                 visible.clear()
             is_system = is_system_stream(stream)
-            row = None if is_system else await self._office.views.sessions.session(SessionId(stream), self._principal)
+            row = None if is_system else await self._feed.sessions.views.session(SessionId(stream), self._principal)
             visible[stream] = row is not None
         return visible[stream]

@@ -15,9 +15,11 @@ from palyra.core.errors import Conflict, NotFound
 from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.core.events.system import AdminActed
 from palyra.core.ids import Principal
-from palyra.engine.api.admin_log import record_act
-from palyra.engine.context import EngineContext
+from palyra.core.redaction import Redactor
+from palyra.engine.api.admin_log import AdminLog
+from palyra.ports.prices import Prices
 from palyra.ports.provider import Completed, Delta, Failed, ModelRequest, TextDelta
+from palyra.ports.router import Router
 
 CHECK_TIMEOUT_S = 60.0
 PROMPT = "Reply with the word ok."
@@ -44,12 +46,15 @@ class ModelCheck(msgspec.Struct, frozen=True, kw_only=True):
 class ModelCheckService:
     """One check of a model at a time: two at once would tell nothing more and cost twice."""
 
-    def __init__(self, office: EngineContext) -> None:
-        self._office = office
+    def __init__(self, router: Router, prices: Prices, redactor: Redactor, acts: AdminLog) -> None:
+        self._router = router
+        self._prices = prices
+        self._redactor = redactor
+        self._acts = acts
         self._under_way: set[str] = set()
 
     async def check(self, principal: Principal, name: str) -> ModelCheck:
-        if name not in {model.name for model in self._office.parts.router.models()}:
+        if name not in {model.name for model in self._router.models()}:
             raise NotFound("model_unknown", "there is no model of this name; GET /api/v1/models lists those there are")
         if name in self._under_way:
             raise Conflict("check_under_way", f"model {name} is being checked already; wait for that check to end")
@@ -61,15 +66,15 @@ class ModelCheckService:
 
     async def _check(self, principal: Principal, name: str) -> ModelCheck:
         begun = AdminActed(action="model.check_begun", target=name, detail="one small call is made, outside any run")
-        await record_act(self._office, principal, begun)
+        await self._acts.record(principal, begun)
         checked = await self._call(name)
         ended = AdminActed(action="model.checked", target=name, detail=self._told(checked))
-        await record_act(self._office, principal, ended)
+        await self._acts.record(principal, ended)
         return checked
 
     async def _call(self, name: str) -> ModelCheck:
         """The router is told as of any call: a check that succeeds brings a model back that was passed over."""
-        router = self._office.parts.router
+        router = self._router
         request = ModelRequest(
             model=name, instructions="", messages=(UserMessage(PROMPT),), max_output_tokens=OUTPUT_TOKENS_MAX
         )
@@ -90,7 +95,7 @@ class ModelCheckService:
 
     def _outcome(self, name: str, hearing: "_Hearing", ending: Completed | Failed) -> ModelCheck:
         failed = ending if isinstance(ending, Failed) else None
-        clean = self._office.redactor.text
+        clean = self._redactor.text
         return ModelCheck(
             model=name,
             ok=failed is None,
@@ -107,7 +112,7 @@ class ModelCheckService:
         outcome = "it answers" if checked.ok else f"it failed with {checked.code}"
         if checked.usage is None:
             return f"{outcome}; the provider reported no tokens"
-        cost = self._office.parts.prices.cost_nano_usd(checked.model, checked.usage)
+        cost = self._prices.cost_nano_usd(checked.model, checked.usage)
         price = "price unknown" if cost is None else f"${cost / NANO:.9f}"
         return f"{outcome}; {checked.usage.input_tokens} tokens in, {checked.usage.output_tokens} out, {price}"
 

@@ -1,16 +1,16 @@
-"""Whose a thing is. Owns: in whose eyes one that was named can be looked at. Not: who may look through them (gateway).
+"""Finds the principal whose permissions apply to a named thing.
 
-For each kind: the one who asks, where the thing is shown to them anyway (L11); else the owner of the session it belongs
-to, or None where there is no such thing.
+Owns: for each kind, the asking principal where the thing is shown to them anyway (L11), else the owner of its session,
+or None where there is no such thing. Does not own: who may use another's permissions (gateway.access).
 """
 
 from palyra.core.ids import ApprovalId, GrantId, Principal, RunId, SessionId
-from palyra.engine.context import EngineContext
+from palyra.engine.setup import Views
 
 
 class OwnerLookup:
-    def __init__(self, office: EngineContext) -> None:
-        self._views = office.views
+    def __init__(self, views: Views) -> None:
+        self._views = views
 
     async def of_session(self, principal: Principal, session_id: SessionId) -> Principal | None:
         row = await self._views.sessions.session(session_id, None)

@@ -1,7 +1,11 @@
-"""Explaining verdicts. Owns: how a call would be judged now, and by which policies. Not: judging one (gate), nor grants.
+"""Explains how a call would be judged now, and by which policies.
+
+Does not own: judging a real call (gate), nor grants.
 
 The order of questions is the gate's. Nothing is executed, recorded or granted, and no answer given earlier is looked at.
 """
+
+from dataclasses import dataclass
 
 import msgspec
 
@@ -11,12 +15,17 @@ from palyra.core.events.tool import Verdict
 from palyra.core.ids import Principal, SessionId
 from palyra.core.skills import narrowing_skill
 from palyra.core.taint import labels
+from palyra.engine.agents import AgentDirectory
 from palyra.engine.api.sessions import SessionService
 from palyra.engine.api.skills import opened_skills
 from palyra.engine.api.taint import read_taint
-from palyra.engine.context import EngineContext
+from palyra.engine.new_ids import IdSource
 from palyra.engine.session.gate import SCHEMA_ERRORS_SHOWN_MAX, why_missing
-from palyra.ports.policy import PolicyQuestion
+from palyra.ports.policy import Policy, PolicyQuestion
+from palyra.ports.schemas import SchemaCheck
+from palyra.ports.skills import Skills
+from palyra.ports.tools import Catalog
+from palyra.ports.views import ProvenanceViews
 
 CHANNEL = "http"
 
@@ -39,28 +48,34 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyExplainer:
-    def __init__(self, office: EngineContext, sessions: SessionService) -> None:
-        self._office = office
-        self._sessions = sessions
+    sessions: SessionService
+    agents: AgentDirectory
+    catalog: Catalog
+    schemas: SchemaCheck
+    policy: Policy
+    skills: Skills
+    provenance: ProvenanceViews
+    ids: IdSource
 
     async def explain(self, principal: Principal, request: ExplainRequest) -> Explanation:
         agent, taint = await self._surroundings(principal, request)
-        tool = self._office.parts.catalog.find(request.tool)
+        tool = self.catalog.find(request.tool)
         if tool is None:
-            return _refused(*why_missing(self._office.parts.catalog, request.tool))
+            return _refused(*why_missing(self.catalog, request.tool))
         if not may_use(agent, request.tool):
             return _refused("tool_not_allowed", f"The agent {agent.name} may not use {request.tool}.")
-        skill = narrowing_skill(await opened_skills(self._office, agent, request.skills), request.tool)
+        skill = narrowing_skill(await opened_skills(self.skills, agent, request.skills), request.tool)
         if skill is not None:
             return _refused("skill_narrows", f"The skill {skill} does not allow {request.tool}.")
-        errors = self._office.parts.schemas.errors(tool.spec.input_schema, request.arguments)
+        errors = self.schemas.errors(tool.spec.input_schema, request.arguments)
         if errors:
             return _refused("schema", "; ".join(errors[:SCHEMA_ERRORS_SHOWN_MAX]))
         question = PolicyQuestion(
             principal=principal,
             agent=agent.name,
-            session_id=request.session_id or self._office.new_session_id(),
+            session_id=request.session_id or self.ids.session_id(),
             channel=CHANNEL,
             skills=request.skills,
             spec=tool.spec,
@@ -68,19 +83,19 @@ class PolicyExplainer:
             nature=tool.nature(request.arguments, agent.workspace),
             taint=taint,
         )
-        answer = self._office.parts.policy.judge(question)
+        answer = self.policy.judge(question)
         policies = answer.snapshot.policies if answer.snapshot is not None else (answer.rule,)
         return Explanation(verdict=answer.verdict, rule=answer.rule, policies=policies, reason=answer.reason)
 
     async def _surroundings(self, principal: Principal, request: ExplainRequest) -> tuple[AgentSpec, tuple[str, ...]]:
         """NotFound where the session is not the principal's, Invalid where there is no such agent."""
         if request.session_id is None:
-            return self._office.agent(request.agent), request.taint or ()
-        row = await self._sessions.get(principal, request.session_id)
-        agent = self._office.agent(request.agent or row.agent)
+            return self.agents.find(request.agent), request.taint or ()
+        row = await self.sessions.get(principal, request.session_id)
+        agent = self.agents.find(request.agent or row.agent)
         if request.taint is not None:
             return agent, request.taint
-        return agent, labels(await read_taint(self._office, request.session_id))
+        return agent, labels(await read_taint(self.provenance, request.session_id))
 
 
 def _refused(rule: str, reason: str) -> Explanation:

@@ -1,6 +1,10 @@
-"""Runs, asked for. Owns: starting, steering, cancelling and following runs for one principal (L11). Not: driving them (desk)."""
+"""Runs of one principal (L11).
+
+Owns: starting, steering, cancelling and following them. Does not own: driving them (engine.session).
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -12,6 +16,7 @@ from palyra.core.origins import can_ask
 from palyra.core.projections.rows import RunRow
 from palyra.core.run.states import is_terminal
 from palyra.core.trust import Trust
+from palyra.engine.agents import AgentDirectory
 from palyra.engine.api.processes import ProcessService
 from palyra.engine.api.requests import (
     KEY_LENGTH_MAX,
@@ -24,30 +29,44 @@ from palyra.engine.api.requests import (
 )
 from palyra.engine.api.run_records import make_record
 from palyra.engine.api.sessions import SessionService
-from palyra.engine.context import EngineContext
-from palyra.engine.hub import Follower, Frame, Frames, NoFrames, Tap
-from palyra.engine.session.attachments import take_attachments
+from palyra.engine.hub import Follower, Frame, Frames, Hub, NoFrames, Tap
+from palyra.engine.new_ids import IdSource
+from palyra.engine.session.attachments import AttachmentIntake
 from palyra.engine.session.commands import CancelRun, Command, SendInput, StartRun
-from palyra.ports.views import RunFilter
+from palyra.engine.session.session_loops import SessionLoops
+from palyra.engine.setup import EngineSettings
+from palyra.ports.journal import Journal
+from palyra.ports.schemas import SchemaCheck
+from palyra.ports.tools import Catalog
+from palyra.ports.views import RunFilter, RunViews
 
 PAGE_MAX = 500
 TERMINAL_TYPES = frozenset({RunDone.TYPE, RunFailed.TYPE, RunCancelled.TYPE})
 
 
+@dataclass(slots=True, kw_only=True)
 class RunService:
-    def __init__(self, office: EngineContext, sessions: SessionService) -> None:
-        self._office = office
-        self._sessions = sessions
-        self.processes = ProcessService(office)
-        self.is_draining = False
+    sessions: SessionService
+    views: RunViews
+    journal: Journal
+    hub: Hub
+    loops: SessionLoops
+    agents: AgentDirectory
+    ids: IdSource
+    attachments: AttachmentIntake
+    schemas: SchemaCheck
+    catalog: Catalog
+    processes: ProcessService
+    settings: EngineSettings
+    is_draining: bool = False
 
     async def start(self, principal: Principal, request: RunRequest) -> RunRecord:
         """The run, accepted and durable. The same idempotency key gives the same run."""
         known = await self._known(principal, request)
         if known is not None:
-            return await make_record(self._office.journal, known)
-        session_id, order = await self._order(principal, request)
-        started = await self._post(principal, session_id, order)
+            return await make_record(self.journal, known)
+        session_id, command = await self._command(principal, request)
+        started = await self._post(principal, session_id, command)
         return await self.get(principal, started.id)
 
     async def start_and_follow(self, principal: Principal, request: RunRequest) -> tuple[StartedRun, Frames]:
@@ -56,14 +75,14 @@ class RunService:
         if known is not None:
             there = StartedRun(id=known.id, session_id=known.session_id)
             return there, await self.follow(principal, known.id, None)
-        session_id, order = await self._order(principal, request)
-        follower = self._office.hub.attach(session_id)
+        session_id, command = await self._command(principal, request)
+        follower = self.hub.attach(session_id)
         started: StartedRun | None = None
         try:
-            started = await self._post(principal, session_id, order)
+            started = await self._post(principal, session_id, command)
         finally:
-            # The order may have been refused, or answered with a run that is elsewhere or was there before.
-            is_here = started == StartedRun(id=order.run_id, session_id=session_id)
+            # The command may have been refused, or answered with a run that is elsewhere or was there before.
+            is_here = started == StartedRun(id=command.run_id, session_id=session_id)
             if not is_here:
                 follower.close()
         if not is_here:
@@ -72,15 +91,15 @@ class RunService:
         return started, RunFrames(follower.follow(follower.first_seq() - 1), started.id)
 
     async def get(self, principal: Principal, run_id: RunId) -> RunRecord:
-        return await make_record(self._office.journal, await self._row(principal, run_id))
+        return await make_record(self.journal, await self._row(principal, run_id))
 
     async def list(self, principal: Principal | None, query: RunsQuery) -> tuple[RunRecord, ...]:
         """Everyone's for None, which is the caller's to allow."""
         wanted = RunFilter(
             session_id=query.session_id, state=query.state, after=query.after, limit=min(query.limit, PAGE_MAX)
         )
-        rows = await self._office.views.runs.list_runs(principal, wanted)
-        return tuple([await make_record(self._office.journal, row) for row in rows])
+        rows = await self.views.list_runs(principal, wanted)
+        return tuple([await make_record(self.journal, row) for row in rows])
 
     async def send_input(self, principal: Principal, run_id: RunId, text: str) -> RunRecord:
         _require_text(text)
@@ -105,78 +124,78 @@ class RunService:
         cursor = row.accepted_seq - 1 if after_seq is None else max(after_seq, row.accepted_seq - 1)
         if row.ended_seq is not None and cursor >= row.ended_seq:
             return NoFrames()
-        head = await self._office.journal.head(row.session_id)
+        head = await self.journal.head(row.session_id)
         if head is not None and cursor > head.seq:
             raise Invalid("cursor_invalid", f"the cursor {cursor} lies beyond the tape's end, {head.seq}")
-        return RunFrames(self._office.hub.attach(row.session_id).follow(cursor), run_id)
+        return RunFrames(self.hub.attach(row.session_id).follow(cursor), run_id)
 
-    async def _order(self, principal: Principal, request: RunRequest) -> tuple[SessionId, StartRun]:
+    async def _command(self, principal: Principal, request: RunRequest) -> tuple[SessionId, StartRun]:
         if self.is_draining:
             raise Unavailable("draining", "the daemon is stopping; try again in a moment")
         _require_text(request.text)
         self._require_demands(request)
         session = await self._session(principal, request)
-        agent = self._office.agent(request.agent or (session[1] if session else None))
+        agent = self.agents.find(request.agent or (session[1] if session else None))
         wish = SessionRequest(key=request.session_key, agent=request.agent)
-        attachments = await take_attachments(self._office, principal, request.attachments)
+        attachments = await self.attachments.take(principal, request.attachments)
         accepted = RunAccepted(
             agent=agent.name,
             origin=request.origin,
             can_ask=self._can_ask(request),
-            limits=self._office.settings.limits,
+            limits=self.settings.limits,
             idempotency_key=request.idempotency_key,
             model=request.model,
             must_call=request.must_call,
             answer_schema=request.answer_schema,
         )
-        order = StartRun(
-            run_id=self._office.new_run_id(),
+        command = StartRun(
+            run_id=self.ids.run_id(),
             principal=principal,
             trust=Trust.OPERATOR,
             accepted=accepted,
             message=MessageUser(text=request.text, attachments=attachments),
             when_busy=request.when_busy,
-            opening=self._sessions.opening(principal, wish) if session is None else None,
+            opening=self.sessions.opening(principal, wish) if session is None else None,
         )
-        return (session[0] if session else self._office.new_session_id()), order
+        return (session[0] if session else self.ids.session_id()), command
 
     async def _session(self, principal: Principal, request: RunRequest) -> tuple[SessionId, str] | None:
-        """The session and its agent. What a warm desk knows of its owner's session is not read again."""
+        """The session and its agent. What a running loop knows of its owner's session is not read again."""
         if request.session_id is not None:
-            known = self._office.desks.known_state(request.session_id)
+            known = self.loops.known_state(request.session_id)
             if known is not None and known.owner == principal:
                 return request.session_id, known.agent
-            row = await self._sessions.get(principal, request.session_id)
+            row = await self.sessions.get(principal, request.session_id)
             return row.id, row.agent
         if request.session_key is None:
             return None
-        found = await self._office.views.sessions.session_by_key(request.session_key, principal)
+        found = await self.sessions.views.session_by_key(request.session_key, principal)
         return (found.id, found.agent) if found is not None else None
 
-    async def _post(self, principal: Principal, session_id: SessionId, order: StartRun) -> StartedRun:
-        """A key taken in the same moment means that somebody else's order was the same: theirs is the answer."""
+    async def _post(self, principal: Principal, session_id: SessionId, command: StartRun) -> StartedRun:
+        """A key taken in the same moment means that somebody else's command was the same: theirs is the answer."""
         try:
-            run_id = await self._office.desks.at(session_id).post(order)
+            run_id = await self.loops.post(session_id, command)
         except Conflict as conflict:
-            known = await self._taken_by(principal, order, conflict)
+            known = await self._taken_by(principal, command, conflict)
             if known is not None:
                 return known
-            beside = await self._session_beside(principal, order, conflict)
-            return await self._post(principal, beside, replace(order, opening=None))
-        return StartedRun(id=run_id or order.run_id, session_id=session_id)
+            beside = await self._session_beside(principal, command, conflict)
+            return await self._post(principal, beside, replace(command, opening=None))
+        return StartedRun(id=run_id or command.run_id, session_id=session_id)
 
-    async def _taken_by(self, principal: Principal, order: StartRun, conflict: Conflict) -> StartedRun | None:
-        key = order.accepted.idempotency_key
+    async def _taken_by(self, principal: Principal, command: StartRun, conflict: Conflict) -> StartedRun | None:
+        key = command.accepted.idempotency_key
         if conflict.code != "idempotency_key_taken" or key is None:
             return None
-        row = await self._office.views.runs.run_by_idempotency_key(key, principal)
+        row = await self.views.run_by_idempotency_key(key, principal)
         return None if row is None else StartedRun(id=row.id, session_id=row.session_id)
 
-    async def _session_beside(self, principal: Principal, order: StartRun, conflict: Conflict) -> SessionId:
+    async def _session_beside(self, principal: Principal, command: StartRun, conflict: Conflict) -> SessionId:
         """The session that got the key first; any other conflict is the caller's to hear."""
-        key = order.opening.key if order.opening is not None else None
+        key = command.opening.key if command.opening is not None else None
         is_taken = conflict.code == "session_key_taken" and key is not None
-        row = await self._office.views.sessions.session_by_key(key, principal) if is_taken and key else None
+        row = await self.sessions.views.session_by_key(key, principal) if is_taken and key else None
         if row is None:
             raise conflict
         return row.id
@@ -187,20 +206,20 @@ class RunService:
             return None
         if not 1 <= len(key) <= KEY_LENGTH_MAX:
             raise Invalid("idempotency_key_length", f"an idempotency key has 1 to {KEY_LENGTH_MAX} characters")
-        return await self._office.views.runs.run_by_idempotency_key(key, principal)
+        return await self.views.run_by_idempotency_key(key, principal)
 
     async def _row(self, principal: Principal, run_id: RunId) -> RunRow:
-        row = await self._office.views.runs.run(run_id, principal)
+        row = await self.views.run(run_id, principal)
         if row is None:
             raise NotFound("run_unknown", f"there is no run {run_id}")
         return row
 
-    async def _tell(self, row: RunRow, order: Command) -> None:
-        """A run that ended in the same moment is no longer at its desk: that is a Conflict for input, nothing for cancel."""
+    async def _tell(self, row: RunRow, command: Command) -> None:
+        """A run that ended in the same moment is no longer in its loop: that is a Conflict for input, nothing for cancel."""
         try:
-            await self._office.desks.at(row.session_id).post(order)
+            await self.loops.post(row.session_id, command)
         except NotFound as error:
-            if not isinstance(order, CancelRun):
+            if not isinstance(command, CancelRun):
                 raise Conflict(
                     "run_ended", f"run {row.id} is over; start a new one in its session", is_retryable=False
                 ) from error
@@ -208,15 +227,15 @@ class RunService:
     def _can_ask(self, request: RunRequest) -> bool:
         if request.can_ask is not None:
             return request.can_ask
-        return can_ask(request.origin, waits_headless=self._office.settings.waits_headless)
+        return can_ask(request.origin, waits_headless=self.settings.waits_headless)
 
     def _require_demands(self, request: RunRequest) -> None:
         """What no answer could ever meet is said now and not after all turns are spent."""
         schema = request.answer_schema
-        errors = self._office.parts.schemas.schema_errors(schema) if schema is not None else ()
+        errors = self.schemas.schema_errors(schema) if schema is not None else ()
         if errors:
             raise Invalid("answer_schema_invalid", f"answer_schema is no usable JSON Schema: {errors[0]}")
-        missing = [tool for tool in request.must_call if self._office.parts.catalog.find(tool) is None]
+        missing = [tool for tool in request.must_call if self.catalog.find(tool) is None]
         if missing:
             raise Invalid("must_call_unknown", f"must_call names tools there are none of: {', '.join(missing)}")
 

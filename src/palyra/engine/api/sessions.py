@@ -1,23 +1,48 @@
-"""Sessions, asked for. Owns: resolving, branching, resetting and deleting, each for one principal (L11). Not: runs."""
+"""Sessions of one principal (L11).
+
+Owns: resolving, labelling, branching, resetting and deleting them. Does not own: runs (api.runs).
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events import Event
 from palyra.core.events.session import Parent, SessionBranched, SessionCreated, SessionLabelled, SessionReset
 from palyra.core.ids import Principal, SessionId
 from palyra.core.projections.rows import SessionRow
+from palyra.engine.agents import AgentDirectory
 from palyra.engine.api.requests import KEY_LENGTH_MAX, LABEL_LENGTH_MAX, SessionRequest
-from palyra.engine.context import EngineContext
+from palyra.engine.hub import Hub
+from palyra.engine.new_ids import IdSource
 from palyra.engine.session.commands import OpenSession, RecordSessionEvent
-from palyra.engine.session.session_loader import taint_at
-from palyra.ports.journal import Erasure
+from palyra.engine.session.session_loader import SessionLoader
+from palyra.engine.session.session_loops import SessionLoops
+from palyra.ports.artifacts import Artifacts
+from palyra.ports.clock import Clock
+from palyra.ports.journal import Erasure, Journal
+from palyra.ports.state import State
+from palyra.ports.views import SessionViews
 
 PAGE_MAX = 500
 FAMILY_MAX = 1_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionService:
-    def __init__(self, office: EngineContext) -> None:
-        self._office = office
+    """`forget` ends what tools keep of a session that is deleted."""
+
+    views: SessionViews
+    state: State
+    journal: Journal
+    loader: SessionLoader
+    loops: SessionLoops
+    hub: Hub
+    agents: AgentDirectory
+    ids: IdSource
+    artifacts: Artifacts
+    clock: Clock
+    forget: Callable[[SessionId], Awaitable[None]]
 
     async def resolve(self, principal: Principal, request: SessionRequest) -> SessionRow:
         """The session asked for; made when it is named by a key or label that is new, or by nothing."""
@@ -29,36 +54,34 @@ class SessionService:
         return found
 
     async def get(self, principal: Principal, session_id: SessionId) -> SessionRow:
-        row = await self._office.views.sessions.session(session_id, principal)
+        row = await self.views.session(session_id, principal)
         if row is None or row.is_erased:
             raise NotFound("session_unknown", f"there is no session {session_id}")
         return row
 
     async def list(self, principal: Principal | None, after: str, limit: int) -> tuple[SessionRow, ...]:
-        return await self._office.views.sessions.sessions(principal, after, min(limit, PAGE_MAX))
+        return await self.views.sessions(principal, after, min(limit, PAGE_MAX))
 
     async def reset(self, principal: Principal, session_id: SessionId) -> SessionRow:
         await self.get(principal, session_id)
-        await self._office.desks.at(session_id).post(RecordSessionEvent(principal=principal, data=SessionReset()))
+        await self.loops.post(session_id, RecordSessionEvent(principal=principal, data=SessionReset()))
         return await self.get(principal, session_id)
 
     async def label(self, principal: Principal, session_id: SessionId, label: str | None) -> SessionRow:
         await self.get(principal, session_id)
         _require_length("label", label, LABEL_LENGTH_MAX)
-        await self._office.desks.at(session_id).post(
-            RecordSessionEvent(principal=principal, data=SessionLabelled(label=label))
-        )
+        await self.loops.post(session_id, RecordSessionEvent(principal=principal, data=SessionLabelled(label=label)))
         return await self.get(principal, session_id)
 
     async def branch(self, principal: Principal, session_id: SessionId, at_seq: int, label: str | None) -> SessionRow:
         """A new session that shares this one's history up to `at_seq`; nothing is copied."""
         parent = await self.get(principal, session_id)
         _require_length("label", label, LABEL_LENGTH_MAX)
-        events = await self._office.journal.read(session_id, at_seq - 1, 1) if at_seq >= 1 else ()
+        events = await self.journal.read(session_id, at_seq - 1, 1) if at_seq >= 1 else ()
         if not events or events[0].seq != at_seq:
             raise Invalid("seq_unknown", f"session {session_id} has no event {at_seq} to branch at")
         origin = Parent(session_id=session_id, seq=at_seq, hash=events[0].hash)
-        taint = await taint_at(self._office, parent, at_seq)
+        taint = await self.loader.taint_at(parent, at_seq)
         opening = SessionBranched(owner=principal, agent=parent.agent, parent=origin, label=label, taint=taint)
         return await self._open(principal, opening)
 
@@ -66,29 +89,29 @@ class SessionService:
         """Erases the session and all that branched off it; its chain stays, its words go."""
         await self.get(principal, session_id)
         family = await self._family(principal, session_id)
-        now_ms = self._office.clock.now_ms()
-        artifacts = [item for member in family for item in await self._office.views.state.artifacts_of(member)]
+        now_ms = self.clock.now_ms()
+        artifacts = [item for member in family for item in await self.state.artifacts_of(member)]
         erasures = [
             Erasure(stream=member, seqs=None, reason="delete", actor=principal, at_ms=now_ms) for member in family
         ]
-        self._office.hub.publish(await self._office.journal.erase(erasures))
+        self.hub.publish(await self.journal.erase(erasures))
         for member in family:
-            self._office.desks.drop(member)
-            await self._office.parts.forget(member)
-        for artifact_id in await self._office.views.state.unlinked(tuple(artifacts)):
-            await self._office.parts.artifacts.remove(artifact_id)
+            self.loops.drop(member)
+            await self.forget(member)
+        for artifact_id in await self.state.unlinked(tuple(artifacts)):
+            await self.artifacts.remove(artifact_id)
 
     async def tape(self, principal: Principal, session_id: SessionId, after_seq: int, limit: int) -> tuple[Event, ...]:
         await self.get(principal, session_id)
-        return await self._office.journal.read(session_id, after_seq, min(limit, PAGE_MAX))
+        return await self.journal.read(session_id, after_seq, min(limit, PAGE_MAX))
 
     async def _find(self, principal: Principal, request: SessionRequest) -> SessionRow | None:
         if request.session_id is not None:
             return await self.get(principal, request.session_id)
         if request.key is not None:
-            return await self._office.views.sessions.session_by_key(request.key, principal)
+            return await self.views.session_by_key(request.key, principal)
         if request.label is not None:
-            return await self._office.views.sessions.session_by_label(request.label, principal)
+            return await self.views.session_by_label(request.label, principal)
         return None
 
     async def _create(self, principal: Principal, request: SessionRequest) -> SessionRow:
@@ -105,12 +128,12 @@ class SessionService:
     def opening(self, principal: Principal, request: SessionRequest) -> SessionCreated:
         _require_length("key", request.key, KEY_LENGTH_MAX)
         _require_length("label", request.label, LABEL_LENGTH_MAX)
-        agent = self._office.agent(request.agent)
+        agent = self.agents.find(request.agent)
         return SessionCreated(owner=principal, agent=agent.name, key=request.key, label=request.label)
 
     async def _open(self, principal: Principal, opening: SessionCreated | SessionBranched) -> SessionRow:
-        session_id = self._office.new_session_id()
-        await self._office.desks.at(session_id).post(OpenSession(principal=principal, opening=opening))
+        session_id = self.ids.session_id()
+        await self.loops.post(session_id, OpenSession(principal=principal, opening=opening))
         return await self.get(principal, session_id)
 
     async def _family(self, principal: Principal, session_id: SessionId) -> tuple[SessionId, ...]:
@@ -118,7 +141,7 @@ class SessionService:
         for member in family:
             if len(family) > FAMILY_MAX:
                 raise Conflict("too_many_branches", f"session {session_id} has over {FAMILY_MAX} branches")
-            for branch in await self._office.views.sessions.branches(member):
+            for branch in await self.views.branches(member):
                 if branch.owner != principal and not branch.is_erased:
                     raise Conflict("has_branches", f"session {session_id} has branches of somebody else")
                 family.append(branch.id)

@@ -1,10 +1,12 @@
-"""Skills of agents. Owns: showing them, and changing their status on record.
+"""Skills of agents.
 
-Not: their files (adapters.skills), their words in an agent's instructions (kits), nor how an open one narrows a run (core).
+Owns: showing them, and changing their status on record. Does not own: their files (adapters.skills), their place in a
+prompt (prompt_base), nor how an open one narrows a run (core.skills).
 """
 
 import asyncio
 import fnmatch
+from dataclasses import dataclass
 
 import msgspec
 
@@ -22,9 +24,10 @@ from palyra.core.skills import (
     require_change,
 )
 from palyra.core.trust import Trust
-from palyra.engine.api.admin_log import record_act
-from palyra.engine.context import EngineContext
-from palyra.ports.skills import SkillWish
+from palyra.engine.agents import AgentDirectory
+from palyra.engine.api.admin_log import AdminLog
+from palyra.ports.skills import Skills, SkillWish
+from palyra.ports.tools import Catalog
 
 ACT = "skills.change"
 
@@ -69,35 +72,37 @@ class SkillRecord(msgspec.Struct, frozen=True, kw_only=True):
     body: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SkillService:
-    def __init__(self, office: EngineContext) -> None:
-        self._office = office
+    skills: Skills
+    catalog: Catalog
+    agents: AgentDirectory
+    acts: AdminLog
 
     async def list(self, agent: str | None) -> tuple[SkillRecord, ...]:
-        workspace = self._office.agent(agent).workspace
-        cards = await asyncio.to_thread(self._office.parts.skills.cards, workspace)
+        workspace = self.agents.find(agent).workspace
+        cards = await asyncio.to_thread(self.skills.cards, workspace)
         return tuple(self._record(card) for card in cards)
 
     async def get(self, query: SkillQuery) -> SkillRecord:
-        found = await asyncio.to_thread(self._office.parts.skills.read, self._wish(query))
+        found = await asyncio.to_thread(self.skills.read, self._wish(query))
         return self._record(found.card, found.text)
 
     async def change(self, principal: Principal, query: SkillQuery, change: SkillChange) -> SkillRecord:
         """On record before it is done. NotFound, or Conflict where what is there is broken or another one."""
-        skills = self._office.parts.skills
-        found = (await asyncio.to_thread(skills.read, self._wish(query))).card
-        wish = SkillWish(name=found.name, workspace=self._office.agent(query.agent).workspace, place=found.place)
+        found = (await asyncio.to_thread(self.skills.read, self._wish(query))).card
+        wish = SkillWish(name=found.name, workspace=self.agents.find(query.agent).workspace, place=found.place)
         # Bound to what stands in the record: if it changes in between, the record says what was meant and nothing is done.
         sha256 = change.sha256 or found.sha256
         require_change(found, change.status, sha256)
-        await record_act(self._office, principal, _act(found, change.status, sha256))
-        return self._record(await asyncio.to_thread(skills.mark, wish, change.status, sha256))
+        await self.acts.record(principal, _act(found, change.status, sha256))
+        return self._record(await asyncio.to_thread(self.skills.mark, wish, change.status, sha256))
 
     def _wish(self, query: SkillQuery) -> SkillWish:
-        return SkillWish(name=query.name, workspace=self._office.agent(query.agent).workspace, place=query.place)
+        return SkillWish(name=query.name, workspace=self.agents.find(query.agent).workspace, place=query.place)
 
     def _record(self, card: SkillCard, body: str | None = None) -> SkillRecord:
-        tools = [spec.name for spec in self._office.parts.catalog.specs()]
+        tools = [spec.name for spec in self.catalog.specs()]
         return SkillRecord(
             id=f"{card.place.value}:{card.name}",
             name=card.name,
@@ -118,11 +123,11 @@ class SkillService:
         )
 
 
-async def opened_skills(office: EngineContext, agent: AgentSpec, names: tuple[str, ...]) -> tuple[OpenedSkill, ...]:
+async def opened_skills(skills: Skills, agent: AgentSpec, names: tuple[str, ...]) -> tuple[OpenedSkill, ...]:
     """What would be open if these were opened; a name that none has, or that none can be opened by, narrows nothing."""
     if not names:
         return ()
-    cards = await asyncio.to_thread(office.parts.skills.cards, agent.workspace)
+    cards = await asyncio.to_thread(skills.cards, agent.workspace)
     return tuple(opened(card) for card in cards if card.can_open and policy_name(card) in names)
 
 

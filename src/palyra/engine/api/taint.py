@@ -1,4 +1,9 @@
-"""A session's taint, asked for. Owns: showing where it came from, and a person's word for a source (L8). Not: the fold."""
+"""A session's taint.
+
+Owns: showing where it came from, and recording that a person trusts a source (L8). Does not own: the fold (core.taint).
+"""
+
+from dataclasses import dataclass
 
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.session import SourceDistrusted, SourceTrusted, TaintSource
@@ -6,21 +11,23 @@ from palyra.core.ids import Principal, SessionId
 from palyra.core.taint import LABEL_LENGTH_MAX, Taint, decode_taint, find_source
 from palyra.engine.api.requests import TaintOrigin, TaintRecord
 from palyra.engine.api.sessions import SessionService
-from palyra.engine.context import EngineContext
 from palyra.engine.session.commands import RecordSessionEvent
+from palyra.engine.session.session_loops import SessionLoops
+from palyra.ports.views import ProvenanceViews
 
 REASON_LENGTH_MAX = 2_000
 
 
+@dataclass(frozen=True, slots=True)
 class TaintService:
-    def __init__(self, office: EngineContext, sessions: SessionService) -> None:
-        self._office = office
-        self._sessions = sessions
+    sessions: SessionService
+    provenance: ProvenanceViews
+    loops: SessionLoops
 
     async def show(self, principal: Principal, session_id: SessionId) -> tuple[TaintRecord, ...]:
         """In the order met, those a person vouches for included."""
-        await self._sessions.get(principal, session_id)
-        return tuple(_record(each) for each in await read_taint(self._office, session_id))
+        await self.sessions.get(principal, session_id)
+        return tuple(_record(each) for each in await read_taint(self.provenance, session_id))
 
     async def trust(
         self, principal: Principal, session_id: SessionId, source: str, reason: str
@@ -36,25 +43,27 @@ class TaintService:
         self, principal: Principal, session_id: SessionId, data: SourceTrusted | SourceDistrusted
     ) -> tuple[TaintRecord, ...]:
         """Only the owner vouches: it is his agent that would act on it."""
-        row = await self._sessions.get(principal, session_id)
+        row = await self.sessions.get(principal, session_id)
         if row.owner != principal:
             raise NotFound("session_unknown", f"there is no session {session_id}")
         if not 1 <= len(data.source) <= LABEL_LENGTH_MAX:
             raise Invalid("source_length", f"a source has 1 to {LABEL_LENGTH_MAX} characters")
         if len(data.reason) > REASON_LENGTH_MAX:
             raise Invalid("reason_length", f"a reason has at most {REASON_LENGTH_MAX} characters")
-        await self._office.desks.at(session_id).post(RecordSessionEvent(principal=principal, data=data))
-        return tuple(_record(each) for each in await read_taint(self._office, session_id))
+        await self.loops.post(session_id, RecordSessionEvent(principal=principal, data=data))
+        return tuple(_record(each) for each in await read_taint(self.provenance, session_id))
 
 
-async def read_taint(office: EngineContext, session_id: SessionId) -> Taint:
-    row = await office.views.provenance.taint(session_id)
+async def read_taint(provenance: ProvenanceViews, session_id: SessionId) -> Taint:
+    row = await provenance.taint(session_id)
     return decode_taint(row.sources) if row is not None else ()
 
 
-async def origins_of(office: EngineContext, session_id: SessionId, sources: tuple[str, ...]) -> tuple[TaintOrigin, ...]:
+async def origins_of(
+    provenance: ProvenanceViews, session_id: SessionId, sources: tuple[str, ...]
+) -> tuple[TaintOrigin, ...]:
     """Where the sources that a question names came in, as far as the session still holds them."""
-    taint = await read_taint(office, session_id) if sources else ()
+    taint = await read_taint(provenance, session_id) if sources else ()
     return tuple(_origin(source, find_source(taint, source)) for source in sources)
 
 

@@ -1,9 +1,12 @@
-"""Settled spend, asked for. Owns: whose spend a question covers, and which time its words mean. Not: the sums (the store).
+"""Reports of settled spend.
+
+Owns: whose spend a question covers, and which time its words mean. Does not own: the sums (the store).
 
 Invariant: a principal is told of the runs accepted for them alone (L11), unless the question is about everyone.
 """
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
@@ -11,8 +14,8 @@ from palyra.core.errors import Invalid
 from palyra.core.ids import Principal
 from palyra.core.projections.usage import QUARTER_MS
 from palyra.engine.api.requests import UsageQuery
-from palyra.engine.context import EngineContext
-from palyra.ports.views import UsageFilter, UsageReport
+from palyra.ports.clock import Clock
+from palyra.ports.views import UsageFilter, UsageReport, UsageViews
 
 HOUR_MS = 60 * 60 * 1000
 YEARS = range(1970, 9999)  # Dates that have a moment, and a day after them.
@@ -21,12 +24,13 @@ _AGO = re.compile(r"([1-9][0-9]{0,3})([hd])")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
+@dataclass(frozen=True, slots=True)
 class UsageService:
-    def __init__(self, office: EngineContext) -> None:
-        self._office = office
+    views: UsageViews
+    clock: Clock
 
     async def report(self, principal: Principal, query: UsageQuery) -> UsageReport:
-        zone, now_ms = find_zone(query.timezone), self._office.clock.now_ms()
+        zone, now_ms = find_zone(query.timezone), self.clock.now_ms()
         since_ms = begin_of(query.since, zone, now_ms)
         until_ms = None if query.until is None else end_of(query.until, zone, now_ms)
         if until_ms is not None and until_ms <= since_ms:
@@ -41,7 +45,7 @@ class UsageService:
             after=query.after,
             limit=query.limit,
         )
-        return await self._office.views.usage.report(asked)
+        return await self.views.report(asked)
 
 
 def find_zone(name: str) -> tzinfo:

@@ -1,4 +1,7 @@
-"""Orders to a desk. Owns: the closed union of what can be asked of one session. Not: carrying them out (desk)."""
+"""Commands to a session.
+
+Owns: the closed union of what can be asked of one session. Does not own: carrying them out (commit_builder).
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -101,9 +104,9 @@ Command = (
 
 @dataclass(eq=False, slots=True)
 class Envelope:
-    """An order under way. `reply` gives the run or session it concerned, after its commit."""
+    """A command under way. `reply` gives the run it concerned, after its commit."""
 
-    order: Command
+    command: Command
     reply: "asyncio.Future[RunId | None]"
     attempts: int = 0
 

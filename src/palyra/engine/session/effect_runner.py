@@ -1,40 +1,52 @@
-"""Performing effects. Owns: the tasks of one session's model calls and tools, and hearing what each came to.
+"""Performs the effects that `core.run.decide` asks for.
 
-Not: deciding to perform them. An effect's task either returns its facts, or is cancelled and then asked what it had
-come to, or breaks; in every case exactly one report goes back to the desk, unless the daemon itself is stopping.
+Owns: judging and planning within a commit; the tasks of one session's model calls and tool calls; their reports.
+Does not own: deciding to perform them (core.run), nor one call's inside (gate, route_planner, model_call, tool_call).
+Invariant: a task either returns its facts, or is cancelled and then asked what it had come to, or breaks. In each case
+exactly one report goes back to the session's loop, unless the daemon itself is stopping.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 import structlog
+from msgspec.structs import replace
 
-from palyra.core.agents import AgentSpec
 from palyra.core.conversation import render, trust_of
+from palyra.core.errors import PalyraError
 from palyra.core.events import Data, Draft
-from palyra.core.events.tool import Outcome, ToolError, ToolFinished
-from palyra.core.ids import Principal, RunId, SessionId
+from palyra.core.events.model import ModelError, ModelFailed, UsageRecorded
+from palyra.core.events.tool import Outcome, ToolError, ToolFinished, ToolUncertain
+from palyra.core.ids import RunId, SessionId
+from palyra.core.run.decide import Record
 from palyra.core.run.effects import CallModel, Effect, Execute, Judge, PlanRoute, Stop
 from palyra.core.run.state import Run, find_call
 from palyra.core.taint import trust_of_taint
 from palyra.core.tools import spec_digest
 from palyra.core.trust import Trust, lowest
 from palyra.core.writes import Write
-from palyra.engine.context import EngineContext
+from palyra.engine.agents import AgentDirectory
 from palyra.engine.session.commands import EffectReport
-from palyra.engine.session.model_call import ModelCall
-from palyra.engine.session.pending_commit import SessionState
-from palyra.engine.session.tool_call import ToolRun, live_output
+from palyra.engine.session.drafts import agent_draft, engine_draft
+from palyra.engine.session.gate import Gate, gate_case
+from palyra.engine.session.model_call import ModelCall, ModelCaller
+from palyra.engine.session.pending_commit import PendingCommit, SessionState
+from palyra.engine.session.prompt_base import PromptBases
+from palyra.engine.session.tool_call import ToolExecutor, ToolRun, live_output
+from palyra.engine.spend.route_planner import RoutePlanner
+from palyra.engine.tasks import TaskSupervisor
+from palyra.ports.clock import Clock
 from palyra.ports.provider import ModelRequest
 from palyra.ports.tools import Catalog, ToolCallContext
 
 log = structlog.get_logger()
 
-TOOL_LOOK_S, TOOL_LOOKS_MAX = 0.1, 200  # A call that was under way waits this long for a server that starts again.
+# A call that was under way at a restart waits this long for its server to start again.
+TOOL_LOOK_S, TOOL_LOOKS_MAX = 0.1, 200
 
-ENGINE = Principal("system:engine")
 _GONE = ToolError(code="tool_gone", message="The tool is no longer in the catalog.")
 _CHANGED = ToolError(
     code="tool_changed", message="The tool is not the one that was judged any more, so it was not run. Ask again."
@@ -43,9 +55,46 @@ _CHANGED = ToolError(
 Found = tuple[tuple[Draft, ...], tuple[Write, ...]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectParts:
+    """What performing effects needs, the same for all sessions."""
+
+    agents: AgentDirectory
+    prompts: PromptBases
+    catalog: Catalog
+    gate: Gate
+    planner: RoutePlanner
+    models: ModelCaller
+    tools: ToolExecutor
+    tasks: TaskSupervisor
+    clock: Clock
+
+    async def judge_and_plan(
+        self, pending: PendingCommit, run: Run, effects: Sequence[Record | Effect]
+    ) -> tuple[Draft, ...]:
+        """Facts of the effects that touch nothing outside. They join the commit that asked for them."""
+        facts: list[Draft] = []
+        for effect in effects:
+            # A grant that held when the question was put may expire while it is looked up.
+            now_ms = self.clock.now_ms()
+            match effect:
+                case PlanRoute():
+                    plan = await self.planner.plan(pending, run, effect)
+                    facts += [] if plan is None else [engine_draft(plan, run.run_id, self.clock.now_ms())]
+                case Judge(call_id=call_id):
+                    case = gate_case(pending, run, self.agents.of_run(run.agent))
+                    judged = await self.gate.judge(run, find_call(run, call_id), case)
+                    facts.append(engine_draft(judged, run.run_id, now_ms))
+                case CallModel() | Execute() | Stop() | Record():
+                    continue
+        return tuple(facts)
+
+
 class EffectRunner:
-    def __init__(self, office: EngineContext, session_id: SessionId, report: Callable[[EffectReport], None]) -> None:
-        self._office = office
+    """The effects of one session that are out."""
+
+    def __init__(self, parts: EffectParts, session_id: SessionId, report: Callable[[EffectReport], None]) -> None:
+        self._parts = parts
         self._session_id = session_id
         self._report = report
         self._tasks: dict[Effect, asyncio.Task[Any]] = {}
@@ -55,7 +104,7 @@ class EffectRunner:
         return bool(self._tasks)
 
     def start(self, effects: tuple[Effect, ...], state: SessionState) -> None:
-        """After the record that asked for them is durable."""
+        """Call it after the record that asked for the effects is durable (L1)."""
         for effect in effects:
             match effect:
                 case CallModel() if state.active is not None:
@@ -74,25 +123,38 @@ class EffectRunner:
             task.cancel()
 
     def _call_model(self, effect: CallModel, run: Run, state: SessionState) -> None:
-        agent = self._office.agent_of(run.agent)
-        call = ModelCall(self._office, self._session_id, effect, self._request(effect, run, agent, state), run.route)
+        call = ModelCall(self._parts.models, self._session_id, effect, self._request(effect, run, state), run.route)
         trust = lowest((run.trust, trust_of(state.window), trust_of_taint(state.taint)))
 
         def outcome(task: asyncio.Task[list[Data]]) -> Found:
             facts = call.interrupted() if task.cancelled() else _result(task, call.broken)
-            return tuple(self._draft(data, run.run_id, agent.name, trust) for data in facts), ()
+            now_ms = self._parts.clock.now_ms()
+            return tuple(agent_draft(data, run.run_id, run.agent, trust, now_ms) for data in facts), ()
 
         self._watch(effect, call.perform(), run.run_id, outcome)
 
+    def _request(self, effect: CallModel, run: Run, state: SessionState) -> ModelRequest:
+        base = self._parts.prompts.of(self._parts.agents.of_run(run.agent), run.skills)
+        return ModelRequest(
+            model=effect.model,
+            instructions=base.instructions,
+            messages=render(state.window),
+            tools=base.tools,
+            answer_schema=run.answer_schema,
+            run_id=run.run_id,
+            turn=effect.turn,
+            calls_before=run.loop.tool_calls_count,
+        )
+
     def _execute(self, effect: Execute, run: Run, state: SessionState) -> None:
         call = find_call(run, effect.call_id)
-        tool = self._office.parts.catalog.find(call.tool)
-        agent = self._office.agent_of(run.agent)
+        tool = self._parts.catalog.find(call.tool)
         if tool is None:
             return self._await_tool(effect, run, state)
         if call.judged is not None and call.judged.tool_sha256 not in (None, spec_digest(tool.spec)):
             # What was judged is no longer what would run.
             return self._not_run(effect, run, Outcome.FAILED, _CHANGED)
+        agent = self._parts.agents.of_run(run.agent)
         context = ToolCallContext(
             session_id=self._session_id,
             run_id=run.run_id,
@@ -100,11 +162,11 @@ class EffectRunner:
             principal=state.owner,
             agent=agent.name,
             workspace=agent.workspace,
-            now_ms=self._office.clock.now_ms(),
+            now_ms=self._parts.clock.now_ms(),
             emit=_discard,
             has_network=call.judged is not None and call.judged.has_network,
         )
-        execution = ToolRun(self._office, tool, call, live_output(self._office, call, context))
+        execution = ToolRun(self._parts.tools, tool, call, live_output(self._parts.tools, call, context))
 
         def outcome(task: asyncio.Task[tuple[Draft, tuple[Write, ...]]]) -> Found:
             draft, writes = execution.cancelled() if task.cancelled() else _result(task, execution.broken)
@@ -115,12 +177,12 @@ class EffectRunner:
     def _await_tool(self, effect: Execute, run: Run, state: SessionState) -> None:
         """The catalog changed between verdict and execution. A server that is only starting again is waited for."""
         name = find_call(run, effect.call_id).tool
-        task = self._office.tasks.spawn(_appearance(self._office.parts.catalog, name), f"{name} of {run.run_id}")
+        task = self._parts.tasks.spawn(_wait_for_tool(self._parts.catalog, name), f"{name} of {run.run_id}")
         self._tasks[effect] = task
 
         def ended(done: asyncio.Task[bool]) -> None:
             self._tasks.pop(effect, None)
-            if self._office.tasks.is_closing:
+            if self._parts.tasks.is_closing:
                 return
             if not done.cancelled() and done.exception() is None and done.result():
                 self._execute(effect, run, state)
@@ -134,44 +196,51 @@ class EffectRunner:
         data = ToolFinished(
             call_id=effect.call_id, effect_id=effect.effect_id, outcome=outcome, error=error, attestation=None
         )
-        now_ms = self._office.clock.now_ms()
-        draft = Draft(data=data, actor=ENGINE, trust=Trust.SYSTEM, at_ms=now_ms, run_id=run.run_id)
+        draft = engine_draft(data, run.run_id, self._parts.clock.now_ms())
         self._report(EffectReport(run_id=run.run_id, effect=effect, drafts=(draft,)))
 
     def _watch(
-        self, effect: CallModel | Execute, work: Any, run_id: RunId, outcome: Callable[[asyncio.Task[Any]], Found]
+        self,
+        effect: CallModel | Execute,
+        work: Coroutine[Any, Any, Any],
+        run_id: RunId,
+        outcome: Callable[[asyncio.Task[Any]], Found],
     ) -> None:
-        task = self._office.tasks.spawn(work, f"{type(effect).__name__} of {run_id}")
+        task = self._parts.tasks.spawn(work, f"{type(effect).__name__} of {run_id}")
         self._tasks[effect] = task
 
         def ended(done: asyncio.Task[Any]) -> None:
             self._tasks.pop(effect, None)
-            if not self._office.tasks.is_closing:
+            if not self._parts.tasks.is_closing:
                 drafts, writes = outcome(done)
                 self._report(EffectReport(run_id=run_id, effect=effect, drafts=drafts, writes=writes))
 
         task.add_done_callback(ended)
 
-    def _request(self, effect: CallModel, run: Run, agent: AgentSpec, state: SessionState) -> ModelRequest:
-        kit = self._office.kits.of(agent, run.skills)
-        return ModelRequest(
-            model=effect.model,
-            instructions=kit.instructions,
-            messages=render(state.window),
-            tools=kit.tools,
-            answer_schema=run.answer_schema,
-            run_id=run.run_id,
-            turn=effect.turn,
-            calls_before=run.loop.tool_calls_count,
-        )
 
-    def _draft(self, data: Data, run_id: RunId, agent: str, trust: Trust) -> Draft:
-        now_ms = self._office.clock.now_ms()
-        return Draft(data=data, actor=Principal(f"agent:{agent}"), trust=trust, at_ms=now_ms, run_id=run_id)
+def unrecordable(report: EffectReport, refusal: PalyraError) -> EffectReport:
+    """Stands for an outcome that cannot be recorded: that it came, and why it is not here."""
+    said = report.drafts[-1]
+    message = f"What came of it could not be recorded ({refusal.code}): {refusal.message}"
+    data: Data
+    match report.effect:
+        case Execute() if isinstance(said.data, ToolUncertain):
+            data = said.data
+        case Execute(call_id=call_id, effect_id=effect_id):
+            error = ToolError(code="unrecordable", message=message)
+            data = ToolFinished(
+                call_id=call_id, effect_id=effect_id, outcome=Outcome.FAILED, error=error, attestation=None
+            )
+        case CallModel(turn=turn):
+            data = ModelFailed(turn=turn, code=ModelError.PROTOCOL, message=message)
+    draft = replace(said, data=data, trust=Trust.SYSTEM)
+    # What was spent is small and true, whatever became of the words.
+    spends = tuple(one for one in report.drafts if isinstance(one.data, UsageRecorded))
+    return EffectReport(run_id=report.run_id, effect=report.effect, drafts=(*spends, draft), is_substitute=True)
 
 
 def _discard(_stream: str, _text: str) -> None:
-    """Until a context has its own way out, output goes nowhere."""
+    """Output goes nowhere until a context has its own `emit`."""
 
 
 def _result(task: asyncio.Task[Any], broken: Callable[[], Any]) -> Any:
@@ -182,7 +251,7 @@ def _result(task: asyncio.Task[Any], broken: Callable[[], Any]) -> Any:
     return broken()
 
 
-async def _appearance(catalog: Catalog, name: str) -> bool:
+async def _wait_for_tool(catalog: Catalog, name: str) -> bool:
     """Whether the tool is here, or comes while the catalog knows why it is missing."""
     for _ in range(TOOL_LOOKS_MAX):
         if catalog.find(name) is not None:

@@ -1,8 +1,11 @@
-"""The gate. Owns: the order of questions each proposed call passes: catalog, schema, policy, doubt, grants, somebody to ask.
+"""The gate judges every proposed tool call.
 
-Not: the answers' rules (core.grants, the policy). Every refusal names its rule (L6), and an error inside is a refusal.
+Owns: the order of its questions: catalog, agent, open skills, schema, policy, doubt, grants, is there somebody to ask.
+Does not own: the rules behind the answers (core.grants, the policy).
+Invariant: every refusal names its rule, and an error inside is a refusal (L6).
 """
 
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -21,16 +24,19 @@ from palyra.core.run.call import Call
 from palyra.core.run.questions import UNCERTAIN_REPEAT
 from palyra.core.run.state import Run
 from palyra.core.skills import narrowing_skill
-from palyra.core.taint import UNNAMED, Taint
+from palyra.core.taint import UNNAMED, labels
 from palyra.core.tools import CallNature, Runtime, spec_digest
 from palyra.core.trust import is_tainting
 from palyra.core.writes import SealSecret
-from palyra.engine.context import EngineContext
-from palyra.engine.session.real_arguments import RealArguments, has_markers, unseal
-from palyra.engine.spend.route_planner import spender_of
-from palyra.ports.policy import PolicyAnswer, PolicyQuestion
+from palyra.engine.session.pending_commit import PendingCommit
+from palyra.engine.session.real_arguments import ArgumentRestorer, RealArguments, has_markers
+from palyra.engine.spend.ledger import Ledger, spender_of
+from palyra.ports.clock import Clock
+from palyra.ports.journal import Journal
+from palyra.ports.policy import Policy, PolicyAnswer, PolicyQuestion
+from palyra.ports.schemas import SchemaCheck
 from palyra.ports.tools import Catalog
-from palyra.ports.views import GrantFilter
+from palyra.ports.views import ApprovalViews, GrantFilter
 
 GRANTS_LOOKED_AT_MAX = 200
 SCHEMA_ERRORS_SHOWN_MAX = 5
@@ -54,15 +60,37 @@ class GateCase(msgspec.Struct, frozen=True, kw_only=True):
     sealed: tuple[SealSecret, ...] = ()
 
 
+def gate_case(pending: PendingCommit, run: Run, agent: AgentSpec) -> GateCase:
+    state = pending.state
+    named = labels(state.taint)
+    return GateCase(
+        session_id=state.session_id,
+        principal=state.owner,
+        agent=agent,
+        reset_seq=state.reset_seq,
+        doubts=state.doubts,
+        taint=named if named or state.taint else _unnamed_taint(run),
+        window=state.window,
+        sealed=tuple(write for write in pending.writes if isinstance(write, SealSecret)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    def __init__(self, office: EngineContext) -> None:
-        self._office = office
+    catalog: Catalog
+    schemas: SchemaCheck
+    policy: Policy
+    restorer: ArgumentRestorer
+    approvals: ApprovalViews
+    journal: Journal
+    ledger: Ledger
+    clock: Clock
+    approval_timeout_ms: int
 
     async def judge(self, run: Run, call: Call, case: GateCase) -> ToolJudged:
-        parts = self._office.parts
-        tool = parts.catalog.find(call.tool)
+        tool = self.catalog.find(call.tool)
         if tool is None:
-            return _refuse(call, *why_missing(parts.catalog, call.tool))
+            return _refuse(call, *why_missing(self.catalog, call.tool))
         if not may_use(case.agent, call.tool):
             return _refuse(call, "tool_not_allowed", f"The agent {case.agent.name} may not use {call.tool}.")
         skill = narrowing_skill(run.skills, call.tool)
@@ -75,15 +103,15 @@ class Gate:
                 "The arguments are no JSON object that every reader keeps exactly, or are too long: write less at a time.",
             )
         # By what it will really do: behind a marker anything could stand.
-        real = await unseal(self._office, run.run_id, call.arguments, case.sealed)
+        real = await self.restorer.restore(run.run_id, call.arguments, case.sealed)
         if real.values and tool.spec.runtime in (Runtime.INTERNAL, Runtime.SHELL) and real.hides(call.arguments):
             return _refuse(call, "secret_hides", HIDES)
-        errors = parts.schemas.errors(tool.spec.input_schema, real.arguments)
+        errors = self.schemas.errors(tool.spec.input_schema, real.arguments)
         if errors:
             return _refuse(call, "schema", real.mask("; ".join(errors[:SCHEMA_ERRORS_SHOWN_MAX])))
         nature = tool.nature(real.arguments, case.agent.workspace)
         spender = spender_of(run, case.principal, case.session_id)
-        standings = await self._office.ledger.standings(spender, self._office.clock.now_ms(), ())
+        standings = await self.ledger.standings(spender, self.clock.now_ms(), ())
         question = PolicyQuestion(
             principal=case.principal,
             agent=case.agent.name,
@@ -101,7 +129,7 @@ class Gate:
         return self._judged(call, settled, question, real)
 
     async def _settle(self, run: Run, call: Call, case: GateCase, question: PolicyQuestion) -> "_Settled":
-        answer = self._office.parts.policy.judge(question)
+        answer = self.policy.judge(question)
         if answer.verdict is Verdict.DENY:
             return _Settled(answer)
         if call.digest in case.doubts:
@@ -124,7 +152,7 @@ class Gate:
             taint=case.taint,
             principal=case.principal,
             agent=case.agent.name,
-            now_ms=self._office.clock.now_ms(),
+            now_ms=self.clock.now_ms(),
             command_words=question.nature.command_words,
             has_secrets=has_secrets,
         )
@@ -135,7 +163,7 @@ class Gate:
             now_ms=wanted.now_ms,
             limit=GRANTS_LOOKED_AT_MAX,
         )
-        for row in await self._office.views.approvals.grants_for(wish):
+        for row in await self.approvals.grants_for(wish):
             answer = await self._read_answer(row) if _may_cover(row, case) else None
             if answer is not None and answer.grant is not None and covers(answer.grant, wanted):
                 return answer.grant
@@ -143,13 +171,13 @@ class Gate:
 
     async def giver_of(self, grant_id: GrantId) -> Principal | None:
         """Who gave a grant; None where that was erased."""
-        row = await self._office.views.approvals.grant(grant_id, None)
+        row = await self.approvals.grant(grant_id, None)
         answer = await self._read_answer(row) if row is not None else None
         return answer.decided_by if answer is not None else None
 
     async def _read_answer(self, row: GrantRow) -> ApprovalResolved | None:
         """The terms are on the tape; the row only says where."""
-        events = await self._office.journal.read(row.session_id, row.granted_seq - 1, 1)
+        events = await self.journal.read(row.session_id, row.granted_seq - 1, 1)
         data = events[0].data if events else None
         return data if isinstance(data, ApprovalResolved) else None
 
@@ -157,7 +185,7 @@ class Gate:
         """What is recorded and shown has markers where the real arguments had secrets (L5)."""
         answer, spec, nature = settled.answer, question.spec, _masked(question.nature, real)
         is_ask = answer.verdict is Verdict.ASK
-        has_network = spec.runtime is Runtime.SHELL and self._office.parts.policy.permits_network(question)
+        has_network = spec.runtime is Runtime.SHELL and self.policy.permits_network(question)
         shape = CallShape(command_words=nature.command_words, risk=spec.risk, taint=question.taint)
         return ToolJudged(
             call_id=call.call_id,
@@ -173,7 +201,7 @@ class Gate:
             grant_id=settled.grant.grant_id if settled.grant else None,
             preview=_shown(nature.preview, has_network) if is_ask else None,
             options=make_options(call.tool, question.arguments, shape) if is_ask else (),
-            expires_in_ms=self._office.settings.approval_timeout_ms if is_ask else None,
+            expires_in_ms=self.approval_timeout_ms if is_ask else None,
             writes=nature.writes,
             host=nature.host,
             commands=nature.commands,
@@ -216,9 +244,9 @@ def why_missing(catalog: Catalog, tool: str) -> tuple[str, str]:
     return "unknown_tool", f"There is no tool {tool!r}."
 
 
-def unnamed_taint(taint: Taint, run: Run) -> tuple[str, ...]:
+def _unnamed_taint(run: Run) -> tuple[str, ...]:
     """A run that saw content below `local` is tainted, also where no source of it was ever recorded."""
-    return (UNNAMED,) if not taint and is_tainting(run.trust) else ()
+    return (UNNAMED,) if is_tainting(run.trust) else ()
 
 
 def _askable(run: Run, answer: PolicyAnswer) -> PolicyAnswer:

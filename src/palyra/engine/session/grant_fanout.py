@@ -1,35 +1,46 @@
-"""Grants beyond their own question. Owns: telling the desks whose open questions a new grant may answer. Not: judging (gate)."""
+"""Spreads a new grant to open questions of other sessions.
+
+Owns: telling the sessions whose open questions the grant may answer. Does not own: judging them again (answer_builder).
+"""
 
 from asyncio import Future
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
 from palyra.core.ids import GrantId, RunId, SessionId
-from palyra.engine.context import EngineContext
-from palyra.engine.session.commands import ReconsiderApprovals
+from palyra.engine.session.commands import Command, ReconsiderApprovals
+from palyra.engine.tasks import TaskSupervisor
+from palyra.ports.clock import Clock
+from palyra.ports.views import ApprovalViews
 
-SESSIONS_MAX = (
-    500  # Told at once of one grant; of any further the questions stay open, until they are answered or expire.
-)
+SESSIONS_MAX = 500  # Told of one grant. Questions of any further session stay open until answered or expired.
 
 log = structlog.get_logger()
 
 
-def spread_grant(office: EngineContext, grant_id: GrantId) -> None:
-    """It was given, and that is durable."""
-    if not office.tasks.is_closing:
-        office.tasks.spawn(reconsider(office, grant_id), f"grant {grant_id}")
+@dataclass(frozen=True, slots=True)
+class GrantFanout:
+    approvals: ApprovalViews
+    clock: Clock
+    tasks: TaskSupervisor
+    post: Callable[[SessionId, Command], "Future[RunId | None]"]
+
+    def spread(self, grant_id: GrantId) -> None:
+        """Call it once the grant is durable."""
+        if not self.tasks.is_closing:
+            self.tasks.spawn(self.reconsider(grant_id), f"grant {grant_id}")
+
+    async def reconsider(self, grant_id: GrantId | None) -> None:
+        """None: after a restart, any grant that was given just before and could not be spread."""
+        now_ms = self.clock.now_ms()
+        for session_id in await self.approvals.sessions_awaiting(grant_id, now_ms, SESSIONS_MAX):
+            self.post(session_id, ReconsiderApprovals()).add_done_callback(partial(_log_failure, session_id))
 
 
-async def reconsider(office: EngineContext, grant_id: GrantId | None) -> None:
-    """Without a grant: after a restart, whatever was given just before and could not be spread any more."""
-    now_ms = office.clock.now_ms()
-    for session_id in await office.views.approvals.sessions_awaiting(grant_id, now_ms, SESSIONS_MAX):
-        office.desks.at(session_id).post(ReconsiderApprovals()).add_done_callback(partial(_tell_failure, session_id))
-
-
-def _tell_failure(session_id: SessionId, reply: "Future[RunId | None]") -> None:
+def _log_failure(session_id: SessionId, reply: "Future[RunId | None]") -> None:
     error = reply.exception() if not reply.cancelled() else None
     if error is not None:
         log.error("reconsider_failed", session_id=session_id, error=str(error))

@@ -1,4 +1,6 @@
-"""Pictures for a model call. Owns: reading the bytes of the images a request shows. Not: which are shown (core.conversation).
+"""Images of a model call.
+
+Owns: reading the bytes of the images that a request shows. Does not own: which are shown (core.conversation).
 
 What cannot be read is told to the model in words and to the operator in the log; a call never fails for it.
 """
@@ -13,33 +15,33 @@ from palyra.core.errors import Corrupt, NotFound, PalyraError
 from palyra.core.events.run import Attachment
 from palyra.core.ids import ArtifactId
 from palyra.core.images import IMAGE_BYTES_MAX, find_type
-from palyra.engine.context import EngineContext
+from palyra.ports.artifacts import Artifacts
 from palyra.ports.provider import Image, ModelRequest
 
 log = structlog.get_logger()
 
 
-async def with_pictures(office: EngineContext, request: ModelRequest) -> ModelRequest:
+async def with_images(artifacts: Artifacts, request: ModelRequest) -> ModelRequest:
     """The request with the bytes of its images; the window has bounded how many and how large they are."""
     said = [message for message in request.messages if isinstance(message, UserMessage)]
     wanted = {each.artifact_id: each for message in said for each in message.attachments}
     if not wanted:
         return request
-    images, unread = await load_pictures(office, wanted.values())
+    images, unread = await _load_images(artifacts, wanted.values())
     return replace(request, messages=hide_images(request.messages, unread), images=images)
 
 
-async def load_pictures(
-    office: EngineContext, attachments: Iterable[Attachment]
+async def _load_images(
+    artifacts: Artifacts, attachments: Iterable[Attachment]
 ) -> tuple[dict[str, Image], dict[str, str]]:
     """The images by their artifacts, and why the others could not be read."""
     images: dict[str, Image] = {}
     unread: dict[str, str] = {}
     for attachment in attachments:
         try:
-            images[attachment.artifact_id] = await _load(office, attachment)
+            images[attachment.artifact_id] = await _load(artifacts, attachment)
         except PalyraError as error:
-            log.warning("picture_unread", artifact_id=attachment.artifact_id, code=error.code)
+            log.warning("image_unread", artifact_id=attachment.artifact_id, code=error.code)
             unread[attachment.artifact_id] = _reason(error)
     return images, unread
 
@@ -48,10 +50,10 @@ def _reason(error: PalyraError) -> str:
     return "it is no longer there" if isinstance(error, NotFound) else f"it could not be read ({error.code})"
 
 
-async def _load(office: EngineContext, attachment: Attachment) -> Image:
+async def _load(artifacts: Artifacts, attachment: Attachment) -> Image:
     """Checked again, though it was when it was accepted: a provider would refuse the whole request for it."""
     artifact_id = ArtifactId(attachment.artifact_id)
-    body = await office.parts.artifacts.get(artifact_id, 0, IMAGE_BYTES_MAX)
+    body = await artifacts.get(artifact_id, 0, IMAGE_BYTES_MAX)
     if find_type(body) != attachment.media_type or len(body) != attachment.bytes:
-        raise Corrupt("picture_damaged", f"artifact {artifact_id} is not the image it was accepted as")
+        raise Corrupt("image_damaged", f"artifact {artifact_id} is not the image it was accepted as")
     return Image(attachment.media_type, body)

@@ -1,10 +1,12 @@
-"""One model call. Owns: streaming it, sending its live frames, and reporting what it came to. Not: whether to make it.
+"""One model call.
 
+Owns: streaming it, sending its live frames, and the facts it came to. Does not own: whether to make it (core.run).
 Live frames pass the redaction stream first: they hold back only what could still become a secret (L5), and they wait
 for no append (L4).
 """
 
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -12,41 +14,58 @@ from palyra.core.assembly import Assembly
 from palyra.core.events import Data
 from palyra.core.events.model import ModelError, ModelFailed, ModelOutput
 from palyra.core.ids import RunId, SessionId
+from palyra.core.redaction import Redactor
 from palyra.core.run.effects import CallModel
 from palyra.core.run.state import ChosenRoute
-from palyra.engine.context import EngineContext
-from palyra.engine.hub import LiveFrame
-from palyra.engine.session.images import with_pictures
+from palyra.engine.hub import Hub, LiveFrame
+from palyra.engine.session.images import with_images
 from palyra.engine.spend.bill import Bill
 from palyra.engine.spend.route_planner import OUTPUT_TOKENS_MAX
+from palyra.ports.artifacts import Artifacts
+from palyra.ports.prices import Prices
 from palyra.ports.provider import ENDINGS, CallDelta, Completed, Failed, ModelRequest, ReasoningDelta, TextDelta
+from palyra.ports.router import Router
+from palyra.ports.schemas import SchemaCheck
 
 # What another model of the route may do better. A request that is itself wrong, too long or refused stays so elsewhere.
 FAILOVER = frozenset(ModelError) - {ModelError.BAD_REQUEST, ModelError.CONTEXT_LENGTH, ModelError.CONTENT_FILTER}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCaller:
+    """What model calls need. `bounds_output`: a budget is set, so what a call may say must be bounded."""
+
+    router: Router
+    prices: Prices
+    schemas: SchemaCheck
+    artifacts: Artifacts
+    redactor: Redactor
+    hub: Hub
+    bounds_output: bool
+
+
 class ModelCall:
-    """Performed in a task of its own; stopped by cancelling that task, then asked for `interrupted`."""
+    """Runs in a task of its own. To stop it, cancel that task and then ask for `interrupted`."""
 
     def __init__(
         self,
-        office: EngineContext,
+        caller: ModelCaller,
         session_id: SessionId,
         effect: CallModel,
         request: ModelRequest,
         route: ChosenRoute | None = None,
     ) -> None:
-        self._office = office
+        self._caller = caller
         self._session_id = session_id
         self._effect = effect
         self._request = request
-        self._router = office.parts.router
+        self._router = caller.router
         self._models = (effect.model, *(route.fallbacks if route is not None else ()))
-        self._bill = Bill(office, effect.turn, route.reserved if route is not None else None)
+        self._bill = Bill(caller.prices, effect.turn, route.reserved if route is not None else None)
         self._model = effect.model
         self._frames = {
-            "model.delta": LiveText(office, session_id, request, "model.delta"),
-            "reasoning.delta": LiveText(office, session_id, request, "reasoning.delta"),
+            "model.delta": LiveText(caller, session_id, request, "model.delta"),
+            "reasoning.delta": LiveText(caller, session_id, request, "reasoning.delta"),
         }
         self._assembly = Assembly(RunId(request.run_id), effect.turn, request.calls_before)
 
@@ -78,9 +97,8 @@ class ModelCall:
     async def _attempt(self, model: str) -> Completed | Failed:
         self._router.begin(model)
         ending: Completed | Failed = Failed(ModelError.PROTOCOL, "The provider's stream ended without saying how.")
-        request = await with_pictures(
-            self._office, replace(self._request, model=model, max_output_tokens=self._limit(model))
-        )
+        request = replace(self._request, model=model, max_output_tokens=self._limit(model))
+        request = await with_images(self._caller.artifacts, request)
         async with aclosing(self._router.provider(model).stream(request)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, ENDINGS):
@@ -96,14 +114,14 @@ class ModelCall:
 
     def _limit(self, model: str) -> int | None:
         """What a budget reserved for is also all that may be said, where the model has no limit of its own."""
-        if not self._office.ledger.has_budgets:
+        if not self._caller.bounds_output:
             return None
         limits = {card.name: card.max_output_tokens for card in self._router.models()}
         return None if limits.get(model) is not None else OUTPUT_TOKENS_MAX
 
     def _tell_failover(self, model: str, failed: Failed) -> None:
         data: dict[str, object] = {"phase": "failover", "message": f"{model} failed ({failed.code.value})."}
-        self._office.hub.live(LiveFrame(self._session_id, RunId(self._request.run_id), "progress", data))
+        self._caller.hub.live(LiveFrame(self._session_id, RunId(self._request.run_id), "progress", data))
 
     def _receive(self, delta: TextDelta | ReasoningDelta | CallDelta) -> None:
         if isinstance(delta, TextDelta):
@@ -128,7 +146,7 @@ class ModelCall:
         schema = self._request.answer_schema
         if schema is None or output.tool_calls:
             return output
-        return replace(output, schema_errors=self._office.parts.schemas.text_errors(schema, output.text))
+        return replace(output, schema_errors=self._caller.schemas.text_errors(schema, output.text))
 
     def _failed(self, failed: Failed) -> list[Data]:
         """After the first words a failure leaves an interrupted output; before them it is the call that failed, unpaid."""
@@ -148,9 +166,9 @@ class ModelCall:
 class LiveText:
     """One growing text as live frames with offsets, in characters of the redacted text."""
 
-    def __init__(self, office: EngineContext, session_id: SessionId, request: ModelRequest, type_name: str) -> None:
-        self._hub = office.hub
-        self._stream = office.redactor.stream(is_eager=True)
+    def __init__(self, caller: ModelCaller, session_id: SessionId, request: ModelRequest, type_name: str) -> None:
+        self._hub = caller.hub
+        self._stream = caller.redactor.stream(is_eager=True)
         self._session_id = session_id
         self._run_id = RunId(request.run_id)
         self._turn = request.turn

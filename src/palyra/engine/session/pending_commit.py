@@ -1,6 +1,7 @@
-"""The sheet. Owns: what one commit of a desk will hold while it is drawn up. Not: the rules, nor committing it.
+"""What one commit of a session will hold, while it is built.
 
-All of it is values: undoing an order that failed half-way is taking the earlier sheet.
+Owns: the session's state and the commit as values; undoing a command that failed half-way is taking the earlier value.
+Does not own: the rules (core.run), building it (commit_builder), committing it (session_loop).
 """
 
 import msgspec
@@ -9,19 +10,25 @@ from msgspec.structs import replace
 from palyra.core.conversation import Window
 from palyra.core.errors import NotFound
 from palyra.core.events import Draft
-from palyra.core.ids import Principal, RunId
+from palyra.core.events.model import UsageRecorded
+from palyra.core.events.tool import ApprovalKind, ApprovalRequested, ApprovalResolved, Decision
+from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.run.decide import Record
 from palyra.core.run.effects import Effect
 from palyra.core.run.state import Run
 from palyra.core.run.states import RunState, is_terminal
 from palyra.core.taint import Taint, fold_drafts
 from palyra.core.writes import Write
-from palyra.engine.spend.ledger import Spent
+from palyra.engine.spend.ledger import Spent, spender_of
+
+_QUESTION_TYPES = (ApprovalRequested, ApprovalResolved)
+_ABOUT_DOUBT = frozenset({Decision.RETRY, Decision.DONE, Decision.GIVE_UP})
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a desk knows of its session; all of it can be read again from the journal."""
+    """What the engine knows of a session; all of it can be read again from the journal."""
 
+    session_id: SessionId
     owner: Principal
     agent: str
     head_seq: int = 0
@@ -59,15 +66,45 @@ def put_run(state: SessionState, run: Run) -> SessionState:
     return replace(state, active=run, queued=queued)
 
 
-def add_drafts(sheet: PendingCommit, drafts: tuple[Draft, ...]) -> PendingCommit:
-    """Behind what is on the sheet. Taint counts from the sheet on: a call judged in the same commit must know of it."""
-    state = sheet.state
-    taint = fold_drafts(state.taint, drafts, state.head_seq + len(sheet.drafts))
+def add_drafts(pending: PendingCommit, drafts: tuple[Draft, ...]) -> PendingCommit:
+    """Appends drafts. Their taint counts at once: a call judged in the same commit must know of it."""
+    state = pending.state
+    taint = fold_drafts(state.taint, drafts, state.head_seq + len(pending.drafts))
     if taint is not state.taint:
         state = replace(state, taint=taint)
-    return replace(sheet, state=state, drafts=(*sheet.drafts, *drafts))
+    return replace(pending, state=state, drafts=(*pending.drafts, *drafts))
 
 
-def add_record(sheet: PendingCommit, record: Record, effects: tuple[Effect, ...], run: Run) -> PendingCommit:
-    sheet = add_drafts(sheet, record.drafts)
-    return replace(sheet, state=put_run(sheet.state, run), effects=(*sheet.effects, *effects))
+def add_record(pending: PendingCommit, record: Record, effects: tuple[Effect, ...], run: Run) -> PendingCommit:
+    pending = add_drafts(pending, record.drafts)
+    return replace(pending, state=put_run(pending.state, run), effects=(*pending.effects, *effects))
+
+
+def remember_doubts(pending: PendingCommit, record: Record) -> PendingCommit:
+    """While nobody knows whether a call took effect, the same call is not made again unasked (L2)."""
+    if not any(isinstance(draft.data, _QUESTION_TYPES) for draft in record.drafts):
+        return pending
+    # An answer to the repeat's own card says nothing about the first call: only one about the doubt itself does.
+    answered = {
+        draft.data.digest
+        for draft in record.drafts
+        if isinstance(draft.data, ApprovalResolved) and draft.data.decision in _ABOUT_DOUBT
+    }
+    asked = {
+        draft.data.digest
+        for draft in record.drafts
+        if isinstance(draft.data, ApprovalRequested) and draft.data.kind is ApprovalKind.UNCERTAIN
+    }
+    doubts = (pending.state.doubts - answered) | asked
+    if doubts == pending.state.doubts:
+        return pending
+    return replace(pending, state=replace(pending.state, doubts=doubts))
+
+
+def spends_in(record: Record, run: Run, state: SessionState) -> tuple[Spent, ...]:
+    """The spend that a record settles."""
+    settled = [draft for draft in record.drafts if isinstance(draft.data, UsageRecorded)]
+    if not settled:
+        return ()
+    spender = spender_of(run, state.owner, state.session_id)
+    return tuple(Spent(spender, draft.data, draft.at_ms) for draft in settled if isinstance(draft.data, UsageRecorded))

@@ -1,7 +1,7 @@
-"""Kits. Owns: what an agent is given before a conversation begins: its tools and its instructions. Not: who may do what (core).
+"""The stable beginning of every prompt of an agent: its instructions and its tools.
 
-A kit is the same for turn after turn, so it is put together once and kept until something of it changes; what a provider's
-adapter makes of a kit's tools, it can then keep as well.
+Owns: putting it together once, and keeping it until something of it changes. A provider's adapter can then keep what it
+makes of the same tools. Does not own: who may use what (core.agents, core.skills).
 """
 
 import msgspec
@@ -14,7 +14,7 @@ from palyra.core.tools import ToolSpec
 from palyra.ports.skills import Skills
 from palyra.ports.tools import Catalog
 
-KITS_MAX = 256
+BASES_MAX = 256
 
 
 class PromptBase(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,12 +26,12 @@ class PromptBase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Made(msgspec.Struct, frozen=True):
-    """A kit, and what it was made of."""
+    """A base, and what it was made of."""
 
     agent: AgentSpec
     catalog: tuple[ToolSpec, ...]
     offered: tuple[SkillCard, ...]
-    kit: PromptBase
+    base: PromptBase
 
 
 class PromptBases:
@@ -47,10 +47,10 @@ class PromptBases:
         made = self._made.get((agent.name, skills))
         if made is None or made.agent is not agent or made.catalog is not catalog or made.offered is not offered:
             made = _Made(agent, catalog, offered, _make(agent, skills, catalog, offered))
-            if len(self._made) >= KITS_MAX:
+            if len(self._made) >= BASES_MAX:
                 self._made.clear()
             self._made[agent.name, skills] = made
-        return made.kit
+        return made.base
 
 
 def _make(

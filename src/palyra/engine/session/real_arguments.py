@@ -1,4 +1,6 @@
-"""Arguments with their secrets. Owns: putting sealed values back for the judge and the executor of one call. Not: sealing.
+"""The real arguments of a call: sealed secrets put back for its judge and its executor alone.
+
+Owns: restoring them, and masking them again. Does not own: sealing (event_redactor).
 
 A call is judged by what it will really do, so the gate and the executor see the same real arguments; what is recorded and
 shown has the markers again. A value that could be more than one word of a command or a path is no secret anybody can judge
@@ -7,6 +9,7 @@ behind a marker: such a call is refused.
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import cast
 
 import msgspec
@@ -16,7 +19,8 @@ from palyra.core.ids import RunId
 from palyra.core.redaction import Json, find_markers, restore
 from palyra.core.redaction.markers import MARKER, map_strings
 from palyra.core.writes import SealSecret
-from palyra.engine.context import EngineContext
+from palyra.ports.sealer import Sealer
+from palyra.ports.state import State
 
 MARKERS_RESTORED_MAX = 256
 # What keys and tokens are made of. Anything else may end a word, a line or a path, and so do what no marker shows.
@@ -44,26 +48,27 @@ class RealArguments(msgspec.Struct, frozen=True):
         return any(marker in found and not _is_plain(value) for marker, value in self.values.items())
 
 
-async def unseal(
-    office: EngineContext, run_id: RunId, arguments: JsonObject, fresh: Iterable[SealSecret] = ()
-) -> RealArguments:
-    """`fresh` are those of the same commit: no table has them yet."""
-    markers = list(dict.fromkeys(_markers_in(arguments)))[:MARKERS_RESTORED_MAX]
-    if not markers:
-        return RealArguments(arguments)
-    known = {write.secret_id: write.sealed for write in fresh if write.run_id == run_id}
-    values: dict[str, str] = {}
-    for marker in markers:
-        (secret_id,) = find_markers(marker)
-        sealed = known.get(secret_id) or await office.views.state.sealed_secret(run_id, secret_id)
-        if sealed is not None:
-            values[marker] = office.parts.sealer.unseal(sealed, run_id.encode()).decode()
-    by_id = {find_markers(marker)[0]: value for marker, value in values.items()}
-    return (
-        RealArguments(cast(JsonObject, restore(cast(Json, arguments), by_id)), values)
-        if values
-        else RealArguments(arguments)
-    )
+@dataclass(frozen=True, slots=True)
+class ArgumentRestorer:
+    state: State
+    sealer: Sealer
+
+    async def restore(self, run_id: RunId, arguments: JsonObject, fresh: Iterable[SealSecret] = ()) -> RealArguments:
+        """`fresh` are secrets sealed in the same commit: no table has them yet."""
+        markers = list(dict.fromkeys(_markers_in(arguments)))[:MARKERS_RESTORED_MAX]
+        if not markers:
+            return RealArguments(arguments)
+        known = {write.secret_id: write.sealed for write in fresh if write.run_id == run_id}
+        values: dict[str, str] = {}
+        for marker in markers:
+            (secret_id,) = find_markers(marker)
+            sealed = known.get(secret_id) or await self.state.sealed_secret(run_id, secret_id)
+            if sealed is not None:
+                values[marker] = self.sealer.unseal(sealed, run_id.encode()).decode()
+        if not values:
+            return RealArguments(arguments)
+        by_id = {find_markers(marker)[0]: value for marker, value in values.items()}
+        return RealArguments(cast(JsonObject, restore(cast(Json, arguments), by_id)), values)
 
 
 def has_markers(arguments: JsonObject) -> bool:

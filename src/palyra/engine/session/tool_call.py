@@ -1,6 +1,7 @@
-"""One tool execution. Owns: unsealing its arguments, the time limit, where its output came from, spilling, the attestation.
+"""One tool execution.
 
-Not: whether it may run.
+Owns: the real arguments, the time limit, where its output came from, spilling, the attestation.
+Does not own: whether it may run (gate).
 
 Only here do secrets become real again, and only for the tool of a judged call whose intent is on the tape (L5). What
 it gives back is redacted before anything else sees it. What it read is looked up: bytes that were written under taint bring
@@ -9,6 +10,7 @@ that taint back, and what it wrote is recorded with the taint the call was judge
 
 import asyncio
 import secrets
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -27,25 +29,45 @@ from palyra.core.events.tool import (
     ToolUncertain,
 )
 from palyra.core.fences import FENCE_ID_LENGTH
-from palyra.core.ids import ArtifactId, Principal
+from palyra.core.ids import ArtifactId
 from palyra.core.previews import preview_spilled
 from palyra.core.projections.provenance import full_path
+from palyra.core.redaction import Redactor
 from palyra.core.run.call import Call
 from palyra.core.taint import label, source_of
 from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, Capability, Runtime, ToolResult, failed
 from palyra.core.trust import Trust, is_tainting
 from palyra.core.writes import LinkArtifact, SealSecret, Write
-from palyra.engine.context import EngineContext
-from palyra.engine.hub import LiveFrame
-from palyra.engine.session.real_arguments import unseal
+from palyra.engine.hub import Hub, LiveFrame
+from palyra.engine.session.drafts import agent_draft
+from palyra.engine.session.real_arguments import ArgumentRestorer
+from palyra.ports.artifacts import Artifacts
+from palyra.ports.clock import Clock
+from palyra.ports.sealer import Sealer
+from palyra.ports.signer import Signer
 from palyra.ports.tools import Tool, ToolCallContext
+from palyra.ports.views import ProvenanceViews
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolExecutor:
+    """What tool executions need."""
+
+    restorer: ArgumentRestorer
+    provenance: ProvenanceViews
+    artifacts: Artifacts
+    redactor: Redactor
+    sealer: Sealer
+    signer: Signer
+    clock: Clock
+    hub: Hub
 
 
 class ToolRun:
-    """Performed in a task of its own; stopped by cancelling that task, then asked for `cancelled`."""
+    """Runs in a task of its own. To stop it, cancel that task and then ask for `cancelled`."""
 
-    def __init__(self, office: EngineContext, tool: Tool, call: Call, context: ToolCallContext) -> None:
-        self._office = office
+    def __init__(self, executor: ToolExecutor, tool: Tool, call: Call, context: ToolCallContext) -> None:
+        self._executor = executor
         self._tool = tool
         self._call = call
         self._context = context
@@ -55,7 +77,7 @@ class ToolRun:
 
     async def perform(self) -> tuple[Draft, tuple[Write, ...]]:
         sealed = self._call.arguments if isinstance(self._call.arguments, dict) else {}
-        self._arguments = (await unseal(self._office, self._context.run_id, sealed)).arguments
+        self._arguments = (await self._executor.restorer.restore(self._context.run_id, sealed)).arguments
         try:
             async with asyncio.timeout(self._tool.spec.timeout_s):
                 result = await self._tool.execute(self._arguments, self._context)
@@ -76,8 +98,8 @@ class ToolRun:
     def _doubted(self) -> Draft:
         """L2: what may have happened once is not reported as failed, and not tried again in silence."""
         doubt = ToolUncertain(call_id=self._call.call_id, effect_id=self._call.effect_id)
-        actor, now_ms = Principal(f"agent:{self._context.agent}"), self._office.clock.now_ms()
-        return Draft(data=doubt, actor=actor, trust=Trust.SYSTEM, at_ms=now_ms, run_id=self._context.run_id)
+        now_ms = self._executor.clock.now_ms()
+        return agent_draft(doubt, self._context.run_id, self._context.agent, Trust.SYSTEM, now_ms)
 
     def cancelled(self) -> tuple[Draft, tuple[Write, ...]]:
         error = ToolError(code="cancelled", message="The run was ended while this call ran.")
@@ -92,7 +114,7 @@ class ToolRun:
 
     async def _traced(self, result: ToolResult) -> ToolResult:
         """With the trust of the bytes and names that were read. Several tainted files at once are the tool's own source."""
-        provenance = self._office.views.provenance
+        provenance = self._executor.provenance
         tainted = {
             file.path for file in result.read if await provenance.tainted_file(full_path(file), file.sha256) is not None
         }
@@ -106,24 +128,24 @@ class ToolRun:
 
     async def _finished(self, result: ToolResult) -> tuple[Draft, tuple[Write, ...]]:
         made, links = await self._keep_made(result)
-        redacted = self._office.redactor.text(_naming(result.output, made))
+        redacted = self._executor.redactor.text(_naming(result.output, made))
         run_id = self._context.run_id
         writes: list[Write] = [
-            SealSecret(run_id, secret.id, self._office.parts.sealer.seal(secret.value.encode(), run_id.encode()))
+            SealSecret(run_id, secret.id, self._executor.sealer.seal(secret.value.encode(), run_id.encode()))
             for secret in redacted.secrets
         ]
         writes.extend(links)
         body = redacted.text.encode("utf-8", "replace")
         if len(body) <= OUTPUT_INLINE_BYTES_MAX:
             return self._report(replace(result, output=body.decode()), None, made), tuple(writes)
-        artifact_id = await self._office.parts.artifacts.put(body)
+        artifact_id = await self._executor.artifacts.put(body)
         writes.append(self._link(result, artifact_id, len(body), "text/plain"))
         shown = preview_spilled(body.decode(), artifact_id)
         return self._report(replace(result, output=shown), artifact_id, made), tuple(writes)
 
     def _link(self, result: ToolResult, artifact_id: ArtifactId, size_bytes: int, media_type: str) -> LinkArtifact:
         """With where the body came from, so that reading it later brings that back (L8)."""
-        trust, now_ms = self._trust(result), self._office.clock.now_ms()
+        trust, now_ms = self._trust(result), self._executor.clock.now_ms()
         source = self._source(result) if is_tainting(trust) else None
         return LinkArtifact(artifact_id, self._context.session_id, size_bytes, media_type, now_ms, trust, source)
 
@@ -132,7 +154,7 @@ class ToolRun:
         made: list[MadeArtifact] = []
         links: list[Write] = []
         for body in result.made:
-            artifact_id = await self._office.parts.artifacts.put(body.body)
+            artifact_id = await self._executor.artifacts.put(body.body)
             size = len(body.body)
             links.append(self._link(result, artifact_id, size, body.media_type))
             made.append(MadeArtifact(artifact_id=artifact_id, name=body.name, media_type=body.media_type, bytes=size))
@@ -157,10 +179,9 @@ class ToolRun:
             made=made,
             skill=result.skill,
         )
-        now_ms = self._office.clock.now_ms()
+        now_ms = self._executor.clock.now_ms()
         attested = replace(finished, attestation=self._attest(finished, result.sandbox, now_ms))
-        actor = Principal(f"agent:{self._context.agent}")
-        return Draft(data=attested, actor=actor, trust=trust, at_ms=now_ms, run_id=self._context.run_id)
+        return agent_draft(attested, self._context.run_id, self._context.agent, trust, now_ms)
 
     def _trust(self, result: ToolResult) -> Trust:
         # What failed before it reached the outside world says nothing but our own words.
@@ -188,7 +209,7 @@ class ToolRun:
         return tuple(replace(file, taint=taint) for file in written)
 
     def _attest(self, finished: ToolFinished, sandbox: str, now_ms: int) -> Attestation:
-        signer = self._office.parts.signer
+        signer = self._executor.signer
         unsigned = Attestation(
             key_id=key_id(signer.public_key),
             runtime=self._tool.spec.runtime.value,
@@ -202,9 +223,9 @@ class ToolRun:
         return replace(unsigned, signature=signer.sign(sign_bytes(self._call.tool, finished, unsigned)).hex())
 
 
-def live_output(office: EngineContext, call: Call, context: ToolCallContext) -> ToolCallContext:
+def live_output(executor: ToolExecutor, call: Call, context: ToolCallContext) -> ToolCallContext:
     """A context whose `emit` sends tool.delta frames, redacted as they grow."""
-    streams = {name: office.redactor.stream() for name in ("stdout", "stderr")}
+    streams = {name: executor.redactor.stream() for name in ("stdout", "stderr")}
     offsets = dict.fromkeys(streams, 0)
 
     def emit(stream: str, text: str) -> None:
@@ -217,7 +238,7 @@ def live_output(office: EngineContext, call: Call, context: ToolCallContext) -> 
                 "text": safe,
             }
             offsets[stream] += len(safe)
-            office.hub.live(LiveFrame(context.session_id, context.run_id, "tool.delta", data))
+            executor.hub.live(LiveFrame(context.session_id, context.run_id, "tool.delta", data))
 
     return replace(context, emit=emit)
 

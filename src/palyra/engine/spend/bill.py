@@ -2,7 +2,6 @@
 
 from palyra.core.estimate import estimate_tokens, text_bytes
 from palyra.core.events.model import ModelOutput, Reservation, Usage, UsageRecorded
-from palyra.engine.context import EngineContext
 from palyra.ports.prices import Prices
 
 NANO = 1_000_000_000
@@ -11,8 +10,8 @@ NANO = 1_000_000_000
 class Bill:
     """Of one turn's call. `reserved` is what the plan held back for it."""
 
-    def __init__(self, office: EngineContext, turn: int, reserved: Reservation | None) -> None:
-        self._prices: Prices = office.parts.prices
+    def __init__(self, prices: Prices, turn: int, reserved: Reservation | None) -> None:
+        self._prices = prices
         self._turn = turn
         self._reserved = reserved
 

@@ -1,4 +1,7 @@
-"""The ledger. Owns: how budgets stand: what is spent, what calls that are out have reserved, and who waits for room. Not: rules.
+"""The ledger of spend.
+
+Owns: how budgets stand: what is spent, what calls in flight have reserved, and who waits for room.
+Does not own: rules (core.budget).
 
 What is spent is settled on the tapes; what is reserved stands there too, with the plan of each call that is out. Kept
 here are their sums. A restart counts every call it finds cut off before any new one is planned.
@@ -13,9 +16,10 @@ import msgspec
 
 from palyra.core.budget import Amount, Budget, BudgetScope, Spender, Standing, account_of
 from palyra.core.events.model import RoutePlanned, UsageRecorded
-from palyra.core.ids import RunId, SessionId
+from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.projections.usage import nano_usd
 from palyra.core.routing import reserved_amount
+from palyra.core.run.state import Run
 from palyra.engine.spend.accounts import Accounts, plus
 from palyra.ports.views import UsageViews
 
@@ -189,6 +193,10 @@ class Ledger:
             if not ahead & waiter.subjects:
                 self._wake(session_id)
             ahead |= waiter.crowded
+
+
+def spender_of(run: Run, owner: Principal, session_id: SessionId) -> Spender:
+    return Spender(principal=owner, channel=run.origin, agent=run.agent, session_id=session_id, run_id=run.run_id)
 
 
 def _subject(budget: Budget, spender: Spender) -> Subject:

@@ -1,58 +1,69 @@
-"""Planning of turns. Owns: gathering what a UsageRoutingPlan depends on, and reserving its cost. Not: rules (core.routing)."""
+"""Plans which model takes a turn, and reserves its cost (L9).
+
+Owns: gathering what a UsageRoutingPlan depends on. Does not own: its rules (core.routing).
+"""
+
+from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
 
-from palyra.core.budget import Spender
 from palyra.core.conversation import has_images
 from palyra.core.estimate import estimate_tokens, prompt_bytes
 from palyra.core.events.model import BudgetState, RoutePlanned, Usage
-from palyra.core.ids import Principal, SessionId
+from palyra.core.ids import SessionId
 from palyra.core.routing import Demand, ModelCandidate, Wait, plan_route
 from palyra.core.run.effects import PlanRoute
 from palyra.core.run.state import Run
-from palyra.engine.context import EngineContext
-from palyra.engine.hub import LiveFrame
+from palyra.engine.agents import AgentDirectory
+from palyra.engine.hub import Hub, LiveFrame
 from palyra.engine.session.pending_commit import PendingCommit
-from palyra.engine.spend.ledger import EstimateFactor
-from palyra.ports.router import RouteOption
+from palyra.engine.session.prompt_base import PromptBases
+from palyra.engine.spend.ledger import EstimateFactor, Ledger, spender_of
+from palyra.ports.clock import Clock
+from palyra.ports.prices import Prices
+from palyra.ports.router import RouteOption, Router
 
 OUTPUT_TOKENS_MAX = 16_384  # The most a model may say in one call where its configuration names no other limit.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoutePlanner:
-    """Plans the turns of one session."""
+    agents: AgentDirectory
+    prompts: PromptBases
+    router: Router
+    prices: Prices
+    ledger: Ledger
+    hub: Hub
+    clock: Clock
+    approval_timeout_ms: int
 
-    def __init__(self, office: EngineContext, session_id: SessionId) -> None:
-        self._office = office
-        self._session_id = session_id
-
-    async def plan(self, sheet: PendingCommit, run: Run, effect: PlanRoute) -> RoutePlanned | None:
-        """None while other calls hold what is left of a budget: the session is told when there may be room."""
-        office, ledger = self._office, self._office.ledger
-        now_ms = office.clock.now_ms()
-        spender = spender_of(run, sheet.state.owner, self._session_id)
-        standings = await ledger.standings(spender, now_ms, sheet.spends)
-        demand, candidates = self._question(sheet, run, effect)
+    async def plan(self, pending: PendingCommit, run: Run, effect: PlanRoute) -> RoutePlanned | None:
+        """Returns None while other calls hold what is left of a budget; the session is woken when there may be room."""
+        ledger, state = self.ledger, pending.state
+        now_ms = self.clock.now_ms()
+        spender = spender_of(run, state.owner, state.session_id)
+        standings = await ledger.standings(spender, now_ms, pending.spends)
+        demand, candidates = self._question(pending, run, effect)
         is_turn = ledger.is_open and not ledger.is_behind(spender)
         plan = plan_route(demand, candidates, standings) if is_turn else Wait(())
         if isinstance(plan, Wait):
             ledger.wait(spender, plan.budgets)
-            self._tell_waiting(run, plan)
+            self._tell_waiting(state.session_id, run, plan)
             return None
         if plan.reserved is not None:
             ledger.reserve(spender, plan)
         if plan.budget is BudgetState.ASK:
-            return replace(plan, expires_in_ms=office.settings.approval_timeout_ms)
+            return replace(plan, expires_in_ms=self.approval_timeout_ms)
         return plan
 
-    def _question(self, sheet: PendingCommit, run: Run, effect: PlanRoute) -> tuple[Demand, list[ModelCandidate]]:
-        agent = self._office.agent_of(run.agent)
-        kit = self._office.kits.of(agent, run.skills)
-        said_bytes = prompt_bytes(sheet.state.window, run.run_id, sheet.drafts)
+    def _question(self, pending: PendingCommit, run: Run, effect: PlanRoute) -> tuple[Demand, list[ModelCandidate]]:
+        agent = self.agents.of_run(run.agent)
+        base = self.prompts.of(agent, run.skills)
+        said_bytes = prompt_bytes(pending.state.window, run.run_id, pending.drafts)
         schema_bytes = len(msgspec.json.encode(run.answer_schema)) if run.answer_schema is not None else 0
-        input_tokens = estimate_tokens(said_bytes + schema_bytes + kit.bytes)
-        routes = self._office.parts.router.options(agent.route, run.model)
+        input_tokens = estimate_tokens(said_bytes + schema_bytes + base.bytes)
+        routes = self.router.options(agent.route, run.model)
         # After half an answer the next model of the route is asked first.
         turned = run.interruptions_count % len(routes.options) if routes.options else 0
         options = (*routes.options[turned:], *routes.options[:turned])
@@ -60,8 +71,8 @@ class RoutePlanner:
             turn=effect.turn,
             mode=routes.mode,
             input_tokens=input_tokens,
-            needs_images=has_images(sheet.state.window, run.run_id, sheet.drafts),
-            needs_tools=bool(kit.tools),
+            needs_images=has_images(pending.state.window, run.run_id, pending.drafts),
+            needs_tools=bool(base.tools),
             must_use_tools=bool(run.must_call),
             is_budget_approved=effect.is_budget_approved,
         )
@@ -71,11 +82,11 @@ class RoutePlanner:
         known = option.known
         if known is None:
             return ModelCandidate(model=option.model, is_known=False)
-        factor = self._office.ledger.factor(option.model)
+        factor = self.ledger.factor(option.model)
         scale = factor or EstimateFactor()
         output_tokens = known.max_output_tokens or OUTPUT_TOKENS_MAX
         usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
-        cost = self._office.parts.prices.cost_nano_usd(option.model, usage)
+        cost = self.prices.cost_nano_usd(option.model, usage)
         return ModelCandidate(
             model=option.model,
             health=known.health,
@@ -88,12 +99,8 @@ class RoutePlanner:
             is_proven=factor is not None,
         )
 
-    def _tell_waiting(self, run: Run, wait: Wait) -> None:
+    def _tell_waiting(self, session_id: SessionId, run: Run, wait: Wait) -> None:
         which = f" {' and '.join(wait.budgets)}" if wait.budgets else ""
         message = f"Waiting until other calls are settled: the rest of the budget{which} is reserved."
         data: dict[str, object] = {"phase": "budget", "message": message}
-        self._office.hub.live(LiveFrame(self._session_id, run.run_id, "progress", data))
-
-
-def spender_of(run: Run, owner: Principal, session_id: SessionId) -> Spender:
-    return Spender(principal=owner, channel=run.origin, agent=run.agent, session_id=session_id, run_id=run.run_id)
+        self.hub.live(LiveFrame(session_id, run.run_id, "progress", data))

@@ -5,7 +5,7 @@ from palyra.core.events.tool import OpenedSkill
 from palyra.core.skills import OPEN_TOOL, SkillCard, SkillPlace, SkillStatus
 from palyra.core.tools import MissingTool, ToolSpec
 from palyra.core.trust import Trust
-from palyra.engine.session.prompt_base import KITS_MAX, PromptBases
+from palyra.engine.session.prompt_base import BASES_MAX, PromptBases
 from palyra.ports.skills import NoSkills
 from palyra.ports.tools import Tool
 
@@ -94,6 +94,6 @@ def test_an_open_skill_narrows_its_run_alone() -> None:
 
 def test_kits_that_are_kept_are_bounded() -> None:
     kits = PromptBases(Tools(), Shelf())
-    for number in range(KITS_MAX + 10):
+    for number in range(BASES_MAX + 10):
         kits.of(AgentSpec(name=f"agent{number}"), ())
-    assert len(kits._made) <= KITS_MAX
+    assert len(kits._made) <= BASES_MAX

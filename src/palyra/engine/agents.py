@@ -1,0 +1,26 @@
+"""Agents by name, as configured.
+
+Owns: finding the agent a request names, or the one a recorded run had. Does not own: what an agent may do (core.agents).
+"""
+
+from dataclasses import dataclass
+
+from palyra.core.agents import AgentSpec
+from palyra.core.errors import Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDirectory:
+    agents: dict[str, AgentSpec]
+    default: str
+
+    def find(self, name: str | None) -> AgentSpec:
+        """The named agent, or the default one."""
+        wanted = name or self.default
+        if wanted not in self.agents:
+            raise Invalid("agent_unknown", f"there is no agent {wanted!r}; see GET /api/v1/agents")
+        return self.agents[wanted]
+
+    def of_run(self, name: str) -> AgentSpec:
+        """The agent of a run accepted earlier. An agent that is no longer configured may use nothing."""
+        return self.agents.get(name) or AgentSpec(name=name, tools=())

@@ -1,0 +1,66 @@
+"""What the daemon says of itself.
+
+Owns: readiness of its parts, metrics, and what is configured: tools, agents, models.
+Does not own: the form on the wire (gateway).
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from palyra.core.agents import AgentSpec
+from palyra.core.errors import PalyraError
+from palyra.core.ids import Principal
+from palyra.core.tools import MissingTool, ToolSpec
+from palyra.engine.agents import AgentDirectory
+from palyra.engine.api.model_check import ModelCheck, ModelCheckService
+from palyra.engine.session.slots import RunSlots
+from palyra.ports.router import ModelCard, Router
+from palyra.ports.state import State
+from palyra.ports.tools import Catalog
+
+
+@dataclass(slots=True, kw_only=True)
+class StatusService:
+    state: State
+    slots: RunSlots
+    catalog: Catalog
+    directory: AgentDirectory
+    router: Router
+    checks: ModelCheckService
+    policy_state: Callable[[], str]
+    verifier: Callable[[], Awaitable[dict[str, object]]]
+    is_draining: bool = False
+
+    async def parts(self) -> dict[str, str]:
+        """Each part is `ok`, or says what is wrong with it."""
+        try:
+            await self.state.last_position()
+            journal = "ok"
+        except PalyraError as error:
+            journal = str(error)
+        runs = "draining" if self.is_draining else "ok"
+        return {"journal": journal, "policy": self.policy_state(), "runs": runs}
+
+    async def verify(self) -> dict[str, object]:
+        return await self.verifier()
+
+    def metrics(self) -> str:
+        return f"# TYPE palyra_runs_active gauge\npalyra_runs_active {self.slots.taken_count}\n"
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        return self.catalog.specs()
+
+    def missing_tools(self) -> tuple[MissingTool, ...]:
+        return self.catalog.missing()
+
+    def agents(self) -> tuple[AgentSpec, ...]:
+        return tuple(self.directory.agents.values())
+
+    def default_agent(self) -> str:
+        return self.directory.default
+
+    def models(self) -> tuple[ModelCard, ...]:
+        return self.router.models()
+
+    async def check_model(self, principal: Principal, name: str) -> ModelCheck:
+        return await self.checks.check(principal, name)

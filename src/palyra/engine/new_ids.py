@@ -1,0 +1,32 @@
+"""New ids of runs and sessions.
+
+Owns: the randomness in them. Does not own: their form (core.ids).
+"""
+
+import secrets
+from collections import deque
+
+from palyra.core.ids import ULID_RANDOM_BYTES, RunId, SessionId, StreamId, make_ulid
+from palyra.ports.clock import Clock
+
+IDS_DRAWN_COUNT = 256
+
+
+class IdSource:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._entropy: deque[bytes] = deque()
+
+    def run_id(self) -> RunId:
+        return RunId(self._ulid())
+
+    def session_id(self) -> SessionId:
+        return SessionId(StreamId(self._ulid()))
+
+    def _ulid(self) -> str:
+        """Asking the kernel for bytes gives the interpreter to another thread, so bytes for many ids are drawn at once."""
+        if not self._entropy:
+            drawn = secrets.token_bytes(ULID_RANDOM_BYTES * IDS_DRAWN_COUNT)
+            starts = range(0, len(drawn), ULID_RANDOM_BYTES)
+            self._entropy.extend(drawn[start : start + ULID_RANDOM_BYTES] for start in starts)
+        return make_ulid(self._clock.now_ms(), self._entropy.pop())

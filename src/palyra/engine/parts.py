@@ -1,0 +1,161 @@
+"""Wires the parts of the engine that drive sessions.
+
+Owns: which part is given which other. Does not own: adapters (app), services (engine.engine), or any behaviour.
+"""
+
+from dataclasses import dataclass
+
+from palyra.core.ids import NodeId, SessionId, derive_node_id
+from palyra.core.redaction import Redactor
+from palyra.engine.agents import AgentDirectory
+from palyra.engine.hub import Hub
+from palyra.engine.new_ids import IdSource
+from palyra.engine.session.answer_builder import AnswerBuilder
+from palyra.engine.session.commit_builder import CommitBuilder
+from palyra.engine.session.deadlines import SessionDeadlines
+from palyra.engine.session.effect_runner import EffectParts
+from palyra.engine.session.event_redactor import EventRedactor
+from palyra.engine.session.gate import Gate
+from palyra.engine.session.model_call import ModelCaller
+from palyra.engine.session.prompt_base import PromptBases
+from palyra.engine.session.real_arguments import ArgumentRestorer
+from palyra.engine.session.session_loader import SessionLoader
+from palyra.engine.session.session_loop import LoopParts
+from palyra.engine.session.session_loops import SessionLoops
+from palyra.engine.session.slots import RunSlots
+from palyra.engine.session.tool_call import ToolExecutor
+from palyra.engine.setup import EngineSetup
+from palyra.engine.spend.ledger import Ledger
+from palyra.engine.spend.route_planner import RoutePlanner
+from palyra.engine.tasks import TaskSupervisor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineParts:
+    """What the engine itself starts and ends, and what its services are made of."""
+
+    node: NodeId
+    agents: AgentDirectory
+    ids: IdSource
+    redactor: Redactor
+    hub: Hub
+    tasks: TaskSupervisor
+    slots: RunSlots
+    deadlines: SessionDeadlines
+    loader: SessionLoader
+    loops: SessionLoops
+
+
+def build_parts(setup: EngineSetup) -> EngineParts:
+    def wake(session_id: SessionId) -> None:
+        loops.wake(session_id)
+
+    agents = AgentDirectory(setup.agents, setup.settings.default_agent)
+    redactor = Redactor(setup.ports.sealer.marker_key, setup.known)
+    hub, tasks, slots = Hub(setup.journal), TaskSupervisor(), RunSlots(setup.settings.runs_active_max)
+    ledger = Ledger(setup.views.usage, setup.budgets, wake)
+    deadlines = SessionDeadlines(setup.clock, wake)
+    loader = SessionLoader(setup.journal, setup.views)
+    node = derive_node_id(setup.ports.signer.public_key)
+    effects = _wire_effects(setup, agents, redactor, _Shared(hub, tasks, ledger))
+    answers = AnswerBuilder(
+        gate=effects.gate,
+        agents=agents,
+        clock=setup.clock,
+        fold_run=loader.fold_run,
+        look_at_clock=deadlines.look_at_clock,
+    )
+    builder = CommitBuilder(
+        node=node,
+        clock=setup.clock,
+        redactor=EventRedactor(redactor, setup.ports.sealer),
+        effects=effects,
+        answers=answers,
+        ledger=ledger,
+        slots=slots,
+        runs_queued_max=setup.settings.runs_queued_max,
+    )
+    parts = LoopParts(
+        journal=setup.journal,
+        ledger=ledger,
+        hub=hub,
+        tasks=tasks,
+        loader=loader,
+        builder=builder,
+        effects=effects,
+        end_processes=setup.ports.processes.end_run,
+    )
+    loops = SessionLoops(parts, setup.views, slots, deadlines)
+    return EngineParts(
+        node=node,
+        agents=agents,
+        ids=IdSource(setup.clock),
+        redactor=redactor,
+        hub=hub,
+        tasks=tasks,
+        slots=slots,
+        deadlines=deadlines,
+        loader=loader,
+        loops=loops,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    hub: Hub
+    tasks: TaskSupervisor
+    ledger: Ledger
+
+
+def _wire_effects(setup: EngineSetup, agents: AgentDirectory, redactor: Redactor, shared: _Shared) -> EffectParts:
+    ports, clock, hub, ledger = setup.ports, setup.clock, shared.hub, shared.ledger
+    timeout_ms = setup.settings.approval_timeout_ms
+    restorer = ArgumentRestorer(setup.views.state, ports.sealer)
+    prompts = PromptBases(ports.catalog, ports.skills)
+    return EffectParts(
+        agents=agents,
+        prompts=prompts,
+        catalog=ports.catalog,
+        gate=Gate(
+            catalog=ports.catalog,
+            schemas=ports.schemas,
+            policy=ports.policy,
+            restorer=restorer,
+            approvals=setup.views.approvals,
+            journal=setup.journal,
+            ledger=ledger,
+            clock=clock,
+            approval_timeout_ms=timeout_ms,
+        ),
+        planner=RoutePlanner(
+            agents=agents,
+            prompts=prompts,
+            router=ports.router,
+            prices=ports.prices,
+            ledger=ledger,
+            hub=hub,
+            clock=clock,
+            approval_timeout_ms=timeout_ms,
+        ),
+        models=ModelCaller(
+            router=ports.router,
+            prices=ports.prices,
+            schemas=ports.schemas,
+            artifacts=ports.artifacts,
+            redactor=redactor,
+            hub=hub,
+            bounds_output=ledger.has_budgets,
+        ),
+        tools=ToolExecutor(
+            restorer=restorer,
+            provenance=setup.views.provenance,
+            artifacts=ports.artifacts,
+            redactor=redactor,
+            sealer=ports.sealer,
+            signer=ports.signer,
+            clock=clock,
+            hub=hub,
+        ),
+        tasks=shared.tasks,
+        clock=clock,
+    )

@@ -1,0 +1,15 @@
+"""Drafts of the engine's own facts. Owns: who says them and with which trust. Does not own: what they say."""
+
+from palyra.core.events import Data, Draft
+from palyra.core.ids import Principal, RunId
+from palyra.core.trust import Trust
+
+ENGINE = Principal("system:engine")
+
+
+def engine_draft(data: Data, run_id: RunId | None, now_ms: int) -> Draft:
+    return Draft(data=data, actor=ENGINE, trust=Trust.SYSTEM, at_ms=now_ms, run_id=run_id)
+
+
+def agent_draft(data: Data, run_id: RunId, agent: str, trust: Trust, now_ms: int) -> Draft:
+    return Draft(data=data, actor=Principal(f"agent:{agent}"), trust=trust, at_ms=now_ms, run_id=run_id)
