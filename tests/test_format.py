@@ -17,7 +17,8 @@ from palyra.core.export import check_export
 
 DOCS = Path(__file__).parents[1] / "docs"
 FORMAT = (DOCS / "format.md").read_text(encoding="utf-8")
-EVENTS = (DOCS / "events.md").read_text(encoding="utf-8")
+# A row without a type continues the row above it, so that no line is too long to read.
+EVENTS = re.sub(r"\|[^|\n]*\|\n\| \|", "", (DOCS / "events.md").read_text(encoding="utf-8"))
 JSON_BLOCKS = re.findall(r"^```json\n(.*?)^```", FORMAT, re.MULTILINE | re.DOTALL)
 LINES = [json.loads(line) for line in JSON_BLOCKS[0].splitlines()]
 CHECKPOINT = json.loads(JSON_BLOCKS[1])
