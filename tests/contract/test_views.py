@@ -96,7 +96,7 @@ async def test_branches_name_their_parent(opened: Opened, ids: Ids) -> None:
     (first,) = await opened.journal.commit([Append(parent, 0, (session_created(),))])
     branches = [ids.session() for _ in range(2)]
     await opened.journal.commit([Append(branch, 0, (session_branched(first),)) for branch in branches])
-    assert [(row.id, row.parent_id, row.parent_seq) for row in await opened.sessions.branches(parent)] == [
+    assert [(row.id, row.parent_id, row.parent_seq) for row in await opened.sessions.dependents(parent)] == [
         (branch, parent, 1) for branch in branches
     ]
 

@@ -171,7 +171,17 @@ def model_info() -> ModelCard:
 def model_check(name: str) -> ModelCheck:
     usage = Usage(input_tokens=12, output_tokens=1)
     return ModelCheck(
-        model=name, ok=True, code=None, message="It answers.", first_token_ms=5, total_ms=9, text="ok", usage=usage
+        model=name,
+        ok=True,
+        code=None,
+        message="It answers.",
+        first_token_ms=5,
+        total_ms=9,
+        text="ok",
+        usage=usage,
+        cost_usd=None,
+        run_id=RUN,
+        session_id=SESSION,
     )
 
 

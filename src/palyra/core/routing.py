@@ -37,6 +37,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     needs_tools: bool = False
     must_use_tools: bool = False
     is_budget_approved: bool = False
+    is_probe: bool = False
 
 
 class ModelCandidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +156,7 @@ def _faults(demand: Demand, candidate: ModelCandidate, needs_price: bool) -> Ite
     if not candidate.is_known:
         yield "unknown"
         return
-    if candidate.is_open:
+    if candidate.is_open and not demand.is_probe:
         yield "circuit_open"
     if demand.needs_images and not candidate.takes_images:
         yield "no_vision"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from palyra.core.agents import AgentSpec
 from palyra.core.errors import Invalid
+from palyra.core.service_runs import find_service, service_agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,4 +24,7 @@ class AgentDirectory:
 
     def of_run(self, name: str) -> AgentSpec:
         """The agent of a run accepted earlier. An agent that is no longer configured may use nothing."""
+        service = find_service(name)
+        if service is not None:
+            return service_agent(service)
         return self.agents.get(name) or AgentSpec(name=name, tools=())

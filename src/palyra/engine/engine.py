@@ -21,6 +21,7 @@ from palyra.engine.api.owners import OwnerLookup
 from palyra.engine.api.policy_explainer import PolicyExplainer
 from palyra.engine.api.processes import ProcessService
 from palyra.engine.api.runs import RunService
+from palyra.engine.api.service_runs import ServiceRuns
 from palyra.engine.api.sessions import SessionService
 from palyra.engine.api.skills import SkillService
 from palyra.engine.api.status import StatusService
@@ -90,13 +91,14 @@ class Services:
             provenance=views.provenance,
             ids=parts.ids,
         )
+        self.services = ServiceRuns(parts.ids, parts.loops, parts.hub)
         self.status = StatusService(
             state=views.state,
             slots=parts.slots,
             catalog=ports.catalog,
             directory=parts.agents,
             router=ports.router,
-            checks=ModelCheckService(ports.router, ports.prices, parts.redactor, self.acts),
+            checks=ModelCheckService(ports.router, self.services),
             policy_state=setup.policy_state,
             verifier=verify,
         )

@@ -25,15 +25,23 @@ class SessionViews(Protocol):
         ...
 
     async def sessions(self, principal: Principal | None, after: str, limit: int) -> tuple[SessionRow, ...]:
-        """In order of id, which is the order of creation; `after` is the last id of the page before."""
+        """In order of id, which is the order of creation; `after` is the last id of the page before.
+
+        Sessions of service runs are left out.
+        """
         ...
 
-    async def branches(self, session_id: SessionId) -> tuple[SessionRow, ...]: ...
+    async def dependents(self, session_id: SessionId) -> tuple[SessionRow, ...]:
+        """Its branches, and the sessions of service runs that are for it: erased with it or not at all."""
+        ...
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Service runs are left out unless `has_services`, or their own session is asked for."""
+
     session_id: SessionId | None = None
     state: RunState | None = None
+    has_services: bool = False
     after: str = ""
     limit: int = 100
 

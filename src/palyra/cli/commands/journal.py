@@ -197,7 +197,7 @@ async def _family(offline: Offline, session_id: SessionId) -> list[SessionId]:
     """The session and all that branches off it, each once."""
     found = [session_id]
     for each in found:  # Grows while it is walked, until no branch is left.
-        found += [row.id for row in await offline.journal.sessions.branches(each) if row.id not in found]
+        found += [row.id for row in await offline.journal.sessions.dependents(each) if row.id not in found]
     return found
 
 

@@ -37,6 +37,7 @@ def show_all(
         str | None, typer.Option(help="Only in this state: accepted, in_progress, waiting, done, failed, cancelled.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=RUNS_MAX, help="How many at most.")] = 50,
+    service: Annotated[bool, typer.Option("--service", help="Also runs that the daemon itself started.")] = False,
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -47,11 +48,15 @@ def show_all(
       palyra runs list
 
       palyra runs list --session cli --state failed --json
+
+      palyra runs list --service
     """
     from palyra.cli.commands.sessions import find_session
 
     async def read(client: "Client") -> list[JsonObject]:
         query: dict[str, str | int] = {} if state is None else {"state": state}
+        if service:
+            query["service"] = "true"
         if session is not None:
             query["session_id"] = str((await find_session(client, session))["id"])
         return await client.items("/runs", RUNS_MAX, **query)

@@ -27,11 +27,15 @@ class TaintSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class SessionCreated(EventData, frozen=True, kw_only=True):
+    """`purpose` is set on the tape of a service run; `serves` is the session it is for (core.service_runs)."""
+
     TYPE: ClassVar[str] = "session.created"
     owner: Principal
     agent: str
     key: str | None = None
     label: str | None = None
+    purpose: str | None = None
+    serves: SessionId | None = None
 
 
 class SessionBranched(EventData, frozen=True, kw_only=True):

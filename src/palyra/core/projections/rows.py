@@ -15,6 +15,8 @@ from palyra.core.run.states import RunState
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """`purpose` is set on sessions of service runs, and `serves` is the session they are for."""
+
     id: SessionId
     owner: Principal
     agent: str
@@ -29,6 +31,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ms: int
     updated_at_ms: int
     seq: int
+    purpose: str | None = None
+    serves: SessionId | None = None
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -80,8 +80,9 @@ def _created(event: Event, row: SessionRow | None) -> SessionRow:
         seq=event.seq,
     )
     match event.data:
-        case SessionCreated(owner=owner, agent=agent, key=key, label=label):
-            return replace(blank, owner=owner, agent=agent, key=key, label=label)
+        case SessionCreated() as made:
+            named = replace(blank, owner=made.owner, agent=made.agent, key=made.key, label=made.label)
+            return replace(named, purpose=made.purpose, serves=made.serves)
         case SessionBranched(owner=owner, agent=agent, key=key, label=label, parent=parent):
             branch = replace(blank, owner=owner, agent=agent, key=key, label=label)
             return replace(branch, parent_id=parent.session_id, parent_seq=parent.seq)

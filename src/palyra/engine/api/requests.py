@@ -103,6 +103,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 class RunsQuery(msgspec.Struct, frozen=True, kw_only=True):
     session_id: SessionId | None = None
     state: RunState | None = None
+    has_services: bool = False
     after: str = ""
     limit: int = 100
 

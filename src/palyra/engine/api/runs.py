@@ -96,7 +96,11 @@ class RunService:
     async def list(self, principal: Principal | None, query: RunsQuery) -> tuple[RunRecord, ...]:
         """Everyone's for None, which is the caller's to allow."""
         wanted = RunFilter(
-            session_id=query.session_id, state=query.state, after=query.after, limit=min(query.limit, PAGE_MAX)
+            session_id=query.session_id,
+            state=query.state,
+            has_services=query.has_services,
+            after=query.after,
+            limit=min(query.limit, PAGE_MAX),
         )
         rows = await self.views.list_runs(principal, wanted)
         return tuple([await make_record(self.journal, row) for row in rows])

@@ -141,7 +141,7 @@ class SessionService:
         for member in family:
             if len(family) > FAMILY_MAX:
                 raise Conflict("too_many_branches", f"session {session_id} has over {FAMILY_MAX} branches")
-            for branch in await self.views.branches(member):
+            for branch in await self.views.dependents(member):
                 if branch.owner != principal and not branch.is_erased:
                     raise Conflict("has_branches", f"session {session_id} has branches of somebody else")
                 family.append(branch.id)

@@ -24,6 +24,7 @@ from palyra.core.ids import RunId, SessionId
 from palyra.core.run.decide import Record
 from palyra.core.run.effects import CallModel, Effect, Execute, Judge, PlanRoute, Stop
 from palyra.core.run.state import Run, find_call
+from palyra.core.service_runs import find_service
 from palyra.core.taint import trust_of_taint
 from palyra.core.tools import spec_digest
 from palyra.core.trust import Trust, lowest
@@ -135,6 +136,7 @@ class EffectRunner:
 
     def _request(self, effect: CallModel, run: Run, state: SessionState) -> ModelRequest:
         base = self._parts.prompts.of(self._parts.agents.of_run(run.agent), run.skills)
+        service = find_service(run.agent)
         return ModelRequest(
             model=effect.model,
             instructions=base.instructions,
@@ -144,6 +146,7 @@ class EffectRunner:
             run_id=run.run_id,
             turn=effect.turn,
             calls_before=run.loop.tool_calls_count,
+            max_output_tokens=service.max_output_tokens if service is not None else None,
         )
 
     def _execute(self, effect: Execute, run: Run, state: SessionState) -> None:

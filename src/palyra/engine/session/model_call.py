@@ -114,6 +114,8 @@ class ModelCall:
 
     def _limit(self, model: str) -> int | None:
         """What a budget reserved for is also all that may be said, where the model has no limit of its own."""
+        if self._request.max_output_tokens is not None:
+            return self._request.max_output_tokens
         if not self._caller.bounds_output:
             return None
         limits = {card.name: card.max_output_tokens for card in self._router.models()}

@@ -15,6 +15,7 @@ from palyra.core.ids import SessionId
 from palyra.core.routing import Demand, ModelCandidate, Wait, plan_route
 from palyra.core.run.effects import PlanRoute
 from palyra.core.run.state import Run
+from palyra.core.service_runs import ServiceSpec, find_service
 from palyra.engine.agents import AgentDirectory
 from palyra.engine.hub import Hub, LiveFrame
 from palyra.engine.session.pending_commit import PendingCommit
@@ -58,7 +59,7 @@ class RoutePlanner:
         return plan
 
     def _question(self, pending: PendingCommit, run: Run, effect: PlanRoute) -> tuple[Demand, list[ModelCandidate]]:
-        agent = self.agents.of_run(run.agent)
+        agent, service = self.agents.of_run(run.agent), find_service(run.agent)
         base = self.prompts.of(agent, run.skills)
         said_bytes = prompt_bytes(pending.state.window, run.run_id, pending.drafts)
         schema_bytes = len(msgspec.json.encode(run.answer_schema)) if run.answer_schema is not None else 0
@@ -75,16 +76,19 @@ class RoutePlanner:
             needs_tools=bool(base.tools),
             must_use_tools=bool(run.must_call),
             is_budget_approved=effect.is_budget_approved,
+            is_probe=service is not None and service.is_probe,
         )
-        return demand, [self._candidate(option, input_tokens) for option in options]
+        return demand, [self._candidate(option, input_tokens, service) for option in options]
 
-    def _candidate(self, option: RouteOption, input_tokens: int) -> ModelCandidate:
+    def _candidate(self, option: RouteOption, input_tokens: int, service: ServiceSpec | None) -> ModelCandidate:
         known = option.known
         if known is None:
             return ModelCandidate(model=option.model, is_known=False)
         factor = self.ledger.factor(option.model)
         scale = factor or EstimateFactor()
         output_tokens = known.max_output_tokens or OUTPUT_TOKENS_MAX
+        if service is not None:
+            output_tokens = min(output_tokens, service.max_output_tokens)
         usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
         cost = self.prices.cost_nano_usd(option.model, usage)
         return ModelCandidate(

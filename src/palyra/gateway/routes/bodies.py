@@ -111,6 +111,7 @@ class RunsPageQuery(RequestBody, frozen=True, kw_only=True):
     session_id: UlidText | None = None
     state: RunState | None = None
     everyone: bool = False
+    service: bool = False
     after: AfterId = ""
     limit: PageLimit = PAGE_DEFAULT
 

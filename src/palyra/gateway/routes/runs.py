@@ -50,6 +50,7 @@ async def list_runs(call: HttpCall[RunsPageQuery, Unread]) -> Response:
     asked = RunsQuery(
         session_id=SessionId(StreamId(query.session_id)) if query.session_id is not None else None,
         state=query.state,
+        has_services=query.service,
         after=query.after,
         limit=size + 1,
     )

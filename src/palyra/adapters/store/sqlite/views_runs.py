@@ -50,12 +50,14 @@ class SqliteRuns:
         sql = """
             SELECT runs.* FROM runs JOIN sessions ON sessions.id = runs.session_id
             WHERE (:principal IS NULL OR :principal IN (runs.principal, sessions.owner)) AND runs.id > :after
+              AND (:has_services OR :session_id IS NOT NULL OR runs.origin <> 'service')
               AND (:session_id IS NULL OR runs.session_id = :session_id) AND (:state IS NULL OR runs.state = :state)
             ORDER BY runs.id LIMIT :limit
         """
         bindings: dict[str, str | int | None] = {
             "principal": principal,
             "session_id": query.session_id,
+            "has_services": int(query.has_services),
             "state": query.state.value if query.state is not None else None,
             "after": query.after,
             "limit": page_limit(query.limit),

@@ -20,7 +20,7 @@ _SEARCH = f"""
         CROSS JOIN events ON events.position = search.rowid
         CROSS JOIN tapes ON tapes.id = events.tape_id
         CROSS JOIN sessions ON sessions.id = tapes.stream
-        WHERE search MATCH :match AND sessions.owner = :owner
+        WHERE search MATCH :match AND sessions.owner = :owner AND sessions.purpose IS NULL
         ORDER BY search.rowid DESC LIMIT {RANKED_MAX}
     ), best AS (SELECT position, score FROM own ORDER BY score, position DESC LIMIT :limit)
     SELECT tapes.stream, sessions.label, events.seq, events.type, events.actor, events.at_ms, events.trust,

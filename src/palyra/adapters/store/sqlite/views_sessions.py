@@ -32,15 +32,15 @@ class SqliteSessions:
         return found[0] if found else None
 
     async def sessions(self, principal: Principal | None, after: str, limit: int) -> tuple[SessionRow, ...]:
-        everyones = "SELECT * FROM sessions WHERE id > :after ORDER BY id LIMIT :limit"
-        own = "SELECT * FROM sessions WHERE owner = :principal AND id > :after ORDER BY id LIMIT :limit"
+        everyones = "SELECT * FROM sessions WHERE purpose IS NULL AND id > :after ORDER BY id LIMIT :limit"
+        own = "SELECT * FROM sessions WHERE owner = :principal AND purpose IS NULL AND id > :after ORDER BY id LIMIT :limit"
         sql = everyones if principal is None else own
         return await self._reads.ask(
             lambda connection: _rows(connection, sql, principal=principal, after=after, limit=page_limit(limit))
         )
 
-    async def branches(self, session_id: SessionId) -> tuple[SessionRow, ...]:
-        sql = "SELECT * FROM sessions WHERE parent_id = :id ORDER BY id"
+    async def dependents(self, session_id: SessionId) -> tuple[SessionRow, ...]:
+        sql = "SELECT * FROM sessions WHERE parent_id = :id OR serves = :id ORDER BY id"
         return await self._reads.ask(lambda connection: _rows(connection, sql, id=session_id))
 
     async def inactive_families(self, before_ms: int, limit: int) -> tuple[tuple[SessionId, ...], ...]:
@@ -52,10 +52,11 @@ def _inactive_families(connection: apsw.Connection, before_ms: int, limit: int) 
     sql = """
         WITH RECURSIVE members (root, id, depth) AS (
             SELECT id, id, 0 FROM sessions
-            WHERE parent_id IS NULL OR parent_id NOT IN (SELECT id FROM sessions)
+            WHERE coalesce(parent_id, serves) IS NULL
+               OR coalesce(parent_id, serves) NOT IN (SELECT id FROM sessions)
             UNION ALL
             SELECT members.root, sessions.id, members.depth + 1
-            FROM members JOIN sessions ON sessions.parent_id = members.id
+            FROM members JOIN sessions ON coalesce(sessions.parent_id, sessions.serves) = members.id
             WHERE members.depth < :depth_max
         )
         SELECT json_group_array(sessions.id ORDER BY members.depth, sessions.id)

@@ -1,0 +1,63 @@
+"""Service runs: what the daemon itself asks of a model.
+
+Owns: which services there are, what each may take, and how their runs are named.
+Does not own: starting them (engine.api.service_runs).
+
+Every model call belongs to a run, also a check of a model, a summary or a reflection. So each is planned, reserved,
+settled, redacted, resumed and erased like any other run. A service run has no tools and nobody to ask. Its tape names
+the session it serves, and its principal is the one it serves.
+"""
+
+from functools import cache
+
+import msgspec
+
+from palyra.core.agents import AgentSpec
+from palyra.core.events.run import RunLimits
+
+ORIGIN = "service"
+_PREFIX = "service:"
+
+
+class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """`is_probe`: a model is called although its circuit breaker is open; the call itself tells whether it is well."""
+
+    purpose: str
+    instructions: str
+    wall_clock_ms: int
+    max_output_tokens: int
+    max_turns: int = 2
+    is_probe: bool = False
+
+    @property
+    def agent(self) -> str:
+        """The name that runs of this service have in place of an agent's. No configured agent can have it."""
+        return f"{_PREFIX}{self.purpose}"
+
+    @property
+    def limits(self) -> RunLimits:
+        return RunLimits(wall_clock_ms=self.wall_clock_ms, max_tool_calls=0, max_turns=self.max_turns, parallel_tools=1)
+
+
+MODEL_CHECK = ServiceSpec(
+    purpose="model.check",
+    instructions="",
+    wall_clock_ms=60_000,
+    # Room to think: a model that reasons spends this before its first word, and OpenAI refuses a limit it runs into.
+    max_output_tokens=512,
+    max_turns=1,
+    is_probe=True,
+)
+
+SERVICES = {spec.agent: spec for spec in (MODEL_CHECK,)}
+
+
+def find_service(agent: str) -> ServiceSpec | None:
+    """The service whose runs have this agent's name."""
+    return SERVICES.get(agent) if agent.startswith(_PREFIX) else None
+
+
+@cache
+def service_agent(spec: ServiceSpec) -> AgentSpec:
+    """What a service run is given: its instructions, the default route, and no tools. The same object each time."""
+    return AgentSpec(name=spec.agent, instructions=spec.instructions, tools=())

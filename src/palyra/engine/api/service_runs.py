@@ -1,0 +1,145 @@
+"""Service runs: runs that the daemon itself starts (core.service_runs).
+
+Owns: starting one on a tape of its own, following it to its end, and what it came to.
+Does not own: what a service asks of a model, nor what is done with the answer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
+
+from palyra.core.events import Event
+from palyra.core.events.base import JsonObject
+from palyra.core.events.model import Finish, ModelFailed, ModelOutput, Usage, UsageRecorded
+from palyra.core.events.run import MessageUser, RunAccepted, RunCancelled, RunDone, RunFailed
+from palyra.core.events.session import SessionCreated
+from palyra.core.ids import Principal, RunId, SessionId
+from palyra.core.service_runs import ORIGIN, ServiceSpec
+from palyra.core.trust import Trust
+from palyra.engine.api.requests import WhenBusy
+from palyra.engine.hub import Frame, Frames, Hub
+from palyra.engine.new_ids import IdSource
+from palyra.engine.session.commands import CancelRun, StartRun
+from palyra.engine.session.session_loops import SessionLoops
+
+
+class ServiceRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`principal` is whom the run serves and who is charged. `trust` is the lowest of what the text holds (L8)."""
+
+    spec: ServiceSpec
+    principal: Principal
+    text: str
+    trust: Trust = Trust.SYSTEM
+    serves: SessionId | None = None
+    model: str | None = None
+    answer_schema: JsonObject | None = None
+
+
+class ServiceOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a service run came to. `answer` is None unless the run is done.
+
+    `code` and `message` say why it is not: the failure of the model call, else the reason the run ended for. `text` is
+    what the model said, also where the run failed. `usage` is what the provider counted; None where it did not count.
+    """
+
+    run_id: RunId
+    session_id: SessionId
+    answer: str | None = None
+    code: str | None = None
+    message: str = ""
+    text: str = ""
+    usage: Usage | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRuns:
+    ids: IdSource
+    loops: SessionLoops
+    hub: Hub
+
+    async def perform(self, request: ServiceRequest, watch: Callable[[Frame], None] | None = None) -> ServiceOutcome:
+        """Starts the run and waits for its end. Cancelling this cancels the run; `watch` sees each frame as it comes."""
+        session_id, run_id = self.ids.session_id(), self.ids.run_id()
+        follower = self.hub.attach(session_id)
+        is_over = True
+        try:
+            await self.loops.post(session_id, _command(request, run_id))
+            is_over = False
+            frames = follower.follow(follower.first_seq() - 1)
+            outcome = await _follow(frames, ServiceOutcome(run_id=run_id, session_id=session_id), watch)
+            is_over = True
+            return outcome
+        finally:
+            follower.close()
+            if not is_over:
+                self.loops.post(session_id, CancelRun(run_id=run_id, principal=request.principal))
+
+
+async def _follow(frames: Frames, outcome: ServiceOutcome, watch: Callable[[Frame], None] | None) -> ServiceOutcome:
+    async for frame in frames:
+        if watch is not None:
+            watch(frame)
+        if isinstance(frame, Event):
+            outcome, is_over = _fold(outcome, frame)
+            if is_over:
+                break
+    return outcome
+
+
+def _command(request: ServiceRequest, run_id: RunId) -> StartRun:
+    spec = request.spec
+    opening = SessionCreated(owner=request.principal, agent=spec.agent, purpose=spec.purpose, serves=request.serves)
+    accepted = RunAccepted(
+        agent=spec.agent,
+        origin=ORIGIN,
+        can_ask=False,
+        limits=spec.limits,
+        model=request.model,
+        answer_schema=request.answer_schema,
+    )
+    return StartRun(
+        run_id=run_id,
+        principal=request.principal,
+        trust=request.trust,
+        accepted=accepted,
+        message=MessageUser(text=request.text),
+        when_busy=WhenBusy.REJECT,
+        opening=opening,
+    )
+
+
+def _fold(outcome: ServiceOutcome, event: Event) -> tuple[ServiceOutcome, bool]:
+    """The outcome after one event, and whether it was the last."""
+    match event.data:
+        case ModelOutput(text=text, finish=Finish.INTERRUPTED, cause=cause):
+            return replace(outcome, text=text, code="interrupted", message=cause or "The answer broke off."), False
+        case ModelOutput(text=text):
+            return replace(outcome, text=text, code=None, message=""), False
+        case ModelFailed(code=code, message=message):
+            return replace(outcome, code=code.value, message=message), False
+        case UsageRecorded() as used:
+            return replace(outcome, usage=_counted(used), cost_usd=used.cost_usd), False
+        case RunDone():
+            return replace(outcome, answer=outcome.text, code=None, message=""), True
+        case RunCancelled(reason=reason, message=message):
+            return replace(outcome, code=reason.value, message=message), True
+        case RunFailed(reason=reason, message=message):
+            is_told = outcome.code is not None
+            return outcome if is_told else replace(outcome, code=reason.value, message=message), True
+        case _:
+            return outcome, False
+
+
+def _counted(used: UsageRecorded) -> Usage | None:
+    if used.is_estimate:
+        return None
+    return Usage(
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens,
+        cached_tokens=used.cached_tokens,
+        reasoning_tokens=used.reasoning_tokens,
+        cache_write_tokens=used.cache_write_tokens,
+    )
