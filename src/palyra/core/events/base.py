@@ -1,13 +1,41 @@
-"""The base of all event data. Owns: how the record of one event type behaves. Not: any one type."""
+"""The base of all event data.
 
+Owns: how the record of one event type behaves, and the words with which a field declares what it holds.
+Does not own: any one type, nor what is done with a declaration (declarations, engine.session.event_redactor).
+Invariant: a field of an event record that can hold a string says whether it is text. A test refuses one that does not.
+"""
+
+from enum import Enum
 from typing import Annotated, ClassVar
 
 import msgspec
 
 from palyra.core.canonical import INTEGER_MAX
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=INTEGER_MAX)]
+
+class Holds(Enum):
+    """What a field's strings are, and so what redaction does with them before they are stored.
+
+    TEXT is redacted. IDENTIFIER is found or compared as it is, and never changed: ids, hashes, names, paths, terms of a
+    grant. SCHEMA is redacted string by string: a property named `token` has no token as its value there. PROVIDER_STATE
+    goes back to its provider as it came, or is dropped whole.
+    """
+
+    TEXT = "text"
+    IDENTIFIER = "identifier"
+    SCHEMA = "schema"
+    PROVIDER_STATE = "provider_state"
+
+
 JsonObject = dict[str, object]
+
+# The ids of core.ids are identifiers by their own type.
+Text = Annotated[str, Holds.TEXT]
+TextObject = Annotated[JsonObject, Holds.TEXT]
+Identifier = Annotated[str, Holds.IDENTIFIER]
+JsonSchema = Annotated[JsonObject, Holds.SCHEMA]
+ProviderState = Annotated[JsonObject, Holds.PROVIDER_STATE]
+Count = Annotated[int, msgspec.Meta(ge=0, le=INTEGER_MAX)]
 
 VERSION_KEY = "v"
 
@@ -30,4 +58,4 @@ class ErasedData(EventData, frozen=True, kw_only=True):
     """Stands where the data of any type was, once it has been erased. Chain and seq stay."""
 
     TYPE: ClassVar[str] = ""
-    erased: str
+    erased: Text

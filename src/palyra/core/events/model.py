@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import msgspec
 
-from palyra.core.events.base import Count, EventData, JsonObject
+from palyra.core.events.base import Count, EventData, Identifier, ProviderState, Text, TextObject
 from palyra.core.ids import CallId
 from palyra.core.trust import Trust
 
@@ -51,8 +51,8 @@ class ModelError(Enum):
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     call_id: CallId
-    tool: str
-    arguments: JsonObject | str
+    tool: Text
+    arguments: TextObject | Text
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -64,19 +64,19 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 class ContextLayer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    name: str
-    source: str
+    name: Identifier
+    source: Identifier
     trust: Trust
     tokens: Count
-    dropped: str | None = None
+    dropped: Text | None = None
 
 
 class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """`reasons` say why it may not be used; a candidate without any may."""
 
-    model: str
-    reasons: tuple[str, ...] = ()
-    health: str = "unknown"
+    model: Identifier
+    reasons: tuple[Identifier, ...] = ()
+    health: Identifier = "unknown"
     estimated_cost_usd: float | None = None
 
 
@@ -91,8 +91,8 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class BudgetStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How a budget stood when a plan was made. What is spent and reserved is null where it is not this principal's alone."""
 
-    budget: str
-    action: str
+    budget: Identifier
+    action: Identifier
     is_used_up: bool
     limit_usd: float | None = None
     limit_tokens: Count | None = None
@@ -112,17 +112,17 @@ class RoutePlanned(EventData, frozen=True, kw_only=True):
     IS_PLAIN: ClassVar[bool] = False
     turn: Count
     mode: RouteMode
-    chosen: str | None
+    chosen: Identifier | None
     budget: BudgetState
     candidates: tuple[RouteCandidate, ...] = ()
-    fallbacks: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
-    suggested: str | None = None
+    fallbacks: tuple[Identifier, ...] = ()
+    reasons: tuple[Identifier, ...] = ()
+    suggested: Identifier | None = None
     estimated_input_tokens: Count = 0
     reserved: Reservation | None = None
     budgets: tuple[BudgetStanding, ...] = ()
     code: ModelError | None = None
-    message: str = ""
+    message: Text = ""
     expires_in_ms: Count | None = None
 
 
@@ -131,11 +131,11 @@ class ContextAssembled(EventData, frozen=True, kw_only=True):
     turn: Count
     budget_tokens: Count
     layers: tuple[ContextLayer, ...]
-    taint: tuple[str, ...] = ()
+    taint: tuple[Identifier, ...] = ()
 
 
 class RecalledItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    memory_id: str
+    memory_id: Identifier
     score_bps: Count
     trust: Trust
 
@@ -148,22 +148,22 @@ class MemoryRecalled(EventData, frozen=True, kw_only=True):
 
 class ReferenceResolved(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "reference.resolved"
-    raw: str
-    kind: str
+    raw: Text
+    kind: Identifier
     ok: bool
     trust: Trust
     chars: Count = 0
-    code: str | None = None
-    warning: str | None = None
-    fence_id: str | None = None
-    content: str | None = None
-    artifact_id: str | None = None
+    code: Identifier | None = None
+    warning: Text | None = None
+    fence_id: Identifier | None = None
+    content: Text | None = None
+    artifact_id: Identifier | None = None
 
 
 class ModelRequested(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "model.requested"
     turn: Count
-    model: str
+    model: Identifier
 
 
 class ModelOutput(EventData, frozen=True, kw_only=True):
@@ -175,15 +175,15 @@ class ModelOutput(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "model.output"
     IS_PLAIN: ClassVar[bool] = False
     turn: Count
-    text: str
+    text: Text
     tool_calls: tuple[ToolCall, ...]
     finish: Finish
     usage: Usage | None
-    reasoning: str | None = None
-    schema_errors: tuple[str, ...] = ()
-    provider_state: JsonObject | None = None
-    model: str | None = None
-    cause: str | None = None
+    reasoning: Text | None = None
+    schema_errors: tuple[Text, ...] = ()
+    provider_state: ProviderState | None = None
+    model: Identifier | None = None
+    cause: Text | None = None
 
 
 class ModelFailed(EventData, frozen=True, kw_only=True):
@@ -192,8 +192,8 @@ class ModelFailed(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "model.failed"
     turn: Count
     code: ModelError
-    message: str
-    model: str | None = None
+    message: Text
+    model: Identifier | None = None
 
 
 class UsageRecorded(EventData, frozen=True, kw_only=True):
@@ -201,7 +201,7 @@ class UsageRecorded(EventData, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "usage.recorded"
     IS_PLAIN: ClassVar[bool] = False
-    model: str
+    model: Identifier
     input_tokens: Count
     output_tokens: Count
     cached_tokens: Count

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import msgspec
 
-from palyra.core.events.base import Count, EventData, JsonObject
+from palyra.core.events.base import Count, EventData, Identifier, JsonSchema, Text
 from palyra.core.ids import ApprovalId
 
 
@@ -39,9 +39,9 @@ class RunLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    artifact_id: str
-    name: str
-    media_type: str
+    artifact_id: Identifier
+    name: Text
+    media_type: Identifier
     bytes: Count
 
 
@@ -50,14 +50,14 @@ class RunAccepted(EventData, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "run.accepted"
     IS_PLAIN: ClassVar[bool] = False
-    agent: str
-    origin: str
+    agent: Identifier
+    origin: Identifier
     can_ask: bool
     limits: RunLimits
-    idempotency_key: str | None = None
-    model: str | None = None
-    must_call: tuple[str, ...] = ()
-    answer_schema: JsonObject | None = None
+    idempotency_key: Identifier | None = None
+    model: Identifier | None = None
+    must_call: tuple[Identifier, ...] = ()
+    answer_schema: JsonSchema | None = None
 
 
 class RunStarted(EventData, frozen=True, kw_only=True):
@@ -77,19 +77,19 @@ class RunResumed(EventData, frozen=True, kw_only=True):
 class RunDone(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "run.done"
     reason: EndReason
-    message: str
+    message: Text
 
 
 class RunFailed(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "run.failed"
     reason: EndReason
-    message: str
+    message: Text
 
 
 class RunCancelled(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "run.cancelled"
     reason: EndReason
-    message: str
+    message: Text
 
 
 class CancelRequested(EventData, frozen=True, kw_only=True):
@@ -97,23 +97,23 @@ class CancelRequested(EventData, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "cancel.requested"
     reason: EndReason
-    message: str = ""
+    message: Text = ""
 
 
 class MessageUser(EventData, frozen=True, kw_only=True):
     """What a person said. Within an active run it steers it; said again under the same key it is not recorded again."""
 
     TYPE: ClassVar[str] = "message.user"
-    text: str
+    text: Text
     attachments: tuple[Attachment, ...] = ()
-    idempotency_key: str | None = None
+    idempotency_key: Identifier | None = None
 
 
 class MessageAssistant(EventData, frozen=True, kw_only=True):
     """The accepted final answer of a run."""
 
     TYPE: ClassVar[str] = "message.assistant"
-    text: str
+    text: Text
     attachments: tuple[Attachment, ...] = ()
 
 
@@ -121,9 +121,9 @@ class GuardTripped(EventData, frozen=True, kw_only=True):
     """The RunProgressController saw no progress; `guidance` is given to the model once, then the run ends."""
 
     TYPE: ClassVar[str] = "guard.tripped"
-    guard: str
+    guard: Identifier
     trip: Count
-    guidance: str
+    guidance: Text
 
 
 class AnswerRejected(EventData, frozen=True, kw_only=True):
@@ -131,4 +131,4 @@ class AnswerRejected(EventData, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "answer.rejected"
     turn: Count
-    problems: tuple[str, ...]
+    problems: tuple[Text, ...]

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
-from palyra.core.events.base import Count, EventData
+from palyra.core.events.base import Count, EventData, Identifier, Text
 from palyra.core.ids import CallId, Principal, SessionId
 
 
@@ -13,16 +13,16 @@ class Parent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     session_id: SessionId
     seq: Count
-    hash: str
+    hash: Identifier
 
 
 class TaintSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A source below `local` in a session's context: since when, and by which call it came. See core.taint."""
 
-    source: str
+    source: Identifier
     since_seq: Count
     call_id: CallId | None = None
-    tool: str | None = None
+    tool: Identifier | None = None
     is_trusted: bool = False
 
 
@@ -31,10 +31,10 @@ class SessionCreated(EventData, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "session.created"
     owner: Principal
-    agent: str
-    key: str | None = None
-    label: str | None = None
-    purpose: str | None = None
+    agent: Identifier
+    key: Identifier | None = None
+    label: Text | None = None
+    purpose: Identifier | None = None
     serves: SessionId | None = None
 
 
@@ -43,10 +43,10 @@ class SessionBranched(EventData, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "session.branched"
     owner: Principal
-    agent: str
+    agent: Identifier
     parent: Parent
-    key: str | None = None
-    label: str | None = None
+    key: Identifier | None = None
+    label: Text | None = None
     taint: tuple[TaintSource, ...] = ()
 
 
@@ -55,10 +55,10 @@ class SessionRestored(EventData, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "session.restored"
     owner: Principal
-    agent: str
+    agent: Identifier
     parent: Parent
-    checkpoint_id: str
-    label: str | None = None
+    checkpoint_id: Identifier
+    label: Text | None = None
     taint: tuple[TaintSource, ...] = ()
 
 
@@ -66,35 +66,35 @@ class SessionReset(EventData, frozen=True, kw_only=True):
     """History before this is no longer context. Grants of scope session and taint end here."""
 
     TYPE: ClassVar[str] = "session.reset"
-    reason: str = ""
+    reason: Text = ""
 
 
 class SourceTrusted(EventData, frozen=True, kw_only=True):
     """A person vouches for a source of this session's taint, until the session is reset."""
 
     TYPE: ClassVar[str] = "source.trusted"
-    source: str
-    reason: str = ""
+    source: Identifier
+    reason: Text = ""
 
 
 class SourceDistrusted(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "source.distrusted"
-    source: str
-    reason: str = ""
+    source: Identifier
+    reason: Text = ""
 
 
 class SessionLabelled(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "session.labelled"
-    label: str | None
+    label: Text | None
 
 
 class SessionCompacted(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "session.compacted"
-    checkpoint_id: str
+    checkpoint_id: Identifier
     from_seq: Count
     to_seq: Count
-    summary: str
-    strategy: str = "session_window_v1"
+    summary: Text
+    strategy: Identifier = "session_window_v1"
     tokens_before: Count = 0
     tokens_after: Count = 0
     probes_passed: Count = 0
@@ -102,11 +102,11 @@ class SessionCompacted(EventData, frozen=True, kw_only=True):
 
 class PinAdded(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "pin.added"
-    pin_id: str
-    text: str
+    pin_id: Identifier
+    text: Text
     source_seq: Count | None = None
 
 
 class PinRemoved(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "pin.removed"
-    pin_id: str
+    pin_id: Identifier

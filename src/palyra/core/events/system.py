@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import msgspec
 
-from palyra.core.events.base import Count, EventData
+from palyra.core.events.base import Count, EventData, Identifier, Text
 from palyra.core.ids import NodeId, StreamId
 
 
@@ -13,7 +13,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     stream: StreamId
     seq: Count
-    hash: str
+    hash: Identifier
 
 
 class CheckpointSigned(EventData, frozen=True, kw_only=True):
@@ -21,11 +21,11 @@ class CheckpointSigned(EventData, frozen=True, kw_only=True):
 
     TYPE: ClassVar[str] = "checkpoint.signed"
     node: NodeId
-    key_id: str
-    previous: str
+    key_id: Identifier
+    previous: Identifier
     position: Count
     heads: tuple[Head, ...]
-    signature: str
+    signature: Identifier
 
 
 class SeqRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,11 +39,11 @@ class Erased(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "erased"
     stream: StreamId
     ranges: tuple[SeqRange, ...]
-    reason: str
+    reason: Text
 
 
 class AdminActed(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "admin.acted"
-    action: str
-    target: str = ""
-    detail: str = ""
+    action: Identifier
+    target: Identifier = ""
+    detail: Text = ""

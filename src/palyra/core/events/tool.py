@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import msgspec
 
-from palyra.core.events.base import Count, EventData, JsonObject
+from palyra.core.events.base import Count, EventData, Identifier, Text, TextObject
 from palyra.core.ids import ApprovalId, CallId, EffectId, GrantId, Principal
 
 
@@ -77,8 +77,8 @@ class Scope(Enum):
 
 
 class ToolError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    code: str
-    message: str
+    code: Identifier
+    message: Text
 
 
 class FileBytes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -87,46 +87,46 @@ class FileBytes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     `taint` names the sources that the call that wrote it had seen.
     """
 
-    root: str
-    path: str
-    sha256: str
-    taint: tuple[str, ...] = ()
+    root: Identifier
+    path: Identifier
+    sha256: Identifier
+    taint: tuple[Identifier, ...] = ()
 
 
 class Attestation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The ToolAttestation: who ran what and what came of it, signed by the node. See core.attestation for the bytes."""
 
-    key_id: str
-    runtime: str
-    sandbox: str
+    key_id: Identifier
+    runtime: Identifier
+    sandbox: Identifier
     started_at_ms: Count
     finished_at_ms: Count
-    input_sha256: str
-    output_sha256: str
-    signature: str
+    input_sha256: Identifier
+    output_sha256: Identifier
+    signature: Identifier
 
 
 class PolicySnapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The ToolCallPolicySnapshot: which set of policies judged, and which of them decided."""
 
-    sha256: str
-    policies: tuple[str, ...]
+    sha256: Identifier
+    policies: tuple[Identifier, ...]
 
 
 class Touches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What calls would touch: files, hosts, and the programs that they would start."""
 
-    paths: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
+    paths: tuple[Identifier, ...] = ()
+    hosts: tuple[Identifier, ...] = ()
+    commands: tuple[Identifier, ...] = ()
 
 
 class Constraint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One condition a later call's argument must meet to be covered by a grant."""
 
-    argument: str
-    operator: str
-    value: str
+    argument: Identifier
+    operator: Identifier
+    value: Identifier
 
 
 class GrantOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,19 +134,19 @@ class GrantOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     scope: Scope
     constraints: tuple[Constraint, ...]
-    text: str
+    text: Text
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """An approval that covers later calls too, never wider than the option it was given by."""
 
     grant_id: GrantId
-    tool: str
+    tool: Identifier
     scope: Scope
     constraints: tuple[Constraint, ...]
-    taint: tuple[str, ...]
+    taint: tuple[Identifier, ...]
     principal: Principal
-    agent: str
+    agent: Identifier
     expires_at_ms: Count | None = None
 
 
@@ -156,8 +156,8 @@ class ToolProposed(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "tool.proposed"
     IS_PLAIN: ClassVar[bool] = False
     call_id: CallId
-    tool: str
-    arguments: JsonObject | str
+    tool: Text
+    arguments: TextObject | Text
 
 
 class ToolJudged(EventData, frozen=True, kw_only=True):
@@ -171,24 +171,24 @@ class ToolJudged(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "tool.judged"
     call_id: CallId
     verdict: Verdict
-    rule: str
-    reason: str
+    rule: Identifier
+    reason: Text
     effect_class: EffectClass = EffectClass.ONCE
     parallel_class: ParallelClass = ParallelClass.NEVER
     risk: Risk = Risk.MEDIUM
-    paths: tuple[str, ...] = ()
-    taint: tuple[str, ...] = ()
+    paths: tuple[Identifier, ...] = ()
+    taint: tuple[Identifier, ...] = ()
     policy: PolicySnapshot | None = None
     grant_id: GrantId | None = None
-    preview: str | None = None
+    preview: Text | None = None
     options: tuple[GrantOption, ...] = ()
     expires_in_ms: Count | None = None
     writes: tuple[FileBytes, ...] = ()
-    host: str | None = None
-    commands: tuple[str, ...] = ()
-    command_words: tuple[tuple[str, ...], ...] = ()
+    host: Identifier | None = None
+    commands: tuple[Identifier, ...] = ()
+    command_words: tuple[tuple[Identifier, ...], ...] = ()
     has_network: bool = False
-    tool_sha256: str | None = None
+    tool_sha256: Identifier | None = None
 
 
 class ToolStarted(EventData, frozen=True, kw_only=True):
@@ -203,18 +203,18 @@ class ToolStarted(EventData, frozen=True, kw_only=True):
 class MadeArtifact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A body that a call made beside its text: a picture of a page, a file."""
 
-    artifact_id: str
-    name: str
-    media_type: str
+    artifact_id: Identifier
+    name: Text
+    media_type: Identifier
     bytes: Count
 
 
 class OpenedSkill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A skill that a call opened. Till the run ends its `allowed_tools` narrow the catalog; None narrows nothing."""
 
-    name: str
-    sha256: str
-    allowed_tools: tuple[str, ...] | None = None
+    name: Identifier
+    sha256: Identifier
+    allowed_tools: tuple[Identifier, ...] | None = None
 
 
 class ToolFinished(EventData, frozen=True, kw_only=True):
@@ -226,11 +226,11 @@ class ToolFinished(EventData, frozen=True, kw_only=True):
     outcome: Outcome
     error: ToolError | None
     attestation: Attestation | None
-    output: str | None = None
-    artifact_id: str | None = None
-    fence_id: str | None = None
-    source: str | None = None
-    tool: str | None = None
+    output: Text | None = None
+    artifact_id: Identifier | None = None
+    fence_id: Identifier | None = None
+    source: Identifier | None = None
+    tool: Identifier | None = None
     written: tuple[FileBytes, ...] = ()
     made: tuple[MadeArtifact, ...] = ()
     skill: OpenedSkill | None = None
@@ -253,21 +253,21 @@ class ApprovalRequested(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "approval.requested"
     approval_id: ApprovalId
     kind: ApprovalKind
-    digest: str
-    rule: str
+    digest: Identifier
+    rule: Identifier
     expires_at_ms: Count | None
     call_id: CallId | None = None
-    tool: str | None = None
+    tool: Identifier | None = None
     risk: Risk = Risk.MEDIUM
-    policies: tuple[str, ...] = ()
-    taint: tuple[str, ...] = ()
-    preview: str | None = None
+    policies: tuple[Identifier, ...] = ()
+    taint: tuple[Identifier, ...] = ()
+    preview: Text | None = None
     options: tuple[GrantOption, ...] = ()
     count: Count = 1
     calls: tuple[CallId, ...] = ()
-    digests: tuple[str, ...] = ()
+    digests: tuple[Identifier, ...] = ()
     touches: Touches | None = None
-    reason: str = ""
+    reason: Text = ""
 
 
 class ApprovalResolved(EventData, frozen=True, kw_only=True):
@@ -281,10 +281,10 @@ class ApprovalResolved(EventData, frozen=True, kw_only=True):
     status: ApprovalStatus
     decision: Decision
     decided_by: Principal
-    digest: str
+    digest: Identifier
     scope: Scope = Scope.ONCE
     grant: Grant | None = None
-    reason: str = ""
+    reason: Text = ""
     end_run: bool = False
     covered_by: GrantId | None = None
 
@@ -292,4 +292,4 @@ class ApprovalResolved(EventData, frozen=True, kw_only=True):
 class GrantRevoked(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "grant.revoked"
     grant_id: GrantId
-    reason: str = ""
+    reason: Text = ""

@@ -1,49 +1,29 @@
-"""Redaction on the way in. Owns: the one place where facts lose their secrets before anything is decided or stored (L5).
+"""Redacts events before anything is decided or stored (L5).
 
-Not: what a secret is (core.redaction). Digests, effect ids and attestations are over the redacted form, because every
-fact passes here before `decide` sees it.
+Owns: the one place where the text of a draft loses its secrets, and the sealing of those secrets for its run.
+Does not own: which fields hold text (declared at the fields, core.events), nor what a secret is (core.redaction).
+Invariant: digests, effect ids and attestations are over the redacted form, because every draft passes here before
+`decide` sees it.
 """
 
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from palyra.core.events import Data, Draft
-from palyra.core.events.base import JsonObject
-from palyra.core.events.model import ModelFailed, ModelOutput, ToolCall
-from palyra.core.events.run import Attachment, CancelRequested, MessageUser
-from palyra.core.events.session import (
-    PinAdded,
-    SessionBranched,
-    SessionCreated,
-    SessionLabelled,
-    SourceDistrusted,
-    SourceTrusted,
-)
-from palyra.core.events.tool import ApprovalResolved, ToolFinished, ToolJudged
+from palyra.core.events import DATA_TYPES, Data, Draft
+from palyra.core.events.base import Holds, JsonObject
+from palyra.core.events.declarations import rewriter_of
 from palyra.core.ids import RunId
 from palyra.core.redaction import Json, Redactor, Secret
+from palyra.core.redaction.markers import map_strings
 from palyra.core.writes import SealSecret, Write
 from palyra.ports.sealer import Sealer
 
-_TEXT_FIELDS: dict[type[msgspec.Struct], tuple[str, ...]] = {
-    MessageUser: ("text",),
-    ModelOutput: ("text", "reasoning", "cause"),
-    ModelFailed: ("message",),
-    ToolJudged: ("preview",),
-    ToolFinished: ("output",),
-    CancelRequested: ("message",),
-    ApprovalResolved: ("reason",),
-    SessionCreated: ("label",),
-    SessionBranched: ("label",),
-    SessionLabelled: ("label",),
-    SourceTrusted: ("reason",),
-    SourceDistrusted: ("reason",),
-    PinAdded: ("text",),
+# Only the types that have text. The declarations are read once.
+_REWRITERS = {
+    data_type: rewrite for data_type in DATA_TYPES.values() if (rewrite := rewriter_of(data_type)) is not None
 }
-
-
 _OPAQUE_KEYS = frozenset({"signature", "encrypted_content", "data", "extra_content"})
 
 
@@ -55,30 +35,35 @@ class EventRedactor:
     def clean(self, draft: Draft) -> tuple[Draft, tuple[Write, ...]]:
         """The draft without secrets, and the sealed values for the executor of its run alone."""
         data, secrets = self._clean_data(draft.data)
-        if not secrets:
-            return (draft, ()) if data is draft.data else (replace(draft, data=data), ())
+        if data is draft.data:
+            return draft, ()
         return replace(draft, data=data), self._seal(draft.run_id, secrets)
 
     def _clean_data(self, data: Data) -> tuple[Data, list[Secret]]:
-        changes: dict[str, object] = {}
         found: list[Secret] = []
-        for name in _TEXT_FIELDS.get(type(data), ()):
-            text = getattr(data, name)
-            if text:
-                redacted = self._redactor.text(text)
-                found += redacted.secrets
-                changes[name] = redacted.text
-        if isinstance(data, MessageUser) and data.attachments:
-            changes["attachments"] = tuple(self._clean_name(attachment, found) for attachment in data.attachments)
-        if isinstance(data, ModelOutput) and data.tool_calls:
-            changes["tool_calls"] = tuple(self._clean_call(call, found) for call in data.tool_calls)
-        if isinstance(data, ModelOutput) and data.provider_state is not None and self._is_telling(data.provider_state):
-            changes["provider_state"] = None
-        if isinstance(data, ToolFinished) and data.error is not None:
-            message = self._redactor.text(data.error.message)
-            found += message.secrets
-            changes["error"] = replace(data.error, message=message.text)
-        return (replace(data, **changes) if changes else data), found
+        rewrite = _REWRITERS.get(type(data))
+        if rewrite is None:
+            return data, found
+        return cast(Data, rewrite(data, lambda holds, value: self._visit(holds, value, found))), found
+
+    def _visit(self, holds: Holds, value: Any, found: list[Secret]) -> Any:
+        """The value without secrets; the same object where it has none."""
+        if holds is Holds.PROVIDER_STATE:
+            return None if self._is_telling(value) else value
+        if isinstance(value, str):
+            return self._text(value, found)
+        if holds is Holds.SCHEMA:
+            known = len(found)
+            changed = map_strings(value, lambda text: self._text(text, found))
+            return changed if len(found) > known else value
+        whole = self._redactor.value(value)
+        found += whole.secrets
+        return whole.value if whole.secrets else value
+
+    def _text(self, text: str, found: list[Secret]) -> str:
+        redacted = self._redactor.text(text)
+        found += redacted.secrets
+        return redacted.text
 
     def _is_telling(self, state: JsonObject) -> bool:
         """A provider's own state is sent back as it came or not at all: a marker in it would break its signature.
@@ -87,23 +72,6 @@ class EventRedactor:
         """
         whole = msgspec.json.encode(state).decode()
         return self._redactor.knows(whole) or bool(self._redactor.value(cast(Json, _without_opaque(state))).secrets)
-
-    def _clean_name(self, attachment: Attachment, found: list[Secret]) -> Attachment:
-        name = self._redactor.text(attachment.name)
-        found += name.secrets
-        return replace(attachment, name=name.text)
-
-    def _clean_call(self, call: ToolCall, found: list[Secret]) -> ToolCall:
-        tool = self._redactor.text(call.tool)
-        found += tool.secrets
-        call = replace(call, tool=tool.text) if tool.secrets else call
-        if isinstance(call.arguments, str):
-            text = self._redactor.text(call.arguments)
-            found += text.secrets
-            return replace(call, arguments=text.text)
-        value = self._redactor.value(cast(Json, call.arguments))
-        found += value.secrets
-        return replace(call, arguments=cast(JsonObject, value.value))
 
     def _seal(self, run_id: RunId | None, secrets: list[Secret]) -> tuple[Write, ...]:
         if run_id is None:
