@@ -26,6 +26,7 @@ from tests.gateway.test_server import certificate
 from tests.support.policies import TAINT, question, with_policies
 from tests.support.sites import LOOPBACK, Respond, Site, moved, ok, site, until
 from tests.support.tool_calls import code_of, context
+from tests.support.traits import reads_outside
 
 pytestmark = pytest.mark.anyio
 TEST_S = 20.0
@@ -145,7 +146,7 @@ async def test_redirect_to_another_host_is_named_and_not_followed() -> None:
         window = Window(
             items=(WindowItem(ToolMessage("c1", result.output), Trust.EXTERNAL, 1, result.source, SPEC.name),)
         )
-        assert is_known_address("https://other.example.com/x?y=1", window)
+        assert is_known_address("https://other.example.com/x?y=1", window, reads_outside)
 
 
 async def test_another_port_of_the_same_host_is_another_place() -> None:
@@ -494,7 +495,10 @@ def test_in_a_tainted_session_a_known_address_is_free_only_where_nothing_else_is
     heard = WindowItem(ToolMessage("c1", "See https://example.com/"), Trust.EXTERNAL, 1, "http:example.com", SPEC.name)
     window = Window(items=(heard,))
     asked = replace(
-        question(taint=TAINT), spec=SPEC, nature=nature, is_known_address=is_known_address(nature.address, window)
+        question(taint=TAINT),
+        spec=SPEC,
+        nature=nature,
+        is_known_address=is_known_address(nature.address, window, reads_outside),
     )
     assert with_policies("").judge(asked).verdict is verdict
 

@@ -3,13 +3,15 @@
 And only a few times: which one was chosen tells something too.
 """
 
+from collections.abc import Iterable
 from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.addresses import VISITS_MAX, is_known_address
+from palyra.core import addresses
+from palyra.core.addresses import VISITS_MAX
 from palyra.core.conversation import (
     ITEMS_MAX,
     AssistantMessage,
@@ -30,9 +32,14 @@ from palyra.core.ids import CallId, EffectId
 from palyra.core.run.call import Call
 from palyra.core.trust import Trust
 from tests.support.runs import ALICE, RUN, SESSION
+from tests.support.traits import reads_outside
 
 PAGE = "https://news.example/today"
 LOOT = f"{PAGE}?loot=hunter2"
+
+
+def is_known_address(address: str | None, window: Window, call_id: str = "", turn: Iterable[Call] = ()) -> bool:
+    return addresses.is_known_address(address, window, reads_outside, call_id, turn)
 
 
 def heard(
@@ -139,6 +146,7 @@ def test_whatever_the_model_wrote_around_it_it_stays_its_own(loot: str, before: 
         ("skill:http", "skill.open", False),
         ("wasm:words", "wasm.words.count", False),
         ("external", "http.fetch", False),
+        ("http:news.example", "gone.since", False),
         ("http:news.example", None, False),
         (None, None, False),
     ],

@@ -22,7 +22,7 @@ from palyra.core.events.tool import (
     Verdict,
 )
 from palyra.core.ids import GrantId, digest_call, digest_calls
-from palyra.core.offers import CallShape, make_options
+from palyra.core.offers import make_options
 from palyra.core.run.deadlines import next_deadline_ms, overdue
 from palyra.core.run.effects import Execute
 from palyra.core.run.fold import fold_tape
@@ -30,6 +30,7 @@ from palyra.core.run.questions import PREVIEW_LENGTH_MAX, UNCERTAIN_REPEAT
 from palyra.core.run.replay import replay
 from palyra.core.run.states import RunState
 from tests.support.runs import ALICE, Script, call_id
+from tests.support.traits import shape_of
 
 Proposal = tuple[str, dict[str, object]]
 SEND: Proposal = ("channel.send", {"text": "hi"})
@@ -52,7 +53,7 @@ def asking(*calls: Proposal, **judged: dict[int, object]) -> Script:
             risk=Risk.HIGH,
             paths=(str(arguments.get("path", "")),),
             policy=PolicySnapshot(sha256="0" * 64, policies=("p1",)),
-            options=make_options(tool, arguments),
+            options=make_options(tool, arguments, shape_of(tool)),
             preview=f"+{number}",
         )
         changes = {name: values[number] for name, values in judged.items() if number in values}
@@ -103,7 +104,7 @@ def test_the_widest_folder_that_was_offered_decides() -> None:
 def test_one_call_alone_is_asked_about_as_ever() -> None:
     (card,) = cards(asking(SEND))
     assert (card.count, card.calls, card.digests, card.digest) == (1, (), (), digest_call(*SEND))
-    assert card.options == make_options(*SEND)
+    assert card.options == make_options(*SEND, shape_of(SEND[0]))
 
 
 @pytest.mark.parametrize(
@@ -239,7 +240,7 @@ def test_preview_of_many_is_bounded_and_says_what_it_leaves_out() -> None:
 def test_commands_that_begin_alike_are_one_question() -> None:
     calls: list[Proposal] = [("shell.run", {"command": f"git push {name}"}) for name in ("a", "b")]
     words = {number: (("git", "push", name),) for number, name in ((1, "a"), (2, "b"))}
-    options = {n: make_options(*calls[n - 1], CallShape(command_words=words[n])) for n in (1, 2)}
+    options = {n: make_options(*calls[n - 1], shape_of(calls[n - 1][0], command_words=words[n])) for n in (1, 2)}
     script = asking(*calls, command_words=dict(words), options=dict(options))
     (card,) = cards(script)
     assert card.count == 2

@@ -22,6 +22,7 @@ from palyra.core.grants import (
 from palyra.core.ids import ApprovalId, Principal
 from palyra.core.offers import make_options
 from tests.support.strategies import json_objects
+from tests.support.traits import shape_of
 
 NOW_MS = 1_750_000_000_000
 ALICE = Principal("user:alice")
@@ -43,7 +44,7 @@ def terms(option: GrantOption, tool: str = "fs.write", ttl_s: int | None = None)
 
 
 def grant(arguments: JsonObject, index: int, tool: str = "fs.write", ttl_s: int | None = None) -> Grant:
-    made = make_grant(terms(make_options(tool, arguments)[index], tool, ttl_s))
+    made = make_grant(terms(make_options(tool, arguments, shape_of(tool))[index], tool, ttl_s))
     assert made is not None
     return made
 
@@ -53,7 +54,7 @@ def case(arguments: JsonObject, tool: str = "fs.write") -> GrantCase:
 
 
 def test_options_go_from_narrow_to_wide_and_say_so() -> None:
-    options = make_options("fs.write", WRITE)
+    options = make_options("fs.write", WRITE, shape_of("fs.write"))
     assert [option.scope for option in options] == [Scope.ONCE, Scope.SESSION, Scope.SESSION, Scope.TIMEBOXED]
     assert [option.text for option in options][2:] == [
         "fs.write in notes/, in this session",
@@ -62,13 +63,13 @@ def test_options_go_from_narrow_to_wide_and_say_so() -> None:
 
 
 def test_only_file_tools_are_offered_by_folder() -> None:
-    options = make_options("mcp.git.run", {"path": "repo", "command": "push"})
+    options = make_options("mcp.git.run", {"path": "repo", "command": "push"}, shape_of("mcp.git.run"))
     assert all(one.operator != "under" for option in options for one in option.constraints)
     assert [option.scope for option in options] == [Scope.ONCE, Scope.SESSION, Scope.TIMEBOXED]
 
 
 def test_an_answer_for_once_grants_nothing_more() -> None:
-    assert make_grant(terms(make_options("fs.write", WRITE)[0])) is None
+    assert make_grant(terms(make_options("fs.write", WRITE, shape_of("fs.write"))[0])) is None
 
 
 def test_exact_grant_covers_the_same_call_only() -> None:
@@ -168,7 +169,7 @@ def test_length_beyond_the_limits_is_refused(ttl_s: int) -> None:
 
 
 def test_option_is_chosen_by_index_or_by_its_scope() -> None:
-    options = make_options("fs.write", WRITE)
+    options = make_options("fs.write", WRITE, shape_of("fs.write"))
     assert choose_option(options, Scope.ONCE, FOLDER) is options[FOLDER]
     assert choose_option(options, Scope.SESSION, None) is options[EXACT]
 
@@ -176,7 +177,7 @@ def test_option_is_chosen_by_index_or_by_its_scope() -> None:
 @pytest.mark.parametrize("index", [-1, 4])
 def test_option_that_was_not_offered_is_refused(index: int) -> None:
     with pytest.raises(Invalid) as caught:
-        choose_option(make_options("fs.write", WRITE), Scope.SESSION, index)
+        choose_option(make_options("fs.write", WRITE, shape_of("fs.write")), Scope.SESSION, index)
     assert caught.value.code == "option_unknown"
     with pytest.raises(Invalid) as caught:
         choose_option((), Scope.SESSION, None)

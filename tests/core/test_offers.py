@@ -10,6 +10,7 @@ from palyra.core.grants import GrantCase, covers, meets, origin_of
 from palyra.core.ids import GrantId, Principal
 from palyra.core.offers import CallShape, join_options, make_options
 from tests.support.strategies import json_objects
+from tests.support.traits import shape_of
 
 ALICE = Principal("user:alice")
 Words = tuple[tuple[str, ...], ...]
@@ -17,7 +18,7 @@ Words = tuple[tuple[str, ...], ...]
 
 def wide(tool: str, arguments: JsonObject, **shape: object) -> GrantOption | None:
     """The option beyond the exact call, if one is offered."""
-    options = make_options(tool, arguments, CallShape(**shape))  # type: ignore[arg-type]
+    options = make_options(tool, arguments, shape_of(tool, **shape))
     return options[2] if len(options) == 4 else None
 
 
@@ -185,13 +186,13 @@ WORDS = st.lists(
 @given(KINDS, json_objects, WORDS.map(tuple))
 def test_every_offer_covers_the_call_it_was_made_for(tool: str, arguments: JsonObject, words: Words) -> None:
     shown = {name: value for name, value in arguments.items() if value is not None}
-    for option in make_options(tool, shown, CallShape(command_words=words, risk=Risk.LOW)):
+    for option in make_options(tool, shown, shape_of(tool, command_words=words, risk=Risk.LOW)):
         assert is_covered(option, tool, shown, words)
 
 
 def test_joined_offers_are_those_that_cover_every_call() -> None:
     calls: list[tuple[JsonObject, CallShape]] = [({"path": f"n/{name}"}, CallShape()) for name in "ab"]
-    offered = [make_options("fs.write", arguments) for arguments, _ in calls]
+    offered = [make_options("fs.write", arguments, shape_of("fs.write")) for arguments, _ in calls]
     joined = join_options("fs.write", offered, calls)
     assert [(option.scope, option.text) for option in joined] == [
         (Scope.ONCE, "these 2 calls of fs.write and no others"),
@@ -202,12 +203,12 @@ def test_joined_offers_are_those_that_cover_every_call() -> None:
 
 @pytest.mark.parametrize("path", ["AGENTS.md", "docs/claude.md", ".env"])
 def test_a_folder_that_hides_delicate_files_is_not_offered_for_one(path: str) -> None:
-    options = make_options("fs.write", {"path": path, "content": "x"})
+    options = make_options("fs.write", {"path": path, "content": "x"}, shape_of("fs.write"))
     assert all(constraint.operator != "under" for option in options for constraint in option.constraints)
 
 
 def test_a_plain_folder_opens_no_delicate_file_below_it() -> None:
-    wide = make_options("fs.write", {"path": "notes.md", "content": "x"})[2]
+    wide = make_options("fs.write", {"path": "notes.md", "content": "x"}, shape_of("fs.write"))[2]
     assert meets(wide.constraints, {"path": "other.md", "content": "y"}, ())
     for path in (".git/hooks/post-commit", "AGENTS.md", "a/../.git/config", "sub/.env"):
         assert not meets(wide.constraints, {"path": path, "content": "y"}, ())

@@ -41,6 +41,7 @@ from palyra.core.run.replay import replay
 from palyra.core.run.states import RunState, is_terminal
 from palyra.core.trust import Trust
 from tests.support.runs import ALICE, RUN, Script
+from tests.support.traits import shape_of
 
 STEPS_MAX = 40
 TOOLS = ("fs.read", "fs.write", "channel.send")
@@ -206,7 +207,7 @@ class World:
             rule=self.random.choices(["r", "uncertain_repeat"], [9, 1])[0],
             reason="",
             taint=self.random.choices([(), ("web:a",)], [4, 1])[0],
-            options=make_options(call.tool, call.arguments),
+            options=make_options(call.tool, call.arguments, shape_of(call.tool)),
             expires_in_ms=self.random.choices([900_000, 2_000], [4, 1])[0],
             effect_class=CLASSES[call.tool],
             parallel_class=self.random.choice(list(ParallelClass)),

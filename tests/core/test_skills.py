@@ -8,7 +8,6 @@ from palyra.core.agents import AgentSpec, may_use
 from palyra.core.errors import Conflict
 from palyra.core.events.tool import OpenedSkill
 from palyra.core.skills import (
-    ALWAYS_ALLOWED,
     SECTION_BYTES_MAX,
     SkillCard,
     SkillPlace,
@@ -20,9 +19,13 @@ from palyra.core.skills import (
     prompt_section,
     require_change,
 )
+from palyra.core.tools import ToolSpec
 from palyra.core.trust import Trust
+from tests.support.traits import traits_of
 
-TOOLS = ("fs.read", "fs.write", "shell.run", "mcp.github.issue", "skill.open", "artifact.read")
+NAMES = ("fs.read", "fs.write", "shell.run", "mcp.github.issue", "skill.open", "artifact.read")
+TOOLS = tuple(ToolSpec(name=name, description="", input_schema={}, traits=traits_of(name)) for name in NAMES)
+SPECS = {tool.name: tool for tool in TOOLS}
 patterns = st.sampled_from(["*", "fs.*", "fs.read", "mcp.github.*", "nothing.here", "skill.open"])
 skills = st.lists(
     st.builds(
@@ -45,27 +48,28 @@ def test_one_more_open_skill_never_widens_what_is_left(
     allowed: tuple[str, ...], run: list[OpenedSkill], more: list[OpenedSkill]
 ) -> None:
     agent = AgentSpec(name="main", tools=allowed)
-    before = {tool for tool in TOOLS if may_use_now(agent, run, tool)}
-    after = {tool for tool in TOOLS if may_use_now(agent, [*run, *more], tool)}
-    assert after <= before <= {tool for tool in TOOLS if may_use(agent, tool)}
+    before = {tool.name for tool in TOOLS if may_use_now(agent, run, tool)}
+    after = {tool.name for tool in TOOLS if may_use_now(agent, [*run, *more], tool)}
+    assert after <= before <= {name for name in NAMES if may_use(agent, name)}
 
 
 def test_two_skills_leave_what_both_allow() -> None:
     first = OpenedSkill(name="a", sha256="", allowed_tools=("fs.*", "time.now"))
     second = OpenedSkill(name="b", sha256="", allowed_tools=("fs.read", "shell.run"))
-    left = [tool for tool in TOOLS if narrowing_skill([first, second], tool) is None]
+    left = [tool.name for tool in TOOLS if narrowing_skill([first, second], tool) is None]
     assert left == ["fs.read", "skill.open", "artifact.read"]
-    assert narrowing_skill([first, second], "shell.run") == "a"
-    assert narrowing_skill([first, second], "fs.write") == "b"
+    assert narrowing_skill([first, second], SPECS["shell.run"]) == "a"
+    assert narrowing_skill([first, second], SPECS["fs.write"]) == "b"
 
 
 def test_what_skills_are_read_with_stays_whatever_they_allow() -> None:
     nothing = OpenedSkill(name="a", sha256="", allowed_tools=())
-    assert {tool for tool in TOOLS if narrowing_skill([nothing], tool) is None} == ALWAYS_ALLOWED
+    left = [tool.name for tool in TOOLS if narrowing_skill([nothing], tool) is None]
+    assert left == ["skill.open", "artifact.read"]
 
 
 def test_skill_without_a_list_narrows_nothing() -> None:
-    assert narrowing_skill([OpenedSkill(name="a", sha256="")], "shell.run") is None
+    assert narrowing_skill([OpenedSkill(name="a", sha256="")], SPECS["shell.run"]) is None
 
 
 @pytest.mark.parametrize(

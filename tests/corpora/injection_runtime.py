@@ -10,7 +10,7 @@ from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Outcome, ParallelClass, ToolError
 from palyra.core.ids import SessionId
 from palyra.core.taint import label
-from palyra.core.tools import CallNature, Runtime, ToolResult, ToolSpec
+from palyra.core.tools import CallNature, Runtime, ToolResult, ToolSpec, Trait
 from palyra.core.trust import Trust
 from palyra.ports.tools import ToolCallContext
 from tests.corpora.injection_tools import ADDRESSED, Deed, Entry
@@ -64,6 +64,7 @@ class StagedTool:
             risk=entry.risk,
             output_trust=entry.trust,
             runtime=runtime,
+            traits=frozenset({Trait.READS_OUTSIDE}),
         )
 
     @property

@@ -2,18 +2,19 @@
 
 from palyra.core.agents import AgentSpec
 from palyra.core.events.tool import OpenedSkill
-from palyra.core.skills import OPEN_TOOL, SkillCard, SkillPlace, SkillStatus
+from palyra.core.skills import SkillCard, SkillPlace, SkillStatus
 from palyra.core.tools import MissingTool, ToolSpec
 from palyra.core.trust import Trust
 from palyra.engine.session.prompt_base import BASES_MAX, PromptBases
 from palyra.ports.skills import NoSkills
 from palyra.ports.tools import Tool
+from tests.support.traits import traits_of
 
 AGENT = AgentSpec(name="main", instructions="Be kind.")
 
 
 def spec(name: str) -> ToolSpec:
-    return ToolSpec(name=name, description=f"Does {name}.", input_schema={"type": "object"}, capabilities=frozenset())
+    return ToolSpec(name=name, description=f"Does {name}.", input_schema={"type": "object"}, traits=traits_of(name))
 
 
 class Shelf(NoSkills):
@@ -28,7 +29,7 @@ class Shelf(NoSkills):
 
 class Tools:
     def __init__(self) -> None:
-        self.now: tuple[ToolSpec, ...] = (spec("fs.read"), spec("fs.write"), spec(OPEN_TOOL))
+        self.now: tuple[ToolSpec, ...] = (spec("fs.read"), spec("fs.write"), spec("skill.open"))
 
     def specs(self) -> tuple[ToolSpec, ...]:
         return self.now
@@ -55,7 +56,7 @@ def test_a_kit_stays_the_same_object_until_its_tools_change() -> None:
     tools, shelf = Tools(), Shelf()
     kits = PromptBases(tools, shelf)
     kit = kits.of(AGENT, ())
-    assert [tool.name for tool in kit.tools] == ["fs.read", "fs.write", OPEN_TOOL]
+    assert [tool.name for tool in kit.tools] == ["fs.read", "fs.write", "skill.open"]
     assert kits.of(AGENT, ()) is kit
     tools.now = (spec("fs.read"),)
     assert [tool.name for tool in kits.of(AGENT, ()).tools] == ["fs.read"]

@@ -12,7 +12,7 @@ from palyra.adapters.tools.fs_search import FsSearch
 from palyra.core.addresses import VISITS_MAX
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, ToolFinished
-from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, CallNature, Capability, ToolResult, ToolSpec
+from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, CallNature, Capability, ToolResult, ToolSpec, Trait
 from palyra.engine.engine import Engine
 from palyra.ports.tools import ToolCallContext
 from tests.support.asking import ask, calls, finished, says
@@ -41,6 +41,7 @@ class Pages:
             capabilities=frozenset({Capability.NETWORK}),
             effect_class=EffectClass.READ_ONLY,
             parallel_class=ParallelClass.IDEMPOTENT_NETWORK,
+            traits=frozenset({Trait.READS_OUTSIDE}),
         )
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:

@@ -9,7 +9,7 @@ put there by a model, in whatever session, and gives nothing. Choosing tells som
 import html
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from urllib.parse import unquote_plus
 
@@ -21,21 +21,27 @@ LENGTH_MIN = 4  # A shorter one would be found by chance.
 VISITS_MAX = 4  # Wanted under taint. Each lets the model tell which of the addresses it was given it chose.
 NOTE = "[palyra]"  # Words of the daemon itself, which may quote the model's.
 _STRAIGHT = frozenset({"http", "mcp"})  # Kinds of sources.
-_KEEPERS = frozenset({"artifact.read"})  # Tools that give back what was kept, under its first source.
 _DECODINGS_MAX = 3
 _BEFORE = r"(?<![\w/.:@%-])"
 _AFTER = r"(?=$|[\s\"'<>()\[\]{},;|`*]|[.!?:]+(?:$|[\s\"'<>)\]]))"
 
 
-def is_known_address(address: str | None, window: Window, call_id: str = "", turn: Iterable[Call] = ()) -> bool:
+def is_known_address(
+    address: str | None,
+    window: Window,
+    reads_outside: Callable[[str], bool],
+    call_id: str = "",
+    turn: Iterable[Call] = (),
+) -> bool:
     """What the model wrote first does not count, even where a tool says it again; nor does the beginning of another address.
 
     Nor does any address once the model wanted enough visits since there is content from outside. `turn` are the calls that
-    are judged together with this one, in order; the window may hold them already.
+    are judged together with this one, in order; the window may hold them already. `reads_outside` says of a tool's name
+    whether what the tool gives back came from outside in that very call.
     """
     if address is None or len(address) < LENGTH_MIN or re.search(r"\s", address):
         return False
-    return _visits_before(call_id, tuple(turn), window) < VISITS_MAX and _was_given(address, window)
+    return _visits_before(call_id, tuple(turn), window) < VISITS_MAX and _was_given(address, window, reads_outside)
 
 
 def _visits_before(call_id: str, turn: tuple[Call, ...], window: Window) -> int:
@@ -47,25 +53,25 @@ def _visits_before(call_id: str, turn: tuple[Call, ...], window: Window) -> int:
     return window.tainted_visits_count + earlier + sum(is_visit(call.arguments) for call in ahead)
 
 
-def _was_given(address: str, window: Window) -> bool:
+def _was_given(address: str, window: Window, reads_outside: Callable[[str], bool]) -> bool:
     whole = re.compile(f"{_BEFORE}{re.escape(address)}{_AFTER}")
     plain = _plain(address)
     is_own = False
     for item in window.items:
         if not is_own and any(plain in _plain(text) for text in _written(item)):
             is_own = True
-        elif _gives(item, is_own=is_own) and whole.search(_heard(item)):
+        elif _gives(item, reads_outside, is_own=is_own) and whole.search(_heard(item)):
             return True
     return False
 
 
-def _gives(item: WindowItem, *, is_own: bool) -> bool:
+def _gives(item: WindowItem, reads_outside: Callable[[str], bool], *, is_own: bool) -> bool:
     match item.message:
         case UserMessage(text=text):
             return not text.startswith(NOTE)
         case ToolMessage(is_error=is_error):
             kind = (item.source or "").partition(":")[0]
-            is_straight = kind in _STRAIGHT and item.tool is not None and item.tool not in _KEEPERS
+            is_straight = kind in _STRAIGHT and item.tool is not None and reads_outside(item.tool)
             return item.trust is Trust.EXTERNAL and is_straight and not is_error and not is_own
         case _:
             return False

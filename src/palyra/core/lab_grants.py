@@ -23,7 +23,6 @@ SHAPES_MAX = 10_000  # Held at once; calls of further shapes are counted, and no
 DENIALS_MAX = 2_000  # Of one tool for one person and agent; where there are more, nothing is proposed for it.
 PATHS_KEPT_MAX = 200  # Of one shape.
 EXAMPLE_BYTES_MAX = 4_096  # Of the arguments of the one prompt that is kept of a shape.
-_FILE_TOOLS = "fs."
 _PATH = "path"
 _WHOLE_TREES = frozenset({".", "/", "//"})  # Never proposed as a folder: that would be everything.
 
@@ -254,9 +253,9 @@ def _key(proposal: Proposal) -> _Key:
 
 
 def _path_in(proposal: Proposal) -> str | None:
-    """The path of a file tool, as grants compare it; None where the exact call is what counts."""
+    """The path that a call touched by its own account, as grants compare it; None where the exact call is what counts."""
     path = proposal.arguments.get(_PATH)
-    if not proposal.tool.startswith(_FILE_TOOLS) or not isinstance(path, str) or not path:
+    if not proposal.nature.paths or not isinstance(path, str) or not path:
         return None
     normal = posixpath.normpath(path)
     return None if normal.startswith("..") else normal

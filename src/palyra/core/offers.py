@@ -14,11 +14,9 @@ from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Constraint, GrantOption, Risk, Scope
 from palyra.core.grants import Operator, as_text, hash_text, meets, method_of, origin_of
 from palyra.core.sensitive_files import is_delicate
+from palyra.core.tools import Runtime, Trait
 
 VALUE_LENGTH_MAX = 500  # Of a value shown in an option; a longer one is named by its hash.
-_FILE_TOOLS = "fs."  # For these the path is what matters; another tool's other arguments may matter as much.
-_MCP_TOOLS = "mcp."
-_SHELL, _FETCH = "shell.run", "http.fetch"
 _FETCH_ARGUMENTS = ("body", "headers", "method", "url")
 # Programs whose first words say what they do, and how many words that takes. Where the arguments are the danger (rm, curl,
 # ssh, sh) nothing but the exact command is offered, and so it is for every program that is not here.
@@ -35,6 +33,8 @@ _PLAIN_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:.-]*")
 class CallShape(msgspec.Struct, frozen=True, kw_only=True):
     """What of a call, beyond its arguments, decides what is offered."""
 
+    traits: frozenset[Trait] = frozenset()
+    runtime: Runtime = Runtime.INTERNAL
     command_words: tuple[tuple[str, ...], ...] = ()
     risk: Risk = Risk.CRITICAL
     taint: tuple[str, ...] = ()
@@ -77,13 +77,14 @@ def join_options(
 
 
 def _wider(tool: str, arguments: JsonObject, shape: CallShape) -> _Wide | None:
-    if tool.startswith(_FILE_TOOLS):
+    """Of a tool that declares nothing every argument may matter as much as another."""
+    if Trait.TOUCHES_PATH in shape.traits:
         return _same_folder(tool, arguments)
-    if tool == _SHELL:
+    if Trait.RUNS_COMMAND in shape.traits:
         return _same_command(tool, arguments, shape)
-    if tool == _FETCH:
+    if Trait.SENDS_REQUEST in shape.traits:
         return _same_host(tool, arguments)
-    if tool.startswith(_MCP_TOOLS):
+    if shape.runtime is Runtime.MCP:
         return _same_tool(tool, shape)
     return None
 

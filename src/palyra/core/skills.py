@@ -15,11 +15,11 @@ from palyra.core.agents import AgentSpec, may_use
 from palyra.core.errors import Conflict
 from palyra.core.events.tool import OpenedSkill
 from palyra.core.fences import neutralise
+from palyra.core.tools import ToolSpec, Trait
 from palyra.core.trust import Trust, is_tainting
 
-OPEN_TOOL = "skill.open"
-# Whatever a skill allows: what it is read with, and what pages through results too long to be shown.
-ALWAYS_ALLOWED = frozenset({OPEN_TOOL, "artifact.read"})
+# Tools that stay whatever a skill allows: it is read with the one, and long results are read on with the other.
+ALWAYS_ALLOWED = frozenset({Trait.OPENS_SKILLS, Trait.PAGES_RESULTS})
 SECTION_BYTES_MAX = 16 * 1024  # About 4,000 tokens in every request; some fifty skills with a sentence or two each.
 NAMES_BYTES_MAX = 4 * 1024  # Of these, kept for the names of skills whose descriptions no longer fit.
 
@@ -96,18 +96,18 @@ def require_change(card: SkillCard, status: SkillStatus, sha256: str | None) -> 
         raise Conflict("skill_changed", message, is_retryable=False)
 
 
-def may_use_now(agent: AgentSpec, skills: Iterable[OpenedSkill], tool: str) -> bool:
+def may_use_now(agent: AgentSpec, skills: Iterable[OpenedSkill], spec: ToolSpec) -> bool:
     """Each opened skill narrows further; none can widen what the agent or another skill leaves."""
-    return may_use(agent, tool) and narrowing_skill(skills, tool) is None
+    return may_use(agent, spec.name) and narrowing_skill(skills, spec) is None
 
 
-def narrowing_skill(skills: Iterable[OpenedSkill], tool: str) -> str | None:
+def narrowing_skill(skills: Iterable[OpenedSkill], spec: ToolSpec) -> str | None:
     """The opened skill that leaves this tool out, if there is one."""
-    if tool in ALWAYS_ALLOWED:
+    if spec.traits & ALWAYS_ALLOWED:
         return None
     for skill in skills:
         patterns = skill.allowed_tools
-        if patterns is not None and not any(fnmatchcase(tool, pattern) for pattern in patterns):
+        if patterns is not None and not any(fnmatchcase(spec.name, pattern) for pattern in patterns):
             return skill.name
     return None
 

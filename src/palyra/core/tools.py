@@ -30,6 +30,20 @@ class Runtime(Enum):
     MCP = "mcp"
 
 
+class Trait(Enum):
+    """A fact about a tool that a rule asks for. A tool declares it in its own file; no rule names a tool.
+
+    A tool that forgets one gets less by it. Only our own files declare traits: no server and no plugin can.
+    """
+
+    TOUCHES_PATH = "touches_path"  # `path` names the one file or folder that a call touches.
+    RUNS_COMMAND = "runs_command"  # `command` is a command for a shell.
+    SENDS_REQUEST = "sends_request"  # A call is one HTTP request: `url`, `method`, `headers` and `body`.
+    READS_OUTSIDE = "reads_outside"  # What a call gives back came from outside in that call, and was not kept before.
+    OPENS_SKILLS = "opens_skills"
+    PAGES_RESULTS = "pages_results"  # Reads on in a result that was too long to be shown.
+
+
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A tool of the catalog. Classes here are the tool's; a call may have a milder one (CallNature).
 
@@ -47,6 +61,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     runtime: Runtime = Runtime.INTERNAL
     timeout_s: float = 60.0
     version: str = ""
+    traits: frozenset[Trait] = frozenset()
 
 
 class MissingTool(msgspec.Struct, frozen=True):
@@ -89,8 +104,8 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
     `read` and `written` are the files whose bytes it saw and left; `named` the absolute paths that the text shows by name, of
     folders with a slash at the end: a name can hold an order as bytes can. `source` is where the output came from, where
-    the tool knows better than its name does (core.taint.label makes it); content never chooses it. `skill` is what
-    skill.open opened.
+    the tool knows better than its name does (core.taint.label makes it); content never chooses it. `skill` is what it
+    opened.
     `is_unknown`: it may or may not have happened, as when a connection broke after the request was sent; of a `once` call the
     tape then says tool.uncertain, and a person is asked.
     """
@@ -110,7 +125,11 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spec_digest(spec: ToolSpec) -> str:
-    """What a verdict is about: a tool that has changed since is another tool, whatever its name."""
+    """What a verdict is about: a tool that has changed since is another tool, whatever its name.
+
+    Traits are left out. They say what may be offered about a call, not what it does, and a release that declares one more
+    must not refuse every call that waits for an answer.
+    """
     parts = (
         spec.name,
         spec.description,

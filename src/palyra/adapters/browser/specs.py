@@ -3,7 +3,7 @@
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk
 from palyra.core.hosts import URL_LENGTH_MAX
-from palyra.core.tools import Capability, ToolSpec
+from palyra.core.tools import Capability, ToolSpec, Trait
 from palyra.core.trust import Trust
 
 TEXT_LENGTH_MAX = 32 * 1024
@@ -46,6 +46,7 @@ OPEN = ToolSpec(
     risk=Risk.MEDIUM,
     output_trust=Trust.EXTERNAL,
     timeout_s=TIMEOUT_S,
+    traits=frozenset({Trait.READS_OUTSIDE}),
 )
 
 READ = ToolSpec(
@@ -57,6 +58,7 @@ READ = ToolSpec(
     risk=Risk.MEDIUM,
     output_trust=Trust.EXTERNAL,
     timeout_s=TIMEOUT_S,
+    traits=frozenset({Trait.READS_OUTSIDE}),
 )
 
 CLICK = ToolSpec(
@@ -69,6 +71,7 @@ CLICK = ToolSpec(
     risk=Risk.HIGH,
     output_trust=Trust.EXTERNAL,
     timeout_s=TIMEOUT_S,
+    traits=frozenset({Trait.READS_OUTSIDE}),
 )
 
 TYPE = ToolSpec(
@@ -91,6 +94,7 @@ TYPE = ToolSpec(
     risk=Risk.HIGH,
     output_trust=Trust.EXTERNAL,
     timeout_s=TIMEOUT_S,
+    traits=frozenset({Trait.READS_OUTSIDE}),
 )
 
 SCREENSHOT = ToolSpec(
@@ -105,4 +109,5 @@ SCREENSHOT = ToolSpec(
     risk=Risk.MEDIUM,
     output_trust=Trust.EXTERNAL,
     timeout_s=TIMEOUT_S,
+    traits=frozenset({Trait.READS_OUTSIDE}),
 )

@@ -11,7 +11,7 @@ from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
 from palyra.core.ids import ArtifactId
 from palyra.core.previews import cut_after
 from palyra.core.taint import label
-from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, CallNature, ToolResult, ToolSpec, failed
+from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, CallNature, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust, is_tainting
 from palyra.core.writes import LinkArtifact
 from palyra.ports.artifacts import Artifacts
@@ -60,6 +60,7 @@ SPEC = ToolSpec(
     risk=Risk.LOW,
     output_trust=Trust.EXTERNAL,
     timeout_s=20.0,
+    traits=frozenset({Trait.PAGES_RESULTS}),
 )
 
 

@@ -19,7 +19,7 @@ from palyra.adapters.tools.workspace import FOLDER_FLAGS, PATH_SCHEMA, Workspace
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
-from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, failed
+from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust
 from palyra.ports.tools import ToolCallContext
 
@@ -58,6 +58,7 @@ SPEC = ToolSpec(
     risk=Risk.LOW,
     output_trust=Trust.LOCAL,
     timeout_s=20.0,
+    traits=frozenset({Trait.TOUCHES_PATH}),
 )
 
 

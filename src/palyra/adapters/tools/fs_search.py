@@ -29,7 +29,7 @@ from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk
 from palyra.core.projections.provenance import full_path
-from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, failed
+from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust
 from palyra.ports.tools import ToolCallContext
 
@@ -74,6 +74,7 @@ SPEC = ToolSpec(
     risk=Risk.LOW,
     output_trust=Trust.LOCAL,
     timeout_s=TIMEOUT_S,
+    traits=frozenset({Trait.TOUCHES_PATH}),
 )
 
 

@@ -29,7 +29,7 @@ from palyra.adapters.tools.workspace import (
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk
-from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, failed
+from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust
 from palyra.ports.tools import ToolCallContext
 
@@ -62,6 +62,7 @@ SPEC = ToolSpec(
     risk=Risk.MEDIUM,
     output_trust=Trust.SYSTEM,
     timeout_s=30.0,
+    traits=frozenset({Trait.TOUCHES_PATH}),
 )
 
 

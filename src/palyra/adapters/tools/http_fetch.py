@@ -21,7 +21,7 @@ from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk
 from palyra.core.hosts import CODE, URL_LENGTH_MAX, UrlTarget
 from palyra.core.taint import label
-from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, failed
+from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust
 from palyra.ports.tools import ToolCallContext
 
@@ -79,6 +79,7 @@ SPEC = ToolSpec(
     risk=Risk.MEDIUM,
     output_trust=Trust.EXTERNAL,
     timeout_s=TOTAL_S + 20.0,
+    traits=frozenset({Trait.SENDS_REQUEST, Trait.READS_OUTSIDE}),
 )
 
 

@@ -12,20 +12,21 @@ from palyra.adapters.tools.offload import offload
 from palyra.core.errors import NotFound
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
-from palyra.core.skills import OPEN_TOOL, SkillCard, SkillPlace, opened
+from palyra.core.skills import SkillCard, SkillPlace, opened
 from palyra.core.taint import label
-from palyra.core.tools import CallNature, ToolResult, ToolSpec, failed
+from palyra.core.tools import CallNature, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust, is_tainting
 from palyra.ports.skills import Skills, SkillWish
 from palyra.ports.tools import ToolCallContext
 
+NAME = "skill.open"
 NAME_LENGTH_MAX = 64
 FILE_LENGTH_MAX = 512
 FILES_SHOWN_MAX = 50
 MANIFEST_NAME = "SKILL.md"
 
 SPEC = ToolSpec(
-    name=OPEN_TOOL,
+    name=NAME,
     description=(
         "Opens a skill: gives you its instructions, to be followed till the run ends. From then on only the tools it allows "
         "can be used. With file it reads one of the files that the skill names."
@@ -54,6 +55,7 @@ SPEC = ToolSpec(
     risk=Risk.LOW,
     output_trust=Trust.SYSTEM,  # Of refusals; what a skill says has the trust of its place.
     timeout_s=20.0,
+    traits=frozenset({Trait.OPENS_SKILLS}),
 )
 
 
@@ -106,7 +108,7 @@ def _head(card: SkillCard, workspace: tuple[str, ...]) -> str:
     if beside:
         listed = ", ".join(f"{file.path} ({file.bytes} bytes)" for file in beside[:FILES_SHOWN_MAX])
         more = f" and {len(beside) - FILES_SHOWN_MAX} more" if len(beside) > FILES_SHOWN_MAX else ""
-        lines.append(f"Its files: {listed}{more}. Read one with {OPEN_TOOL}, giving its path as file.")
+        lines.append(f"Its files: {listed}{more}. Read one with {NAME}, giving its path as file.")
     if beside and card.place is SkillPlace.WORKSPACE:
         lines.append(f"They lie in the workspace, in {_folder(card, workspace)}.")
     return "\n".join(lines)

@@ -66,7 +66,7 @@ class PolicyExplainer:
             return _refused(*why_missing(self.catalog, request.tool))
         if not may_use(agent, request.tool):
             return _refused("tool_not_allowed", f"The agent {agent.name} may not use {request.tool}.")
-        skill = narrowing_skill(await opened_skills(self.skills, agent, request.skills), request.tool)
+        skill = narrowing_skill(await opened_skills(self.skills, agent, request.skills), tool.spec)
         if skill is not None:
             return _refused("skill_narrows", f"The skill {skill} does not allow {request.tool}.")
         errors = self.schemas.errors(tool.spec.input_schema, request.arguments)

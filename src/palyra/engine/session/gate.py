@@ -25,7 +25,7 @@ from palyra.core.run.questions import UNCERTAIN_REPEAT
 from palyra.core.run.state import Run
 from palyra.core.skills import narrowing_skill
 from palyra.core.taint import UNNAMED, labels
-from palyra.core.tools import CallNature, Runtime, spec_digest
+from palyra.core.tools import CallNature, Runtime, Trait, spec_digest
 from palyra.core.trust import is_tainting
 from palyra.core.writes import SealSecret
 from palyra.engine.session.pending_commit import PendingCommit
@@ -93,7 +93,7 @@ class Gate:
             return _refuse(call, *why_missing(self.catalog, call.tool))
         if not may_use(case.agent, call.tool):
             return _refuse(call, "tool_not_allowed", f"The agent {case.agent.name} may not use {call.tool}.")
-        skill = narrowing_skill(run.skills, call.tool)
+        skill = narrowing_skill(run.skills, tool.spec)
         if skill is not None:
             return _refuse(call, "skill_narrows", f"The skill {skill}, which is open, does not allow {call.tool}.")
         if isinstance(call.arguments, str):
@@ -122,11 +122,18 @@ class Gate:
             arguments=call.arguments,
             nature=nature,
             taint=case.taint,
-            is_known_address=is_known_address(nature.address, case.window, call.call_id, run.calls),
+            is_known_address=is_known_address(
+                nature.address, case.window, self._reads_outside, call.call_id, run.calls
+            ),
             budget_left_usd=left_usd(standings),
         )
         settled = await self._settle(run, call, case, question)
         return self._judged(call, settled, question, real)
+
+    def _reads_outside(self, name: str) -> bool:
+        """A tool that is gone says nothing of its earlier results, and so vouches for none."""
+        tool = self.catalog.find(name)
+        return tool is not None and Trait.READS_OUTSIDE in tool.spec.traits
 
     async def _settle(self, run: Run, call: Call, case: GateCase, question: PolicyQuestion) -> "_Settled":
         answer = self.policy.judge(question)
@@ -186,7 +193,13 @@ class Gate:
         answer, spec, nature = settled.answer, question.spec, _masked(question.nature, real)
         is_ask = answer.verdict is Verdict.ASK
         has_network = spec.runtime is Runtime.SHELL and self.policy.permits_network(question)
-        shape = CallShape(command_words=nature.command_words, risk=spec.risk, taint=question.taint)
+        shape = CallShape(
+            traits=spec.traits,
+            runtime=spec.runtime,
+            command_words=nature.command_words,
+            risk=spec.risk,
+            taint=question.taint,
+        )
         return ToolJudged(
             call_id=call.call_id,
             verdict=answer.verdict,

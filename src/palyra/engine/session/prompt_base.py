@@ -9,8 +9,8 @@ import msgspec
 from palyra.core.agents import AgentSpec, may_use
 from palyra.core.estimate import text_bytes
 from palyra.core.events.tool import OpenedSkill
-from palyra.core.skills import OPEN_TOOL, SkillCard, may_use_now, prompt_section
-from palyra.core.tools import ToolSpec
+from palyra.core.skills import SkillCard, may_use_now, prompt_section
+from palyra.core.tools import ToolSpec, Trait
 from palyra.ports.skills import Skills
 from palyra.ports.tools import Catalog
 
@@ -43,7 +43,7 @@ class PromptBases:
     def of(self, agent: AgentSpec, skills: tuple[OpenedSkill, ...]) -> PromptBase:
         """For a run of this agent that has these skills open. Catalog and skills give the same object until they change."""
         catalog = self._catalog.specs()
-        offered = self._skills.offered(agent.workspace) if may_use(agent, OPEN_TOOL) else ()
+        offered = self._skills.offered(agent.workspace) if _can_open(agent, catalog) else ()
         made = self._made.get((agent.name, skills))
         if made is None or made.agent is not agent or made.catalog is not catalog or made.offered is not offered:
             made = _Made(agent, catalog, offered, _make(agent, skills, catalog, offered))
@@ -53,10 +53,15 @@ class PromptBases:
         return made.base
 
 
+def _can_open(agent: AgentSpec, catalog: tuple[ToolSpec, ...]) -> bool:
+    """Asked every turn: most tools have no trait at all, which is quicker to see than that they lack this one."""
+    return any(spec.traits and Trait.OPENS_SKILLS in spec.traits and may_use(agent, spec.name) for spec in catalog)
+
+
 def _make(
     agent: AgentSpec, skills: tuple[OpenedSkill, ...], catalog: tuple[ToolSpec, ...], offered: tuple[SkillCard, ...]
 ) -> PromptBase:
-    tools = tuple(spec for spec in catalog if may_use_now(agent, skills, spec.name))
+    tools = tuple(spec for spec in catalog if may_use_now(agent, skills, spec))
     instructions = _instructions(agent, tools, offered)
     size = text_bytes(instructions) + sum(_size(spec) for spec in tools)
     return PromptBase(tools=tools, instructions=instructions, bytes=size)
@@ -64,7 +69,7 @@ def _make(
 
 def _instructions(agent: AgentSpec, tools: tuple[ToolSpec, ...], offered: tuple[SkillCard, ...]) -> str:
     """What a model is told first: the agent's own words, then the skills it may open. The same bytes until those change."""
-    if not any(spec.name == OPEN_TOOL for spec in tools):
+    if not any(Trait.OPENS_SKILLS in spec.traits for spec in tools):
         return agent.instructions
     section = prompt_section(offered)
     return f"{agent.instructions}\n\n{section}" if section else agent.instructions

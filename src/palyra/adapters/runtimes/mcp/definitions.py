@@ -14,7 +14,7 @@ from palyra.adapters.runtimes.mcp.server_text import clean, clean_line
 from palyra.adapters.runtimes.mcp.settings import ServerSettings, is_named
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk
-from palyra.core.tools import Capability, Runtime, ToolSpec
+from palyra.core.tools import Capability, Runtime, ToolSpec, Trait
 from palyra.core.trust import Trust
 from palyra.ports.schemas import SchemaCheck
 
@@ -102,6 +102,7 @@ def make_spec(definition: Definition, name: str, settings: ServerSettings, *, is
         runtime=Runtime.MCP,
         timeout_s=settings.timeout_s,
         version=version_of(definition, settings),
+        traits=frozenset({Trait.READS_OUTSIDE}),
     )
 
 

@@ -14,7 +14,7 @@ from palyra.adapters.runtimes.mcp.server import McpServer
 from palyra.adapters.runtimes.mcp.tools import ENGINE_MARGIN_S, host_of, settle, source_of
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk
-from palyra.core.tools import CallNature, Capability, Runtime, ToolResult, ToolSpec, failed
+from palyra.core.tools import CallNature, Capability, Runtime, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust
 from palyra.ports.tools import Tool, ToolCallContext
 
@@ -48,6 +48,7 @@ class _ForServers(ABC):
             output_trust=Trust.EXTERNAL,
             runtime=Runtime.MCP,
             timeout_s=max(timeouts, default=0.0) + ENGINE_MARGIN_S,
+            traits=frozenset({Trait.READS_OUTSIDE}),
         )
 
     @property

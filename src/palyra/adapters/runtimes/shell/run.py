@@ -22,7 +22,7 @@ from palyra.core.errors import Invalid, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk, ToolError
 from palyra.core.taint import label
-from palyra.core.tools import CallNature, Capability, Runtime, ToolResult, ToolSpec, failed
+from palyra.core.tools import CallNature, Capability, Runtime, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust
 from palyra.ports.shell import ShellParser
 from palyra.ports.tools import ToolCallContext
@@ -77,6 +77,7 @@ SPEC = ToolSpec(
     output_trust=Trust.LOCAL,
     runtime=Runtime.SHELL,
     timeout_s=TIMEOUT_MAX_S + 30,
+    traits=frozenset({Trait.RUNS_COMMAND}),
 )
 
 _EXCESS_WORDS = {
