@@ -3,7 +3,7 @@
 import pytest
 
 from palyra.core.errors import Conflict, Invalid
-from palyra.core.events import Data, ErasedData, Event
+from palyra.core.events import DATA_TYPES, Data, ErasedData, Event
 from palyra.core.events.model import UsageRecorded
 from palyra.core.events.run import EndReason, MessageAssistant, RunAccepted, RunDone, RunStarted
 from palyra.core.events.session import Parent, SessionBranched, SessionCreated, SessionLabelled, SessionReset
@@ -18,7 +18,7 @@ from palyra.core.events.tool import (
     Scope,
 )
 from palyra.core.ids import ApprovalId, RunId, SessionId, StreamId, derive_grant_id
-from palyra.core.projections.project import RowKey, keys_of, project
+from palyra.core.projections.project import PROJECTED_TYPES, UNPROJECTED_TYPES, RowKey, keys_of, project
 from palyra.core.projections.rows import ApprovalRow, GrantRow, Row, RunRow, SessionRow, UsageRow, tape_of
 from palyra.core.run.loop import make_limits
 from palyra.core.run.states import RunState
@@ -179,3 +179,8 @@ def test_erased_session_keeps_its_shape_and_none_of_its_words() -> None:
     assert (row.is_erased, row.owner, row.key, row.label) == (True, "", None, None)
     assert table.run().state is RunState.FAILED
     assert not [row for row in table.rows.values() if isinstance(row, ApprovalRow | GrantRow)]
+
+
+def test_every_event_type_is_projected_or_named_as_unprojected() -> None:
+    assert not PROJECTED_TYPES & UNPROJECTED_TYPES
+    assert set(DATA_TYPES) == PROJECTED_TYPES | UNPROJECTED_TYPES

@@ -8,24 +8,67 @@ their bytes are read elsewhere.
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
 
 from palyra.core.events import Draft, Event
-from palyra.core.events.base import JsonObject
-from palyra.core.events.model import Finish, ModelOutput
+from palyra.core.events.base import ErasedData, JsonObject
+from palyra.core.events.model import (
+    ContextAssembled,
+    Finish,
+    MemoryRecalled,
+    ModelFailed,
+    ModelOutput,
+    ModelRequested,
+    ReferenceResolved,
+    RoutePlanned,
+    UsageRecorded,
+)
 from palyra.core.events.run import (
     AnswerRejected,
     Attachment,
     CancelRequested,
     GuardTripped,
+    MessageAssistant,
     MessageUser,
     RunAccepted,
     RunCancelled,
+    RunDone,
+    RunFailed,
+    RunResumed,
+    RunStarted,
+    RunWaiting,
 )
-from palyra.core.events.session import SessionReset
-from palyra.core.events.tool import Outcome, ToolFinished, ToolUncertain
+from palyra.core.events.session import (
+    PinAdded,
+    PinRemoved,
+    SessionBranched,
+    SessionCompacted,
+    SessionCreated,
+    SessionLabelled,
+    SessionReset,
+    SessionRestored,
+    SourceDistrusted,
+    SourceTrusted,
+)
+from palyra.core.events.system import (
+    AdminActed,
+    CheckpointSigned,
+    Erased,
+)
+from palyra.core.events.tool import (
+    ApprovalRequested,
+    ApprovalResolved,
+    GrantRevoked,
+    Outcome,
+    ToolFinished,
+    ToolJudged,
+    ToolProposed,
+    ToolStarted,
+    ToolUncertain,
+)
 from palyra.core.fences import FENCE_ID_LENGTH, fence
 from palyra.core.ids import RunId
 from palyra.core.images import IMAGE_CHARS, fitting_count, is_image
@@ -132,6 +175,7 @@ def _activate(window: Window, event: Event) -> Window:
 
 
 def _extend_active(window: Window, event: Event) -> Window:
+    """One case an event type. Among those without effect the frequent ones come first: cases are tried in order."""
     match event.data:
         case SessionReset():
             return Window(held=window.held, active_run_id=window.active_run_id)
@@ -148,8 +192,47 @@ def _extend_active(window: Window, event: Event) -> Window:
             return _add(window, UserMessage(f"[palyra] {guidance}"), event.trust)
         case AnswerRejected(problems=problems):
             return _add(window, UserMessage("[palyra] " + " ".join(problems)), event.trust)
+        case (
+            ToolProposed()
+            | ToolJudged()
+            | ToolStarted()
+            | RoutePlanned()
+            | ModelRequested()
+            | UsageRecorded()
+            | ModelOutput()
+            | RunAccepted()
+            | RunStarted()
+            | RunWaiting()
+            | RunResumed()
+            | RunDone()
+            | RunFailed()
+            | RunCancelled()
+            | CancelRequested()
+            | MessageAssistant()
+            | ContextAssembled()
+            | MemoryRecalled()
+            | ReferenceResolved()
+            | ModelFailed()
+            | ApprovalRequested()
+            | ApprovalResolved()
+            | GrantRevoked()
+            | SessionCreated()
+            | SessionBranched()
+            | SessionRestored()
+            | SessionLabelled()
+            | SessionCompacted()
+            | SourceTrusted()
+            | SourceDistrusted()
+            | PinAdded()
+            | PinRemoved()
+            | CheckpointSigned()
+            | Erased()
+            | AdminActed()
+            | ErasedData()
+        ):
+            return window  # A model is told none of these. An interrupted output is among them.
         case _:
-            return window
+            assert_never(event.data)
 
 
 def render(window: Window) -> tuple[Message, ...]:

@@ -5,14 +5,29 @@ that live tables, a rebuild and the verifier agree by construction. An illegal e
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from palyra.core.errors import Invalid
 from palyra.core.events import Event
-from palyra.core.events.model import UsageRecorded
-from palyra.core.events.run import MessageAssistant
-from palyra.core.events.session import SessionCompacted, SessionLabelled, SessionReset
-from palyra.core.events.tool import ApprovalRequested, ApprovalResolved, GrantRevoked
+from palyra.core.events.model import (
+    ContextAssembled,
+    ModelFailed,
+    ModelOutput,
+    ModelRequested,
+    RoutePlanned,
+    UsageRecorded,
+)
+from palyra.core.events.run import AnswerRejected, CancelRequested, GuardTripped, MessageAssistant
+from palyra.core.events.session import PinAdded, PinRemoved, SessionCompacted, SessionLabelled, SessionReset
+from palyra.core.events.system import AdminActed, CheckpointSigned, Erased
+from palyra.core.events.tool import (
+    ApprovalRequested,
+    ApprovalResolved,
+    GrantRevoked,
+    ToolProposed,
+    ToolStarted,
+    ToolUncertain,
+)
 from palyra.core.ids import ApprovalId, GrantId, derive_grant_id
 from palyra.core.projections.approvals import project_grant, project_request, project_resolution, project_revocation
 from palyra.core.projections.provenance import FILE_TYPES, file_ids, project_files, project_taint
@@ -41,10 +56,31 @@ class RowKey(NamedTuple):
 Rows = Mapping[RowKey, Row]
 
 SESSION_TYPES = FIRST_TYPES | {SessionReset.TYPE, SessionLabelled.TYPE, SessionCompacted.TYPE}
-_RUN_TYPES = LIFECYCLE_TYPES | {MessageAssistant.TYPE, UsageRecorded.TYPE}
-_APPROVAL_TYPES = frozenset({ApprovalRequested.TYPE, ApprovalResolved.TYPE, GrantRevoked.TYPE})
-_LISTED_TYPES = SESSION_TYPES | _RUN_TYPES | _APPROVAL_TYPES
+_OtherListed = UsageRecorded | MessageAssistant | ApprovalRequested | ApprovalResolved | GrantRevoked
+_LISTED_TYPES = SESSION_TYPES | LIFECYCLE_TYPES | {data_type.TYPE for data_type in _OtherListed.__args__}
 PROJECTED_TYPES = _LISTED_TYPES | MEETING_TYPES | ACT_TYPES | FILE_TYPES
+# Every other type, by name: a test refuses one that is in neither set.
+UNPROJECTED_TYPES = frozenset(
+    data_type.TYPE
+    for data_type in (
+        PinAdded,
+        PinRemoved,
+        CancelRequested,
+        GuardTripped,
+        AnswerRejected,
+        RoutePlanned,
+        ContextAssembled,
+        ModelRequested,
+        ModelOutput,
+        ModelFailed,
+        ToolProposed,
+        ToolStarted,
+        ToolUncertain,
+        CheckpointSigned,
+        Erased,
+        AdminActed,
+    )
+)
 
 
 def keys_of(event: Event) -> tuple[RowKey, ...]:
@@ -65,8 +101,11 @@ def _listed_keys(event: Event) -> tuple[RowKey, ...]:
         return (RowKey(SessionRow, event.stream),)
     if event.type in LIFECYCLE_TYPES:
         return (RowKey(SessionRow, event.stream), RowKey(RunRow, event.run_id or ""))
-    match event.data:
-        case UsageRecorded() as data:
+    data = event.data
+    if not isinstance(data, _OtherListed):
+        return ()  # It was erased.
+    match data:
+        case UsageRecorded():
             run_id = event.run_id
             if run_id is None:
                 return ()
@@ -80,7 +119,7 @@ def _listed_keys(event: Event) -> tuple[RowKey, ...]:
         case GrantRevoked(grant_id=grant_id):
             return (RowKey(GrantRow, grant_id),)
         case _:
-            return ()
+            assert_never(data)
 
 
 def project(event: Event, rows: Rows) -> tuple[Row, ...]:
@@ -99,20 +138,23 @@ def _project_listed(event: Event, rows: Rows) -> tuple[Row, ...]:
         return (project_session(event, _session_row(event, rows)),)
     if event.type in LIFECYCLE_TYPES:
         return _project_lifecycle(event, rows)
-    match event.data:
-        case UsageRecorded() as data:
+    data = event.data
+    if not isinstance(data, _OtherListed):
+        return ()  # It was erased.
+    match data:
+        case UsageRecorded():
             return _project_usage(event, data, rows)
         case MessageAssistant():
             return (project_answer(event, require_run(event, _run_row(event, rows))),)
-        case ApprovalRequested() as data:
+        case ApprovalRequested():
             return (project_request(event, data, _approval_row(data.approval_id, rows)),)
-        case ApprovalResolved() as data:
+        case ApprovalResolved():
             return _project_resolution(event, data, rows)
-        case GrantRevoked() as data:
+        case GrantRevoked():
             grant = _grant_row(data.grant_id, rows)
             return (project_revocation(event, data, grant),) if grant is not None else ()
         case _:
-            return ()
+            assert_never(data)
 
 
 def _project_lifecycle(event: Event, rows: Rows) -> tuple[Row, ...]:

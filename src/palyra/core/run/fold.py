@@ -4,13 +4,23 @@ Invariant: an illegal event raises Invalid and changes nothing. Folding in one g
 """
 
 from collections.abc import Iterable
+from typing import assert_never
 
 from msgspec.structs import replace
 
 from palyra.core.errors import Corrupt, Invalid
 from palyra.core.events import Draft, Event
 from palyra.core.events.base import ErasedData
-from palyra.core.events.model import ModelFailed, ModelOutput, ModelRequested, RoutePlanned, UsageRecorded
+from palyra.core.events.model import (
+    ContextAssembled,
+    MemoryRecalled,
+    ModelFailed,
+    ModelOutput,
+    ModelRequested,
+    ReferenceResolved,
+    RoutePlanned,
+    UsageRecorded,
+)
 from palyra.core.events.run import (
     AnswerRejected,
     CancelRequested,
@@ -27,9 +37,23 @@ from palyra.core.events.run import (
     RunStarted,
     RunWaiting,
 )
+from palyra.core.events.session import (
+    PinAdded,
+    PinRemoved,
+    SessionBranched,
+    SessionCompacted,
+    SessionCreated,
+    SessionLabelled,
+    SessionReset,
+    SessionRestored,
+    SourceDistrusted,
+    SourceTrusted,
+)
+from palyra.core.events.system import AdminActed, CheckpointSigned, Erased
 from palyra.core.events.tool import (
     ApprovalRequested,
     ApprovalResolved,
+    GrantRevoked,
     ToolFinished,
     ToolJudged,
     ToolProposed,
@@ -41,7 +65,7 @@ from palyra.core.run import fold_calls, fold_turn
 from palyra.core.run.loop import begin_active, end_active
 from palyra.core.run.progress import acknowledge
 from palyra.core.run.state import PlannedEnd, Run, TurnPhase, holding_questions
-from palyra.core.run.states import LIFECYCLE_TYPES, STATE_BY_REASON, RunState, is_terminal, next_state
+from palyra.core.run.states import LIFECYCLE_TYPES, STATE_BY_REASON, LifecycleData, RunState, is_terminal, next_state
 from palyra.core.trust import lowest
 
 AFTER_THE_END = frozenset({ApprovalResolved.TYPE})
@@ -103,11 +127,34 @@ def _require_open(run: Run, type_name: str) -> None:
         raise Invalid("run_ended", f"run {run.run_id} is {run.state.value}; {type_name} came after its end")
 
 
+# Types that decide nothing about a run, by name: a type that is neither here nor a case fails the type check.
+_WithoutEffect = (
+    ContextAssembled
+    | MemoryRecalled
+    | ReferenceResolved
+    | GrantRevoked
+    | SessionCreated
+    | SessionBranched
+    | SessionRestored
+    | SessionReset
+    | SessionLabelled
+    | SessionCompacted
+    | SourceTrusted
+    | SourceDistrusted
+    | PinAdded
+    | PinRemoved
+    | CheckpointSigned
+    | Erased
+    | AdminActed
+)
+
+
 def _fold_data(run: Run, fact: Draft) -> Run:
-    """One case an event type; those that decide nothing leave the run as it is."""
-    match fact.data:
+    """One case an event type; those of `_WithoutEffect` leave the run as it is."""
+    data = fact.data
+    match data:
         case RunAccepted() | RunStarted() | RunWaiting() | RunResumed() | RunDone() | RunFailed() | RunCancelled():
-            return _fold_lifecycle(run, fact)
+            return _fold_lifecycle(run, data, fact.at_ms)
         case MessageUser(idempotency_key=key):
             input_keys = run.input_keys if key is None else run.input_keys | {key}
             return replace(run, unseen_count=run.unseen_count + 1, input_keys=input_keys, restarts_count=0)
@@ -119,32 +166,34 @@ def _fold_data(run: Run, fact: Draft) -> Run:
             return _fold_guard(run, guard)
         case AnswerRejected():
             return fold_turn.reject_answer(run)
-        case RoutePlanned() as data:
+        case RoutePlanned():
             return fold_turn.plan(run, data)
-        case ModelRequested() as data:
+        case ModelRequested():
             return fold_turn.request(run, data)
-        case ModelOutput() as data:
+        case ModelOutput():
             return fold_turn.receive(run, data)
-        case ModelFailed() as data:
+        case ModelFailed():
             return fold_turn.fail(run, data)
-        case UsageRecorded() as data:
+        case UsageRecorded():
             return fold_turn.settle_spend(run, data)
-        case ToolProposed() as data:
+        case ToolProposed():
             return fold_calls.propose(run, data)
-        case ToolJudged() as data:
+        case ToolJudged():
             return fold_calls.judge(run, data)
-        case ApprovalRequested() as data:
+        case ApprovalRequested():
             return fold_calls.ask(run, data)
-        case ApprovalResolved() as data:
+        case ApprovalResolved():
             return fold_calls.resolve(run, data, fact.at_ms)
-        case ToolStarted() as data:
+        case ToolStarted():
             return fold_calls.start(run, data)
-        case ToolFinished() as data:
+        case ToolFinished():
             return fold_calls.finish(run, data)
-        case ToolUncertain() as data:
+        case ToolUncertain():
             return fold_calls.doubt(run, data)
         case _:
-            return run
+            if isinstance(data, _WithoutEffect):
+                return run
+            assert_never(data)
 
 
 _DECIDING_TYPES = frozenset(
@@ -170,20 +219,22 @@ _DECIDING_TYPES = frozenset(
 )
 
 
-def _fold_lifecycle(run: Run, fact: Draft) -> Run:
-    state = next_state(run.state, fact.data.TYPE)
+def _fold_lifecycle(run: Run, data: LifecycleData, at_ms: int) -> Run:
+    state = next_state(run.state, data.TYPE)
     changed = replace(run, state=state)
-    match fact.data:
+    match data:
         case RunStarted():
-            return fold_turn.begin_turn(replace(changed, loop=begin_active(run.loop, fact.at_ms)))
+            return fold_turn.begin_turn(replace(changed, loop=begin_active(run.loop, at_ms)))
         case RunResumed(cause=cause):
-            return _fold_resumed(run, changed, cause, fact.at_ms)
+            return _fold_resumed(run, changed, cause, at_ms)
         case RunWaiting(approval_ids=approval_ids):
-            return _fold_waiting(run, changed, approval_ids, fact.at_ms)
+            return _fold_waiting(run, changed, approval_ids, at_ms)
         case RunDone(reason=reason) | RunFailed(reason=reason) | RunCancelled(reason=reason):
-            return _fold_end(run, changed, reason, fact.at_ms)
-        case _:
+            return _fold_end(run, changed, reason, at_ms)
+        case RunAccepted():
             return changed
+        case _:
+            assert_never(data)
 
 
 def _fold_waiting(before: Run, waiting: Run, approval_ids: tuple[ApprovalId, ...], at_ms: int) -> Run:

@@ -46,6 +46,7 @@ TRANSITIONS: dict[tuple[RunState | None, str], RunState] = {
     (_S.WAITING, RunFailed.TYPE): _S.FAILED,
     (_S.WAITING, RunCancelled.TYPE): _S.CANCELLED,
 }
+LifecycleData = RunAccepted | RunStarted | RunWaiting | RunResumed | RunDone | RunFailed | RunCancelled
 LIFECYCLE_TYPES = frozenset(type_name for _, type_name in TRANSITIONS)
 
 STATE_BY_REASON: dict[EndReason, RunState] = dict.fromkeys(EndReason, _S.FAILED) | {
