@@ -25,10 +25,10 @@ from unittest import mock
 import apsw
 import msgspec
 
-from palyra.adapters.store.sqlite import plan
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
 from palyra.core.chain import GENESIS, SALT_BYTES, Header
+from palyra.core.commit import plan
 from palyra.core.events import Draft
 from palyra.core.ids import SessionId
 from palyra.ports.journal import Append

@@ -147,7 +147,7 @@ async def test_what_the_writer_no_longer_remembers_is_read_from_the_file(
 ) -> None:
     """With room for hardly anything in memory, every head and row is loaded again and again, to the same result."""
     for name in ("HEADS_MAX", "ROWS_MAX", "LEASES_MAX"):
-        monkeypatch.setattr(f"palyra.adapters.store.sqlite.writer_cache.{name}", 1)
+        monkeypatch.setattr(f"palyra.adapters.store.writer_cache.{name}", 1)
     path, ids = tmp_path / "journal.db", Ids()
     journal = open_journal(JournalSettings(path=path), FixedSigner(), FixedClock())
     sessions = [ids.session() for _ in range(4)]

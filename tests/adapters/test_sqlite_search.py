@@ -12,9 +12,9 @@ from palyra.adapters.store.sqlite.archive import Archive
 from palyra.adapters.store.sqlite.connection import JournalSettings, open_writing
 from palyra.adapters.store.sqlite.migrations import known_migrations, migrate
 from palyra.adapters.store.sqlite.refold import rebuild_projections
-from palyra.adapters.store.sqlite.search_index import INDEXED_TYPES
 from palyra.core.checkpoint import key_id
 from palyra.core.ids import ArtifactId
+from palyra.core.search import INDEXED_TYPES
 from palyra.core.trust import Trust
 from palyra.core.verification import verify
 from palyra.core.writes import LinkArtifact

@@ -1,4 +1,4 @@
-"""Search by words. Owns: making an expression for the index of what somebody typed. Not: the index (store).
+"""Search by words. Owns: which events have words in the index, and expressions for it from what somebody typed. Not: the index.
 
 Everything a person or a model types is words: nothing in it is an operator but quotation marks around words that belong
 together. So there is no query that fails; one without a word finds nothing.
@@ -6,6 +6,11 @@ together. So there is no query that fails; one without a word finds nothing.
 
 import re
 
+from palyra.core.events.run import MessageAssistant, MessageUser
+
+INDEXED_TYPES = frozenset(
+    {MessageUser.TYPE, MessageAssistant.TYPE}
+)  # A store's index holds the texts of exactly these.
 QUERY_LENGTH_MAX = 400
 WORDS_MAX = 24  # Each is looked up on its own; nobody means more.
 

@@ -6,11 +6,12 @@ What changed is asked of the journal itself, by position, and not remembered: af
 import apsw
 import msgspec
 
+from palyra.adapters.store.commit_preparation import prepare_append
 from palyra.adapters.store.sqlite.connection import fetch
-from palyra.adapters.store.sqlite.preparation import Commit, prepare_append
+from palyra.adapters.store.sqlite.lookup import load_head
 from palyra.adapters.store.sqlite.recorder import Recorder
-from palyra.adapters.store.sqlite.writer_cache import load_head
 from palyra.core.checkpoint import FIRST_PREVIOUS, HEADS_MAX, checkpoint_hash, draft_checkpoint, sign_bytes
+from palyra.core.commit.model import Commit
 from palyra.core.errors import Corrupt, PalyraError
 from palyra.core.events import Draft, Event
 from palyra.core.events.codec import decode_data
@@ -31,12 +32,11 @@ def sign_heads(recorder: Recorder, signer: Signer, at_ms: int) -> tuple[Event, .
     if not _has_changed(connection, tape, since):
         return ()
     heads = _changed_heads(connection, tape, since)
-    recorder.known.load_numbers()
     chunks = [heads[start : start + HEADS_MAX] for start in range(0, len(heads), HEADS_MAX)]
     previous = checkpoint_hash(last) if last is not None else FIRST_PREVIOUS
     drafts = []
     for chunk in chunks:
-        unsigned = draft_checkpoint(signer.public_key, previous, recorder.known.position, chunk)
+        unsigned = draft_checkpoint(signer.public_key, previous, recorder.known.numbers().position, chunk)
         signed = msgspec.structs.replace(unsigned, signature=signer.sign(sign_bytes(unsigned)).hex())
         drafts.append(Draft(data=signed, actor=ACTOR, trust=Trust.SYSTEM, at_ms=at_ms))
         previous = checkpoint_hash(signed)

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 import apsw
 import msgspec
 
+from palyra.adapters.store.commit_preparation import prepare_append
 from palyra.adapters.store.sqlite.connection import fetch
-from palyra.adapters.store.sqlite.preparation import Commit, prepare_append
+from palyra.adapters.store.sqlite.lookup import load_head
 from palyra.adapters.store.sqlite.recorder import Recorder
 from palyra.adapters.store.sqlite.refold import replace_rows
 from palyra.adapters.store.sqlite.search_index import drop_texts, scrub_index
-from palyra.adapters.store.sqlite.writer_cache import load_head
+from palyra.core.commit.model import Commit
 from palyra.core.erasure import as_ranges
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events import Draft, Event

@@ -5,10 +5,10 @@ Invariant: a call returns only what is durable, and a commit's events only after
 
 from collections.abc import Sequence
 
+from palyra.adapters.store.commit_preparation import prepare_commit
 from palyra.adapters.store.sqlite.checkpoints import sign_heads
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.erase import erase
-from palyra.adapters.store.sqlite.preparation import prepare_commit
 from palyra.adapters.store.sqlite.reads import Reads, ThreadReads, WriterReads
 from palyra.adapters.store.sqlite.recorder import Recorder
 from palyra.adapters.store.sqlite.tape_reads import read_head, read_journal, read_tape, read_tape_end

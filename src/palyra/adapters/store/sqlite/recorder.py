@@ -20,16 +20,17 @@ from palyra.adapters.store.sqlite.connection import (
     open_writing,
     our_errors,
 )
+from palyra.adapters.store.sqlite.lookup import SqliteLookup
 from palyra.adapters.store.sqlite.migrations import known_migrations, migrate, schema_version
-from palyra.adapters.store.sqlite.plan import CommitPlan
-from palyra.adapters.store.sqlite.preparation import Commit
-from palyra.adapters.store.sqlite.writer_cache import WriterCache
+from palyra.adapters.store.sqlite.plan_writes import write_plan
+from palyra.adapters.store.writer_cache import WriterCache
+from palyra.core.commit.model import Commit
+from palyra.core.commit.plan import CommitOutcome, CommitPlan
 from palyra.core.errors import Conflict, Invalid, PalyraError
 from palyra.core.events import Event
 
 LOG_WAIT_MS = 250  # Every commit waits behind it, and a reader that takes longer may take for ever.
 
-Outcome = tuple[Event, ...] | PalyraError
 Answer = TypeVar("Answer")
 
 # A value that no column can hold, or a row that should not have been there: the fault of one commit, not of the disk.
@@ -48,12 +49,12 @@ class Recorder:
         with on_failure(self._unlock):
             self.connection = self._opened()
             with on_failure(lambda: self.connection.close(True)), our_errors(settings.path):
-                self.known = WriterCache(self.connection)
+                self.known = WriterCache(SqliteLookup(self.connection))
         self._is_open = True
         self._is_suspect = False
         self._has_old_text = True  # A process that was killed may have left a log with what it had erased.
 
-    def commit_group(self, commits: Sequence[Commit]) -> list[Outcome]:
+    def commit_group(self, commits: Sequence[Commit]) -> list[CommitOutcome]:
         """One outcome a commit, in order. Commits that are refused leave the others untouched."""
         try:
             return self._commit_together(commits)
@@ -71,7 +72,7 @@ class Recorder:
         """One commit of our own, inside the transaction that the caller holds; forget or settle is his too."""
         plan = CommitPlan(self.known)
         events = plan.add(commit)
-        plan.execute(self.connection)
+        write_plan(self.connection, plan)
         return events
 
     @contextmanager
@@ -116,7 +117,7 @@ class Recorder:
         self.empty_log()
 
     def forget(self) -> None:
-        self.known.forget(self.connection)
+        self.known.forget(SqliteLookup(self.connection))
 
     def close(self) -> None:
         try:
@@ -125,16 +126,16 @@ class Recorder:
         finally:
             self._unlock()
 
-    def _commit_together(self, commits: Sequence[Commit]) -> list[Outcome]:
+    def _commit_together(self, commits: Sequence[Commit]) -> list[CommitOutcome]:
         self._heal()
         plan = CommitPlan(self.known)
         with self._transaction() as connection:
-            outcomes = [_outcome(plan, commit) for commit in commits]
-            plan.execute(connection)
-        plan.settle()
+            outcomes = plan.add_all(commits)
+            write_plan(connection, plan)
+        self.known.settle(plan)
         return outcomes
 
-    def _commit_alone(self, commit: Commit) -> Outcome:
+    def _commit_alone(self, commit: Commit) -> CommitOutcome:
         """Again without the others, from the file as it is, so that only the guilty one fails."""
         try:
             self.forget()
@@ -185,13 +186,6 @@ class Recorder:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-def _outcome(plan: CommitPlan, commit: Commit) -> Outcome:
-    try:
-        return plan.add(commit)
-    except PalyraError as refusal:
-        return refusal
 
 
 def _as_conflict(cause: apsw.ConstraintError) -> Conflict:

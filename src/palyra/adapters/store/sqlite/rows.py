@@ -15,7 +15,6 @@ import msgspec
 
 from palyra.adapters.store.sqlite.connection import Bindings, fetch
 from palyra.core.errors import Corrupt
-from palyra.core.projections.project import RowKey
 from palyra.core.projections.rows import (
     ApprovalRow,
     FileRow,
@@ -126,12 +125,6 @@ TABLES: dict[type[Row], ProjectionTable[Any]] = {
     TaintRow: TAINTS,
     FileRow: FILES,
 }
-
-
-def load_row(connection: apsw.Connection, key: RowKey) -> Row | None:
-    table = TABLES[key.row_type]
-    values = connection.execute(table.select_sql, (key.id,)).fetchone()
-    return None if values is None else table.read(values)
 
 
 def store_rows(connection: apsw.Connection, changes: Iterable[tuple[Row | None, Row]]) -> None:

@@ -10,10 +10,6 @@ from collections.abc import Sequence
 
 import apsw
 
-from palyra.core.events.run import MessageAssistant, MessageUser
-
-INDEXED_TYPES = frozenset({MessageUser.TYPE, MessageAssistant.TYPE})  # As the view has them; a test compares the two.
-
 _TOKENIZER = ("unicode61", ["remove_diacritics", "2"])  # As the table has it.
 _DIFFERING = """
     SELECT (SELECT count(*) FROM (SELECT position FROM search_texts EXCEPT SELECT id FROM search_docsize))

@@ -5,7 +5,7 @@ from typing import Any
 import apsw
 
 from palyra.adapters.store.sqlite.connection import fetch, page_limit
-from palyra.adapters.store.sqlite.writer_cache import load_head
+from palyra.adapters.store.sqlite.lookup import load_head
 from palyra.core.errors import Corrupt
 from palyra.core.events import Event
 from palyra.core.events.codec import decode_data

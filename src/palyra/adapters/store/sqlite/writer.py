@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from palyra.adapters.store.sqlite.preparation import Commit
 from palyra.adapters.store.sqlite.recorder import Recorder
+from palyra.core.commit.model import Commit
 from palyra.core.errors import PalyraError, Unavailable
 from palyra.core.events import Event
 

@@ -1,12 +1,15 @@
-"""Commits on the caller's side. Owns: all of a commit that needs no head: bytes, salts, digests. Not: its checks (plan)."""
+"""Prepares a commit on the caller's side, before it waits for the writer.
+
+Owns: everything of a commit that needs no head: bytes, salts, digests, and the limits of size and time.
+Does not own: what is checked against the store (core.commit.plan).
+"""
 
 import os
 from collections import deque
 from collections.abc import Sequence
 
-import msgspec
-
-from palyra.core.chain import SALT_BYTES, Prepared, prepare
+from palyra.core.chain import SALT_BYTES, prepare
+from palyra.core.commit.model import Commit, PreparedAppend
 from palyra.core.errors import Invalid
 from palyra.core.events import Draft
 from palyra.core.ids import AT_MS_MAX, StreamId
@@ -17,20 +20,6 @@ COMMIT_EVENTS_MAX = 10_000  # One commit holds up everyone behind it, so even an
 SALTS_DRAWN_COUNT = 256  # Asking the kernel hands the interpreter to another thread, each time; so it is asked seldom.
 
 _salts: deque[bytes] = deque()  # Its pop is atomic, so no two events ever get the same salt, whichever thread asks.
-
-
-class PreparedAppend(msgspec.Struct, frozen=True, gc=False):
-    stream: StreamId
-    expected_seq: int
-    events: tuple[Prepared, ...]
-
-
-class Commit(msgspec.Struct, frozen=True, gc=False):
-    """A commit as the writer takes it."""
-
-    appends: tuple[PreparedAppend, ...]
-    writes: tuple[Write, ...] = ()
-    fence: Fence | None = None
 
 
 def prepare_commit(appends: Sequence[Append], writes: Sequence[Write], fence: Fence | None) -> Commit:
