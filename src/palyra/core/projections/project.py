@@ -4,7 +4,7 @@
 that live tables, a rebuild and the verifier agree by construction. An illegal event raises and changes nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, assert_never
 
 from palyra.core.errors import Invalid
@@ -131,6 +131,15 @@ def project(event: Event, rows: Rows) -> tuple[Row, ...]:
         known = [file_id for file_id in file_ids(event) if RowKey(FileRow, file_id) in rows]
         changed = (*changed, *project_files(event, known))
     return changed
+
+
+def fold_rows(events: Iterable[Event]) -> dict[RowKey, Row]:
+    """The rows that all events of one tape, in order, leave."""
+    rows: dict[RowKey, Row] = {}
+    for event in events:
+        for row in project(event, rows):
+            rows[RowKey(type(row), row.id)] = row
+    return rows
 
 
 def _project_listed(event: Event, rows: Rows) -> tuple[Row, ...]:

@@ -1,26 +1,21 @@
-"""Signed checkpoints of this node. Owns: finding the heads that changed and recording their signature. Not: the signed bytes.
+"""Signed checkpoints of this node. Owns: finding the heads that changed. Does not own: their signature (checkpoint_drafts).
 
 What changed is asked of the journal itself, by position, and not remembered: after a crash it is simply right.
 """
 
 import apsw
-import msgspec
 
+from palyra.adapters.store.checkpoint_drafts import draft_checkpoints, read_checkpoint
 from palyra.adapters.store.commit_preparation import prepare_append
 from palyra.adapters.store.sqlite.connection import fetch
 from palyra.adapters.store.sqlite.lookup import load_head
 from palyra.adapters.store.sqlite.recorder import Recorder
-from palyra.core.checkpoint import FIRST_PREVIOUS, HEADS_MAX, checkpoint_hash, draft_checkpoint, sign_bytes
 from palyra.core.commit.model import Commit
-from palyra.core.errors import Corrupt, PalyraError
-from palyra.core.events import Draft, Event
-from palyra.core.events.codec import decode_data
+from palyra.core.errors import PalyraError
+from palyra.core.events import Event
 from palyra.core.events.system import CheckpointSigned, Head
-from palyra.core.ids import Principal, StreamId, derive_node_id, system_stream
-from palyra.core.trust import Trust
+from palyra.core.ids import StreamId, derive_node_id, system_stream
 from palyra.ports.signer import Signer
-
-ACTOR = Principal("system:journal")
 
 
 def sign_heads(recorder: Recorder, signer: Signer, at_ms: int) -> tuple[Event, ...]:
@@ -32,14 +27,7 @@ def sign_heads(recorder: Recorder, signer: Signer, at_ms: int) -> tuple[Event, .
     if not _has_changed(connection, tape, since):
         return ()
     heads = _changed_heads(connection, tape, since)
-    chunks = [heads[start : start + HEADS_MAX] for start in range(0, len(heads), HEADS_MAX)]
-    previous = checkpoint_hash(last) if last is not None else FIRST_PREVIOUS
-    drafts = []
-    for chunk in chunks:
-        unsigned = draft_checkpoint(signer.public_key, previous, recorder.known.numbers().position, chunk)
-        signed = msgspec.structs.replace(unsigned, signature=signer.sign(sign_bytes(unsigned)).hex())
-        drafts.append(Draft(data=signed, actor=ACTOR, trust=Trust.SYSTEM, at_ms=at_ms))
-        previous = checkpoint_hash(signed)
+    drafts = draft_checkpoints(signer, last, recorder.known.numbers().position, heads, at_ms)
     append = prepare_append(tape, load_head(connection, tape).seq, drafts)
     outcome = recorder.commit_group((Commit((append,)),))[0]
     if isinstance(outcome, PalyraError):
@@ -53,12 +41,7 @@ def _last_checkpoint(connection: apsw.Connection, tape: StreamId) -> CheckpointS
         WHERE tapes.stream = ? AND events.type = ? ORDER BY events.seq DESC LIMIT 1
     """
     found = connection.execute(sql, (tape, CheckpointSigned.TYPE)).fetchone()
-    if found is None:
-        return None
-    data = decode_data(CheckpointSigned.TYPE, found[0])
-    if not isinstance(data, CheckpointSigned):
-        raise Corrupt("checkpoint_unreadable", f"the last checkpoint of tape {tape} is not one; run palyra verify")
-    return data
+    return None if found is None else read_checkpoint(tape, found[0])
 
 
 def _has_changed(connection: apsw.Connection, tape: StreamId, since: int) -> bool:

@@ -14,7 +14,7 @@ from palyra.adapters.store.sqlite.rows import TABLES, store_rows
 from palyra.adapters.store.sqlite.search_index import rebuild_index
 from palyra.adapters.store.sqlite.tape_reads import read_event
 from palyra.core.ids import StreamId
-from palyra.core.projections.project import PROJECTED_TYPES, RowKey, project
+from palyra.core.projections.project import PROJECTED_TYPES, RowKey, fold_rows
 from palyra.core.projections.rows import Row, SessionRow
 
 _PROJECTED_TYPES = msgspec.json.encode(sorted(PROJECTED_TYPES)).decode()
@@ -27,12 +27,8 @@ def refold(connection: apsw.Connection, stream: StreamId) -> dict[RowKey, Row]:
         WHERE tapes.stream = ? AND events.type IN (SELECT value FROM json_each(?))
         ORDER BY events.seq
     """
-    rows: dict[RowKey, Row] = {}
     with closing(connection.execute(sql, (stream, _PROJECTED_TYPES))) as cursor:
-        for cells in cursor:
-            for row in project(read_event(cells), rows):
-                rows[RowKey(type(row), row.id)] = row
-    return rows
+        return fold_rows(read_event(cells) for cells in cursor)
 
 
 def replace_rows(connection: apsw.Connection, stream: StreamId) -> int:

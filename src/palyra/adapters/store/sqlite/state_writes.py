@@ -1,9 +1,13 @@
-"""Writes to state tables. Owns: the SQL of each member of core.writes.Write. Not: whether it may happen (plan)."""
+"""Writes to state tables. Owns: the SQL of each member of core.writes.Write, and of a whole tape's erasure.
+
+Does not own: whether a write may happen (core.commit.plan), nor reading the tables (views).
+"""
 
 from typing import assert_never
 
 import apsw
 
+from palyra.core.ids import StreamId
 from palyra.core.writes import (
     ClearHeartbeat,
     EraseSecrets,
@@ -34,6 +38,13 @@ def apply_write(connection: apsw.Connection, write: Write) -> None:
             _link_artifact(connection, write)
         case _:
             assert_never(write)
+
+
+def drop_state(connection: apsw.Connection, stream: StreamId) -> None:
+    """Content that belongs to the tape or its runs goes when the whole tape is erased. A heartbeat has no content."""
+    of_its_runs = "DELETE FROM sealed_secrets WHERE run_id IN (SELECT id FROM runs WHERE session_id = ?)"
+    connection.execute(of_its_runs, (stream,))
+    connection.execute("DELETE FROM artifact_links WHERE stream = ?", (stream,))
 
 
 def _set_heartbeat(connection: apsw.Connection, write: SetHeartbeat) -> None:
