@@ -3,9 +3,11 @@
 import subprocess
 from pathlib import Path
 
+import apsw
 import pytest
 
 from palyra.adapters.store.sqlite.journal import SqliteJournal
+from palyra.adapters.store.sqlite.rows import TABLES
 from palyra.core.ids import ArtifactId, NodeId, SessionId
 from palyra.core.writes import LinkArtifact, SealSecret, SetHeartbeat, TakeLease, Write
 from palyra.ports.journal import Append, Erasure
@@ -104,6 +106,38 @@ async def test_a_tape_erased_whole_takes_its_secrets_and_links_along(tmp_path: P
         assert await journal.state.sealed_secret(run, "s1") is None
         assert await journal.state.artifacts_of(session) == ()
         assert await journal.state.unlinked([shared, own]) == (own,)
+
+
+async def test_every_state_table_about_a_tape_loses_its_rows_with_the_tape(tmp_path: Path) -> None:
+    """Asked of the schema, so that a new table has to be here, and in `drop_state` or among those without content."""
+    without_content = {"heartbeats"}
+    path, ids = tmp_path / "journal.db", Ids()
+    session, run = ids.session(), ids.run()
+    writes: list[Write] = [
+        LinkArtifact(ArtifactId("a" * 64), session, 3, "text/plain", 1),
+        SealSecret(run, "s1", b"sealed"),
+        SetHeartbeat(run, NodeId("node-a"), 5),
+    ]
+    async with journal_at(path) as journal:
+        await journal.commit([Append(session, 0, (session_created(), *run_cycle(run)))], writes)
+        before = state_counts(path)
+        await journal.erase([erasure(session)])
+    assert before == dict.fromkeys(before, 1)
+    assert {table for table, count in state_counts(path).items() if count} == without_content
+
+
+def state_counts(path: Path) -> dict[str, int]:
+    """The rows of each table that names a tape or a run and is neither events nor a projection of them."""
+    sql = """
+        SELECT DISTINCT tables.name FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns
+        WHERE tables.type = 'table' AND columns.name IN ('stream', 'session_id', 'run_id')
+    """
+    folded = {"events", "tapes", *(table.name for table in TABLES.values())}
+    connection = apsw.Connection(str(path))
+    names = [str(name) for (name,) in connection.execute(sql) if name not in folded]
+    counts = {name: connection.execute(f"SELECT count(*) FROM {name}").get for name in names}
+    connection.close()
+    return {name: int(count or 0) for name, count in counts.items()}
 
 
 async def test_inactive_families_are_whole_or_not_listed(tmp_path: Path) -> None:

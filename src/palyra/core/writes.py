@@ -1,8 +1,14 @@
-"""Writes to state tables. Owns: the closed union of changes a commit may carry besides events. Not: SQL (store).
+"""Writes to state tables, which a commit may carry besides events.
+
+Owns: the closed union of them, and the lease a write requires.
+Does not own: SQL (each store), nor when a write is due (engine).
 
 State is what no tape holds: it may be lost with the machine without a promise being broken, or it must vanish (sealed
-secrets). Everything else is an event.
+secrets). Everything else is an event. A new kind of state is a record here, and for each store a case in its
+`state_writes`, a migration and a view; the type check names the stores that lack the case.
 """
+
+from typing import assert_never
 
 import msgspec
 
@@ -73,3 +79,23 @@ class Fence(msgspec.Struct, frozen=True):
 
     lease: str
     token: int
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A lease as it stands: who took it last, with which token, until when (0 once released)."""
+
+    name: str
+    owner: NodeId
+    token: int
+    expires_at_ms: int
+
+
+def fence_of(write: Write) -> Fence | None:
+    """The lease and token without which the write is refused."""
+    match write:
+        case TakeLease(name=name, expected_token=token) | ReleaseLease(name=name, token=token):
+            return Fence(name, token)
+        case SetHeartbeat() | ClearHeartbeat() | SealSecret() | EraseSecrets() | LinkArtifact():
+            return None
+        case _:
+            assert_never(write)

@@ -27,7 +27,7 @@ from palyra.core.events import Event
 from palyra.core.ids import StreamId
 from palyra.core.projections.project import PROJECTED_TYPES, RowKey, keys_of
 from palyra.core.projections.rows import Row, SessionRow
-from palyra.core.writes import ReleaseLease, TakeLease
+from palyra.core.writes import fence_of
 
 
 class StoreLookup(Protocol):
@@ -103,5 +103,5 @@ def _row_keys(event: Event) -> tuple[RowKey, ...]:
 
 
 def _lease_names(commit: Commit) -> list[str]:
-    names = [write.name for write in commit.writes if isinstance(write, TakeLease | ReleaseLease)]
-    return names if commit.fence is None else [*names, commit.fence.lease]
+    fences = [commit.fence, *map(fence_of, commit.writes)]
+    return [fence.lease for fence in fences if fence is not None]

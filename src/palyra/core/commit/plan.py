@@ -30,7 +30,7 @@ from palyra.core.projections.project import PROJECTED_TYPES, RowKey, keys_of, pr
 from palyra.core.projections.rows import Row, RunRow, SessionRow
 from palyra.core.projections.sessions import FIRST_TYPES
 from palyra.core.search import INDEXED_TYPES
-from palyra.core.writes import ReleaseLease, TakeLease, Write
+from palyra.core.writes import Fence, TakeLease, Write, fence_of
 
 CommitOutcome = tuple[Event, ...] | PalyraError
 
@@ -67,7 +67,7 @@ class CommitPlan:
         counts = (len(self.events), len(self.tapes), len(self.writes), len(self.indexed_positions))
         try:
             if commit.fence is not None:
-                self._require_token(commit.fence.lease, commit.fence.token)
+                self._require_token(commit.fence)
             events: list[Event] = []
             for append in commit.appends:
                 self._append(append, events)
@@ -161,18 +161,18 @@ class CommitPlan:
         self._set(self._unique_keys, key, True)
 
     def _add_write(self, write: Write) -> None:
-        match write:
-            case TakeLease(name=name, expected_token=token):
-                self._require_token(name, token)
-                self._set(self.leases, name, token + 1)
-            case ReleaseLease(name=name, token=token):
-                self._require_token(name, token)
+        fence = fence_of(write)
+        if fence is not None:
+            self._require_token(fence)
+        if isinstance(write, TakeLease):
+            self._set(self.leases, write.name, write.expected_token + 1)
         self.writes.append(write)
 
-    def _require_token(self, name: str, token: int) -> None:
-        now = self.leases.get(name) or self._stored.lease_token(name)
-        if now != token:
-            raise Conflict("lease_lost", f"lease {name} has token {now}, not {token}; someone else took it")
+    def _require_token(self, fence: Fence) -> None:
+        token = self.leases.get(fence.lease) or self._stored.lease_token(fence.lease)
+        if token != fence.token:
+            message = f"lease {fence.lease} has token {token}, not {fence.token}; someone else took it"
+            raise Conflict("lease_lost", message)
 
     def _set(self, overlay: dict[Any, Any], key: Any, value: Any) -> None:
         self._undo.append((overlay, key, overlay.get(key)))

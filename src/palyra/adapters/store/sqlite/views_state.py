@@ -7,18 +7,9 @@ import msgspec
 
 from palyra.adapters.store.sqlite.connection import fetch, page_limit
 from palyra.adapters.store.sqlite.reads import Reads
-from palyra.core.ids import ArtifactId, NodeId, Principal, RunId, StreamId, uploads_stream
+from palyra.core.ids import ArtifactId, Principal, RunId, StreamId, uploads_stream
 from palyra.core.trust import Trust
-from palyra.core.writes import LinkArtifact, SetHeartbeat
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """Who took it last, with which token, until when (0 once released)."""
-
-    name: str
-    owner: NodeId
-    token: int
-    expires_at_ms: int
+from palyra.core.writes import Lease, LinkArtifact, SetHeartbeat
 
 
 class SqliteState:
