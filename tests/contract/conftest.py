@@ -1,6 +1,11 @@
-"""The stores the journal's contract is asked of. A new store is one line in STORES."""
+"""The stores that the journal's contract is asked of.
 
-from collections.abc import AsyncIterator, Callable
+A second database is one more entry in STORES: a function that opens its journal at a place that is the test's alone.
+For SQLite that is a file in the test's folder; for a server it is a schema named after the folder. Every test of this
+package then runs against it, unskipped.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,17 +34,20 @@ class Opened:
     search: MessageSearch
 
 
+Opener = Callable[[Path, FixedClock], Awaitable[Opened]]
+
+
 class Store:
     """A place where a journal lies, to be opened and opened again."""
 
-    def __init__(self, open_at: Callable[[Path, FixedClock], Opened], folder: Path) -> None:
+    def __init__(self, open_at: Opener, folder: Path) -> None:
         self._open_at = open_at
         self._folder = folder
         self._opened: list[Opened] = []
         self.clock = FixedClock()
 
-    def open(self) -> Opened:
-        opened = self._open_at(self._folder, self.clock)
+    async def open(self) -> Opened:
+        opened = await self._open_at(self._folder, self.clock)
         self._opened.append(opened)
         return opened
 
@@ -49,7 +57,7 @@ class Store:
 
     async def reopen(self) -> Opened:
         await self.close()
-        return self.open()
+        return await self.open()
 
 
 def _with_views(journal: SqliteJournal) -> Opened:
@@ -65,19 +73,19 @@ def _with_views(journal: SqliteJournal) -> Opened:
     )
 
 
-def _open_sqlite(folder: Path, clock: FixedClock) -> Opened:
+async def _open_sqlite(folder: Path, clock: FixedClock) -> Opened:
     journal = open_journal(JournalSettings(path=folder / "journal.db"), FixedSigner(), clock)
     return _with_views(journal)
 
 
-def _open_sqlite_alone(folder: Path, clock: FixedClock) -> Opened:
+async def _open_sqlite_alone(folder: Path, clock: FixedClock) -> Opened:
     """The way of file layers without shared memory: one connection for writes and reads."""
     settings = JournalSettings(path=folder / "journal.db", is_exclusive=True)
     journal = open_journal(settings, FixedSigner(), clock)
     return _with_views(journal)
 
 
-STORES = {"sqlite": _open_sqlite, "sqlite-exclusive": _open_sqlite_alone}
+STORES: dict[str, Opener] = {"sqlite": _open_sqlite, "sqlite-exclusive": _open_sqlite_alone}
 
 
 @pytest.fixture(params=list(STORES.values()), ids=list(STORES))
@@ -89,7 +97,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @pytest.fixture
 async def opened(store: Store) -> Opened:
-    return store.open()
+    return await store.open()
 
 
 @pytest.fixture

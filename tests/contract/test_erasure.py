@@ -100,7 +100,7 @@ async def test_a_key_that_was_erased_is_free_again(opened: Opened, ids: Ids) -> 
 
 
 async def test_a_tape_goes_on_after_an_erasure(store: Store, ids: Ids) -> None:
-    journal = store.open().journal
+    journal = (await store.open()).journal
     session, events = await new_session(journal, ids)
     await journal.erase([erasure(session, 3)])
     await journal.commit([Append(session, len(events), (message_user("on"), *run_cycle(ids.run())))])

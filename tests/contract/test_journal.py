@@ -197,7 +197,7 @@ async def test_many_more_commits_than_may_wait_are_all_served(journal: Journal, 
 
 
 async def test_everything_acknowledged_is_there_after_closing_and_opening(store: Store, ids: Ids) -> None:
-    opened = store.open()
+    opened = await store.open()
     session, run = ids.session(), ids.run()
     events = await opened.journal.commit([Append(session, 0, (session_created(key="k"), *run_cycle(run)))])
     row = await opened.runs.run(run, None)
@@ -210,7 +210,7 @@ async def test_everything_acknowledged_is_there_after_closing_and_opening(store:
 
 
 async def test_a_closed_journal_refuses_and_says_so(store: Store, ids: Ids) -> None:
-    opened = store.open()
+    opened = await store.open()
     await store.close()
     for question in (
         opened.journal.commit([Append(ids.session(), 0, (session_created(),))]),
@@ -223,13 +223,13 @@ async def test_a_closed_journal_refuses_and_says_so(store: Store, ids: Ids) -> N
 
 
 async def test_closing_finishes_what_was_accepted(store: Store, ids: Ids) -> None:
-    opened = store.open()
+    opened = await store.open()
     sessions = [ids.session() for _ in range(50)]
     commits = [asyncio.ensure_future(opened.journal.commit([Append(s, 0, (session_created(),))])) for s in sessions]
     await asyncio.sleep(0)
     await store.close()
     assert len([await commit for commit in commits]) == 50
-    assert len(await store.open().sessions.sessions(None, "", 100)) == 50
+    assert len(await (await store.open()).sessions.sessions(None, "", 100)) == 50
 
 
 async def test_reads_page_through_a_tape_and_through_all(journal: Journal, ids: Ids) -> None:
@@ -324,7 +324,7 @@ async def test_of_two_that_take_a_lease_at_once_one_gets_it(journal: Journal) ->
 
 
 async def test_a_commit_behind_a_lost_fence_does_not_happen(store: Store, ids: Ids) -> None:
-    journal = store.open().journal
+    journal = (await store.open()).journal
     session = await new_session(journal, ids)
     await journal.commit([], [TakeLease("run:1", NODE, 0, 10)])
     fence = Fence("run:1", 1)
@@ -362,7 +362,7 @@ async def test_a_checkpoint_signs_the_heads_that_changed(journal: Journal, ids: 
 
 
 async def test_without_a_change_there_is_no_checkpoint(store: Store, ids: Ids) -> None:
-    journal = store.open().journal
+    journal = (await store.open()).journal
     assert await journal.checkpoint() == ()
     await new_session(journal, ids)
     assert len(await journal.checkpoint()) == 1
@@ -371,7 +371,7 @@ async def test_without_a_change_there_is_no_checkpoint(store: Store, ids: Ids) -
 
 
 async def test_closing_signs_a_last_checkpoint(store: Store, ids: Ids) -> None:
-    session = await new_session(store.open().journal, ids)
+    session = await new_session((await store.open()).journal, ids)
     opened = await store.reopen()
     (event,) = await opened.journal.read(SYSTEM, 0, 10)
     assert isinstance(event.data, CheckpointSigned)

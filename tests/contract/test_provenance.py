@@ -47,7 +47,7 @@ async def begin(opened: Opened, session: SessionId, *drafts: Draft) -> None:
 
 
 async def test_taint_of_a_session_is_found_after_reopening(store: Store, ids: Ids) -> None:
-    opened, session, other = store.open(), ids.session(), ids.session()
+    opened, session, other = await store.open(), ids.session(), ids.session()
     await begin(opened, session, met("http:a"), met("http:b"), draft(SourceTrusted(source="http:a")))
     await begin(opened, other)
     opened = await store.reopen()
@@ -58,7 +58,7 @@ async def test_taint_of_a_session_is_found_after_reopening(store: Store, ids: Id
 
 
 async def test_branch_begins_with_the_taint_it_is_given(store: Store, ids: Ids) -> None:
-    opened, session, branch = store.open(), ids.session(), ids.session()
+    opened, session, branch = await store.open(), ids.session(), ids.session()
     await begin(opened, session, met("http:a"))
     parent = Parent(session_id=session, seq=2, hash=(await opened.journal.read(session, 1, 1))[0].hash)
     inherited = (TaintSource(source="http:a", since_seq=2),)
@@ -68,7 +68,7 @@ async def test_branch_begins_with_the_taint_it_is_given(store: Store, ids: Ids) 
 
 
 async def test_tainted_bytes_are_found_at_their_place_alone(store: Store, ids: Ids) -> None:
-    opened, session = store.open(), ids.session()
+    opened, session = await store.open(), ids.session()
     other = replace(NOTES, path="b/other.md")
     clean = replace(NOTES, path="clean.md", taint=())
     await begin(opened, session, met("http:a", NOTES, other, clean), met("http:a", NOTES))
@@ -82,7 +82,7 @@ async def test_tainted_bytes_are_found_at_their_place_alone(store: Store, ids: I
 
 
 async def test_verdict_tells_of_bytes_before_they_are_written(store: Store, ids: Ids) -> None:
-    opened, session = store.open(), ids.session()
+    opened, session = await store.open(), ids.session()
     verdict = ToolJudged(
         call_id=CallId("c1"), verdict=Verdict.ALLOW, rule="r", reason="", taint=("http:a",), writes=(NOTES,)
     )
@@ -90,12 +90,12 @@ async def test_verdict_tells_of_bytes_before_they_are_written(store: Store, ids:
     await begin(opened, session, draft(verdict))
     assert await opened.provenance.tainted_file("/w/notes.md", NOTES.sha256) is not None
     await opened.journal.close()
-    again = store.open()
+    again = await store.open()
     assert await again.provenance.tainted_file("/w/notes.md", NOTES.sha256) is not None
 
 
 async def test_workspace_is_tainted_by_any_file_below_it(store: Store, ids: Ids) -> None:
-    opened, session = store.open(), ids.session()
+    opened, session = await store.open(), ids.session()
     assert not await opened.provenance.taints_workspace("/w")
     await begin(opened, session, met("http:a", replace(NOTES, path="a/b/c.md")))
     tainted = [root for root in ("/", "/w", "/w/", "/w/a", "/w/a/b") if await opened.provenance.taints_workspace(root)]
@@ -105,7 +105,7 @@ async def test_workspace_is_tainted_by_any_file_below_it(store: Store, ids: Ids)
 
 
 async def test_tainted_paths_are_found_whatever_lies_there_and_folders_by_what_is_below(store: Store, ids: Ids) -> None:
-    opened, session = store.open(), ids.session()
+    opened, session = await store.open(), ids.session()
     deep = replace(NOTES, path="a/b/c.md")
     clean = replace(NOTES, path="clean.md", taint=())
     await begin(opened, session, met("http:a", NOTES, replace(NOTES, sha256="cd" * 32), deep, clean))
@@ -124,14 +124,14 @@ async def test_tainted_paths_are_found_whatever_lies_there_and_folders_by_what_i
 
 
 async def test_erasing_some_events_lowers_no_taint(store: Store, ids: Ids) -> None:
-    opened, session = store.open(), ids.session()
+    opened, session = await store.open(), ids.session()
     await begin(opened, session, met("http:a"), met("http:b"))
     await opened.journal.erase([erasure(session, (2,))])
     assert await taint_in(opened, session) == (UNNAMED, "http:b")
 
 
 async def test_erased_session_leaves_no_names_and_takes_no_more(store: Store, ids: Ids) -> None:
-    opened, session = store.open(), ids.session()
+    opened, session = await store.open(), ids.session()
     await begin(opened, session, met("http:a", NOTES))
     await opened.journal.erase([erasure(session, None)])
     assert await taint_in(opened, session) == (UNNAMED,)

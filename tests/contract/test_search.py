@@ -135,7 +135,7 @@ async def test_a_refused_commit_leaves_no_words(opened: Opened, ids: Ids) -> Non
 
 
 async def test_words_are_found_after_reopening(store: Store, ids: Ids) -> None:
-    opened, session = store.open(), ids.session()
+    opened, session = await store.open(), ids.session()
     await begin(opened, session, "the heron")
     opened = await store.reopen()
     assert places(await find(opened, "heron")) == [(session, 2)]

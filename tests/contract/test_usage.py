@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -21,7 +21,7 @@ from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.projections.usage import NANO, QUARTER_MS
 from palyra.ports.journal import Append, Erasure
 from palyra.ports.views import Spend, SpendFilter, UsageFilter, UsageGroup, UsageReport, UsageSum, UsageViews
-from tests.contract.conftest import STORES, Opened, Store
+from tests.contract.conftest import STORES, Opened, Opener, Store
 from tests.support.journals import ALICE, BOB, LIMITS, Ids, draft, session_created
 
 pytestmark = pytest.mark.anyio
@@ -174,10 +174,10 @@ def key_of(call: Call, query: UsageFilter, sessions: dict[int, SessionId]) -> st
 @settings(max_examples=EXAMPLES_COUNT)
 @given(st.lists(calls, max_size=12), st.lists(queries, min_size=6, max_size=12), st.lists(spend_queries, min_size=4))
 def test_any_sum_is_what_a_plain_sum_over_the_calls_gives(
-    open_store: Callable[..., Opened], made: list[Call], asked: list[UsageFilter], spends: list[SpendFilter]
+    open_store: Opener, made: list[Call], asked: list[UsageFilter], spends: list[SpendFilter]
 ) -> None:
     async def compare(store: Store) -> None:
-        opened = store.open()
+        opened = await store.open()
         ledger = Ledger(opened, Ids())
         try:
             await ledger.write(made)
@@ -311,7 +311,7 @@ async def test_a_span_has_its_first_quarter_and_not_its_last(opened: Opened, ids
 
 
 async def test_spend_outlives_the_process(store: Store, ids: Ids) -> None:
-    await Ledger(store.open(), ids).write([Call(at_ms=SPRING_MS)])
+    await Ledger(await store.open(), ids).write([Call(at_ms=SPRING_MS)])
     again = await store.reopen()
     assert (await again.usage.spent(SpendFilter(since_ms=SPRING_MS))).nano_usd == 2_000_000
 
