@@ -1,1 +1,1 @@
-"""Stores of the journal, one package per database."""
+"""Stores of the journal: what they all share, and one package for each database. Does not own: rules of commits (core)."""

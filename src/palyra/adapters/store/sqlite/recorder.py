@@ -1,8 +1,11 @@
-"""The writer's side of the file. Owns: the writing connection, transactions, and what follows when one fails. Not: the thread.
+"""The writing connection: takes groups of commits, and repairs itself when a transaction fails.
 
-Everything here runs in one thread. A failed transaction is rolled back and the caches are dropped. The disk may still
-hold its frames in the log, without the fsync that would have made them count; so before the next group a harmless commit
-is written over them, and only when that worked is the connection opened anew and trusted again.
+Owns: the connection, its transactions, and what follows when one fails.
+Does not own: what a commit may do (core.commit), its statements (plan_writes), the thread all of this runs in (writer).
+
+A failed transaction is rolled back and the cache is dropped. The disk may still hold its frames in the log, without the
+fsync that would have made them count. So before the next group a harmless commit is written over them. Only when that
+worked is the connection opened anew and trusted again.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,6 +1,8 @@
-"""Projections from their events again. Owns: folding a tape anew, and replacing or comparing its rows. Not: the fold's rules.
+"""Makes projection rows from their events again.
 
-The live tables, an erasure and the offline rebuild all end in these functions, so they cannot disagree.
+Owns: reading a tape's events for the fold, and replacing the rows that differ.
+Does not own: the fold itself (core.projections).
+An erasure and the offline rebuild both end in these functions, so they cannot disagree.
 """
 
 from contextlib import closing
