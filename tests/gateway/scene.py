@@ -5,15 +5,16 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 from msgspec.structs import replace
 
 from palyra.core.ids import Principal
+from palyra.engine.engine import Engine
 from palyra.gateway.access.authentication import Authentication
 from palyra.gateway.access.console_sessions import ConsoleSessions
 from palyra.gateway.access.credentials import Credentials
 from palyra.gateway.access.roles import RoleTable
-from palyra.gateway.facade import Engine
 from palyra.gateway.http.application import Gateway
 from palyra.gateway.http.server import HttpServer, serve_http
 from palyra.gateway.http.settings import HttpSettings
@@ -110,12 +111,12 @@ class Scene:
 
     def __post_init__(self) -> None:
         self.logins = ConsoleSessions(self.clock.monotonic_s)
-        self.serve(self.engine)
+        self.serve(cast(Engine, self.engine))
 
     def serve(self, engine: Engine, policy: AccessPolicy | None = None) -> None:
         """Puts a gateway over an engine in place of the one there was."""
-        doors = Credentials(self.tokens, self.tokens, self.logins, policy or RoleTable(ROUTES), self.clock)
-        access = Authentication(self.settings, doors, self.clock.monotonic_s)
+        credentials = Credentials(self.tokens, self.tokens, self.logins, policy or RoleTable(ROUTES), self.clock)
+        access = Authentication(credentials, self.settings.requests_per_minute, self.clock.monotonic_s)
         self.gateway = Gateway(engine, access, self.settings)
 
     async def ask(

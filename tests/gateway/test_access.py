@@ -2,8 +2,8 @@
 
 import pytest
 
-from palyra.gateway.access.authentication import host_name
 from palyra.gateway.access.rate_limits import RateLimits
+from palyra.gateway.http.request_access import host_name
 from palyra.gateway.http.route import AnyHttpRoute
 from palyra.gateway.http.settings import HttpSettings
 from palyra.gateway.routes.table import ROUTES

@@ -175,8 +175,8 @@ async def test_announced_length_is_refused_before_a_byte_is_read(scene: Scene, l
 
 
 async def test_uploads_at_once_are_bounded(scene: Scene) -> None:
-    desk = scene.gateway._desk
-    with desk.uploading(), desk.uploading(), desk.uploading(), desk.uploading():
+    services = scene.gateway._services
+    with services.uploading(), services.uploading(), services.uploading(), services.uploading():
         answer = await scene.ask("POST", "/api/v1/artifacts", b"x")
         assert (UPLOADS_MAX, answer.status, answer.code) == (4, 503, "uploads_busy")
     assert (await scene.ask("POST", "/api/v1/artifacts", b"x")).status == 201

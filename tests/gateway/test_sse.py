@@ -206,7 +206,7 @@ async def test_failure_in_the_middle_ends_the_stream_unfinished(
     assert "Exception in ASGI application" not in caplog.text
 
 
-async def test_refusal_before_the_stream_is_plain_json_and_frees_the_seat(scene: Scene) -> None:
+async def test_refusal_before_the_stream_is_plain_json_and_frees_the_slot(scene: Scene) -> None:
     scene.engine.notes.failure = Corrupt("tape_damaged", "damaged")
     for target in (FEED, f"{ONE_RUN}/events", "/api/v1/events"):
         assert (await scene.ask("GET", target)).code == "tape_damaged"
@@ -215,19 +215,19 @@ async def test_refusal_before_the_stream_is_plain_json_and_frees_the_seat(scene:
 
 async def test_streams_of_one_token_are_bounded(scene: Scene) -> None:
     token = scene.tokens.add("palyra_of-a-collector", Role.USER)
-    seats: StreamSlots = scene.gateway._desk.seats
+    slots: StreamSlots = scene.gateway._services.slots
     taken = []
     for _ in range(STREAMS_PER_TOKEN_MAX):
-        with seats.reserved(token[-12:]) as seat:
-            taken.append(seat)
+        with slots.reserved(token[-12:]) as slot:
+            taken.append(slot)
     refused = await scene.ask("GET", FEED, token=token)
     assert (refused.status, refused.code, scene.engine.notes.asked) == (429, "too_many_streams", [])
     assert (await scene.ask("GET", FEED)).status == 200
-    for seat in taken:
-        seats.leave(seat)
-        seats.leave(seat)
+    for slot in taken:
+        slots.leave(slot)
+        slots.leave(slot)
     assert (await scene.ask("GET", ONE_RUN, token=token)).status == 200
-    assert seats.taken_count == 0
+    assert slots.taken_count == 0
 
 
 async def test_stopping_ends_streams_cleanly() -> None:

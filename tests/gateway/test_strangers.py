@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import palyra.adapters.tokens.files
 import palyra.gateway.access.authentication
 import palyra.gateway.access.console_sessions
+import palyra.gateway.http.request_access
 import palyra.gateway.routes.login
-from palyra.gateway.access.rate_limits import RateLimits
-from palyra.gateway.http.settings import FAILURES_PER_MINUTE
+from palyra.gateway.access.rate_limits import FAILURES_PER_MINUTE, RateLimits
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.tokens import Role, hash_token
 from tests.gateway.fake_engine import APPROVAL, ARTIFACT, GRANT, RUN, SESSION
@@ -40,6 +40,7 @@ HEADERS = (
 COMPARING = (
     palyra.gateway.access.authentication,
     palyra.gateway.access.console_sessions,
+    palyra.gateway.http.request_access,
     palyra.gateway.routes.login,
     palyra.adapters.tokens.files,
 )

@@ -44,16 +44,16 @@ USES_EVERY_S = 60.0
 Answer = TypeVar("Answer")
 
 
-def open_doors(home: Home, policy: AccessPolicy) -> tuple[FileTokens, Credentials]:
+def open_credentials(home: Home, policy: AccessPolicy) -> tuple[FileTokens, Credentials]:
     """The tokens are given besides, for what only files need: writing down when they were used."""
     ensure_admin_token(home.admin_token)
     tokens = FileTokens(home.admin_token, home.tokens)
     return tokens, Credentials(tokens, tokens, ConsoleSessions(time.monotonic), policy, SystemClock())
 
 
-def login_link(home: Home, doors: Credentials) -> str:
+def login_link(home: Home, credentials: Credentials) -> str:
     """What comes behind the daemon's address: good once, for the holder of the node's own token."""
-    return link_path(doors.logins.new_code(hash_token(ensure_admin_token(home.admin_token))))
+    return link_path(credentials.logins.new_code(hash_token(ensure_admin_token(home.admin_token))))
 
 
 @asynccontextmanager

@@ -72,7 +72,7 @@ async def serve(
     """
     import structlog
 
-    from palyra.app.credentials import login_link, noting_uses, open_doors
+    from palyra.app.credentials import login_link, noting_uses, open_credentials
     from palyra.gateway.access.authentication import Authentication
     from palyra.gateway.http.application import Gateway
     from palyra.gateway.http.server import serve_http
@@ -82,7 +82,7 @@ async def serve(
     prepare_home(home)
     folder = PolicyFolder(home.policies)
     policy = CedarPolicy(folder)
-    tokens, doors = open_doors(home, policy)
+    tokens, credentials = open_credentials(home, policy)
     stop = _stop_signal()
     client = HttpClient()
     choice = await choose_models(config)
@@ -93,9 +93,10 @@ async def serve(
         resumed = await engine.start()
         record_changes(folder, engine)
         watching = asyncio.create_task(watch(folder), name="policies")
-        gateway = Gateway(engine, Authentication(settings, doors, time.monotonic), settings)
+        access = Authentication(credentials, settings.requests_per_minute, time.monotonic)
+        gateway = Gateway(engine, access, settings)
         async with serve_http(settings, gateway) as server, noting_uses(tokens):
-            announce(server.address, server.address + login_link(home, doors))
+            announce(server.address, server.address + login_link(home, credentials))
             if choice.words:
                 tell(choice.words)
                 log.info("models_chosen", models=[model.name for model in choice.config.models], why=choice.words)

@@ -1,29 +1,39 @@
-"""The desk. Owns: what all endpoints share: the engine, who may what, log-ins, open streams, uploads. Not: requests."""
+"""The services that every endpoint shares: the engine, access, open streams, uploads.
+
+Owns: putting them together for one gateway, and their bounds.
+Does not own: requests (gateway.http), what the engine's own services do (engine.api).
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from palyra.core.errors import Unavailable
+from palyra.engine.engine import Engine
 from palyra.engine.hub import Frame, Frames
 from palyra.gateway.access.credentials import Credentials
-from palyra.gateway.facade import Engine
+from palyra.gateway.access.viewer import Viewers
 from palyra.gateway.http.frames import FrameBytes
 from palyra.gateway.http.settings import UPLOADS_MAX, HttpSettings
 from palyra.gateway.http.sse import EventStream, StreamSlot, StreamSlots
 
 
 class GatewayServices:
-    def __init__(self, engine: Engine, settings: HttpSettings, doors: Credentials, actions: frozenset[str]) -> None:
+    """`actions` are those of all operations that need credentials."""
+
+    def __init__(
+        self, engine: Engine, settings: HttpSettings, credentials: Credentials, actions: frozenset[str]
+    ) -> None:
         self.engine = engine
         self.actions = actions
-        self.doors = doors
-        self.seats = StreamSlots()
+        self.credentials = credentials
+        self.viewers = Viewers(credentials.policy, engine.owners, engine.acts)
+        self.slots = StreamSlots()
         self.frame_bytes = FrameBytes()
         self._heartbeat_s = settings.heartbeat_s
         self._upload_count = 0
 
-    def stream(self, seat: StreamSlot, frames: Frames, encode: Callable[[Frame], bytes]) -> EventStream:
-        return EventStream(self.seats, seat, frames, encode, self._heartbeat_s)
+    def stream(self, slot: StreamSlot, frames: Frames, encode: Callable[[Frame], bytes]) -> EventStream:
+        return EventStream(self.slots, slot, frames, encode, self._heartbeat_s)
 
     def require_open(self) -> None:
         """New work is refused while the daemon finishes what it has."""

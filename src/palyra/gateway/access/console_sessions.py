@@ -1,7 +1,9 @@
-"""Log-ins of browsers. Owns: single-use codes and the console sessions they open, in memory. Not: HTTP (login), tokens.
+"""Console sessions of browsers, and the single-use codes that open them.
 
-Invariants: a code opens one session and is gone; neither a code nor a session's id is kept, only its hash; a session is
-worth exactly what the token is worth that it was opened with, and ends with it. All of it ends with the process.
+Owns: codes and sessions, in memory. All of them end with the process.
+Does not own: cookies (routes.login), tokens (ports.tokens).
+Invariants: a code opens one session. Only hashes of codes and of session ids are kept. A session permits what the token
+permits that opened it, and ends with that token.
 """
 
 import hmac

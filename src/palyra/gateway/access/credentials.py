@@ -1,4 +1,8 @@
-"""The doors. Owns: what a gateway is given to let people in by: tokens, log-ins, the access policy. Not: using them."""
+"""The stores that callers are checked against: tokens, console sessions, the access policy.
+
+Owns: one record that hands them to the gateway together.
+Does not own: checking (authentication), deciding (roles, viewer), files (adapters.tokens).
+"""
 
 from dataclasses import dataclass
 

@@ -1,28 +1,50 @@
-"""Roles. Owns: the decision about an action by role alone, and asking whichever access policy there is. Not: Cedar (adapters).
+"""Roles: which role an action needs, and asking the access policy about it.
 
-The table is the routes' own: each says the least role for its action, and for its action upon another's thing. It stands
-where no policy engine is wired, and says what the bundled policies are to say too.
+Owns: the decision by role alone, and the check of a caller against whichever policy is wired.
+Does not own: Cedar (adapters.policy), the operations themselves: each declares its action and the least roles for it.
+Invariant: the bundled Cedar policies decide as this table does; it is used where no policy engine is wired.
 """
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from palyra.core.errors import Invalid, Unauthorized
 from palyra.core.events.tool import Verdict
 from palyra.core.ids import Principal
-from palyra.gateway.http.route import AnyHttpRoute, Caller
+from palyra.gateway.access.caller import Caller
 from palyra.ports.policy import AccessPolicy, ApiQuestion, PolicyAnswer
 from palyra.ports.tokens import Role, covers, includes
 
-EVERYONE = Principal("system:everyone")  # The owner in a question about everybody's things at once.
+EVERYONE = Principal("system:everyone")  # The owner in a question about everyone's resources at once.
 
 Limits = tuple[Role, Role | None]
+
+
+class Operation(Protocol):
+    """What a protocol lets callers do: a route of HTTP, a method of gRPC.
+
+    `action` is what the access policy is asked about. `role` is the least role for it, `others` the least role for it
+    upon another's resource; None if nobody may do that.
+    """
+
+    @property
+    def action(self) -> str: ...
+
+    @property
+    def role(self) -> Role: ...
+
+    @property
+    def others(self) -> Role | None: ...
+
+    @property
+    def is_read_only(self) -> bool: ...
 
 
 class RoleTable:
     """The AccessPolicy port by roles alone."""
 
-    def __init__(self, routes: Iterable[AnyHttpRoute]) -> None:
-        self._limits = _limits_of(routes)
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self._limits = _limits_of(operations)
 
     def permit(self, question: ApiQuestion) -> PolicyAnswer:
         own, others = self._limits.get(question.action, (None, None))
@@ -50,10 +72,10 @@ def require(policy: AccessPolicy, caller: Caller, action: str, owner: Principal 
         raise Unauthorized("role_insufficient", f"{answer.reason} (rule {answer.rule})")
 
 
-def _limits_of(routes: Iterable[AnyHttpRoute]) -> dict[str, Limits]:
+def _limits_of(operations: Iterable[Operation]) -> dict[str, Limits]:
     found: dict[str, Limits] = {}
-    for route in routes:
-        limits = (route.role, route.others)
-        if found.setdefault(route.action, limits) != limits:
-            raise Invalid("action_ambiguous", f"routes of the action {route.action} disagree about roles")
+    for operation in operations:
+        limits = (operation.role, operation.others)
+        if found.setdefault(operation.action, limits) != limits:
+            raise Invalid("action_ambiguous", f"operations of the action {operation.action} disagree about roles")
     return found

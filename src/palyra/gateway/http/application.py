@@ -1,8 +1,9 @@
-"""The ASGI application. Owns: the way of one request from bytes to answer, and the request edge. Not: sockets (server).
+"""The ASGI application: one request in, one answer out.
 
-Order of refusals: 401, then Host, Origin and CSRF, then the rate, then 404 and 405, then what the access policy says of the
-action, then query and body. So a stranger cannot tell which routes exist, and nothing of a body is read for somebody who
-may not send it.
+Owns: the order of checks, calling the endpoint, and turning every failure into an answer.
+Does not own: sockets (server), endpoints (gateway.routes), decisions about access (gateway.access).
+Invariant: refusals come in this order: 401; Host, Origin and CSRF; the rate; 404 and 405; the access policy; query and
+body. So a stranger cannot tell which routes exist, and no body is read for somebody who may not send it.
 """
 
 import asyncio
@@ -13,19 +14,24 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from palyra.core.errors import PalyraError, Unavailable
-from palyra.core.ids import Principal
-from palyra.gateway.access.authentication import READING_METHODS, Authentication
-from palyra.gateway.access.viewer import eyes_for
-from palyra.gateway.facade import Engine
+from palyra.engine.engine import Engine
+from palyra.gateway.access.authentication import Authentication
+from palyra.gateway.access.caller import NOBODY, Caller
+from palyra.gateway.http.request_access import OriginChecks, peer_of, presented_in
 from palyra.gateway.http.request_reader import read_json, read_query
 from palyra.gateway.http.responses import answer_error, answer_unexpected, status_of
-from palyra.gateway.http.route import AnyHttpRoute, Caller, HttpCall, HttpRouteTable, MethodRefused, Unread, segments_of
+from palyra.gateway.http.route import (
+    READING_METHODS,
+    AnyHttpRoute,
+    HttpCall,
+    HttpRouteTable,
+    MethodRefused,
+    Unread,
+    segments_of,
+)
 from palyra.gateway.http.settings import HttpSettings
 from palyra.gateway.routes.table import ROUTES
 from palyra.gateway.services import GatewayServices
-from palyra.ports.tokens import Role
-
-NOBODY = Caller("", Principal("system:nobody"), Role.VIEWER)  # Asks on public routes, which look at no caller.
 
 
 class Gateway:
@@ -38,10 +44,10 @@ class Gateway:
         settings: HttpSettings,
         routes: Sequence[AnyHttpRoute] = ROUTES,
     ) -> None:
-        self._desk = GatewayServices(
-            engine, settings, access.doors, frozenset(route.action for route in routes if not route.is_public)
-        )
+        actions = frozenset(route.action for route in routes if not route.is_public)
+        self._services = GatewayServices(engine, settings, access.credentials, actions)
         self._access = access
+        self._origins = OriginChecks(settings)
         self._table = HttpRouteTable(routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,37 +69,42 @@ class Gateway:
 
     def end_streams(self) -> None:
         """Every stream is completed with what it has; its client may resume elsewhere with its cursor."""
-        self._desk.seats.end_all()
+        self._services.slots.end_all()
 
     @property
     def stream_count(self) -> int:
-        return self._desk.seats.taken_count
+        return self._services.slots.taken_count
 
     async def _answer(self, request: Request) -> ASGIApp:
         method = request.scope["method"]
+        is_reading = method in READING_METHODS
         place = self._table.find(segments_of(request.scope))
         public = place.public(method)
         if public is not None:
-            self._access.check_name(request)
-            if method not in READING_METHODS:
-                self._access.check_site(request, None)
+            self._origins.check_host(request)
+            if not is_reading:
+                self._origins.check_site(request)
             return await self._call(public, request, NOBODY, {})
-        caller = await self._access.authenticate(request)
-        self._access.check_name(request)
-        self._access.check_site(request, caller)
-        self._access.check_rate(caller, request)
+        presented = presented_in(request)
+        caller = await self._access.authenticate(presented)
+        self._origins.check_host(request)
+        self._origins.check_site(request)
+        if not is_reading:
+            self._access.check_csrf(caller, presented)
+        self._access.check_rate(caller, presented.peer)
         route = place.route(method)
         return await self._call(route, request, caller, place.parameters(route))
 
-    async def _call(self, route: AnyHttpRoute, request: Request, caller: Caller, values: dict[str, str]) -> ASGIApp:
-        eyes = caller.principal if route.is_public else await eyes_for(self._desk, route, caller, values)
+    async def _call(self, route: AnyHttpRoute, request: Request, caller: Caller, path: dict[str, str]) -> ASGIApp:
+        services, viewer = self._services, caller.principal
+        if not route.is_public:
+            viewer = await services.viewers.viewer_for(caller, route, route.resource_in(path))
         query = read_query(request, route.query)
         try:
             async with asyncio.timeout(route.timeout_s):
                 body = Unread() if route.body is Unread else await read_json(request, route.body)
-                return await route.endpoint(
-                    HttpCall(self._desk, request, caller, route.action, eyes, values, query, body)
-                )
+                call = HttpCall(services, request, caller, route.action, viewer, path, query, body)
+                return await route.endpoint(call)
         except TimeoutError as cause:
             raise Unavailable("timeout", f"no answer within {route.timeout_s:g} s; try again later") from cause
 
@@ -104,7 +115,7 @@ class Gateway:
         if not isinstance(cause, PalyraError):
             return answer_unexpected(cause)
         if status_of(cause) == HTTPStatus.UNAUTHORIZED:
-            cause = self._access.count_failure(cause, request)
+            cause = self._access.count_failure(cause, peer_of(request))
         return answer_error(cause, headers)
 
 

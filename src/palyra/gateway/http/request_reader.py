@@ -1,6 +1,8 @@
-"""Reading requests. Owns: bounded bodies, strict decoding of bodies, queries, cursors and ids in paths. Not: their meaning.
+"""Reads bodies, queries and cursors of requests into records.
 
-Invariants: no more of a body is held than its limit; a member or parameter that is not known is refused.
+Owns: bounded reading and strict decoding.
+Does not own: the meaning of what is read (gateway.routes), credentials (request_access).
+Invariants: no more of a body is held than its limit. An unknown member or parameter is refused.
 """
 
 from typing import TypeVar
@@ -9,18 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.requests import Request
 
-from palyra.core.errors import Invalid, NotFound
-from palyra.core.ids import (
-    ApprovalId,
-    ArtifactId,
-    GrantId,
-    RunId,
-    SessionId,
-    parse_approval_id,
-    parse_artifact_id,
-    parse_run_id,
-    parse_session_id,
-)
+from palyra.core.errors import Invalid
 from palyra.gateway.http.settings import CURSOR_MAX, JSON_BYTES_MAX, QUERY_FIELDS_MAX
 
 COMPLAINT_LENGTH_MAX = 200  # A decoder's complaint may quote what was sent.
@@ -77,43 +68,6 @@ def read_cursor(request: Request, after: int | None) -> int | None:
     if not (text.isascii() and text.isdecimal() and len(text) <= CURSOR_DIGITS_MAX and int(text) <= CURSOR_MAX):
         raise Invalid("cursor_invalid", "Last-Event-ID is not the id of an event of this stream")
     return int(text)
-
-
-def session_in(path: dict[str, str]) -> SessionId:
-    """An id of the wrong form names nothing, which is the same answer as for one that nobody has."""
-    try:
-        return parse_session_id(path["session_id"])
-    except Invalid as cause:
-        raise NotFound("session_unknown", "there is no such session") from cause
-
-
-def run_in(path: dict[str, str]) -> RunId:
-    try:
-        return parse_run_id(path["run_id"])
-    except Invalid as cause:
-        raise NotFound("run_unknown", "there is no such run") from cause
-
-
-def approval_in(path: dict[str, str]) -> ApprovalId:
-    try:
-        return parse_approval_id(path["approval_id"])
-    except Invalid as cause:
-        raise NotFound("approval_unknown", "there is no such approval") from cause
-
-
-def grant_in(path: dict[str, str]) -> GrantId:
-    """Ids of grants are derived like those of approvals and have their form."""
-    try:
-        return GrantId(parse_approval_id(path["grant_id"]))
-    except Invalid as cause:
-        raise NotFound("grant_unknown", "there is no such grant") from cause
-
-
-def artifact_in(path: dict[str, str]) -> ArtifactId:
-    try:
-        return parse_artifact_id(path["artifact_id"])
-    except Invalid as cause:
-        raise NotFound("artifact_unknown", "there is no such artifact") from cause
 
 
 def _too_large(bytes_max: int) -> Invalid:

@@ -1,6 +1,8 @@
-"""Routes. Owns: what a route is, what its endpoint is given, and finding one by method and path. Not: any endpoint.
+"""Routes: one record for each, and the table that finds them by method and path.
 
-One record describes a route for the dispatcher and for the OpenAPI document alike, and the type checker holds the
+Owns: what a route declares, what its endpoint is given, and the lookup.
+Does not own: any endpoint (gateway.routes).
+Invariants: the dispatcher, the OpenAPI document and the access check read the same record. The type checker holds an
 endpoint to the query and body that its record names.
 """
 
@@ -16,7 +18,8 @@ from starlette.types import ASGIApp, Scope
 
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.ids import Principal
-from palyra.gateway.access.console_sessions import ConsoleSession
+from palyra.gateway.access.caller import Caller
+from palyra.gateway.access.resources import AnyResourceKind, Id, ResourceKind, ResourceRef
 from palyra.gateway.http.settings import REQUEST_TIMEOUT_S
 from palyra.gateway.services import GatewayServices
 from palyra.ports.tokens import Role
@@ -30,33 +33,25 @@ class Unread(msgspec.Struct, frozen=True):
     """The body of a route that has none, or that reads it by itself."""
 
 
+READING_METHODS = frozenset({"GET", "HEAD"})
+
 Query = TypeVar("Query", bound=msgspec.Struct)
 Body = TypeVar("Body", bound=msgspec.Struct)
-
-
-class Caller(msgspec.Struct, frozen=True):
-    """Who asks, as the token said, or the console session that was opened with it."""
-
-    token_id: str
-    principal: Principal
-    role: Role
-    actions: tuple[str, ...] = ()
-    token_hash: str = ""
-    session: ConsoleSession | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HttpCall(Generic[Query, Body]):
     """One authenticated request with everything decoded.
 
-    `eyes` are whose the thing in the path is shown to: the caller's own, or those of its owner where that was permitted.
+    `viewer` is the principal whose permissions apply to the resource in the path: the caller, or its owner where the
+    access policy permitted that.
     """
 
-    desk: GatewayServices
+    services: GatewayServices
     request: Request
     caller: Caller
     action: str
-    eyes: Principal
+    viewer: Principal
     path: dict[str, str]
     query: Query
     body: Body
@@ -65,13 +60,20 @@ class HttpCall(Generic[Query, Body]):
     def principal(self) -> Principal:
         return self.caller.principal
 
+    def id_of(self, kind: ResourceKind[Id]) -> Id:
+        """The id of that kind in the path; NotFound if it has the wrong form."""
+        return kind.read_id(self.path[kind.parameter])
+
+    def reader(self, is_everyone: bool) -> Principal | None:
+        """For lists: the caller, or None for everyone's resources where the access policy permits that."""
+        return self.services.viewers.reader_for(self.caller, self.action, is_everyone)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRoute(Generic[Query, Body]):
     """`answer` is the record of the answer's body, None for no JSON. `errors` are the statuses besides those of all routes.
 
-    `action` is what the access policy is asked about. `role` is the least role for it by the built-in table, `others`
-    the least role for it upon another's thing; None: nobody's but one's own is ever looked at.
+    `action`, `role` and `others` are those of an `Operation`. `resource` is the kind of resource whose id is in the path.
     """
 
     method: str
@@ -85,14 +87,26 @@ class HttpRoute(Generic[Query, Body]):
     status: int = 200
     role: Role = Role.VIEWER
     others: Role | None = None
+    resource: AnyResourceKind | None = None
     media_types: tuple[str, ...] = ("application/json",)
     errors: tuple[int, ...] = ()
     timeout_s: float = REQUEST_TIMEOUT_S
     is_public: bool = False
 
+    @property
+    def is_read_only(self) -> bool:
+        return self.method in READING_METHODS
+
+    def resource_in(self, path: dict[str, str]) -> ResourceRef | None:
+        """The resource that a path names. Further parameters name a part of it."""
+        kind = self.resource
+        if kind is None:
+            return None
+        part = "/".join(value for name, value in path.items() if name != kind.parameter)
+        return ResourceRef(kind, path[kind.parameter], part)
+
 
 AnyHttpRoute = HttpRoute[Any, Any]
-AnyHttpCall = HttpCall[Any, Any]
 
 
 @dataclass(slots=True)

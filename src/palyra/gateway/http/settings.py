@@ -1,6 +1,12 @@
-"""Limits and settings of the HTTP side. Owns: every bound a client meets, each with its reason. Not: reading config files."""
+"""Limits and settings of the HTTP interface.
+
+Owns: every bound that a client of HTTP meets, each with its reason.
+Does not own: reading configuration (config), the rates of callers (access.rate_limits).
+"""
 
 import msgspec
+
+from palyra.gateway.access.rate_limits import REQUESTS_PER_MINUTE
 
 JSON_BYTES_MAX = (
     1024 * 1024
@@ -27,8 +33,6 @@ PAGE_ASKED_MAX = 1_000_000  # A larger wish than PAGE_MAX is met with PAGE_MAX; 
 CURSOR_MAX = 2**53 - 1
 QUERY_FIELDS_MAX = 16
 
-REQUESTS_PER_MINUTE = 600
-FAILURES_PER_MINUTE = 30  # Refused credentials from one address, before even that answer is kept from it.
 CONNECTIONS_MAX = 4096
 
 

@@ -1,10 +1,11 @@
-"""Server-sent events. Owns: one client's stream, its outbox, heartbeats, and ending it. Not: what frames say (frames).
+"""Server-sent events: one stream for each client that follows.
 
-Invariants: a client is waited for by its own stream only; what it does not take stays with the hub and the tape, because
-frames are asked for only when the outbox was taken. Frames that wait together leave together, as far as they fit into it.
-A client that takes nothing from one heartbeat to the next but one is cut. Whichever way a stream ends, its frames are
-closed and its seat is free again. One task asks for frames and writes them: each further one would cost every token a turn
-of the loop.
+Owns: the outbox of a stream, its heartbeats, its end, and how many streams there may be.
+Does not own: the bytes of a frame (frames), following a tape (engine.hub).
+Invariants: a slow client delays nobody else. Frames are taken only when the outbox is empty, so what a client does not
+read stays with the hub and the tape. A client that reads nothing for two heartbeats is cut. However a stream ends, its
+frames are closed and its slot is free again. One task takes frames and writes them, because a second one would cost
+every token a turn of the loop.
 """
 
 import asyncio
@@ -63,37 +64,37 @@ class StreamSlots:
 
     @contextmanager
     def reserved(self, token_id: str) -> Iterator[StreamSlot]:
-        """A seat that is kept if the block ends well, and free again if not."""
+        """A slot that is kept if the block ends well, and free again if not."""
         count = self._counts.get(token_id, 0)
         if count >= STREAMS_PER_TOKEN_MAX or len(self._taken) >= STREAMS_MAX:
             raise Unavailable("too_many_streams", f"{count} streams are open with this token; close some first")
-        seat = StreamSlot(token_id)
-        self._taken.add(seat)
+        slot = StreamSlot(token_id)
+        self._taken.add(slot)
         self._counts[token_id] = count + 1
         is_kept = False
         try:
-            yield seat
+            yield slot
             is_kept = True
         finally:
             if not is_kept:
-                self.leave(seat)
+                self.leave(slot)
 
-    def leave(self, seat: StreamSlot) -> None:
-        if seat not in self._taken:
+    def leave(self, slot: StreamSlot) -> None:
+        if slot not in self._taken:
             return
-        self._taken.remove(seat)
-        self._counts[seat.token_id] -= 1
-        if not self._counts[seat.token_id]:
-            del self._counts[seat.token_id]
+        self._taken.remove(slot)
+        self._counts[slot.token_id] -= 1
+        if not self._counts[slot.token_id]:
+            del self._counts[slot.token_id]
 
     def end_of(self, token_id: str) -> None:
-        for seat in self._taken:
-            if seat.token_id == token_id:
-                seat.end()
+        for slot in self._taken:
+            if slot.token_id == token_id:
+                slot.end()
 
     def end_all(self) -> None:
-        for seat in self._taken:
-            seat.end()
+        for slot in self._taken:
+            slot.end()
 
     @property
     def taken_count(self) -> int:
@@ -105,14 +106,14 @@ class EventStream:
 
     def __init__(
         self,
-        seats: StreamSlots,
-        seat: StreamSlot,
+        slots: StreamSlots,
+        slot: StreamSlot,
         frames: Frames,
         encode: Callable[[Frame], bytes],
         heartbeat_s: float,
     ) -> None:
-        self._seats = seats
-        self._seat = seat
+        self._slots = slots
+        self._slot = slot
         self._frames = frames
         self._in_hand: Sequence[Frame] = ()  # Taken, and no room for them in the outbox yet.
         self._outbox = bytearray(_RETRY_HINT)
@@ -130,7 +131,7 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()
         self._beating = loop.call_later(self._heartbeat_s, self._beat, loop, scope)
-        self._seat.taken_by(self._frames.wake)
+        self._slot.taken_by(self._frames.wake)
         direct = (scope.get("extensions") or {}).get(WRITE_EXTENSION)
         if direct is not None:
             self._write_now = direct["call"]
@@ -142,14 +143,14 @@ class EventStream:
                 watching.cancel()
         finally:
             self._beating.cancel()
-            self._seats.leave(self._seat)
+            self._slots.leave(self._slot)
             self._frames.close()
 
     async def _watch(self, receive: Receive) -> None:
         """A client that is gone is noticed at once and not with the next heartbeat."""
         while (await receive())["type"] != "http.disconnect":
             pass
-        self._seat.end()
+        self._slot.end()
 
     async def _write(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})
@@ -158,14 +159,14 @@ class EventStream:
             await self._fill()
             chunk = bytes(self._outbox)
             self._outbox.clear()
-            is_more = not self._seat.is_ended
+            is_more = not self._slot.is_ended
             self._stalled_beats = 0
             await send({"type": "http.response.body", "body": chunk, "more_body": is_more})
             self._stalled_beats = None
 
     def _hand_over(self, frame: LiveFrame) -> bool:
         """Writes a live frame in the moment it comes. Whatever stands in its way makes it wait for the task."""
-        if self._write_now is None or self._outbox or self._in_hand or self._seat.is_ended:
+        if self._write_now is None or self._outbox or self._in_hand or self._slot.is_ended:
             return False
         try:
             return self._write_now(self._encode(frame))
@@ -175,7 +176,7 @@ class EventStream:
     async def _fill(self) -> None:
         """Until there is something to write, or an end."""
         frames, outbox, encode = self._frames, self._outbox, self._encode
-        while not outbox and not self._seat.is_ended:
+        while not outbox and not self._slot.is_ended:
             taken = self._in_hand or await frames.take()
             count = 0
             for frame in taken:
@@ -185,7 +186,7 @@ class EventStream:
                     break
             self._in_hand = taken[count:]
             if frames.is_over and not self._in_hand:
-                self._seat.end()
+                self._slot.end()
 
     def _beat(self, loop: asyncio.AbstractEventLoop, scope: Scope) -> None:
         """One timer for a stream's whole life: timeouts around each write would cost more than the writing."""

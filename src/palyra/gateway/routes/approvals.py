@@ -5,8 +5,7 @@ from operator import attrgetter
 from starlette.responses import Response
 
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, GrantRecord
-from palyra.gateway.access.viewer import reader_of
-from palyra.gateway.http.request_reader import approval_in, grant_in
+from palyra.gateway.access.resources import APPROVAL, GRANT
 from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.routes.bodies import (
@@ -24,12 +23,12 @@ from palyra.ports.tokens import Role
 async def list_approvals(call: HttpCall[ApprovalsPageQuery, Unread]) -> Response:
     query, size = call.query, page_size(call.query.limit)
     asked = ApprovalsQuery(status=query.status, after=query.after, limit=size + 1)
-    found = await call.desk.engine.approvals.list(reader_of(call, query.everyone), asked)
+    found = await call.services.engine.approvals.list(call.reader(query.everyone), asked)
     return answer_json(ApprovalPage(*cut_page(found, size, attrgetter("id"))))
 
 
 async def show(call: HttpCall[Empty, Unread]) -> Response:
-    return answer_json(await call.desk.engine.approvals.get(call.eyes, approval_in(call.path)))
+    return answer_json(await call.services.engine.approvals.get(call.viewer, call.id_of(APPROVAL)))
 
 
 async def answer(call: HttpCall[Empty, AnswerBody]) -> Response:
@@ -42,18 +41,18 @@ async def answer(call: HttpCall[Empty, AnswerBody]) -> Response:
         reason=body.reason,
         end_run=body.end_run,
     )
-    approvals = call.desk.engine.approvals
-    return answer_json(await approvals.answer(call.eyes, approval_in(call.path), given, by=call.principal))
+    approvals = call.services.engine.approvals
+    return answer_json(await approvals.answer(call.viewer, call.id_of(APPROVAL), given, by=call.principal))
 
 
 async def list_grants(call: HttpCall[PageQuery, Unread]) -> Response:
     query, size = call.query, page_size(call.query.limit)
-    found = await call.desk.engine.approvals.grants(reader_of(call, query.everyone), query.after, size + 1)
+    found = await call.services.engine.approvals.grants(call.reader(query.everyone), query.after, size + 1)
     return answer_json(GrantPage(*cut_page(found, size, attrgetter("id"))))
 
 
 async def revoke(call: HttpCall[Empty, Unread]) -> Response:
-    return answer_json(await call.desk.engine.approvals.revoke(call.eyes, grant_in(call.path), by=call.principal))
+    return answer_json(await call.services.engine.approvals.revoke(call.viewer, call.id_of(GRANT), by=call.principal))
 
 
 ROUTES: tuple[AnyHttpRoute, ...] = (
@@ -74,6 +73,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Show an approval",
         endpoint=show,
         action="approvals.read",
+        resource=APPROVAL,
         others=Role.OPERATOR,
         query=Empty,
         body=Unread,
@@ -85,6 +85,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Answer an approval; an answer is given once",
         endpoint=answer,
         action="approvals.answer",
+        resource=APPROVAL,
         others=Role.OPERATOR,
         query=Empty,
         body=AnswerBody,
@@ -109,6 +110,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Revoke a grant",
         endpoint=revoke,
         action="grants.revoke",
+        resource=GRANT,
         others=Role.OPERATOR,
         query=Empty,
         body=Unread,

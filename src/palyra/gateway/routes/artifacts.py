@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from palyra.core.errors import Invalid
 from palyra.engine.api.requests import ArtifactRecord
-from palyra.gateway.http.request_reader import artifact_in, read_body
+from palyra.gateway.access.resources import ARTIFACT
+from palyra.gateway.http.request_reader import read_body
 from palyra.gateway.http.responses import BASE_HEADERS, answer_json
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import ARTIFACT_BYTES_MAX, UPLOAD_TIMEOUT_S
@@ -29,14 +30,14 @@ _DOWNLOAD_HEADERS = {
 
 async def put(call: HttpCall[Empty, Unread]) -> Response:
     media_type = _media_type(call.request.headers.get("content-type"))
-    with call.desk.uploading():
+    with call.services.uploading():
         body = await read_body(call.request, ARTIFACT_BYTES_MAX)
-        record = await call.desk.engine.artifacts.put(call.principal, body, media_type)
+        record = await call.services.engine.artifacts.put(call.principal, body, media_type)
     return answer_json(record, 201, {"location": f"/api/v1/artifacts/{record.id}"})
 
 
 async def get(call: HttpCall[Empty, Unread]) -> Response:
-    record, body = await call.desk.engine.artifacts.get(call.principal, artifact_in(call.path))
+    record, body = await call.services.engine.artifacts.get(call.principal, call.id_of(ARTIFACT))
     return Response(body, 200, {**_DOWNLOAD_HEADERS, "content-type": record.media_type})
 
 
@@ -71,6 +72,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Fetch a body as a download",
         endpoint=get,
         action="artifacts.read",
+        resource=ARTIFACT,
         query=Empty,
         body=Unread,
         media_types=(ANY_TYPE,),

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from palyra.core.errors import Unauthorized
 from palyra.core.events.system import AdminActed
 from palyra.core.ids import Principal
-from palyra.gateway.access.authentication import cookie_name
 from palyra.gateway.access.console_sessions import CODE_LIFE_S, LIFE_S
+from palyra.gateway.http.request_access import cookie_name
 from palyra.gateway.http.responses import BASE_HEADERS, answer_json, answer_nothing
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.routes.bodies import RequestBody
@@ -66,13 +66,13 @@ class LoginLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def log_in(call: HttpCall[Empty, LoginBody]) -> Response:
-    doors = call.desk.doors
-    token_hash = doors.logins.redeem(call.body.code)
-    row = await doors.tokens.find(token_hash) if token_hash is not None else None
-    if token_hash is None or row is None or not is_valid(row, doors.clock.now_ms()):
+    credentials = call.services.credentials
+    token_hash = credentials.logins.redeem(call.body.code)
+    row = await credentials.tokens.find(token_hash) if token_hash is not None else None
+    if token_hash is None or row is None or not is_valid(row, credentials.clock.now_ms()):
         raise Unauthorized("login_invalid", "the link was used already or is too old; palyra login-link makes another")
-    await call.desk.engine.acts.record(row.principal, AdminActed(action="login.begin", target=row.id))
-    opened = doors.logins.open(token_hash)
+    await call.services.engine.acts.record(row.principal, AdminActed(action="login.begin", target=row.id))
+    opened = credentials.logins.open(token_hash)
     who = Identity(principal=row.principal, role=row.role, actions=row.actions, csrf_token=opened.session.csrf_token)
     return answer_json(who, 200, {"set-cookie": _cookie(call.request, opened.id, int(LIFE_S))})
 
@@ -81,15 +81,15 @@ async def log_out(call: HttpCall[Empty, Empty]) -> Response:
     """With a bearer token there is nothing to end."""
     answer = answer_nothing()
     if call.caller.session is not None:
-        call.desk.doors.logins.close(call.caller.session)
+        call.services.credentials.logins.close(call.caller.session)
         answer.headers["set-cookie"] = _cookie(call.request, "", 0)
     return answer
 
 
 async def make_link(call: HttpCall[Empty, Empty]) -> Response:
     caller = call.caller
-    await call.desk.engine.acts.record(call.principal, AdminActed(action="login.link", target=caller.token_id))
-    code = call.desk.doors.logins.new_code(caller.token_hash)
+    await call.services.engine.acts.record(call.principal, AdminActed(action="login.link", target=caller.token_id))
+    code = call.services.credentials.logins.new_code(caller.token_hash)
     return answer_json(LoginLink(path=link_path(code), valid_for_s=int(CODE_LIFE_S)), 201)
 
 

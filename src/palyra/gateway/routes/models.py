@@ -18,13 +18,13 @@ class ModelPage(msgspec.Struct, frozen=True):
 
 
 async def list_models(call: HttpCall[Empty, Unread]) -> Response:
-    return answer_json(ModelPage(call.desk.engine.status.models(), None))
+    return answer_json(ModelPage(call.services.engine.status.models(), None))
 
 
 async def check(call: HttpCall[Empty, Empty]) -> Response:
     """A check that fails is an answer too: what it found is in the body."""
-    call.desk.require_open()
-    return answer_json(await call.desk.engine.status.check_model(call.principal, call.path["name"]))
+    call.services.require_open()
+    return answer_json(await call.services.engine.status.check_model(call.principal, call.path["name"]))
 
 
 ROUTES: tuple[AnyHttpRoute, ...] = (

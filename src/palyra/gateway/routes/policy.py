@@ -32,7 +32,7 @@ async def explain(call: HttpCall[Empty, ExplainBody]) -> Response:
     body = call.body
     principal = parse_principal(body.principal) if body.principal is not None else call.principal
     if principal != call.principal:
-        require(call.desk.doors.policy, call.caller, call.action, principal)
+        require(call.services.credentials.policy, call.caller, call.action, principal)
     request = ExplainRequest(
         tool=body.tool,
         arguments=body.arguments,
@@ -40,7 +40,7 @@ async def explain(call: HttpCall[Empty, ExplainBody]) -> Response:
         session_id=SessionId(StreamId(body.session_id)) if body.session_id is not None else None,
         taint=body.taint,
     )
-    return answer_json(await call.desk.engine.explaining.explain(principal, request))
+    return answer_json(await call.services.engine.explaining.explain(principal, request))
 
 
 ROUTES: tuple[AnyHttpRoute, ...] = (

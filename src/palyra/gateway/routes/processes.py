@@ -3,7 +3,7 @@
 import msgspec
 from starlette.responses import Response
 
-from palyra.gateway.http.request_reader import run_in
+from palyra.gateway.access.resources import RUN
 from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
 from palyra.ports.processes import ProcessRecord
@@ -16,12 +16,12 @@ class ProcessPage(msgspec.Struct, frozen=True):
 
 
 async def list_processes(call: HttpCall[Empty, Unread]) -> Response:
-    found = await call.desk.engine.runs.processes.list(call.eyes, run_in(call.path))
+    found = await call.services.engine.runs.processes.list(call.viewer, call.id_of(RUN))
     return answer_json(ProcessPage(found, None))
 
 
 async def stop(call: HttpCall[Empty, Empty]) -> Response:
-    stopped = await call.desk.engine.runs.processes.stop(call.eyes, run_in(call.path), call.path["process_id"])
+    stopped = await call.services.engine.runs.processes.stop(call.viewer, call.id_of(RUN), call.path["process_id"])
     return answer_json(stopped)
 
 
@@ -32,6 +32,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="List the background processes of a run",
         endpoint=list_processes,
         action="processes.list",
+        resource=RUN,
         others=Role.OPERATOR,
         query=Empty,
         body=Unread,
@@ -43,6 +44,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Stop a background process and everything it started",
         endpoint=stop,
         action="processes.stop",
+        resource=RUN,
         others=Role.OPERATOR,
         query=Empty,
         body=Empty,

@@ -10,9 +10,9 @@ from starlette.types import ASGIApp
 from palyra.core.errors import Invalid
 from palyra.core.ids import ArtifactId, SessionId, StreamId
 from palyra.engine.api.requests import GivenAttachment, RunRecord, RunRequest, RunsQuery, StartedRun
-from palyra.gateway.access.viewer import reader_of
+from palyra.gateway.access.resources import RUN
 from palyra.gateway.http.frames import WireEvent
-from palyra.gateway.http.request_reader import read_cursor, run_in
+from palyra.gateway.http.request_reader import read_cursor
 from palyra.gateway.http.responses import JSON_TYPE, answer_json
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.sse import EVENT_STREAM_TYPE
@@ -34,15 +34,15 @@ ORIGIN = (
 
 
 async def start(call: HttpCall[Empty, RunBody]) -> ASGIApp:
-    desk = call.desk
-    desk.require_open()
+    services = call.services
+    services.require_open()
     request = _run_request(call)
     if EVENT_STREAM_TYPE not in call.request.headers.get("accept", "").lower():
-        record = await desk.engine.runs.start(call.principal, request)
+        record = await services.engine.runs.start(call.principal, request)
         return answer_json(record, 202, {"location": _path_of(record)})
-    with desk.seats.reserved(call.caller.token_id) as seat:
-        started, frames = await desk.engine.runs.start_and_follow(call.principal, request)
-        return desk.stream(seat, frames, desk.frame_bytes.by_seq).with_location(_path_of(started))
+    with services.slots.reserved(call.caller.token_id) as slot:
+        started, frames = await services.engine.runs.start_and_follow(call.principal, request)
+        return services.stream(slot, frames, services.frame_bytes.by_seq).with_location(_path_of(started))
 
 
 async def list_runs(call: HttpCall[RunsPageQuery, Unread]) -> Response:
@@ -54,30 +54,30 @@ async def list_runs(call: HttpCall[RunsPageQuery, Unread]) -> Response:
         after=query.after,
         limit=size + 1,
     )
-    found = await call.desk.engine.runs.list(reader_of(call, query.everyone), asked)
+    found = await call.services.engine.runs.list(call.reader(query.everyone), asked)
     return answer_json(RunPage(*cut_page(found, size, attrgetter("id"))))
 
 
 async def show(call: HttpCall[Empty, Unread]) -> Response:
-    return answer_json(await call.desk.engine.runs.get(call.eyes, run_in(call.path)))
+    return answer_json(await call.services.engine.runs.get(call.viewer, call.id_of(RUN)))
 
 
 async def events(call: HttpCall[FeedQuery, Unread]) -> ASGIApp:
     after_seq = read_cursor(call.request, call.query.after)
-    desk = call.desk
-    with desk.seats.reserved(call.caller.token_id) as seat:
-        frames = await desk.engine.runs.follow(call.eyes, run_in(call.path), after_seq)
-        return desk.stream(seat, frames, desk.frame_bytes.by_seq)
+    services = call.services
+    with services.slots.reserved(call.caller.token_id) as slot:
+        frames = await services.engine.runs.follow(call.viewer, call.id_of(RUN), after_seq)
+        return services.stream(slot, frames, services.frame_bytes.by_seq)
 
 
 async def send_input(call: HttpCall[Empty, InputBody]) -> Response:
-    call.desk.require_open()
-    record = await call.desk.engine.runs.send_input(call.principal, run_in(call.path), call.body.text)
+    call.services.require_open()
+    record = await call.services.engine.runs.send_input(call.principal, call.id_of(RUN), call.body.text)
     return answer_json(record, 202)
 
 
 async def cancel(call: HttpCall[Empty, Empty]) -> Response:
-    cancelled = await call.desk.engine.runs.cancel(call.eyes, run_in(call.path), by=call.principal)
+    cancelled = await call.services.engine.runs.cancel(call.viewer, call.id_of(RUN), by=call.principal)
     return answer_json(cancelled, 202)
 
 
@@ -155,6 +155,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Show a run",
         endpoint=show,
         action="runs.read",
+        resource=RUN,
         others=Role.OPERATOR,
         query=Empty,
         body=Unread,
@@ -166,6 +167,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Follow a run to its end; id is the seq",
         endpoint=events,
         action="runs.read",
+        resource=RUN,
         others=Role.OPERATOR,
         query=FeedQuery,
         body=Unread,
@@ -178,6 +180,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Say something to an active run",
         endpoint=send_input,
         action="runs.input",
+        resource=RUN,
         query=Empty,
         body=InputBody,
         answer=RunRecord,
@@ -191,6 +194,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Cancel a run, whatever it waits for",
         endpoint=cancel,
         action="runs.cancel",
+        resource=RUN,
         others=Role.OPERATOR,
         query=Empty,
         body=Empty,

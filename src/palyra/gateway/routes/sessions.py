@@ -8,9 +8,9 @@ from starlette.types import ASGIApp
 from palyra.core.ids import SessionId, StreamId
 from palyra.core.projections.rows import SessionRow
 from palyra.engine.api.requests import SessionRequest
-from palyra.gateway.access.viewer import reader_of
+from palyra.gateway.access.resources import SESSION
 from palyra.gateway.http.frames import WireEvent, wire_event
-from palyra.gateway.http.request_reader import read_cursor, session_in
+from palyra.gateway.http.request_reader import read_cursor
 from palyra.gateway.http.responses import answer_json, answer_nothing
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.sse import EVENT_STREAM_TYPE
@@ -39,61 +39,61 @@ async def resolve(call: HttpCall[Empty, SessionBody]) -> Response:
         agent=body.agent,
         reset=body.reset,
     )
-    return answer_json(await call.desk.engine.sessions.resolve(call.principal, request))
+    return answer_json(await call.services.engine.sessions.resolve(call.principal, request))
 
 
 async def list_sessions(call: HttpCall[PageQuery, Unread]) -> Response:
     query, size = call.query, page_size(call.query.limit)
-    found = await call.desk.engine.sessions.list(reader_of(call, query.everyone), query.after, size + 1)
+    found = await call.services.engine.sessions.list(call.reader(query.everyone), query.after, size + 1)
     return answer_json(SessionPage(*cut_page(found, size, attrgetter("id"))))
 
 
 async def show(call: HttpCall[Empty, Unread]) -> Response:
-    return answer_json(await call.desk.engine.sessions.get(call.eyes, session_in(call.path)))
+    return answer_json(await call.services.engine.sessions.get(call.viewer, call.id_of(SESSION)))
 
 
 async def label(call: HttpCall[Empty, LabelBody]) -> Response:
-    row = await call.desk.engine.sessions.label(call.principal, session_in(call.path), call.body.label)
+    row = await call.services.engine.sessions.label(call.principal, call.id_of(SESSION), call.body.label)
     return answer_json(row)
 
 
 async def reset(call: HttpCall[Empty, Empty]) -> Response:
-    return answer_json(await call.desk.engine.sessions.reset(call.principal, session_in(call.path)))
+    return answer_json(await call.services.engine.sessions.reset(call.principal, call.id_of(SESSION)))
 
 
 async def branch(call: HttpCall[Empty, BranchBody]) -> Response:
     body = call.body
-    row = await call.desk.engine.sessions.branch(call.principal, session_in(call.path), body.at_seq, body.label)
+    row = await call.services.engine.sessions.branch(call.principal, call.id_of(SESSION), body.at_seq, body.label)
     return answer_json(row, 201, {"location": f"/api/v1/sessions/{row.id}"})
 
 
 async def delete(call: HttpCall[Empty, Unread]) -> Response:
-    await call.desk.engine.sessions.delete(call.principal, session_in(call.path))
+    await call.services.engine.sessions.delete(call.principal, call.id_of(SESSION))
     return answer_nothing()
 
 
 async def tape(call: HttpCall[TapeQuery, Unread]) -> Response:
     query, size = call.query, page_size(call.query.limit)
-    session_id = session_in(call.path)
-    found = await call.desk.engine.sessions.tape(call.eyes, session_id, query.after, size + 1)
+    session_id = call.id_of(SESSION)
+    found = await call.services.engine.sessions.tape(call.viewer, session_id, query.after, size + 1)
     events, next_after = cut_page(found, size, attrgetter("seq"))
     return answer_json(TapePage(tuple(wire_event(event) for event in events), next_after))
 
 
 async def events(call: HttpCall[FeedQuery, Unread]) -> ASGIApp:
     after_seq = read_cursor(call.request, call.query.after)
-    desk = call.desk
-    with desk.seats.reserved(call.caller.token_id) as seat:
-        frames = await desk.engine.feed.session(call.eyes, session_in(call.path), after_seq)
-        return desk.stream(seat, frames, desk.frame_bytes.by_seq)
+    services = call.services
+    with services.slots.reserved(call.caller.token_id) as slot:
+        frames = await services.engine.feed.session(call.viewer, call.id_of(SESSION), after_seq)
+        return services.stream(slot, frames, services.frame_bytes.by_seq)
 
 
 async def all_events(call: HttpCall[AllFeedQuery, Unread]) -> ASGIApp:
     after_position = read_cursor(call.request, call.query.after)
-    desk = call.desk
-    with desk.seats.reserved(call.caller.token_id) as seat:
-        frames = await desk.engine.feed.all(reader_of(call, call.query.everyone), after_position)
-        return desk.stream(seat, frames, desk.frame_bytes.by_position)
+    services = call.services
+    with services.slots.reserved(call.caller.token_id) as slot:
+        frames = await services.engine.feed.all(call.reader(call.query.everyone), after_position)
+        return services.stream(slot, frames, services.frame_bytes.by_position)
 
 
 ROUTES: tuple[AnyHttpRoute, ...] = (
@@ -126,6 +126,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Show a session",
         endpoint=show,
         action="sessions.read",
+        resource=SESSION,
         others=Role.OPERATOR,
         query=Empty,
         body=Unread,
@@ -137,6 +138,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Give a session a label, or take it away with null",
         endpoint=label,
         action="sessions.label",
+        resource=SESSION,
         query=Empty,
         body=LabelBody,
         answer=SessionRow,
@@ -149,6 +151,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Erase a session's content; its chain stays",
         endpoint=delete,
         action="sessions.delete",
+        resource=SESSION,
         query=Empty,
         body=Unread,
         status=204,
@@ -161,6 +164,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Begin anew: history, session grants and taint end here",
         endpoint=reset,
         action="sessions.reset",
+        resource=SESSION,
         query=Empty,
         body=Empty,
         answer=SessionRow,
@@ -173,6 +177,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Make a new session that continues from an event of this one",
         endpoint=branch,
         action="sessions.branch",
+        resource=SESSION,
         query=Empty,
         body=BranchBody,
         answer=SessionRow,
@@ -186,6 +191,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Read a session's events after a seq",
         endpoint=tape,
         action="sessions.read",
+        resource=SESSION,
         others=Role.OPERATOR,
         query=TapeQuery,
         body=Unread,
@@ -197,6 +203,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Follow a session's events; id is the seq",
         endpoint=events,
         action="sessions.read",
+        resource=SESSION,
         others=Role.OPERATOR,
         query=FeedQuery,
         body=Unread,

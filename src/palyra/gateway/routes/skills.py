@@ -39,19 +39,19 @@ class SkillPage(msgspec.Struct, frozen=True):
 
 
 async def list_skills(call: HttpCall[AgentQuery, Unread]) -> Response:
-    return answer_json(SkillPage(await call.desk.engine.skills.list(call.query.agent), None))
+    return answer_json(SkillPage(await call.services.engine.skills.list(call.query.agent), None))
 
 
 async def show(call: HttpCall[OneQuery, Unread]) -> Response:
     query = SkillQuery(name=call.path["name"], agent=call.query.agent, place=call.query.place)
-    return answer_json(await call.desk.engine.skills.get(query))
+    return answer_json(await call.services.engine.skills.get(query))
 
 
 async def change(call: HttpCall[Empty, SkillBody]) -> Response:
     body = call.body
     query = SkillQuery(name=call.path["name"], agent=body.agent, place=body.place)
     wish = SkillChange(status=body.status, sha256=body.sha256)
-    return answer_json(await call.desk.engine.skills.change(call.principal, query, wish))
+    return answer_json(await call.services.engine.skills.change(call.principal, query, wish))
 
 
 ROUTES: tuple[AnyHttpRoute, ...] = (

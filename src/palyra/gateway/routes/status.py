@@ -96,7 +96,7 @@ async def health(call: HttpCall[Empty, Unread]) -> Response:
 
 
 async def readiness(call: HttpCall[Empty, Unread]) -> Response:
-    status = call.desk.engine.status
+    status = call.services.engine.status
     parts = await status.parts()
     if status.is_draining:
         parts = {**parts, "daemon": "draining"}
@@ -105,12 +105,12 @@ async def readiness(call: HttpCall[Empty, Unread]) -> Response:
 
 
 async def metrics(call: HttpCall[Empty, Unread]) -> Response:
-    return Response(call.desk.engine.status.metrics(), 200, BASE_HEADERS, METRICS_TYPE)
+    return Response(call.services.engine.status.metrics(), 200, BASE_HEADERS, METRICS_TYPE)
 
 
 async def tools(call: HttpCall[Empty, Unread]) -> Response:
     """Those there are, then those that should be and are not; what has come back since is not told as missing."""
-    status = call.desk.engine.status
+    status = call.services.engine.status
     there = tuple(_tool_record(spec) for spec in status.tools())
     names = {record.name for record in there}
     missing = {each.name: each.reason for each in status.missing_tools() if each.name not in names}
@@ -119,7 +119,7 @@ async def tools(call: HttpCall[Empty, Unread]) -> Response:
 
 
 async def agents(call: HttpCall[Empty, Unread]) -> Response:
-    default = call.desk.engine.status.default_agent()
+    default = call.services.engine.status.default_agent()
     records = [
         AgentRecord(
             id=agent.name,
@@ -130,13 +130,13 @@ async def agents(call: HttpCall[Empty, Unread]) -> Response:
             tools=agent.tools,
             workspace=agent.workspace,
         )
-        for agent in call.desk.engine.status.agents()
+        for agent in call.services.engine.status.agents()
     ]
     return answer_json(AgentPage(tuple(records), None))
 
 
 async def verify(call: HttpCall[Empty, Unread]) -> Response:
-    return answer_json(await call.desk.engine.status.verify())
+    return answer_json(await call.services.engine.status.verify())
 
 
 async def front_page(call: HttpCall[Empty, Unread]) -> Response:

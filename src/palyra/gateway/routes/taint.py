@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from palyra.core.taint import LABEL_LENGTH_MAX
 from palyra.engine.api.requests import TaintRecord
-from palyra.gateway.http.request_reader import session_in
+from palyra.gateway.access.resources import SESSION
 from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.routes.bodies import REASON_LENGTH_MAX, RequestBody
@@ -32,17 +32,17 @@ class TaintPage(msgspec.Struct, frozen=True):
 
 
 async def show(call: HttpCall[Empty, Unread]) -> Response:
-    return answer_json(TaintPage(await call.desk.engine.taint.show(call.eyes, session_in(call.path))))
+    return answer_json(TaintPage(await call.services.engine.taint.show(call.viewer, call.id_of(SESSION))))
 
 
 async def trust(call: HttpCall[Empty, TrustBody]) -> Response:
     body = call.body
-    found = await call.desk.engine.taint.trust(call.principal, session_in(call.path), body.source, body.reason)
+    found = await call.services.engine.taint.trust(call.principal, call.id_of(SESSION), body.source, body.reason)
     return answer_json(TaintPage(found))
 
 
 async def distrust(call: HttpCall[SourceQuery, Unread]) -> Response:
-    found = await call.desk.engine.taint.distrust(call.principal, session_in(call.path), call.query.source, "")
+    found = await call.services.engine.taint.distrust(call.principal, call.id_of(SESSION), call.query.source, "")
     return answer_json(TaintPage(found))
 
 
@@ -53,6 +53,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Show where a session's taint came from",
         endpoint=show,
         action="sessions.read",
+        resource=SESSION,
         others=Role.OPERATOR,
         query=Empty,
         body=Unread,
@@ -64,6 +65,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Vouch for a source of the session's taint, until its reset",
         endpoint=trust,
         action="sessions.trust",
+        resource=SESSION,
         query=Empty,
         body=TrustBody,
         answer=TaintPage,
@@ -76,6 +78,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="No longer vouch for a source",
         endpoint=distrust,
         action="sessions.trust",
+        resource=SESSION,
         query=SourceQuery,
         body=Unread,
         answer=TaintPage,

@@ -15,8 +15,9 @@ from starlette.responses import Response
 from palyra.core.errors import Invalid, NotFound, Unauthorized
 from palyra.core.events.system import AdminActed
 from palyra.core.ids import Principal, parse_principal
+from palyra.gateway.access.caller import Caller
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Caller, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import PAGE_DEFAULT
 from palyra.gateway.routes.bodies import PageLimit, RequestBody, cut_page, page_size
 from palyra.ports.tokens import (
@@ -83,29 +84,29 @@ class RotatedToken(msgspec.Struct, frozen=True):
 
 
 async def list_tokens(call: HttpCall[TokenPageQuery, Unread]) -> Response:
-    size, doors = page_size(call.query.limit), call.desk.doors
-    records = await asyncio.to_thread(token_records, doors.register, doors.clock.now_ms())
+    size, credentials = page_size(call.query.limit), call.services.credentials
+    records = await asyncio.to_thread(token_records, credentials.register, credentials.clock.now_ms())
     following = [record for record in sorted(records, key=attrgetter("id")) if record.id > call.query.after]
     return answer_json(TokenPage(*cut_page(following[: size + 1], size, attrgetter("id"))))
 
 
 async def issue(call: HttpCall[Empty, TokenBody]) -> Response:
-    doors = call.desk.doors
-    now_ms = doors.clock.now_ms()
-    row = make_row(call.body, now_ms, frozenset(route_actions(call.desk.actions)))
+    credentials = call.services.credentials
+    now_ms = credentials.clock.now_ms()
+    row = make_row(call.body, now_ms, frozenset(route_actions(call.services.actions)))
     _require_no_more(call.caller, row.actions)
-    await call.desk.engine.acts.record(call.principal, act_of_issue(row))
-    token = await asyncio.to_thread(doors.register.issue, row)
+    await call.services.engine.acts.record(call.principal, act_of_issue(row))
+    token = await asyncio.to_thread(credentials.register.issue, row)
     return answer_json(IssuedToken(token=token, record=token_record(row, None, now_ms)), 201)
 
 
 async def revoke(call: HttpCall[Empty, Unread]) -> Response:
-    doors, token_id = call.desk.doors, call.path["token_id"]
-    row = require_issued(await asyncio.to_thread(doors.register.rows), token_id)
-    await call.desk.engine.acts.record(call.principal, act_of_revoke(row))
-    revoked = await asyncio.to_thread(doors.register.revoke, row.id)
-    call.desk.seats.end_of(row.id)
-    return answer_json(token_record(revoked, None, doors.clock.now_ms()))
+    credentials, token_id = call.services.credentials, call.path["token_id"]
+    row = require_issued(await asyncio.to_thread(credentials.register.rows), token_id)
+    await call.services.engine.acts.record(call.principal, act_of_revoke(row))
+    revoked = await asyncio.to_thread(credentials.register.revoke, row.id)
+    call.services.slots.end_of(row.id)
+    return answer_json(token_record(revoked, None, credentials.clock.now_ms()))
 
 
 def _require_no_more(caller: Caller, actions: tuple[str, ...]) -> None:
@@ -118,10 +119,10 @@ def _require_no_more(caller: Caller, actions: tuple[str, ...]) -> None:
 async def rotate_admin(call: HttpCall[Empty, Empty]) -> Response:
     if call.caller.actions:
         raise Unauthorized("actions_exceeded", "a token limited to some actions may not replace the admin token")
-    doors = call.desk.doors
-    await call.desk.engine.acts.record(call.principal, ACT_OF_ROTATE)
-    token = await asyncio.to_thread(doors.register.rotate_admin)
-    call.desk.seats.end_of(ADMIN_TOKEN_ID)
+    credentials = call.services.credentials
+    await call.services.engine.acts.record(call.principal, ACT_OF_ROTATE)
+    token = await asyncio.to_thread(credentials.register.rotate_admin)
+    call.services.slots.end_of(ADMIN_TOKEN_ID)
     return answer_json(RotatedToken(token))
 
 

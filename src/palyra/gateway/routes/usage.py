@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from palyra.core.projections.usage import NANO
 from palyra.engine.api.requests import UsageQuery
-from palyra.gateway.access.viewer import reader_of
 from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import AnyHttpRoute, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import PAGE_DEFAULT
@@ -72,7 +71,7 @@ class UsagePage(msgspec.Struct, frozen=True):
 async def show(call: HttpCall[UsagePageQuery, Unread]) -> Response:
     query, size = call.query, page_size(call.query.limit)
     is_everyone = query.everyone or query.by is UsageGroup.PRINCIPAL
-    reader_of(call, is_everyone)
+    call.reader(is_everyone)
     asked = UsageQuery(
         by=query.by,
         since=query.since,
@@ -82,7 +81,7 @@ async def show(call: HttpCall[UsagePageQuery, Unread]) -> Response:
         after=query.after,
         limit=size + 1,
     )
-    report = await call.desk.engine.usage.report(call.principal, asked)
+    report = await call.services.engine.usage.report(call.principal, asked)
     page, next_after = cut_page(report.sums, size, attrgetter("key"))
     return answer_json(UsagePage(tuple(_item(found) for found in page), _totals(report.total), next_after))
 
