@@ -5,6 +5,8 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import structlog
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 
 from palyra.app.logs import cleaned, configure_log
 from palyra.core.redaction import KnownSecrets
-from tests.gateway.scene import Scene
+from palyra.engine.engine import Engine
+from tests.gateway.scene import Failing, Scene
 
 EVIL = "ok\nERROR forged \x1b[2Jline\r\x85\u2028\u202eend\x00"
 BREAKS = ("\n", "\r", "\x1b", "\x85", "\u2028", "\u202e", "\x00")
@@ -82,14 +85,27 @@ def test_a_traceback_is_marked_as_the_one_event_it_is(log: Stream) -> None:
         assert "forged" in json.loads(first)["exception"]
 
 
+class StubSessions:
+    async def resolve(self, *_: object) -> None:
+        return None
+
+
+class StubEngine:
+    """As much of an engine as these requests reach; a real one has lines of its own in the log."""
+
+    owners = acts = None
+    sessions = StubSessions()
+    status = SimpleNamespace(is_draining=False)
+
+
 async def test_no_request_writes_a_line_of_its_own(log: Stream) -> None:
-    scene = Scene()
+    scene = Scene(cast(Engine, StubEngine()))
     await scene.raw(
         "GET", f"/api/v1/runs/{EVIL}", "", [("authorization", "Bearer x\nforged"), ("host", EVIL[:20])], [b""]
     )
     await scene.ask("GET", "/api/v1/sessions/a%0aforged", token="palyra_\x1b[31m")
     await scene.ask("POST", "/api/v1/sessions", {"key": EVIL, "label": EVIL}, {"user-agent": "x\r\nforged: y"})
-    scene.engine.notes.failure = RuntimeError(f"of {EVIL}")
+    scene.engine.runs = Failing(RuntimeError(f"of {EVIL}"))
     assert (await scene.ask("POST", "/api/v1/runs", {"text": EVIL})).status == 500
     lines = lines_of(log)
     assert sum("refused a request from 127.0.0.1" in line for line in lines) == 2

@@ -1,16 +1,23 @@
-"""A gateway over the fake engine, and ways to talk to it: straight as ASGI, or over a real socket. Not: any claim."""
+"""A gateway over a real engine, and ways to talk to it: straight as ASGI, or over a real socket.
+
+Owns: tokens and a clock for the gateway, noting what the engine is asked, and one service in place of another.
+Does not own: the engine (prepared), any claim.
+"""
 
 import asyncio
+import inspect
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 from msgspec.structs import replace
 
 from palyra.core.ids import Principal
 from palyra.engine.engine import Engine
+from palyra.engine.hub import Frames
 from palyra.gateway.access.authentication import Authentication
 from palyra.gateway.access.console_sessions import ConsoleSessions
 from palyra.gateway.access.credentials import Credentials
@@ -21,16 +28,21 @@ from palyra.gateway.http.settings import HttpSettings
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.policy import AccessPolicy
 from palyra.ports.tokens import Role, TokenRow, hash_token
-from tests.gateway.fake_engine import FakeEngine
 
 WAIT_S = 5.0  # A bound for what should come at once; no test passes by waiting for it.
 NOW_MS = 1_700_000_000_000
 ADMIN = "palyra_admin-token-of-the-tests-and-nothing-else"
 NEW_ADMIN = "palyra_another-admin-token-of-the-tests-alone"
 HOST = "127.0.0.1:7142"
+# Written in a target or a body, these stand for the ids of the scene.
+SESSION, RUN, APPROVAL = "{session_id}", "{run_id}", "{approval_id}"
+GRANT, ARTIFACT, PROCESS = "{grant_id}", "{artifact_id}", "{process_id}"
+NOTED = (
+    "sessions", "runs", "approvals", "taint", "feed", "artifacts", "usage", "acts", "skills", "explaining", "status",
+)  # fmt: skip
 
 
-def token_row(token: str, role: Role, principal: str = "user:alice", **changes: object) -> TokenRow:
+def token_row(token: str, role: Role, principal: str = "user:owner", **changes: object) -> TokenRow:
     fields = {"id": token[-12:], "hash": hash_token(token), "principal": Principal(principal), "role": role}
     return TokenRow(**{**fields, "created_at_ms": 0, **changes})  # type: ignore[arg-type]
 
@@ -99,25 +111,78 @@ class Answer:
         return self.json["error"]["code"]
 
 
+class Noted:
+    """A real service that notes what it is asked. An attribute that a test sets stands in place of the service's own."""
+
+    def __init__(self, service: object, name: str, asked: list[tuple[object, ...]]) -> None:
+        self._service = service
+        self._name = name
+        self._asked = asked
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._service, name)
+        if name == "processes":
+            return Noted(found, "processes", self._asked)
+        return self._noting(name, found) if inspect.ismethod(found) else found
+
+    def _noting(self, name: str, method: Callable[..., object]) -> Callable[..., object]:
+        def ask(*arguments: object, **named: object) -> object:
+            self._asked.append((f"{self._name}.{name}", *arguments, *named.values()))
+            return method(*arguments, **named)
+
+        return ask
+
+
+class Failing:
+    """In place of a service, of which every method fails."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
+        async def fail(*_: object, **__: object) -> object:
+            raise self._error
+
+        return fail
+
+
 @dataclass
 class Scene:
-    engine: FakeEngine = field(default_factory=FakeEngine)
-    tokens: FixedTokens = field(default_factory=FixedTokens)
-    clock: FixedClock = field(default_factory=FixedClock)
+    """`asked` are the calls of the engine's services, with their arguments. `policy` decides in place of the roles."""
+
+    real: Engine
+    ids: dict[str, str] = field(default_factory=dict)
     settings: HttpSettings = field(default_factory=HttpSettings)
     client: tuple[str, int] = ("127.0.0.1", 50000)
+    policy: AccessPolicy = field(default_factory=lambda: RoleTable(ROUTES))
+    tokens: FixedTokens = field(default_factory=FixedTokens)
+    clock: FixedClock = field(default_factory=FixedClock)
+    asked: list[tuple[object, ...]] = field(default_factory=list)
+    engine: Any = field(init=False)
     gateway: Gateway = field(init=False)
     logins: ConsoleSessions = field(init=False)
 
     def __post_init__(self) -> None:
         self.logins = ConsoleSessions(self.clock.monotonic_s)
-        self.serve(cast(Engine, self.engine))
-
-    def serve(self, engine: Engine, policy: AccessPolicy | None = None) -> None:
-        """Puts a gateway over an engine in place of the one there was."""
-        credentials = Credentials(self.tokens, self.tokens, self.logins, policy or RoleTable(ROUTES), self.clock)
+        noted = {name: Noted(getattr(self.real, name), name, self.asked) for name in NOTED if hasattr(self.real, name)}
+        self.engine = SimpleNamespace(owners=self.real.owners, **noted)
+        credentials = Credentials(self.tokens, self.tokens, self.logins, self.policy, self.clock)
         access = Authentication(credentials, self.settings.requests_per_minute, self.clock.monotonic_s)
-        self.gateway = Gateway(engine, access, self.settings)
+        self.gateway = Gateway(cast(Engine, self.engine), access, self.settings)
+
+    def filled(self, text: str) -> str:
+        """With the ids of this scene."""
+        for name, value in self.ids.items():
+            text = text.replace(f"{{{name}}}", value)
+        return text
+
+    def follow(self, frames: Frames) -> None:
+        """Gives these frames to whoever follows something next, in place of the engine's."""
+
+        async def given(*_: object) -> Frames:
+            return frames
+
+        self.engine.feed.session = self.engine.feed.all = self.engine.runs.follow = given
 
     async def ask(
         self,
@@ -128,15 +193,16 @@ class Scene:
         token: str | None = ADMIN,
     ) -> Answer:
         """One request without a socket. A body of bytes goes as it is, another as JSON."""
-        path, _, query = target.partition("?")
+        path, _, query = self.filled(target).partition("?")
         sent = {"host": HOST} | ({"authorization": f"Bearer {token}"} if token is not None else {})
         sent |= {name.lower(): value for name, value in (headers or {}).items()}
-        raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        raw = body if isinstance(body, bytes) else b"" if body is None else self.filled(json.dumps(body)).encode()
         return await self.raw(method, path, query, list(sent.items()), [raw])
 
     async def raw(
         self, method: str, path: str, query: str, headers: list[tuple[str, str]], chunks: list[bytes]
     ) -> Answer:
+        """The client leaves as soon as the answer has begun: a stream ends with that, another answer comes whole."""
         scope = {
             "type": "http",
             "method": method,
@@ -150,16 +216,17 @@ class Scene:
             {"type": "http.request", "body": chunk, "more_body": index < len(chunks) - 1}
             for index, chunk in enumerate(chunks)
         ]
-        sent: list[dict] = []
+        begun, sent = asyncio.Event(), []
 
         async def receive() -> dict:
             if waiting:
                 return waiting.pop(0)
-            await asyncio.Event().wait()
-            raise AssertionError
+            await begun.wait()
+            return {"type": "http.disconnect"}
 
         async def send(message: dict) -> None:
             sent.append(message)
+            begun.set()
 
         async with asyncio.timeout(WAIT_S):
             await self.gateway(scope, receive, send)  # type: ignore[arg-type]

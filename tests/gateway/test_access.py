@@ -8,27 +8,17 @@ from palyra.gateway.http.route import AnyHttpRoute
 from palyra.gateway.http.settings import HttpSettings
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.tokens import Role
-from tests.gateway.fake_engine import APPROVAL, ARTIFACT, GRANT, RUN, SESSION
-from tests.gateway.scene import ADMIN, HOST, NOW_MS, Scene
+from tests.gateway.prepared import Prepared
+from tests.gateway.scene import ADMIN, HOST, NOW_MS, RUN, Scene
 
 ONE_RUN = f"/api/v1/runs/{RUN}"
-IDS = {
-    "session_id": SESSION,
-    "run_id": RUN,
-    "process_id": "p1",
-    "approval_id": APPROVAL,
-    "grant_id": GRANT,
-    "artifact_id": ARTIFACT,
-    "name": "qwen",
-    "token_id": "admin",
-}
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 async def test_every_route_but_the_public_ones_needs_a_token(scene: Scene, route: AnyHttpRoute) -> None:
-    answer = await scene.ask(route.method, route.path.format(**IDS), {"code": "guessed"}, token=None)
+    answer = await scene.ask(route.method, route.path, {"code": "guessed"}, token=None)
     assert answer.status == (200 if route.is_public and route.method == "GET" else 401)
-    assert scene.engine.notes.asked == []
+    assert scene.asked == []
 
 
 def test_public_routes_are_these() -> None:
@@ -109,8 +99,8 @@ async def test_revoked_token_is_refused_with_the_next_request(scene: Scene) -> N
 @pytest.mark.parametrize("role", Role)
 @pytest.mark.parametrize("route", [route for route in ROUTES if not route.is_public], ids=lambda r: r.method + r.path)
 async def test_role_below_a_routes_own_is_refused(scene: Scene, role: Role, route: AnyHttpRoute) -> None:
-    token = scene.tokens.add("palyra_of-some-role", role)
-    answer = await scene.ask(route.method, route.path.format(**IDS), token=token)
+    token = scene.tokens.add("palyra_of-some-role", role, principal="user:alice")
+    answer = await scene.ask(route.method, route.path, token=token)
     ranks = list(Role)
     is_refused = answer.status == 403 and answer.code == "role_insufficient"
     assert is_refused is (ranks.index(role) < ranks.index(route.role))
@@ -125,8 +115,8 @@ def test_viewers_change_nothing() -> None:
     "host",
     ["127.0.0.1", "127.0.0.1:7142", "localhost:80", "LocalHost", "[::1]:7142", "192.0.2.7:7142", "palyra.example"],
 )
-async def test_names_of_ours_are_answered(host: str) -> None:
-    scene = Scene(settings=HttpSettings(hosts=("Palyra.example",)))
+async def test_names_of_ours_are_answered(prepared: Prepared, host: str) -> None:
+    scene = Scene(prepared.engine, prepared.ids, HttpSettings(hosts=("Palyra.example",)))
     assert (await scene.ask("GET", "/healthz", headers={"host": host})).status == 200
     assert (await scene.ask("GET", ONE_RUN, headers={"host": host})).status == 200
 
@@ -149,7 +139,7 @@ async def test_names_that_are_not_ours_are_refused(scene: Scene, host: str) -> N
     for path in ("/", "/healthz", ONE_RUN):
         answer = await scene.ask("GET", path, headers={"host": host})
         assert (answer.status, answer.code) == (403, "host_refused")
-    assert scene.engine.notes.asked == []
+    assert scene.asked == []
 
 
 async def test_missing_or_double_host_is_refused(scene: Scene) -> None:
@@ -174,8 +164,8 @@ async def test_browser_of_another_origin_is_refused(scene: Scene, origin: str, s
     assert (await scene.ask("GET", ONE_RUN, headers={"origin": origin})).status == status
 
 
-async def test_rate_is_held_for_each_token_alone(scene: Scene) -> None:
-    scene = Scene(settings=HttpSettings(requests_per_minute=3))
+async def test_rate_is_held_for_each_token_alone(prepared: Prepared) -> None:
+    scene = Scene(prepared.engine, prepared.ids, HttpSettings(requests_per_minute=3))
     alice = scene.tokens.add("palyra_alice", Role.USER)
     bob = scene.tokens.add("palyra_bobby", Role.USER)
     statuses = [(await scene.ask("GET", ONE_RUN, token=alice)).status for _ in range(4)]
@@ -192,10 +182,10 @@ async def test_rate_is_held_for_each_token_alone(scene: Scene) -> None:
     assert statuses == [200, 429]
 
 
-async def test_admin_is_free_of_the_rate_on_loopback_only(scene: Scene) -> None:
-    near = Scene(settings=HttpSettings(requests_per_minute=1))
+async def test_admin_is_free_of_the_rate_on_loopback_only(prepared: Prepared) -> None:
+    near = Scene(prepared.engine, prepared.ids, HttpSettings(requests_per_minute=1))
     assert [(await near.ask("GET", ONE_RUN)).status for _ in range(3)] == [200, 200, 200]
-    far = Scene(settings=HttpSettings(requests_per_minute=1), client=("192.0.2.9", 1))
+    far = Scene(prepared.engine, prepared.ids, HttpSettings(requests_per_minute=1), ("192.0.2.9", 1))
     assert [(await far.ask("GET", ONE_RUN)).status for _ in range(2)] == [200, 429]
 
 

@@ -1,112 +1,67 @@
-"""Every route, in every role, upon one's own thing and upon another's: what is answered is what the table below says.
+"""Every route, in every role, upon one's own resource and upon another's: the answer is what the route declares.
 
-The routes are those of the OpenAPI document, the engine is a real one, and each decision is asked of the role table and of
-the bundled Cedar policies alike. A route that is not in the table fails the test.
+The rows are the routes themselves: each declares the least role for its action, the least role for it upon another's
+resource, and the kind of resource in its path. The engine is a real one. Each decision is asked of the role table and of
+the bundled Cedar policies, which name every action a second time, so a role that is declared wrongly fails.
 """
 
-import asyncio
-import json
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
-from msgspec.structs import replace
 
 from palyra.adapters.policy.cedar import CedarPolicy
-from palyra.adapters.providers.scripted import Script
-from palyra.adapters.skills.skill_index import FolderSkills
-from palyra.core.events.system import AdminActed
-from palyra.core.events.tool import ApprovalStatus, Decision, EffectClass, Scope
-from palyra.core.ids import Principal, SessionId
-from palyra.core.tools import ToolSpec
-from palyra.core.trust import Trust
-from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord, SessionRequest
-from palyra.engine.engine import Engine
+from palyra.core.ids import Principal
+from palyra.gateway.access.resources import APPROVAL, ARTIFACT, GRANT, RUN, SESSION, AnyResourceKind
 from palyra.gateway.access.roles import RoleTable
+from palyra.gateway.http.route import AnyHttpRoute, parameters_of
 from palyra.gateway.routes.table import ROUTES, document
 from palyra.ports.policy import ApiQuestion, PolicyAnswer
-from palyra.ports.tokens import Role, hash_token
-from tests.gateway.scene import ADMIN, HOST, WAIT_S, Scene
-from tests.support.asking import ask, calls, first, says
-from tests.support.engines import MarkTool, Workshop
-from tests.support.processes import FakeProcesses
+from palyra.ports.tokens import Role, hash_token, includes
+from tests.gateway.prepared import SOURCE, Prepared
+from tests.gateway.scene import ADMIN, Scene
 
 ALICE = Principal("user:alice")
 BOB = Principal("user:bob")
 ROLES = tuple(Role)
-NOTHING = ""  # There is no such cell: the route is about nobody's thing.
-
-# One letter a role, in the order viewer, user, operator, admin: + is done, - is 403, 0 is 404.
-# First upon one's own thing or nobody's; then upon another's, which for a list is ?everyone=true.
-EXPECTED: dict[str, tuple[str, str]] = {
-    "GET /": ("public", NOTHING),
-    "GET /healthz": ("public", NOTHING),
-    "GET /login.js": ("public", NOTHING),
-    "POST /api/v1/login": ("public", NOTHING),
-    "GET /readyz": ("++++", NOTHING),
-    "GET /metrics": ("++++", NOTHING),
-    "GET /api/v1/openapi.json": ("++++", NOTHING),
-    "GET /api/v1/me": ("++++", NOTHING),
-    "GET /api/v1/tools": ("++++", NOTHING),
-    "GET /api/v1/agents": ("++++", NOTHING),
-    "GET /api/v1/models": ("++++", NOTHING),
-    "GET /api/v1/skills": ("++++", NOTHING),
-    "GET /api/v1/skills/{name}": ("++++", NOTHING),
-    "PATCH /api/v1/skills/{name}": ("--++", NOTHING),
-    "POST /api/v1/models/{name}/check": ("--++", NOTHING),
-    "GET /api/v1/journal/verify": ("--++", NOTHING),
-    "POST /api/v1/sessions": ("-+++", "-000"),
-    "GET /api/v1/sessions": ("++++", "--++"),
-    "GET /api/v1/sessions/{session_id}": ("++++", "00++"),
-    "PATCH /api/v1/sessions/{session_id}": ("-+++", "-000"),
-    "DELETE /api/v1/sessions/{session_id}": ("-+++", "-000"),
-    "POST /api/v1/sessions/{session_id}/reset": ("-+++", "-000"),
-    "POST /api/v1/sessions/{session_id}/branch": ("-+++", "-000"),
-    "GET /api/v1/sessions/{session_id}/tape": ("++++", "00++"),
-    "GET /api/v1/sessions/{session_id}/events": ("++++", "00++"),
-    "GET /api/v1/sessions/{session_id}/taint": ("++++", "00++"),
-    "POST /api/v1/sessions/{session_id}/trust": ("-+++", "-000"),
-    "DELETE /api/v1/sessions/{session_id}/trust": ("-+++", "-000"),
-    "GET /api/v1/events": ("++++", "--++"),
-    "POST /api/v1/runs": ("-+++", "-000"),
-    "GET /api/v1/runs": ("++++", "--++"),
-    "GET /api/v1/runs/{run_id}": ("++++", "00++"),
-    "GET /api/v1/runs/{run_id}/events": ("++++", "00++"),
-    "POST /api/v1/runs/{run_id}/input": ("-+++", "-000"),
-    "POST /api/v1/runs/{run_id}/cancel": ("-+++", "-0++"),
-    "GET /api/v1/runs/{run_id}/processes": ("++++", "00++"),
-    "POST /api/v1/runs/{run_id}/processes/{process_id}/stop": ("-+++", "-0++"),
-    "GET /api/v1/approvals": ("++++", "--++"),
-    "GET /api/v1/approvals/{approval_id}": ("++++", "00++"),
-    "POST /api/v1/approvals/{approval_id}": ("-+++", "-0++"),
-    "GET /api/v1/grants": ("++++", "--++"),
-    "DELETE /api/v1/grants/{grant_id}": ("-+++", "-0++"),
-    "POST /api/v1/artifacts": ("-+++", NOTHING),
-    "GET /api/v1/artifacts/{artifact_id}": ("++++", "0000"),
-    "GET /api/v1/usage": ("++++", "--++"),
-    "POST /api/v1/policy/explain": ("-+++", "--++"),
-    "GET /api/v1/tokens": ("---+", NOTHING),
-    "POST /api/v1/tokens": ("---+", NOTHING),
-    "DELETE /api/v1/tokens/{token_id}": ("---+", NOTHING),
-    "POST /api/v1/tokens/rotate-admin": ("---+", NOTHING),
-    "POST /api/v1/login-link": ("---+", NOTHING),
-    "POST /api/v1/logout": ("++++", NOTHING),
-}
+TOKEN_ID = "0123456789abcdef"
+PUBLIC = [route for route in ROUTES if route.is_public]
+PROTECTED = [route for route in ROUTES if not route.is_public]
 BODIES: dict[str, object] = {
-    "PATCH /api/v1/sessions/{session_id}": {"label": "new"},
-    "POST /api/v1/sessions/{session_id}/branch": {"at_seq": 1},
-    "POST /api/v1/sessions/{session_id}/trust": {"source": "tool:mark.fetch"},
-    "POST /api/v1/runs/{run_id}/input": {"text": "and this"},
-    "POST /api/v1/approvals/{approval_id}": {"decision": "deny"},
-    "PATCH /api/v1/skills/{name}": {"status": "active"},
-    "POST /api/v1/tokens": {"principal": "user:carol", "role": "viewer"},
+    "sessions.label": {"label": "new"},
+    "sessions.branch": {"at_seq": 1},
+    "sessions.trust": {"source": SOURCE},
+    "runs.input": {"text": "and this"},
+    "approvals.answer": {"decision": "deny"},
+    "skills.change": {"status": "active"},
+    "tokens.issue": {"principal": "user:carol", "role": "viewer"},
+    "artifacts.write": "bytes",
 }
-QUERIES = {"DELETE /api/v1/sessions/{session_id}/trust": "?source=tool:mark.fetch"}
-OPERATIONS = {
-    f"{method.upper()} {path}": operation
-    for path, item in document()["paths"].items()  # type: ignore[attr-defined]
-    for method, operation in item.items()
-}
+QUERIES = {("DELETE", "sessions.trust"): f"?source={SOURCE}"}
+
+
+def name_of(route: AnyHttpRoute) -> str:
+    return f"{route.method} {route.path}"
+
+
+def own_row(route: AnyHttpRoute) -> str:
+    """One letter a role, in the order viewer, user, operator, admin: + is done, - is 403, 0 is 404."""
+    return "".join("+" if includes(role, route.role) else "-" for role in ROLES)
+
+
+def others_row(route: AnyHttpRoute) -> str:
+    """The same upon another's resource, which for a list is ?everyone=true; empty where there is no such request."""
+    names_session = "session_id" in route.body.__struct_fields__
+    if route.others is None and route.resource is None and not names_session:
+        return ""
+    refused = "0" if route.resource is not None or (names_session and route.others is None) else "-"
+    return "".join(_others_letter(route, role, refused) for role in ROLES)
+
+
+def _others_letter(route: AnyHttpRoute, role: Role, refused: str) -> str:
+    if not includes(role, route.role):
+        return "-"
+    return "+" if route.others is not None and includes(role, route.others) else refused
 
 
 class BothPolicies:
@@ -121,181 +76,113 @@ class BothPolicies:
         return answer
 
 
-class OutsideTool(MarkTool):
-    """Its output is a stranger's."""
-
-    @property
-    def spec(self) -> ToolSpec:
-        return replace(super().spec, output_trust=Trust.EXTERNAL)
-
-
 @dataclass
 class World:
-    """A gateway over a real engine, with a token of bob's in each role. Things are made as they are needed."""
+    """A gateway with a token of bob's in each role. Resources are made as they are needed."""
 
     scene: Scene
-    engine: Engine
-    processes: FakeProcesses
+    prepared: Prepared
 
-    async def status(self, role: Role | None, operation: str, target: str, body: object) -> int:
-        """Of an answer whose client leaves as soon as it begins, as nobody would follow a stream to its end."""
-        begun, statuses, is_read = asyncio.Event(), [], False
-        self.scene.clock.at_s += 60  # No rate is what is looked at here.
-        path, _, query = target.partition("?")
+    async def status(self, role: Role | None, route: AnyHttpRoute, owner: Principal) -> int:
+        """Of a request upon a new resource of the owner's."""
+        self.scene.clock.at_s += 60  # The rate of requests is not what is tested here.
         token = None if role is None else f"palyra_of-bob-as-{role.value}"
-        headers = [("host", HOST)] + ([("authorization", f"Bearer {token}")] if token is not None else [])
+        target = await self.target(route, owner)
+        if owner != BOB and "everyone" in route.query.__struct_fields__:
+            target += "?everyone=true"
+        return (await self.scene.ask(route.method, target, await self.body(route, owner), token=token)).status
 
-        async def receive() -> dict:
-            nonlocal is_read
-            if not is_read:
-                is_read = True
-                return {"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}
-            await begun.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: dict) -> None:
-            if message["type"] == "http.response.start":
-                statuses.append(message["status"])
-                begun.set()
-
-        scope = {
-            "type": "http",
-            "method": operation.partition(" ")[0],
-            "path": path,
-            "query_string": query.encode(),
-            "headers": [(name.encode(), value.encode()) for name, value in headers],
-            "client": ("127.0.0.1", 50000),
-            "server": ("127.0.0.1", 7142),
+    async def target(self, route: AnyHttpRoute, owner: Principal) -> str:
+        makers: dict[AnyResourceKind, Callable[[Principal], Awaitable[str]]] = {
+            SESSION: self.prepared.tainted_session if route.action == "sessions.trust" else self.prepared.session,
+            RUN: self.run,
+            APPROVAL: self.approval,
+            GRANT: self.prepared.grant,
+            ARTIFACT: self.prepared.artifact,
         }
-        async with asyncio.timeout(WAIT_S):
-            await self.scene.gateway(scope, receive, send)  # type: ignore[arg-type]
-        return int(statuses[0])
+        self.scene.ids = {"token_id": TOKEN_ID, "name": "scripted", "process_id": ""}
+        if route.resource is not None:
+            self.scene.ids[route.resource.parameter] = await makers[route.resource](owner)
+        if "process_id" in parameters_of(route.path):
+            self.scene.ids["process_id"] = list(self.prepared.processes.records)[-1]
+        if "token_id" in parameters_of(route.path):
+            self.scene.tokens.add("palyra_to-be-revoked", Role.VIEWER, id=TOKEN_ID)
+        return route.path + QUERIES.get((route.method, route.action), "")
 
-    async def target(self, operation: str, owner: Principal) -> str:
-        """The path of an operation upon a fresh thing of the owner's."""
-        path = operation.partition(" ")[2]
-        if "{session_id}" in path:
-            session = await (self.tainted_session if path.endswith("/trust") else self.session)(owner)
-            return path.format(session_id=session) + QUERIES.get(operation, "")
-        if "{run_id}" in path:
-            run = await self.waiting_run(owner)
-            return path.format(run_id=run.id, process_id=self.processes.begin(run))
-        if "{approval_id}" in path:
-            return path.format(approval_id=(await self.approval(owner)).id)
-        if "{grant_id}" in path:
-            return path.format(grant_id=await self.grant(owner))
-        if "{artifact_id}" in path:
-            body = f"of {owner}".encode()
-            return path.format(artifact_id=(await self.engine.artifacts.put(owner, body, "text/plain")).id)
-        if "{token_id}" in path:
-            self.scene.tokens.add("palyra_to-be-revoked", Role.VIEWER, id="0123456789abcdef")
-        return path.format(token_id="0123456789abcdef", name="scripted")
-
-    async def body(self, operation: str, owner: Principal) -> object:
-        if operation == "POST /api/v1/login":
+    async def body(self, route: AnyHttpRoute, owner: Principal) -> object:
+        if route.action == "login.begin":
             return {"code": self.scene.logins.new_code(hash_token(ADMIN))}
-        if operation == "POST /api/v1/runs":
-            return {"text": "go", "session_id": await self.session(owner)}
-        if operation == "POST /api/v1/sessions":
-            return {"session_id": await self.session(owner)}
-        if operation == "POST /api/v1/policy/explain":
+        if route.action == "policy.explain":
             return {"tool": "time.now", "arguments": {}, "principal": owner}
-        if operation == "POST /api/v1/artifacts":
-            return "bytes"
-        return BODIES.get(operation, {})
+        if "session_id" in route.body.__struct_fields__:
+            wanted = {"session_id": await self.prepared.session(owner)}
+            return wanted | ({"text": "go"} if "text" in route.body.__struct_fields__ else {})
+        return BODIES.get(route.action, {})
 
-    async def session(self, owner: Principal) -> SessionId:
-        return (await self.engine.sessions.resolve(owner, SessionRequest())).id
+    async def run(self, owner: Principal) -> str:
+        """With a process."""
+        run = await self.prepared.waiting_run(owner)
+        self.prepared.processes.begin(run)
+        return run.id
 
-    async def tainted_session(self, owner: Principal) -> SessionId:
-        run = await self.engine.runs.start(owner, ask("fetch"))
-        await first(await self.engine.runs.follow(owner, run.id, None), "run.done")
-        return run.session_id
-
-    async def waiting_run(self, owner: Principal) -> RunRecord:
-        run = await self.engine.runs.start(owner, ask())
-        await first(await self.engine.runs.follow(owner, run.id, None), "approval.requested")
-        return run
-
-    async def approval(self, owner: Principal) -> ApprovalRecord:
-        run = await self.waiting_run(owner)
-        cards = await self.engine.approvals.list(owner, ApprovalsQuery(status=ApprovalStatus.PENDING, limit=400))
-        return next(card for card in cards if card.run_id == run.id)
-
-    async def grant(self, owner: Principal) -> str:
-        card = await self.approval(owner)
-        allowed = ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.SESSION)
-        await self.engine.approvals.answer(owner, card.id, allowed)
-        grants = await self.engine.approvals.grants(owner, "", 400)
-        return next(grant.id for grant in grants if grant.approval_id == card.id)
-
-    async def acts(self) -> list[tuple[str, AdminActed]]:
-        events = await self.engine._setup.journal.read_all(0, 10_000)
-        return [(event.actor, event.data) for event in events if isinstance(event.data, AdminActed)]
+    async def approval(self, owner: Principal) -> str:
+        return (await self.prepared.approval(owner)).id
 
 
 @pytest.fixture(scope="module")
-async def world(anyio_backend: object, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    scene = Scene()
+async def world(prepared: Prepared) -> World:
+    scene = Scene(prepared.engine, policy=BothPolicies())
     for role in ROLES:
         scene.tokens.add(f"palyra_of-bob-as-{role.value}", role, principal=BOB, id=f"bob-{role.value}")
-    turns = (calls("mark.send", text="mail"), says("Sent."))
-    fetching = Script(when="fetch", turns=(calls("mark.fetch", text="page"), says("Read.")))
-    workshop = Workshop(tmp_path_factory.mktemp("matrix"), [fetching, Script(turns=turns)])
-    workshop.tools.append(OutsideTool("mark.fetch", EffectClass.READ_ONLY, workshop.marks))
-    skill = workshop.root / "skills" / "scripted"
-    skill.mkdir(parents=True)
-    (skill / "SKILL.md").write_text("---\nname: scripted\ndescription: A skill.\n---\nDo it.\n")
-    workshop.skills = FolderSkills(workshop.root)
-    workshop.processes = processes = FakeProcesses()
-    async with workshop.open() as engine:
-        scene.serve(engine, BothPolicies())
-        yield World(scene, engine, processes)
-
-
-def test_every_route_of_the_document_is_in_the_table() -> None:
-    assert set(EXPECTED) == set(OPERATIONS)
+    return World(scene, prepared)
 
 
 def test_what_is_public_is_said_in_the_document() -> None:
-    public = {name for name, operation in OPERATIONS.items() if operation.get("security") == []}
-    assert {name for name, (own, _) in EXPECTED.items() if own == "public"} == public
+    paths: dict[str, dict] = document()["paths"]  # type: ignore[assignment]
+    public = {name_of(route) for route in ROUTES if paths[route.path][route.method.lower()].get("security") == []}
+    assert {name_of(route) for route in PUBLIC} == public
 
 
-@pytest.mark.parametrize("operation", [name for name, (own, _) in EXPECTED.items() if own == "public"])
-async def test_a_public_route_is_done_for_anyone(world: World, operation: str) -> None:
+def test_a_route_declares_the_resource_in_its_path() -> None:
+    """A route that forgets to is closed to everyone but the owner, and fails here."""
+    kinds = {kind.parameter: kind for kind in (SESSION, RUN, APPROVAL, GRANT, ARTIFACT)}
+    for route in ROUTES:
+        found = [kinds[name] for name in parameters_of(route.path) if name in kinds]
+        assert ([route.resource] if route.resource else []) == found, name_of(route)
+
+
+def test_what_may_be_changed_for_another_is_this() -> None:
+    changes = {route.action for route in ROUTES if route.others is not None and not route.is_read_only}
+    assert changes == {"runs.cancel", "processes.stop", "approvals.answer", "grants.revoke", "policy.explain"}
+    assert {route.others for route in ROUTES} == {None, Role.OPERATOR}
+
+
+@pytest.mark.parametrize("route", PUBLIC, ids=name_of)
+async def test_a_public_route_is_done_for_anyone(world: World, route: AnyHttpRoute) -> None:
     for role in (None, *ROLES):
-        body = await world.body(operation, BOB)
-        assert await world.status(role, operation, operation.partition(" ")[2], body) == 200
+        assert await world.status(role, route, BOB) == 200
 
 
-@pytest.mark.parametrize("operation", [name for name, (own, _) in EXPECTED.items() if own != "public"])
-async def test_a_route_does_in_each_role_what_the_table_says(world: World, operation: str) -> None:
-    own, others = EXPECTED[operation]
-    assert await outcomes(world, operation, BOB) == own
-    if others:
-        assert await outcomes(world, operation, ALICE) == others
-    body = await world.body(operation, BOB)
-    assert await world.status(None, operation, await world.target(operation, BOB), body) == 401
+@pytest.mark.parametrize("route", PROTECTED, ids=name_of)
+async def test_a_route_does_in_each_role_what_the_table_says(world: World, route: AnyHttpRoute) -> None:
+    assert await outcomes(world, route, BOB) == own_row(route)
+    if others_row(route):
+        assert await outcomes(world, route, ALICE) == others_row(route)
+    assert await world.status(None, route, BOB) == 401
 
 
-async def outcomes(world: World, operation: str, owner: Principal) -> str:
+async def outcomes(world: World, route: AnyHttpRoute, owner: Principal) -> str:
     """A letter for each role of bob's."""
     letters = []
-    has_thing = "{" in operation or "POST" in operation
     for role in ROLES:
-        target = await world.target(operation, owner)
-        if owner != BOB and not has_thing:
-            target += "?everyone=true"
-        status = await world.status(role, operation, target, await world.body(operation, owner))
-        done = {int(code) for code in OPERATIONS[operation]["responses"] if code.startswith("2")}
-        letters.append("+" if status in done else {403: "-", 404: "0"}.get(status, f"[{status}]"))
+        status = await world.status(role, route, owner)
+        letters.append("+" if status == route.status else {403: "-", 404: "0"}.get(status, f"[{status}]"))
     return "".join(letters)
 
 
 async def test_anothers_thing_and_no_thing_are_answered_alike(world: World) -> None:
     """Not by status alone: nothing in the answer tells that there is something."""
-    there, gone = await world.session(ALICE), "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    there, gone = await world.prepared.session(ALICE), "01ARZ3NDEKTSV4RRFFQ69G5FAV"
     answers = [
         await world.scene.ask("GET", f"/api/v1/sessions/{session}", token="palyra_of-bob-as-user")
         for session in (there, gone)
@@ -306,7 +193,7 @@ async def test_anothers_thing_and_no_thing_are_answered_alike(world: World) -> N
 
 
 async def test_lists_hold_ones_own_and_with_everyone_all(world: World) -> None:
-    alices, bobs = await world.approval(ALICE), await world.approval(BOB)
+    alices, bobs = await world.prepared.approval(ALICE), await world.prepared.approval(BOB)
     for path, mine, other in (
         ("approvals?status=pending&", bobs.id, alices.id),
         ("runs?", bobs.run_id, alices.run_id),
@@ -318,13 +205,14 @@ async def test_lists_hold_ones_own_and_with_everyone_all(world: World) -> None:
 
 
 async def test_what_is_done_upon_anothers_thing_is_on_record_with_who_did_it(world: World) -> None:
-    run, card, grant = await world.waiting_run(ALICE), await world.approval(ALICE), await world.grant(ALICE)
+    run, card = await world.prepared.waiting_run(ALICE), await world.prepared.approval(ALICE)
+    grant = await world.prepared.grant(ALICE)
     token = "palyra_of-bob-as-operator"
     await world.scene.ask("POST", f"/api/v1/runs/{run.id}/cancel", {}, token=token)
     answered = await world.scene.ask("POST", f"/api/v1/approvals/{card.id}", {"decision": "deny"}, token=token)
     await world.scene.ask("DELETE", f"/api/v1/grants/{grant}", token=token)
     assert answered.json["decided_by"] == BOB
-    assert [(actor, act.action, act.target, act.detail) for actor, act in (await world.acts())[-3:]] == [
+    assert [(actor, act.action, act.target, act.detail) for actor, act in (await world.prepared.acts())[-3:]] == [
         (BOB, "runs.cancel", run.id, f"of {ALICE}"),
         (BOB, "approvals.answer", card.id, f"of {ALICE}"),
         (BOB, "grants.revoke", grant, f"of {ALICE}"),
@@ -332,25 +220,25 @@ async def test_what_is_done_upon_anothers_thing_is_on_record_with_who_did_it(wor
 
 
 async def test_what_is_done_upon_ones_own_thing_is_no_administrative_act(world: World) -> None:
-    before = len(await world.acts())
-    card = await world.approval(BOB)
+    before = len(await world.prepared.acts())
+    card = await world.prepared.approval(BOB)
     done = await world.scene.ask(
         "POST", f"/api/v1/approvals/{card.id}", {"decision": "deny"}, token="palyra_of-bob-as-admin"
     )
     assert done.status == 200
-    assert len(await world.acts()) == before
+    assert len(await world.prepared.acts()) == before
 
 
 async def test_every_administrative_act_is_on_record_before_it_is_done_and_holds_no_secret(world: World) -> None:
     token = "palyra_of-bob-as-admin"
-    before = len(await world.acts())
+    before = len(await world.prepared.acts())
     issued = await world.scene.ask("POST", "/api/v1/tokens", {"principal": "user:carol", "role": "user"}, token=token)
     token_id = issued.json["record"]["id"]
     await world.scene.ask("DELETE", f"/api/v1/tokens/{token_id}", token=token)
     link = await world.scene.ask("POST", "/api/v1/login-link", {}, token=token)
     code = link.json["path"].removeprefix("/#login=")
     await world.scene.ask("POST", "/api/v1/login", {"code": code}, token=None)
-    acts = (await world.acts())[before:]
+    acts = (await world.prepared.acts())[before:]
     assert [(actor, act.action, act.target) for actor, act in acts] == [
         (BOB, "tokens.issue", token_id),
         (BOB, "tokens.revoke", token_id),

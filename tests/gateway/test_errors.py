@@ -6,8 +6,8 @@ import pytest
 
 from palyra.core.errors import Conflict, Corrupt, Invalid, NotFound, PalyraError, Unauthorized, Unavailable
 from palyra.gateway.http.settings import ARTIFACT_BYTES_MAX, JSON_BYTES_MAX, UPLOADS_MAX
-from tests.gateway.fake_engine import ARTIFACT, RUN, SESSION
-from tests.gateway.scene import ADMIN, HOST, Answer, Scene
+from tests.gateway.frames import SESSION_ID
+from tests.gateway.scene import ADMIN, HOST, RUN, SESSION, Answer, Failing, Scene
 
 ONE_RUN = f"/api/v1/runs/{RUN}"
 
@@ -24,7 +24,7 @@ ONE_RUN = f"/api/v1/runs/{RUN}"
     ],
 )
 async def test_error_of_the_tree_has_its_status(scene: Scene, error: PalyraError, status: int) -> None:
-    scene.engine.notes.failure = error
+    scene.engine.runs = Failing(error)
     answer = await scene.ask("GET", ONE_RUN)
     expected = {"code": error.code, "message": error.message, "retryable": error.is_retryable}
     assert (answer.status, answer.json) == (status, {"error": expected})
@@ -35,12 +35,12 @@ async def test_subclass_of_an_error_has_its_status_too(scene: Scene) -> None:
     class Special(Conflict):
         pass
 
-    scene.engine.notes.failure = Special("special", "special")
+    scene.engine.runs = Failing(Special("special", "special"))
     assert (await scene.ask("GET", ONE_RUN)).status == 409
 
 
 async def test_unexpected_failure_says_nothing_but_an_id(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    scene.engine.notes.failure = ZeroDivisionError("the secret detail")
+    scene.engine.runs = Failing(ZeroDivisionError("the secret detail"))
     with caplog.at_level(logging.ERROR, "palyra.gateway"):
         answer = await scene.ask("GET", ONE_RUN)
     error = answer.json["error"]
@@ -65,18 +65,18 @@ async def test_other_method_is_told_which_ones_there_are(scene: Scene) -> None:
     "path",
     [
         "/api/v1/sessions/nope",
-        f"/api/v1/sessions/{SESSION.lower()}",
+        f"/api/v1/sessions/{SESSION_ID.lower()}",
         "/api/v1/sessions/nope/tape",
         "/api/v1/sessions/nope/events",
         "/api/v1/runs/nope",
         "/api/v1/runs/nope/events",
         "/api/v1/approvals/nope",
-        f"/api/v1/artifacts/{ARTIFACT[:-1]}",
+        f"/api/v1/artifacts/{'ab' * 31}a",
     ],
 )
 async def test_id_of_another_form_names_nothing(scene: Scene, path: str) -> None:
     answer = await scene.ask("GET", path)
-    assert (answer.status, answer.code.endswith("_unknown"), scene.engine.notes.asked) == (404, True, [])
+    assert (answer.status, answer.code.endswith("_unknown"), scene.asked) == (404, True, [])
 
 
 async def test_grant_of_another_form_names_nothing(scene: Scene) -> None:
@@ -110,7 +110,7 @@ async def test_grant_of_another_form_names_nothing(scene: Scene) -> None:
 )
 async def test_body_that_does_not_fit_is_refused_unasked(scene: Scene, path: str, body: object) -> None:
     answer = await scene.ask("POST", path, body)
-    assert (answer.status, answer.code, scene.engine.notes.asked) == (400, "body_invalid", [])
+    assert (answer.status, answer.code, scene.asked) == (400, "body_invalid", [])
     assert len(answer.body) < 1000
 
 
@@ -138,14 +138,14 @@ async def test_body_that_does_not_fit_is_refused_unasked(scene: Scene, path: str
 )
 async def test_query_that_does_not_fit_is_refused_unasked(scene: Scene, target: str) -> None:
     answer = await scene.ask("GET", target)
-    assert (answer.status, answer.code, scene.engine.notes.asked) == (400, "query_invalid", [])
+    assert (answer.status, answer.code, scene.asked) == (400, "query_invalid", [])
 
 
 @pytest.mark.parametrize("cursor", ["x", "-1", "1.0", "9" * 17, "٣", "1 2"])
 async def test_cursor_that_is_no_number_is_refused(scene: Scene, cursor: str) -> None:
     sent = cursor.encode().decode("latin-1")
     answer = await scene.ask("GET", f"{ONE_RUN}/events", headers={"last-event-id": sent})
-    assert (answer.status, answer.code, scene.engine.notes.asked) == (400, "cursor_invalid", [])
+    assert (answer.status, answer.code, scene.asked) == (400, "cursor_invalid", [])
 
 
 def padded(length: int) -> bytes:
@@ -171,7 +171,7 @@ async def test_artifact_at_the_limit_is_taken_and_one_byte_more_is_not(scene: Sc
 @pytest.mark.parametrize("length", [str(JSON_BYTES_MAX + 1), "9" * 5000, "-5", "x"])
 async def test_announced_length_is_refused_before_a_byte_is_read(scene: Scene, length: str) -> None:
     answer = await scene.ask("POST", "/api/v1/runs", {"text": "hi"}, {"content-length": length})
-    assert (answer.status, scene.engine.notes.asked) == (413, [])
+    assert (answer.status, scene.asked) == (413, [])
 
 
 async def test_uploads_at_once_are_bounded(scene: Scene) -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from palyra.gateway.access.console_sessions import CODE_LIFE_S, CODES_MAX, IDLE_S, LIFE_S, SESSIONS_MAX, ConsoleSessions
 from palyra.ports.tokens import Role, hash_token
-from tests.gateway.fake_engine import RUN
-from tests.gateway.scene import ADMIN, HOST, Answer, Scene
+from tests.gateway.scene import ADMIN, HOST, RUN, Answer, Scene
 
 LOGIN = "/api/v1/login"
 ONE_RUN = f"/api/v1/runs/{RUN}"
@@ -152,12 +151,12 @@ async def test_another_daemons_cookie_on_this_machine_is_not_ours(scene: Scene) 
 async def test_a_page_elsewhere_does_nothing_with_somebodys_cookie(scene: Scene, headers: dict[str, str]) -> None:
     """Not even with the CSRF token: a post, a read and a followed stream alike."""
     browser = await logged_in(scene)
-    before = len(scene.engine.notes.asked)
+    before = len(scene.asked)
     post = await browser.ask("POST", "/api/v1/runs", {"text": "go"}, x_csrf_token=browser.csrf_token, **headers)
     read = await browser.ask("GET", ONE_RUN, **headers)
     stream = await browser.ask("GET", f"{ONE_RUN}/events", **headers)
     assert [answer.status for answer in (post, read, stream)] == [403, 403, 403]
-    assert len(scene.engine.notes.asked) == before
+    assert len(scene.asked) == before
 
 
 @pytest.mark.parametrize("headers", [{"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}])

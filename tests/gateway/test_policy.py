@@ -1,26 +1,35 @@
 """`/api/v1/policy/explain`: one's own questions for users, those of others for operators; every member is bounded."""
 
+import json
+
+import msgspec
 import pytest
 
-from palyra.core.errors import NotFound
-from palyra.core.ids import Principal
+from palyra.core.ids import Principal, SessionId, StreamId
 from palyra.engine.api.policy_explainer import ExplainRequest
 from palyra.ports.tokens import Role
-from tests.gateway.fake_engine import SESSION
-from tests.gateway.scene import Scene
+from tests.gateway.prepared import SOURCE, Prepared
+from tests.gateway.scene import SESSION, Scene
 
+OWNER = Principal("user:owner")
 PATH = "/api/v1/policy/explain"
 ASKED = {"tool": "fs.read", "arguments": {"path": "a"}}
 
 
 async def test_verdict_rule_policies_and_reason_are_told(scene: Scene) -> None:
-    body = {**ASKED, "agent": "main", "session_id": SESSION, "taint": ["http:a"]}
+    body = {"tool": "mark.send", "arguments": {"text": "a"}, "agent": "main", "session_id": SESSION, "taint": [SOURCE]}
     answer = await scene.ask("POST", PATH, body)
-    assert answer.json == {"verdict": "ask", "rule": "network", "policies": ["network"], "reason": "It asks."}
     request = ExplainRequest(
-        tool="fs.read", arguments={"path": "a"}, agent="main", session_id=SESSION, taint=("http:a",)
+        tool="mark.send",
+        arguments={"text": "a"},
+        agent="main",
+        session_id=SessionId(StreamId(scene.ids["session_id"])),
+        taint=(SOURCE,),
     )
-    assert scene.engine.notes.asked[-1] == ("explain", Principal("user:owner"), request)
+    assert scene.asked == [("explaining.explain", OWNER, request)]
+    told = await scene.real.explaining.explain(OWNER, request)
+    assert answer.json == json.loads(msgspec.json.encode(told))
+    assert (answer.json["verdict"], bool(answer.json["policies"]), bool(answer.json["reason"])) == ("ask", True, True)
 
 
 @pytest.mark.parametrize(
@@ -30,11 +39,11 @@ async def test_verdict_rule_policies_and_reason_are_told(scene: Scene) -> None:
 async def test_questions_in_the_place_of_another_are_for_operators(
     scene: Scene, role: Role, own: int, anothers: int
 ) -> None:
-    token = scene.tokens.add("palyra_somebody-0123456789", role)
+    token = scene.tokens.add("palyra_somebody-0123456789", role, principal="user:alice")
     assert (await scene.ask("POST", PATH, ASKED, token=token)).status == own
     another = {**ASKED, "principal": "user:bob"}
     assert (await scene.ask("POST", PATH, another, token=token)).status == anothers
-    whose = [asked[1] for asked in scene.engine.notes.asked if asked[0] == "explain"]
+    whose = [asked[1] for asked in scene.asked if asked[0] == "explaining.explain"]
     assert (Principal("user:bob") in whose) is (anothers == 200)
 
 
@@ -54,9 +63,9 @@ async def test_questions_in_the_place_of_another_are_for_operators(
 )
 async def test_question_that_does_not_fit_is_refused(scene: Scene, wrong: dict[str, object]) -> None:
     assert (await scene.ask("POST", PATH, {**ASKED, **wrong})).status == 400
-    assert not [asked for asked in scene.engine.notes.asked if asked[0] == "explain"]
+    assert not [asked for asked in scene.asked if asked[0] == "explaining.explain"]
 
 
-async def test_session_of_another_is_not_found(scene: Scene) -> None:
-    scene.engine.notes.failure = NotFound("session_unknown", "no")
-    assert (await scene.ask("POST", PATH, {**ASKED, "session_id": SESSION})).status == 404
+async def test_session_of_another_is_not_found(scene: Scene, prepared: Prepared) -> None:
+    session_id = await prepared.session(Principal("user:alice"))
+    assert (await scene.ask("POST", PATH, {**ASKED, "session_id": session_id})).status == 404

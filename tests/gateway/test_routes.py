@@ -1,13 +1,17 @@
 """Every route asks the engine for the right thing, in the caller's name, and answers in its documented shape."""
 
 import base64
+import hashlib
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from palyra.core.chain import to_wire
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
-from palyra.core.ids import Principal
+from palyra.core.ids import ApprovalId, ArtifactId, Principal, RunId, SessionId, StreamId
 from palyra.core.run.states import RunState
 from palyra.engine.api.requests import (
     ApprovalAnswer,
@@ -23,21 +27,12 @@ from palyra.gateway.http.settings import PAGE_DEFAULT, PAGE_MAX
 from palyra.gateway.routes import login, policy, skills, tokens
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.tokens import Role
-from tests.gateway.fake_engine import (
-    APPROVAL,
-    ARTIFACT,
-    GRANT,
-    RUN,
-    SESSION,
-    approval_record,
-    event,
-    grant_record,
-    run_record,
-    session_row,
-)
-from tests.gateway.scene import Scene
+from tests.gateway.prepared import HTML, MISSING, SOURCE, Prepared, open_prepared
+from tests.gateway.scene import APPROVAL, ARTIFACT, GRANT, PROCESS, RUN, SESSION, Scene
 
 OWNER = Principal("user:owner")
+MODEL = "scripted"
+SESSION_ID = SessionId(StreamId(SESSION))
 SESSIONS = "/api/v1/sessions"
 ONE_SESSION = f"{SESSIONS}/{SESSION}"
 ONE_RUN = f"/api/v1/runs/{RUN}"
@@ -45,127 +40,134 @@ ONE_APPROVAL = f"/api/v1/approvals/{APPROVAL}"
 ONE = PAGE_DEFAULT + 1  # The engine is asked for one more than the page holds.
 
 ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
-    ("GET", SESSIONS, None, 200, ("list", OWNER, "", ONE)),
-    ("GET", f"{SESSIONS}?after={SESSION}&limit=5", None, 200, ("list", OWNER, SESSION, 6)),
-    ("POST", SESSIONS, None, 200, ("resolve", OWNER, SessionRequest())),
+    ("GET", SESSIONS, None, 200, ("sessions.list", OWNER, "", ONE)),
+    ("GET", f"{SESSIONS}?after={SESSION}&limit=5", None, 200, ("sessions.list", OWNER, SESSION, 6)),
+    ("POST", SESSIONS, None, 200, ("sessions.resolve", OWNER, SessionRequest())),
     (
         "POST",
         SESSIONS,
-        {"key": "k", "label": "l", "agent": "a", "reset": True},
+        {"key": "k", "label": "l", "agent": "main", "reset": True},
         200,
-        ("resolve", OWNER, SessionRequest(key="k", label="l", agent="a", reset=True)),
+        ("sessions.resolve", OWNER, SessionRequest(key="k", label="l", agent="main", reset=True)),
     ),
-    ("POST", SESSIONS, {"session_id": SESSION}, 200, ("resolve", OWNER, SessionRequest(session_id=SESSION))),
-    ("GET", ONE_SESSION, None, 200, ("get", OWNER, SESSION)),
-    ("PATCH", ONE_SESSION, {"label": "new"}, 200, ("label", OWNER, SESSION, "new")),
-    ("PATCH", ONE_SESSION, {"label": None}, 200, ("label", OWNER, SESSION, None)),
-    ("DELETE", ONE_SESSION, None, 204, ("delete", OWNER, SESSION)),
-    ("POST", f"{ONE_SESSION}/reset", None, 200, ("reset", OWNER, SESSION)),
-    ("POST", f"{ONE_SESSION}/branch", {"at_seq": 3, "label": "b"}, 201, ("branch", OWNER, SESSION, 3, "b")),
-    ("GET", f"{ONE_SESSION}/taint", None, 200, ("taint", OWNER, SESSION)),
-    ("POST", f"{ONE_SESSION}/trust", {"source": "http:a"}, 200, ("trust", OWNER, SESSION, "http:a", "")),
+    (
+        "POST",
+        SESSIONS,
+        {"session_id": SESSION},
+        200,
+        ("sessions.resolve", OWNER, SessionRequest(session_id=SESSION_ID)),
+    ),
+    ("GET", ONE_SESSION, None, 200, ("sessions.get", OWNER, SESSION)),
+    ("PATCH", ONE_SESSION, {"label": "new"}, 200, ("sessions.label", OWNER, SESSION, "new")),
+    ("PATCH", ONE_SESSION, {"label": None}, 200, ("sessions.label", OWNER, SESSION, None)),
+    ("DELETE", ONE_SESSION, None, 204, ("sessions.delete", OWNER, SESSION)),
+    ("POST", f"{ONE_SESSION}/reset", None, 200, ("sessions.reset", OWNER, SESSION)),
+    ("POST", f"{ONE_SESSION}/branch", {"at_seq": 3, "label": "b"}, 201, ("sessions.branch", OWNER, SESSION, 3, "b")),
+    ("GET", f"{ONE_SESSION}/taint", None, 200, ("taint.show", OWNER, SESSION)),
+    ("POST", f"{ONE_SESSION}/trust", {"source": SOURCE}, 200, ("taint.trust", OWNER, SESSION, SOURCE, "")),
     (
         "POST",
         f"{ONE_SESSION}/trust",
-        {"source": "http:a", "reason": "ours"},
+        {"source": SOURCE, "reason": "ours"},
         200,
-        ("trust", OWNER, SESSION, "http:a", "ours"),
+        ("taint.trust", OWNER, SESSION, SOURCE, "ours"),
     ),
-    ("DELETE", f"{ONE_SESSION}/trust?source=http%3Aa", None, 200, ("distrust", OWNER, SESSION, "http:a", "")),
-    ("GET", f"{ONE_SESSION}/tape", None, 200, ("tape", OWNER, SESSION, 0, ONE)),
-    ("GET", f"{ONE_SESSION}/tape?after=2&limit=3", None, 200, ("tape", OWNER, SESSION, 2, 4)),
-    ("GET", f"{ONE_SESSION}/events", None, 200, ("session", OWNER, SESSION, None)),
-    ("GET", f"{ONE_SESSION}/events?after=4", None, 200, ("session", OWNER, SESSION, 4)),
-    ("GET", "/api/v1/events", None, 200, ("all", OWNER, None)),
-    ("GET", "/api/v1/events?after=9", None, 200, ("all", OWNER, 9)),
-    ("POST", "/api/v1/runs", {"text": "hi"}, 202, ("start", OWNER, RunRequest(text="hi", origin="http"))),
-    ("GET", "/api/v1/runs", None, 200, ("list", OWNER, RunsQuery(limit=ONE))),
+    ("DELETE", f"{ONE_SESSION}/trust?source={SOURCE}", None, 200, ("taint.distrust", OWNER, SESSION, SOURCE, "")),
+    ("GET", f"{ONE_SESSION}/tape", None, 200, ("sessions.tape", OWNER, SESSION, 0, ONE)),
+    ("GET", f"{ONE_SESSION}/tape?after=2&limit=3", None, 200, ("sessions.tape", OWNER, SESSION, 2, 4)),
+    ("GET", f"{ONE_SESSION}/events", None, 200, ("feed.session", OWNER, SESSION, None)),
+    ("GET", f"{ONE_SESSION}/events?after=4", None, 200, ("feed.session", OWNER, SESSION, 4)),
+    ("GET", "/api/v1/events", None, 200, ("feed.all", OWNER, None)),
+    ("GET", "/api/v1/events?after=9", None, 200, ("feed.all", OWNER, 9)),
+    ("POST", "/api/v1/runs", {"text": "hi"}, 202, ("runs.start", OWNER, RunRequest(text="hi", origin="http"))),
+    ("GET", "/api/v1/runs", None, 200, ("runs.list", OWNER, RunsQuery(limit=ONE))),
     (
         "GET",
         f"/api/v1/runs?session_id={SESSION}&state=waiting&after={RUN}&limit=1",
         None,
         200,
-        ("list", OWNER, RunsQuery(session_id=SESSION, state=RunState.WAITING, after=RUN, limit=2)),
+        ("runs.list", OWNER, RunsQuery(session_id=SESSION_ID, state=RunState.WAITING, after=RUN, limit=2)),
     ),
-    ("GET", ONE_RUN, None, 200, ("get", OWNER, RUN)),
-    ("GET", f"{ONE_RUN}/events", None, 200, ("follow", OWNER, RUN, None)),
-    ("GET", f"{ONE_RUN}/events?after=0", None, 200, ("follow", OWNER, RUN, 0)),
-    ("POST", f"{ONE_RUN}/input", {"text": "also this"}, 202, ("send_input", OWNER, RUN, "also this")),
-    ("POST", f"{ONE_RUN}/cancel", None, 202, ("cancel", OWNER, RUN)),
-    ("POST", f"{ONE_RUN}/cancel", {}, 202, ("cancel", OWNER, RUN)),
-    ("GET", f"{ONE_RUN}/processes", None, 200, ("processes", OWNER, RUN)),
-    ("POST", f"{ONE_RUN}/processes/p1/stop", {}, 200, ("stop", OWNER, RUN, "p1")),
-    ("GET", "/api/v1/approvals", None, 200, ("list", OWNER, ApprovalsQuery(limit=ONE))),
+    ("GET", ONE_RUN, None, 200, ("runs.get", OWNER, RUN)),
+    ("GET", f"{ONE_RUN}/events", None, 200, ("runs.follow", OWNER, RUN, None)),
+    ("GET", f"{ONE_RUN}/events?after=0", None, 200, ("runs.follow", OWNER, RUN, 0)),
+    ("POST", f"{ONE_RUN}/input", {"text": "also this"}, 202, ("runs.send_input", OWNER, RUN, "also this")),
+    ("POST", f"{ONE_RUN}/cancel", None, 202, ("runs.cancel", OWNER, RUN, OWNER)),
+    ("POST", f"{ONE_RUN}/cancel", {}, 202, ("runs.cancel", OWNER, RUN, OWNER)),
+    ("GET", f"{ONE_RUN}/processes", None, 200, ("processes.list", OWNER, RUN)),
+    ("POST", f"{ONE_RUN}/processes/{PROCESS}/stop", {}, 200, ("processes.stop", OWNER, RUN, PROCESS)),
+    ("GET", "/api/v1/approvals", None, 200, ("approvals.list", OWNER, ApprovalsQuery(limit=ONE))),
     (
         "GET",
         "/api/v1/approvals?status=pending",
         None,
         200,
-        ("list", OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING, limit=ONE)),
+        ("approvals.list", OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING, limit=ONE)),
     ),
-    ("GET", ONE_APPROVAL, None, 200, ("get", OWNER, APPROVAL)),
+    ("GET", ONE_APPROVAL, None, 200, ("approvals.get", OWNER, APPROVAL)),
     (
         "POST",
         ONE_APPROVAL,
-        {"decision": "allow", "scope": "timeboxed", "option": 1, "ttl_s": 60, "reason": "fine"},
+        {"decision": "deny"},
         200,
-        (
-            "answer",
-            OWNER,
-            APPROVAL,
-            ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.TIMEBOXED, option=1, ttl_s=60, reason="fine"),
-        ),
+        ("approvals.answer", OWNER, APPROVAL, ApprovalAnswer(decision=Decision.DENY), OWNER),
     ),
-    ("GET", "/api/v1/grants", None, 200, ("grants", OWNER, "", ONE)),
-    ("DELETE", f"/api/v1/grants/{GRANT}", None, 200, ("revoke", OWNER, GRANT)),
-    ("POST", "/api/v1/artifacts", b"hello", 201, ("put", OWNER, 5, "application/octet-stream")),
-    ("GET", f"/api/v1/artifacts/{ARTIFACT}", None, 200, ("get", OWNER, ARTIFACT)),
-    ("GET", "/api/v1/usage", None, 200, ("report", OWNER, UsageQuery(limit=ONE))),
-    ("GET", "/readyz", None, 200, ("parts",)),
-    ("GET", "/metrics", None, 200, ("metrics",)),
-    ("GET", "/api/v1/tools", None, 200, ("tools",)),
-    ("GET", "/api/v1/agents", None, 200, ("agents",)),
-    ("GET", "/api/v1/models", None, 200, ("models",)),
-    ("POST", "/api/v1/models/qwen/check", None, 200, ("check_model", OWNER, "qwen")),
-    ("GET", "/api/v1/journal/verify", None, 200, ("verify",)),
+    ("GET", "/api/v1/grants", None, 200, ("approvals.grants", OWNER, "", ONE)),
+    ("DELETE", f"/api/v1/grants/{GRANT}", None, 200, ("approvals.revoke", OWNER, GRANT, OWNER)),
+    ("POST", "/api/v1/artifacts", b"hello", 201, ("artifacts.put", OWNER, b"hello", "application/octet-stream")),
+    ("GET", f"/api/v1/artifacts/{ARTIFACT}", None, 200, ("artifacts.get", OWNER, ARTIFACT)),
+    ("GET", "/api/v1/usage", None, 200, ("usage.report", OWNER, UsageQuery(limit=ONE))),
+    ("GET", "/readyz", None, 200, ("status.parts",)),
+    ("GET", "/metrics", None, 200, ("status.metrics",)),
+    ("GET", "/api/v1/tools", None, 200, (("status.tools",), ("status.missing_tools",))),
+    ("GET", "/api/v1/agents", None, 200, (("status.default_agent",), ("status.agents",))),
+    ("GET", "/api/v1/models", None, 200, ("status.models",)),
+    ("POST", "/api/v1/models/{name}/check", None, 200, ("status.check_model", OWNER, MODEL)),
+    ("GET", "/api/v1/journal/verify", None, 200, ("status.verify",)),
 ]
 NOTHING_ASKED = [("GET", "/"), ("GET", "/healthz"), ("GET", "/api/v1/openapi.json")]
 
 
 @pytest.mark.parametrize(("method", "target", "body", "status", "asked"), ASKED)
 async def test_route_asks_the_engine(
-    scene: Scene, method: str, target: str, body: object, status: int, asked: tuple[object, ...]
+    prepared: Prepared, method: str, target: str, body: object, status: int, asked: tuple[object, ...]
 ) -> None:
+    ids = prepared.ids if method == "GET" else await prepared.resource_ids()
+    scene = Scene(prepared.engine, ids)
     answer = await scene.ask(method, target, body)
-    assert (answer.status, scene.engine.notes.asked) == (status, [asked])
+    wanted = [asked] if isinstance(asked[0], str) else list(asked)
+    assert (answer.status, scene.asked) == (status, [_filled(scene, call) for call in wanted])
+
+
+def _filled(scene: Scene, value: Any) -> Any:
+    """An expected call with the ids of the scene."""
+    if isinstance(value, str):
+        return scene.filled(value)
+    if isinstance(value, tuple):
+        return tuple(_filled(scene, item) for item in value)
+    if isinstance(value, msgspec.Struct):
+        return replace(value, **{name: _filled(scene, getattr(value, name)) for name in value.__struct_fields__})
+    return value
 
 
 @pytest.mark.parametrize(("method", "path"), NOTHING_ASKED)
 async def test_route_answers_without_the_engine(scene: Scene, method: str, path: str) -> None:
     answer = await scene.ask(method, path)
-    assert (answer.status, scene.engine.notes.asked) == (200, [])
+    assert (answer.status, scene.asked) == (200, [])
 
 
 def test_every_route_is_tested_here() -> None:
-    wild = {f"/{word}": "/{}" for word in (SESSION, RUN, APPROVAL, GRANT, ARTIFACT, "qwen", "p1")}
-    asked = {(method, target.partition("?")[0]) for method, target, *_ in ASKED}
-    tested = asked | set(NOTHING_ASKED)
-    for word, mark in wild.items():
-        tested = {(method, path.replace(word, mark)) for method, path in tested}
-    names = ("session_id", "run_id", "approval_id", "grant_id", "artifact_id", "name", "process_id")
+    tested = {(method, target.partition("?")[0]) for method, target, *_ in ASKED} | set(NOTHING_ASKED)
     elsewhere = {*tokens.ROUTES, *login.ROUTES, *policy.ROUTES, *skills.ROUTES}  # In tests of their own.
-    routes = {(route.method, route.path) for route in ROUTES if route not in elsewhere}
-    for name in names:
-        routes = {(method, path.replace(f"{{{name}}}", "{}")) for method, path in routes}
-    assert tested == routes
+    assert tested == {(route.method, route.path) for route in ROUTES if route not in elsewhere}
 
 
 async def test_whole_run_request_arrives(scene: Scene) -> None:
     body = {
         "text": "hi",
         "session_key": "k",
-        "agent": "a",
-        "model": "m",
+        "agent": "main",
+        "model": MODEL,
         "idempotency_key": "i",
         "answer_schema": {"type": "object"},
         "must_call": ["fs.read"],
@@ -176,8 +178,8 @@ async def test_whole_run_request_arrives(scene: Scene) -> None:
         ],
     }
     assert (await scene.ask("POST", "/api/v1/runs", body)).status == 202
-    assert scene.engine.notes.last() == (
-        "start",
+    assert scene.asked[-1] == (
+        "runs.start",
         OWNER,
         RunRequest(
             text="hi",
@@ -185,16 +187,28 @@ async def test_whole_run_request_arrives(scene: Scene) -> None:
             session_key="k",
             attachments=(
                 GivenAttachment(name="a.txt", media_type="text/plain", body=b"hello!"),
-                GivenAttachment(name="b.txt", media_type="text/plain", artifact_id=ARTIFACT),
+                GivenAttachment(
+                    name="b.txt", media_type="text/plain", artifact_id=ArtifactId(scene.ids["artifact_id"])
+                ),
             ),
-            agent="a",
-            model="m",
+            agent="main",
+            model=MODEL,
             idempotency_key="i",
             answer_schema={"type": "object"},
             must_call=("fs.read",),
             when_busy=WhenBusy.STEER,
         ),
     )
+
+
+async def test_whole_answer_arrives(scene: Scene, prepared: Prepared) -> None:
+    alice = Principal("user:alice")
+    token = scene.tokens.add("palyra_of-alice-0123456789", Role.USER, principal=alice)
+    approval_id = (await prepared.approval(alice)).id
+    body = {"decision": "allow", "scope": "timeboxed", "option": 1, "ttl_s": 60, "reason": "fine", "end_run": False}
+    await scene.ask("POST", f"/api/v1/approvals/{approval_id}", body, token=token)
+    answer = ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.TIMEBOXED, option=1, ttl_s=60, reason="fine")
+    assert scene.asked == [("approvals.answer", alice, approval_id, answer, alice)]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +227,7 @@ async def test_attachment_has_one_valid_source(scene: Scene, attachment: dict[st
     answer = await scene.ask("POST", "/api/v1/runs", body)
     assert (answer.status, answer.code) == (400, "attachment_invalid")
     assert "attachment 1: " in answer.json["error"]["message"]
-    assert scene.engine.notes.asked == []
+    assert scene.asked == []
 
 
 async def test_session_is_named_once(scene: Scene) -> None:
@@ -222,11 +236,14 @@ async def test_session_is_named_once(scene: Scene) -> None:
 
 
 async def test_records_keep_their_members(scene: Scene) -> None:
-    assert (await scene.ask("GET", ONE_SESSION)).json == _builtins(session_row())
-    assert (await scene.ask("GET", ONE_RUN)).json == _builtins(run_record())
-    assert (await scene.ask("GET", ONE_APPROVAL)).json == _builtins(approval_record())
-    grants = (await scene.ask("GET", "/api/v1/grants")).json
-    assert grants == {"items": [_builtins(grant_record())], "next_after": None}
+    engine, ids = scene.real, scene.ids
+    session = await engine.sessions.get(OWNER, SessionId(StreamId(ids["session_id"])))
+    assert (await scene.ask("GET", ONE_SESSION)).json == _builtins(session)
+    assert (await scene.ask("GET", ONE_RUN)).json == _builtins(await engine.runs.get(OWNER, RunId(ids["run_id"])))
+    approval = await engine.approvals.get(OWNER, ApprovalId(ids["approval_id"]))
+    assert (await scene.ask("GET", ONE_APPROVAL)).json == _builtins(approval)
+    grants = await engine.approvals.grants(OWNER, "", PAGE_DEFAULT)
+    assert (await scene.ask("GET", "/api/v1/grants")).json == {"items": _builtins(grants), "next_after": None}
 
 
 def _builtins(record: object) -> object:
@@ -234,87 +251,100 @@ def _builtins(record: object) -> object:
 
 
 async def test_tape_is_paged_by_seq(scene: Scene) -> None:
+    tape = await scene.real.sessions.tape(OWNER, SessionId(StreamId(scene.ids["session_id"])), 0, PAGE_DEFAULT)
+    last = len(tape)
     first = (await scene.ask("GET", f"{ONE_SESSION}/tape?limit=4")).json
-    assert first == {"events": [to_wire(event(seq)) for seq in range(1, 5)], "next_after": 4}
-    second = (await scene.ask("GET", f"{ONE_SESSION}/tape?limit=4&after=4")).json
-    assert ([item["seq"] for item in second["events"]], second["next_after"]) == ([5, 6, 7], None)
-    exact = (await scene.ask("GET", f"{ONE_SESSION}/tape?limit=7")).json
-    assert (len(exact["events"]), exact["next_after"]) == (7, None)
+    assert first == {"events": [_builtins(to_wire(event)) for event in tape[:4]], "next_after": 4}
+    second = (await scene.ask("GET", f"{ONE_SESSION}/tape?limit={last}&after=4")).json
+    assert ([item["seq"] for item in second["events"]], second["next_after"]) == (list(range(5, last + 1)), None)
+    exact = (await scene.ask("GET", f"{ONE_SESSION}/tape?limit={last}")).json
+    assert (len(exact["events"]), exact["next_after"]) == (last, None)
 
 
-async def test_list_is_paged_by_id(scene: Scene) -> None:
-    ids = [f"01ARZ3NDEKTSV4RRFFQ69G5FA{letter}" for letter in "VWX"]
-    scene.engine.sessions.rows = tuple(session_row(session_id) for session_id in ids)
-    first = (await scene.ask("GET", f"{SESSIONS}?limit=2")).json
+async def test_list_is_paged_by_id(scene: Scene, prepared: Prepared) -> None:
+    mark = scene.tokens.add("palyra_of-a-lister", Role.USER, principal="user:lister")
+    ids = [await prepared.session(Principal("user:lister")) for _ in range(3)]
+    first = (await scene.ask("GET", f"{SESSIONS}?limit=2", token=mark)).json
     assert ([item["id"] for item in first["items"]], first["next_after"]) == (ids[:2], ids[1])
-    second = (await scene.ask("GET", f"{SESSIONS}?limit=2&after={ids[1]}")).json
+    second = (await scene.ask("GET", f"{SESSIONS}?limit=2&after={ids[1]}", token=mark)).json
     assert ([item["id"] for item in second["items"]], second["next_after"]) == (ids[2:], None)
 
 
 async def test_wish_for_a_huge_page_is_met_with_the_largest(scene: Scene) -> None:
     assert (await scene.ask("GET", f"{SESSIONS}?limit=100000")).status == 200
-    assert scene.engine.notes.last() == ("list", OWNER, "", PAGE_MAX + 1)
+    assert scene.asked[-1] == ("sessions.list", OWNER, "", PAGE_MAX + 1)
 
 
 async def test_new_things_say_where_they_are(scene: Scene) -> None:
-    assert (await scene.ask("POST", "/api/v1/runs", {"text": "hi"})).headers["location"] == ONE_RUN
+    run = await scene.ask("POST", "/api/v1/runs", {"text": "hi"})
+    assert run.headers["location"] == f"/api/v1/runs/{run.json['id']}"
     branch = await scene.ask("POST", f"{ONE_SESSION}/branch", {"at_seq": 1})
-    assert branch.headers["location"] == ONE_SESSION
+    assert branch.headers["location"] == f"{SESSIONS}/{branch.json['id']}"
     artifact = await scene.ask("POST", "/api/v1/artifacts", b"x")
-    assert artifact.headers["location"] == f"/api/v1/artifacts/{ARTIFACT}"
+    assert artifact.headers["location"] == f"/api/v1/artifacts/{artifact.json['id']}"
 
 
 async def test_artifact_keeps_its_media_type_without_parameters(scene: Scene) -> None:
     answer = await scene.ask("POST", "/api/v1/artifacts", b"hi", {"content-type": "Text/Plain; charset=utf-8"})
-    assert answer.json == {"id": ARTIFACT, "bytes": 2, "media_type": "text/plain"}
+    assert answer.json == {"id": hashlib.sha256(b"hi").hexdigest(), "bytes": 2, "media_type": "text/plain"}
     refused = await scene.ask("POST", "/api/v1/artifacts", b"hi", {"content-type": "no type at all"})
     assert (refused.status, refused.code) == (400, "media_type_invalid")
 
 
 async def test_artifact_is_never_rendered_by_a_browser(scene: Scene) -> None:
     answer = await scene.ask("GET", f"/api/v1/artifacts/{ARTIFACT}")
-    assert answer.body == b"bytes"
+    assert answer.body == HTML
     assert answer.headers["content-disposition"] == "attachment"
     assert "sandbox" in answer.headers["content-security-policy"]
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
 async def test_readiness_names_what_is_not_ready(scene: Scene) -> None:
-    scene.engine.status.state = {"journal": "disk full", "policy": "ok"}
+    state = {"journal": "disk full", "policy": "ok"}
+
+    async def parts() -> dict[str, str]:
+        return state
+
+    scene.engine.status.parts = parts
     answer = await scene.ask("GET", "/readyz")
-    assert (answer.status, answer.json) == (503, {"status": "not_ready", "parts": scene.engine.status.state})
+    assert (answer.status, answer.json) == (503, {"status": "not_ready", "parts": state})
 
 
-async def test_draining_daemon_is_alive_but_takes_no_new_work(scene: Scene) -> None:
-    scene.engine.status.is_draining = True
-    assert (await scene.ask("GET", "/healthz")).status == 200
-    ready = await scene.ask("GET", "/readyz")
-    assert (ready.status, ready.json["parts"]["daemon"]) == (503, "draining")
-    for path in ("/api/v1/runs", f"{ONE_RUN}/input"):
-        refused = await scene.ask("POST", path, {"text": "hi"})
-        assert (refused.status, refused.code, refused.json["error"]["retryable"]) == (503, "draining", True)
-    assert (await scene.ask("POST", f"{ONE_RUN}/cancel")).status == 202
+async def test_draining_daemon_is_alive_but_takes_no_new_work(tmp_path: Path) -> None:
+    async with open_prepared(tmp_path) as prepared:
+        scene = Scene(prepared.engine, prepared.ids)
+        await prepared.engine.drain(0)
+        assert (await scene.ask("GET", "/healthz")).status == 200
+        ready = await scene.ask("GET", "/readyz")
+        assert (ready.status, ready.json["parts"]["daemon"]) == (503, "draining")
+        for path in ("/api/v1/runs", f"{ONE_RUN}/input", f"/api/v1/models/{MODEL}/check"):
+            refused = await scene.ask("POST", path, {} if path.endswith("check") else {"text": "hi"})
+            assert (refused.status, refused.code, refused.json["error"]["retryable"]) == (503, "draining", True)
+        assert not [call for call in scene.asked if call[0] in ("runs.start", "runs.send_input", "status.check_model")]
+        assert (await scene.ask("POST", f"{ONE_RUN}/cancel")).status == 202
 
 
 async def test_tools_are_listed_with_sorted_capabilities(scene: Scene) -> None:
     page = (await scene.ask("GET", "/api/v1/tools")).json
-    told = [(tool["id"], tool["capabilities"]) for tool in page["items"] if tool["available"]]
-    assert told == [("fs.read", ["fs_read", "network"])]
+    told = {tool["id"]: tool["capabilities"] for tool in page["items"] if tool["available"]}
+    real = {spec.name: spec.capabilities for spec in scene.real.status.tools()}
+    assert told == {name: sorted(each.value for each in capabilities) for name, capabilities in real.items()}
 
 
 async def test_tools_that_are_missing_are_listed_with_the_reason(scene: Scene) -> None:
     page = (await scene.ask("GET", "/api/v1/tools")).json
     (missing,) = [tool for tool in page["items"] if not tool["available"]]
-    assert (missing["id"], missing["name"], missing["runtime"]) == ("shell.run", "shell.run", None)
-    assert missing["reason"] == "there is no sandbox here; install bubblewrap"
+    assert (missing["id"], missing["name"], missing["runtime"]) == (MISSING.name, MISSING.name, None)
+    assert missing["reason"] == MISSING.reason
 
 
 async def test_processes_of_a_run_are_listed(scene: Scene) -> None:
     page = (await scene.ask("GET", f"{ONE_RUN}/processes")).json
-    assert [(each["id"], each["command"], each["exit_code"]) for each in page["items"]] == [("p1", "sleep 9", None)]
+    told = [(each["id"], each["command"], each["exit_code"]) for each in page["items"]]
+    assert told == [(scene.ids["process_id"], "sleep 9", None)]
 
 
 async def test_engine_is_asked_in_the_name_of_the_token(scene: Scene) -> None:
     token = scene.tokens.add("palyra_of-alice-0123456789", Role.USER, principal="user:alice")
     await scene.ask("GET", ONE_RUN, token=token)
-    assert scene.engine.notes.last() == ("get", Principal("user:alice"), RUN)
+    assert scene.asked[-1] == ("runs.get", Principal("user:alice"), scene.ids["run_id"])

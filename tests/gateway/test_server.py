@@ -18,6 +18,7 @@ from palyra.gateway.http.connection import BoundedProtocol
 from palyra.gateway.http.server import check_bind
 from palyra.gateway.http.settings import HEAD_BYTES_MAX, HttpSettings
 from palyra.ports.tokens import hash_token
+from tests.gateway.prepared import Prepared
 from tests.gateway.scene import ADMIN, WAIT_S, Scene, Wire, connected, listening, request_bytes
 
 HEALTH = request_bytes("GET", "/healthz")
@@ -52,17 +53,17 @@ def test_half_of_tls_is_refused(settings: HttpSettings) -> None:
     assert caught.value.code == "tls_incomplete"
 
 
-async def test_taken_address_is_said_plainly() -> None:
+async def test_taken_address_is_said_plainly(prepared: Prepared) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        scene = Scene(settings=HttpSettings(port=taken.getsockname()[1]))
+        scene = Scene(prepared.engine, settings=HttpSettings(port=taken.getsockname()[1]))
         with pytest.raises(Unavailable) as caught:
             async with listening(scene):
                 pass
     assert caught.value.code == "address_unusable"
 
 
-async def test_server_answers_on_the_port_it_names_and_then_no_more() -> None:
-    scene = Scene(settings=HttpSettings(port=0))
+async def test_server_answers_on_the_port_it_names_and_then_no_more(prepared: Prepared) -> None:
+    scene = Scene(prepared.engine, settings=HttpSettings(port=0))
     async with listening(scene) as server:
         assert server.address == f"http://127.0.0.1:{server.port}"
         async with connected(server.port) as wire:
@@ -74,11 +75,11 @@ async def test_server_answers_on_the_port_it_names_and_then_no_more() -> None:
         await asyncio.open_connection("127.0.0.1", server.port)
 
 
-async def test_failure_in_the_block_stops_the_server_and_stays_what_it_was() -> None:
+async def test_failure_in_the_block_stops_the_server_and_stays_what_it_was(prepared: Prepared) -> None:
     ports = []
 
     async def fail() -> None:
-        async with listening(Scene(settings=HttpSettings(port=0))) as server:
+        async with listening(Scene(prepared.engine, settings=HttpSettings(port=0))) as server:
             ports.append(server.port)
             raise ZeroDivisionError
 
@@ -88,10 +89,10 @@ async def test_failure_in_the_block_stops_the_server_and_stays_what_it_was() -> 
         await asyncio.open_connection("127.0.0.1", ports[0])
 
 
-async def test_bounds_before_there_is_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bounds_before_there_is_a_request(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
     """One server for three bounds: heads that are too large or too slow, and one connection too many."""
     monkeypatch.setattr(BoundedProtocol, "head_timeout_s", 0.3)
-    scene = Scene(settings=HttpSettings(port=0, connections_max=3))
+    scene = Scene(prepared.engine, settings=HttpSettings(port=0, connections_max=3))
     async with listening(scene) as server:
         async with connected(server.port) as wire:
             half = request_bytes("GET", "/healthz", filler="x" * HEAD_BYTES_MAX)[:-2]
@@ -117,16 +118,16 @@ async def ask_health(port: int) -> bytes:
         return await wire.until(b"\r\n\r\n")
 
 
-async def test_large_head_below_the_limit_is_answered_with_its_body() -> None:
-    scene = Scene(settings=HttpSettings(port=0))
+async def test_large_head_below_the_limit_is_answered_with_its_body(prepared: Prepared) -> None:
+    scene = Scene(prepared.engine, settings=HttpSettings(port=0))
     async with listening(scene) as server, connected(server.port) as wire:
         body = b'{"text":"' + b"x" * 100_000 + b'"}'
         await wire.send(request_bytes("POST", "/api/v1/runs", body, filler="x" * (HEAD_BYTES_MAX // 2)))
         assert b"202 Accepted" in await wire.until(b"\r\n\r\n")
 
 
-async def test_refused_upload_closes_its_connection() -> None:
-    scene = Scene(settings=HttpSettings(port=0))
+async def test_refused_upload_closes_its_connection(prepared: Prepared) -> None:
+    scene = Scene(prepared.engine, settings=HttpSettings(port=0))
     async with listening(scene) as server, connected(server.port) as wire:
         head = request_bytes("POST", "/api/v1/runs", authorization="Bearer wrong", content_length="5000000")
         await wire.send(head)
@@ -165,9 +166,9 @@ async def exchange(wire: Wire, request: bytes) -> bytes:
         return head + await wire.reader.readexactly(int(length.partition(b":")[2]))
 
 
-async def test_tls_is_served_and_nothing_else_is_answered_there(tmp_path: Path) -> None:
+async def test_tls_is_served_and_nothing_else_is_answered_there(prepared: Prepared, tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
-    scene = Scene(settings=HttpSettings(port=0, tls_cert=str(cert), tls_key=str(key)))
+    scene = Scene(prepared.engine, settings=HttpSettings(port=0, tls_cert=str(cert), tls_key=str(key)))
     trusting = ssl.create_default_context(cafile=str(cert))
     async with listening(scene) as server:
         assert server.address == f"https://127.0.0.1:{server.port}"
@@ -187,8 +188,8 @@ async def test_tls_is_served_and_nothing_else_is_answered_there(tmp_path: Path) 
             await asyncio.open_connection("127.0.0.1", server.port, ssl=ssl.create_default_context())
 
 
-async def test_the_loopback_address_of_ipv6_is_served() -> None:
-    scene = Scene(settings=HttpSettings(host="::1", port=0))
+async def test_the_loopback_address_of_ipv6_is_served(prepared: Prepared) -> None:
+    scene = Scene(prepared.engine, settings=HttpSettings(host="::1", port=0))
     async with listening(scene) as server:
         assert server.address == f"http://[::1]:{server.port}"
         reader, writer = await asyncio.open_connection("::1", server.port)
@@ -200,8 +201,8 @@ async def test_the_loopback_address_of_ipv6_is_served() -> None:
         writer.close()
 
 
-async def test_a_bind_beyond_this_machine_without_tls_never_listens() -> None:
+async def test_a_bind_beyond_this_machine_without_tls_never_listens(prepared: Prepared) -> None:
     with pytest.raises(Invalid) as caught:
-        async with listening(Scene(settings=HttpSettings(host="0.0.0.0", port=0))):
+        async with listening(Scene(prepared.engine, settings=HttpSettings(host="0.0.0.0", port=0))):
             pass
     assert caught.value.code == "bind_insecure"

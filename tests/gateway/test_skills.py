@@ -11,6 +11,7 @@ from palyra.core.ids import Principal
 from palyra.core.skills import SkillPlace, SkillStatus
 from palyra.engine.api.skills import SkillChange, SkillQuery
 from palyra.ports.tokens import Role
+from tests.gateway.prepared import write_skill
 from tests.gateway.scene import Scene
 from tests.support.asking import says
 from tests.support.engines import Workshop
@@ -21,29 +22,33 @@ HASH = "ab" * 32
 
 
 async def test_list_asks_for_the_agents_skills(scene: Scene) -> None:
-    answer = await scene.ask("GET", f"{PATH}?agent=coder")
-    assert scene.engine.notes.asked == [("skills", "coder")]
+    answer = await scene.ask("GET", f"{PATH}?agent=main")
+    assert scene.asked == [("skills.list", "main")]
     (item,) = answer.json["items"]
     assert answer.json["next_after"] is None
     assert {
-        "id": "home:tidy", "name": "tidy", "place": "home", "trust": "operator", "status": "active", "sha256": HASH,
-        "allowed_tools": ["fs.read"], "problem": None, "files": [], "body": None,
+        "id": "home:scripted", "name": "scripted", "place": "home", "trust": "operator", "status": "active",
+        "allowed_tools": ["fs.read"], "problem": None, "body": None,
     }.items() <= item.items()  # fmt: skip
+    assert len(item["sha256"]) == len(HASH)
 
 
 async def test_one_is_shown_with_its_body(scene: Scene) -> None:
-    answer = await scene.ask("GET", f"{PATH}/tidy?place=workspace&agent=coder")
-    assert answer.json["body"] == "Do it."
-    assert scene.engine.notes.asked == [("skill", SkillQuery(name="tidy", agent="coder", place=SkillPlace.WORKSPACE))]
+    answer = await scene.ask("GET", f"{PATH}/scripted?place=home&agent=main")
+    assert answer.json["body"].strip() == "Do it."
+    query = SkillQuery(name="scripted", agent="main", place=SkillPlace.HOME)
+    assert scene.asked == [("skills.get", query)]
 
 
 async def test_change_arrives_whole(scene: Scene) -> None:
-    body = {"status": "quarantined", "agent": "coder", "place": "workspace", "sha256": HASH}
-    answer = await scene.ask("PATCH", f"{PATH}/tidy", body)
+    shown = (await scene.ask("GET", f"{PATH}/scripted")).json
+    body = {"status": "quarantined", "agent": "main", "place": "home", "sha256": shown["sha256"]}
+    answer = await scene.ask("PATCH", f"{PATH}/scripted", body)
     assert (answer.status, answer.json["status"]) == (200, "quarantined")
-    query = SkillQuery(name="tidy", agent="coder", place=SkillPlace.WORKSPACE)
-    change = SkillChange(status=SkillStatus.QUARANTINED, sha256=HASH)
-    assert scene.engine.notes.asked == [("change_skill", OWNER, query, change)]
+    query = SkillQuery(name="scripted", agent="main", place=SkillPlace.HOME)
+    change = SkillChange(status=SkillStatus.QUARANTINED, sha256=shown["sha256"])
+    assert scene.asked[-1] == ("skills.change", OWNER, query, change)
+    assert (await scene.ask("PATCH", f"{PATH}/scripted", {"status": "active"})).status == 200
 
 
 @pytest.mark.parametrize(
@@ -60,7 +65,7 @@ async def test_change_arrives_whole(scene: Scene) -> None:
 )
 async def test_change_that_does_not_fit_is_refused(scene: Scene, body: dict[str, object]) -> None:
     assert (await scene.ask("PATCH", f"{PATH}/tidy", body)).status == 400
-    assert scene.engine.notes.asked == []
+    assert scene.asked == []
 
 
 @pytest.mark.parametrize("query", ["place=attic", "agent=", "limit=3"])
@@ -77,13 +82,10 @@ async def real(tmp_path: Path) -> AsyncIterator[Scene]:
         (tmp_path, "broken", "---\nname: other\n---\n"),
         (workshop.workspace, "local", "---\nname: local\ndescription: Of the project.\n---\nDo.\n"),
     ):
-        (base / "skills" / name).mkdir(parents=True)
-        (base / "skills" / name / "SKILL.md").write_text(text)
+        write_skill(base, name, text)
     workshop.skills = FolderSkills(tmp_path, tmp_path / "none")
-    scene = Scene()
     async with workshop.open() as engine:
-        scene.serve(engine)
-        yield scene
+        yield Scene(engine)
 
 
 async def test_skills_of_a_real_engine_are_listed_accepted_and_put_away(real: Scene) -> None:

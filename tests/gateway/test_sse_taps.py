@@ -17,10 +17,11 @@ from palyra.engine.hub import Hub, LiveFrame
 from palyra.gateway.http.connection import write_now
 from palyra.gateway.http.settings import HttpSettings
 from palyra.ports.journal import Journal
-from tests.gateway.fake_engine import RUN, SESSION, delta, event
+from tests.gateway.frames import RUN_ID, SESSION_ID, delta, event
+from tests.gateway.prepared import Prepared
 from tests.gateway.scene import WAIT_S, Scene, Wire, connected, listening, request_bytes
 
-FEED = f"/api/v1/sessions/{SESSION}/events"
+FEED = "/api/v1/sessions/{session_id}/events"
 WORD = "word "
 
 
@@ -53,11 +54,11 @@ class Speaker:
 
 
 @asynccontextmanager
-async def followed(speaker: Speaker) -> AsyncIterator[Wire]:
-    scene = Scene(settings=HttpSettings(port=0))
-    scene.engine.notes.script = speaker.hub.attach(SESSION).follow(0)
+async def followed(prepared: Prepared, speaker: Speaker) -> AsyncIterator[Wire]:
+    scene = Scene(prepared.engine, prepared.ids, HttpSettings(port=0))
+    scene.follow(speaker.hub.attach(SESSION_ID).follow(0))
     async with listening(scene) as server, connected(server.port) as wire:
-        await wire.send(request_bytes("GET", FEED))
+        await wire.send(request_bytes("GET", scene.filled(FEED)))
         await wire.until(b"\r\n\r\n")
         assert (await wire.chunk()).startswith(b"retry:")
         yield wire
@@ -77,11 +78,13 @@ def heard(body: bytes) -> tuple[str, list[int]]:
     return text, seqs
 
 
-async def test_a_word_that_comes_while_the_reader_waits_is_written_before_anybody_else_has_a_turn() -> None:
+async def test_a_word_that_comes_while_the_reader_waits_is_written_before_anybody_else_has_a_turn(
+    prepared: Prepared,
+) -> None:
     speaker = Speaker()
-    async with followed(speaker) as wire:
+    async with followed(prepared, speaker) as wire:
         await settled()
-        (follower,) = speaker.hub._followers[SESSION]
+        (follower,) = speaker.hub._followers[SESSION_ID]
         tap = follower._tap
         was_written: list[bool] = []
 
@@ -95,9 +98,9 @@ async def test_a_word_that_comes_while_the_reader_waits_is_written_before_anybod
         assert heard(await wire.chunk()) == (WORD, [])
 
 
-async def test_words_of_one_moment_leave_together() -> None:
+async def test_words_of_one_moment_leave_together(prepared: Prepared) -> None:
     speaker = Speaker()
-    async with followed(speaker) as wire:
+    async with followed(prepared, speaker) as wire:
         await settled()
         for _ in range(50):
             speaker.say()
@@ -116,10 +119,10 @@ async def settled() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_words_and_events_come_in_order_and_whole(seed: int) -> None:
+async def test_words_and_events_come_in_order_and_whole(prepared: Prepared, seed: int) -> None:
     draw = random.Random(seed)
     speaker = Speaker()
-    async with followed(speaker) as wire:
+    async with followed(prepared, speaker) as wire:
         body = b""
 
         async def listen() -> None:
@@ -142,16 +145,16 @@ async def test_words_and_events_come_in_order_and_whole(seed: int) -> None:
     assert heard(body) == (speaker.said, list(range(1, LAST + 1)))
 
 
-async def test_a_client_that_does_not_read_loses_no_letter_and_holds_nobody_up() -> None:
+async def test_a_client_that_does_not_read_loses_no_letter_and_holds_nobody_up(prepared: Prepared) -> None:
     speaker = Speaker()
-    async with followed(speaker) as wire:
+    async with followed(prepared, speaker) as wire:
         await settled()
         for number in range(6_000):
             speaker.say("x" * 200)
             if number % 10 == 0:
                 await asyncio.sleep(0)
         speaker.record()
-        (follower,) = speaker.hub._followers[SESSION]
+        (follower,) = speaker.hub._followers[SESSION_ID]
         assert follower._frames or follower._is_behind  # Not everything was poured into the socket.
         body = b""
         async with asyncio.timeout(WAIT_S):
@@ -160,11 +163,11 @@ async def test_a_client_that_does_not_read_loses_no_letter_and_holds_nobody_up()
     assert heard(body) == (speaker.said, [1])
 
 
-async def test_a_word_that_cannot_be_written_breaks_the_stream_and_not_whoever_said_it() -> None:
+async def test_a_word_that_cannot_be_written_breaks_the_stream_and_not_whoever_said_it(prepared: Prepared) -> None:
     speaker = Speaker()
-    async with followed(speaker) as wire:
+    async with followed(prepared, speaker) as wire:
         await settled()
-        speaker.hub.live(LiveFrame(SESSION, RUN, "model.delta", {"turn": 1, "offset": 0, "text": "\ud800"}))
+        speaker.hub.live(LiveFrame(SESSION_ID, RUN_ID, "model.delta", {"turn": 1, "offset": 0, "text": "\ud800"}))
         await wire.rest()
         speaker.say()
 

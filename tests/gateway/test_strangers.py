@@ -15,22 +15,13 @@ import palyra.gateway.access.console_sessions
 import palyra.gateway.http.request_access
 import palyra.gateway.routes.login
 from palyra.gateway.access.rate_limits import FAILURES_PER_MINUTE, RateLimits
+from palyra.gateway.http.route import AnyHttpRoute
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.tokens import Role, hash_token
-from tests.gateway.fake_engine import APPROVAL, ARTIFACT, GRANT, RUN, SESSION
-from tests.gateway.scene import ADMIN, Scene
+from tests.gateway.prepared import Prepared
+from tests.gateway.scene import ADMIN, RUN, Scene
 
 ONE_RUN = f"/api/v1/runs/{RUN}"
-IDS = {
-    "session_id": SESSION,
-    "run_id": RUN,
-    "process_id": "p1",
-    "approval_id": APPROVAL,
-    "grant_id": GRANT,
-    "artifact_id": ARTIFACT,
-    "name": "qwen",
-    "token_id": "admin",
-}
 PUBLIC = {(route.method, route.path) for route in ROUTES if route.is_public}
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "BREW")
 HEADERS = (
@@ -46,7 +37,7 @@ COMPARING = (
 )
 
 texts = st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=255), max_size=60)
-known_paths = st.sampled_from([route.path.format(**IDS) for route in ROUTES])
+known_paths = st.sampled_from([route.path for route in ROUTES])
 paths = known_paths | texts.map(lambda text: f"/{text.partition('?')[0]}") | known_paths.map(lambda path: f"{path}/")
 values = texts | st.sampled_from(
     ["Bearer", "Bearer x", f"Basic {ADMIN}", f"bearer  {ADMIN}x", "palyra_session_7142=x", "null", "127.0.0.1", "GET"]
@@ -62,25 +53,24 @@ values = texts | st.sampled_from(
     body=st.binary(max_size=40),
 )
 async def test_a_stranger_gets_nothing_but_401(
-    method: str, path: str, query: str, headers: list[tuple[str, str]], body: bytes
+    prepared: Prepared, method: str, path: str, query: str, headers: list[tuple[str, str]], body: bytes
 ) -> None:
-    scene = Scene()
-    answer = await scene.raw(method, path, query, headers, [body])
+    scene = Scene(prepared.engine, prepared.ids)
+    answer = await scene.raw(method, scene.filled(path), query, headers, [body])
     if (method, path) not in PUBLIC:
         assert answer.status == 401
-    assert scene.engine.notes.asked == []
+    assert scene.asked == []
 
 
 @pytest.mark.parametrize("token", [None, "palyra_expired", "palyra_revoked"])
 @pytest.mark.parametrize("route", [route for route in ROUTES if not route.is_public], ids=lambda r: r.method + r.path)
 async def test_no_route_tells_more_than_401_to_what_is_no_longer_valid(
-    scene: Scene, route: object, token: str | None
+    scene: Scene, route: AnyHttpRoute, token: str | None
 ) -> None:
     scene.tokens.add("palyra_expired", Role.ADMIN, expires_at_ms=1)
     scene.tokens.add("palyra_revoked", Role.ADMIN, revoked=True)
-    path = route.path.format(**IDS)  # type: ignore[attr-defined]
-    answer = await scene.ask(route.method, path, {}, token=token)  # type: ignore[attr-defined]
-    assert (answer.status, scene.engine.notes.asked) == (401, [])
+    answer = await scene.ask(route.method, route.path, {}, token=token)
+    assert (answer.status, scene.asked) == (401, [])
 
 
 async def test_trying_often_is_held_up_and_told_when_to_come_back(scene: Scene) -> None:
@@ -109,8 +99,10 @@ async def test_who_is_held_up_locks_out_nobody_with_valid_credentials(scene: Sce
         ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
     ],
 )
-async def test_addresses_of_one_network_are_held_up_together(one: str, other: str, is_shared: bool) -> None:
-    scene = Scene(client=(one, 1))
+async def test_addresses_of_one_network_are_held_up_together(
+    prepared: Prepared, one: str, other: str, is_shared: bool
+) -> None:
+    scene = Scene(prepared.engine, prepared.ids, client=(one, 1))
     for n in range(FAILURES_PER_MINUTE):
         await scene.ask("GET", ONE_RUN, token=f"guess-{n}")
     scene.client = (other, 1)

@@ -6,8 +6,7 @@ import pytest
 
 from palyra.core.events.system import AdminActed
 from palyra.ports.tokens import Role, covers
-from tests.gateway.fake_engine import RUN, Script, event
-from tests.gateway.scene import ADMIN, NEW_ADMIN, NOW_MS, Scene, connected, listening, request_bytes
+from tests.gateway.scene import ADMIN, NEW_ADMIN, NOW_MS, RUN, Failing, Scene, connected, listening, request_bytes
 
 TOKENS = "/api/v1/tokens"
 ONE_RUN = f"/api/v1/runs/{RUN}"
@@ -34,7 +33,7 @@ async def test_an_issued_token_works_for_whom_it_was_made_until_it_expires(scene
 async def test_a_token_is_in_the_answer_that_issues_it_alone(scene: Scene) -> None:
     token = (await issue(scene))["token"]
     assert token.encode() not in (await scene.ask("GET", TOKENS)).body
-    assert token not in str(scene.engine.notes.asked)
+    assert token not in str(scene.asked)
 
 
 async def test_the_list_tells_the_last_use_and_the_state(scene: Scene) -> None:
@@ -58,14 +57,14 @@ async def test_the_list_comes_in_pages(scene: Scene) -> None:
     assert found == sorted(ids)
 
 
-async def test_a_revoked_token_is_refused_and_its_streams_end() -> None:
-    scene = Scene()
-    scene.engine.notes.script = Script(event(1))
-    issued = await issue(scene)
+async def test_a_revoked_token_is_refused_and_its_streams_end(scene: Scene) -> None:
+    issued = await issue(scene, principal="user:owner")
     async with listening(scene) as server, connected(server.port) as wire:
-        await wire.send(request_bytes("GET", f"{ONE_RUN}/events", authorization=f"Bearer {issued['token']}"))
-        await wire.until(b"message.user")
-        await wire.until(b"\r\n")
+        await wire.send(
+            request_bytes("GET", scene.filled(f"{ONE_RUN}/events"), authorization=f"Bearer {issued['token']}")
+        )
+        await wire.until(b"approval.requested")
+        await wire.until(b"\n\n\r\n")
         revoked = await scene.ask("DELETE", f"{TOKENS}/{issued['record']['id']}")
         assert revoked.json["state"] == "revoked"
         assert await wire.chunk() == b""
@@ -82,7 +81,7 @@ async def test_a_revoked_token_is_refused_and_its_streams_end() -> None:
 async def test_a_narrowed_token_does_nothing_else(
     scene: Scene, actions: list[str], done: list[str], refused: list[str]
 ) -> None:
-    token = (await issue(scene, role="admin", actions=actions))["token"]
+    token = (await issue(scene, principal="user:owner", role="admin", actions=actions))["token"]
     assert [(await scene.ask("GET", path, token=token)).status for path in done] == [200] * len(done)
     answers = [await scene.ask("GET", path, token=token) for path in refused]
     assert {(answer.status, answer.code) for answer in answers} == {(403, "scope_insufficient")}
@@ -118,12 +117,12 @@ async def test_a_wish_that_cannot_be_is_refused_and_nothing_is_made(
     answer = await scene.ask("POST", TOKENS, {**WISH, **changes})
     assert answer.status == 400
     assert len(scene.tokens.by_token) == 1
-    assert scene.engine.notes.asked == []
+    assert scene.asked == []
     assert code in ("id_invalid", "principal_invalid") or answer.code == code
 
 
 async def test_what_cannot_be_recorded_is_not_done(scene: Scene) -> None:
-    scene.engine.notes.failure = RuntimeError("the disk is full")
+    scene.engine.acts = Failing(RuntimeError("the disk is full"))
     assert (await scene.ask("POST", TOKENS, WISH)).status == 500
     assert (await scene.ask("POST", f"{TOKENS}/rotate-admin", {})).status == 500
     assert len(scene.tokens.by_token) == 1
@@ -132,9 +131,9 @@ async def test_what_cannot_be_recorded_is_not_done(scene: Scene) -> None:
 
 async def test_acts_name_the_token_by_its_id(scene: Scene) -> None:
     record = (await issue(scene, actions=["runs"]))["record"]
-    (call,) = scene.engine.notes.asked
+    (call,) = scene.asked
     detail = f"for user:alice as user, until {NOW_MS + 3_600_000} ms, for runs alone"
-    assert call == ("record", "user:owner", AdminActed(action="tokens.issue", target=record["id"], detail=detail))
+    assert call == ("acts.record", "user:owner", AdminActed(action="tokens.issue", target=record["id"], detail=detail))
 
 
 async def test_rotating_ends_the_old_admin_token(scene: Scene) -> None:

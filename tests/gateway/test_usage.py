@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -19,14 +18,13 @@ from palyra.engine.api.requests import UsageQuery
 from palyra.engine.api.usage import begin_of, end_of, find_zone
 from palyra.ports.journal import Append
 from palyra.ports.tokens import Role
-from palyra.ports.views import UsageGroup, UsageSum
+from palyra.ports.views import UsageGroup
 from tests.gateway.scene import NOW_MS, Answer, Scene
 from tests.support.engines import Workshop
 from tests.support.journals import ALICE, BOB, LIMITS, FixedClock, Ids, draft, session_created
 from tests.support.sqlite import journal_at
 
 USAGE = "/api/v1/usage"
-OWNER = Principal("user:owner")
 HOUR_MS = 60 * 60 * 1000
 
 
@@ -55,9 +53,10 @@ class Home:
         return await self.scene.ask("GET", f"{USAGE}?{query}", token=self.tokens[principal])
 
 
-@pytest.fixture
-async def home(scene: Scene, tmp_path: Path) -> AsyncIterator[Home]:
+@pytest.fixture(scope="module")
+async def home(anyio_backend: object, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Home]:
     """A gateway over a real engine, in whose journal alice and bob have spent something today and a month ago."""
+    tmp_path = tmp_path_factory.mktemp("usage")
     ids = Ids()
     sessions = {ALICE: ids.session(), BOB: ids.session()}
     async with journal_at(tmp_path / "journal.db") as journal:
@@ -69,8 +68,7 @@ async def home(scene: Scene, tmp_path: Path) -> AsyncIterator[Home]:
     workshop = Workshop(tmp_path, [])
     workshop.clock = FixedClock(NOW_MS)
     async with workshop.open() as engine:
-        scene.serve(engine)
-        yield Home(scene, sessions)
+        yield Home(Scene(engine), sessions)
 
 
 @pytest.mark.parametrize("by", ["day", "model", "session", "agent", "channel"])
@@ -160,21 +158,19 @@ async def test_a_question_that_makes_no_sense_is_refused(home: Home, query: str,
     assert (answer.status, answer.code) == (400, code)
 
 
-async def test_sums_are_paged_by_key_and_totals_are_of_all(scene: Scene) -> None:
-    usage = scene.engine.usage
-    usage.sums = tuple(UsageSum(key=key, calls_count=1) for key in "abc")
-    usage.total = UsageSum(key="", calls_count=3)
-    first = (await scene.ask("GET", f"{USAGE}?by=model&limit=2")).json
-    assert ([item["key"] for item in first["items"]], first["next_after"]) == (["a", "b"], "b")
-    assert first["totals"]["calls_count"] == 3
-    second = (await scene.ask("GET", f"{USAGE}?by=model&limit=2&after=b")).json
-    assert ([item["key"] for item in second["items"]], second["next_after"]) == (["c"], None)
-    asked = UsageQuery(by=UsageGroup.MODEL, after="b", limit=3)
-    assert scene.engine.notes.last() == ("report", OWNER, asked)
+async def test_sums_are_paged_by_key_and_totals_are_of_all(home: Home) -> None:
+    first = (await home.ask(ALICE, "by=model&limit=1")).json
+    assert ([item["key"] for item in first["items"]], first["next_after"]) == (["local"], "local")
+    assert first["totals"]["calls_count"] == 2
+    second = (await home.ask(ALICE, "by=model&limit=1&after=local")).json
+    assert ([item["key"] for item in second["items"]], second["next_after"]) == (["small"], None)
+    assert second["totals"] == first["totals"]
+    asked = UsageQuery(by=UsageGroup.MODEL, after="local", limit=2)
+    assert home.scene.asked[-1] == ("usage.report", ALICE, asked)
 
 
-async def test_no_call_costs_nothing_and_has_no_share(scene: Scene) -> None:
-    answer = (await scene.ask("GET", USAGE)).json
+async def test_no_call_costs_nothing_and_has_no_share(home: Home) -> None:
+    answer = (await home.scene.ask("GET", USAGE)).json
     assert (answer["items"], answer["next_after"]) == ([], None)
     assert (answer["totals"]["cost_usd"], answer["totals"]["cache_hit_share"]) == (0.0, None)
 

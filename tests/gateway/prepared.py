@@ -1,0 +1,141 @@
+"""A real engine with resources in every state that routes meet.
+
+Owns: the engine's scripts, tools, skills and processes, and making sessions, runs, approvals, grants and artifacts.
+Does not own: the gateway over it (scene), any claim.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from palyra.adapters.providers.prepared_turns import Chunk, Turn
+from palyra.adapters.providers.scripted import Script
+from palyra.adapters.skills.skill_index import FolderSkills
+from palyra.core.events.system import AdminActed
+from palyra.core.events.tool import ApprovalStatus, Decision, EffectClass, Scope
+from palyra.core.ids import ArtifactId, GrantId, Principal, SessionId
+from palyra.core.tools import MissingTool, ToolSpec
+from palyra.core.trust import Trust
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord, SessionRequest
+from palyra.engine.engine import Engine
+from palyra.ports.journal import Journal
+from tests.support.asking import ask, calls, finished, first, says
+from tests.support.engines import OWNER, MarkTool, Workshop
+from tests.support.processes import FakeProcesses
+
+SOURCE = "tool:mark.fetch"  # What a session of `tainted_session` is tainted by.
+HTML = b"<p>bytes</p>"
+MISSING = MissingTool("shell.run", "there is no sandbox here; install bubblewrap")
+SCRIPTS = [
+    Script(when="^fetch$", turns=(calls("mark.fetch", text="page"), says("Read."))),
+    Script(when="^send$", turns=(calls("mark.send", text="mail"), says("Sent."))),
+    Script(when="^slowly$", turns=(Turn(chunks=tuple(Chunk(f"word{n} ", 20) for n in range(500))),)),
+    Script(turns=(says("It is done."), says("And this too."))),
+]
+
+
+class OutsideTool(MarkTool):
+    """Its output is a stranger's."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        return replace(super().spec, output_trust=Trust.EXTERNAL)
+
+
+@dataclass
+class Prepared:
+    """`ids` are of one resource of each kind, by the names that paths have for them, for tests that only read."""
+
+    engine: Engine
+    journal: Journal
+    processes: FakeProcesses
+    ids: dict[str, str] = field(default_factory=dict)
+
+    async def resource_ids(self, owner: Principal = OWNER) -> dict[str, str]:
+        """One new resource of each kind. The session is tainted and its run is over; the run waits for an approval."""
+        run = await self.waiting_run(owner)
+        return {
+            "session_id": await self.tainted_session(owner),
+            "run_id": run.id,
+            "process_id": self.processes.begin(run),
+            "approval_id": (await self.approval_of(run, owner)).id,
+            "grant_id": await self.grant(owner),
+            "artifact_id": await self.artifact(owner),
+            "name": "scripted",
+            "token_id": "admin",
+        }
+
+    async def session(self, owner: Principal = OWNER) -> SessionId:
+        return (await self.engine.sessions.resolve(owner, SessionRequest())).id
+
+    async def finished_run(self, owner: Principal = OWNER) -> RunRecord:
+        run = await self.engine.runs.start(owner, ask())
+        await finished(self.engine, run, owner)
+        return run
+
+    async def tainted_session(self, owner: Principal = OWNER) -> SessionId:
+        run = await self.engine.runs.start(owner, ask("fetch"))
+        await finished(self.engine, run, owner)
+        return run.session_id
+
+    async def running_run(self, owner: Principal = OWNER) -> RunRecord:
+        """It speaks until it is cancelled or the engine is closed."""
+        return await self.engine.runs.start(owner, ask("slowly"))
+
+    async def waiting_run(self, owner: Principal = OWNER) -> RunRecord:
+        run = await self.engine.runs.start(owner, ask("send"))
+        await first(await self.engine.runs.follow(owner, run.id, None), "approval.requested")
+        return run
+
+    async def approval(self, owner: Principal = OWNER) -> ApprovalRecord:
+        return await self.approval_of(await self.waiting_run(owner), owner)
+
+    async def approval_of(self, run: RunRecord, owner: Principal) -> ApprovalRecord:
+        cards = await self.engine.approvals.list(owner, ApprovalsQuery(status=ApprovalStatus.PENDING, limit=400))
+        return next(card for card in cards if card.run_id == run.id)
+
+    async def grant(self, owner: Principal = OWNER) -> GrantId:
+        card = await self.approval(owner)
+        allowed = ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.SESSION)
+        await self.engine.approvals.answer(owner, card.id, allowed)
+        grants = await self.engine.approvals.grants(owner, "", 400)
+        return next(grant.id for grant in grants if grant.approval_id == card.id)
+
+    async def artifact(self, owner: Principal = OWNER) -> ArtifactId:
+        body = HTML if owner == OWNER else f"of {owner}".encode()
+        return (await self.engine.artifacts.put(owner, body, "text/html")).id
+
+    async def acts(self) -> list[tuple[str, AdminActed]]:
+        """Every administrative act on record, with who did it."""
+        events = await self.journal.read_all(0, 10_000)
+        return [(event.actor, event.data) for event in events if isinstance(event.data, AdminActed)]
+
+
+@asynccontextmanager
+async def open_prepared(root: Path) -> AsyncIterator[Prepared]:
+    workshop = Workshop(root, SCRIPTS)
+    workshop.tools.append(OutsideTool("mark.fetch", EffectClass.READ_ONLY, workshop.marks))
+    workshop.missing.append(MISSING)
+    write_skill(root, "scripted", "---\nname: scripted\ndescription: A skill.\nallowed-tools: fs.read\n---\nDo it.\n")
+    workshop.skills = FolderSkills(root, root / "none")
+    workshop.processes = processes = FakeProcesses()
+    journals: list[Journal] = []
+
+    def keep(journal: Journal) -> Journal:
+        journals.append(journal)
+        return journal
+
+    workshop.wrap_journal = keep
+    async with workshop.open() as engine:
+        prepared = Prepared(engine, journals[0], processes)
+        prepared.ids = await prepared.resource_ids()
+        yield prepared
+
+
+def write_skill(base: Path, name: str, text: str) -> None:
+    folder = base / "skills" / name
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(text)
