@@ -1,4 +1,8 @@
-"""Wiring of access. Owns: by which tokens and log-ins a daemon lets people in, and changing tokens without one. Not: rules."""
+"""Wiring of access: the tokens and console sessions of a daemon.
+
+Owns: opening them for a daemon, and changing tokens without one.
+Does not own: rules (gateway.access), files (adapters.tokens).
+"""
 
 import asyncio
 import time

@@ -1,1 +1,5 @@
-"""HTTP and SSE over the engine: who asks, what is asked, and the answer's form. Not: any rule of a run (core, engine)."""
+"""The gateway: protocols over the engine's services.
+
+Owns: who asks, what is asked, and the form of the answer.
+Does not own: any rule of a run (core, engine).
+"""

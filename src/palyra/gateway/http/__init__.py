@@ -1,1 +1,4 @@
-"""HTTP: the server, the application, requests, responses and event streams. Not: routes, nor who may ask."""
+"""HTTP: the server, the application, requests, responses and event streams.
+
+Does not own: routes (gateway.routes), who may do what (gateway.access).
+"""

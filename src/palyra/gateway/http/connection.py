@@ -1,6 +1,7 @@
-"""One connection. Owns: bounds that come before there is a request: how many, how long and how large a head may be. Not: HTTP.
+"""The bounds of one connection before there is a request.
 
-uvicorn's parser takes heads of any size and waits for them as long as it takes; this is what stands before it.
+Owns: how many connections there are, and how long and how large the head of a request may be.
+Does not own: HTTP itself. uvicorn's parser takes heads of any size and waits for them without end, hence these bounds.
 """
 
 import asyncio

@@ -1,8 +1,10 @@
-"""Frames as bytes. Owns: the wire form of events and live frames, in pages and as SSE. Not: sending them (sse).
+"""Events and live frames as bytes.
 
-A recorded event has `id:`; a live frame has none and its data lacks what only a tape gives: seq, position, time, hash.
-The bytes of a recorded event are made once for all who follow it. They are found by the frame itself and not by its seq:
-an erased event keeps its seq and hash, and nobody may get what stood there before.
+Owns: their wire form in pages and in event streams.
+Does not own: sending them (sse).
+Invariants: a recorded event has an `id:`; a live frame has none, and its data lacks seq, position, time and hash. The
+bytes of a recorded event are made once for all who follow it. They are looked up by the event itself and not by its seq:
+an erased event keeps its seq and hash, and nobody may get the content it had before.
 """
 
 from typing import Annotated

@@ -1,6 +1,9 @@
-"""The OpenAPI document. Owns: describing the route table (OpenAPI 3.1). Not: any route; nothing is said here twice.
+"""The OpenAPI 3.1 document, made from the route table.
 
-Records describe themselves through msgspec, so a member that the decoder takes is in the document, with its limits.
+Owns: describing routes and records.
+Does not own: the routes (gateway.routes).
+Invariant: nothing is declared here. Records describe themselves through msgspec, so every member that the decoder takes
+is in the document, with its limits.
 """
 
 from collections.abc import Sequence

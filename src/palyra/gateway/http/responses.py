@@ -1,6 +1,8 @@
-"""Answers. Owns: the JSON bodies and headers of every answer, and which HTTP status an error of the tree has. Not: streams.
+"""Answers: their JSON bodies, their headers, and the HTTP status of every error.
 
-Invariant: what an unexpected exception says stays in the log, under an error id that the client is given.
+Owns: the form of all answers that are not streams.
+Does not own: event streams (sse).
+Invariant: the text of an unexpected exception stays in the log, under an error id that the client is given.
 """
 
 import logging

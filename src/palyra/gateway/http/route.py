@@ -127,7 +127,7 @@ class HttpRouteTable:
             self._add(route)
 
     def find(self, segments: Iterable[str]) -> "RouteMatch":
-        """What is at a path, whether anything is or not."""
+        """The routes at a path; a match without routes if there are none."""
         node: _Node | None = self._root
         values = []
         for segment in segments:
@@ -165,7 +165,7 @@ def segments_of(scope: Scope) -> list[str]:
 
 
 class RouteMatch(msgspec.Struct, frozen=True):
-    """A path that was asked for: its routes by method, and the values of its parameters."""
+    """The routes at a path, by method, and the values of its parameters."""
 
     routes: dict[str, AnyHttpRoute]
     values: list[str]

@@ -1,7 +1,9 @@
-"""The HTTP server. Owns: binding, uvicorn's settings, starting and stopping. Not: signals (app), nor any request.
+"""The HTTP server.
 
-Invariants: without TLS nobody but this machine is listened to, unless the operator insists. Stopping ends all streams
-cleanly first, then lets answers under way finish, for a bounded time.
+Owns: binding, the settings of uvicorn, starting and stopping.
+Does not own: signals (app), requests (application).
+Invariants: without TLS it listens to this machine only, unless the operator insists. Stopping first ends all streams
+cleanly, then lets answers under way finish, for a bounded time.
 """
 
 import asyncio

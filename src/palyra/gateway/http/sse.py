@@ -37,7 +37,7 @@ _log = logging.getLogger("palyra.gateway")
 
 
 class StreamSlot:
-    """A place for one stream, given back when it ends."""
+    """Room for one stream, given back when the stream ends."""
 
     def __init__(self, token_id: str) -> None:
         self.token_id = token_id
@@ -49,7 +49,7 @@ class StreamSlot:
         self._wake = wake
 
     def end(self) -> None:
-        """What waits is still written, then the answer is complete."""
+        """Frames that wait are still written, then the answer is complete."""
         self.is_ended = True
         if self._wake is not None:
             self._wake()
@@ -64,7 +64,7 @@ class StreamSlots:
 
     @contextmanager
     def reserved(self, token_id: str) -> Iterator[StreamSlot]:
-        """A slot that is kept if the block ends well, and free again if not."""
+        """A slot that stays taken if the block ends well, and is free again if it raises."""
         count = self._counts.get(token_id, 0)
         if count >= STREAMS_PER_TOKEN_MAX or len(self._taken) >= STREAMS_MAX:
             raise Unavailable("too_many_streams", f"{count} streams are open with this token; close some first")

@@ -1,23 +1,55 @@
-"""Routes of approvals and grants. Owns: listing, answering and revoking over HTTP. Not: what an answer covers (core.grants)."""
+"""Routes of approvals and grants.
+
+Owns: listing and answering approvals, listing and revoking grants over HTTP.
+Does not own: which calls an answer covers (core.grants).
+"""
 
 from operator import attrgetter
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
+from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, GrantRecord
 from palyra.gateway.access.resources import APPROVAL, GRANT
 from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.routes.bodies import (
-    AnswerBody,
-    ApprovalPage,
-    ApprovalsPageQuery,
-    GrantPage,
+    REASON_LENGTH_MAX,
     PageQuery,
+    RequestBody,
     cut_page,
     page_size,
 )
 from palyra.ports.tokens import Role
+
+OPTION_MAX = 63
+TTL_S_MAX = 30 * 24 * 3600  # A month; what should last longer is a policy and no grant.
+
+
+class AnswerBody(RequestBody, frozen=True, kw_only=True):
+    decision: Decision
+    scope: Scope = Scope.ONCE
+    option: Annotated[int, Meta(ge=0, le=OPTION_MAX)] | None = None
+    ttl_s: Annotated[int, Meta(ge=1, le=TTL_S_MAX)] | None = None
+    reason: Annotated[str, Meta(max_length=REASON_LENGTH_MAX)] = ""
+    end_run: bool = False
+
+
+class ApprovalsPageQuery(PageQuery, frozen=True, kw_only=True):
+    status: ApprovalStatus | None = None
+
+
+class ApprovalPage(msgspec.Struct, frozen=True):
+    items: tuple[ApprovalRecord, ...]
+    next_after: str | None
+
+
+class GrantPage(msgspec.Struct, frozen=True):
+    items: tuple[GrantRecord, ...]
+    next_after: str | None
 
 
 async def list_approvals(call: HttpCall[ApprovalsPageQuery, Unread]) -> Response:

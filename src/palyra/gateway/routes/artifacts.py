@@ -1,7 +1,9 @@
-"""Routes of artifacts. Owns: taking and giving bodies over HTTP. Not: who may read them (engine).
+"""Routes of artifacts.
 
-Invariant: a body is given as a download that no browser renders or runs, whatever its media type says: it may come
-from a tool or a stranger, and the console is served from the same origin.
+Owns: uploading and downloading bodies over HTTP.
+Does not own: who may read them (engine.api.artifacts).
+Invariant: a body is sent as a download that no browser renders or runs, whatever its media type is. It may come from a
+tool or a stranger, and the console is served from the same origin.
 """
 
 import re

@@ -1,7 +1,9 @@
-"""Routes of logging in. Owns: exchanging a single-use code for a cookie, the script that does it, ending it. Not: logins.
+"""Routes of logging in to the console.
 
-A code travels in the fragment of a link, which browsers send to nobody; the page's script posts it. The cookie is for
-this server alone: HttpOnly, SameSite=Strict, Secure under TLS. What changes something needs the CSRF token besides.
+Owns: exchanging a single-use code for a cookie, the script that does it, and logging out.
+Does not own: codes and sessions (access.console_sessions).
+Invariants: a code travels in the fragment of a link, which no browser sends anywhere; the page's script posts it. The
+cookie is HttpOnly and SameSite=Strict, and Secure under TLS. A change made with it needs the CSRF token too.
 """
 
 from typing import Annotated

@@ -1,4 +1,8 @@
-"""Routes of models. Owns: listing them, and asking for a check of one. Not: what is known of them, nor the call (engine)."""
+"""Routes of models.
+
+Owns: listing models and asking for a check of one over HTTP.
+Does not own: what is known of a model, the call of a check (engine.api.model_check).
+"""
 
 import msgspec
 from starlette.responses import Response

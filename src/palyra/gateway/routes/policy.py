@@ -1,4 +1,8 @@
-"""Routes of policies. Owns: asking over HTTP how a call would be judged. Not: judging it (engine, adapters.policy)."""
+"""Routes of policies.
+
+Owns: asking over HTTP how a call would be judged.
+Does not own: judging it (engine.api.policy_explainer, adapters.policy).
+"""
 
 from typing import Annotated
 
@@ -28,7 +32,7 @@ class ExplainBody(RequestBody, frozen=True, kw_only=True):
 
 
 async def explain(call: HttpCall[Empty, ExplainBody]) -> Response:
-    """In the place of another only where the access policy permits that."""
+    """Asking for another principal needs the permission of the access policy."""
     body = call.body
     principal = parse_principal(body.principal) if body.principal is not None else call.principal
     if principal != call.principal:

@@ -1,4 +1,8 @@
-"""Routes of background processes. Owns: showing and stopping those of a run over HTTP. Not: whose they are (engine)."""
+"""Routes of background processes.
+
+Owns: listing and stopping the processes of a run over HTTP.
+Does not own: whose they are (engine.api.processes).
+"""
 
 import msgspec
 from starlette.responses import Response

@@ -1,36 +1,94 @@
-"""Routes of runs. Owns: starting, watching, steering and cancelling runs over HTTP. Not: how they run (engine)."""
+"""Routes of runs.
+
+Owns: starting, following, steering and cancelling runs over HTTP.
+Does not own: how they run (engine).
+"""
 
 import base64
 import binascii
 from operator import attrgetter
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from palyra.core.errors import Invalid
+from palyra.core.events.base import JsonObject
 from palyra.core.ids import ArtifactId, SessionId, StreamId
-from palyra.engine.api.requests import GivenAttachment, RunRecord, RunRequest, RunsQuery, StartedRun
+from palyra.core.run.states import RunState
+from palyra.engine.api.requests import (
+    ATTACHMENTS_MAX,
+    GivenAttachment,
+    RunRecord,
+    RunRequest,
+    RunsQuery,
+    StartedRun,
+    WhenBusy,
+)
 from palyra.gateway.access.resources import RUN
 from palyra.gateway.http.frames import WireEvent
 from palyra.gateway.http.request_reader import read_cursor
 from palyra.gateway.http.responses import JSON_TYPE, answer_json
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.settings import JSON_BYTES_MAX
 from palyra.gateway.http.sse import EVENT_STREAM_TYPE
 from palyra.gateway.routes.bodies import (
-    AttachmentBody,
     FeedQuery,
-    InputBody,
-    RunBody,
-    RunPage,
-    RunsPageQuery,
+    Key,
+    MediaType,
+    Name,
+    PageQuery,
+    RequestBody,
+    Sha256Text,
+    Text,
+    UlidText,
     cut_page,
     page_size,
 )
 from palyra.ports.tokens import Role
 
+MUST_CALL_MAX = 64
 ORIGIN = (
     "http"  # Of runs started here: by the console, the CLI or a client, behind each of which a person can be asked.
 )
+
+
+class AttachmentBody(RequestBody, frozen=True, kw_only=True):
+    """Either the id of an artifact, or the bytes themselves."""
+
+    name: Name
+    media_type: MediaType
+    artifact_id: Sha256Text | None = None
+    data_base64: Annotated[str, Meta(max_length=JSON_BYTES_MAX)] | None = None
+
+
+class RunBody(RequestBody, frozen=True, kw_only=True):
+    text: Text
+    session_id: UlidText | None = None
+    session_key: Key | None = None
+    attachments: Annotated[tuple[AttachmentBody, ...], Meta(max_length=ATTACHMENTS_MAX)] = ()
+    agent: Name | None = None
+    model: Name | None = None
+    idempotency_key: Key | None = None
+    answer_schema: JsonObject | None = None
+    must_call: Annotated[tuple[Name, ...], Meta(max_length=MUST_CALL_MAX)] = ()
+    when_busy: WhenBusy = WhenBusy.QUEUE
+
+
+class InputBody(RequestBody, frozen=True, kw_only=True):
+    text: Text
+
+
+class RunsPageQuery(PageQuery, frozen=True, kw_only=True):
+    session_id: UlidText | None = None
+    state: RunState | None = None
+
+
+class RunPage(msgspec.Struct, frozen=True):
+    items: tuple[RunRecord, ...]
+    next_after: str | None
 
 
 async def start(call: HttpCall[Empty, RunBody]) -> ASGIApp:

@@ -1,7 +1,14 @@
-"""Routes of sessions. Owns: sessions, their tapes and their event streams over HTTP. Not: what a session is (engine)."""
+"""Routes of sessions.
+
+Owns: sessions, their tapes and their event streams over HTTP.
+Does not own: what a session is (engine.api.sessions).
+"""
 
 from operator import attrgetter
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
@@ -13,21 +20,59 @@ from palyra.gateway.http.frames import WireEvent, wire_event
 from palyra.gateway.http.request_reader import read_cursor
 from palyra.gateway.http.responses import answer_json, answer_nothing
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.settings import CURSOR_MAX, PAGE_DEFAULT
 from palyra.gateway.http.sse import EVENT_STREAM_TYPE
 from palyra.gateway.routes.bodies import (
-    AllFeedQuery,
-    BranchBody,
+    Cursor,
     FeedQuery,
-    LabelBody,
+    Key,
+    Label,
+    Name,
+    PageLimit,
     PageQuery,
-    SessionBody,
-    SessionPage,
-    TapePage,
-    TapeQuery,
+    RequestBody,
+    UlidText,
     cut_page,
     page_size,
 )
 from palyra.ports.tokens import Role
+
+
+class SessionBody(RequestBody, frozen=True, kw_only=True):
+    session_id: UlidText | None = None
+    key: Key | None = None
+    label: Label | None = None
+    agent: Name | None = None
+    reset: bool = False
+
+
+class BranchBody(RequestBody, frozen=True, kw_only=True):
+    at_seq: Annotated[int, Meta(ge=1, le=CURSOR_MAX)]
+    label: Label | None = None
+
+
+class LabelBody(RequestBody, frozen=True, kw_only=True):
+    label: Label | None
+
+
+class TapeQuery(RequestBody, frozen=True, kw_only=True):
+    after: Cursor = 0
+    limit: PageLimit = PAGE_DEFAULT
+
+
+class AllFeedQuery(RequestBody, frozen=True, kw_only=True):
+    after: Cursor | None = None
+    everyone: bool = False
+
+
+class SessionPage(msgspec.Struct, frozen=True):
+    items: tuple[SessionRow, ...]
+    next_after: str | None
+
+
+class TapePage(msgspec.Struct, frozen=True):
+    events: tuple[WireEvent, ...]
+    next_after: int | None
 
 
 async def resolve(call: HttpCall[Empty, SessionBody]) -> Response:

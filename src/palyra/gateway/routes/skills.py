@@ -1,4 +1,8 @@
-"""Routes of skills. Owns: listing, showing and changing the status of skills over HTTP. Not: what they are (engine)."""
+"""Routes of skills.
+
+Owns: listing, showing and changing the status of skills over HTTP.
+Does not own: what a skill is (engine.api.skills).
+"""
 
 import msgspec
 from starlette.responses import Response

@@ -1,4 +1,8 @@
-"""Routes of the daemon itself. Owns: liveness, readiness, metrics, tools, verification, the front page. Not: their content."""
+"""Routes of the daemon itself.
+
+Owns: liveness, readiness, metrics, tools, agents, verification and the front page over HTTP.
+Does not own: the facts they report (the engine's status).
+"""
 
 import msgspec
 from starlette.responses import Response

@@ -1,6 +1,9 @@
-"""The route table. Owns: which routes there are. Not: what they do.
+"""The route table: every route there is.
 
-A new group of routes is one module with `ROUTES` and one name here; the dispatcher and the OpenAPI document follow.
+Owns: the list, and the route of the OpenAPI document.
+Does not own: what the routes do.
+A new noun is one module with `ROUTES`, and its name here. The dispatcher, the OpenAPI document, the role table and the
+access matrix follow. An action that the Cedar schema does not name is refused for everyone.
 """
 
 from functools import cache

@@ -1,4 +1,8 @@
-"""Routes of taint. Owns: showing a session's sources and a person's word for one over HTTP. Not: what taints (core.taint)."""
+"""Routes of taint.
+
+Owns: showing the sources of a session's taint, and trusting one of them, over HTTP.
+Does not own: what taints a session (core.taint).
+"""
 
 from typing import Annotated
 

@@ -1,6 +1,9 @@
-"""Routes of tokens. Owns: listing, issuing, revoking and rotating over HTTP, each recorded before it is done. Not: files.
+"""Routes of tokens.
 
-Invariant: a token is in the answer that issues it and nowhere else: not in a list, a log, or the record of the act.
+Owns: listing, issuing, revoking and rotating tokens over HTTP, and the same acts for commands without a daemon.
+Does not own: the files they are stored in (adapters.tokens).
+Invariants: every act is on record before it is done. A token is in the answer that issues it and nowhere else: not in a
+list, a log, or the record of the act.
 """
 
 import asyncio
@@ -110,7 +113,7 @@ async def revoke(call: HttpCall[Empty, Unread]) -> Response:
 
 
 def _require_no_more(caller: Caller, actions: tuple[str, ...]) -> None:
-    """A token that may do some things only hands out no more than these."""
+    """A narrowed token issues no token that may do more than itself."""
     if caller.actions and not (actions and set(actions) <= set(caller.actions)):
         allowed = ", ".join(caller.actions)
         raise Unauthorized("actions_exceeded", f"this token may hand out tokens for these actions only: {allowed}")

@@ -1,4 +1,8 @@
-"""The route of usage. Owns: the form of the question and of the answer. Not: the sums (engine)."""
+"""The route of usage.
+
+Owns: the form of the question and of the answer.
+Does not own: the sums (engine.api.usage).
+"""
 
 from operator import attrgetter
 from typing import Annotated
