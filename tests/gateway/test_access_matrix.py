@@ -145,7 +145,7 @@ def test_what_is_public_is_said_in_the_document() -> None:
 
 def test_a_route_declares_the_resource_in_its_path() -> None:
     """A route that forgets to is closed to everyone but the owner, and fails here."""
-    kinds = {kind.parameter: kind for kind in (SESSION, RUN, APPROVAL, GRANT, ARTIFACT)}
+    kinds = {route.resource.parameter: route.resource for route in ROUTES if route.resource is not None}
     for route in ROUTES:
         found = [kinds[name] for name in parameters_of(route.path) if name in kinds]
         assert ([route.resource] if route.resource else []) == found, name_of(route)
@@ -211,11 +211,14 @@ async def test_what_is_done_upon_anothers_thing_is_on_record_with_who_did_it(wor
     await world.scene.ask("POST", f"/api/v1/runs/{run.id}/cancel", {}, token=token)
     answered = await world.scene.ask("POST", f"/api/v1/approvals/{card.id}", {"decision": "deny"}, token=token)
     await world.scene.ask("DELETE", f"/api/v1/grants/{grant}", token=token)
+    process_id = world.prepared.processes.begin(run)
+    await world.scene.ask("POST", f"/api/v1/runs/{run.id}/processes/{process_id}/stop", {}, token=token)
     assert answered.json["decided_by"] == BOB
-    assert [(actor, act.action, act.target, act.detail) for actor, act in (await world.prepared.acts())[-3:]] == [
+    assert [(actor, act.action, act.target, act.detail) for actor, act in (await world.prepared.acts())[-4:]] == [
         (BOB, "runs.cancel", run.id, f"of {ALICE}"),
         (BOB, "approvals.answer", card.id, f"of {ALICE}"),
         (BOB, "grants.revoke", grant, f"of {ALICE}"),
+        (BOB, "processes.stop", f"{run.id}/{process_id}", f"of {ALICE}"),
     ]
 
 
