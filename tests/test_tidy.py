@@ -1,10 +1,11 @@
 """The style holds everywhere, and the checker that says so finds what it should. There is no list of waivers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
+from tests.tidy.graph import check_classes_unique, check_cycles, check_module_nouns
 from tests.tidy.imports import check_imports, check_one_sqlite
 from tests.tidy.shape import (
     FUNCTION_LINES_MAX,
@@ -26,6 +27,40 @@ BESIDE = [source for folder in ("tests", "bench", "examples", ".ci") for source 
 @pytest.mark.parametrize("check", [check_shape, check_words, check_imports])
 def test_package_keeps_the_style(check: Check) -> None:
     assert [str(fault) for source in PACKAGE for fault in check(source)] == []
+
+
+@pytest.mark.parametrize("check", [check_classes_unique, check_module_nouns, check_cycles])
+def test_package_keeps_the_style_as_a_whole(check: Callable[[Iterable[Source]], list[Fault]]) -> None:
+    assert [str(fault) for fault in check(PACKAGE)] == []
+
+
+@pytest.mark.parametrize(
+    ("check", "modules"),
+    [
+        (check_classes_unique, {"palyra.a": "class Answer: ...", "palyra.b": "class Answer: ..."}),
+        (check_module_nouns, {"palyra.a.drawing": "x = 1"}),
+        (check_cycles, {"palyra.a": "def f():\n from palyra.b import g", "palyra.b": "import palyra.a"}),
+        (
+            check_cycles,
+            {
+                "palyra.a": "from palyra.b import B",
+                "palyra.b": "from palyra.c import C",
+                "palyra.c": "if TYPE_CHECKING:\n from palyra import a",
+            },
+        ),
+    ],
+)
+def test_checker_finds_a_fault_of_the_whole(
+    check: Callable[[Iterable[Source]], list[Fault]], modules: dict[str, str]
+) -> None:
+    assert check([parse(module, body) for module, body in modules.items()]) != []
+
+
+def test_checker_lets_a_sound_whole_pass() -> None:
+    sources = [parse("palyra.routing", "from palyra.b import B\nclass A: ..."), parse("palyra.b", "class _A: ...")]
+    assert [
+        fault for check in (check_classes_unique, check_module_nouns, check_cycles) for fault in check(sources)
+    ] == []
 
 
 def test_tests_and_benchmarks_load_one_sqlite_and_leave_nothing_unfinished() -> None:

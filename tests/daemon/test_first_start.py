@@ -66,15 +66,14 @@ async def test_variables_come_first_and_a_check_of_their_model_is_on_the_tape(tm
         assert KEY not in daemon.log()
         assert palyra(daemon, "verify").returncode == 0
         exported = palyra(daemon, "export", "--all").stdout
-        return [json.loads(line) for line in exported.splitlines() if '"admin.acted"' in line]
+        return [json.loads(line) for line in exported.splitlines()]
 
     async with StandInProvider(LIST, SAYS) as server:
-        acts = await asyncio.to_thread(use, server.url)
-    assert [(act["actor"], act["data"]["action"], act["data"]["target"]) for act in acts] == [
-        ("user:owner", "model.check_begun", "org/qwen3:8b"),
-        ("user:owner", "model.checked", "org/qwen3:8b"),
-    ]
-    assert "12 tokens in, 2 out" in acts[1]["data"]["detail"]
+        events = await asyncio.to_thread(use, server.url)
+    data = {event["type"]: event["data"] for event in events if event["run_id"] is not None}
+    assert (data["run.accepted"]["origin"], data["run.accepted"]["model"]) == ("service", "org/qwen3:8b")
+    assert (data["usage.recorded"]["input_tokens"], data["usage.recorded"]["output_tokens"]) == (12, 2)
+    assert data["run.done"]["reason"] == "final_answer"
     assert [asked.headers["authorization"] for asked in server.asked] == [f"Bearer {KEY}"] * 2
     sent = server.asked[1].body
     assert (sent["messages"], "tools" in sent) == ([{"role": "user", "content": "Reply with the word ok."}], False)

@@ -4,19 +4,16 @@ Invariant: a token leaves this machine over TLS only, unless the configuration a
 """
 
 import os
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import msgspec
 import typer
 
 from palyra.app import Home
-from palyra.cli.options import home_of
 from palyra.core.errors import Invalid, Unauthorized
 
 if TYPE_CHECKING:
-    from palyra.cli.client import Client
     from palyra.config import Config
 
 TOKEN_VARIABLE = "PALYRA_TOKEN"  # noqa: S105 - the name of a variable
@@ -27,7 +24,6 @@ _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - who listens everywh
 UrlOption = Annotated[
     str | None, typer.Option("--url", metavar="URL", help="The daemon's address; else from the configuration.")
 ]
-Answer = TypeVar("Answer")
 
 
 class DaemonTarget(msgspec.Struct, frozen=True):
@@ -36,21 +32,6 @@ class DaemonTarget(msgspec.Struct, frozen=True):
     url: str
     token: str | None
     ca_file: str | None = None
-
-
-def ask_daemon(context: typer.Context, url: str | None, act: "Callable[[Client], Awaitable[Answer]]") -> Answer:
-    """Acts with a connected client, in an event loop of its own."""
-    import asyncio
-
-    from palyra.cli.client import Client
-
-    target = target_of(home_of(context), url)
-
-    async def speak() -> Answer:
-        async with Client(target) as client:
-            return await act(client)
-
-    return asyncio.run(speak())
 
 
 def target_of(home: Home, url: str | None) -> DaemonTarget:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import find_id
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json, print_line, print_table
-from palyra.cli.target import UrlOption, ask_daemon
+from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, in_one_line, shown
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.events.base import JsonObject

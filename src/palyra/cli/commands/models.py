@@ -6,9 +6,10 @@ from urllib.parse import quote
 
 import typer
 
+from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json, print_line, progress
-from palyra.cli.target import UrlOption, ask_daemon
+from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import duration, in_one_line, ink_for, shown
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Conflict, NotFound

@@ -8,9 +8,10 @@ import typer
 
 from palyra.cli.commands import policy_lab
 from palyra.cli.commands.config import load_or_explain
+from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, expanded, home_of, is_json
 from palyra.cli.output import print_json, print_line, printable
-from palyra.cli.target import UrlOption, ask_daemon
+from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import Style, ink_for, shown
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid

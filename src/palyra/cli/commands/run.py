@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, expanded, is_json
 from palyra.cli.output import print_json, print_line
-from palyra.cli.target import UrlOption, ask_daemon
+from palyra.cli.target import UrlOption
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
 

@@ -6,9 +6,10 @@ from urllib.parse import quote
 
 import typer
 
+from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_table
-from palyra.cli.target import UrlOption, ask_daemon
+from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, duration, in_one_line, ink_for, prose
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.events.base import JsonObject

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, YesOption, is_json
 from palyra.cli.output import print_json, print_line, print_table
-from palyra.cli.target import UrlOption, ask_daemon
+from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, ink_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid, NotFound

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, home_of, is_json
 from palyra.cli.output import print_json, print_line
-from palyra.cli.target import UrlOption, ask_daemon, target_of
+from palyra.cli.target import UrlOption, target_of
 from palyra.cli.terminal.style import date_time
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import PalyraError

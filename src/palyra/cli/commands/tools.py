@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json
-from palyra.cli.target import UrlOption, ask_daemon
+from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import in_one_line, ink_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.events.base import JsonObject

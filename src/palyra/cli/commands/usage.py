@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json
-from palyra.cli.target import UrlOption, ask_daemon
+from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import cells, in_one_line, ink_for
 from palyra.core.errors import Unavailable
 from palyra.core.events.base import JsonObject

@@ -84,6 +84,7 @@ class InputBody(RequestBody, frozen=True, kw_only=True):
 class RunsPageQuery(PageQuery, frozen=True, kw_only=True):
     session_id: UlidText | None = None
     state: RunState | None = None
+    service: bool = False
 
 
 class RunPage(msgspec.Struct, frozen=True):

@@ -1,0 +1,32 @@
+"""One call of the daemon by a command.
+
+Owns: connecting a client in an event loop of its own. Does not own: which daemon it is (target), or the client (client).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import typer
+
+from palyra.cli.options import home_of
+from palyra.cli.target import target_of
+
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
+
+Answer = TypeVar("Answer")
+
+
+def ask_daemon(context: typer.Context, url: str | None, act: "Callable[[Client], Awaitable[Answer]]") -> Answer:
+    """Acts with a connected client, in an event loop of its own."""
+    import asyncio
+
+    from palyra.cli.client import Client
+
+    target = target_of(home_of(context), url)
+
+    async def speak() -> Answer:
+        async with Client(target) as client:
+            return await act(client)
+
+    return asyncio.run(speak())
