@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from palyra.adapters.tokens.files import FileTokens, ensure_admin_token, new_row
-from palyra.adapters.tokens.private_file import locked
+from palyra.adapters.files.private import PrivateFile
+from palyra.adapters.tokens.files import TOKENS, FileTokens, ensure_admin_token, new_row
 from palyra.core.errors import Corrupt, NotFound, Unavailable
 from palyra.core.ids import Principal
 from palyra.ports.tokens import Role, hash_token, includes, is_valid
@@ -132,8 +132,8 @@ def test_killed_in_the_middle_leaves_the_old_or_the_new_and_no_lock(
 def test_a_lock_that_is_never_let_go_is_not_waited_for_without_end(
     tmp_path: Path, tokens: FileTokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palyra.adapters.tokens.private_file.LOCK_WAIT_S", 0.0)
-    with locked(rows_path(tmp_path)), pytest.raises(Unavailable) as caught:
+    monkeypatch.setattr("palyra.adapters.files.lock.LOCK_WAIT_S", 0.0)
+    with PrivateFile(rows_path(tmp_path), TOKENS).locked(), pytest.raises(Unavailable) as caught:
         issue(tokens)
     assert caught.value.code == "tokens_busy"
     issue(tokens)

@@ -14,7 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palyra.adapters.vault import contents, file, keyring
+from palyra.adapters.files import lock as file_lock
+from palyra.adapters.files import regular
+from palyra.adapters.files.private import PrivateFile
+from palyra.adapters.vault import contents, keyring
 from palyra.adapters.vault.contents import NAME_BYTES_MAX, SECRETS_COUNT_MAX, VALUE_BYTES_MAX, Entry, encrypt
 from palyra.adapters.vault.header import (
     LANES_MAX,
@@ -29,7 +32,7 @@ from palyra.adapters.vault.header import (
     split_header,
 )
 from palyra.adapters.vault.keyring import PASSPHRASE_BYTES_MAX, PASSPHRASE_CHARS_MIN, Keyring, Origins
-from palyra.adapters.vault.vault import SecretRow, Vault
+from palyra.adapters.vault.vault import KIND, SecretRow, Vault
 from palyra.core.errors import PalyraError
 
 ROOT = Path(__file__).parents[2]
@@ -181,9 +184,8 @@ def test_largest_vault_of_all_is_read_again(path: Path, monkeypatch: pytest.Monk
     most = 20
     overhead = contents.FILE_BYTES_MAX - SECRETS_COUNT_MAX * (VALUE_BYTES_MAX + NAME_BYTES_MAX + 32)
     monkeypatch.setattr(contents, "SECRETS_COUNT_MAX", most)
-    monkeypatch.setattr(
-        "palyra.adapters.vault.vault.FILE_BYTES_MAX", overhead + most * (VALUE_BYTES_MAX + NAME_BYTES_MAX + 32)
-    )
+    bytes_max = overhead + most * (VALUE_BYTES_MAX + NAME_BYTES_MAX + 32)
+    monkeypatch.setattr("palyra.adapters.vault.vault.KIND", msgspec.structs.replace(KIND, bytes_max=bytes_max))
     vault = vault_at(path)
     names = [f"{number:04}".ljust(NAME_BYTES_MAX, "n") for number in range(most)]
     sealed_under_key(path, {name: Entry("x" * VALUE_BYTES_MAX, 2**63 - 1) for name in names})
@@ -518,14 +520,14 @@ def test_change_by_another_process_is_seen_at_once(kept: Path) -> None:
 
 def test_settled_file_is_read_once(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.utime(kept, (1, 1))
-    monkeypatch.setattr(file, "_SETTLED_NS", -(10**15))  # As if much time had passed.
+    monkeypatch.setattr(regular, "_SETTLED_NS", -(10**15))  # As if much time had passed.
     reads: list[Path] = []
 
-    def noted(path: Path, bytes_max: int) -> tuple[bytes, file.VaultStamp] | None:
+    def noted(path: Path, bytes_max: int) -> regular.FileRead:
         reads.append(path)
-        return file.read_private(path, bytes_max)
+        return regular.read_regular(path, bytes_max)
 
-    monkeypatch.setattr("palyra.adapters.vault.vault.read_private", noted)
+    monkeypatch.setattr("palyra.adapters.files.private.read_regular", noted)
     vault = vault_at(kept)
     assert {vault.get("openai") for _ in range(5)} == {VALUE}
     assert len(reads) == 1
@@ -538,8 +540,8 @@ def test_stamp_of_a_fresh_file_is_not_trusted(
     kept: Path, monkeypatch: pytest.MonkeyPatch, age_ns: int, is_trusted: bool
 ) -> None:
     """Two changes within one tick of the file system's clock may leave the same stamp."""
-    same = file.VaultStamp(1, 2, time.time_ns() - age_ns, time.time_ns() - age_ns, 100)
-    monkeypatch.setattr(file, "_stamp", lambda found: same)
+    same = regular.FileStamp(1, 2, time.time_ns() - age_ns, time.time_ns() - age_ns, 100)
+    monkeypatch.setattr(regular, "_stamp", lambda found: same)
     vault = vault_at(kept)
     assert vault.get("openai") == VALUE
     vault_at(kept).set("openai", "changed", 2)
@@ -611,7 +613,7 @@ def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_nobody_waits_while_a_person_is_asked(protected: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file, "LOCK_WAIT_S", 0.0)
+    monkeypatch.setattr(file_lock, "LOCK_WAIT_S", 0.0)
 
     class Slow(Keys):
         def ask(self) -> str:
@@ -623,8 +625,8 @@ def test_nobody_waits_while_a_person_is_asked(protected: Path, monkeypatch: pyte
 
 
 def test_who_waits_too_long_for_the_lock_is_told(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file, "LOCK_WAIT_S", 0.0)
-    with file.locked(kept):
+    monkeypatch.setattr(file_lock, "LOCK_WAIT_S", 0.0)
+    with PrivateFile(kept, KIND).locked():
         assert code_of(lambda: vault_at(kept).set("a", "b", 1)) == "vault_busy"
         assert vault_at(kept).get("openai") == VALUE, "readers do not wait"
     assert vault_at(kept).set("a", "b", 1) is False

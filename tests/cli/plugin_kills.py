@@ -4,9 +4,7 @@ Run as a process of its own (`python -m tests.cli.plugin_kills ACT DIRECTORY`), 
 """
 
 import json
-import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -14,10 +12,10 @@ from pathlib import Path
 
 from palyra.adapters.runtimes.wasm.install import PluginCandidate, put_in_place, read_candidate, take_away
 from palyra.adapters.runtimes.wasm.source import PluginTools
+from tests.support.kill_steps import die_at
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugins" / "textstats"
 POINTS_MAX = 500
-TOUCHES = frozenset({"open", "mkdir", "rename", "fsync", "unlink", "rmdir", "write", "flush", "flock"})
 
 ACTS: dict[str, Callable[[PluginCandidate, Path], None]] = {
     "first": lambda candidate, plugins: put_in_place(candidate, plugins, is_replacing=False),
@@ -49,33 +47,6 @@ def state_of(plugins: Path) -> dict[str, object]:
         "tools": [tool.spec.name for tool in source.tools()],
         "broken": [each.reason for each in source.missing()],
     }
-
-
-def die_at(point: int, act: Callable[[], None]) -> bool:
-    child = os.fork()
-    if child == 0:
-        _act_until(point, act)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if not os.WIFSIGNALED(status) and os.waitstatus_to_exitcode(status) != 0:
-        raise RuntimeError("the act failed by itself")
-    return os.WIFSIGNALED(status)
-
-
-def _act_until(point: int, act: Callable[[], None]) -> None:
-    """A step is every moment before and after a call that changes the disk."""
-    left = point
-
-    def step(_frame: object, event: str, argument: object) -> None:
-        nonlocal left
-        if event in ("c_call", "c_return") and getattr(argument, "__name__", "") in TOUCHES:
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.setprofile(step)
-    act()
-    sys.setprofile(None)
 
 
 def _no_errors(_schema: object) -> tuple[str, ...]:

@@ -21,9 +21,9 @@ from palyra.adapters.vault.header import Costs
 from palyra.adapters.vault.keyring import Keyring, Origins
 from palyra.adapters.vault.vault import Vault
 from palyra.core.errors import PalyraError
+from tests.support.kill_steps import die_at
 
-TOUCHES = frozenset({"open", "os.rename", "os.remove", "os.scandir", "os.listdir", "fcntl.flock"})
-POINTS_MAX = 100
+POINTS_MAX = 300
 KILLS = 25
 WRITERS = 4
 WRITES_EACH = 10
@@ -88,15 +88,6 @@ def holdings(path: Path) -> dict[str, str] | str:
         return str(error)
 
 
-def die_at(point: int, act: Callable[[], object]) -> bool:
-    """Whether the act was killed before it ended."""
-    child = in_child(lambda: _act_until(point, act))
-    _, status = os.waitpid(child, 0)
-    if not os.WIFSIGNALED(status) and os.waitstatus_to_exitcode(status) != 0:
-        raise RuntimeError("the act failed by itself")
-    return os.WIFSIGNALED(status)
-
-
 def in_child(act: Callable[[], object]) -> int:
     child = os.fork()
     if child == 0:
@@ -132,25 +123,6 @@ def _write_some(path: Path, writer: int) -> None:
     vault = vault_at(path)
     for number in range(WRITES_EACH):
         vault.set(f"writer{writer}-{number}", "value", number)
-
-
-def _act_until(point: int, act: Callable[[], object]) -> None:
-    touches = iter(range(1, point))
-
-    def touch() -> None:
-        if next(touches, None) is None:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    sync = os.fsync
-
-    def touching_sync(descriptor: int) -> None:
-        touch()
-        sync(descriptor)
-        touch()
-
-    os.fsync = touching_sync  # type: ignore[assignment]
-    sys.addaudithook(lambda event, arguments: touch() if event in TOUCHES else None)
-    act()
 
 
 if __name__ == "__main__":

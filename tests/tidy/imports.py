@@ -1,7 +1,7 @@
 """Arrows. Owns: which layer may import which, what core may touch, and that only one SQLite is ever loaded.
 
 core <- ports <- engine <- gateway <- app, and core <- ports <- adapters <- app; the CLI stands on app. Adapters are
-packages (store, providers, ...) that never import each other, but for net, the guarded HTTP client.
+packages (store, providers, ...) that never import each other, but for net (the guarded HTTP client) and files (durable files).
 """
 
 import ast
@@ -22,7 +22,7 @@ LAYERS: dict[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
 }
 OUTSIDE_CORE = frozenset({"msgspec"})  # The one dependency that core and ports may have.
-SHARED_ADAPTER = "net"
+SHARED_ADAPTERS = frozenset({"net", "files"})
 # fmt: off
 IMPURE = frozenset({
     "asyncio", "concurrent", "contextvars", "ctypes", "fcntl", "getpass", "http", "locale", "logging", "mmap",
@@ -101,7 +101,7 @@ def _outside_rules(own: str, name: str) -> Iterator[str]:
 
 
 def _may_share(own: tuple[str, ...], target: list[str]) -> bool:
-    return len(target) < 3 or target[2] in (SHARED_ADAPTER, own[2] if len(own) > 2 else "")
+    return len(target) < 3 or target[2] in SHARED_ADAPTERS or target[2:3] == list(own[2:3])
 
 
 def _layer(name: str) -> str | None:

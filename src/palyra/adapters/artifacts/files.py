@@ -1,23 +1,23 @@
-"""Artifacts as files. Owns: `artifacts/ab/<sha256>`, written whole or not at all. Not: who refers to them (journal).
+"""Artifacts as files: `artifacts/ab/<sha256>`, written whole or not at all.
 
-Invariants: a file under its final name holds exactly the bytes its name is the hash of, durably; a crash leaves at
-most a temporary file, which the next start sweeps.
+Owns: their names, and sweeping what killed writes left. Does not own: who refers to them (journal).
+Invariant: a file under its final name holds, durably, exactly the bytes its name is the hash of.
 """
 
 import asyncio
 import hashlib
 import os
 import re
-import secrets
 import time
 from pathlib import Path
 
+from palyra.adapters.files.durable import ensure_folder, replace_whole
 from palyra.core.errors import Corrupt, Invalid, NotFound, Unavailable
 from palyra.core.ids import ArtifactId, parse_artifact_id
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # Whole bodies are held in memory; larger ones belong in the workspace.
 PARTIAL_AGE_S = 3600  # A write takes seconds; what is older was left by a crash and is no other process's.
-_PARTIAL_PREFIX = ".partial-"
+_PARTIALS = "*/.*partial-*"
 _ARTIFACT_NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -58,7 +58,7 @@ class FileArtifacts:
     def sweep(self) -> int:
         """Removes what interrupted writes left behind; how many files that were."""
         oldest = time.time() - PARTIAL_AGE_S
-        stale = [path for path in self._directory.glob(f"*/{_PARTIAL_PREFIX}*") if _is_older(path, oldest)]
+        stale = [path for path in self._directory.glob(_PARTIALS) if _is_older(path, oldest)]
         for path in stale:
             path.unlink(missing_ok=True)
         return len(stale)
@@ -71,26 +71,12 @@ class FileArtifacts:
             os.utime(path)
             return artifact_id
         try:
-            self._write(path, body)
+            ensure_folder(path.parent)
+            replace_whole(path, body)
         except OSError as cause:
             message = f"artifact {artifact_id} could not be written ({cause.strerror}); check space and permissions"
             raise Unavailable("artifact_unwritable", message) from cause
         return artifact_id
-
-    def _write(self, path: Path, body: bytes) -> None:
-        if not path.parent.is_dir():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sync_directory(self._directory)
-        partial = path.parent / f"{_PARTIAL_PREFIX}{secrets.token_hex(8)}"
-        try:
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-                file.write(body)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-        _sync_directory(path.parent)
 
     def _get(self, artifact_id: ArtifactId, offset: int, limit: int) -> bytes:
         try:
@@ -128,11 +114,3 @@ def _is_older(path: Path, at_s: float) -> bool:
         return path.stat().st_mtime < at_s
     except FileNotFoundError:
         return False
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,1 +1,1 @@
-"""The outgoing HTTP client and its event streams: the one adapter package that other adapters may import."""
+"""The outgoing HTTP client and its event streams: like `adapters.files`, a package that other adapters may import."""

@@ -4,11 +4,9 @@ Invariant: a request never writes. What was noted is written when the daemon say
 replacing the file; a crash may lose what came since. The file is a hint for people: a damaged one counts as empty.
 """
 
-from pathlib import Path
-
 import msgspec
 
-from palyra.adapters.tokens.private_file import read_private, replace_private, stamp_of
+from palyra.adapters.files.private import PrivateFile
 from palyra.core.errors import PalyraError
 
 GRAIN_MS = 60_000
@@ -17,8 +15,8 @@ _decoder = msgspec.json.Decoder(dict[str, int])
 
 
 class LastUses:
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, file: PrivateFile) -> None:
+        self._file = file
         self._noted: dict[str, int] = {}
         self._is_changed = False
 
@@ -35,12 +33,12 @@ class LastUses:
         if not self._is_changed:
             return
         self._is_changed = False  # Before the copy: what is noted meanwhile is written the next time.
-        replace_private(self._path, msgspec.json.encode(self.times(), order="sorted").decode())
+        with self._file.locked() as replace:
+            replace(msgspec.json.encode(self.times(), order="sorted"))
 
     def _read(self) -> dict[str, int]:
-        if stamp_of(self._path) is None:
-            return {}
         try:
-            return _decoder.decode(read_private(self._path))
-        except (PalyraError, msgspec.DecodeError):
+            found = self._file.read()
+            return {} if found is None else _decoder.decode(found.data)
+        except (PalyraError, msgspec.DecodeError, UnicodeDecodeError):
             return {}

@@ -17,6 +17,7 @@ VERSION = 1
 SALT_BYTES = 16
 CHECK_BYTES = 16
 HEADER_BYTES_MAX = 1024
+REMEDY = "restore it from a backup made with --with-keys, or move it away and set the secrets again"
 
 # Four times the memory we ask for today, so that a later release may ask for more and this one still reads it.
 MEMORY_KIB_MAX = 256 * 1024
@@ -101,10 +102,7 @@ def read_lock(header: bytes, path: Path) -> Lock:
 
 
 def damaged(path: Path, what: str) -> PalyraError:
-    return Corrupt(
-        "vault_damaged",
-        f"{path} {what}; restore it from a backup made with --with-keys, or move it away and set the secrets again",
-    )
+    return Corrupt("vault_damaged", f"{path} {what}; {REMEDY}")
 
 
 def _require_bearable(lock: PassphraseLock, path: Path) -> None:

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import msgspec
 
+from palyra.adapters.files.private import FileKind, PrivateFile
+from palyra.adapters.files.regular import FileStamp
 from palyra.adapters.vault.contents import FILE_BYTES_MAX, Entries, Entry, decrypt, encrypt, with_entry
-from palyra.adapters.vault.file import VaultStamp, locked, read_private, replace_private, stamp_of
-from palyra.adapters.vault.header import Lock, LockKind, encode_header, kind_of, read_lock, split_header
+from palyra.adapters.vault.header import REMEDY, Lock, LockKind, encode_header, kind_of, read_lock, split_header
 from palyra.adapters.vault.keyring import Keyring
 from palyra.core.errors import Conflict, NotFound
+
+KIND = FileKind(noun="vault", remedy=REMEDY, bytes_max=FILE_BYTES_MAX)
 
 
 class SecretRow(msgspec.Struct, frozen=True):
@@ -35,8 +38,9 @@ class _Opened(msgspec.Struct, frozen=True):
 class Vault:
     def __init__(self, path: Path, keyring: Keyring) -> None:
         self._path = path
+        self._file = PrivateFile(path, KIND)
         self._keyring = keyring
-        self._stamp: VaultStamp | None = None
+        self._stamp: FileStamp | None = None
         self._opened: _Opened | None = None
 
     def get(self, name: str) -> str | None:
@@ -57,8 +61,8 @@ class Vault:
 
     def lock_kind(self) -> LockKind | None:
         """How it is locked, told without opening it; None where there is no vault."""
-        found = read_private(self._path, FILE_BYTES_MAX)
-        return kind_of(self._lock_of(found[0])) if found is not None else None
+        found = self._file.read()
+        return kind_of(self._lock_of(found.data)) if found is not None else None
 
     def set(self, name: str, value: str, at_ms: int) -> bool:
         """Whether there was one of this name before."""
@@ -97,32 +101,31 @@ class Vault:
 
     def _change(self, change: Callable[[_Opened], _Opened]) -> None:
         self._current()  # If a passphrase must be asked for, then before others have to wait for us.
-        with locked(self._path):
+        with self._file.locked() as replace:
             opened = self._read()
             if opened is None:
                 opened = _Opened(*self._keyring.lock_with_file(), {})
             changed = change(opened)
             header = encode_header(changed.lock)
-            replace_private(self._path, encrypt(header, changed.key, changed.entries))
+            replace(encrypt(header, changed.key, changed.entries))
         self._stamp = self._opened = None
 
     def _current(self) -> _Opened | None:
-        stamp = stamp_of(self._path)
+        stamp = self._file.stamp()
         if stamp is None or stamp != self._stamp:
             return self._read()
         return self._opened
 
     def _read(self) -> _Opened | None:
         self._stamp = self._opened = None  # What cannot be read now is tried again, and nothing older is given out.
-        found = read_private(self._path, FILE_BYTES_MAX)
+        found = self._file.read()
         if found is None:
             return None
-        data, stamp = found
-        header, body = split_header(data, self._path)
+        header, body = split_header(found.data, self._path)
         lock = read_lock(header, self._path)
         key = self._keyring.key_for(lock, self._path)
         self._opened = _Opened(lock, key, decrypt(header, body, key, self._path))
-        self._stamp = stamp if stamp.is_settled else None
+        self._stamp = found.stamp if found.stamp.is_settled else None
         return self._opened
 
     def _lock_of(self, data: bytes) -> Lock:

@@ -5,7 +5,6 @@ name by one rename of a folder that is complete and on the disk, so being killed
 interrupted install left (`.incoming-…`) is cleared away by the next one. Not: asking whether to (cli.plugins).
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -21,6 +20,8 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from palyra.adapters.files.durable import ensure_folder, sync_folder, write_new
+from palyra.adapters.files.lock import held
 from palyra.adapters.runtimes.wasm.compiler import WASM_BYTES_MAX
 from palyra.adapters.runtimes.wasm.manifest import MANIFEST_BYTES_MAX, PluginManifest, SchemaErrors, read_manifest
 from palyra.adapters.runtimes.wasm.plugin_folder import MANIFEST_NAME, decode, read_file, require_pin
@@ -81,12 +82,12 @@ def put_in_place(candidate: PluginCandidate, plugins: Path, is_replacing: bool) 
             raise Conflict("plugin_exists", message, is_retryable=False)
         staged = plugins / f"{STAGING}{secrets.token_hex(8)}"
         staged.mkdir(mode=0o700)
-        _write(staged / candidate.manifest.wasm, candidate.wasm)
-        _write(staged / MANIFEST_NAME, candidate.manifest_text.encode())
-        _sync_folder(staged)
+        write_new(staged / candidate.manifest.wasm, candidate.wasm)
+        write_new(staged / MANIFEST_NAME, candidate.manifest_text.encode())
+        sync_folder(staged)
         old = _move_away(target) if os.path.lexists(target) else None
         staged.rename(target)
-        _sync_folder(plugins)
+        sync_folder(plugins)
         if old is not None:
             _clear(old)
 
@@ -97,7 +98,7 @@ def take_away(name: str, plugins: Path) -> None:
     with _locked(plugins):
         _require(name, plugins)
         old = _move_away(plugins / name)
-        _sync_folder(plugins)
+        sync_folder(plugins)
         _clear(old)
 
 
@@ -111,23 +112,16 @@ def _require(name: str, plugins: Path) -> None:
 def _locked(plugins: Path) -> Iterator[None]:
     """One install or removal at a time; whatever an interrupted one left is cleared first."""
     try:
-        plugins.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(plugins / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        ensure_folder(plugins)
+        with held(plugins / ".lock"):
+            for left in (*plugins.glob(f"{STAGING}*"), *plugins.glob(f"{LEAVING}*")):
+                _clear(left)
+            yield
+    except TimeoutError as cause:
+        raise Unavailable("plugins_busy", f"another process is changing {plugins}; try again") from cause
     except OSError as cause:
-        raise Unavailable(
-            "plugins_unwritable", f"{plugins} cannot be written ({cause.strerror}); check its owner"
-        ) from cause
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in (*plugins.glob(f"{STAGING}*"), *plugins.glob(f"{LEAVING}*")):
-            _clear(left)
-        yield
-    except OSError as cause:
-        raise Unavailable(
-            "plugins_unwritable", f"{plugins} could not be changed ({cause.strerror}); mend that and try again"
-        ) from cause
-    finally:
-        os.close(lock)
+        message = f"{plugins} could not be changed ({cause.strerror}); check its owner and space, then try again"
+        raise Unavailable("plugins_unwritable", message) from cause
 
 
 def _move_away(target: Path) -> Path:
@@ -142,22 +136,6 @@ def _clear(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-def _write(path: Path, body: bytes) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(file, "wb") as opened:
-        opened.write(body)
-        opened.flush()
-        os.fsync(file)
-
-
-def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 class _Members:

@@ -4,7 +4,6 @@ Invariants: a file is read only if it is a regular one, without following links,
 installed, the module's SHA-256 is the one in its manifest, or it is refused.
 """
 
-import errno
 import hashlib
 import os
 import stat
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from palyra.adapters.files.regular import OversizedFile, UnfitFile, read_regular
 from palyra.adapters.runtimes.wasm.compiler import WASM_BYTES_MAX
 from palyra.adapters.runtimes.wasm.manifest import MANIFEST_BYTES_MAX, PluginManifest, SchemaErrors, read_manifest
 from palyra.core.errors import Invalid, NotFound
@@ -56,19 +56,16 @@ def open_manifest(folder: Path, schema_errors: SchemaErrors) -> PluginManifest:
 def read_file(path: Path, bytes_max: int) -> bytes:
     """The whole of a regular file; links, devices and what is too large are refused."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        return read_regular(path, bytes_max).data
     except FileNotFoundError as cause:
         raise NotFound("plugin_incomplete", f"{path.name} is missing; a plugin is plugin.toml and its .wasm") from cause
+    except OversizedFile as cause:
+        raise Invalid("plugin_too_large", f"{path.name} {cause}; build it smaller") from cause
+    except UnfitFile as cause:
+        raise Invalid("plugin_unreadable", f"{path.name} {cause}; put the file itself there") from cause
     except OSError as cause:
-        what = "a link" if cause.errno == errno.ELOOP else f"unreadable ({cause.strerror})"
-        raise Invalid("plugin_unreadable", f"{path.name} is {what}; put the file itself there") from cause
-    with os.fdopen(file, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise Invalid("plugin_unreadable", f"{path.name} is no regular file; put the file itself there")
-        body = opened.read(bytes_max + 1)
-    if len(body) > bytes_max:
-        raise Invalid("plugin_too_large", f"{path.name} is larger than {bytes_max} bytes; build it smaller")
-    return body
+        message = f"{path.name} is unreadable ({cause.strerror}); put the file itself there"
+        raise Invalid("plugin_unreadable", message) from cause
 
 
 def decode(body: bytes) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
+from palyra.adapters.files.durable import sync_folder, write_new
 from palyra.adapters.store.sqlite.archive import Archive
 from palyra.adapters.store.sqlite.connection import our_errors
 from palyra.adapters.store.sqlite.manifest import (
@@ -25,7 +26,6 @@ from palyra.adapters.store.sqlite.manifest import (
     Places,
     copy_file,
     hash_file,
-    sync_directory,
 )
 from palyra.core.errors import Conflict, NotFound, Unavailable
 
@@ -45,7 +45,7 @@ def back_up(places: Places, destination: Path, created_at_ms: int, on_progress: 
         partial.mkdir(mode=0o700)
         manifest = _fill(places, partial, created_at_ms, on_progress)
         partial.rename(destination)
-        sync_directory(destination.parent)
+        sync_folder(destination.parent)
     except OSError as cause:
         message = f"{destination} could not be written ({cause.strerror}); check space and permissions"
         raise Unavailable("backup_unwritable", message) from cause
@@ -104,13 +104,10 @@ def _copy_tree(files: Iterable[Path], target: Path, mode: int) -> dict[str, str]
             continue
         sums[(folder / file.name).relative_to(target.parent).as_posix()] = digest
     for folder in folders:
-        sync_directory(folder)
+        sync_folder(folder)
     return sums
 
 
 def _write_manifest(manifest: BackupManifest, partial: Path) -> None:
-    with (partial / MANIFEST_NAME).open("xb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    sync_directory(partial)
+    write_new(partial / MANIFEST_NAME, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
+    sync_folder(partial)

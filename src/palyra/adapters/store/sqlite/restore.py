@@ -15,6 +15,7 @@ from pathlib import Path
 
 import apsw
 
+from palyra.adapters.files.durable import sync_folder
 from palyra.adapters.store.sqlite.archive import Archive
 from palyra.adapters.store.sqlite.connection import BUSY_TIMEOUT_MS, WriterLock, as_our_error
 from palyra.adapters.store.sqlite.manifest import (
@@ -24,7 +25,6 @@ from palyra.adapters.store.sqlite.manifest import (
     Places,
     copy_file,
     read_manifest,
-    sync_directory,
 )
 from palyra.core.errors import Conflict, Corrupt, Unavailable
 from palyra.core.verification import VerifyReport, verify
@@ -55,9 +55,9 @@ def _restore(backup: Path, places: Places, keys_of: KeysOf, make_room: Callable[
             report = _verified(backup, staging, keys_of)
             _add_missing(manifest, staging, places)
             make_room()
-            sync_directory(places.journal.parent)
+            sync_folder(places.journal.parent)
             (staging / JOURNAL_NAME).replace(places.journal)
-            sync_directory(places.journal.parent)
+            sync_folder(places.journal.parent)
     except OSError as cause:
         message = f"{backup} could not be restored ({cause.strerror}); check space and permissions, then try again"
         raise Unavailable("restore_failed", message) from cause
@@ -126,7 +126,7 @@ def _add_missing(manifest: BackupManifest, staging: Path, places: Places) -> Non
         with suppress(FileExistsError):
             os.link(staging / name, target)
     for directory in touched:
-        sync_directory(directory)
+        sync_folder(directory)
 
 
 def _require_absent(journal: Path) -> None:
