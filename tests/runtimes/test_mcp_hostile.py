@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -381,6 +382,33 @@ async def test_change_is_seen_over_a_restart_of_the_daemon(tmp_path: Path) -> No
     pins.unlink()
     async with ready(hostile("rug", tmp_path), pins=pins) as servers:
         assert status(servers, "rug").changed == ()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.write_text("{"),
+        lambda path: path.write_text('{"rug": {"echo": 1}}'),
+        lambda path: path.write_bytes(b"\xff"),
+        lambda path: path.write_text(""),
+        lambda path: path.mkdir(),
+        lambda path: path.symlink_to("elsewhere"),
+        lambda path: (path.write_text("{}"), path.chmod(0o666)),
+    ],
+    ids=["json", "types", "bytes", "empty", "folder", "link", "writable"],
+)
+async def test_without_a_readable_file_of_pins_no_tool_is_offered(
+    tmp_path: Path, spoil: Callable[[Path], object]
+) -> None:
+    pins = tmp_path / "pins.json"
+    spoil(pins)
+    async with running(hostile("rug", tmp_path), hostile("polite", tmp_path), pins=pins) as servers:
+        assert servers.tools() == ()
+        assert {each.state for each in servers.status()} == {ServerState.DOWN}
+        told = reasons(servers)
+        assert sorted(told) == ["mcp.polite.*", "mcp.rug.*"]
+        assert all(str(pins) in reason and "restart" in reason for reason in told.values())
+        assert pids(tmp_path) == [], "nothing is asked of servers whose tools could not be used"
 
 
 async def test_hints_count_only_where_the_operator_trusts_them(tmp_path: Path) -> None:

@@ -358,7 +358,7 @@ def test_environment_is_scrubbed_to_what_programs_need() -> None:
 
 
 @pytest.mark.anyio
-async def test_pins_last_over_restarts_and_a_broken_file_starts_anew(tmp_path: Path) -> None:
+async def test_pins_last_over_restarts_and_a_broken_file_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "pins.json"
     pins = Pins(path)
     await pins.load()
@@ -372,7 +372,23 @@ async def test_pins_last_over_restarts_and_a_broken_file_starts_anew(tmp_path: P
     path.write_text("{")
     broken = Pins(path)
     await broken.load()
-    assert broken.is_first("s", "t", "two")
+    assert str(path) in broken.fault
+    assert not broken.is_first("s", "t", "one")
+    assert not broken.is_first("s", "other", "one")
+    await broken.save()
+    assert path.read_text() == "{"
+
+
+@pytest.mark.anyio
+async def test_pins_that_could_not_be_written_are_written_the_next_time(tmp_path: Path) -> None:
+    pins = Pins(tmp_path / "home" / "pins.json")
+    await pins.load()
+    (tmp_path / "home").touch()
+    assert pins.is_first("s", "t", "one")
+    await pins.save()
+    (tmp_path / "home").unlink()
+    await pins.save()
+    assert msgspec.json.decode((tmp_path / "home" / "pins.json").read_bytes()) == {"s": {"t": "one"}}
 
 
 def test_sections_that_the_documentation_shows_are_read() -> None:

@@ -1,45 +1,58 @@
-"""What tools were when they were first seen. Owns: what each name first meant, over restarts. Not: a change's effect (offers).
+"""What tools were when they were first seen.
 
-A grant names a tool. Were the server to give that name to something else later, the grant would cover what nobody agreed to;
-so a name stays with what it first meant, and what it became gets a name of its own. Names here are those under which tools
-are offered: what grants and policies know.
+Owns: what each name first meant, over restarts. Does not own: what a change leads to (offers).
+Names here are those under which tools are offered: what grants and policies know.
+Invariants: a name stays with what it first meant, and what it became gets a name of its own. Otherwise a grant for the name
+would cover what nobody agreed to. A file that cannot be read pins nothing anew: it has a fault, and no name is usable.
 """
 
 import asyncio
-import os
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from palyra.adapters.files.private import NO_OTHER_WRITER, FileKind, PrivateFile
+from palyra.core.errors import PalyraError
+
 PINS_PER_SERVER_MAX = 2_048
+KIND = FileKind(
+    noun="mcp_pins",
+    remedy="mend it, or remove it to accept every tool as its server offers it now",
+    bytes_max=64 * 1024 * 1024,  # A hundred servers with every pin taken.
+    forbidden=NO_OTHER_WRITER,
+)
 
 log = structlog.get_logger()
 
 
 class Pins:
-    """Of all servers of one daemon. Without a file they last as long as the daemon does."""
+    """Of all servers of one daemon. Without a file they last as long as the daemon does.
+
+    `fault` says why the file could not be read, and what to do; empty if it could.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
-        self._path = path
+        self._file = PrivateFile(path, KIND) if path is not None else None
         self._meanings: dict[str, dict[str, str]] = {}
         self._is_saved = True
         self._saving = asyncio.Lock()
+        self.fault = ""
 
     async def load(self) -> None:
-        """A file that cannot be read is no reason not to start; it is said, and everything is seen for the first time."""
-        if self._path is None:
+        """A file that cannot be read is no reason not to start, but no tool is offered."""
+        if self._file is None:
             return
         try:
-            body = await asyncio.to_thread(self._path.read_bytes)
-            self._meanings = msgspec.json.decode(body, type=dict[str, dict[str, str]])
-        except FileNotFoundError:
-            return
-        except (OSError, msgspec.DecodeError) as cause:
-            log.warning("mcp_pins_unreadable", path=str(self._path), error=type(cause).__name__)
+            self._meanings = await asyncio.to_thread(_read, self._file)
+        except PalyraError as error:
+            self.fault = f"{error.message}; then restart the daemon"
+            log.error("mcp_pins_unusable", path=str(self._file.path), code=error.code)
 
     def is_first(self, server: str, name: str, meaning: str) -> bool:
-        """Whether the name means what it did when it was first seen, which may be now. Where there is no room it never does."""
+        """Whether the name means what it did when it was first seen, which may be now. Without room or file it never does."""
+        if self.fault:
+            return False
         pinned = self._meanings.setdefault(server, {})
         if name not in pinned and len(pinned) < PINS_PER_SERVER_MAX:
             pinned[name] = meaning
@@ -48,17 +61,27 @@ class Pins:
 
     async def save(self) -> None:
         async with self._saving:
-            if self._path is None or self._is_saved:
+            if self._file is None or self._is_saved:
                 return
-            self._is_saved = True
+            self._is_saved = True  # Before writing: what is pinned meanwhile is written the next time.
             body = msgspec.json.format(msgspec.json.encode(self._meanings, order="sorted"), indent=1)
             try:
-                await asyncio.to_thread(_replace, self._path, body)
-            except OSError as cause:
-                log.warning("mcp_pins_not_saved", path=str(self._path), error=type(cause).__name__)
+                await asyncio.to_thread(_replace, self._file, body)
+            except PalyraError as error:
+                self._is_saved = False
+                log.warning("mcp_pins_not_saved", path=str(self._file.path), code=error.code)
 
 
-def _replace(path: Path, body: bytes) -> None:
-    beside = path.with_name(f"{path.name}.new")
-    beside.write_bytes(body)
-    os.replace(beside, path)
+def _read(file: PrivateFile) -> dict[str, dict[str, str]]:
+    found = file.read()
+    if found is None:
+        return {}
+    try:
+        return msgspec.json.decode(found.data, type=dict[str, dict[str, str]])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise file.damaged("is damaged, so no tool of an MCP server is offered") from cause
+
+
+def _replace(file: PrivateFile, body: bytes) -> None:
+    with file.locked() as replace:
+        replace(body)

@@ -79,6 +79,10 @@ class McpServer:
         finally:
             self._turn(ServerState.STOPPED, "the daemon is stopping")
 
+    def refuse(self, reason: str) -> None:
+        """Instead of `run`: the server is not started, and `reason` says why."""
+        self._turn(ServerState.DOWN, reason)
+
     async def request(self, method: str, params: dict[str, object], emit: Emit) -> dict[str, object]:
         """Raises Down, or as Connection.call does. Waits for a server that is being started again."""
         connection = await self._connected()

@@ -44,6 +44,9 @@ class McpServers:
             if count:
                 log.warning("mcp_leftovers_ended", count=count)
         for server in self._servers:
+            if self._pins.fault:
+                server.refuse(self._pins.fault)
+                continue
             task = asyncio.create_task(server.run(), name=f"supervisor of MCP server {server.settings.name}")
             task.add_done_callback(_note_broken)
             self._tasks.add(task)
