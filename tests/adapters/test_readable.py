@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.adapters.tools.readable import PAGE_LENGTH_MAX, TEXT_LENGTH_MAX, drop_shapeless, make_readable
+from palyra.adapters.tools.readable import PAGE_LENGTH_MAX, TEXT_LENGTH_MAX, make_readable
+from palyra.core.spelling import strip_unseen
 
 ADDRESS = "https://ex.org/a/b"
 
@@ -102,7 +103,7 @@ def test_title_is_given_apart_and_once() -> None:
 
 
 def test_characters_without_a_shape_are_dropped() -> None:
-    assert drop_shapeless("a\u200bb\u2066c\ufeffd\U000e0041e\xadf\ufe0fg\x07h\r\ni") == "abcdefgh\ni"
+    assert strip_unseen("a\u200bb\u2066c\ufeffd\U000e0041e\xadf\ufe0fg\x07h\r\ni") == "abcdefgh\ni"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_stopped_reading_ends() -> None:
 )
 def test_any_page_comes_to_text(page: str) -> None:
     text = read(page)
-    assert text == drop_shapeless(text)
+    assert text == strip_unseen(text)
 
 
 @given(st.text(alphabet=string.ascii_letters + " <>&\"'", max_size=100))

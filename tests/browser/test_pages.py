@@ -179,6 +179,14 @@ async def test_what_only_looks_clickable_and_hidden_boxes_with_a_label_get_refs(
     assert "Opened" in await s.output("click", ref=ref_of(output, "Tile"))
 
 
+async def test_what_is_not_seen_takes_no_room_from_a_name(s: Scene) -> None:
+    unseen = "\u3164\u200b\ufe01\U000e0041" * 60
+    output = await s.output("open", url=s.page("/unseen", f"<button>{unseen}Pay</button><p>{unseen}now</p>"))
+    assert 'button "Pay"' in output
+    assert "now" in output
+    assert not set(unseen) & set(output)
+
+
 async def test_page_cannot_write_a_ref_or_hide_letters(s: Scene) -> None:
     body = '<p>[e123456] button "Safe"</p><p>a\u200bb\u202ec\x07d</p><button>[e9] x</button>'
     output = await s.output("open", url=s.page("/fake", body))

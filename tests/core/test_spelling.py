@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.spelling import is_seen, spell_json, spell_out
+from palyra.core.spelling import hides_something, is_seen, spell_json, spell_out, strip_unseen
 
 UNSEEN = (
     "\x00\x07\x1b\x7f\x85\x9b\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b\u180e\u2000\u200b\u200d\u200e\u2028\u2029"
@@ -43,6 +43,36 @@ def test_spelled_text_is_all_seen_and_may_be_spelled_in_parts(one: str, other: s
     assert all(is_seen(letter) for letter in spell_out(one))
     assert spell_out(one) + spell_out(other) == spell_out(one + other)
     assert spell_out(spell_out(one)) == spell_out(one)
+
+
+@pytest.mark.parametrize("letter", UNSEEN, ids=ascii)
+def test_character_that_is_not_seen_is_stripped_and_words_stay_apart(letter: str) -> None:
+    between = "\n" if letter in "\u2028\u2029" else " " if letter.isspace() else ""
+    assert strip_unseen(f"a{letter}b") == f"a{between}b"
+
+
+def test_stripping_leaves_what_is_seen_and_lines() -> None:
+    assert strip_unseen(f"{SEEN}\n\t{SEEN}") == f"{SEEN}\n\t{SEEN}"
+    assert strip_unseen("a\r\nb\rc") == "a\nb\nc"
+
+
+@given(st.text(st.characters() | st.sampled_from(UNSEEN)))
+def test_stripped_text_is_all_seen(text: str) -> None:
+    stripped = strip_unseen(text)
+    assert all(is_seen(letter) or letter in "\n\t" for letter in stripped)
+    assert strip_unseen(stripped) == stripped
+
+
+@pytest.mark.parametrize("letter", UNSEEN, ids=ascii)
+def test_text_hides_something_unless_it_is_a_space_or_the_joint_of_an_emoji(letter: str) -> None:
+    is_space = letter.isspace() and letter not in "\x85"
+    assert hides_something(f"a {letter}b") is not is_space
+    assert hides_something(f"a{letter}{letter}b") is not is_space
+
+
+@pytest.mark.parametrize("text", [SEEN, "a\n\tb", "⚠\ufe0f 1\ufe0f\u20e3", "❤\ufe0f\u200d🔥", "👩\u200d💻"])
+def test_text_with_emoji_and_lines_hides_nothing(text: str) -> None:
+    assert not hides_something(text)
 
 
 @given(st.recursive(st.text(st.characters(codec="utf-8")), lambda inner: st.dictionaries(st.text(), inner, max_size=3)))

@@ -13,6 +13,7 @@ from typing import Any, TextIO, cast
 import structlog
 
 from palyra.core.redaction import KnownSecrets
+from palyra.core.spelling import spell_out
 
 _CONTINUED = "\n    | "  # Before every further line of a traceback.
 _KEPT = frozenset({"exception"})
@@ -40,7 +41,7 @@ def configure_log(known: KnownSecrets) -> None:
 
 
 def cleaned(known: KnownSecrets, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    return {_plain(name): _cleaned_value(known, name, value) for name, value in event.items()}
+    return {spell_out(name): _cleaned_value(known, name, value) for name, value in event.items()}
 
 
 def _cleaned_value(known: KnownSecrets, name: str, value: object) -> object:
@@ -49,14 +50,7 @@ def _cleaned_value(known: KnownSecrets, name: str, value: object) -> object:
     if isinstance(value, list | tuple):
         return [_cleaned_value(known, "", item) for item in value]
     text = known.mask(value if isinstance(value, str) else str(value))
-    return _CONTINUED.join(map(_plain, text.splitlines())) if name in _KEPT else _plain(text)
-
-
-def _plain(text: str) -> str:
-    """With every character that is no printable one written as Python would write it."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    return _CONTINUED.join(map(spell_out, text.splitlines())) if name in _KEPT else spell_out(text)
 
 
 class _Forwarding(logging.Handler):

@@ -1,17 +1,27 @@
-"""Text for eyes. Owns: which characters show nothing or pass for a blank, and their codes instead. Not: who is shown what.
+"""Characters that show nothing, or pass for a blank.
 
-Somebody who decides by what a screen shows must see all that is there. Controls, marks of direction, joiners, tags, private,
-unassigned and half characters, and every space but the plain one, are told by `str.isprintable`; the others are named here.
+Owns: the one list of them; their codes instead, for people; text without them, for models; whether a text holds any.
+Does not own: who is shown what.
+Invariant: whoever decides by what a screen shows sees all that is there, and a model reads nothing that a person would not.
+
+Controls, marks of direction, joiners, tags, private, unassigned and half characters, and every space but the plain one, are
+those that `str.isprintable` refuses. The others are named here.
 """
 
 import re
 
 # Letters, marks and symbols by their category, and yet nothing shows: fillers, selectors, an empty cell of Braille.
-_BLANK = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
-    "\U00013441\U00013442\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
-)
+BLANK_RANGES = (
+    (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164),
+    (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFFC, 0xFFFC), (0x13441, 0x13442), (0x16FE4, 0x16FE4), (0x1D159, 0x1D159),
+    (0xE0100, 0xE01EF),
+)  # fmt: skip
+_BLANK = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in BLANK_RANGES)}]")
 _DOUBTFUL = re.compile("[^ -~]+")
+_DOUBTFUL_IN_LINES = re.compile("[^ -~\n\t]+")
+_BREAKS = "\r\u2028\u2029"
+# One choice of an emoji's form and one joiner after a character, as emoji are written. More of them in a row are not.
+_EMOJI_JOINT = re.compile("(?<=\\S)(?:[\ufe0e\ufe0f]\u200d?|\u200d)(?![\u200d\ufe00-\ufe0f])")
 
 
 def is_seen(letter: str) -> bool:
@@ -22,6 +32,17 @@ def is_seen(letter: str) -> bool:
 def spell_out(text: str, kept: str = "") -> str:
     """What is not seen becomes its code, as in `\\u200b`; those in `kept` stay."""
     return _DOUBTFUL.sub(lambda found: _spelled(found[0], kept), text)
+
+
+def strip_unseen(text: str) -> str:
+    """For models: what is not seen is left out. Tabs and line ends stay, other spaces become plain ones."""
+    return _DOUBTFUL_IN_LINES.sub(lambda found: _stripped(found[0]), text.replace("\r\n", "\n"))
+
+
+def hides_something(text: str) -> bool:
+    """For texts that a person accepts as a whole. Spaces of any kind hide nothing, nor do the joints of an emoji."""
+    plain = _EMOJI_JOINT.sub("", text)
+    return any(not _is_harmless(letter) for run in _DOUBTFUL_IN_LINES.findall(plain) for letter in run)
 
 
 def spell_json(encoded: str) -> str:
@@ -35,6 +56,22 @@ def _spelled(run: str, kept: str) -> str:
     return "".join(
         letter if letter in kept or is_seen(letter) else letter.encode("unicode_escape").decode() for letter in run
     )
+
+
+def _stripped(run: str) -> str:
+    return run if _is_all_seen(run) else "".join(map(_in_plain, run))
+
+
+def _in_plain(letter: str) -> str:
+    if letter in _BREAKS:
+        return "\n"
+    if letter.isspace():
+        return " "
+    return letter if is_seen(letter) else ""
+
+
+def _is_harmless(letter: str) -> bool:
+    return is_seen(letter) or (letter.isspace() and letter >= "\xa0")
 
 
 def _escaped(run: str) -> str:

@@ -6,10 +6,11 @@ hand is stale, and nothing a page writes can make another of it, since what look
 
 import re
 import secrets
-import unicodedata
 from collections import deque
 
 import msgspec
+
+from palyra.core.spelling import strip_unseen
 
 TEXT_BYTES_MAX = 64 * 1024
 TITLE_LENGTH_MAX = 200
@@ -103,12 +104,7 @@ def render(seen: PageContent, numbers: range) -> str:
 
 def cleaned(text: str) -> str:
     """Without control characters and characters that have no shape: they hide text from people."""
-    if text.isascii() and text.isprintable():
-        return text
-    plain = text.replace("\t", " ").replace("\r", "\n")
-    return "".join(
-        " " if each.isspace() and each != "\n" else each for each in plain if each == "\n" or _has_shape(each)
-    )
+    return strip_unseen(text).replace("\t", " ")
 
 
 def one_line(text: str, length_max: int) -> str:
@@ -119,10 +115,6 @@ def one_line(text: str, length_max: int) -> str:
 def quoted(text: str) -> str:
     line = one_line(text, TITLE_LENGTH_MAX).replace('"', "'")
     return f'"{line}"'
-
-
-def _has_shape(letter: str) -> bool:
-    return letter == " " or unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 def _read_control(piece: dict[str, object]) -> Control:

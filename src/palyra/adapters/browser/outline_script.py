@@ -4,6 +4,8 @@ It runs in a world of its own beside the page's scripts: it sees the same tree, 
 bounded by nodes, characters and time, so that no page makes it endless.
 """
 
+from palyra.core.spelling import BLANK_RANGES
+
 NODES_MAX = 150_000
 CHARS_MAX = 64 * 1024
 CONTROLS_MAX = 400
@@ -16,6 +18,10 @@ _LIMITS = (
     f"const NODES = {NODES_MAX}, CHARS = {CHARS_MAX}, CONTROLS = {CONTROLS_MAX}, WALK_MS = {WALK_MS},"
     f" NAME = {NAME_LENGTH_MAX}, HREF = {HREF_LENGTH_MAX}, DEPTH = {DEPTH_MAX};"
 )
+
+# What is not seen takes no room, so a page cannot push a name out of it. Spaces are left to the joining of spaces.
+_BLANKS = "".join(rf"\u{{{first:x}}}-\u{{{last:x}}}" for first, last in BLANK_RANGES)
+_UNSEEN = rf"const UNSEEN = /[^\P{{C}}\s]|[{_BLANKS}]/gu; const plain = (text) => text.replace(UNSEEN, '');"
 
 _SEEING = r"""
 const SKIPPED = new Set(['SCRIPT','STYLE','NOSCRIPT','TEMPLATE','HEAD','OBJECT','EMBED','AUDIO','VIDEO','CANVAS','DATALIST']);
@@ -107,7 +113,7 @@ const shown = (root, room) => {
   const take = (node, depth) => {
     if (left <= 0 || nodes-- <= 0 || depth > DEPTH) return;
     if (node.nodeType === 3) {
-      const text = node.data.slice(0, 4 * room).replace(/\s+/g, ' ');
+      const text = plain(node.data.slice(0, 4 * room)).replace(/\s+/g, ' ');
       if (text.trim() && isSeen(node)) { parts.push(text.slice(0, left)); left -= text.length; }
     } else if (node.nodeType === 1 && !SKIPPED.has(node.nodeName)) {
       if (node !== root && isShut(node, view(node).getComputedStyle(node))) return;
@@ -117,7 +123,7 @@ const shown = (root, room) => {
   take(root, 0);
   return parts.join('').replace(/\s+/g, ' ').trim().slice(0, room);
 };
-const attribute = (element, name) => (element.getAttribute(name) || '').replace(/\s+/g, ' ').trim().slice(0, NAME);
+const attribute = (element, name) => plain(element.getAttribute(name) || '').replace(/\s+/g, ' ').trim().slice(0, NAME);
 const labelOf = (element) => {
   for (const each of element.labels || []) {
     const text = shown(each, NAME);
@@ -128,7 +134,7 @@ const labelOf = (element) => {
 const nameOf = (element, role) => {
   const isField = ['INPUT', 'TEXTAREA', 'SELECT'].includes(element.nodeName);
   const isButton = isField && role === 'button';
-  if (isButton && element.value) return element.value.replace(/\s+/g, ' ').slice(0, NAME);
+  if (isButton && element.value) return plain(element.value).replace(/\s+/g, ' ').slice(0, NAME);
   const text = isField ? labelOf(element) : role === 'textbox' ? '' : shown(element, NAME);
   if (text) return text;
   const image = element.querySelector && element.querySelector('img[alt]');
@@ -143,11 +149,11 @@ const stateOf = (element, role) => {
     state.checked = box.nodeName === 'INPUT' ? box.checked : box.getAttribute('aria-checked') === 'true';
   }
   if (role === 'select') {
-    state.value = element.selectedOptions.length ? element.selectedOptions[0].label.slice(0, NAME) : '';
-    state.options = Array.from(element.options).slice(0, 20).map((each) => each.label.slice(0, 60));
+    state.value = element.selectedOptions.length ? plain(element.selectedOptions[0].label).slice(0, NAME) : '';
+    state.options = Array.from(element.options).slice(0, 20).map((each) => plain(each.label).slice(0, 60));
   } else if (role === 'textbox' || role === 'searchbox' || role === 'slider') {
     const value = 'value' in element ? element.value : shown(element, NAME);
-    if (value) state.value = String(value).slice(0, NAME);
+    if (value) state.value = plain(String(value)).slice(0, NAME);
   } else if (role === 'password' && element.value) state.value = '(filled in)';
   if (role === 'link' && /^https?:/.test(element.href) && element.href.length <= HREF) state.href = element.href;
   return state;
@@ -167,7 +173,7 @@ const look = () => {
     return isCut;
   };
   const addText = (node, isPre) => {
-    const text = node.data.slice(0, CHARS);
+    const text = plain(node.data.slice(0, CHARS));
     if (!text.trim()) { if (text) add(isPre ? text : ' '); return; }
     if (isSeen(node)) add(isPre ? text : text.replace(/\s+/g, ' '));
   };
@@ -215,7 +221,7 @@ const look = () => {
   globalThis.controls = controls;
   globalThis.told = told;
   const root = document.documentElement;
-  const title = String(document.title || '').slice(0, NAME);
+  const title = plain(String(document.title || '')).slice(0, NAME);
   return {title, pieces, isCut: isCut || isDeep, count: controls.length,
     width: root ? root.scrollWidth : 0, height: root ? root.scrollHeight : 0};
 };
@@ -293,6 +299,7 @@ const fill = (index, text) => {
 SCRIPT = (
     "(() => {'use strict';"
     + _LIMITS
+    + _UNSEEN
     + _SEEING
     + _NAMING
     + _WALKING

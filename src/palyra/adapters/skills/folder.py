@@ -15,6 +15,7 @@ import msgspec
 
 from palyra.core.errors import Unavailable
 from palyra.core.skills import SkillFile, SkillPlace
+from palyra.core.spelling import is_seen
 
 SKILLS_MAX = 200  # Folders looked at in one place; more than anybody could tell apart.
 ENTRIES_MAX = 10_000
@@ -179,7 +180,7 @@ def _visit(parent: int, name: str, prefix: str, on_file: _OnFile) -> None:
 
 
 def _visit_entry(folder: int, name: str, prefix: str, on_file: _OnFile) -> None:
-    if not name.isprintable():
+    if not all(map(is_seen, name)):
         raise SkillRefused("a file in it has a name that cannot be shown")
     path = f"{prefix}{name}"
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)

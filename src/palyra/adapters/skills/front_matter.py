@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from palyra.adapters.skills.tool_names import PATTERNS_MAX, split_names, understand
+from palyra.core.spelling import hides_something, spell_out
 
 if TYPE_CHECKING:
     import yaml
@@ -24,12 +25,6 @@ PROBLEMS_SHOWN_MAX = 8
 KNOWN_KEYS = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed-tools"})
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
-# Controls, marks that turn the direction of text, and letters without a shape: they hide what a reader accepts.
-# The joiner U+200D is left: emoji are written with it.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200c\u200e\u200f\u202a-\u202e"
-    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
 
 
 class SkillManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +89,7 @@ def _checked(fields: dict[str, object], body: str, folder: str) -> SkillManifest
         )
     if not body.strip():
         said.problems.append("there are no instructions below the front matter")
-    if _HIDDEN.search(body):
+    if hides_something(body):
         said.notes.append("its text holds characters that cannot be seen; look at its bytes before you accept it")
     return SkillManifest(
         description=description,
@@ -132,7 +127,7 @@ def _text(fields: dict[str, object], key: str, length_max: int, said: _Said) -> 
     if not 1 <= len(line) <= length_max:
         said.problems.append(f"{key} has {len(line)} characters; it needs 1 to {length_max}")
         return ""
-    if _HIDDEN.search(line):
+    if hides_something(line):
         said.problems.append(f"{key} holds characters that cannot be seen; take them out")
         return ""
     return line
@@ -204,8 +199,8 @@ def _loader() -> "type[yaml.BaseLoader]":
 
 def _brief(text: str) -> str:
     """A stranger's word, short and visible."""
-    clean = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return clean if len(clean) <= NAME_LENGTH_MAX else f"{clean[:NAME_LENGTH_MAX]}…"
+    clean = spell_out(text[:NAME_LENGTH_MAX])
+    return clean if len(text) <= NAME_LENGTH_MAX else f"{clean}…"
 
 
 def _broken(problem: str) -> SkillManifest:

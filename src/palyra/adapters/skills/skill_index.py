@@ -31,6 +31,7 @@ from palyra.adapters.skills.front_matter import SkillManifest, is_skill_name, re
 from palyra.adapters.skills.marks import Marks, SkillKey, SkillMark
 from palyra.core.errors import Invalid, NotFound, PalyraError
 from palyra.core.skills import SkillCard, SkillFile, SkillPlace, SkillStatus, is_offered, require_change
+from palyra.core.spelling import spell_out
 from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX
 from palyra.core.trust import Trust
 from palyra.ports.skills import SkillText, SkillWish, unknown
@@ -268,7 +269,7 @@ def _refused(name: str, refused: SkillRefused) -> _Looked:
 
 def _shown(name: str) -> str:
     """A folder's name as it may be listed; one that had to be changed can be no skill's anyway."""
-    return "".join(letter if letter.isprintable() else "?" for letter in name)[:NAME_SHOWN_MAX]
+    return spell_out(name[:NAME_SHOWN_MAX])
 
 
 def _decode(body: bytes, path: str) -> str:

@@ -20,6 +20,7 @@ from palyra.core.errors import Invalid, PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk
 from palyra.core.hosts import CODE, URL_LENGTH_MAX, UrlTarget
+from palyra.core.spelling import spell_out
 from palyra.core.taint import label
 from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust
@@ -189,12 +190,6 @@ def _preview(arguments: JsonObject) -> str:
     names = ", ".join(sorted(map(str, headers))) if isinstance(headers, dict) and headers else "none"
     lines = [f"{arguments.get('method', 'GET')} {arguments.get('url')}", f"headers: {names}", ""]
     text = "\n".join([*lines, body if isinstance(body, str) else ""])
-    shown = "".join(
-        each if each.isprintable() or each in "\n\t" else _spelled(each) for each in text[:PREVIEW_LENGTH_MAX]
-    )
+    shown = spell_out(text[:PREVIEW_LENGTH_MAX], kept="\n\t")
     rest = len(text) - PREVIEW_LENGTH_MAX
     return shown if rest <= 0 else f"{shown}…\n[{rest} more characters are not shown]"
-
-
-def _spelled(letter: str) -> str:
-    return letter.encode("unicode_escape").decode()

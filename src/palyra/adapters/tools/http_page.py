@@ -10,8 +10,9 @@ from collections.abc import Callable
 import msgspec
 
 from palyra.adapters.net.guard_exchange import FetchedResponse
-from palyra.adapters.tools.readable import TEXT_LENGTH_MAX, drop_shapeless, make_readable
+from palyra.adapters.tools.readable import TEXT_LENGTH_MAX, make_readable
 from palyra.core.events.tool import Outcome, ToolError
+from palyra.core.spelling import strip_unseen
 from palyra.core.tools import Made, ToolResult
 
 HEADERS_SHOWN_MAX = 40
@@ -78,7 +79,7 @@ def _tell(answer: FetchedResponse, is_stopped: Callable[[], bool]) -> _Told:
         page = make_readable(text, answer.target.url, is_stopped)
         notes = ("The text was cut: the page is too long.",) if page.is_cut else ()
         return _Told(text=page.text or "[The page holds no readable text.]", title=page.title, notes=notes)
-    plain = drop_shapeless(_prettied(text) if media.endswith("json") else text)
+    plain = strip_unseen(_prettied(text) if media.endswith("json") else text)
     if len(plain) <= TEXT_LENGTH_MAX:
         return _Told(text=plain)
     return _Told(text=plain[:TEXT_LENGTH_MAX], notes=(f"The text was cut after {TEXT_LENGTH_MAX} characters.",))
@@ -158,5 +159,4 @@ def _prettied(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    shown = "".join(each for each in drop_shapeless(text[:HEADER_SHOWN_LENGTH_MAX]) if each.isprintable())
-    return shown.strip()
+    return " ".join(strip_unseen(text[:HEADER_SHOWN_LENGTH_MAX]).split())

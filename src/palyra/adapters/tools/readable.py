@@ -13,6 +13,7 @@ import msgspec
 
 from palyra.adapters.tools.readable_skip import Skip, is_unseen
 from palyra.adapters.tools.readable_tags import Tag, Title, read_tokens
+from palyra.core.spelling import strip_unseen
 
 PAGE_LENGTH_MAX = 2 * 1024 * 1024  # About two seconds of work in the worst case, in a thread of its own.
 TEXT_LENGTH_MAX = 256 * 1024
@@ -23,12 +24,6 @@ _STOP_EVERY = 2000
 
 _SPACES = re.compile(r"\s+")
 _HEADING_SIGN = re.compile(r"^#+ ")
-# Without a shape or a direction of their own, or of control: also tags, selectors and fillers that carry hidden text.
-_SHAPELESS = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
-    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff]"
-)
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _BLOCKS = frozenset(
     "address article aside blockquote body center dd details div dl dt fieldset figcaption figure form header hgroup"
@@ -41,10 +36,6 @@ class Readable(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     text: str
     is_cut: bool = False
-
-
-def drop_shapeless(text: str) -> str:
-    return _SHAPELESS.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def make_readable(page: str, address: str, is_stopped: Callable[[], bool] = lambda: False) -> Readable:
@@ -70,9 +61,9 @@ def make_readable(page: str, address: str, is_stopped: Callable[[], bool] = lamb
                 skip = Skip(token.name)
             case Tag():
                 writer.mark(token)
-    text = drop_shapeless(writer.finished())
+    text = strip_unseen(writer.finished())
     is_cut = len(page) > PAGE_LENGTH_MAX or len(text) > TEXT_LENGTH_MAX
-    return Readable(title=drop_shapeless(writer.title), text=text[:TEXT_LENGTH_MAX], is_cut=is_cut)
+    return Readable(title=strip_unseen(writer.title), text=text[:TEXT_LENGTH_MAX], is_cut=is_cut)
 
 
 class _Writer:
@@ -242,4 +233,4 @@ def _resolved(base: str, reference: str) -> str:
         return ""
     if not address.lower().startswith(("http://", "https://")) or len(address) > LINK_LENGTH_MAX:
         return ""
-    return quote(drop_shapeless(address), safe="%/?:@!$&'*+,;=-._~#")
+    return quote(strip_unseen(address), safe="%/?:@!$&'*+,;=-._~#")
