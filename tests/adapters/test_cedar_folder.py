@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from palyra.core.ids import Principal
 from palyra.core.tools import Capability
 from palyra.ports.policy import ApiQuestion
 from tests.support.policies import put_policy, question
+from tests.support.waiting import wait_until
 
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 NO_WRITES = '@id("no") @says("No.") forbid (principal, action == Action::"call", resource) when { context.paths.contains("a") };'
@@ -223,13 +223,9 @@ def test_broken_at_the_start_reads_ask_and_all_else_is_refused(root: Path) -> No
     assert (scene.policy.judge(WRITING).rule, permit("user", "runs.start")) == ("mine/no", ALLOW)
 
 
-def _comes_to(folder: PolicyFolder, wanted: str) -> bool:
+def _wait_for(folder: PolicyFolder, wanted: str) -> None:
     """Others look too, and the machine may be busy: what counts is that it comes."""
-    for _ in range(3_000):
-        if folder.book().sha256 == wanted:
-            return True
-        time.sleep(0.01)
-    return False
+    wait_until(lambda: folder.book().sha256 == wanted, "the new set")
 
 
 def test_reload_while_others_judge_never_answers_with_half_a_set(root: Path) -> None:
@@ -258,7 +254,7 @@ def test_reload_while_others_judge_never_answers_with_half_a_set(root: Path) -> 
         thread.start()
     for number in range(20):
         put_policy(root, first if number % 2 else FREE_ONCE)
-        assert _comes_to(folder, PolicyFolder(root, look_every_s=0.0).book().sha256)
+        _wait_for(folder, PolicyFolder(root, look_every_s=0.0).book().sha256)
     is_over.set()
     for thread in threads:
         thread.join()

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from palyra.adapters.net.client import HttpClient, Outgoing
 from palyra.adapters.net.preconnect import Preconnect
+from tests.support.waiting import until
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n"
 END = b"0\r\n\r\n"
@@ -55,8 +56,7 @@ async def scene(opened_max: int = 100) -> AsyncIterator[tuple[Server, HttpClient
 
 
 async def until_quiet(server: Server, count: int) -> None:
-    while server.quiet_count != count:
-        await asyncio.sleep(0.005)
+    await until(lambda: server.quiet_count == count)
 
 
 async def test_answers_that_overlap_have_a_third_connection_ready_which_the_next_one_takes() -> None:
@@ -116,8 +116,7 @@ async def test_closing_ends_a_spare_that_is_still_being_opened() -> None:
 async def test_a_server_that_takes_no_third_spoils_nothing() -> None:
     async with scene(opened_max=2) as (server, client, outgoing):
         async with client.post(outgoing) as one, client.post(outgoing) as other:
-            while not server.refused_count:
-                await asyncio.sleep(0.005)
+            await until(lambda: server.refused_count)
             for writer in server.asked:
                 writer.write(END)
             for reply in (one, other):

@@ -12,6 +12,7 @@ from palyra.adapters.net.client import HttpClient, Outgoing, Timeouts
 from palyra.adapters.net.response import READ_BYTES
 from palyra.adapters.net.wire import WHOLE_BYTES_MAX, RequestTarget
 from palyra.core.errors import Unavailable
+from tests.support.waiting import until
 
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -85,11 +86,6 @@ async def test_a_request_that_is_given_up_in_the_middle_of_its_body_harms_no_oth
         server.may_read.set()
         assert await asked(client, server.url, b"hello") == b"ok"
         assert server.bodies[-1] == b"hello"
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 Script = Callable[[bytes, asyncio.StreamReader, asyncio.StreamWriter], Any]

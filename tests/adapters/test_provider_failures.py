@@ -19,6 +19,7 @@ from palyra.core.events.model import Finish, ModelError
 from palyra.ports.provider import Completed, Failed, TextDelta
 from tests.support.provider_answers import ADAPTERS, KEY, Told, ask, chat, half_hello, hello, make, request
 from tests.support.stand_in_provider import Played, StandInProvider, events, refusal
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 HASTY = Timeouts(connect_s=1.0, first_byte_s=0.05, idle_s=0.05)
@@ -257,8 +258,7 @@ def test_a_vendor_is_sent_the_key_in_the_one_header_it_documents() -> None:
 async def test_cancelling_who_reads_is_not_swallowed(kind: str, client: HttpClient) -> None:
     async with StandInProvider(Played(is_silent=True)) as server:
         task = asyncio.create_task(ask(make(kind, server.url, client), ASKED))
-        while not server.asked:
-            await asyncio.sleep(0.001)
+        await until(lambda: server.asked, pause_s=0.001)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -26,6 +26,7 @@ from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.core.tools import ToolSpec
 from palyra.ports.provider import Completed, Delta, Failed, ModelRequest, TextDelta
 from tests.support.provider_answers import Told, ask
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 PATIENT = Timeouts(first_byte_s=60, idle_s=60)
@@ -193,9 +194,7 @@ async def test_closing_the_stream_stops_the_answer(model: LocalModel) -> None:
 
 async def test_cancelling_before_the_first_token_frees_the_turn(model: LocalModel) -> None:
     task = asyncio.create_task(ask(model, without_limit("A long prompt indeed. " * 60)))
-    async with asyncio.timeout(30):
-        while not model.is_busy:
-            await asyncio.sleep(0)
+    await until(lambda: model.is_busy, pause_s=0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -14,7 +14,8 @@ from palyra.adapters.net.guard import Guard
 from palyra.adapters.net.proxy import HEAD_BYTES_MAX, GuardedProxy
 from palyra.core.errors import Unavailable
 from tests.support.dns_server import dns_server
-from tests.support.sites import LOOPBACK, Site, ok, site, until
+from tests.support.sites import LOOPBACK, Site, ok, site
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 TEST_S = 20.0

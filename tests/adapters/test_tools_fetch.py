@@ -24,9 +24,10 @@ from palyra.core.tools import ToolResult
 from palyra.core.trust import Trust
 from tests.gateway.test_server import certificate
 from tests.support.policies import TAINT, question, with_policies
-from tests.support.sites import LOOPBACK, Respond, Site, moved, ok, site, until
+from tests.support.sites import LOOPBACK, Respond, Site, moved, ok, site
 from tests.support.tool_calls import code_of, context
 from tests.support.traits import reads_outside
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 TEST_S = 20.0

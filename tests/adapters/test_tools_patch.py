@@ -20,6 +20,7 @@ from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
 from palyra.core.tools import CallNature, ToolResult
 from palyra.core.trust import Trust
 from tests.support.tool_calls import code_of, context, execute
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 THREE = """--- a/one.txt
@@ -216,9 +217,7 @@ async def test_cancelled_before_the_first_rename_it_changes_nothing(
     with pytest.raises(asyncio.CancelledError):
         await task
     may_go.set()
-    async with asyncio.timeout(30):
-        while [name for name in os.listdir(tmp_path) if name.endswith(".partial")] or os.listdir(tmp_path / "deep"):
-            await asyncio.sleep(0.01)
+    await until(lambda: not (list(tmp_path.glob(".*.partial")) or os.listdir(tmp_path / "deep")))
     assert files(tmp_path) == before
 
 

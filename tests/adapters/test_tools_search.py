@@ -19,6 +19,7 @@ from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Outcome
 from palyra.core.tools import ToolResult
 from tests.support.tool_calls import code_of, execute
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -181,15 +182,11 @@ async def test_cancelled_search_kills_its_process(tmp_path: Path) -> None:
     vast.write_bytes(b"y\n" * search_child.BINARY_LOOK_BYTES)
     os.truncate(vast, 1 << 42)
     task = asyncio.create_task(search(tmp_path, "nothing like it"))
-    async with asyncio.timeout(30):
-        while not children():
-            await asyncio.sleep(0.01)
+    await until(children)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    async with asyncio.timeout(30):
-        while children():
-            await asyncio.sleep(0.01)
+    await until(lambda: not children())
 
 
 async def test_search_whose_process_dies_is_a_failure_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

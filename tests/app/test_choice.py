@@ -1,6 +1,5 @@
 """The first start: variables come first, then a server on this machine, then the guide, and the words tell which and why."""
 
-import asyncio
 import dataclasses
 import json
 from collections.abc import AsyncIterator
@@ -33,6 +32,7 @@ from palyra.config import Config, read_config
 from palyra.config.forms import parse_model_name, parse_target
 from palyra.config.records import ServerConfig
 from tests.support.stand_in_provider import Played, StandInProvider
+from tests.support.waiting import until
 
 KEY = "sk-test-0123456789abcdef"
 PATIENT = DetectionTimeouts(local_s=10.0, remote_s=10.0)
@@ -277,9 +277,7 @@ def _answer_once_rung(server: StandInProvider, other: StandInProvider) -> None:
     play = server._play
 
     async def wait_and_play(*arguments: Any) -> None:
-        async with asyncio.timeout(5):
-            while not other.asked:
-                await asyncio.sleep(0)
+        await until(lambda: other.asked, pause_s=0)
         await play(*arguments)
 
     server._play = wait_and_play  # type: ignore[method-assign, assignment]

@@ -10,7 +10,8 @@ import pytest
 from palyra.adapters.net.guard import Guard
 from palyra.adapters.net.proxy import GuardedProxy
 from tests.browser.scenes import Datagrams, Scene, ref_of, scene
-from tests.support.sites import LOOPBACK, moved, ok, site, until
+from tests.support.sites import LOOPBACK, moved, ok, site
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 TEST_S = 20.0

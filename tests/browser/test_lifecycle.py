@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from palyra.adapters.browser.chromium import browser_pids
 from palyra.adapters.browser.sessions import Browsers, BrowserSettings
 from palyra.adapters.net.guard import Guard
 from tests.browser.scenes import FIRST, Scene, needs_chromium, ref_of, scene
-from tests.support.sites import LOOPBACK, standing_site, until
+from tests.support.sites import LOOPBACK, standing_site
+from tests.support.waiting import until, wait_until
 
 pytestmark = pytest.mark.anyio
 TEST_S = 40.0
@@ -198,7 +198,4 @@ def is_dead(pid: int) -> bool:
 
 
 def wait_until_gone(processes: list[int]) -> None:
-    due = time.monotonic() + TEST_S
-    while not all(is_dead(pid) for pid in processes):
-        assert time.monotonic() < due, "a process of the killed daemon is still there"
-        time.sleep(0.02)
+    wait_until(lambda: all(is_dead(pid) for pid in processes), "the end of the killed daemon's processes")

@@ -9,7 +9,8 @@ from palyra.adapters.browser.outline import TEXT_BYTES_MAX
 from palyra.core.events.tool import EffectClass, Outcome
 from palyra.core.trust import Trust
 from tests.browser.scenes import Scene, ref_of, scene
-from tests.support.sites import LOOPBACK, ok, until
+from tests.support.sites import LOOPBACK, ok
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 TEST_S = 30.0

@@ -8,7 +8,6 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,8 +19,8 @@ import pytest
 from tests.browser.scenes import needs_chromium, ref_of
 from tests.runtimes.wasm_plugins import MANY, SPIN, manifest, module, shelve
 from tests.support.daemons import Daemon
+from tests.support.waiting import wait_until
 
-WAIT_S = 30.0
 SERVER = Path(__file__).parents[1] / "support" / "mcp_servers" / "marking.py"
 
 
@@ -71,13 +70,6 @@ def outcome(events: list[dict[str, Any]]) -> str:
     return str(finished["outcome"])
 
 
-def wait_until(is_true: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not is_true():
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        time.sleep(0.02)
-
-
 def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
@@ -104,9 +96,7 @@ class Site:
             def do_GET(self) -> None:
                 site.requests.append(self.command)
                 self.rfile.read(int(self.headers.get("content-length") or 0))
-                until = time.monotonic() + WAIT_S
-                while site.is_holding and time.monotonic() < until:
-                    time.sleep(0.02)
+                wait_until(lambda: not site.is_holding, "the end of the test")
                 body = b"hello"
                 try:
                     self.send_response(200)

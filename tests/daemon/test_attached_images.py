@@ -12,6 +12,7 @@ from tests.support.daemons import Daemon, plain_environment
 from tests.support.images import png
 from tests.support.provider_answers import hello
 from tests.support.stand_in_provider import Played, StandInProvider
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +30,6 @@ vision = true
 input_usd_per_mtok = 1.0
 output_usd_per_mtok = 1.0
 """
-WAITS_MAX = 2_000
 
 
 async def test_image_on_the_command_line_reaches_the_provider_over_a_kill(tmp_path: Path) -> None:
@@ -40,10 +40,7 @@ async def test_image_on_the_command_line_reaches_the_provider_over_a_kill(tmp_pa
         (daemon.home / "palyra.toml").write_text(CONFIG.replace("URL", server.url))
         await asyncio.to_thread(daemon.start)
         run_id = await asyncio.to_thread(start_run, daemon, tmp_path / "photo.png")
-        for _ in range(WAITS_MAX):
-            if server.asked:
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: server.asked)
         daemon.kill()
         await asyncio.to_thread(daemon.start)
         last = await asyncio.to_thread(lambda: [frame["type"] for frame in daemon.follow(run_id)][-1])

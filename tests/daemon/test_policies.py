@@ -1,7 +1,5 @@
 """A real daemon with policies of its operator: taken up while it runs, refused aloud, on record."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from palyra.app import Home, open_archive
@@ -10,22 +8,11 @@ from palyra.core.events.system import AdminActed
 from palyra.core.ids import is_system_stream
 from tests.support.daemons import Daemon
 from tests.support.policies import put_policy
+from tests.support.waiting import wait_until
 
 NO_CLOCK = (
     '@id("no_clock") @says("No clocks.") forbid (principal, action == Action::"call", resource == Tool::"time.now");'
 )
-
-
-LOOKS_MAX = 200
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """The daemon looks at its folder now and then, and says nothing to anybody until it is asked."""
-    for _ in range(LOOKS_MAX):
-        if is_so():
-            return
-        time.sleep(0.1)
-    raise AssertionError("it never came")
 
 
 def rule_of(daemon: Daemon) -> str:
@@ -70,9 +57,6 @@ def test_change_is_taken_up_though_nobody_asks(tmp_path: Path) -> None:
         folder = daemon.home / "policies"
         folder.mkdir(exist_ok=True)
         (folder / "mine.cedar").write_text('@id("no") forbid (principal, action == Action::"call", resource);')
-        deadline = time.monotonic() + 20
-        while "policy_reloaded" not in daemon.log():
-            assert time.monotonic() < deadline, "the change was not taken up"
-            time.sleep(0.05)
+        wait_until(lambda: "policy_reloaded" in daemon.log(), "the change")
         asked = {"tool": "time.now", "arguments": {}}
         assert daemon.call("POST", "/api/v1/policy/explain", asked)[1]["verdict"] == "deny"

@@ -29,6 +29,7 @@ from palyra.ports.policy import PolicyAnswer, PolicyQuestion
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
 from tests.support.journals import FixedClock
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -99,10 +100,11 @@ async def test_yes_to_a_group_allows_its_calls_and_no_later_ones(tmp_path: Path)
         assert (first.count, second.count) == (3, 1)
         await allow(engine, first)
         await allow(engine, second)
-        for _ in range(500):
-            if len(await pending(engine)) == 1:
-                break
-            await asyncio.sleep(0.002)
+
+        async def is_one_left() -> bool:
+            return len(await pending(engine)) == 1
+
+        await until(is_one_left)
         (third,) = await pending(engine)
         assert len(workshop.executed()) == 4
         await engine.approvals.answer(OWNER, third.id, ApprovalAnswer(decision=Decision.DENY))
@@ -258,12 +260,8 @@ async def test_run_waits_for_days_as_one_entry_of_a_heap(tmp_path: Path) -> None
 
 async def settled(engine: Engine) -> None:
     """Until every loop is idle and nothing but the daemon's own tasks is left."""
-    for _ in range(500):
-        await asyncio.sleep(0.001)
-        names = engine._parts.tasks.names
-        if names <= {"deadlines", "checkpoints"}:
-            return
-    raise AssertionError("something is always under way")
+    await asyncio.sleep(0.001)
+    await until(lambda: engine._parts.tasks.names <= {"deadlines", "checkpoints"}, "rest")
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from palyra.ports.tools import Tool, ToolCallContext
 from tests.runtimes.shells import found_sandbox, make_setup
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import OWNER, Workshop
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 BEGIN, END = "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"
@@ -162,12 +163,11 @@ async def test_once_call_that_did_not_answer_in_time_is_not_made_again_unasked(t
         await wait_for(engine, record.id, "run.waiting")
         (card,) = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
         await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.SESSION))
-        async with asyncio.timeout(20):
-            while True:
-                rules = {one.rule for one in await engine.approvals.list(OWNER, ApprovalsQuery())}
-                if "uncertain_repeat" in rules:
-                    break
-                await asyncio.sleep(0.01)
+
+        async def is_asked_again() -> bool:
+            return "uncertain_repeat" in {one.rule for one in await engine.approvals.list(OWNER, ApprovalsQuery())}
+
+        await until(is_asked_again)
         await engine.runs.cancel(OWNER, record.id)
         await finished(engine, record)
     assert tool.runs_count == 1

@@ -1,6 +1,5 @@
 """After a restart: every unfinished run goes on from its tape, and no law is broken on the way."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from palyra.engine.engine import Engine
 from palyra.engine.setup import EngineSettings
 from tests.support.asking import READ_THEN_ANSWER, SEND_THEN_ANSWER, SLOW, ask, calls, finished, says, wait_for
 from tests.support.engines import OWNER, Workshop, mark_tools
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -31,8 +31,7 @@ async def allow(engine: Engine, record: RunRecord) -> None:
 
 async def executed(workshop: Workshop, count: int) -> list[str]:
     """Once the tools have left that many marks: they write before they pause."""
-    while len(workshop.executed()) < count:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(workshop.executed()) >= count)
     return workshop.executed()
 
 
@@ -124,8 +123,12 @@ async def test_a_person_retries_an_uncertain_effect_while_its_run_is_active(tmp_
     record = await lose_a_send(workshop)
     async with workshop.open() as engine:
         await wait_for(engine, record.id, "tool.uncertain")
-        while not (cards := {card.kind: card for card in await pending(engine)}) or "tool" not in cards:
-            await asyncio.sleep(0.005)
+
+        async def is_tool_asked_for() -> bool:
+            return "tool" in {card.kind for card in await pending(engine)}
+
+        await until(is_tool_asked_for)
+        cards = {card.kind: card for card in await pending(engine)}
         await engine.approvals.answer(OWNER, cards["uncertain"].id, ApprovalAnswer(decision=Decision.RETRY))
         marks = await executed(workshop, 2)
         assert marks[0] == marks[1]

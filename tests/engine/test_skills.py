@@ -28,6 +28,7 @@ from palyra.ports.skills import SkillWish
 from tests.support.asking import ask, calls, finished, says
 from tests.support.engines import OWNER, Workshop
 from tests.support.policies import with_policies
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -113,8 +114,7 @@ async def test_narrowing_outlives_a_restart_in_the_middle_of_the_run(tmp_path: P
     watched.held = 2
     async with workshop.open() as engine:
         record = await engine.runs.start(OWNER, ask(session_key="s"))
-        while len(watched.requests) < 2:
-            await asyncio.sleep(0.005)
+        await until(lambda: len(watched.requests) >= 2)
     watched.held = None
     # What it said is on the tape; what its file says now is another matter.
     put(tmp_path / "home", READER.replace("allowed-tools: fs.read", "allowed-tools: '*'"))
@@ -303,8 +303,7 @@ async def test_skill_disabled_while_its_run_goes_on_stays_narrow_there_and_opens
     watched.held = 2
     async with workshop.open() as engine:
         record = await engine.runs.start(OWNER, ask(session_key="s"))
-        while len(watched.requests) < 2:
-            await asyncio.sleep(0.005)
+        await until(lambda: len(watched.requests) >= 2)
         workshop.skills.mark(SkillWish(name="reader"), SkillStatus.DISABLED)
     watched.held = None
     async with workshop.open() as engine:

@@ -24,6 +24,7 @@ from palyra.ports.tools import Tool, ToolCallContext
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import OWNER, Workshop
 from tests.support.policies import with_policies
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 OPEN = '@id("net") permit (principal, action == Action::"reach_network", resource == Tool::"shell.try");'
@@ -174,9 +175,7 @@ async def test_processes_end_with_their_run_however_it_ends(tmp_path: Path) -> N
         assert noting.ended == [done.id]
         await engine.runs.cancel(OWNER, waiting.id)
         await finished(engine, waiting)
-        async with asyncio.timeout(10):
-            while len(noting.ended) < 2:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(noting.ended) >= 2)
     assert noting.ended == [done.id, waiting.id]
 
 

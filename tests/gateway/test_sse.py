@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -22,6 +22,7 @@ from palyra.ports.tokens import Role
 from tests.gateway.frames import RUN_ID, SESSION_ID, GivenFrames, delta, event, last_event
 from tests.gateway.prepared import Prepared
 from tests.gateway.scene import RUN, SESSION, WAIT_S, Failing, Scene, Wire, connected, listening, request_bytes
+from tests.support.waiting import until
 
 ONE_RUN = f"/api/v1/runs/{RUN}"
 FEED = f"/api/v1/sessions/{SESSION}/events"
@@ -282,10 +283,3 @@ def test_shared_bytes_are_bounded() -> None:
     for seq in range(SHARED_FRAMES_MAX + 5):
         shared.by_seq(event(seq))
     assert len(shared._shared) == SHARED_FRAMES_MAX
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """For what is seen only from outside: a count that the server keeps."""
-    async with asyncio.timeout(WAIT_S):
-        while not condition():
-            await asyncio.sleep(0.005)

@@ -1,7 +1,6 @@
 """Control groups for tests. Owns: those of this process, seen from outside, and that none is left after a test."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from palyra.adapters.runtimes.shell.groups import GroupParent, Groups, NoGroups
 from palyra.adapters.runtimes.shell.groups_find import look_around, owner_name, possible_branches
 from palyra.core.tools import ToolResult
 from tests.runtimes.shells import found_sandbox
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -21,12 +21,6 @@ async def groups() -> AsyncIterator[Groups]:
     yield found
     await until(lambda: own_folders() == [])
     assert found.count == 0
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def branches() -> tuple[GroupParent, ...]:

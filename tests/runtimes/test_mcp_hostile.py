@@ -29,10 +29,10 @@ from tests.support.mcp_servers.running import (
     resident_bytes,
     running,
     status,
-    until,
     use,
 )
 from tests.support.tool_calls import code_of, context
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024

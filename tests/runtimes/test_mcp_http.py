@@ -15,8 +15,9 @@ from palyra.adapters.runtimes.mcp.server import ServerState
 from palyra.adapters.runtimes.mcp.servers import McpServers
 from palyra.adapters.runtimes.mcp.settings import ServerSettings
 from palyra.core.events.tool import Outcome
-from tests.support.mcp_servers.running import QUICK, find, ready, running, status, until, use
+from tests.support.mcp_servers.running import QUICK, find, ready, running, status, use
 from tests.support.tool_calls import code_of
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 SCRIPT = Path(__file__).parents[1] / "support" / "mcp_servers" / "http_server.py"

@@ -31,7 +31,8 @@ from palyra.engine.engine import Engine
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import OWNER, Workshop
 from tests.support.mcp_servers.npm_servers import command_of
-from tests.support.mcp_servers.running import BIN, QUICK, hostile, ready, status, until, use
+from tests.support.mcp_servers.running import BIN, QUICK, hostile, ready, status, use
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -295,8 +296,8 @@ async def test_call_of_class_once_that_timed_out_is_uncertain_and_not_failed(tmp
             (card,) = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
             await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.ONCE))
             await wait_for(engine, record.id, "tool.uncertain")
-            while not (cards := await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))):
-                await asyncio.sleep(0.005)
+            await until(lambda: engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING)))
+            cards = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
     assert [(each.kind, each.call_id) for each in cards] == [("uncertain", card.call_id)]
 
 

@@ -14,6 +14,7 @@ from palyra.core.ids import RunId
 from palyra.core.tools import ToolResult
 from palyra.ports.processes import Processes
 from tests.runtimes.shells import SECRET, found_sandbox, make_context, make_setup
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 ONE, OTHER = "01JZ0000000000000000RUN001", "01JZ0000000000000000RUN002"
@@ -128,8 +129,7 @@ async def test_there_is_a_largest_number(desk: Desk) -> None:
 
 async def test_cancelling_the_start_ends_the_process(desk: Desk) -> None:
     task = asyncio.create_task(desk.start("sleep 60"))
-    while not desk.processes.list():
-        await asyncio.sleep(0.005)
+    await until(desk.processes.list)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -18,8 +18,9 @@ from palyra.adapters.runtimes.shell.watch import Gauge
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Outcome
 from palyra.core.ids import RunId
-from tests.runtimes.shell_groups import branches, code_of, groups, own_folders, until
+from tests.runtimes.shell_groups import branches, code_of, groups, own_folders
 from tests.runtimes.shells import USERS, attempt, found_sandbox, make_context, make_setup, open_house, run
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 __all__ = ["groups"]

@@ -18,8 +18,9 @@ from palyra.adapters.runtimes.shell.run import ShellRun
 from palyra.adapters.runtimes.shell.sandbox import Sandbox, find_sandbox
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Outcome
-from tests.runtimes.shell_groups import branches, code_of, folders_of, groups, own_folders, until
+from tests.runtimes.shell_groups import branches, code_of, folders_of, groups, own_folders
 from tests.runtimes.shells import found_sandbox, make_context, make_setup, run
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 __all__ = ["groups"]

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from palyra.adapters.runtimes.shell.watch import processes_below
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Outcome
 from tests.runtimes.shells import USERS, House, attempt, found_sandbox, make_context, make_setup, open_house, run
+from tests.support.waiting import until, wait_until
 
 pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024
@@ -57,13 +57,6 @@ def named(name: str) -> list[int]:
             if words[0].decode(errors="replace") == name:
                 found.append(int(entry))
     return found
-
-
-async def until(condition: "object") -> None:
-    assert callable(condition)
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def test_fork_bomb_is_bounded_and_leaves_nothing(user: str, house: House) -> None:
@@ -180,17 +173,11 @@ asyncio.run(main())
     environment = {**os.environ, "PYTHONPATH": f"{package}:{package / 'src'}"}
     daemon = subprocess.Popen([sys.executable, "-c", script], env=environment)
     try:
-        deadline = time.monotonic() + 30
-        while not named(name) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert named(name)
+        wait_until(lambda: named(name))
     finally:
         daemon.send_signal(signal.SIGKILL)
         daemon.wait()
-    deadline = time.monotonic() + 10
-    while named(name) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert named(name) == []
+    wait_until(lambda: named(name) == [], "the end of what the killed daemon ran", timeout_s=10)
     find_sandbox()  # As the next daemon does, which removes the control group of the one that was killed.
 
 

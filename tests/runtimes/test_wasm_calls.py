@@ -20,6 +20,7 @@ from palyra.core.tools import Runtime
 from palyra.core.trust import Trust
 from tests.runtimes.wasm_plugins import ECHO, MANY, SCHEMA_ERRORS, SPIN, Bench, function, manifest, module, shelve
 from tests.support.tool_calls import code_of, context, execute
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 30.0
@@ -249,8 +250,7 @@ async def test_cancel_frees_every_thread_at_once(bench: Bench) -> None:
     spinning = bench.tool(module(SPIN), limits=f"fuel = {MANY}, timeout_s = 60")
     tasks = [asyncio.create_task(execute(spinning, {})) for _ in range(CALLS_AT_ONCE_MAX + 2)]
     async with asyncio.timeout(PATIENCE_S):
-        while busy_count(bench.runtime) < CALLS_AT_ONCE_MAX:
-            await asyncio.sleep(0.01)
+        await until(lambda: busy_count(bench.runtime) >= CALLS_AT_ONCE_MAX)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -262,8 +262,7 @@ async def test_cancel_of_one_call_leaves_the_others_alone(bench: Bench) -> None:
     tool = bench.tool(module(SPIN), limits=f"fuel = {MANY}, timeout_s = 1")
     first, second = (asyncio.create_task(execute(tool, {})) for _ in range(2))
     async with asyncio.timeout(PATIENCE_S):
-        while busy_count(bench.runtime) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: busy_count(bench.runtime) >= 2)
         first.cancel()
         await asyncio.wait({first})
         assert not second.done()

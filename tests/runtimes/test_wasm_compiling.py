@@ -14,6 +14,7 @@ from palyra.adapters.runtimes.wasm import compiler
 from palyra.adapters.runtimes.wasm.compiled_modules import CompiledModules, compile_module
 from palyra.core.errors import Invalid, PalyraError
 from tests.runtimes.wasm_plugins import ECHO, SPIN, module
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
@@ -77,9 +78,8 @@ async def test_cancel_ends_the_process_that_compiles(tmp_path: Path, monkeypatch
     (tmp_path / "sleeper.py").write_text(script)
     monkeypatch.setattr(compiler, "__file__", str(tmp_path / "sleeper.py"))
     task = asyncio.create_task(compile_module(module(ECHO)))
+    await until(lambda: note.exists() and note.read_text())
     async with asyncio.timeout(30):
-        while not (note.exists() and note.read_text()):
-            await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.wait({task})
     assert task.cancelled()

@@ -84,12 +84,6 @@ def moved(location: str, status: str = "302 Found") -> bytes:
     return ok(b"", f"Location: {location}", status=status)
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    """Waits for a state; the test's own time limit ends a wait that never does."""
-    while not is_so():
-        await asyncio.sleep(0.005)
-
-
 @cache
 def standing_site() -> str:
     """A page that is there as long as the process is, for tests that bring no loop: its address."""

@@ -8,11 +8,12 @@ import asyncio
 import hashlib
 import json
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
+
+from tests.support.waiting import wait_until
 
 SESSION = "01JZ0000000000000000SESS01"
 APPROVAL = "0Q3K5TB1V9C7XZ2M8N4R6S0W1Y"
@@ -67,10 +68,7 @@ class StandIn:
 
     def wait_for_stream(self, count: int) -> None:
         """Until this many streams were opened."""
-        end_s = time.monotonic() + 10
-        while len(self.cursors) < count:
-            assert time.monotonic() < end_s, "no stream was opened"
-            time.sleep(0.01)
+        wait_until(lambda: len(self.cursors) >= count, "a stream")
 
     def sent(self, path: str) -> list[Json]:
         return [body for _, called, body in self.calls if called == path]

@@ -1,9 +1,9 @@
-"""MCP servers in tests. Owns: settings for stand-ins, waiting for states, a heart that shows whether the loop still beats."""
+"""MCP servers in tests. Owns: settings for stand-ins, servers that are ready, a heart that shows whether the loop still beats."""
 
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,11 +15,11 @@ from palyra.core.events.base import JsonObject
 from palyra.core.tools import ToolResult
 from palyra.ports.tools import Tool
 from tests.support.tool_calls import context
+from tests.support.waiting import until
 
 HOSTILE = Path(__file__).parent / "hostile.py"
 BIN = Path(sys.executable).parent
 QUICK = ServerTimeouts(start_s=20, request_s=10, restart_wait_s=20, ping_s=0.5, backoff_first_s=0.05, stop_grace_s=0.5)
-WAIT_S = 60.0  # For states that must come; far more than they take.
 
 
 def hostile(behaviour: str, folder: Path, **fields: object) -> ServerSettings:
@@ -48,12 +48,6 @@ async def ready(*settings: ServerSettings, pins: Path | None = None) -> AsyncIte
     async with running(*settings, pins=pins) as servers:
         await until(lambda: all(each.state is ServerState.READY for each in servers.status()))
         yield servers
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not is_so():
-            await asyncio.sleep(0.01)
 
 
 def status(servers: McpServers, name: str) -> ServerStatus:
