@@ -1,13 +1,9 @@
 """`palyra chat` in a pseudo-terminal, and the parts it is made of."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from palyra.cli.main import app
-from palyra.cli.terminal.editor import Editor
-from palyra.cli.terminal.keys import KeyReader, Press, TypedKey
 from tests.support.stand_in import APPROVAL, SESSION, StandIn
 from tests.support.terminals import Terminal
 
@@ -16,7 +12,7 @@ def test_chat_streams_and_gives_the_terminal_its_mode_back(stand_in: StandIn, re
     with Terminal(["chat", "--session", "cli"], reaching) as terminal:
         mode = terminal.mode()
         terminal.expect("session cli")
-        terminal.expect("› ")
+        terminal.expect("›")
         assert terminal.mode() != mode
         terminal.type("hello\r")
         terminal.expect("You said \\x1b[2Jso: hello")
@@ -38,15 +34,15 @@ def test_chat_streams_and_gives_the_terminal_its_mode_back(stand_in: StandIn, re
 
 def test_chat_asks_again_when_it_is_opened_again(stand_in: StandIn, reaching: dict[str, str]) -> None:
     with Terminal(["chat"], reaching) as terminal:
-        terminal.expect("› ")
+        terminal.expect("›")
         terminal.type("approval please\r")
         terminal.expect("? shell.run asks for approval")
-        terminal.expect("a/s/t/d › ")
+        terminal.expect("a/s/t/d ›")
         terminal.type("d too early\r")
         terminal.expect("denied by user:owner: too early")
         terminal.expect("done")
         terminal.type("another approval\r")
-        terminal.expect("a/s/t/d › ")
+        terminal.expect("a/s/t/d ›")
         terminal.type("\x04")
         assert terminal.wait() == 0
     with Terminal(["chat"], reaching) as terminal:
@@ -65,11 +61,11 @@ def test_chat_asks_again_when_it_is_opened_again(stand_in: StandIn, reaching: di
 def test_question_answered_in_one_chat_is_closed_in_the_other(stand_in: StandIn, reaching: dict[str, str]) -> None:
     with Terminal(["chat"], reaching) as one, Terminal(["chat"], reaching) as other:
         for terminal in (one, other):
-            terminal.expect("› ")
+            terminal.expect("›")
         one.type("approval please\r")
         for terminal in (one, other):
             terminal.expect("? shell.run asks for approval")
-            terminal.expect("a/s/t/d › ")
+            terminal.expect("a/s/t/d ›")
         other.type("a")  # Typed and not sent: somebody else is quicker.
         other.expect("a")
         one.type("d not now\r")
@@ -85,7 +81,7 @@ def test_question_answered_in_one_chat_is_closed_in_the_other(stand_in: StandIn,
 
 def test_typing_steers_a_run_and_interrupts_cancel_it_then_leave(stand_in: StandIn, reaching: dict[str, str]) -> None:
     with Terminal(["chat"], reaching) as terminal:
-        terminal.expect("› ")
+        terminal.expect("›")
         terminal.type("slow\r")
         terminal.expect("Thinking about it")
         terminal.type("the other way\r")
@@ -104,7 +100,7 @@ def test_typing_steers_a_run_and_interrupts_cancel_it_then_leave(stand_in: Stand
 
 def test_chat_survives_a_restart_of_the_daemon(stand_in: StandIn, reaching: dict[str, str]) -> None:
     with Terminal(["chat"], reaching) as terminal:
-        terminal.expect("› ")
+        terminal.expect("›")
         terminal.type("slow\r")
         terminal.expect("Thinking about it")
         stand_in.restart(0.3)
@@ -124,59 +120,3 @@ def test_chat_without_a_terminal_says_what_to_use() -> None:
     result = CliRunner().invoke(app, ["chat"])
     assert result.exit_code == 1
     assert "terminal_needed" in result.stderr
-
-
-def typed(*pieces: str) -> list[TypedKey]:
-    reader = KeyReader()
-    return [key for piece in pieces for key in reader.feed(piece)]
-
-
-@pytest.mark.parametrize(
-    ("text", "keys"),
-    [
-        ("hé", [TypedKey(Press.TEXT, "hé")]),
-        ("a\r", [TypedKey(Press.TEXT, "a"), TypedKey(Press.ENTER)]),
-        ("\x1b[A\x1b[D", [TypedKey(Press.UP), TypedKey(Press.LEFT)]),
-        ("\x1bOH\x1b[3~", [TypedKey(Press.HOME), TypedKey(Press.DELETE)]),
-        ("\x1b[1;5C", []),
-        ("\x1b[200~one\r\ntwo\x1b[31m\x1b[201~x", [TypedKey(Press.TEXT, "one\ntwo[31m"), TypedKey(Press.TEXT, "x")]),
-        ("\x03\x04\x7f", [TypedKey(Press.INTERRUPT), TypedKey(Press.LEAVE), TypedKey(Press.BACKSPACE)]),
-    ],
-)
-def test_keys_are_read(text: str, keys: list[TypedKey]) -> None:
-    assert typed(text) == keys
-    assert "".join(key.text or key.press.value for key in typed(*text)) == "".join(
-        key.text or key.press.value for key in keys
-    )
-
-
-@given(st.text())
-def test_no_input_crashes_the_keyboard_or_the_line(text: str) -> None:
-    editor = Editor()
-    for key in typed(*text):
-        editor.press(key)
-        visible, column = editor.visible(20)
-        assert column <= 20
-        assert len(visible) <= 2 * 20 + len(editor.text)
-
-
-def test_line_is_edited() -> None:
-    editor = Editor()
-    for key in typed("hello wrld", "\x1b[D\x1b[D\x1b[D", "o", "\x05!", "\x17\x17", "bye"):
-        editor.press(key)
-    assert editor.text == "bye"
-    assert editor.press(TypedKey(Press.ENTER)) == "bye"
-    editor.press(TypedKey(Press.UP))
-    assert editor.text == "bye"
-    editor.press(TypedKey(Press.DOWN))
-    assert editor.text == ""
-
-
-def test_long_line_is_seen_around_its_cursor() -> None:
-    editor = Editor()
-    editor.replace("x" * 50 + "end")
-    assert editor.visible(10) == ("xxxxxxend", 9)
-    editor.press(TypedKey(Press.HOME))
-    assert editor.visible(10) == ("x" * 9, 0)
-    editor.replace("日本語" * 10)
-    assert editor.visible(9) == ("語日本語", 8)

@@ -1,7 +1,8 @@
 """A stand-in for the daemon. Owns: enough of its HTTP API for the command line: one tape, scripted runs, streams that break.
 
 What a run does is chosen by a word in its text: `approval` asks, `slow` goes on until it is cancelled or steered, `fail`
-fails, `drop` breaks every stream once in the middle. Each answer the client gives is kept in `calls`.
+fails, `drop` breaks every stream once in the middle, `tokens` streams `TOKENS` one by one, also while `approval` asks. Each
+answer the client gives is kept in `calls`.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ OPTIONS = [
     {"scope": "session", "constraints": [], "text": "commands that begin with make"},
     {"scope": "timeboxed", "constraints": [], "text": "commands that begin with make"},
 ]
+TOKENS = [f"w{number:03}-" for number in range(200)]
 ENDS = ("run.done", "run.failed", "run.cancelled")
 Json = dict[str, Any]
 
@@ -311,7 +313,9 @@ class StandIn:
 
     async def _play(self, run: str, text: str) -> None:
         self._record(run, "run.started")
-        if "approval" in text:
+        if "tokens" in text:
+            await self._play_tokens(run, "approval" in text)
+        elif "approval" in text:
             await self._play_approval(run)
         elif "slow" in text:
             await self._play_slow(run)
@@ -334,6 +338,16 @@ class StandIn:
         if answer["decision"] == "allow":
             self._record(run, "tool.started", call_id="c1", effect_id="e1")
             self._record(run, "tool.finished", call_id="c1", effect_id="e1", outcome="ok", error=None, output="fine")
+
+    async def _play_tokens(self, run: str, is_asked: bool) -> None:
+        asking = asyncio.create_task(self._play_approval(run)) if is_asked else None
+        for number, token in enumerate(TOKENS):
+            self._live(run, "model.delta", turn=1, offset=5 * number, text=token)
+            await asyncio.sleep(0.005)
+        if asking is not None:
+            await asking
+        text = "".join(TOKENS)
+        self._record(run, "model.output", turn=1, text=text, tool_calls=[], finish="tool_calls", usage=None)
 
     async def _play_slow(self, run: str) -> None:
         self._live(run, "model.delta", turn=1, offset=0, text="Thinking about it")

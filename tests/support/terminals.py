@@ -1,9 +1,12 @@
 """Terminals for tests. Owns: a command in a pseudo-terminal, what it shows, and the keys it is given."""
 
+import codecs
+import fcntl
 import os
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import termios
@@ -13,18 +16,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import pyte
+
 ROOT = Path(__file__).parents[2]
 WAIT_S = 10.0
+COLUMNS, ROWS = 100, 30
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 
 class Terminal:
-    """`seen` is all it showed, without codes and carriage returns."""
+    """`raw` is all it wrote, `seen` the same without codes and carriage returns, `screen` what a person would see."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self._main, inner = os.openpty()
         self._place = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._emulator = pyte.HistoryScreen(COLUMNS, ROWS, history=1000)
+        self._stream = pyte.Stream(self._emulator)
+        self._set_size(COLUMNS, ROWS)
         self.seen = ""
+        self.raw = ""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "palyra", *arguments],
             stdin=inner,
@@ -33,6 +44,7 @@ class Terminal:
             start_new_session=True,  # Else a hidden question would go to the terminal that the tests were started from.
             env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "COLUMNS": "100", **environment},
         )
+        self._name = os.ttyname(inner)
         os.close(inner)
 
     def __enter__(self) -> Self:
@@ -44,10 +56,61 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(WAIT_S)
+        if self._main >= 0:
+            os.close(self._main)
+
+    def hang_up(self) -> None:
+        """The terminal is gone, as when its window is closed."""
         os.close(self._main)
+        self._main = -1
 
     def type(self, text: str) -> None:
         os.write(self._main, text.encode())
+
+    def type_apart(self, *pieces: str) -> None:
+        """Each piece is read before the next one is typed."""
+        inner = os.open(self._name, os.O_RDWR | os.O_NOCTTY)
+        try:
+            for piece in pieces:
+                self.type(piece)
+                end_s = time.monotonic() + WAIT_S
+                while struct.unpack("i", fcntl.ioctl(inner, termios.FIONREAD, b"\0" * 4))[0]:
+                    assert time.monotonic() < end_s, "nobody reads what was typed"
+                    self._read(0.005)
+        finally:
+            os.close(inner)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._emulator.resize(rows, columns)
+        self._set_size(columns, rows)
+        self.process.send_signal(signal.SIGWINCH)  # The kernel tells the controlling process only, and here is none.
+
+    @property
+    def screen(self) -> str:
+        """Every line, those that were scrolled away first, without the blanks at their ends."""
+        above = ["".join(line[column].data for column in sorted(line)) for line in self._emulator.history.top]
+        return "\n".join(line.rstrip() for line in [*above, *self._emulator.display]).rstrip("\n")
+
+    def expect_screen(self, text: str) -> str:
+        """Waits until the text is on the screen; gives the screen."""
+        end_s = time.monotonic() + WAIT_S
+        while text not in self.screen:
+            if not self._read(end_s - time.monotonic()):
+                raise AssertionError(f"{text!r} was never on the screen:\n{self.screen}")
+        return self.screen
+
+    def expect_last_line(self, line: str) -> None:
+        """Waits until the last line that is not empty is this one."""
+        end_s = time.monotonic() + WAIT_S
+        while self.screen.rpartition("\n")[2] != line:
+            if not self._read(end_s - time.monotonic()):
+                raise AssertionError(f"{line!r} was never the last line of:\n{self.screen}")
+
+    def expect_blank_prompt(self) -> None:
+        self.expect_last_line("›")
+
+    def _set_size(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._main, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -79,5 +142,8 @@ class Terminal:
             arrived = os.read(self._main, 65_536)
         except OSError:  # On Linux the end of a pseudo-terminal.
             return False
-        self.seen += _CODES.sub("", arrived.decode("utf-8", "replace"))
+        text = self._decoder.decode(arrived)
+        self._stream.feed(text)
+        self.raw += text
+        self.seen += _CODES.sub("", text)
         return bool(arrived)

@@ -1,4 +1,4 @@
-"""`palyra chat`. Owns: its options. Not: the chat itself (conversation)."""
+"""The command `palyra chat`. Owns: its options. Does not own: the chat itself (terminal.conversation)."""
 
 import sys
 from typing import Annotated
@@ -7,9 +7,11 @@ import typer
 
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.target import UrlOption
+from palyra.cli.options import home_of
 from palyra.core.errors import Invalid
 
 SESSION_KEY = "cli"
+HISTORY_FILE = "chat_history"
 
 app = typer.Typer()
 
@@ -34,7 +36,7 @@ def chat(
     """
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         raise Invalid("terminal_needed", "a chat needs a terminal; use palyra run, which reads - from a pipe")
-    from palyra.cli.terminal.conversation import converse
-    from palyra.cli.terminal.style import ink_for
+    from palyra.cli.terminal.conversation import Conversation
 
-    ask_daemon(context, url, lambda client: converse(client, session, agent, ink_for(sys.stdout)))
+    history = home_of(context).root / HISTORY_FILE
+    ask_daemon(context, url, lambda client: Conversation(client, agent, history).talk(session))

@@ -1,26 +1,36 @@
-"""A chat. Owns: what each key, line, frame and interrupt does to it. Not: drawing (screen) or options (chat).
+"""A chat in the terminal.
 
-Everything shown about runs comes from the session's stream, so what other people and programs do in the session is seen
-too, and a daemon that restarts is followed on from the last event.
+Owns: what each line, frame and interrupt does to it.
+Does not own: the line being typed (prompt), the keys that answer a question (questions), options (commands.chat).
+Everything shown about runs comes from the session's stream. So a person sees what others do in the session too, and a chat
+whose daemon restarts goes on after the last event.
 """
 
 import asyncio
 import secrets
+import sys
 import time
 from pathlib import Path
-
-import typer
 
 from palyra.cli.client import Client
 from palyra.cli.sse import SseFrame
 from palyra.cli.terminal.attachments import read_file, upload
 from palyra.cli.terminal.card import card_lines
-from palyra.cli.terminal.editor import Editor
-from palyra.cli.terminal.inbox import Connected, Inbox, Interrupted, Item, Retrying, StreamLost, Typed
-from palyra.cli.terminal.keys import KeyReader, Press, TypedKey
+from palyra.cli.terminal.inbox import (
+    Connected,
+    Inbox,
+    InputEnded,
+    Interrupted,
+    Item,
+    Retrying,
+    StoppableTask,
+    StreamLost,
+    Typed,
+)
+from palyra.cli.terminal.prompt import make_chat_prompt
 from palyra.cli.terminal.questions import CardQuestion, answer_of, brief_arguments, question_of
-from palyra.cli.terminal.screen import Screen
-from palyra.cli.terminal.style import Style, date_time, in_one_line, shown
+from palyra.cli.terminal.slash_commands import help_text
+from palyra.cli.terminal.style import date_time, in_one_line, ink_for, shown
 from palyra.cli.terminal.transcript import TERMINAL_TYPES, Transcript
 from palyra.core.errors import Conflict, NotFound, PalyraError
 from palyra.core.events.base import JsonObject
@@ -28,27 +38,19 @@ from palyra.core.events.base import JsonObject
 HISTORY_EVENTS = 40
 SESSIONS_SHOWN = 20
 LEAVE_WITHIN_S = 3.0  # A second Ctrl-C later than this begins anew.
-HELP = """\
-  Enter      send; while a run is active your line steers it
-  Ctrl-C     cancel the run; twice to leave
-  /attach F  send the file F with your next message; without F, nothing
-  /new       begin a new session
-  /sessions  list sessions
-  /approvals list open questions
-  /cancel    cancel the run
-  /quit      leave (Ctrl-D too)"""
+HINT_RUNNING = "type to steer, Ctrl-C to cancel"
+HINT_ASKED = "a key and Enter answers; any other line is a message"
 
 
 class Conversation:
-    def __init__(self, client: Client, ink: Style, agent: str | None) -> None:
+    def __init__(self, client: Client, agent: str | None, history: Path) -> None:
         self._client = client
-        self._ink = ink
+        self._ink = ink_for(sys.stdout)
         self._agent = agent
         self._inbox = Inbox(client)
-        self._keys = KeyReader()
-        self._editor = Editor()
-        self._screen = Screen(self._editor, ink)
-        self._transcript = Transcript(self._screen, ink)
+        self._prompt = make_chat_prompt(self._receive, sys.stdout, self._ink, history)
+        self._transcript = Transcript(self._prompt, self._ink)
+        self._stoppable = StoppableTask()
         self._session_id = ""
         self._runs: list[str] = []
         self._questions: dict[str, CardQuestion] = {}
@@ -59,21 +61,31 @@ class Conversation:
         self._is_over = False
 
     async def talk(self, key: str) -> None:
-        with self._screen.taken():
-            self._inbox.catch_interrupts()
-            try:
-                await self._enter({"key": key})
-                self._inbox.listen()
-                while not self._is_over:
-                    await self._take(await self._inbox.next())
-            finally:
-                self._inbox.hush()
-                await self._inbox.close()
-                self._inbox.release_interrupts()
+        await self._stoppable.run(self._talk(key), self._prompt.interrupt)
+
+    async def _talk(self, key: str) -> None:
+        try:
+            await self._enter({"key": key})
+            while not self._is_over:
+                await self._take(await self._inbox.next())
+        finally:
+            await self._prompt.close()
+            await self._inbox.close()
+
+    def _receive(self, item: Item) -> None:
+        """A second Ctrl-C in a row leaves at once, also while the daemon is waited for."""
+        now_s = time.monotonic()
+        if isinstance(item, Interrupted):
+            is_second = self._interrupted_at_s is not None and now_s - self._interrupted_at_s < LEAVE_WITHIN_S
+            self._interrupted_at_s = now_s
+            if is_second:
+                self._stoppable.stop()
+        self._inbox.put(item)
 
     async def _enter(self, request: JsonObject) -> None:
         agent: JsonObject = {} if self._agent is None else {"agent": self._agent}
         session = await self._client.post("/sessions", {**request, **agent})
+        self._prompt.open()
         self._session_id = str(session["id"])
         seq = session.get("seq")
         after = seq if isinstance(seq, int) else 0
@@ -81,11 +93,11 @@ class Conversation:
         active = session.get("active_run_id")
         self._runs = [active] if isinstance(active, str) else []
         name = session.get("key") or session.get("label") or self._session_id
-        self._screen.line(self._ink.dim(f"session {in_one_line(str(name), 60)} · /help tells what there is"))
+        self._prompt.line(self._ink.dim(f"session {in_one_line(str(name), 60)} · /help tells what there is"))
         await self._show_history(after)
         for approval in await self._pending():
             self._ask(question_of(approval, approval.get("arguments")))
-        self._inbox.follow(f"/sessions/{self._session_id}/events", after)
+        await self._inbox.follow(f"/sessions/{self._session_id}/events", after)
         self._settle()
 
     async def _show_history(self, seq: int) -> None:
@@ -95,9 +107,9 @@ class Conversation:
             data = event.get("data")
             text = shown(str(data.get("text"))) if isinstance(data, dict) and data.get("text") else ""
             if text and event.get("type") == "message.user":
-                self._screen.line(self._ink.dim(f"› {text}"))
+                self._prompt.line(self._ink.dim(f"› {text}"))
             elif text and event.get("type") == "message.assistant":
-                self._screen.line(self._ink.dim(text))
+                self._prompt.line(self._ink.dim(text))
             elif event.get("type") == "tool.proposed":
                 self._transcript.show(
                     SseFrame(None, "tool.proposed", event)
@@ -111,13 +123,13 @@ class Conversation:
         match item:
             case SseFrame():
                 self._show(item)
-            case Typed(text=""):
+            case Typed():
+                await self._say(item)
+            case Interrupted(is_line_cleared=is_line_cleared):
+                if not is_line_cleared:
+                    await self._interrupt()
+            case InputEnded():
                 self._is_over = True
-            case Typed(text=text):
-                for key in self._keys.feed(text):
-                    await self._press(key)
-            case Interrupted():
-                await self._interrupt()
             case Retrying(error=error):
                 self._say_apart(error)
             case Connected():
@@ -151,66 +163,50 @@ class Conversation:
         if text in self._own:
             self._own.remove(text)
         else:
-            self._screen.line(f"{self._ink.cyan(shown(str(frame.event.get('actor'))))} › {shown(text)}")
+            self._prompt.line(f"{self._ink.cyan(shown(str(frame.event.get('actor'))))} › {shown(text)}")
 
     def _ask(self, question: CardQuestion) -> None:
         self._questions[question.approval_id] = question
-        self._screen.line("\n".join(card_lines(question, self._ink)))
+        self._prompt.line("\n".join(card_lines(question, self._ink)))
 
     def _close(self, approval_id: str) -> None:
         """What is being typed for a question that somebody else answered is no answer to the next."""
         is_current = approval_id == next(iter(self._questions), None)
         closed = self._questions.pop(approval_id, None)
-        if closed is not None and is_current and answer_of(closed, self._editor.text) is not None:
-            self._editor.replace("")
+        if closed is not None and is_current and answer_of(closed, self._prompt.typed) is not None:
+            self._prompt.replace("")
 
     def _settle(self) -> None:
-        """The prompt is seen when nothing runs, or when something is asked."""
+        """The prompt names the keys of the first open question."""
         question = next(iter(self._questions.values()), None)
-        self._screen.is_quiet = not self._runs or question is not None
-        self._screen.prompt = "› " if question is None else f"{question.keys} › "
-        self._screen.draw()
+        hint = HINT_ASKED if question is not None else HINT_RUNNING if self._runs else ""
+        self._prompt.ask(question, hint)
 
-    async def _press(self, key: TypedKey) -> None:
-        if key.press is Press.INTERRUPT:
-            await self._interrupt()
-        elif key.press is Press.LEAVE and not self._editor.text:
-            self._is_over = True
-        elif key.press is Press.REDRAW:
-            self._screen.clear()
-        else:
-            line = self._editor.press(key)
-            if line is None:
-                self._screen.draw()
-            else:
-                await self._say(line)
-
-    async def _say(self, line: str) -> None:
-        if not line.strip():
-            self._screen.draw()
-            return
-        self._screen.commit(shown(line))
+    async def _say(self, typed: Typed) -> None:
         try:
-            await self._do(line.strip())
+            await self._do(typed)
         except PalyraError as error:
-            self._screen.line(self._ink.red(f"error: {shown(str(error))}"))
+            self._prompt.line(self._ink.red(f"error: {shown(str(error))}"))
         self._settle()
 
-    async def _do(self, line: str) -> None:
-        question = next(iter(self._questions.values()), None)
-        answer = None if question is None else answer_of(question, line)
-        if question is not None and answer is not None:
-            await self._answer(question, answer)
-        elif line.startswith("/"):
-            await self._command(line)
+    async def _do(self, typed: Typed) -> None:
+        """An answer counts for the question its writer saw, and for no other."""
+        answer = None if typed.question is None else answer_of(typed.question, typed.line)
+        if typed.question is not None and answer is not None:
+            await self._answer(typed.question, answer)
+        elif typed.line.startswith("/"):
+            await self._command(typed.line)
         else:
-            await self._send(line)
+            await self._send(typed.line)
 
     async def _answer(self, question: CardQuestion, body: JsonObject) -> None:
+        if question.approval_id not in self._questions:
+            self._prompt.line(self._ink.dim("· that question is closed already"))
+            return
         try:
             await self._client.post(f"/approvals/{question.approval_id}", body)
         except Conflict as error:
-            self._screen.line(self._ink.dim(shown(error.message)))
+            self._prompt.line(self._ink.dim(shown(error.message)))
         self._questions.pop(question.approval_id, None)
 
     async def _send(self, text: str) -> None:
@@ -220,7 +216,8 @@ class Conversation:
             await self._steer_or_start(text)
         except PalyraError:
             self._own.remove(text)
-            self._editor.replace(text)
+            if not self._prompt.typed:
+                self._prompt.replace(text)
             raise
 
     async def _steer_or_start(self, text: str) -> None:
@@ -238,7 +235,7 @@ class Conversation:
     async def _command(self, line: str) -> None:
         match line.split()[0]:
             case "/help" | "/?":
-                self._screen.line(HELP)
+                self._prompt.line(help_text())
             case "/attach":
                 await self._attach(line.removeprefix("/attach").strip())
             case "/new":
@@ -252,7 +249,7 @@ class Conversation:
             case "/quit" | "/exit":
                 self._is_over = True
             case other:
-                self._screen.line(f"there is no {shown(other)}; /help tells what there is")
+                self._prompt.line(f"there is no {shown(other)}; /help tells what there is")
 
     async def _attach(self, name: str) -> None:
         if name:
@@ -261,60 +258,46 @@ class Conversation:
         else:
             self._attached = []
         names = ", ".join(in_one_line(str(each["name"]), 60) for each in self._attached) or "nothing"
-        self._screen.line(self._ink.dim(f"· with your next message goes: {names}"))
+        self._prompt.line(self._ink.dim(f"· with your next message goes: {names}"))
 
     async def _list_sessions(self) -> None:
         for session in await self._client.items("/sessions", SESSIONS_SHOWN):
             name = in_one_line(str(session.get("key") or session.get("label") or "–"), 40)
             mark = "▸" if session.get("id") == self._session_id else " "
-            self._screen.line(f"{mark} {session.get('id')}  {date_time(session.get('updated_at_ms'))}  {name}")
+            self._prompt.line(f"{mark} {session.get('id')}  {date_time(session.get('updated_at_ms'))}  {name}")
 
     async def _list_approvals(self) -> None:
         approvals = await self._client.items("/approvals", 100, status="pending")
         for approval in approvals:
             question = question_of(approval, approval.get("arguments"))
-            self._screen.line(
+            self._prompt.line(
                 f"{question.approval_id}  {question.title}: {in_one_line(brief_arguments(question.calls[0]), 80)}"
             )
         if not approvals:
-            self._screen.line("nothing waits for an answer")
+            self._prompt.line("nothing waits for an answer")
 
     async def _interrupt(self) -> None:
-        """Clears the line, cancels the run, or leaves, in this order; twice in a row leaves."""
-        now_s = time.monotonic()
-        is_second = self._interrupted_at_s is not None and now_s - self._interrupted_at_s < LEAVE_WITHIN_S
-        self._interrupted_at_s = now_s
-        if is_second:
-            self._is_over = True
-        elif self._editor.text:
-            self._editor.replace("")
-            self._screen.draw()
-        elif self._runs:
+        if self._runs:
             await self._cancel()
         else:
-            self._screen.line(self._ink.dim("Ctrl-C once more to leave"))
+            self._prompt.line(self._ink.dim("Ctrl-C once more to leave"))
 
     async def _cancel(self) -> None:
         if not self._runs:
-            self._screen.line("nothing is running")
+            self._prompt.line("nothing is running")
             return
-        self._screen.line(self._ink.dim("· cancelling"))
+        self._prompt.line(self._ink.dim("· cancelling"))
         try:
             await self._client.post(f"/runs/{self._runs[0]}/cancel")
         except PalyraError as error:
-            self._screen.line(self._ink.red(f"error: {shown(str(error))}"))
+            self._prompt.line(self._ink.red(f"error: {shown(str(error))}"))
 
     def _say_together(self) -> None:
         if self._is_apart:
             self._is_apart = False
-            self._screen.line(self._ink.dim("· connected again"))
+            self._prompt.line(self._ink.dim("· connected again"))
 
     def _say_apart(self, error: PalyraError) -> None:
         if not self._is_apart:
             self._is_apart = True
-            self._screen.line(self._ink.dim(f"· {shown(error.message)}; trying again"))
-
-
-async def converse(client: Client, key: str, agent: str | None, ink: Style) -> None:
-    await Conversation(client, ink, agent).talk(key)
-    typer.echo("")
+            self._prompt.line(self._ink.dim(f"· {shown(error.message)}; trying again"))

@@ -1,32 +1,41 @@
-"""An inbox. Owns: bringing frames, lines, keys and interrupts to one reader, one after the other. Not: acting on any.
+"""The queue of everything a chat or a run reacts to: frames of the stream, typed lines, interrupts.
 
-One reader means no locks: whatever a chat or a run decides, it decides between two items.
+Owns: one order for all of them, following the stream, and stopping at once.
+Does not own: reading keys (prompt, line_prompt), or acting on an item.
+Invariant: one reader takes one item after the other, so nothing here needs a lock.
 """
 
 import asyncio
-import codecs
-import os
 import signal
-import sys
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
 import msgspec
+import typer
 
 from palyra.cli.client import Client
 from palyra.cli.sse import SseFrame
+from palyra.cli.terminal.questions import CardQuestion
 from palyra.core.errors import PalyraError
 
-READ_BYTES_MAX = 65_536
+EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 class Typed(msgspec.Struct, frozen=True):
-    """What came from the keyboard, as it came; empty at its end."""
+    """A line, and the question that stood at the prompt when Enter was pressed."""
 
-    text: str
+    line: str
+    question: CardQuestion | None = None
 
 
 class Interrupted(msgspec.Struct, frozen=True):
     """Ctrl-C."""
+
+    is_line_cleared: bool = False
+
+
+class InputEnded(msgspec.Struct, frozen=True):
+    """Ctrl-D at an empty line, or the terminal is gone."""
 
 
 class Retrying(msgspec.Struct, frozen=True):
@@ -45,7 +54,7 @@ class StreamLost(msgspec.Struct, frozen=True):
     error: PalyraError
 
 
-Item = SseFrame | Typed | Interrupted | Retrying | Connected | StreamLost
+Item = SseFrame | Typed | Interrupted | InputEnded | Retrying | Connected | StreamLost
 
 
 class Inbox:
@@ -53,58 +62,72 @@ class Inbox:
         self._client = client
         self._items: asyncio.Queue[Item] = asyncio.Queue()
         self._following: asyncio.Task[None] | None = None
-        self._is_listening = False
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._is_tried = asyncio.Event()
 
     async def next(self) -> Item:
         return await self._items.get()
 
-    def follow(self, path: str, after: int | None) -> None:
-        """From now on frames come from here."""
-        self.stop()
-        self._following = asyncio.create_task(self._follow(path, after))
+    def put(self, item: Item) -> None:
+        self._items.put_nowait(item)
 
-    def stop(self) -> None:
-        if self._following is not None:
-            self._following.cancel()
+    async def follow(self, path: str, after: int | None) -> None:
+        """From now on frames come from here. Waits for the first attempt to connect: live text before it would be missed."""
+        self._stop()
+        self._is_tried.clear()
+        self._following = asyncio.create_task(self._follow(path, after))
+        await self._is_tried.wait()
 
     async def close(self) -> None:
-        self.stop()
+        self._stop()
         if self._following is not None:
             with suppress(asyncio.CancelledError):
                 await self._following
 
-    def catch_interrupts(self) -> None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._items.put_nowait, Interrupted())
-
-    def release_interrupts(self) -> None:
-        asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
-
-    def listen(self) -> None:
-        """Whatever is typed from now on becomes an item."""
-        self._is_listening = True
-        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
-
-    def hush(self) -> None:
-        if not self._is_listening:
-            return
-        self._is_listening = False
-        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-
-    def _read(self) -> None:
-        arrived = os.read(sys.stdin.fileno(), READ_BYTES_MAX)
-        if not arrived:
-            self.hush()
-        text = self._decoder.decode(arrived, final=not arrived)
-        if text or not arrived:
-            self._items.put_nowait(Typed(text))
+    def _stop(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
 
     async def _follow(self, path: str, after: int | None) -> None:
         try:
             async for frame in self._client.follow(path, after, self._change):
-                self._items.put_nowait(frame)
+                self.put(frame)
         except PalyraError as error:
-            self._items.put_nowait(StreamLost(error))
+            self.put(StreamLost(error))
+            self._is_tried.set()
 
     def _change(self, error: PalyraError | None) -> None:
-        self._items.put_nowait(Connected() if error is None else Retrying(error))
+        self.put(Connected() if error is None else Retrying(error))
+        self._is_tried.set()
+
+
+class StoppableTask:
+    """Work that a key or SIGTERM can stop at once, also while it waits for the daemon.
+
+    The work is cancelled and not killed, so that the terminal gets its mode back.
+    """
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self._exit_code: int | None = None
+
+    async def run(self, work: Coroutine[None, None, None], on_interrupt: Callable[[], None]) -> None:
+        """Raises typer.Exit if the work was stopped with another exit code than 0."""
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(work)
+        loop.add_signal_handler(signal.SIGTERM, self.stop, EXIT_TERMINATED)
+        loop.add_signal_handler(signal.SIGINT, on_interrupt)
+        try:
+            await self._task
+        except asyncio.CancelledError:
+            if self._exit_code is None:
+                raise
+            if self._exit_code:
+                raise typer.Exit(self._exit_code) from None
+        finally:
+            loop.remove_signal_handler(signal.SIGTERM)
+            loop.remove_signal_handler(signal.SIGINT)
+
+    def stop(self, exit_code: int = 0) -> None:
+        self._exit_code = exit_code
+        if self._task is not None:
+            self._task.cancel()

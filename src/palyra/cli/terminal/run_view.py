@@ -1,7 +1,9 @@
-"""One run at a terminal or in a pipe. Owns: starting it, following it, asking, cancelling. Not: options (run).
+"""One run at a terminal or in a pipe.
 
+Owns: starting it, following it, asking, cancelling.
+Does not own: options (commands.run), the line being typed (prompt), the keys that answer a question (questions).
 The answer goes to standard output: as it streams on a terminal, whole and alone elsewhere, so that it can be piped.
-Everything else goes to standard error.
+Everything else goes to standard error. A prompt is open only while a question is.
 """
 
 import sys
@@ -13,7 +15,18 @@ import typer
 from palyra.cli.client import Client
 from palyra.cli.sse import SseFrame
 from palyra.cli.terminal.card import card_lines
-from palyra.cli.terminal.inbox import Connected, Inbox, Interrupted, Item, Retrying, StreamLost, Typed
+from palyra.cli.terminal.inbox import (
+    Connected,
+    Inbox,
+    InputEnded,
+    Interrupted,
+    Item,
+    Retrying,
+    StoppableTask,
+    StreamLost,
+    Typed,
+)
+from palyra.cli.terminal.prompt import Prompt, make_prompt
 from palyra.cli.terminal.questions import CardQuestion, answer_of, question_of
 from palyra.cli.terminal.style import ink_for, prose
 from palyra.cli.terminal.transcript import TERMINAL_TYPES, Transcript
@@ -38,23 +51,36 @@ async def run_to_end(client: Client, body: JsonObject, manner: RunViewOptions) -
 
 
 class StreamSink:
-    """Text to standard output if wanted, lines to standard error, and never both in one line of a terminal."""
+    """Text to standard output if wanted, lines to standard error, and never both in one line of a terminal.
+
+    While a prompt is open both are printed above it.
+    """
 
     def __init__(self, is_streamed: bool) -> None:
+        self.prompt: Prompt | None = None
         self._is_streamed = is_streamed
         self._is_within_line = False
 
     def text(self, text: str) -> None:
-        if self._is_streamed and text:
-            sys.stdout.write(text)
-            sys.stdout.flush()
-            self._is_within_line = not text.endswith("\n")
+        if not self._is_streamed or not text:
+            return
+        if self.prompt is not None:
+            self.prompt.text(text)
+            return
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        self._is_within_line = not text.endswith("\n")
 
     def end_line(self) -> None:
-        if self._is_within_line:
+        if self.prompt is not None:
+            self.prompt.end_line()
+        elif self._is_within_line:
             self.text("\n")
 
     def line(self, line: str) -> None:
+        if self.prompt is not None:
+            self.prompt.line(line)
+            return
         self.end_line()
         typer.echo(line, err=True)
 
@@ -73,22 +99,26 @@ class _Following:
         self._is_apart = False
 
     async def until_end(self) -> None:
-        self._inbox.catch_interrupts()
-        self._inbox.follow(f"/runs/{self._run_id}/events", None)
+        await StoppableTask().run(self._follow(), lambda: self._inbox.put(Interrupted()))
+
+    async def _follow(self) -> None:
         try:
+            await self._inbox.follow(f"/runs/{self._run_id}/events", None)
             while not await self._took_last(await self._inbox.next()):
                 pass
         finally:
-            self._inbox.hush()
+            await self._close_prompt()
             await self._inbox.close()
-            self._inbox.release_interrupts()
 
     async def _took_last(self, item: Item) -> bool:
         match item:
             case SseFrame():
                 return await self._show(item)
-            case Typed(text=text):
-                await self._answer(text)
+            case Typed():
+                await self._answer(item)
+            case InputEnded():
+                await self._close_prompt()
+                self._paper.line("the input has ended; answer with palyra approvals")
             case Interrupted():
                 await self._interrupt()
             case Retrying(error=error):
@@ -106,7 +136,7 @@ class _Following:
         if frame.type == "approval.requested":
             self._ask(frame.data)
         elif frame.type == "approval.resolved":
-            self._settle(str(frame.data.get("approval_id")))
+            await self._settle(str(frame.data.get("approval_id")))
         elif frame.type == "message.assistant" and self._manner.is_answer_printed:
             typer.echo(prose(str(frame.data.get("text") or "")))
         return frame.type in TERMINAL_TYPES
@@ -118,42 +148,47 @@ class _Following:
         if not self._manner.can_ask:
             self._paper.line(f"    answer with: palyra approvals allow {question.approval_id} (or deny)")
             return
-        if not self._questions:
-            _forget_typed()
-            self._inbox.listen()
         self._questions[question.approval_id] = question
-        self._prompt()
+        if len(self._questions) == 1:
+            self._open_prompt()
+        self._show_next()
 
-    def _settle(self, approval_id: str) -> None:
+    async def _settle(self, approval_id: str) -> None:
         """What was typed for a question that somebody else answered is no answer to the next."""
         was_open = self._questions.pop(approval_id, None) is not None
         if not self._questions:
-            self._inbox.hush()
-        elif was_open:
+            await self._close_prompt()
+        elif was_open and self._paper.prompt is not None:
             _forget_typed()
-            self._prompt()
+            self._paper.prompt.replace("")
+            self._show_next()
 
-    async def _answer(self, text: str) -> None:
-        if not text:
-            self._paper.line("the input has ended; answer with palyra approvals")
-        for line in text.splitlines():
-            question = next(iter(self._questions.values()), None)
-            if question is not None:
-                await self._send(question, answer_of(question, line))
-
-    async def _send(self, question: CardQuestion, body: JsonObject | None) -> None:
-        if body is None:
-            self._prompt()
+    async def _answer(self, typed: Typed) -> None:
+        """An answer counts for the question its writer saw, and for no other."""
+        question = typed.question
+        body = None if question is None else answer_of(question, typed.line)
+        if question is None or body is None or question.approval_id not in self._questions:
             return
         try:
             await self._client.post(f"/approvals/{question.approval_id}", body)
         except Conflict as error:
             self._paper.line(error.message)
-        self._settle(question.approval_id)
+        await self._settle(question.approval_id)
 
-    def _prompt(self) -> None:
-        question = next(iter(self._questions.values()))
-        typer.echo(f"  {question.keys} › ", nl=False, err=True)
+    def _open_prompt(self) -> None:
+        _forget_typed()
+        self._paper.end_line()
+        self._paper.prompt = make_prompt(self._inbox.put, sys.stderr, self._ink)
+        self._paper.prompt.open()
+
+    def _show_next(self) -> None:
+        if self._paper.prompt is not None:
+            self._paper.prompt.ask(next(iter(self._questions.values())), "")
+
+    async def _close_prompt(self) -> None:
+        prompt, self._paper.prompt = self._paper.prompt, None
+        if prompt is not None:
+            await prompt.close()
 
     async def _interrupt(self) -> None:
         """The first cancels the run and waits for its end; the second leaves at once."""

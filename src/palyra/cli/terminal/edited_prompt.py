@@ -1,0 +1,276 @@
+"""A prompt whose line can be edited, on prompt_toolkit.
+
+Owns: what Enter, Ctrl-C, Ctrl-D and a paste do to the line, and printing above it while somebody types.
+Does not own: editing, keys, drawing and the terminal's mode (prompt_toolkit), or what a line means (conversation, run_view).
+Invariants: text that streams is drawn at most every DRAW_EVERY_S, however small its pieces are. A paragraph is printed above
+the prompt once it is whole; until then it is drawn as a part of the prompt, so that a terminal wraps and copies it as one.
+"""
+
+import asyncio
+import os
+import select
+import sys
+from typing import TextIO
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
+from prompt_toolkit.completion import CompleteEvent, Completer, get_common_complete_suffix
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.enums import DEFAULT_BUFFER
+from prompt_toolkit.filters import Condition, has_focus
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
+from prompt_toolkit.history import History
+from prompt_toolkit.input.posix_utils import PosixStdinReader
+from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout.processors import TabsProcessor
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.utils import get_cwidth
+
+from palyra.cli.terminal.inbox import InputEnded, Interrupted, Typed
+from palyra.cli.terminal.prompt import Put, label_of
+from palyra.cli.terminal.questions import CardQuestion, answer_of
+from palyra.cli.terminal.style import Style, shown
+
+DRAW_EVERY_S = 0.04  # Twenty-five times a second looks like streaming.
+PASTE_LENGTH_MAX = 1_000_000  # The daemon refuses more.
+ROWS_DEFAULT, COLUMNS_DEFAULT = 24, 80
+
+
+class EditedPrompt:
+    def __init__(
+        self, put: Put, out: TextIO, ink: Style, history: History | None = None, completer: Completer | None = None
+    ) -> None:
+        self._put = put
+        self._out = out
+        self._ink = ink
+        self._pending = ""  # Not drawn yet.
+        self._tail = ""  # Drawn, and not a whole line yet.
+        self._drawing: asyncio.TimerHandle | None = None
+        self._drawn_at_s = 0.0
+        self._question: CardQuestion | None = None
+        self._hint = ""
+        self._session = self._make_session(history, completer)
+        self._task: asyncio.Task[None] | None = None
+        self._is_gone = False  # The terminal; nobody reads what is printed.
+
+    def open(self) -> None:
+        """What was typed and not read before an earlier prompt closed is no line for this one."""
+        if self._task is not None:
+            return
+        clear_typeahead(self._session.app.input)
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        if task is None:
+            return
+        if self._session.app.is_running and not self._session.app.is_done:
+            self._session.app.exit()
+        await task
+        self._end_line()
+        self._draw()
+
+    def ask(self, question: CardQuestion | None, hint: str) -> None:
+        self._question, self._hint = question, hint
+        self._session.app.invalidate()
+
+    @property
+    def typed(self) -> str:
+        return self._session.default_buffer.text
+
+    def replace(self, text: str) -> None:
+        self._session.default_buffer.text = text
+        self._session.default_buffer.cursor_position = len(text)
+
+    def interrupt(self) -> None:
+        is_line_cleared = bool(self.typed)
+        self._session.default_buffer.reset()
+        self._put(Interrupted(is_line_cleared))
+
+    def text(self, text: str) -> None:
+        self._pending += text
+        self._schedule()
+
+    def end_line(self) -> None:
+        self._end_line()
+        self._schedule()
+
+    def line(self, line: str) -> None:
+        self._end_line()
+        self.text(f"{line}\n")
+
+    def _end_line(self) -> None:
+        if not (self._pending or self._tail or "\n").endswith("\n"):
+            self._pending += "\n"
+
+    def _schedule(self) -> None:
+        """What comes after a pause is drawn at once."""
+        if not self._session.app.is_running:
+            self._draw()
+        elif self._drawing is None:
+            loop = asyncio.get_running_loop()
+            self._drawing = loop.call_at(max(loop.time(), self._drawn_at_s + DRAW_EVERY_S), self._draw)
+
+    def _draw(self) -> None:
+        """Prints whole lines above the prompt; the rest is drawn as a part of it."""
+        if self._drawing is not None:
+            self._drawing.cancel()
+            self._drawing = None
+        whole, end, rest = (self._tail + self._pending).rpartition("\n")
+        self._pending = ""
+        app = self._session.app
+        if self._is_gone:
+            return
+        if not app.is_running:
+            self._out.write((whole + end + rest).removeprefix(self._tail))
+            self._out.flush()
+            self._tail = rest
+            return
+        self._drawn_at_s = asyncio.get_running_loop().time()
+        size = app.output.get_size()
+        if len(rows := rows_of(rest, size.columns)) > (rows_max := max(3, size.rows // 2)):
+            head = "".join(rows[:rows_max])
+            head = head[: head.rfind(" ") + 1] or head
+            whole, end, rest = f"{whole}{end}{head}", "\n", rest.removeprefix(head)
+        self._tail = rest
+        if end:
+            app.renderer.erase()
+            app.output.write_raw(whole + end)
+            app.output.flush()
+        app.invalidate()
+
+    async def _run(self) -> None:
+        """Whatever is unfinished when it begins stays where it is; whatever is unfinished at its end is printed."""
+        if self._tail:
+            self._end_line()
+            self._draw()
+        try:
+            await self._session.app.run_async(handle_sigint=False, set_exception_handler=False)
+        except (EOFError, OSError):
+            self._is_gone = True
+            self._put(InputEnded())
+        finally:
+            self._pending, self._tail = self._tail + self._pending, ""
+
+    def _make_session(self, history: History | None, completer: Completer | None) -> PromptSession[None]:
+        return PromptSession(
+            self._message,
+            multiline=True,
+            history=history,
+            completer=completer,
+            complete_while_typing=Condition(lambda: self.typed.startswith("/")),
+            prompt_continuation=lambda width, number, is_soft: "" if is_soft else " " * width,
+            placeholder=lambda: ANSI(self._ink.dim(self._hint)),
+            key_bindings=self._bindings(),
+            input_processors=[TabsProcessor(char1=" ", char2=" ")],
+            enable_suspend=True,
+            erase_when_done=True,
+            include_default_pygments_style=False,
+            input=_input(),
+            output=_output(self._out),
+        )
+
+    def _message(self) -> StyleAndTextTuples:
+        rows = rows_of(self._tail, self._session.app.output.get_size().columns)
+        above: StyleAndTextTuples = [("", f"{row.expandtabs()}\n") for row in rows]
+        return above + to_formatted_text(ANSI(self._label))
+
+    @property
+    def _label(self) -> str:
+        return self._ink.cyan(label_of(self._question))
+
+    def _bindings(self) -> KeyBindings:
+        bindings = KeyBindings()
+        is_line = has_focus(DEFAULT_BUFFER)  # And not the search in the history.
+        bindings.add(Keys.Enter, filter=is_line)(self._press_enter)
+        bindings.add(Keys.Escape, Keys.Enter, filter=is_line)(lambda event: event.current_buffer.insert_text("\n"))
+        bindings.add(Keys.Tab, filter=is_line)(_complete)
+        bindings.add(Keys.BracketedPaste, filter=is_line)(_paste)
+        bindings.add(Keys.ControlC, filter=is_line)(lambda event: self.interrupt())
+        is_empty = Condition(lambda: not get_app().current_buffer.text)
+        bindings.add(Keys.ControlD, filter=is_line & is_empty)(lambda event: self._put(InputEnded()))
+        return bindings
+
+    def _press_enter(self, event: KeyPressEvent) -> None:
+        """Takes the marked completion, goes on in a new line behind a backslash, or sends what was typed."""
+        buffer = event.current_buffer
+        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+            buffer.complete_state = None
+        elif buffer.document.text_before_cursor.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        elif line := buffer.text.strip():
+            is_answer = self._question is not None and answer_of(self._question, line) is not None
+            self.line(f"{self._label}{self._ink.bold(shown(line))}")
+            buffer.reset(append_to_history=not is_answer)
+            self._put(Typed(line, self._question))
+        else:
+            buffer.reset()
+
+
+def rows_of(text: str, columns: int) -> list[str]:
+    """The text as a terminal of this width breaks it."""
+    rows = [""] if text else []
+    width = 0
+    for letter in text:
+        letter_width = 8 - width % 8 if letter == "\t" else get_cwidth(letter)
+        if width + letter_width > columns:
+            rows.append("")
+            width = 0
+        rows[-1] += letter
+        width += letter_width
+    return rows
+
+
+def _complete(event: KeyPressEvent) -> None:
+    """As far as only one completion is possible, else shows the menu. prompt_toolkit would lose a Tab that comes with text."""
+    buffer = event.current_buffer
+    if buffer.complete_state is not None:
+        buffer.complete_next()
+        return
+    asked = CompleteEvent(completion_requested=True)
+    found = list(buffer.completer.get_completions(buffer.document, asked))
+    if suffix := get_common_complete_suffix(buffer.document, found):
+        buffer.insert_text(suffix)
+    elif found:
+        buffer.start_completion()
+
+
+def _paste(event: KeyPressEvent) -> None:
+    """Keeps line ends and tabs. What else is not seen would be sent unseen."""
+    lines = event.data[:PASTE_LENGTH_MAX].replace("\r\n", "\n").replace("\r", "\n")
+    event.current_buffer.insert_text("".join(each for each in lines if each.isprintable() or each in "\n\t"))
+
+
+class _TerminalReader(PosixStdinReader):
+    """Notices a terminal that is gone: where no SIGHUP tells of it, prompt_toolkit would read from it forever."""
+
+    def read(self, count: int = 1024) -> str:
+        data = super().read(count)
+        if not data:
+            poll = select.poll()
+            poll.register(self.stdin_fd, 0)
+            self.closed = self.closed or bool(poll.poll(0))
+        return data
+
+
+def _input() -> Vt100Input:
+    terminal = Vt100Input(sys.stdin)
+    terminal.stdin_reader = _TerminalReader(sys.stdin.fileno(), encoding=terminal.stdin.encoding)
+    return terminal
+
+
+def _output(out: TextIO) -> Vt100_Output:
+    """Never asks the terminal where its cursor is: the answer would come as keys, and some terminals give none."""
+
+    def size() -> Size:
+        try:
+            columns, rows = os.get_terminal_size(out.fileno())
+        except OSError:
+            columns, rows = 0, 0
+        return Size(rows=rows or ROWS_DEFAULT, columns=columns or COLUMNS_DEFAULT)
+
+    return Vt100_Output(out, size, term=os.environ.get("TERM"), enable_cpr=False)

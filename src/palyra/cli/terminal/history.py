@@ -1,0 +1,80 @@
+"""The lines a person typed in a chat, kept over restarts in a private file.
+
+Owns: the form of the file: one JSON string a line, the newest last.
+Does not own: which lines are remembered (prompt), or browsing them (prompt_toolkit).
+Invariants: only the owner can read the file; it holds a bounded number of lines; a line that holds a secret is not written.
+"""
+
+import os
+from pathlib import Path
+
+import msgspec
+from prompt_toolkit.history import History
+
+from palyra.core.redaction import Redactor
+from palyra.ports.tokens import TOKEN_PREFIX
+
+LINES_MAX = 1000
+LINE_BYTES_MAX = 16 * 1024  # Longer text was pasted, and is not browsed line by line.
+FILE_BYTES_MAX = LINES_MAX * LINE_BYTES_MAX
+
+
+class ChatHistory(History):
+    """A file that cannot be read or written means a chat without history, and never one that ends."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._lines_count = 0
+        self._redactor = Redactor(b"")  # Its markers are thrown away, so they need no key.
+
+    def load_history_strings(self) -> list[str]:
+        """The newest first, as prompt_toolkit wants them."""
+        lines = self._read()
+        self._lines_count = len(lines)
+        return lines[: -LINES_MAX - 1 : -1]
+
+    def store_string(self, string: str) -> None:
+        encoded = msgspec.json.encode(string) + b"\n"
+        if len(encoded) > LINE_BYTES_MAX or self._holds_secret(string):
+            return
+        try:
+            self._write(self._path, encoded, os.O_APPEND)
+            self._lines_count += 1
+            if self._lines_count > 2 * LINES_MAX:
+                self._shorten()
+        except OSError:
+            return
+
+    def _holds_secret(self, line: str) -> bool:
+        """The daemon's own tokens are told by their prefix; the redactor would need the word "token" before them."""
+        return TOKEN_PREFIX in line or bool(self._redactor.text(line).secrets)
+
+    def _read(self) -> list[str]:
+        try:
+            with self._path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - FILE_BYTES_MAX))
+                return [line for each in file.read().splitlines() if (line := _decoded(each))]
+        except OSError:
+            return []
+
+    def _shorten(self) -> None:
+        lines = self._read()[-LINES_MAX:]
+        fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        self._write(fresh, b"".join(msgspec.json.encode(line) + b"\n" for line in lines), os.O_EXCL)
+        fresh.replace(self._path)
+        self._lines_count = len(lines)
+
+    def _write(self, path: Path, encoded: bytes, flag: int) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flag, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(encoded)
+
+
+def _decoded(line: bytes) -> str:
+    try:
+        return msgspec.json.decode(line, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""

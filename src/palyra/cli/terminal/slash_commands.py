@@ -1,0 +1,39 @@
+"""The slash commands of a chat: their names, their arguments, and what /help says.
+
+Owns: the one table that help and completion are made of.
+Does not own: what a command does (conversation).
+"""
+
+import msgspec
+
+
+class SlashCommand(msgspec.Struct, frozen=True):
+    """`argument` is empty where the command takes none."""
+
+    name: str
+    text: str
+    argument: str = ""
+
+
+SLASH_COMMANDS = (
+    SlashCommand("/help", "what there is"),
+    SlashCommand("/attach", "send a file with your next message; without a file, nothing", "FILE"),
+    SlashCommand("/new", "begin a new session"),
+    SlashCommand("/sessions", "list sessions"),
+    SlashCommand("/approvals", "list open questions"),
+    SlashCommand("/cancel", "cancel the run"),
+    SlashCommand("/quit", "leave (Ctrl-D too)"),
+)
+
+_KEYS = (
+    ("Enter", "send; while a run is active your line steers it"),
+    ("Alt-Enter", "a new line; so does a backslash at the end of a line"),
+    ("Tab", "complete a command or a file name"),
+    ("Up, Ctrl-R", "earlier lines, also of earlier chats"),
+    ("Ctrl-C", "clear the line, or cancel the run; twice to leave"),
+)
+
+
+def help_text() -> str:
+    rows = [*_KEYS, *((f"{each.name} {each.argument}".rstrip(), each.text) for each in SLASH_COMMANDS)]
+    return "\n".join(f"  {name:<13}{text}" for name, text in rows)
