@@ -78,7 +78,7 @@ def test_chat_sends_files_with_the_next_message_alone(
     photo = tmp_path / "my photo.png"
     photo.write_bytes(png())
     with Terminal(["chat"], reaching) as terminal:
-        terminal.expect("› ")
+        terminal.expect("›")
         terminal.type("/attach nowhere.png\r")
         terminal.expect("file_unreadable")
         terminal.type(f"/attach {photo}\r")

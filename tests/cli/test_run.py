@@ -104,6 +104,15 @@ def test_terminal_streams_and_asks(stand_in: StandIn, reaching: dict[str, str]) 
     assert stand_in.sent(f"/approvals/{APPROVAL}") == [answer]
 
 
+def test_question_that_is_settled_at_once_holds_nobody_up(reaching: dict[str, str]) -> None:
+    with Terminal(["run", "approval settled"], reaching) as terminal:
+        mode = terminal.mode()
+        terminal.expect("denied by user:other")
+        terminal.expect("You said")
+        assert terminal.wait() == 0
+        assert terminal.mode() == mode
+
+
 @pytest.mark.parametrize(
     ("variables", "code"),
     [

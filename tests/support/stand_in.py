@@ -1,8 +1,8 @@
 """A stand-in for the daemon. Owns: enough of its HTTP API for the command line: one tape, scripted runs, streams that break.
 
-What a run does is chosen by a word in its text: `approval` asks, `slow` goes on until it is cancelled or steered, `fail`
-fails, `drop` breaks every stream once in the middle, `tokens` streams `TOKENS` one by one, also while `approval` asks. Each
-answer the client gives is kept in `calls`.
+What a run does is chosen by a word in its text: `approval` asks, and with `settled` somebody answers at once; `slow` goes on
+until it is cancelled or steered; `fail` fails; `drop` breaks every stream once in the middle; `tokens` streams `TOKENS` one by
+one, also while `approval` asks. Each answer the client gives is kept in `calls`.
 """
 
 import asyncio
@@ -316,7 +316,7 @@ class StandIn:
         if "tokens" in text:
             await self._play_tokens(run, "approval" in text)
         elif "approval" in text:
-            await self._play_approval(run)
+            await self._play_approval(run, "settled" in text)
         elif "slow" in text:
             await self._play_slow(run)
         elif "fail" in text:
@@ -325,13 +325,16 @@ class StandIn:
             return
         await self._finish(run, f"You said \x1b[2Jso: {text}", "drop" in text)
 
-    async def _play_approval(self, run: str) -> None:
+    async def _play_approval(self, run: str, is_settled: bool = False) -> None:
         self._record(run, "tool.proposed", call_id="c1", tool="shell.run", arguments={"command": "make test"})
         self._record(run, "tool.judged", call_id="c1", verdict="ask", rule="shell_asks", reason="it runs a program")
         self._record(
             run, "approval.requested", approval_id=APPROVAL, kind="tool", digest="0", rule="shell_asks",
             expires_at_ms=None, call_id="c1", tool="shell.run", risk="high", options=OPTIONS,
         )  # fmt: skip
+        if is_settled:
+            self._record(run, "approval.resolved", approval_id=APPROVAL, status="denied", decided_by="user:other")
+            return
         self._record(run, "run.waiting", approval_ids=[APPROVAL])
         answer = await self._answers.get()
         self._record(run, "run.resumed", cause="approval")

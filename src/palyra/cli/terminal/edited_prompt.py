@@ -67,9 +67,11 @@ class EditedPrompt:
         task, self._task = self._task, None
         if task is None:
             return
-        if self._session.app.is_running and not self._session.app.is_done:
+        if not self._session.app.is_running:
+            task.cancel()  # It has not begun, or has ended by itself.
+        elif not self._session.app.is_done:
             self._session.app.exit()
-        await task
+        await asyncio.wait([task])
         self._end_line()
         self._draw()
 
