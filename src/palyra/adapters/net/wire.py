@@ -1,8 +1,9 @@
-"""One HTTP exchange on a pooled connection. Owns: a request's bytes, and where they go. Not: the answer, time, or faults.
+"""One HTTP exchange on a pooled connection.
 
-Connections are aiohttp's: its connector finds names, makes sockets and TLS, and keeps what is idle. Its session is left out:
-it makes a request, a response, timers and a task that writes for every exchange, and after an idle moment, when no cache holds
-that code any more, this costs more than the exchange itself. Whoever waits for a first word would wait for it.
+Owns: a request's bytes, and where they go.
+Does not own: the answer (response), connections (pool, aiohttp's connector), time and faults (client).
+aiohttp's session is left out: it makes a request, a response, timers and a writing task for every exchange. What that saves is
+in docs/dependencies.md; what it needs of aiohttp is in tests/adapters/test_net_canary.py.
 """
 
 import asyncio
