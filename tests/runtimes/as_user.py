@@ -1,25 +1,49 @@
-"""A daemon of an ordinary user. Owns: running commands in the sandbox after giving up the rights of root.
+"""A daemon of an ordinary user: runs commands in the sandbox after giving up the rights of root.
 
-Started by tests.runtimes.shells, which see. Each line of its input is an order, each of its output what that came to.
+Owns: everything that user needs and cannot reach below a private folder. Python's modules are loaded beforehand;
+bubblewrap is copied to a folder of the user's own.
+Does not own: starting this process and speaking with it (tests.runtimes.shells). Each line of its input is an order,
+each line of its output is what the order came to.
 """
 
 import json
 import os
+import shutil
 import sys
+from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
 from palyra.adapters.runtimes.shell.limits import CommandLimits
+from palyra.adapters.runtimes.shell.sandbox import WHEEL
 from tests.runtimes.shells import NOBODY, House, found_sandbox, perform
 
 
 def main() -> None:
-    found_sandbox()  # What Python loads late is loaded while its files can be read.
+    with TemporaryDirectory(prefix="palyra-nobody-", dir="/var/tmp") as folder:
+        _give_bubblewrap(folder)
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        _obey()
+
+
+def _give_bubblewrap(folder: str) -> None:
+    """Installs a second copy of the wheel, which comes before the one that may be out of reach."""
+    found_sandbox()  # Loads also what Python loads late, while its files can be read.
     found_sandbox.cache_clear()
-    os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
+    for file in metadata.files(WHEEL) or []:
+        copy = Path(folder, file)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(str(file.locate()), copy)
+    for path in [Path(folder), *Path(folder).rglob("*")]:
+        os.chown(path, NOBODY, NOBODY)  # Who owns the folder can remove it at the end.
+    sys.path.insert(0, folder)
+
+
+def _obey() -> None:
     for line in sys.stdin:
         order = json.loads(line)
         done = perform(order["arguments"], House(Path(order["base"])), msgspec.convert(order["limits"], CommandLimits))

@@ -122,9 +122,11 @@ def test_only_the_workspace_and_private_memory_can_be_written(user: str, house: 
         house,
     )
     assert "wrote" not in done.output
-    done = attempt(user, "for f in . /tmp ~ /dev/shm; do touch $f/x && echo wrote $f; done", house)
+    name = house.base.name  # No other program has a file of this name.
+    done = attempt(user, f"for f in . /tmp ~ /dev/shm; do touch $f/{name} && echo wrote $f; done", house)
     assert done.output.count("wrote") == 4
-    assert not Path("/tmp/x").exists()
+    assert not Path("/tmp", name).exists()
+    assert not Path("/dev/shm", name).exists()
 
 
 def test_renaming_and_linking_races_lead_nowhere(user: str, house: House) -> None:
