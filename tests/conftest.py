@@ -1,8 +1,12 @@
 """What every test shares: one event loop library, repeatable examples, and no way out of this machine."""
 
+import ast
+import gc
 import os
 import sys
+from functools import wraps
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +22,31 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 # Whoever runs the tests may have keys of their own; no test may be decided by them, nor be able to use them.
 for _name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "OPENAI_"))]:
     del os.environ[_name]
+
+
+def _parse_without_collecting() -> None:
+    """Python 3.11 cannot parse while it parses: the collector may run a finalizer, whose traceback parses its line.
+
+    It then raises `SystemError: AST constructor recursion depth mismatch` from whatever was parsing: pytest, Hypothesis
+    or a test. Python 3.12 has mended that.
+    """
+    parse = ast.parse
+
+    @wraps(parse)
+    def parse_alone(*arguments: Any, **options: Any) -> Any:
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return parse(*arguments, **options)
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    ast.parse = parse_alone
+
+
+if sys.version_info < (3, 12):
+    _parse_without_collecting()
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,12 @@
 """The house around the code: locks, the skip check, and the walls around tests."""
 
+import ast
 import re
 import socket
 import subprocess
 import sys
 import tomllib
+import traceback
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -97,6 +99,24 @@ def test_a_missing_pin_is_found() -> None:
 def test_no_test_can_leave_the_machine() -> None:
     with socket.socket() as outside, pytest.raises(PermissionError):
         outside.connect(("192.0.2.1", 80))
+
+
+def test_a_finalizer_that_prints_a_traceback_does_not_break_a_parse() -> None:
+    class Loop:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            try:
+                1 / 0 + len("x")
+            except ZeroDivisionError:
+                traceback.format_exc()
+
+    text = (ROOT / "tests" / "test_house.py").read_text(encoding="utf-8")
+    for _ in range(20):
+        for _ in range(50):
+            Loop()
+        assert ast.parse(text).body
 
 
 RESULTS = """<testsuites><testsuite name="pytest">
