@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from msgspec.structs import replace
@@ -329,10 +330,12 @@ async def test_children_of_a_killed_server_die_before_it_is_started_again(tmp_pa
 
 
 async def test_closing_while_servers_are_starting_leaves_no_process(tmp_path: Path) -> None:
-    async with running(hostile("hang_initialize", tmp_path)):
+    owner = f"test-{uuid4().hex}"  # Processes of other tests bear marks too.
+    async with running(hostile("hang_initialize", tmp_path, owner=owner)):
         await until(lambda: bool(pids(tmp_path)))
+        assert find_marked(owner) == pids(tmp_path)
     assert not any(is_alive(pid) for pid in pids(tmp_path))
-    assert find_marked("") == []
+    assert find_marked(owner) == []
 
 
 async def test_servers_that_outlived_a_killed_daemon_end_when_the_next_one_starts(tmp_path: Path) -> None:
