@@ -1,6 +1,7 @@
 """The house around the code: locks, the skip check, and the walls around tests."""
 
 import ast
+import os
 import re
 import socket
 import subprocess
@@ -141,3 +142,47 @@ def test_skips_without_leave_fail_the_build(tmp_path: Path, results: str, allowe
     (tmp_path / "allowed").write_text(allowed)
     command = [sys.executable, str(ROOT / ".ci" / "check_skips.py"), "junit.xml", "allowed"]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=30).returncode == code
+
+
+BODY = "\n\nIt was wrong before.\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "fault"),
+    [
+        ("Mend it" + BODY, ""),
+        ("x" * 73 + BODY, "characters"),
+        ("", "characters"),
+        ("mend it" + BODY, "capital"),
+        ("Mend it." + BODY, "full stop"),
+        ("Mend it\nIt was wrong before.\n", "second line"),
+        ("Mend it\n", "sentence"),
+        ("Mend it\n\nwhy\n", "sentence"),
+    ],
+    ids=["sound", "long", "empty", "small_letter", "full_stop", "no_empty_line", "no_body", "no_sentence"],
+)
+def test_a_commit_without_form_fails_the_build(tmp_path: Path, message: str, fault: str) -> None:
+    """Messages before the check came are not its affair, and neither is a tree without history."""
+    (tmp_path / "check.py").write_bytes((ROOT / ".ci" / "check_commits.py").read_bytes())
+    assert commit_check(tmp_path).startswith("0 commits were not checked")
+    run_git(tmp_path, "init", "--quiet")
+    run_git(tmp_path, "commit", "--quiet", "--allow-empty", "--message=an older one.")
+    run_git(tmp_path, "add", "check.py")
+    run_git(tmp_path, "commit", "--quiet", "--message=check")
+    assert commit_check(tmp_path) == "0 0 commits checked, 0 faults\n"
+    run_git(tmp_path, "commit", "--quiet", "--allow-empty", "--allow-empty-message", f"--message={message}")
+    found = commit_check(tmp_path)
+    assert found.startswith("1 " if fault else "0 ")
+    assert fault in found
+
+
+def run_git(folder: Path, *arguments: str) -> None:
+    names = {f"GIT_{who}_{what}": "tester@example.com" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **names}
+    command = ["git", *arguments, *(["--cleanup=verbatim"] if arguments[0] == "commit" else [])]
+    subprocess.run(command, cwd=folder, env=environment, check=True, timeout=30)
+
+
+def commit_check(folder: Path) -> str:
+    done = subprocess.run([sys.executable, "check.py"], cwd=folder, capture_output=True, text=True, timeout=60)
+    return f"{done.returncode} {done.stdout}"
