@@ -189,7 +189,10 @@ CASES = {
     ),
     "journal": (
         '[journal]\nurl = "mysql://x"\n',
-        ['palyra.toml:2: journal.url: must be "sqlite:PATH" or "postgresql://HOST/DATABASE"'],
+        [
+            'palyra.toml:2: journal.url: must be "sqlite:journal.db": the journal is in the home, '
+            "which PALYRA_HOME or --home moves"
+        ],
     ),
     "tls_pair": (
         '[server]\ntls_cert = "c"\n',
@@ -329,7 +332,7 @@ def test_records_are_frozen() -> None:
     assert all(
         section.__struct_config__.frozen for section in (*plain_sections().values(), *repeated_sections().values())
     )
-    assert len(fields(Config)) == 20
+    assert len(fields(Config)) == 21
 
 
 MUTATIONS = st.lists(

@@ -17,6 +17,7 @@ from palyra.core.errors import Invalid
 
 NAME_LENGTH_MAX = 64  # Names become parts of tool names, keys and principals.
 PORT_MAX = 65_535
+JOURNAL_URL = "sqlite:journal.db"
 
 _HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -38,6 +39,10 @@ class ParsedEach(msgspec.Struct, frozen=True):
     """Marks a list of such texts."""
 
     parse: Callable[[str], object]
+
+
+class NotReadYet(msgspec.Struct, frozen=True):
+    """Marks a setting that is checked, but has no effect in this release."""
 
 
 class ListenAddress(msgspec.Struct, frozen=True):
@@ -144,11 +149,14 @@ def parse_smtp_url(text: str) -> str:
 
 
 def parse_journal_url(text: str) -> str:
-    is_file = text.startswith("sqlite:") and len(text) > len("sqlite:")
-    if not is_file and not text.startswith(("postgresql://", "postgres://")):
-        raise Invalid("journal_url_invalid", 'must be "sqlite:PATH" or "postgresql://HOST/DATABASE"')
-    if not is_file and urlsplit(text).password is not None:
-        raise Invalid("secret_literal", "must not hold a password; use a password file (PGPASSFILE) or PGPASSWORD")
+    """Offline commands look for the journal in the home, so it lies nowhere else."""
+    if text.startswith(("postgresql:", "postgres:")):
+        raise Invalid("journal_url_invalid", f'PostgreSQL is not there yet; write "{JOURNAL_URL}" or leave this out')
+    if text != JOURNAL_URL:
+        raise Invalid(
+            "journal_url_invalid",
+            f'must be "{JOURNAL_URL}": the journal is in the home, which PALYRA_HOME or --home moves',
+        )
     return text
 
 

@@ -3,7 +3,7 @@
 Invariant: with no file and no variable, `Config()` is a working node on this machine.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar, get_args
 
 import msgspec
 from msgspec import Meta
@@ -19,7 +19,9 @@ from palyra.config.choices import (
     Overlap,
 )
 from palyra.config.forms import (
+    JOURNAL_URL,
     ListenAddress,
+    NotReadYet,
     Parsed,
     ParsedEach,
     SecretRef,
@@ -41,6 +43,7 @@ from palyra.config.forms import (
     parse_time,
     parse_timezone,
 )
+from palyra.config.problems import ConfigProblem
 from palyra.core.budget import BudgetAction, BudgetPeriod, BudgetScope
 from palyra.core.events.model import RouteMode
 
@@ -64,12 +67,14 @@ LOCAL_SERVERS = tuple(ListenAddress("127.0.0.1", port) for port in (11434, 1234,
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """One table of the file."""
+    """One table of the file. `is_read` is false where the whole table has no effect in this release."""
+
+    is_read: ClassVar[bool] = True
 
 
 class ServerConfig(Section, frozen=True, kw_only=True):
     http: Bind = ListenAddress("127.0.0.1", 7142)
-    grpc: Bind = ListenAddress("127.0.0.1", 7143)
+    grpc: Annotated[Bind, NotReadYet()] = ListenAddress("127.0.0.1", 7143)
     tls_cert: OptionalText = None
     tls_key: OptionalText = None
     hosts: Annotated[tuple[str, ...], ParsedEach(parse_host)] = ()
@@ -82,9 +87,9 @@ class ServerConfig(Section, frozen=True, kw_only=True):
 
 
 class JournalConfig(Section, frozen=True, kw_only=True):
-    url: Annotated[str, Parsed(parse_journal_url)] = "sqlite:journal.db"
+    url: Annotated[str, Parsed(parse_journal_url)] = JOURNAL_URL
     durability: Durability = Durability.FULL
-    retention_days: OptionalPositive = None
+    retention_days: Annotated[OptionalPositive, NotReadYet()] = None
 
 
 class ProviderConfig(Section, frozen=True, kw_only=True):
@@ -161,16 +166,19 @@ class BrowserConfig(Section, frozen=True, kw_only=True):
 
 
 class ContextConfig(Section, frozen=True, kw_only=True):
+    is_read: ClassVar[bool] = False
     compaction_trigger: Annotated[float, Meta(gt=0, le=1)] = 0.7
     auto_compaction: bool = True
 
 
 class MemoryConfig(Section, frozen=True, kw_only=True):
+    is_read: ClassVar[bool] = False
     auto_inject: bool = True
     embedder: ModelName = "bundled"
 
 
 class LearningConfig(Section, frozen=True, kw_only=True):
+    is_read: ClassVar[bool] = False
     enabled: bool = True
     sample: Ratio = 1.0
     review_bps: BasisPoints = 7500
@@ -178,6 +186,7 @@ class LearningConfig(Section, frozen=True, kw_only=True):
 
 
 class HealingConfig(Section, frozen=True, kw_only=True):
+    is_read: ClassVar[bool] = False
     mode: HealingMode = HealingMode.OBSERVE_ONLY
 
 
@@ -200,6 +209,7 @@ class McpServerConfig(Section, frozen=True, kw_only=True):
 
 
 class RoutineConfig(Section, frozen=True, kw_only=True):
+    is_read: ClassVar[bool] = False
     name: Name
     prompt: Text
     every_s: OptionalPositive = None
@@ -213,6 +223,7 @@ class RoutineConfig(Section, frozen=True, kw_only=True):
 
 
 class ChannelConfig(Section, frozen=True, kw_only=True):
+    is_read: ClassVar[bool] = False
     name: Name
     kind: ChannelKind
     token: Secret = None
@@ -244,7 +255,11 @@ class ProviderHint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole of it. `provider_hint` is no section: it is what variables of other programs suggest."""
+    """The whole of it. Two members are no sections.
+
+    `provider_hint` is what variables of other programs suggest. `warnings` name settings that were given and have no
+    effect yet.
+    """
 
     server: ServerConfig = ServerConfig()
     journal: JournalConfig = JournalConfig()
@@ -266,6 +281,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     routines: tuple[RoutineConfig, ...] = msgspec.field(name="routine", default=())
     channels: tuple[ChannelConfig, ...] = msgspec.field(name="channel", default=())
     provider_hint: ProviderHint | None = None
+    warnings: tuple[ConfigProblem, ...] = ()
 
 
 def plain_sections() -> dict[str, type[Section]]:
@@ -280,9 +296,9 @@ def plain_sections() -> dict[str, type[Section]]:
 def repeated_sections() -> dict[str, type[Section]]:
     """`[[name]]` tables by their name in the file."""
     return {
-        field.encode_name: field.type.__args__[0]
+        field.encode_name: get_args(field.type)[0]
         for field in msgspec.structs.fields(Config)
-        if getattr(field.type, "__origin__", None) is tuple
+        if getattr(field.type, "__origin__", None) is tuple and issubclass(get_args(field.type)[0], Section)
     }
 
 
@@ -290,3 +306,12 @@ def setting_names() -> list[str]:
     """Every key there is, as `section.key`."""
     sections = {**plain_sections(), **repeated_sections()}
     return [f"{name}.{field.name}" for name, section in sections.items() for field in msgspec.structs.fields(section)]
+
+
+def unread_keys(section: type[Section]) -> frozenset[str]:
+    """Keys of the table that nothing reads yet."""
+    return frozenset(
+        field.name
+        for field in msgspec.structs.fields(section)
+        if not section.is_read or any(isinstance(mark, NotReadYet) for mark in get_args(field.type))
+    )

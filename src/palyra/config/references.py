@@ -10,6 +10,22 @@ from palyra.config.problems import ConfigProblems, suggestion
 from palyra.core.redaction.names import Belief, classify_name
 
 PROVIDER_KINDS = ("openai-chat", "openai-responses", "anthropic-messages", "pydantic-ai", "local", "demo", "scripted")
+# Names of servers that people write for a kind. All of them speak the protocol of OpenAI's chat.
+CHAT_SERVERS = {
+    "ollama": "http://127.0.0.1:11434/v1",
+    "lmstudio": "http://127.0.0.1:1234/v1",
+    "lm-studio": "http://127.0.0.1:1234/v1",
+    "llamacpp": "http://127.0.0.1:8080/v1",
+    "llama-cpp": "http://127.0.0.1:8080/v1",
+    "llama.cpp": "http://127.0.0.1:8080/v1",
+    "vllm": "http://127.0.0.1:8000/v1",
+    "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
+    "google": "https://generativelanguage.googleapis.com/v1beta/openai",
+    "groq": "https://api.groq.com/openai/v1",
+    "mistral": "https://api.mistral.ai/v1",
+    "deepseek": "https://api.deepseek.com/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
+}
 EMBEDDERS = ("bundled", "minilm")
 _CHANNEL_NEEDS = {
     "discord": ("token",),
@@ -96,13 +112,16 @@ def _check_default_agent(document: Table, say: Say) -> None:
 
 
 def _check_kinds(document: Table, say: Say) -> None:
-    """A kind may be an extra's, which only the daemon can know; what is nearly one of ours is a slip."""
     for path, table in _entries(document, "provider"):
         kind = table.get("kind")
-        if not isinstance(kind, str):
-            continue
-        if kind not in PROVIDER_KINDS and suggestion(kind, PROVIDER_KINDS):
-            say((*path, "kind"), f"there is no such kind{suggestion(kind, PROVIDER_KINDS)}")
+        if isinstance(kind, str) and kind not in PROVIDER_KINDS:
+            say((*path, "kind"), f"there is no such kind; {_better_kind(kind.lower())}")
+
+
+def _better_kind(kind: str) -> str:
+    if kind in CHAT_SERVERS:
+        return f'write kind = "openai-chat" and base_url = "{CHAT_SERVERS[kind]}"'
+    return suggestion(kind, PROVIDER_KINDS).removeprefix("; ") or f"use one of {', '.join(PROVIDER_KINDS)}"
 
 
 def _check_channel(table: Table, path: Path, say: Say) -> None:

@@ -12,7 +12,7 @@ from palyra.cli.options import JsonOption, home_of, is_json
 from palyra.cli.output import print_json, print_line, printable
 
 if TYPE_CHECKING:
-    from palyra.config import Config, Section
+    from palyra.config import Config, ConfigProblem, Section
 
 app = typer.Typer(help="The configuration: palyra.toml and variables.", no_args_is_help=True)
 
@@ -48,12 +48,15 @@ def check(context: typer.Context, json: JsonOption = False) -> None:
       palyra config check
     """
     home = home_of(context)
-    problems = find_problems(home)
+    problems, warnings = find_problems(home)
     if is_json(context, json):
-        print_json({"ok": not problems, "path": str(config_file(home)), "problems": problems})
+        path = str(config_file(home))
+        print_json({"ok": not problems, "path": path, "problems": problems, "warnings": warnings})
     else:
         for problem in problems:
             print_line(str(problem))
+        for warning in warnings:
+            print_line(warning_line(warning))
         print_line(f"{len(problems)} problems" if problems else "all is well")
     if problems:
         raise typer.Exit(1)
@@ -108,14 +111,28 @@ def load_or_explain(home: Home) -> "Config":
         raise typer.Exit(1) from error
 
 
-def find_problems(home: Home) -> tuple[object, ...]:
-    from palyra.config import ConfigInvalid, load
+def find_problems(home: Home) -> tuple[tuple["ConfigProblem", ...], tuple["ConfigProblem", ...]]:
+    """What keeps the daemon from starting, and what it would warn of."""
+    from palyra.app.daemon import make_agents
+    from palyra.config import ConfigInvalid, ConfigProblem, load, require_safe_bind
+    from palyra.core.errors import Invalid
 
     try:
-        load(home.root, os.environ)
+        config = load(home.root, os.environ)
     except ConfigInvalid as error:
-        return error.problems
-    return ()
+        return error.problems, ()
+    problems = []
+    for check_start in (lambda: require_safe_bind(config), lambda: make_agents(home, config)):
+        try:
+            check_start()
+        except Invalid as error:
+            problems.append(ConfigProblem(source=str(config_file(home)), line=None, where="", what=error.message))
+    return tuple(problems), config.warnings
+
+
+def warning_line(warning: "ConfigProblem") -> str:
+    """The same words in `config check` and at the start of the daemon."""
+    return f"warning: {warning}"
 
 
 def members_of(config: "Config") -> dict[str, Any]:
@@ -127,7 +144,7 @@ def members_of(config: "Config") -> dict[str, Any]:
         value = getattr(config, attribute)
         if isinstance(value, Section):
             members[name] = _table(value)
-        elif isinstance(value, tuple) and value:
+        elif isinstance(value, tuple) and value and isinstance(value[0], Section):
             members[name] = [_table(each) for each in value]
     return members
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from palyra.cli.commands.config import load_or_explain
+from palyra.cli.commands.config import load_or_explain, warning_line
 from palyra.cli.options import home_of
 from palyra.cli.output import printable
 
@@ -38,6 +38,8 @@ def serve(
     if insecure:
         config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, insecure=True))
     require_safe_bind(config)
+    for warning in config.warnings:
+        typer.echo(printable(warning_line(warning)), err=True)
 
     def announce(address: str, link: str) -> None:
         typer.echo(f"palyra listens on {address}; its token is in {home.admin_token}", err=True)

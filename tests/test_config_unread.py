@@ -1,0 +1,124 @@
+"""Settings that nothing reads yet: each is marked where it is declared, told when it is set, and truly read by nothing."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from msgspec.structs import fields
+from typer.testing import CliRunner
+
+from palyra.cli.main import app
+from palyra.config import Config, read_config
+from palyra.config.records import ProviderConfig, Section, plain_sections, repeated_sections, unread_keys
+from palyra.config.references import CHAT_SERVERS, PROVIDER_KINDS
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "palyra"
+SECTIONS: dict[str, type[Section]] = {**plain_sections(), **repeated_sections()}
+MEMBERS = {field.encode_name: field.name for field in fields(Config)}
+FILE = '[server]\ngrpc = "127.0.0.1:1"\n[journal]\nretention_days = 3\n[memory]\nauto_inject = true\n'
+WARNINGS = [
+    "palyra.toml:2: server.grpc: is not read yet: it has no effect in this release",
+    "palyra.toml:4: journal.retention_days: is not read yet: it has no effect in this release",
+    "palyra.toml:5: memory: is not read yet: it has no effect in this release",
+    "PALYRA_HEALING__MODE: is not read yet: it has no effect in this release",
+]
+
+
+def attributes() -> list[ast.Attribute]:
+    """Every `a.b` of the package outside its configuration."""
+    files = [path for path in PACKAGE.rglob("*.py") if PACKAGE / "config" not in path.parents]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in files]
+    return [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+
+
+ATTRIBUTES = attributes()
+USED_NAMES = {node.attr for node in ATTRIBUTES}
+USED_SECTIONS = {
+    node.attr
+    for node in ATTRIBUTES
+    if isinstance(node.value, ast.Name | ast.Attribute)
+    and (node.value.id if isinstance(node.value, ast.Name) else node.value.attr) in ("config", "_config")
+}
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_a_section_is_read_unless_it_is_marked(name: str) -> None:
+    assert (MEMBERS[name] in USED_SECTIONS) is SECTIONS[name].is_read
+
+
+@pytest.mark.parametrize("name", [name for name, section in SECTIONS.items() if section.is_read])
+def test_a_key_is_read_unless_it_is_marked(name: str) -> None:
+    unread = unread_keys(SECTIONS[name])
+    assert unread & USED_NAMES == set()
+    assert {field.name for field in fields(SECTIONS[name])} - unread - USED_NAMES == set()
+
+
+def test_what_has_no_effect_is_told_with_its_line() -> None:
+    config = read_config(FILE, {"PALYRA_HEALING__MODE": "auto"}, "palyra.toml")
+    assert isinstance(config, Config)
+    assert [str(warning) for warning in config.warnings] == WARNINGS
+
+
+def test_defaults_are_warned_of_nowhere() -> None:
+    config = read_config("[server]\n[journal]\n", {}, "palyra.toml")
+    assert isinstance(config, Config)
+    assert config.warnings == ()
+
+
+def test_check_tells_warnings_and_what_would_stop_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "palyra.toml"
+    file.write_text(FILE)
+    arguments = ["--home", str(tmp_path), "config", "check"]
+    checked = CliRunner().invoke(app, arguments, env={"PALYRA_HEALING__MODE": "auto"})
+    expected = [f"warning: {each.replace('palyra.toml', str(file))}" for each in WARNINGS]
+    assert (checked.exit_code, checked.output.splitlines()) == (0, [*expected, "all is well"])
+    file.write_text('[server]\nhttp = "0.0.0.0:1"\n[[agent]]\nname = "a"\nworkspace = ["/"]\n')
+    checked = CliRunner().invoke(app, arguments)
+    assert checked.exit_code == 1
+    assert "can be reached from other machines without TLS" in checked.output
+    assert "would open" in checked.output
+    assert checked.output.splitlines()[-1] == "2 problems"
+
+
+def test_page_marks_what_has_no_effect() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
+    pages = {part.partition("`")[0].strip("[]"): part for part in text.split("### `")[1:]}
+    for name, section in SECTIONS.items():
+        unread = unread_keys(section)
+        assert ("Nothing reads this section yet" in pages[name]) is not section.is_read
+        shown = {field.name for field in fields(section) if "Not read yet" in rows[f"{name}.{field.name}"]}
+        assert shown == (unread if section.is_read else set())
+
+
+@pytest.mark.parametrize("url", ["postgresql://h/d", "postgres://u:p@h/d"])
+def test_a_journal_in_postgresql_is_refused_as_not_there_yet(url: str) -> None:
+    found = read_config(f'[journal]\nurl = "{url}"\n', {}, "palyra.toml")
+    assert not isinstance(found, Config)
+    assert "PostgreSQL is not there yet" in found[0].what
+
+
+@pytest.mark.parametrize("path", ["other.db", "/srv/journal.db", "~/journal.db", "with spaces.db", ""])
+def test_a_journal_elsewhere_is_refused_and_told_how_to_move_the_home(path: str) -> None:
+    found = read_config(f'[journal]\nurl = "sqlite:{path}"\n', {}, "palyra.toml")
+    assert not isinstance(found, Config)
+    assert "PALYRA_HOME or --home moves" in found[0].what
+
+
+def test_kinds_that_are_servers_are_told_what_to_write_all_at_once() -> None:
+    tables = [f'[[provider]]\nname = "p{number}"\nkind = "{kind}"\n' for number, kind in enumerate(CHAT_SERVERS)]
+    found = read_config("".join(tables) + '[[provider]]\nname = "z"\nkind = "zzz"\n', {}, "palyra.toml")
+    assert not isinstance(found, Config)
+    told = [problem.what for problem in found if problem.what.startswith("there is no such kind")]
+    words = 'there is no such kind; write kind = "openai-chat" and base_url = "{}"'
+    assert told[:-1] == [words.format(url) for url in CHAT_SERVERS.values()]
+    assert told[-1] == f"there is no such kind; use one of {', '.join(PROVIDER_KINDS)}"
+
+
+@pytest.mark.parametrize("url", sorted(set(CHAT_SERVERS.values())))
+def test_what_is_told_can_be_written(url: str) -> None:
+    text = f'[[provider]]\nname = "p"\nkind = "openai-chat"\nbase_url = "{url}"\n'
+    config = read_config(text, {}, "palyra.toml")
+    assert isinstance(config, Config)
+    assert config.providers == (ProviderConfig(name="p", kind="openai-chat", base_url=url),)
