@@ -13,6 +13,8 @@ TEST_WORKERS ?= 2
 CAMPAIGN ?= --points 3000 --kills 100
 KILLS ?= 1000
 CAPS ?= 50
+# Tests with few examples in the suite and many in the campaign.
+PROPERTIES = $(shell grep -rl 'tests.support.examples import' tests --include='test_*.py')
 BENCHES = $(patsubst bench/%.py,%,$(filter-out bench/_%,$(wildcard bench/*.py)))
 PIP = bin/python -m pip --disable-pip-version-check --quiet
 
@@ -39,11 +41,12 @@ check: setup ## Lint, check the format and the types, and hold the style's maxim
 bench: setup ## Run every benchmark in bench/, one after the other.
 	@set -e; for name in $(BENCHES); do echo "== bench.$$name"; $(BIN)/python -m bench.$$name; done
 
-campaign: setup ## Run the long campaigns: faults of the journal, the daemon and a cap, then all injections.
+campaign: setup ## Run the long campaigns: faults of the journal, the daemon and a cap, all injections, costly properties.
 	$(BIN)/python -m tests.crash.campaign $(CAMPAIGN)
 	$(BIN)/python -m tests.crash.daemon_campaign --kills $(KILLS)
 	$(BIN)/python -m tests.crash.cap_campaign --kills $(CAPS)
 	$(BIN)/python -m tests.corpora.injection_campaign
+	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n $(TEST_WORKERS) $(PROPERTIES)
 
 lock: python ## Write requirements/*.txt anew from clean environments.
 	requirements/refresh $(PYTHON)

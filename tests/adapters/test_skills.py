@@ -29,6 +29,7 @@ from palyra.core.skills import SkillCard, SkillPlace, SkillStatus
 from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX
 from palyra.core.trust import Trust
 from palyra.ports.skills import SkillWish
+from tests.support.examples import examples
 from tests.support.tool_calls import code_of, execute
 
 pytestmark = pytest.mark.anyio
@@ -169,7 +170,7 @@ def test_text_that_hides_something_is_told() -> None:
     assert (read.problems, len(read.notes)) == ((), 1)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(raw=st.binary(max_size=400) | st.text(max_size=400).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_bytes_of_any_kind_are_read_without_a_fault(raw: bytes) -> None:
     for whole in (raw, b"---\n" + raw + b"\n---\nx", b"---\nname: tidy\ndescription: d\n" + raw + b"\n---\nx"):
@@ -185,7 +186,7 @@ yaml_pieces = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(pieces=st.lists(yaml_pieces, max_size=30))
 def test_yaml_of_any_kind_is_read_without_a_fault(pieces: list[str]) -> None:
     read_manifest(f"---\n{''.join(pieces)}\n---\nx".encode(), "tidy")

@@ -18,6 +18,7 @@ from palyra.core.events import Data, Draft
 from palyra.core.events.base import ErasedData
 from palyra.core.ids import SessionId, is_system_stream
 from palyra.ports.journal import Append, Erasure
+from tests.support.examples import examples
 from tests.support.journals import (
     ALICE,
     START_MS,
@@ -206,7 +207,7 @@ class Trial:
         return open_journal(settings, FixedSigner(), FixedClock())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20))
 @given(_steps)
 def test_the_store_holds_what_a_plain_list_would(steps: list[Step]) -> None:
     async def run() -> None:

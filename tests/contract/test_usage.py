@@ -22,11 +22,12 @@ from palyra.core.projections.usage import NANO, QUARTER_MS
 from palyra.ports.journal import Append, Erasure
 from palyra.ports.views import Spend, SpendFilter, UsageFilter, UsageGroup, UsageReport, UsageSum, UsageViews
 from tests.contract.conftest import STORES, Opened, Opener, Store
+from tests.support.examples import examples
 from tests.support.journals import ALICE, BOB, LIMITS, Ids, draft, session_created
 
 pytestmark = pytest.mark.anyio
 
-EXAMPLES_COUNT = 25  # Each opens a journal of its own.
+EXAMPLES_COUNT = examples(12)  # Each opens a journal of its own.
 ZONES = [ZoneInfo(name) for name in ("UTC", "Europe/Berlin", "Asia/Kolkata", "Pacific/Chatham", "America/Santiago")]
 DAY_MS = 24 * 60 * 60 * 1000
 SPRING_MS = int(datetime(2026, 3, 27, tzinfo=UTC).timestamp() * 1000)  # Berlin and Chatham change within ten days.

@@ -19,6 +19,7 @@ from palyra.core.hosts import (
     judge_url,
     refuse_address,
 )
+from tests.support.examples import examples
 
 REFUSED = [
     "http://127.0.0.1/",
@@ -168,7 +169,7 @@ def test_endpoint_of_a_tunnel_needs_a_port() -> None:
     assert isinstance(judge_endpoint("example.com:443/x"), AddressRefusal)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(200))
 @given(urls)
 def test_every_reader_finds_the_judged_host_and_port_in_what_is_allowed(url: str) -> None:
     judged = judge_url(url)
@@ -182,7 +183,7 @@ def test_every_reader_finds_the_judged_host_and_port_in_what_is_allowed(url: str
     assert judge_url(judged.url) == judged
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(200))
 @given(urls)
 def test_allowed_text_in_plain_letters_means_the_same_before_it_is_made_canonical(url: str) -> None:
     assume(url.isascii())

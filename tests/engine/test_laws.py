@@ -38,6 +38,7 @@ from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunReques
 from palyra.engine.engine import Engine
 from palyra.engine.setup import EngineSettings
 from tests.support.engines import OWNER, MarkTool, Workshop
+from tests.support.examples import examples
 from tests.support.journals import FixedClock
 from tests.support.permits import Auditor
 
@@ -261,7 +262,7 @@ def check_order(events: list[Event]) -> None:
                 continue
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(10))
 @given(st.integers(0, 2**32))
 def test_any_history_keeps_every_law(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

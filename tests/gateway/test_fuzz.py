@@ -10,8 +10,9 @@ from palyra.gateway.routes.table import ROUTES
 from tests.gateway.frames import RUN_ID, SESSION_ID
 from tests.gateway.prepared import Prepared
 from tests.gateway.scene import APPROVAL, Scene
+from tests.support.examples import examples
 
-EXAMPLES = 100
+EXAMPLES = examples(40)
 MEMBERS = sorted(
     {name for route in ROUTES for record in (route.body, route.query) for name in record.__struct_fields__}
 )

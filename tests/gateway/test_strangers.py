@@ -20,6 +20,7 @@ from palyra.gateway.routes.table import ROUTES
 from palyra.ports.tokens import Role, hash_token
 from tests.gateway.prepared import Prepared
 from tests.gateway.scene import ADMIN, RUN, Scene
+from tests.support.examples import examples
 
 ONE_RUN = f"/api/v1/runs/{RUN}"
 PUBLIC = {(route.method, route.path) for route in ROUTES if route.is_public}
@@ -44,7 +45,7 @@ values = texts | st.sampled_from(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(
     method=st.sampled_from(METHODS),
     path=paths,
