@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.target import UrlOption
 from palyra.cli.options import home_of
+from palyra.cli.target import UrlOption
 from palyra.core.errors import Invalid
 
 SESSION_KEY = "cli"
