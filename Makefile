@@ -19,7 +19,7 @@ BENCHES = $(patsubst bench/%.py,%,$(filter-out bench/_%,$(wildcard bench/*.py)))
 PIP = bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench campaign lock clean python
+.PHONY: help setup run test check index bench campaign lock clean python
 
 help: ## Print this list.
 	@awk -F ':[^#]*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ check: setup ## Lint, check the format and the types, and hold the style's maxim
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_tidy.py tests/test_docs.py
+
+index: setup ## Write docs/where-to-look.md anew from the docstrings.
+	$(BIN)/python -m tests.tidy.index
 
 bench: setup ## Run every benchmark in bench/, one after the other.
 	@set -e; for name in $(BENCHES); do echo "== bench.$$name"; $(BIN)/python -m bench.$$name; done
