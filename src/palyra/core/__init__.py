@@ -1,1 +1,4 @@
-"""Pure rules: values in, values out. Not: I/O, clocks, randomness, asyncio or logging."""
+"""Pure rules: values in, values out.
+
+Does not own: I/O, clocks, randomness, asyncio or logging. Time, ids and bytes arrive as arguments.
+"""

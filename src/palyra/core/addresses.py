@@ -1,9 +1,11 @@
-"""Addresses in a conversation. Owns: whether an address that a call would reach was given to the model, word for word.
+"""Decides whether an address that a call would reach was given to the model, word for word.
 
-Fetching an address can carry a secret out, if the model writes the secret into it. One that stands as it is in what a
-person said, or in what came straight from outside before the model ever wrote it, carries nothing but the choice of it.
-What came by way of something that keeps words for later (files, a shell, artifacts, other sessions, skills) was perhaps
-put there by a model, in whatever session, and gives nothing. Choosing tells something too: so few visits are known ones.
+Fetching an address can carry a secret out, if the model writes the secret into the address. An address that a person
+wrote carries nothing but the choice of it. The same holds for one that came straight from outside before the model
+ever wrote it.
+Storage that keeps words for later gives no address: files, a shell, artifacts, other sessions, skills. A model may have
+put the address there, in any session.
+The choice between addresses tells something too. So only a few visits count as known ones.
 """
 
 import html
@@ -17,10 +19,10 @@ from palyra.core.conversation import AssistantMessage, ToolMessage, UserMessage,
 from palyra.core.run.call import Call
 from palyra.core.trust import Trust, is_tainting
 
-LENGTH_MIN = 4  # A shorter one would be found by chance.
-VISITS_MAX = 4  # Wanted under taint. Each lets the model tell which of the addresses it was given it chose.
-NOTE = "[palyra]"  # Words of the daemon itself, which may quote the model's.
-_STRAIGHT = frozenset({"http", "mcp"})  # Kinds of sources.
+LENGTH_MIN = 4  # A shorter address would be found by chance.
+VISITS_MAX = 4  # Visits wanted under taint. Each one lets the model tell which of the given addresses it chose.
+NOTE = "[palyra]"  # Begins the daemon's own words, which may quote the model's.
+_STRAIGHT = frozenset({"http", "mcp"})  # Kinds of sources whose content comes straight from outside.
 _DECODINGS_MAX = 3
 _BEFORE = r"(?<![\w/.:@%-])"
 _AFTER = r"(?=$|[\s\"'<>()\[\]{},;|`*]|[.!?:]+(?:$|[\s\"'<>)\]]))"
@@ -33,11 +35,12 @@ def is_known_address(
     call_id: str = "",
     turn: Iterable[Call] = (),
 ) -> bool:
-    """What the model wrote first does not count, even where a tool says it again; nor does the beginning of another address.
+    """Tells whether the window gave the model this address.
 
-    Nor does any address once the model wanted enough visits since there is content from outside. `turn` are the calls that
-    are judged together with this one, in order; the window may hold them already. `reads_outside` says of a tool's name
-    whether what the tool gives back came from outside in that very call.
+    An address that the model wrote first does not count, even where a tool repeats it. The beginning of another address
+    does not count either. No address counts once the model wanted VISITS_MAX visits under taint.
+    `turn` holds the calls that are judged together with this one, in order; the window may hold them already.
+    `reads_outside` tells, by a tool's name, whether the tool's result came from outside in that very call.
     """
     if address is None or len(address) < LENGTH_MIN or re.search(r"\s", address):
         return False
@@ -45,7 +48,10 @@ def is_known_address(
 
 
 def _visits_before(call_id: str, turn: tuple[Call, ...], window: Window) -> int:
-    """Under taint, also to the same place: an order of two addresses spells as much as a choice of many."""
+    """Counts visits wanted under taint.
+
+    Repeats count: the order of two addresses spells as much as a choice of many.
+    """
     together = {call.call_id for call in turn}
     ahead = takewhile(lambda call: call.call_id != call_id, turn)
     tainted = (item for item in window.items if is_tainting(item.trust))
@@ -82,7 +88,7 @@ def _heard(item: WindowItem) -> str:
 
 
 def _written(item: WindowItem) -> Iterator[str]:
-    """By the model: its words, and the calls it wanted."""
+    """Yields what the model wrote: its words, and the calls it wanted."""
     message = item.message
     if isinstance(message, AssistantMessage):
         yield message.text
@@ -92,7 +98,7 @@ def _written(item: WindowItem) -> Iterator[str]:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """As they are, never as some notation would quote them."""
+    """Yields every string as it is, never as some notation would quote it."""
     match value:
         case str():
             yield value
@@ -106,7 +112,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """What is left when spellings of the same text are made one, so that another spelling hides nothing."""
+    """Makes different spellings of the same text equal, so that another spelling hides nothing."""
     for _ in range(_DECODINGS_MAX):
         decoded = html.unescape(unquote_plus(text))
         if decoded == text:

@@ -1,4 +1,7 @@
-"""Agents. Owns: a named definition: instructions, model, allowed tools, workspace. Not: configuration files (config)."""
+"""Agents: a named definition of instructions, model, allowed tools and workspace.
+
+Does not own: configuration files (config).
+"""
 
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -13,7 +16,7 @@ DEFAULT_INSTRUCTIONS = (
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """`tools` are patterns of tool names; `*` allows the whole catalog. The empty route is the default one."""
+    """`tools` holds patterns of tool names; `*` allows the whole catalog. An empty route means the default route."""
 
     name: str
     instructions: str = DEFAULT_INSTRUCTIONS

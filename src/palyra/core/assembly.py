@@ -1,6 +1,8 @@
-"""Assembly of a model's output. Owns: putting streamed fragments together into one recorded output. Not: streaming.
+"""Assembles the streamed fragments of a model's answer into one recorded output.
 
-Arguments that are no JSON object every reader keeps exactly stay the raw string: the gate refuses them, the model is told.
+Does not own: streaming.
+Arguments stay the raw string unless they are a JSON object that every reader keeps exactly. The gate then refuses the
+call, and the model is told.
 """
 
 import msgspec
@@ -12,16 +14,16 @@ from palyra.core.events.model import Finish, ModelOutput, ToolCall, Usage
 from palyra.core.ids import RunId, make_call_id
 from palyra.core.run.loop import CALLS_A_TURN_MAX
 
-# Of an event's 256 KiB, measured as JSON: what is written, not what was said.
+# The limits are parts of an event's 256 KiB, measured as JSON: as the text is written, not as it was said.
 TEXT_BYTES_MAX = 80 * 1024
 REASONING_BYTES_MAX = 32 * 1024
-ARGUMENTS_BYTES_MAX = 112 * 1024  # Of all calls of one output together.
+ARGUMENTS_BYTES_MAX = 112 * 1024  # For all calls of one output together.
 TOOL_NAME_LENGTH_MAX = 256
-RAW_LENGTH_KEPT = 1_000  # Of arguments that cannot be used: enough to see what went wrong.
+RAW_LENGTH_KEPT = 1_000  # Kept of arguments that cannot be used: enough to see what went wrong.
 
 
 class CallFragments:
-    """One call, as far as it has arrived."""
+    """The fragments of one call that have arrived so far."""
 
     def __init__(self) -> None:
         self.tool = ""
@@ -29,7 +31,7 @@ class CallFragments:
 
 
 class Assembly:
-    """Grows with every fragment; asked for the output at the end, or when the stream breaks off."""
+    """Grows with every fragment. The output is asked for at the end, or when the stream breaks off."""
 
     def __init__(self, run_id: RunId, turn: int, calls_before: int) -> None:
         self._run_id = run_id
@@ -72,7 +74,7 @@ class Assembly:
         )
 
     def interrupted(self, cause: str | None = None) -> ModelOutput:
-        """What had come when it broke off; calls are never made from half a stream."""
+        """Returns what had come when the stream broke off; calls are never made from half a stream."""
         text, _ = _cut(self.text, TEXT_BYTES_MAX)
         return ModelOutput(
             turn=self._turn, text=text, tool_calls=(), finish=Finish.INTERRUPTED, usage=None, cause=cause
@@ -91,7 +93,7 @@ class Assembly:
 
 
 def parse_arguments(raw: str, room: int = ARGUMENTS_BYTES_MAX) -> JsonObject | str:
-    """The object, if it is one, can be kept exactly, and fits; else the beginning of the raw text."""
+    """Returns the object if it is one, can be kept exactly and fits; else the beginning of the raw text."""
     try:
         value = msgspec.json.decode(raw or "{}", type=dict[str, object])
         size = len(canonical_bytes(value))
@@ -101,7 +103,7 @@ def parse_arguments(raw: str, room: int = ARGUMENTS_BYTES_MAX) -> JsonObject | s
 
 
 def _beginning(raw: str) -> str:
-    """Cut where a word ends: half a secret would not be recognised as one."""
+    """Cuts where a word ends: half a secret would not be recognised as one."""
     return _clean(raw if len(raw) <= RAW_LENGTH_KEPT else _up_to_a_break(raw[:RAW_LENGTH_KEPT]))
 
 
@@ -110,7 +112,7 @@ def _up_to_a_break(text: str) -> str:
 
 
 def _cut(text: str, bytes_max: int) -> tuple[str, bool]:
-    """The text, or as much of its beginning as fits; control characters and quotes take more room than they look."""
+    """Returns as much of the text as fits, and whether it was cut. Control characters and quotes need extra room."""
     text = _clean(text)
     size = len(msgspec.json.encode(text))
     if size <= bytes_max:
@@ -122,5 +124,5 @@ def _cut(text: str, bytes_max: int) -> tuple[str, bool]:
 
 
 def _clean(text: str) -> str:
-    """Lone surrogates cannot be written; what stands for them can."""
+    """Replaces lone surrogates, which cannot be written."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

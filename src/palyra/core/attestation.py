@@ -1,7 +1,9 @@
-"""Tool attestations. Owns: which bytes a node signs about one executed call. Not: keys (ports.signer) or running it.
+"""Tool attestations: which bytes a node signs about one executed call.
 
-Signed: a domain, then each part behind its length: effect_id, tool, input hash, stored output hash, outcome, runtime,
-sandbox, start and end. All hashes are over the redacted, stored form, so that anyone with the tape can check them.
+Does not own: keys (ports.signer), executing the call.
+The signed bytes are a domain, then each part behind its length. The parts are effect_id, tool, input hash, stored
+output hash, outcome, runtime, sandbox, start and end.
+Invariant: all hashes are over the redacted, stored form, so that anyone with the tape can check them.
 """
 
 import hashlib
@@ -18,7 +20,7 @@ def hash_input(arguments: object) -> str:
 
 
 def hash_output(finished: ToolFinished) -> str:
-    """Of the stored bytes: the artifact (whose id is its hash) if the output was spilled, else the text."""
+    """Hashes the stored bytes: the artifact (whose id is its hash) if the output was spilled, else the text."""
     if finished.artifact_id is not None:
         return finished.artifact_id
     return hashlib.sha256((finished.output or "").encode()).hexdigest()

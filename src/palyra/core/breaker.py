@@ -1,7 +1,9 @@
-"""The circuit breaker of one model. Owns: when a failing provider is left alone and when it is tried again. Not: calling it.
+"""The circuit breaker of one model: when a failing provider is left alone, and when it is tried again.
 
-Closed while it works; open after several failures in a row, for a while that doubles with every failed probe; then half
-open: one call may try, and its outcome decides. Only failures that say something about the provider's health count.
+Does not own: calling the provider.
+The breaker is closed while the provider works. Several failures in a row open it, for a time that doubles with every
+failed probe. Then it is half open: one call may try, and its outcome decides.
+Only failures that say something about the provider's health count.
 """
 
 from enum import Enum
@@ -51,7 +53,7 @@ def health(breaker: Breaker, now_ms: int) -> ModelHealth:
 
 
 def begin(breaker: Breaker, now_ms: int) -> Breaker:
-    """A call is about to be made; the first one after an open time is the probe, and others wait for it."""
+    """Notes that a call is about to be made. The first one after the open time is the probe; others wait for it."""
     return replace(breaker, is_probing=True) if health(breaker, now_ms) is ModelHealth.HALF_OPEN else breaker
 
 
@@ -70,5 +72,5 @@ def fail(breaker: Breaker, code: ModelError, now_ms: int) -> Breaker:
 
 
 def abandon(breaker: Breaker) -> Breaker:
-    """The call was stopped before it could tell anything."""
+    """Notes that the call was stopped before it could tell anything."""
     return replace(breaker, is_probing=False)

@@ -1,8 +1,10 @@
-"""Budgets. Owns: which account a spender's money comes from, and whether one more call fits into it. Not: keeping accounts.
+"""Budgets: which account a spender's money comes from, and whether one more call fits into it.
 
-A call is reserved at the most it may cost before it is made, and settled at what it did cost. It fits while what is
-spent, what is reserved and what it may cost stay within the limit; the last one before the limit may go beyond it, but
-only alone. So a limit is overshot by at most one request, however many run at once (L9).
+Does not own: keeping accounts (engine.spend.accounts).
+Before a call is made, the most it may cost is reserved. Afterwards what it did cost is settled. A call fits while the
+sum of spent, reserved and its own cost stays within the limit. The last call before the limit may go beyond it, but
+only while no other call is in flight.
+Invariant: a limit is overshot by at most one request, however many run at once (L9).
 """
 
 from collections.abc import Callable, Iterable
@@ -41,7 +43,7 @@ class BudgetAction(Enum):
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """Tokens are input and output together; `nano_usd` leaves out what has no known price."""
+    """Tokens are input and output together; `nano_usd` leaves out calls of unknown price."""
 
     nano_usd: int = 0
     tokens: int = 0
@@ -61,12 +63,12 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_price(self) -> bool:
-        """Whether a model of unknown price would pass it unseen."""
+        """Tells whether calls of a model without a known price would escape this budget."""
         return self.limit_nano_usd is not None and self.limit_tokens is None
 
 
 class Spender(msgspec.Struct, frozen=True, kw_only=True):
-    """On whose behalf a call is made. `channel` is where the run came from."""
+    """The one on whose behalf a call is made. `channel` is where the run came from."""
 
     principal: Principal
     channel: str
@@ -76,7 +78,7 @@ class Spender(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """What a budget sums up: one subject's spend in one period. No end means that the period never ends."""
+    """One subject's spend in one period, which a budget limits. No end means that the period never ends."""
 
     scope: BudgetScope
     subject: str
@@ -113,7 +115,10 @@ def account_of(budget: Budget, spender: Spender, now_ms: int) -> Account:
 
 
 def has_room(standing: Standing, amount: Amount, is_proven: bool) -> bool:
-    """Whether the call may be made beside those that are out. What never ran before goes alone: its estimate is a guess."""
+    """Tells whether the call may be made beside those in flight.
+
+    A model that was never called before is called alone: its estimate is a guess.
+    """
     if not standing.is_reserved:
         return True
     if not is_proven:
@@ -122,7 +127,7 @@ def has_room(standing: Standing, amount: Amount, is_proven: bool) -> bool:
 
 
 def left_usd(standings: Iterable[Standing]) -> float | None:
-    """What the tightest budget in USD leaves, reservations apart; None where there is none."""
+    """Returns what the tightest budget in USD leaves after reservations; None where there is no such budget."""
     left = [
         limit - standing.spent.nano_usd - standing.reserved.nano_usd
         for standing in standings
@@ -132,7 +137,7 @@ def left_usd(standings: Iterable[Standing]) -> float | None:
 
 
 def period_of(budget: Budget, now_ms: int) -> tuple[int, int | None]:
-    """The period that this moment lies in, by the budget's own calendar."""
+    """Returns the period that contains this moment, by the budget's own calendar."""
     if budget.period is BudgetPeriod.NONE:
         return 0, None
     zone = ZoneInfo(budget.timezone)
@@ -144,7 +149,7 @@ def period_of(budget: Budget, now_ms: int) -> tuple[int, int | None]:
 
 
 def _day_after(day: datetime) -> datetime:
-    """Wall clock arithmetic: days of 23 and 25 hours are days too."""
+    """Uses wall clock arithmetic: days of 23 and 25 hours are days too."""
     return (day + timedelta(days=1)).replace(hour=0)
 
 

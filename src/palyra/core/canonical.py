@@ -1,9 +1,11 @@
-"""Canonical JSON (RFC 8785, JCS). Owns: the one byte form of a value that hashes are taken over. Not: what is hashed.
+"""Canonical JSON (RFC 8785, JCS): the one byte form of a value that hashes are taken over.
 
-Most values hold no float and only ASCII keys; for those msgspec's sorted encoding already is JCS (same escapes, same
-order) and the walk below merely proves it. The rest goes through the encoder written here, which follows the RFC's
+Does not own: what is hashed.
+Most values hold no float and only ASCII keys. For those msgspec's sorted encoding already is JCS (same escapes, same
+order), and the walk below merely proves it. Other values go through the encoder written here. It follows the RFC's
 number form (ECMAScript) and key order (UTF-16 code units).
-Invariant: what cannot be read back as the same value is refused: NaN, infinities, integers beyond 2**53 - 1, lone surrogates.
+Invariant: a value that cannot be read back as the same value is refused. NaN, infinities, integers beyond 2**53 - 1
+and lone surrogates are such values.
 """
 
 import math
@@ -15,14 +17,14 @@ from palyra.core.errors import Invalid
 INTEGER_MAX = 2**53 - 1  # The largest integer that every JSON reader keeps exactly.
 INTEGER_FORM_LIMIT = 1e21  # Below it ECMAScript writes an integral number without an exponent, so it reads back as one.
 PLAIN_FRACTION_MIN = 1e-5  # Below it msgspec turns to an exponent earlier than ECMAScript does.
-PLAIN_FRACTION_LIMIT = 1e15  # Above it a fraction has hardly a digit left, and infinity is one of them.
-DEPTH_MAX = 64  # Deeper values are no arguments a person could judge, and exhaust a reader's stack.
+PLAIN_FRACTION_LIMIT = 1e15  # Above it a fraction has hardly a digit left; infinity lies there too.
+DEPTH_MAX = 64  # A person could not judge deeper arguments, and they exhaust a reader's stack.
 
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def canonical_bytes(value: object) -> bytes:
-    """The JCS form of plain JSON data, or of a record made of such data."""
+    """Returns the JCS form of plain JSON data, or of a record made of such data."""
     plain = msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
     try:
         if is_plain(plain, DEPTH_MAX):
@@ -33,7 +35,7 @@ def canonical_bytes(value: object) -> bytes:
 
 
 def encode_plain_record(record: msgspec.Struct) -> bytes:
-    """The same bytes as `canonical_bytes`, for a record type whose fields hold no float and no free-form value."""
+    """Returns the same bytes as `canonical_bytes`, for a record type without floats and free-form values."""
     try:
         return _encoder.encode(record)
     except UnicodeEncodeError as cause:
@@ -41,9 +43,9 @@ def encode_plain_record(record: msgspec.Struct) -> bytes:
 
 
 def is_plain(value: object, depth_left: int) -> bool:
-    """Whether msgspec's encoding is canonical already; raises if no encoding would be."""
+    """Tells whether msgspec's encoding is canonical already; raises if no encoding would be."""
     kind = type(value)
-    if kind is str or kind is bool or value is None:  # Nearly all there is, so it is asked first.
+    if kind is str or kind is bool or value is None:  # Nearly all values are of these kinds, so they are tried first.
         return True
     match value:
         case int():
@@ -52,7 +54,7 @@ def is_plain(value: object, depth_left: int) -> bool:
             return _is_plain_number(value)
         case dict():
             _require_depth(depth_left)
-            # No short cut: every member must be looked at, for its range and depth.
+            # There is no short cut: the range and depth of every member must be checked.
             plain = [is_plain(member, depth_left - 1) for member in value.values()]
             return all(plain) and all([_checked_key(key).isascii() for key in value])
         case list() | tuple():
@@ -65,7 +67,7 @@ def is_plain(value: object, depth_left: int) -> bool:
 
 
 def _is_plain_number(value: float) -> bool:
-    """A fraction of ordinary size: there msgspec and ECMAScript write the same digits in the same form."""
+    """Tells whether this is a fraction of ordinary size, which msgspec and ECMAScript write alike."""
     return PLAIN_FRACTION_MIN <= abs(value) < PLAIN_FRACTION_LIMIT and not value.is_integer()
 
 
@@ -104,7 +106,7 @@ def _scalar(value: object) -> str:
 
 
 def _number(value: float) -> str:
-    """ECMAScript's Number::toString: the shortest digits that read back equal, laid out by magnitude."""
+    """Writes a number as ECMAScript's Number::toString: the shortest digits that read back equal, laid out by size."""
     if not math.isfinite(value):
         raise Invalid("json_number", "JSON has no NaN or infinity")
     if value == 0:
@@ -122,7 +124,7 @@ def _number(value: float) -> str:
 
 
 def _laid_out(digits: str, point: int) -> str:
-    """`digits` with the decimal point after the first `point` of them, in ECMAScript's choice of form."""
+    """Places the decimal point after the first `point` digits, in ECMAScript's choice of form."""
     count = len(digits)
     if count <= point <= 21:
         return digits + "0" * (point - count)

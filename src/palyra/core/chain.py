@@ -1,8 +1,9 @@
-"""The hash chain of a tape. Owns: which bytes are hashed, in which order. Not: storing them, nor signing heads (checkpoint).
+"""The hash chain of a tape: which bytes are hashed, in which order.
 
+Does not own: storing them (adapters.store), signing heads (checkpoint).
 hash = sha256(previous hash ‖ JCS(header) ‖ d) with d = sha256(salt ‖ JCS(data)). The header is the event on the wire
-without data, position and hash. Erasing drops data and salt; d stays, so the chain stays whole while nothing can be
-guessed back from it. docs/format.md holds the same words for other implementers.
+without data, position and hash. Erasing drops data and salt, and d stays. So the chain stays whole, and nobody can
+guess the data back from it. docs/format.md describes the same for other implementers.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ SALT_BYTES = 16
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The hashed part of an event besides its data."""
+    """The hashed part of an event, apart from its data."""
 
     actor: Principal
     at_ms: int
@@ -34,7 +35,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A draft with its place and bytes; only the link to the event before it is missing."""
+    """A draft with its seq and bytes; only the link to the event before it is missing."""
 
     header: Header
     header_bytes: bytes
@@ -66,7 +67,7 @@ def digest_data(salt: bytes, data_bytes: bytes) -> bytes:
 
 
 def link(previous: bytes, header_bytes: bytes, digest: bytes) -> bytes:
-    """The event's own hash, which is the next one's `previous`."""
+    """Returns the event's own hash, which is the next event's `previous`."""
     return hashlib.sha256(previous + header_bytes + digest).digest()
 
 
@@ -101,7 +102,7 @@ def header_of(event: Event) -> Header:
 
 
 def to_wire(event: Event) -> dict[str, object]:
-    """The event as other people's clients see it (JSON members)."""
+    """Returns the event as other people's clients see it (JSON members)."""
     return {
         "seq": event.seq,
         "position": event.position,
@@ -117,12 +118,12 @@ def to_wire(event: Event) -> dict[str, object]:
 
 
 def to_export(event: Event) -> dict[str, object]:
-    """The wire form with what a verifier needs beside it."""
+    """Returns the wire form together with what a verifier needs."""
     return {**to_wire(event), "salt": event.salt, "d": event.digest}
 
 
 def from_export(members: dict[str, object]) -> Event:
-    """Reads an exported line back; raises msgspec.ValidationError where it is not one."""
+    """Reads an exported line back; raises msgspec.ValidationError if it is not one."""
     line = msgspec.convert(members, _ExportedEvent)
     return Event(
         seq=line.seq,

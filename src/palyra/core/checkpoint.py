@@ -1,7 +1,9 @@
-"""Signed checkpoints. Owns: which bytes a node signs, and how checkpoints chain. Not: keys and signing (ports.signer).
+"""Signed checkpoints: which bytes a node signs, and how checkpoints chain.
 
-A checkpoint names the heads of the tapes that changed since the one before it, its own system tape included, so that
-a cut tail or a removed tape shows. Invariant: the signature covers every member of the event's data but itself.
+Does not own: keys and signing (ports.signer).
+A checkpoint names the heads of the tapes that changed since the one before it, its own system tape included. So a
+removed tape shows, and so does a tape whose end was cut off.
+Invariant: the signature covers every member of the event's data but itself.
 """
 
 import hashlib
@@ -12,13 +14,13 @@ from palyra.core.canonical import encode_plain_record
 from palyra.core.events.system import CheckpointSigned, Head
 from palyra.core.ids import NodeId, derive_node_id
 
-HEADS_MAX = 1000  # About 110 bytes a head: a full checkpoint stays well under the cap of an event.
+HEADS_MAX = 1000  # A head takes about 110 bytes, so a full checkpoint stays well under the size cap of an event.
 _DOMAIN = b"palyra-checkpoint-v1\x00"
 FIRST_PREVIOUS = "0" * 64
 
 
 def draft_checkpoint(public_key: bytes, previous: str, position: int, heads: tuple[Head, ...]) -> CheckpointSigned:
-    """An unsigned checkpoint; `sign_bytes` of it is what the node signs."""
+    """Returns an unsigned checkpoint; the node signs its `sign_bytes`."""
     return CheckpointSigned(
         node=derive_node_id(public_key),
         key_id=key_id(public_key),
@@ -30,7 +32,7 @@ def draft_checkpoint(public_key: bytes, previous: str, position: int, heads: tup
 
 
 def sign_bytes(checkpoint: CheckpointSigned) -> bytes:
-    """What is signed: the domain, then JCS of the data without its signature."""
+    """Returns the bytes to sign: the domain, then JCS of the data without its signature."""
     unsigned = _Unsigned(
         heads=checkpoint.heads,
         key_id=checkpoint.key_id,
@@ -42,7 +44,7 @@ def sign_bytes(checkpoint: CheckpointSigned) -> bytes:
 
 
 def checkpoint_hash(checkpoint: CheckpointSigned) -> str:
-    """What the next checkpoint names as `previous`."""
+    """Returns the hash that the next checkpoint names as `previous`."""
     return hashlib.sha256(sign_bytes(checkpoint) + bytes.fromhex(checkpoint.signature)).hexdigest()
 
 
@@ -51,7 +53,7 @@ def key_id(public_key: bytes) -> str:
 
 
 def is_signed_by_node(checkpoint: CheckpointSigned, public_key: bytes, node: NodeId) -> bool:
-    """Whether key, key id and node name belong together; the signature itself is checked by the caller."""
+    """Tells whether key, key id and node name belong together; the caller checks the signature itself."""
     is_named = checkpoint.node == node == derive_node_id(public_key)
     return is_named and checkpoint.key_id == key_id(public_key)
 

@@ -1,9 +1,10 @@
-"""The conversation as a model is shown it. Owns: messages, and the bounded window over a tape's end. Not: providers' forms.
+"""The conversation as a model is shown it: messages, and the bounded window over a tape's end.
 
-The window is a fold over the last events of a tape and is bounded in items, characters and images, so a turn costs the
-same however long the session is (L10). Call and result pairs stay valid: neither is shown without the other. Results below
-`local` stand in fences. Whatever was attached is told in the text; images that are shown are named by the message too, and
-their bytes are read elsewhere.
+Does not own: providers' wire forms (adapters.providers), the bytes of images (engine.session.images).
+The window is a fold over the last events of a tape. It is bounded in items, characters and images, so a turn costs the
+same however long the session is (L10).
+Invariants: a call is never shown without its result, nor a result without its call. Results below `local` stand in
+fences. The text mentions every attachment; a message also names the images that are shown.
 """
 
 import re
@@ -77,7 +78,7 @@ from palyra.core.trust import Trust, is_tainting, lowest
 
 ITEMS_MAX = 400
 CHARS_MAX = 300_000  # About 75,000 tokens: fits every current model with room for tools and output.
-EVENTS_READ_MAX = 1_200  # About three events an item: what is read from the tape to fill the window once.
+EVENTS_READ_MAX = 1_200  # About three events an item: as many as are read from the tape to fill the window once.
 
 _SCHEME = re.compile(r"\s*https?:", re.IGNORECASE)
 
@@ -92,7 +93,10 @@ class PastCall(msgspec.Struct, frozen=True):
 
 
 class UserMessage(msgspec.Struct, frozen=True, tag="user"):
-    """In a window `attachments` is all there is; in what `render` gives, the images to show, and the text tells of all."""
+    """In a window, `attachments` holds everything attached.
+
+    After `render` it holds the images to show, and the text mentions every attachment.
+    """
 
     text: str
     attachments: tuple[Attachment, ...] = ()
@@ -105,7 +109,7 @@ class AssistantMessage(msgspec.Struct, frozen=True, tag="assistant"):
 
 
 class ToolMessage(msgspec.Struct, frozen=True, tag="tool"):
-    """The result of one past call, as the model is told it."""
+    """The result of one past call, as the model sees it."""
 
     call_id: str
     text: str
@@ -116,7 +120,7 @@ Message = UserMessage | AssistantMessage | ToolMessage
 
 
 class WindowItem(msgspec.Struct, frozen=True):
-    """`source` and `tool` are where a result below `local` came from, and by which tool."""
+    """`source` and `tool` tell where a result below `local` came from, and by which tool."""
 
     message: Message
     trust: Trust
@@ -126,15 +130,15 @@ class WindowItem(msgspec.Struct, frozen=True):
 
     @property
     def visits(self) -> tuple[str, ...]:
-        """The calls by which a model wanted to go to an address."""
+        """Returns the calls by which a model wanted to go to an address."""
         calls = self.message.tool_calls if isinstance(self.message, AssistantMessage) else ()
         return tuple(call.call_id for call in calls if is_visit(call.arguments))
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """`held` are the words of runs that are queued: a model hears them when their run begins, not before.
+    """`held` holds the words of queued runs: a model hears them when their run begins, not before.
 
-    `tainted_visits_count` are the visits wanted under taint by what fell out of the window since the last reset.
+    `tainted_visits_count` counts visits wanted under taint since the last reset, in items that have left the window.
     """
 
     items: tuple[WindowItem, ...] = ()
@@ -145,7 +149,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def extend(window: Window, event: Event) -> Window:
-    """The window after one more event of its tape."""
+    """Returns the window after one more event of its tape."""
     if event.type == MessageUser.TYPE and event.run_id != window.active_run_id:
         return _hold(window, event)
     if event.type in _QUEUED_TYPES:
@@ -163,7 +167,7 @@ def _hold(window: Window, event: Event) -> Window:
 
 
 def _activate(window: Window, event: Event) -> Window:
-    """Another run has the floor: what its person said joins the conversation now."""
+    """Adds what a person said to a queued run, now that this run is the active one."""
     held = tuple(pair for pair in window.held if pair[0] != event.run_id)
     said = [item for run_id, item in window.held if run_id == event.run_id]
     active = replace(window, active_run_id=event.run_id, held=held)
@@ -175,7 +179,7 @@ def _activate(window: Window, event: Event) -> Window:
 
 
 def _extend_active(window: Window, event: Event) -> Window:
-    """One case an event type. Among those without effect the frequent ones come first: cases are tried in order."""
+    """Handles one event type a case. Frequent types without effect come first, because cases are tried in order."""
     match event.data:
         case SessionReset():
             return Window(held=window.held, active_run_id=window.active_run_id)
@@ -230,16 +234,16 @@ def _extend_active(window: Window, event: Event) -> Window:
             | AdminActed()
             | ErasedData()
         ):
-            return window  # A model is told none of these. An interrupted output is among them.
+            return window  # A model is told of none of these. An interrupted output is among them.
         case _:
             assert_never(event.data)
 
 
 def render(window: Window) -> tuple[Message, ...]:
-    """The messages to send. A call without a result, or a result without its call, is left out.
+    """Returns the messages to send. A call without a result, or a result without its call, is left out.
 
     Results stand right behind their calls, in the calls' order, whatever was said while the calls ran: providers refuse
-    anything else. A later word on an uncertain call replaces the earlier one, in its place.
+    anything else. A later result of an uncertain call replaces the earlier one, in its place.
     """
     images = _images(item.message for item in window.items)
     left_out_count = len(images) - fitting_count(images)
@@ -261,10 +265,10 @@ def render(window: Window) -> tuple[Message, ...]:
 
 
 def has_images(window: Window, run_id: RunId | None = None, coming: Iterable[Draft] = ()) -> bool:
-    """Whether a request made from this window shows images.
+    """Tells whether a request made from this window shows images.
 
-    A run that is only now accepted or begun has said nothing in the window yet: name it, with the drafts that are about
-    to be recorded, and what its person attached counts too.
+    A run that is only now accepted or begun has said nothing in the window yet. Name it, with the drafts that are about
+    to be recorded, and the images attached to it count too.
     """
     said = [item.message for item in window.items]
     said += [item.message for held_id, item in window.held if held_id == run_id]
@@ -274,7 +278,7 @@ def has_images(window: Window, run_id: RunId | None = None, coming: Iterable[Dra
 
 
 def hide_images(messages: Iterable[Message], reasons: Mapping[str, str]) -> tuple[Message, ...]:
-    """The same messages without the images of these artifacts; the reason of each is told in its place."""
+    """Returns the same messages without the images of these artifacts; a reason stands in the place of each."""
     return tuple(_hide(message, reasons) if isinstance(message, UserMessage) else message for message in messages)
 
 
@@ -286,7 +290,7 @@ def _hide(message: UserMessage, reasons: Mapping[str, str]) -> UserMessage:
 
 
 def is_visit(arguments: JsonObject | str) -> bool:
-    """Whether a call with these arguments goes to an address, as far as they tell."""
+    """Tells whether a call with these arguments goes to an address, as far as the arguments tell."""
     if isinstance(arguments, str):
         return False
     return "url" in arguments or any(isinstance(each, str) and _SCHEME.match(each) for each in arguments.values())
@@ -303,7 +307,7 @@ _UNCERTAIN = (
 
 
 def _told(finished: ToolFinished, trust: Trust) -> ToolMessage:
-    """What came from outside is fenced; what we say of it stands before and behind the fence."""
+    """Fences a result that came from outside; the daemon's notes on it stand before and behind the fence."""
     text = finished.output or ""
     head = ""
     if finished.error is not None:
@@ -357,7 +361,7 @@ def _images(messages: Iterable[Message]) -> list[Attachment]:
 
 
 def _tell_attached(message: UserMessage, left_out_count: int) -> UserMessage:
-    """With a line for each attachment; the first `left_out_count` images give way to newer ones."""
+    """Adds a line for each attachment; the first `left_out_count` images give way to newer ones."""
     if not message.attachments:
         return message
     shown: list[Attachment] = []
@@ -380,5 +384,5 @@ def _file_line(attachment: Attachment) -> str:
 
 
 def _named(attachment: Attachment) -> str:
-    """A name is somebody's text: it stays within its line."""
+    """Keeps a name within its line, because a name is somebody's text."""
     return " ".join(attachment.name.split())

@@ -1,4 +1,7 @@
-"""Erasure. Owns: how what is erased is named on record. Not: overwriting bytes (store), nor checking it (verification)."""
+"""How a record names the events that were erased.
+
+Does not own: overwriting bytes (adapters.store), checking erasures (verification).
+"""
 
 from collections.abc import Iterable
 
@@ -6,7 +9,7 @@ from palyra.core.events.system import SeqRange
 
 
 def as_ranges(seqs: Iterable[int]) -> tuple[SeqRange, ...]:
-    """The fewest ranges that hold exactly these seqs."""
+    """Returns the fewest ranges that hold exactly these seqs."""
     ranges: list[SeqRange] = []
     for seq in sorted(set(seqs)):
         if ranges and ranges[-1].last == seq - 1:

@@ -1,6 +1,7 @@
-"""The one error tree. Owns: what can go wrong, whose fault it is, whether a retry helps. Not: HTTP or gRPC codes (gateway).
+"""The one error tree: what can go wrong, whose fault it is, and whether a retry helps.
 
-Invariant: a message names what happened, to which id, and what to do next; it never holds a secret or a user's text.
+Does not own: HTTP or gRPC codes (gateway).
+Invariant: a message names what happened, to which id, and what to do next. It never holds a secret or a user's text.
 """
 
 from enum import Enum
@@ -48,20 +49,20 @@ class NotFound(PalyraError):
 
 
 class Conflict(PalyraError):
-    """The world moved on: read again, then decide again."""
+    """The state changed in the meantime: read it again, then decide again."""
 
     fault = Fault.CALLER
     is_usually_retryable = True
 
 
 class Unavailable(PalyraError):
-    """A part we rely on cannot answer now: disk full, lock held, provider down."""
+    """Something the daemon relies on cannot answer now: disk full, lock held, provider down."""
 
     fault = Fault.OPERATOR
     is_usually_retryable = True
 
 
 class Corrupt(PalyraError):
-    """Stored bytes are not what was written. Never retried, never repaired in silence."""
+    """Stored bytes are not what was written. The read is never retried, and nothing is repaired in silence."""
 
     fault = Fault.SYSTEM

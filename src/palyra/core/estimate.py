@@ -1,7 +1,7 @@
-"""Estimates of a request's size. Owns: how many tokens a turn is likely to send, before a provider has counted them.
+"""Estimates how many tokens a turn is likely to send, before a provider has counted them.
 
-A guess that errs upwards: three bytes a token, where English has four and most other scripts about three. What it is
-wrong by is learned from what calls came to (engine.ledger); a wrong guess never changes what is sent.
+The estimate errs upwards: three bytes a token, where English has four and most other scripts about three. The error is
+learned from settled calls (engine.spend.ledger). A wrong estimate never changes what is sent.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from palyra.core.ids import RunId
 from palyra.core.images import IMAGE_CHARS, is_image
 
 BYTES_A_TOKEN = 3
-MESSAGE_BYTES = 24  # Roles and separators around every message.
+MESSAGE_BYTES = 24  # Counts the roles and separators around every message.
 
 
 def estimate_tokens(bytes_count: int) -> int:
@@ -25,12 +25,15 @@ def estimate_tokens(bytes_count: int) -> int:
 
 
 def text_bytes(text: str) -> int:
-    """In UTF-8. Whether a string is ASCII is known without looking at it."""
+    """Returns the size in UTF-8. Python knows whether a string is ASCII without reading it."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def prompt_bytes(window: Window, run_id: RunId, coming: Iterable[Draft]) -> int:
-    """Of the conversation as this run's next call will carry it; `coming` is drawn up but not recorded yet."""
+    """Measures the conversation as this run's next call will carry it.
+
+    `coming` holds drafts that are not recorded yet.
+    """
     said = [item.message for item in window.items]
     said += [item.message for held_id, item in window.held if held_id == run_id]
     recorded = sum(_message_bytes(message) + MESSAGE_BYTES for message in said)

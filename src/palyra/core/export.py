@@ -1,7 +1,8 @@
-"""Exported tapes. Owns: the line of JSON an event becomes, and checking such lines again. Not: files or keys.
+"""Exported tapes: the line of JSON that an event becomes, and the check of such lines.
 
-A line has the members of `chain.to_export`, but its data are the stored bytes themselves: reading and writing them
-again would drop what this release does not write, and then the hash would not hold.
+Does not own: files, keys.
+A line has the members of `chain.to_export`, but its data are the stored bytes themselves. Decoding and encoding them
+would drop what this release does not write, and then the hash would no longer match.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,11 +16,11 @@ from palyra.core.ids import StreamId
 from palyra.core.verification.evidence import FINDINGS_MAX, StoredEvent, Summary, VerifyFinding, VerifyReport
 from palyra.core.verification.tape import TapeCheck
 
-LINE_BYTES_MAX = 4 * 1024 * 1024  # An event's data has at most 256 KiB; a longer line is no export of ours.
+LINE_BYTES_MAX = 4 * 1024 * 1024  # An event's data has at most 256 KiB; a longer line is no export of this program.
 
 
 class ExportLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The members in the order they are written."""
+    """The members, in the order in which they are written."""
 
     seq: int
     position: int
@@ -39,7 +40,7 @@ _decoder = msgspec.json.Decoder(ExportLine)
 
 
 def export_line(stream: StreamId, stored: StoredEvent) -> bytes:
-    """One line without its end. Corrupt where the stored data is no JSON on one line."""
+    """Returns one line without its line end; raises Corrupt if the stored data is not JSON on one line."""
     line = ExportLine(
         seq=stored.seq,
         position=stored.position,
@@ -65,7 +66,7 @@ def export_line(stream: StreamId, stored: StoredEvent) -> bytes:
 
 
 def read_line(line: bytes) -> tuple[StreamId, StoredEvent]:
-    """The event of one exported line; Invalid where it is none."""
+    """Reads the event of one exported line; raises Invalid if it is none."""
     try:
         read = _decoder.decode(line)
         data = canonical_bytes(msgspec.json.decode(bytes(read.data)))
@@ -90,7 +91,7 @@ def read_line(line: bytes) -> tuple[StreamId, StoredEvent]:
 def check_export(lines: Iterable[bytes]) -> VerifyReport:
     """Checks the chain of every tape in an export, from each tape's first event on.
 
-    Without keys and projections this proves that each tape hangs together, and no more; an erased event passes.
+    Without keys and projections this proves that each tape's chain is whole, and no more. An erased event passes.
     """
     check = _ExportCheck()
     findings: list[VerifyFinding] = []

@@ -1,8 +1,10 @@
-"""Grants. Owns: when an earlier answer covers a new call, and what makes a grant of an answer. Not: what is offered (offers).
+"""Grants: when an earlier answer covers a new call, and which grant an answer makes.
 
-A grant covers the call's shape: the tool plus constraints on its arguments, shown in words before it is given. It is
-never wider than offered, and only covers calls whose taint was already there when it was given. What this release does not
-understand covers nothing (L6).
+Does not own: what is offered (offers).
+A grant covers the call's shape: the tool plus constraints on its arguments. The person reads them in words before
+giving the grant.
+Invariants: a grant is never wider than offered. It only covers calls whose taint was already there when it was given.
+A term that this release does not understand covers nothing (L6).
 """
 
 import hashlib
@@ -21,7 +23,7 @@ from palyra.core.sensitive_files import is_delicate
 TTL_S_MAX = 30 * 24 * 3600
 TTL_S_DEFAULT = 3600
 METHOD_DEFAULT = "GET"
-# Strict on purpose: an address that readers could understand in two ways has no origin, and so is never covered by one.
+# Strict on purpose: an address that can be read in two ways has no origin, so no grant covers it by one.
 _HOST = r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?"
 _ADDRESS = re.compile(rf"(https?)://({_HOST})(?::([1-9][0-9]{{0,4}}))?(?:[/?#][!-\[\]-~]*)?", re.ASCII | re.IGNORECASE)
 _PORTS = {"http": "80", "https": "443"}
@@ -31,12 +33,12 @@ class Operator(Enum):
     EQUALS = "equals"
     HAS_SHA256 = "has_sha256"  # As equals, for a value too long to be shown: the hash of its JSON text.
     UNDER = "under"  # A path equal to or below a folder.
-    ONLY = "only"  # These arguments and no others: what was not shown was not allowed.
+    ONLY = "only"  # These arguments and no others: arguments that were not shown were not allowed.
     AMONG = "among"  # No other arguments than these.
     ORIGIN = "origin"  # An address of this scheme, host and port.
-    METHOD = "method"  # This HTTP method; none given is GET.
+    METHOD = "method"  # This HTTP method; an absent one is GET.
     COMMAND_PREFIX = "command_prefix"  # Every command of the parsed text begins with these words.
-    ANY = "any"  # Any arguments whatever.
+    ANY = "any"  # Any arguments.
 
 
 _EXACT = frozenset({Operator.EQUALS.value, Operator.HAS_SHA256.value, Operator.ONLY.value})
@@ -45,7 +47,8 @@ _EXACT = frozenset({Operator.EQUALS.value, Operator.HAS_SHA256.value, Operator.O
 class GrantCase(msgspec.Struct, frozen=True, kw_only=True):
     """A call that a grant may cover. `command_words` is what its tool said it would run (CallNature).
 
-    `has_secrets`: markers stand in its arguments. What they stand for was not shown, so no grant for a kind of call covers it.
+    `has_secrets` says that markers stand in its arguments. The secrets were not shown to the person who gave the grant,
+    so no grant for a kind of call covers it.
     """
 
     tool: str
@@ -59,7 +62,7 @@ class GrantCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrantTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer makes a grant from."""
+    """Everything from which an answer makes a grant."""
 
     approval_id: ApprovalId
     tool: str
@@ -72,7 +75,7 @@ class GrantTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose_option(options: tuple[GrantOption, ...], scope: Scope, index: int | None) -> GrantOption:
-    """The option answered with; one that was not offered is refused."""
+    """Returns the option that was chosen; refuses one that was not offered."""
     if index is not None:
         if not 0 <= index < len(options):
             raise Invalid("option_unknown", f"there are {len(options)} options; {index} is none of them")
@@ -84,7 +87,7 @@ def choose_option(options: tuple[GrantOption, ...], scope: Scope, index: int | N
 
 
 def make_grant(terms: GrantTerms) -> Grant | None:
-    """An answer for once grants nothing beyond its own call."""
+    """Returns the grant that an answer gives. An answer for once grants nothing beyond its own call."""
     scope = terms.option.scope
     if scope is Scope.ONCE:
         return None
@@ -101,7 +104,7 @@ def make_grant(terms: GrantTerms) -> Grant | None:
 
 
 def covers(grant: Grant, case: GrantCase) -> bool:
-    """Whether this unrevoked grant answers for the call; session and reset are the caller's look-up."""
+    """Tells whether this unrevoked grant covers the call; the caller has checked the session and its resets."""
     is_same = (grant.tool, grant.principal, grant.agent) == (case.tool, case.principal, case.agent)
     is_timely = grant.expires_at_ms is None or case.now_ms < grant.expires_at_ms
     is_clean = set(case.taint) <= set(grant.taint)
@@ -114,12 +117,12 @@ def covers(grant: Grant, case: GrantCase) -> bool:
 def meets(
     constraints: tuple[Constraint, ...], arguments: JsonObject, command_words: tuple[tuple[str, ...], ...]
 ) -> bool:
-    """Whether a call of the same tool is of this shape. No constraints at all are no shape."""
+    """Tells whether a call of the same tool has this shape. An empty list of constraints is no shape."""
     return bool(constraints) and all(_holds(one, arguments, command_words) for one in constraints)
 
 
 def origin_of(url: object) -> str | None:
-    """Scheme, host and port of an address that can be understood in one way only."""
+    """Returns scheme, host and port of an address that can be understood in one way only."""
     found = _ADDRESS.fullmatch(url) if isinstance(url, str) else None
     if found is None:
         return None
@@ -133,7 +136,7 @@ def method_of(arguments: JsonObject) -> str | None:
 
 
 def as_text(value: object) -> str:
-    """As JSON, strings too: the text "1" and the number 1 are different arguments."""
+    """Returns the value as JSON, strings too: the text "1" and the number 1 are different arguments."""
     return msgspec.json.encode(value, order="sorted").decode()
 
 
@@ -151,7 +154,7 @@ def _expiry_ms(terms: GrantTerms, scope: Scope) -> int | None:
 
 
 def _holds(constraint: Constraint, arguments: JsonObject, command_words: tuple[tuple[str, ...], ...]) -> bool:
-    """An argument that is absent, or an operator this release does not know, meets nothing (L6)."""
+    """Checks one constraint. An absent argument or an operator that this release does not know meets nothing (L6)."""
     wanted = constraint.value
     match constraint.operator:
         case Operator.ANY.value:
@@ -180,7 +183,7 @@ def _value_holds(constraint: Constraint, value: object) -> bool:
         case Operator.ORIGIN.value:
             return origin_of(value) == constraint.value
         case Operator.UNDER.value:
-            # What instructs agents or runs on its own is covered only by a folder that says so by its own name.
+            # A sensitive file is covered only by a folder whose own name shows that such files lie in it.
             path = posixpath.normpath(value) if isinstance(value, str) else None
             is_told = path is not None and (not is_delicate(path) or is_delicate(constraint.value))
             return path is not None and is_told and _is_under(path, constraint.value)

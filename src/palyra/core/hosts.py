@@ -1,8 +1,10 @@
-"""Hosts and addresses. Owns: whether a place that a model, a message or a page chose may be reached at all, and why not.
+"""Judges whether a host or address chosen by a model, a message or a page may be reached, and says why not.
 
-Not: resolving names or connecting (adapters.net.guard). The rule reads one strict grammar and gives back a canonical target,
-which alone is used afterwards: two readers of one text can disagree about its host, two readers of a canonical one cannot.
-What is not understood is refused. Names are judged here by their letters, and again by every address they resolve to.
+Does not own: resolving names, connecting (adapters.net.guard).
+The rule reads one strict grammar and returns a canonical target, and only that target is used afterwards. Two readers
+of one text can disagree about its host; two readers of a canonical target cannot.
+Invariant: text that is not understood is refused. A name is judged here by its spelling, and again by every address it
+resolves to.
 """
 
 import re
@@ -26,10 +28,10 @@ _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _QUAD = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})(?:\.|$)){4}")
 _PATH_SAFE = "%/?:@!$&'()*+,;=-._~[]"
-# Old and new rules of international names give different names for these, so nobody can say which one is meant.
+# The old and the new rules of international names give different names for these, so their meaning is unclear.
 _AMBIGUOUS = frozenset("ßẞς")
 
-# Names that mean this machine or this network, whatever a server of names says.
+# Names that mean this machine or this network, whatever a name server says.
 _INNER_SUFFIXES = (
     "localhost",
     "localdomain",
@@ -43,7 +45,7 @@ _INNER_SUFFIXES = (
     "home.arpa",
 )
 
-# The registries of special-purpose addresses, whole: also what is public by their letter but nobody's site.
+# The whole registries of special-purpose addresses, also those that count as public but belong to no site.
 _V4_REFUSED = tuple(
     (ip_network(block), why)
     for block, why in (
@@ -90,7 +92,7 @@ _SIX_TO_FOUR = ip_network("2002::/16")
 _NAT64 = ip_network("64:ff9b::/96")
 _COMPATIBLE = ip_network("::/96")
 _GLOBAL = ip_network("2000::/3")
-_ISATAP_MASK = 0xFCFFFFFF << 32  # Two bits of the mark say who gave the address, not what it is.
+_ISATAP_MASK = 0xFCFFFFFF << 32  # Two bits of the mark say who assigned the address, not what it is.
 _ISATAP_MARK = 0x00005EFE << 32
 _LOW_32 = 0xFFFFFFFF
 
@@ -110,7 +112,7 @@ class HostPort(msgspec.Struct, frozen=True):
 
 
 class UrlTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a URL leads: what was judged, and nothing else."""
+    """Where a URL leads. Only this judged target is used."""
 
     scheme: str
     endpoint: HostPort
@@ -133,7 +135,7 @@ class AddressRefusal(msgspec.Struct, frozen=True):
 
 
 def judge_url(url: str, allow: Set[HostPort] = frozenset()) -> UrlTarget | AddressRefusal:
-    """The canonical target of a URL, or why it is refused. Never raises."""
+    """Returns the canonical target of a URL, or why it is refused. Never raises."""
     unfit = _refuse_letters(url)
     if unfit is not None:
         return AddressRefusal(unfit)
@@ -151,7 +153,7 @@ def judge_url(url: str, allow: Set[HostPort] = frozenset()) -> UrlTarget | Addre
 def judge_endpoint(
     authority: str, allow: Set[HostPort] = frozenset(), port_default: int = 0
 ) -> HostPort | AddressRefusal:
-    """`host:port` as it stands in a URL; without a default the port must be there. Never raises."""
+    """Judges `host:port` as it stands in a URL; without a default the port must be there. Never raises."""
     unfit = _refuse_letters(authority)
     if unfit is not None:
         return AddressRefusal(unfit)
@@ -174,7 +176,7 @@ def judge_endpoint(
 
 
 def refuse_address(text: str) -> str | None:
-    """Why an IP address, as it is written canonically or as a resolver gives it, is not reached; None if it may be."""
+    """Returns why an IP address, in canonical form or from a resolver, is not reached; None if it may be."""
     try:
         if ":" not in text:
             return _refuse_v4(IPv4Address(text))
@@ -184,7 +186,7 @@ def refuse_address(text: str) -> str | None:
 
 
 def allowed(host: str, port: int) -> HostPort:
-    """An entry of `[http] allow` as endpoints are compared."""
+    """Returns an entry of `[http] allow` in the form in which endpoints are compared."""
     try:
         return HostPort(str(IPv6Address(host)), port) if ":" in host else HostPort(_to_ascii(host), port)
     except ValueError:
@@ -217,7 +219,10 @@ def _read_v6(text: str) -> str | AddressRefusal:
 
 
 def _read_host(text: str) -> str | AddressRefusal:
-    """A name or an IPv4 address. A host whose last part is a number is an address to everybody who connects."""
+    """Reads a name or an IPv4 address.
+
+    Every connecting program takes a host whose last part is a number as an address.
+    """
     if not text or len(text) > HOST_LENGTH_MAX:
         return AddressRefusal(f"its host has 1 to {HOST_LENGTH_MAX} characters")
     try:
@@ -272,7 +277,7 @@ def _refuse_v6(address: IPv6Address) -> str | None:
 
 
 def _carried(address: IPv6Address) -> list[IPv4Address]:
-    """The IPv4 addresses to which a gateway of the old transition methods would lead."""
+    """Returns the IPv4 addresses to which a gateway of the old transition methods would lead."""
     number = int(address)
     found: list[int] = []
     if address in _COMPATIBLE or address in _NAT64 or (number & _ISATAP_MASK) == _ISATAP_MARK:

@@ -1,7 +1,8 @@
-"""Identifiers. Owns: their shapes, parsing and derivation. Not: randomness or time, which arrive as arguments.
+"""Identifiers: their shapes, parsing and derivation.
 
-Random ids are ULIDs: 48 bits of milliseconds and 80 random bits in Crockford base32. Ids of things that a run
-decides (approvals, calls, effects) are derived from their cause, so that folding a tape again gives the same ids.
+Does not own: randomness and time, which arrive as arguments.
+Random ids are ULIDs: 48 bits of milliseconds and 80 random bits in Crockford base32. Approvals, calls and effects are
+decided by a run, so their ids are derived from their cause. Folding a tape again gives the same ids.
 """
 
 import hashlib
@@ -85,7 +86,7 @@ def system_stream(node: NodeId) -> StreamId:
 
 
 def uploads_stream(principal: Principal) -> StreamId:
-    """What a principal uploaded outside any session is linked under this name; no tape has it."""
+    """Names the stream under which a principal's uploads outside any session are linked; no tape has this name."""
     return StreamId(f"uploads:{principal}")
 
 
@@ -94,7 +95,7 @@ def is_system_stream(stream: StreamId) -> bool:
 
 
 def derive_node_id(public_key: bytes) -> NodeId:
-    """A node is named by its key, so a lost key can never speak under the old name."""
+    """Names a node by its key, so that nobody can speak under the old name after the key is lost."""
     return NodeId(_derived("node", public_key.hex()))
 
 
@@ -107,7 +108,7 @@ def derive_grant_id(approval_id: ApprovalId) -> GrantId:
 
 
 def make_call_id(run_id: RunId, index: int) -> CallId:
-    """Ours, not the provider's: some repeat theirs, and history needs ids that are unique over a whole session."""
+    """Makes an id of our own: some providers repeat theirs, and history needs ids unique over a whole session."""
     return CallId(f"c{index}_{run_id[-8:]}")
 
 
@@ -117,17 +118,20 @@ def derive_effect_id(run_id: RunId, call_index: int, tool: str, arguments: objec
 
 
 def digest_call(tool: str, arguments: object) -> str:
-    """What an approval is bound to: the exact tool and its exact (redacted) arguments."""
+    """Returns the digest that an approval is bound to: the exact tool and its exact (redacted) arguments."""
     return hashlib.sha256(length_prefixed(tool.encode(), canonical_bytes(arguments))).hexdigest()
 
 
 def digest_calls(calls: Iterable[tuple[CallId, str]]) -> str:
-    """What an approval of several calls is bound to: every one of them with its digest. No call's own digest is of a list."""
+    """Returns the digest that an approval of several calls is bound to: every call with its digest.
+
+    It never equals the digest of one call, because no call's digest is over a list.
+    """
     return digest_call("calls", [[call_id, digest] for call_id, digest in calls])
 
 
 def length_prefixed(*parts: bytes) -> bytes:
-    """Each part behind its length in 8 bytes, so that no two lists of parts give the same bytes."""
+    """Puts each part behind its length in 8 bytes, so that no two lists of parts give the same bytes."""
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 

@@ -1,38 +1,39 @@
-"""Images people attach. Owns: their kinds, told by their own bytes, and how many and how large. Not: reading or sending them.
+"""Images that people attach: their kinds, found in their own bytes, and how many and how large they may be.
 
-A provider refuses a whole request for one image it cannot take, and every later request of the session with it. So what
-no provider would take is refused when it is attached, and what is sent together stays within what all of them take.
+Does not own: reading them (engine.session.images), sending them (adapters.providers).
+A provider refuses a whole request for one image it cannot take, and so every later request of the session. So an image
+that no provider would take is refused when it is attached. Images sent together stay within what all providers take.
 """
 
 from collections.abc import Sequence
 
 from palyra.core.events.run import Attachment
 
-ENCODED_BYTES_MAX = 5 * 1024 * 1024  # Of one image in base64: what Anthropic's models take at every host.
+ENCODED_BYTES_MAX = 5 * 1024 * 1024  # The size of one image in base64 that Anthropic's models take at every host.
 IMAGE_BYTES_MAX = ENCODED_BYTES_MAX // 4 * 3
-IMAGE_SIDE_MAX = 8000  # Pixels; Anthropic refuses longer sides, the others scale them down.
-IMAGES_MAX = 20  # Sent together; beyond it Anthropic takes only small ones.
+IMAGE_SIDE_MAX = 8000  # In pixels; Anthropic refuses longer sides, the others scale them down.
+IMAGES_MAX = 20  # Sent together; beyond this number Anthropic takes only small ones.
 IMAGES_BYTES_MAX = 15 * 1024 * 1024  # Sent together: 20 MiB in base64, with room for text below the usual 32 MiB.
-IMAGE_CHARS = 6_000  # What one counts for in a window: about the 1,500 tokens that most models make of a large one.
+IMAGE_CHARS = 6_000  # What one image counts for in a window: about 1,500 tokens, as most models make of a large one.
 
 _ALIASES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
-_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # Start of frame; the three others share its range.
+_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # Start of frame; the other three are in its range.
 _JPEG_BARE = frozenset({0x01, *range(0xD0, 0xD9)})  # Markers without a length.
 
 
 def normal_type(media_type: str) -> str:
-    """A media type in the one spelling that providers take."""
+    """Returns a media type in the one spelling that providers take."""
     lowered = media_type.lower()
     return _ALIASES.get(lowered, lowered)
 
 
 def is_image(attachment: Attachment) -> bool:
-    """Whether a model can be shown it. Other kinds of image are files like any other."""
+    """Tells whether a model can be shown this attachment. Images of other kinds are files like any other."""
     return attachment.media_type in IMAGE_TYPES
 
 
 def fitting_count(images: Sequence[Attachment]) -> int:
-    """How many of the last images may be sent together."""
+    """Returns how many of the last images may be sent together."""
     count, bytes_count = 0, 0
     for image in reversed(images[-IMAGES_MAX:]):
         bytes_count += image.bytes
@@ -43,7 +44,7 @@ def fitting_count(images: Sequence[Attachment]) -> int:
 
 
 def find_type(body: bytes) -> str | None:
-    """What the bytes themselves say they are, if it is a kind that models take."""
+    """Returns the type that the bytes themselves show, if models take that kind."""
     if body.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if body.startswith(b"\xff\xd8\xff"):
@@ -56,7 +57,7 @@ def find_type(body: bytes) -> str | None:
 
 
 def find_fault(media_type: str, body: bytes) -> str | None:
-    """Why a model cannot be shown these bytes as that type, in words for who sent them; None if it can."""
+    """Returns why a model cannot be shown these bytes as that type, in words for the sender; None if it can."""
     actual = find_type(body)
     if actual != media_type:
         return f"its media type is {media_type}, but its bytes are {actual or 'no PNG, JPEG, GIF or WebP'}"
@@ -71,7 +72,7 @@ def find_fault(media_type: str, body: bytes) -> str | None:
 
 
 def find_sides(body: bytes) -> tuple[int, int] | None:
-    """Width and height in pixels; None if the header is cut short or damaged."""
+    """Returns width and height in pixels; None if the header is cut short or damaged."""
     kind = find_type(body)
     return None if kind is None else IMAGE_TYPES[kind](body)
 
@@ -101,7 +102,7 @@ def _webp_sides(body: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_sides(body: bytes) -> tuple[int, int] | None:
-    """Segment by segment to the frame's own header; each step goes forward, so it ends."""
+    """Goes segment by segment to the frame's own header; each step goes forward, so the walk ends."""
     at = 2
     while at + 9 <= len(body) and body[at] == 0xFF:
         marker = body[at + 1]
@@ -120,7 +121,7 @@ def _little(body: bytes, at: int, length: int) -> int:
     return int.from_bytes(body[at : at + length], "little")
 
 
-# The kinds all providers take, each with who reads its size.
+# The kinds that all providers take, each with the function that reads its size.
 IMAGE_TYPES = {
     "image/png": _png_sides,
     "image/jpeg": _jpeg_sides,

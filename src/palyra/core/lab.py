@@ -1,8 +1,8 @@
-"""The policy lab. Owns: what a recorded call would come to under another set of policies, summed up by shape.
+"""The policy lab: the verdicts on recorded calls under another set of policies, summed up by shape.
 
-Not: reading tapes (core.lab_reading), the policies themselves (whoever judges), proposing grants (core.lab_grants).
-Invariants: every proposal falls into exactly one class of change or is counted as not replayed, with its reason; what
-is kept does not grow with the number of proposals.
+Does not own: reading tapes (lab_proposals), the policies themselves (the caller judges), proposing grants (lab_grants).
+Invariants: every proposal falls into exactly one class of change, or is counted as not replayed, with its reason. The
+memory in use does not grow with the number of proposals.
 """
 
 import posixpath
@@ -18,14 +18,14 @@ from palyra.core.ids import CallId, GrantId, Principal, SessionId
 from palyra.core.redaction import find_markers
 from palyra.core.tools import CallNature
 
-EXAMPLES_MAX = 3  # A group: enough to see what it is about.
-GROUPS_MAX = 2_000  # More shapes than anyone reads; what comes after is summed up by its tool.
+EXAMPLES_MAX = 3  # Kept for each group: enough to see what it is about.
+GROUPS_MAX = 2_000  # More shapes than anyone reads; calls of further shapes are summed up by their tool.
 EXAMPLE_CHARS_MAX = 160
-VALUE_CHARS_MAX = 60  # Of one argument in an example.
+VALUE_CHARS_MAX = 60  # Shown of one argument in an example.
 COMMANDS_SHOWN_MAX = 4
 PLACES_LEFT_OUT = "(other places)"
 
-_UNCERTAIN_REPEAT = "uncertain_repeat"  # The gate's own rule: asks whatever a policy allows, and no grant covers it.
+_UNCERTAIN_REPEAT = "uncertain_repeat"  # The gate's own rule. It asks even if a policy or a grant allows the call.
 
 
 class Gap(Enum):
@@ -41,7 +41,7 @@ class Gap(Enum):
 
 
 class VerdictChange(Enum):
-    """From the verdict under the current policies to that under the draft."""
+    """The change from the verdict under the current policies to that under the draft."""
 
     NEWLY_ALLOWED = "newly_allowed"
     DENIAL_BECOMES_PROMPT = "denial_becomes_prompt"
@@ -62,7 +62,7 @@ _CHANGES = {
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """A call as it was recorded, with what was said of it then. `answer` is None where nobody was asked."""
+    """A call as it was recorded, with its verdict and answer. `answer` is None where nobody was asked."""
 
     session_id: SessionId
     call_id: CallId
@@ -83,7 +83,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ruling(msgspec.Struct, frozen=True):
-    """What a set of policies says of a call, before grants and before it is known whether anybody can be asked."""
+    """A set of policies' verdict on a call, before grants and before it is known whether a person can be asked."""
 
     verdict: Verdict
     rule: str
@@ -93,8 +93,9 @@ Judge = Callable[[Proposal], Ruling]
 
 
 class LabAnswers(msgspec.Struct, frozen=True, kw_only=True):
-    """What people said to the prompts of a shape, each call of a card counted. `unanswered` ran out, were withdrawn or
-    covered by a grant given elsewhere, or still wait.
+    """How people answered the prompts of a shape; each call of a question counts.
+
+    `unanswered` counts prompts that expired, were withdrawn, were covered by a grant given elsewhere, or still wait.
     """
 
     allowed_count: int = 0
@@ -126,7 +127,7 @@ class LabShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """`before` and `after` are what the calls came to, and would come to, once grants and askers are counted in."""
+    """`before` and `after` are the verdicts under both sets, once grants and the possibility to ask are counted in."""
 
     shape: LabShape
     before: Verdict
@@ -138,7 +139,7 @@ class LabGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """`drifted_count` of the replayed came to another verdict then than they do under today's policies."""
+    """`drifted_count` counts replayed calls whose recorded verdict differs from the one under today's policies."""
 
     replayed_count: int
     gaps: Mapping[Gap, int]
@@ -162,7 +163,10 @@ def compare(proposals: Iterable[Proposal | Gap], judge_now: Judge, judge_draft: 
 
 
 def settle(ruling: Ruling, proposal: Proposal) -> Verdict:
-    """As the gate does: doubt asks, a grant that covered the call then answers, and asking nobody is refusing."""
+    """Settles a ruling as the gate does.
+
+    A call in doubt asks. A grant that covered the call then answers. If nobody can be asked, the call is denied.
+    """
     is_doubted = proposal.rule == _UNCERTAIN_REPEAT
     if ruling.verdict is Verdict.DENY:
         return Verdict.DENY
@@ -178,7 +182,7 @@ def change_between(before: Verdict, after: Verdict) -> VerdictChange:
 
 
 def place_of(proposal: Proposal) -> str:
-    """The folder, host or programs a call concerns; empty where its tool names none."""
+    """Returns the folder, host or programs that a call concerns; empty where its tool names none."""
     nature = proposal.nature
     if nature.paths:
         folders = [posixpath.dirname(posixpath.normpath(path)) or "." for path in nature.paths]
@@ -196,7 +200,7 @@ def has_masked_secret(arguments: JsonObject) -> bool:
 
 
 class Bench:
-    """Judges proposals as they come and keeps sums, shapes and a few examples of each."""
+    """Judges proposals one by one and keeps sums, shapes and a few examples of each."""
 
     def __init__(self, judge_now: Judge, judge_draft: Judge) -> None:
         self._judge_now = judge_now
@@ -210,7 +214,7 @@ class Bench:
         self._groups: dict[tuple[LabShape, Verdict, Verdict], _Tally] = {}
 
     def add(self, proposal: Proposal | Gap) -> Ruling | None:
-        """What the draft says of it; None where it cannot be replayed."""
+        """Returns the draft's ruling on the proposal; None if it cannot be replayed."""
         if isinstance(proposal, Gap):
             self._gaps[proposal] += 1
             return None
@@ -251,7 +255,7 @@ class Bench:
 
 
 class AnswerCount:
-    """Counts answers as they come."""
+    """Counts answers one by one."""
 
     def __init__(self) -> None:
         self._counts: Counter[ApprovalStatus] = Counter()
@@ -306,7 +310,7 @@ def _example(proposal: Proposal) -> Example:
 
 
 def _in_brief(arguments: JsonObject) -> str:
-    """The short ones first: a path tells more than the text that would be written there."""
+    """Puts the short arguments first: a path tells more than the text that would be written there."""
     values = {name: msgspec.json.encode(value, order="sorted").decode() for name, value in arguments.items()}
     ordered = sorted(values.items(), key=lambda item: (len(item[1]), item[0]))
     return ", ".join(f"{name}: {_cut(value, VALUE_CHARS_MAX)}" for name, value in ordered)

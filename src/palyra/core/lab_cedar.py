@@ -1,7 +1,8 @@
-"""Proposed grants as policies. Owns: the Cedar text that opens what a proposal shows, until it ends. Not: judging by it.
+"""Writes proposed grants as Cedar policies, which open what a proposal shows until they expire.
 
-A policy cannot look at single arguments, so one that names a file or a folder opens it whatever the other arguments are;
-`opens` says so. An exact call is named by its hash and opens nothing else.
+Does not own: judging by such a policy (adapters.policy).
+A policy cannot look at single arguments. One that names a file or a folder opens it whatever the other arguments are,
+and `opens` says so. An exact call is named by its hash, and its policy opens nothing else.
 """
 
 import hashlib
@@ -11,14 +12,14 @@ from palyra.core.grants import Operator
 from palyra.core.lab_grants import GrantProposal, names_of
 
 PATHS_SHOWN_MAX = 5
-VALUE_CHARS_MAX = 200  # Of an argument shown; the constraints in the JSON answer have it whole.
+VALUE_CHARS_MAX = 200  # Shown of an argument; the constraints in the JSON answer hold it whole.
 _PATH = "path"
 _ID_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 _TOOL_CHARS_MAX = 32
 
 
 def policy_id(proposal: GrantProposal) -> str:
-    """The same for the same terms, so that a policy made again takes the place of the old one."""
+    """Returns the same id for the same terms, so that a policy made again replaces the old one."""
     parts = (*_scope(proposal), *(_condition(proposal) or ()), *sorted(proposal.taint))
     digest = hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
     tool = "".join(letter if letter in _ID_LETTERS else "_" for letter in proposal.tool)[:_TOOL_CHARS_MAX]
@@ -26,7 +27,7 @@ def policy_id(proposal: GrantProposal) -> str:
 
 
 def permit_text(proposal: GrantProposal) -> str | None:
-    """None where no policy can be as narrow as the terms are."""
+    """Returns the policy's text; None if no policy can be as narrow as the terms are."""
     condition = _condition(proposal)
     if condition is None:
         return None
@@ -46,7 +47,7 @@ def permit_text(proposal: GrantProposal) -> str | None:
 
 
 def opens(proposal: GrantProposal) -> tuple[str, ...]:
-    """What a person gives away with it, a sentence each, nothing left out."""
+    """Returns all that a person opens with the policy, one sentence each."""
     said = [_what(proposal)]
     if proposal.paths_seen:
         more = proposal.paths_count - PATHS_SHOWN_MAX
@@ -64,7 +65,7 @@ def moment(at_ms: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """A string literal of Cedar; whatever is not plainly printable is written by its number."""
+    """Returns a string literal of Cedar; characters that are not plainly printable are written by their number."""
     return '"' + "".join(_escaped(letter) for letter in text) + '"'
 
 
@@ -82,7 +83,7 @@ def _what(proposal: GrantProposal) -> str:
 
 
 def _exactly(proposal: GrantProposal) -> str:
-    """Values as JSON, cut where they are long; one too long to be kept at all is named by its hash."""
+    """Shows values as JSON, cut where they are long; a value too long to be kept is named by its hash."""
     said = []
     for each in proposal.constraints:
         is_hashed = each.operator == Operator.HAS_SHA256.value

@@ -1,8 +1,8 @@
-"""Grants worth giving. Owns: finding, in what people allowed again and again, the narrowest terms that cover it.
+"""Finds grants worth giving: the narrowest terms that cover what people allowed again and again.
 
-Not: giving them (a person does), nor whether a call is covered (core.grants). Invariants: a proposal is never wider than
-one folder whose files were asked about, or one exact call; it covers no call that a person denied; its taint is taint
-that was shown when the person allowed it; it always expires.
+Does not own: giving the grants (a person does), whether a call is covered (grants).
+Invariants: a proposal is never wider than one folder whose files were asked about, or one exact call. It covers no call
+that a person denied. Its taint was shown when the person allowed the calls. It always expires.
 """
 
 import posixpath
@@ -19,19 +19,19 @@ from palyra.core.offers import make_options
 
 ALLOWED_MIN = 3  # Fewer answers are no habit yet.
 TTL_S_DEFAULT = 7 * 24 * 3600
-SHAPES_MAX = 10_000  # Held at once; calls of further shapes are counted, and nothing is proposed for them.
-DENIALS_MAX = 2_000  # Of one tool for one person and agent; where there are more, nothing is proposed for it.
-PATHS_KEPT_MAX = 200  # Of one shape.
-EXAMPLE_BYTES_MAX = 4_096  # Of the arguments of the one prompt that is kept of a shape.
+SHAPES_MAX = 10_000  # Kept at once; calls of further shapes are counted, and nothing is proposed for them.
+DENIALS_MAX = 2_000  # Of one tool for one person and agent; if there are more, nothing is proposed for it.
+PATHS_KEPT_MAX = 200  # Kept of one shape.
+EXAMPLE_BYTES_MAX = 4_096  # The size of the arguments in the one prompt that is kept of a shape.
 _PATH = "path"
-_WHOLE_TREES = frozenset({".", "/", "//"})  # Never proposed as a folder: that would be everything.
+_WHOLE_TREES = frozenset({".", "/", "//"})  # Never proposed as a folder: such a grant would open everything.
 
 
 class GrantProposal(msgspec.Struct, frozen=True, kw_only=True):
-    """A grant that would have answered `answers.prompts_count` prompts. `free` are arguments that may be anything.
+    """A grant that would have answered `answers.prompts_count` prompts. `free` lists arguments that may have any value.
 
-    At most one of `arguments_sha256`, `file` and `folder` is there: what a policy could name to open as little. File
-    and folder are as policies see them, relative to the workspace. `example` is one of the prompts.
+    At most one of `arguments_sha256`, `file` and `folder` is set: the narrowest thing that a policy could name. File
+    and folder are written as policies see them, relative to the workspace. `example` is one of the prompts.
     """
 
     tool: str
@@ -53,7 +53,7 @@ class GrantProposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrantHistory:
-    """Told of every prompt as it comes; asked for proposals at the end."""
+    """Receives every prompt in order; gives proposals at the end."""
 
     def __init__(self) -> None:
         self._shapes: dict[_Key, _Habit] = {}
@@ -63,12 +63,12 @@ class GrantHistory:
 
     @property
     def left_out_count(self) -> int:
-        """Prompts of shapes that came after SHAPES_MAX others."""
+        """Counts the prompts of shapes that came after SHAPES_MAX others."""
         return self._left_out_count
 
     @property
     def masked_count(self) -> int:
-        """Prompts about calls that hold a secret: nothing is proposed from them."""
+        """Counts the prompts about calls that hold a secret: nothing is proposed from them."""
         return self._masked_count
 
     def add(self, proposal: Proposal) -> None:
@@ -89,7 +89,7 @@ class GrantHistory:
         habit.add(proposal)
 
     def proposals(self, now_ms: int, ttl_s: int = TTL_S_DEFAULT) -> tuple[GrantProposal, ...]:
-        """Those that would have spared most prompts first."""
+        """Returns the proposals; those that would have saved most prompts come first."""
         expires_at_ms = now_ms + ttl_s * 1000
         found = [
             habit.proposal(key, expires_at_ms)
@@ -104,7 +104,7 @@ class GrantHistory:
 
 
 def as_grant(proposal: GrantProposal) -> Grant:
-    """The proposal as the grant it would be, to ask what it covers."""
+    """Returns the proposal as a grant, to test what it covers."""
     return Grant(
         grant_id=GrantId("proposed"),
         tool=proposal.tool,
@@ -118,12 +118,12 @@ def as_grant(proposal: GrantProposal) -> Grant:
 
 
 def names_of(proposal: GrantProposal) -> tuple[str, ...]:
-    """The arguments that its calls have, all of them and no others."""
+    """Returns the names of the arguments that its calls have, all of them and no others."""
     return tuple(sorted({*proposal.free, *(each.argument for each in proposal.constraints if each.argument)}))
 
 
 def folder_of(proposal: GrantProposal) -> str | None:
-    """The folder its terms open; None where they open one exact path or none at all."""
+    """Returns the folder that its terms open; None if they open one exact path or none at all."""
     found = (each.value for each in proposal.constraints if each.operator == Operator.UNDER.value)
     return next(found, None)
 
@@ -135,7 +135,7 @@ class _Who(msgspec.Struct, frozen=True):
 
 
 class _Key(msgspec.Struct, frozen=True, kw_only=True):
-    """A shape: who, with which arguments, of which taint, and the folder, the path or the exact call it is about."""
+    """A shape: the person and agent, the arguments, the taint, and the folder, path or exact call it is about."""
 
     who: _Who
     names: tuple[str, ...]
@@ -204,14 +204,14 @@ class _Habit:
         return next(iter(self._places)) if len(self._places) == 1 else None
 
     def _folder(self) -> str | None:
-        """The one folder of the workspace that all lie in directly; none where a root or another tree would be meant."""
+        """Returns the folder that all paths lie in directly; None if that would be a root or another tree."""
         folders = {posixpath.dirname(posixpath.normpath(place)) for place in self._places}
         folder = folders.pop() if len(folders) == 1 else ""
         return folder if folder and not folder.startswith(("/", "..")) else None
 
 
 class _Denials:
-    """What one person denied of one tool: paths whatever else was asked with them, and exact calls."""
+    """What one person denied of one tool: paths, whatever the other arguments were, and exact calls."""
 
     def __init__(self) -> None:
         self._paths: set[str] = set()
@@ -247,13 +247,13 @@ def _key(proposal: Proposal) -> _Key:
         return _Key(who=_who(proposal), names=names, taint=taint, digest=digest)
     folder = posixpath.dirname(path) or "."
     if folder in _WHOLE_TREES:
-        # As it was written: another spelling of the same path is another shape, so that terms stay exact.
+        # The path stays as written: another spelling of it is another shape, so that terms stay exact.
         return _Key(who=_who(proposal), names=names, taint=taint, path=str(proposal.arguments[_PATH]))
     return _Key(who=_who(proposal), names=names, taint=taint, folder=folder)
 
 
 def _path_in(proposal: Proposal) -> str | None:
-    """The path that a call touched by its own account, as grants compare it; None where the exact call is what counts."""
+    """Returns the path that a call said it touches, as grants compare it; None where the exact call counts."""
     path = proposal.arguments.get(_PATH)
     if not proposal.nature.paths or not isinstance(path, str) or not path:
         return None
@@ -262,7 +262,7 @@ def _path_in(proposal: Proposal) -> str | None:
 
 
 def _exact(proposal: Proposal) -> dict[str, Constraint]:
-    """One constraint an argument, and under the empty name that there are no others: what `this call only` offers."""
+    """Returns one constraint an argument, and under the empty name one against others: as `this call only` offers."""
     options = make_options(proposal.tool, proposal.arguments)
     once = next(option for option in options if option.scope is Scope.ONCE)
     return {constraint.argument: constraint for constraint in once.constraints}
@@ -273,7 +273,7 @@ def _is_under(path: str, folder: str) -> bool:
 
 
 def _merged(found: Iterable[GrantProposal]) -> list[GrantProposal]:
-    """Without those that another covers whole; that other has their prompts too."""
+    """Drops proposals that another one covers whole, and adds their prompts to that one."""
     kept: list[GrantProposal] = []
     for each in sorted(found, key=_width, reverse=True):
         wider = next((index for index, other in enumerate(kept) if _includes(other, each)), None)
@@ -291,7 +291,7 @@ def _width(proposal: GrantProposal) -> tuple[int, int, int]:
 
 
 def _includes(wide: GrantProposal, narrow: GrantProposal) -> bool:
-    """Whether whatever the narrow one covers, the wide one covers too."""
+    """Tells whether the wide proposal covers everything that the narrow one covers."""
     is_same = (wide.tool, wide.principal, wide.agent) == (narrow.tool, narrow.principal, narrow.agent)
     if not is_same or not set(narrow.taint) <= set(wide.taint):
         return False

@@ -1,7 +1,8 @@
-"""Proposals on a tape. Owns: gathering a call's proposal, verdict and answer from the events of one tape, in order.
+"""Gathers each call's proposal, verdict and answer from the events of one tape, in order.
 
-Not: where events come from. Invariants: each `tool.proposed` since the given time gives exactly one proposal or one gap;
-what is held is what the session's unfinished runs have proposed.
+Does not own: where events come from.
+Invariants: each `tool.proposed` since the given time gives exactly one proposal or one gap. Only what the session's
+unfinished runs have proposed is kept in memory.
 """
 
 from collections.abc import Iterator
@@ -30,12 +31,12 @@ _ENDINGS = (RunDone, RunFailed, RunCancelled)
 _OPENINGS = (SessionCreated, SessionBranched, SessionRestored)
 _READ = (*_OPENINGS, RunAccepted, *_ENDINGS, ToolProposed, ToolJudged, ApprovalRequested, ApprovalResolved)
 TYPES_READ = frozenset(data_type.TYPE for data_type in _READ)
-# Rules of the gate that refuse a call before any policy is asked.
+# Rules of the gate that refuse a call before any policy is consulted.
 _BEFORE_POLICY = frozenset({"unknown_tool", "tool_not_allowed", "arguments_invalid", "schema"})
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """What of an event is read here."""
+    """The part of an event that is read here."""
 
     type: str
     run_id: RunId | None
@@ -44,7 +45,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TapeReader:
-    """Fed one tape's facts from the first on; only those of TYPES_READ matter."""
+    """Takes one tape's facts from the first on; only those of TYPES_READ matter."""
 
     def __init__(self, session_id: SessionId, since_ms: int) -> None:
         self._session_id = session_id
@@ -55,7 +56,7 @@ class TapeReader:
 
     @property
     def owner(self) -> Principal | None:
-        """Known from the tape's first event on, unless that was erased."""
+        """Returns the owner, who is known from the tape's first event on, unless that event was erased."""
         return self._owner
 
     def feed(self, fact: Fact) -> Iterator[Proposal | Gap]:
@@ -85,12 +86,15 @@ class TapeReader:
                 return
 
     def finish(self) -> Iterator[Proposal | Gap]:
-        """What the tape's end leaves unanswered or unjudged."""
+        """Yields the calls that are unanswered or unjudged at the tape's end."""
         for run_id in list(self._runs):
             yield from self._ended(run_id)
 
     def _run_of(self, fact: Fact) -> "_OpenRun":
-        """The open run a fact belongs to, opened by its first; what comes after its end belongs to none."""
+        """Returns the open run of a fact, and opens it at the first fact.
+
+        A fact after the run's end belongs to none.
+        """
         if fact.run_id is not None and fact.type == RunAccepted.TYPE:
             return self._runs.setdefault(fact.run_id, _OpenRun())
         found = self._runs.get(fact.run_id) if fact.run_id is not None else None
@@ -99,7 +103,7 @@ class TapeReader:
     def _judged(self, run: "_OpenRun", judged: ToolJudged) -> Iterator[Proposal | Gap]:
         found = run.proposed.pop(judged.call_id, None)
         if found is None:
-            return  # Its proposal was erased, and counted so, or is older than what was asked for.
+            return  # Its proposal was erased and counted so, or is older than the time asked for.
         proposal = self._proposal(run, *found, judged)
         if isinstance(proposal, Proposal) and judged.verdict is Verdict.ASK:
             run.asking[judged.call_id] = proposal
@@ -109,7 +113,7 @@ class TapeReader:
     def _resolved(self, resolved: ApprovalResolved) -> Iterator[Proposal]:
         run_id, call_ids = self._asked.pop(resolved.approval_id, (None, ()))
         run = self._runs.get(run_id) if run_id is not None else None
-        # What a grant given elsewhere answered, nobody answered here.
+        # A grant that was given elsewhere is nobody's answer here.
         status = resolved.status if resolved.covered_by is None else ApprovalStatus.CANCELLED
         asking = run.asking if run is not None else {}
         for proposal in [asking.pop(call_id) for call_id in call_ids if call_id in asking]:
@@ -160,7 +164,7 @@ class TapeReader:
 
 
 def _calls_of(request: ApprovalRequested) -> tuple[CallId, ...]:
-    """One, or each of those that one question is about."""
+    """Returns the calls that a question is about: one or several."""
     return request.calls or (() if request.call_id is None else (request.call_id,))
 
 

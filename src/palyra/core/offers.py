@@ -1,7 +1,8 @@
-"""Offers. Owns: what a person may answer beyond yes and no, by the shape of the call, in words and in terms.
+"""Offers: what a person may answer beyond yes and no, by the shape of the call, in words and in terms.
 
-Not: what an answer then covers (grants). Invariants: an offer's text says all that its terms open; the call asked about is
-covered by every offer; wider shapes are offered for kinds of calls we know, and only where the call's own shape is clear.
+Does not own: what an answer then covers (grants).
+Invariants: an offer's text says all that its terms open. Every offer covers the call in question. Wider shapes are
+offered only for known kinds of calls, and only where the call's own shape is clear.
 """
 
 import posixpath
@@ -16,22 +17,22 @@ from palyra.core.grants import Operator, as_text, hash_text, meets, method_of, o
 from palyra.core.sensitive_files import is_delicate
 from palyra.core.tools import Runtime, Trait
 
-VALUE_LENGTH_MAX = 500  # Of a value shown in an option; a longer one is named by its hash.
+VALUE_LENGTH_MAX = 500  # Shown of a value in an option; a longer value is named by its hash.
 _FETCH_ARGUMENTS = ("body", "headers", "method", "url")
-# Programs whose first words say what they do, and how many words that takes. Where the arguments are the danger (rm, curl,
-# ssh, sh) nothing but the exact command is offered, and so it is for every program that is not here.
+# Programs whose first words say what they do, and how many words that takes. For every other program only the exact
+# command is offered. Among those are programs whose arguments are the danger (rm, curl, ssh, sh).
 # fmt: off
 _TELLING_WORDS = {
     "cargo": 2, "dotnet": 2, "git": 2, "go": 2, "gradle": 2, "make": 2, "mvn": 2, "mypy": 1, "npm": 2, "pnpm": 2,
     "poetry": 2, "pre-commit": 2, "pytest": 1, "ruff": 2, "tox": 1, "tsc": 1, "yarn": 2,
 }
 # fmt: on
-_RUNNERS = frozenset({"run", "exec"})  # As a second word: the third says what is run.
+_RUNNERS = frozenset({"run", "exec"})  # As a second word: the third word then says what is run.
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:.-]*")
 
 
 class CallShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a call, beyond its arguments, decides what is offered."""
+    """What decides, beyond the call's arguments, which options are offered."""
 
     traits: frozenset[Trait] = frozenset()
     runtime: Runtime = Runtime.INTERNAL
@@ -46,7 +47,7 @@ class _Wide(msgspec.Struct, frozen=True):
 
 
 def make_options(tool: str, arguments: JsonObject, shape: CallShape | None = None) -> tuple[GrantOption, ...]:
-    """From narrow to wide: this call, the same call again, calls of the same shape."""
+    """Returns options from narrow to wide: this call, the same call again, calls of the same shape."""
     exact = (*_equals(arguments), _only(arguments))
     wide = _wider(tool, arguments, shape or CallShape())
     once = GrantOption(scope=Scope.ONCE, constraints=exact, text=f"this call of {tool} only")
@@ -67,7 +68,11 @@ def make_options(tool: str, arguments: JsonObject, shape: CallShape | None = Non
 def join_options(
     tool: str, offered: Iterable[tuple[GrantOption, ...]], calls: Sequence[tuple[JsonObject, CallShape]]
 ) -> tuple[GrantOption, ...]:
-    """For one question about several calls: these once, then whatever was offered for one of them and covers them all."""
+    """Returns the options for one question about several calls.
+
+    The first option allows exactly these calls once. The others were offered for one of the calls and cover all of
+    them.
+    """
     text = f"these {len(calls)} calls of {tool} and no others"
     kept: dict[tuple[Scope, tuple[Constraint, ...]], GrantOption] = {}
     for option in (option for options in offered for option in options if option.scope is not Scope.ONCE):
@@ -77,7 +82,7 @@ def join_options(
 
 
 def _wider(tool: str, arguments: JsonObject, shape: CallShape) -> _Wide | None:
-    """Of a tool that declares nothing every argument may matter as much as another."""
+    """Returns the wider shape. A tool without traits has none, because any of its arguments may matter."""
     if Trait.TOUCHES_PATH in shape.traits:
         return _same_folder(tool, arguments)
     if Trait.RUNS_COMMAND in shape.traits:
@@ -95,7 +100,7 @@ def _same_folder(tool: str, arguments: JsonObject) -> _Wide | None:
         return None
     folder = posixpath.dirname(posixpath.normpath(path)) or "."
     if is_delicate(path) and not is_delicate(folder):
-        # Whoever allows the folder would not see that such files are among what it opens.
+        # A person who allows the folder would not see that it opens such files too.
         return None
     below = Constraint(argument="path", operator=Operator.UNDER.value, value=folder)
     place = "the workspace" if folder == "." else f"{folder}/"
@@ -103,7 +108,7 @@ def _same_folder(tool: str, arguments: JsonObject) -> _Wide | None:
 
 
 def _same_command(tool: str, arguments: JsonObject, shape: CallShape) -> _Wide | None:
-    """Only where every command begins with the same telling words; the other arguments stay as they are."""
+    """Offers a prefix only if every command begins with the same telling words; the other arguments stay fixed."""
     prefixes = {_telling_words(words) for words in shape.command_words}
     prefix = prefixes.pop() if len(prefixes) == 1 else ()
     if not prefix or not isinstance(arguments.get("command"), str):
@@ -136,7 +141,7 @@ def _same_host(tool: str, arguments: JsonObject) -> _Wide | None:
 
 
 def _same_tool(tool: str, shape: CallShape) -> _Wide | None:
-    """Not while the context is tainted: whoever wrote what is in it would choose the arguments."""
+    """Offers nothing while the context is tainted: whoever wrote the tainting content would choose the arguments."""
     if shape.risk not in (Risk.LOW, Risk.MEDIUM) or shape.taint:
         return None
     return _Wide((Constraint(argument="", operator=Operator.ANY.value, value=""),), f"{tool} with any arguments")

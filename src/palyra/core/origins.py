@@ -1,16 +1,17 @@
-"""Where runs come from. Owns: behind which origins a person can be asked. Not: who that person is.
+"""Where runs come from, and behind which origins a person can be asked.
 
-An origin is a kind, with a name of its own behind a colon where there are several of the kind: `http`, `routine:nightly`.
+Does not own: who that person is.
+An origin is a kind. Where there are several of a kind, a colon and a name follow: `http`, `routine:nightly`.
 """
 
-ATTENDED = frozenset({"http", "console", "cli", "grpc"})  # Everything else is headless: routine, v1, mcp, webhook.
+ATTENDED = frozenset({"http", "console", "cli", "grpc"})  # Every other origin is headless: routine, v1, mcp, webhook.
 
 
 def can_ask(origin: str, *, waits_headless: bool) -> bool:
-    """Whether an Ask of such a run waits for a person; where nobody is known to be there, configuration decides.
+    """Tells whether an Ask of such a run waits for a person. Configuration decides for headless origins.
 
-    Of a channel only its adapter knows whether it has an approver; it says so in its request, and without that word a channel
-    counts as one that has none.
+    Only its adapter knows whether a channel has an approver, and says so in the request. Otherwise a channel counts as
+    one without an approver.
     """
     return kind_of(origin) in ATTENDED or waits_headless
 

@@ -1,8 +1,10 @@
-"""Reading patches. Owns: the text of a unified diff, as tools and as models write it. Not: what it makes of a file (patches).
+"""Reads the text of a unified diff, as tools and as models write it.
 
-Understood: `---`/`+++` with or without `a/` and `b/`, `/dev/null`, git's headers for new, deleted and renamed files,
-quoted names, missing line numbers, wrong counts, empty lines that lost their blank, a fence or words around it all.
-Counts are believed where the lines bear them out; else a hunk goes on to the next header.
+Does not own: what the patch makes of a file (patches).
+Understood are `---`/`+++` with or without `a/` and `b/`, `/dev/null`, git's headers for new, deleted and renamed files,
+and quoted names. So are missing line numbers, wrong counts, empty lines that lost their blank, and a code fence or
+words around the patch.
+The counts of a hunk are believed where its lines agree with them. Otherwise the hunk goes on to the next header.
 """
 
 import re
@@ -23,7 +25,7 @@ _FORM = "write `--- a/path`, `+++ b/path`, then hunks that begin with @@"
 
 
 def read_patch(text: str) -> tuple[FilePatch, ...]:
-    """Raises Invalid when it is no patch, or asks for what patches do not do here."""
+    """Reads a patch; raises Invalid if the text is none, or asks for what patches cannot do here."""
     reader = _Reader(_lines(text))
     while not reader.is_done:
         reader.read_next()
@@ -41,7 +43,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _merged(sections: list[FilePatch]) -> tuple[FilePatch, ...]:
-    """Changes of one file in several sections are one; anything else that names a file twice is refused."""
+    """Merges the changes of one file from several sections; refuses any other patch that names a file twice."""
     by_path: dict[str, FilePatch] = {}
     for section in sections:
         earlier = by_path.get(section.path)
@@ -65,7 +67,7 @@ class _Section:
         self.old, self.new = old, new
         self.hunks: list[Hunk] = []
         self.is_executable = False
-        self.is_bare = False  # Whether the names are without git's prefixes for certain.
+        self.is_bare = False  # Whether the names certainly have no git prefixes.
 
     def finish(self) -> FilePatch:
         old, new = (self.old, self.new) if self.is_bare else _without_prefixes(self.old, self.new)
@@ -104,7 +106,7 @@ class _Reader:
         elif line.startswith("@@"):
             self._read_hunk()
         else:
-            self._at += 1  # Words around the patch.
+            self._at += 1  # This line is text around the patch.
 
     def _line(self, at: int) -> str:
         return self._lines[at] if at < len(self._lines) else ""
@@ -148,11 +150,11 @@ class _Reader:
             body = _Body()
             end = self._until_header(body)
         self._at = end
-        # A hunk without lines of one side names the line before it.
+        # A hunk with no lines on one side names the line before it.
         section.hunks.append(body.hunk(len(section.hunks) + 1, line or 0, line_after or 0))
 
     def _counted(self, body: "_Body", counts: tuple[int, int]) -> int | None:
-        """Where the hunk ends by its counts; None when what follows shows that they are wrong."""
+        """Returns where the hunk ends by its counts; None if the lines that follow show that the counts are wrong."""
         at = self._at
         while (body.before_count, body.after_count) != counts:
             is_over = body.before_count > counts[0] or body.after_count > counts[1]
@@ -187,10 +189,10 @@ class _Reader:
 
 
 class _GitSection(_Section):
-    """One that began with git's own header, which may say all there is to say."""
+    """A section that began with git's own header, which may be all there is."""
 
     def take(self, line: str) -> bool:
-        """Whether the line is one of the header's."""
+        """Tells whether the line belongs to the header."""
         if line.startswith(("new file mode ", "deleted file mode ", "new mode ")):
             self._take_mode(line)
         elif line.startswith("rename from "):
@@ -232,7 +234,7 @@ class _Body:
         return len(self._after)
 
     def take(self, line: str) -> bool:
-        """Whether it is a line of a hunk. One that is quite empty is an empty line of the context."""
+        """Tells whether the line belongs to a hunk. A quite empty line is an empty context line."""
         kind = line[:1] or " "
         if kind == "\\":
             return self._end()
@@ -245,7 +247,7 @@ class _Body:
         return kind in " -+"
 
     def _end(self) -> bool:
-        """The line before, if there is one, has no line feed at its end."""
+        """Notes that the line before, if there is one, has no line feed at its end."""
         sides = {" ": (self._before, self._after), "-": (self._before,), "+": (self._after,)}.get(self._last, ())
         for side in sides:
             side[-1] = side[-1].removesuffix("\n")
@@ -269,7 +271,7 @@ class _Body:
 
 
 def _git_names(rest: str) -> tuple[str, str]:
-    """Of `a/x b/x`, where the names may hold blanks but are the same."""
+    """Splits `a/x b/x`, where the names may hold blanks but are the same."""
     if rest.startswith('"'):
         old, _, new = rest[1:].partition('" ')
         return _name(f'"{old}"'), _name(new)
@@ -287,7 +289,7 @@ def _name(written: str) -> str:
     inner = written[1:].rsplit('"', 1)[0]
     raw = _ESCAPE.sub(lambda found: chr(_code(found[1])), inner)
     try:
-        # Octal escapes are bytes; letters beyond them were written as they are.
+        # Octal escapes stand for bytes; other letters were written as they are.
         return raw.encode("latin-1").decode()
     except (UnicodeEncodeError, UnicodeDecodeError):
         return raw
@@ -298,7 +300,7 @@ def _code(escape: str) -> int:
 
 
 def _without_prefixes(old: str, new: str) -> tuple[str, str]:
-    """`a/` and `b/` are git's, if both are there."""
+    """Removes git's `a/` and `b/`, if both are there."""
     is_git = old.startswith("a/") or old == _NOWHERE, new.startswith("b/") or new == _NOWHERE
     if not all(is_git):
         return old, new

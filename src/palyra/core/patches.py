@@ -1,10 +1,12 @@
-"""Applying patches. Owns: what a unified diff makes of a text. Not: reading the diff (patch_reading), nor files.
+"""Applies a patch: what a unified diff makes of a text.
 
-A hunk applies where its context and its removed lines stand exactly: at the line it names, else at the only place where
-they stand. There is no fuzz. A patch whose result already stands there counts as applied, and nothing changes: a text is
-a result if taking the hunks out of it gives a text that the patch turns into it. Among equal lines both can be true, of a
-text that is waiting for the patch and of one that has it. Then the reading wins in which the hunks are just where they
-say; if neither or both are, the patch is applied, unless it could be applied to what it leaves once more.
+Does not own: reading the diff (patch_parser), files.
+A hunk applies where its context and removed lines stand exactly: at the line it names, else at the only place where
+they stand. There is no fuzz.
+A text that already holds the patch's result counts as patched, and nothing changes. It holds the result if taking the
+hunks out gives a text that the patch turns into it.
+Among equal lines a text can look both patched and unpatched. Then the reading wins in which the hunks stand exactly
+where they say. If neither or both do, the patch is applied, unless it could be applied a second time to its result.
 """
 
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ import msgspec
 
 from palyra.core.errors import Conflict
 
-_UNDONE_MAX = 16  # Ways of taking a patch out of a text that are tried.
+_UNDONE_MAX = 16  # Limits the ways of taking a patch out of a text that are tried.
 _QUOTED_LENGTH_MAX = 120
 
 
@@ -26,9 +28,9 @@ class PatchKind(Enum):
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):
-    """`before` and `after` are whole lines; `line` and `line_after` where it says they begin, from 1; 0: it does not say.
+    """`before` and `after` are whole lines. `line` and `line_after` say where they begin, from 1; 0 means unknown.
 
-    It is open on a side where it gives no context, which is where the text ends, or where a model was brief.
+    A side without context is open: the text ends there, or a model left the context out.
     """
 
     number: int
@@ -53,7 +55,10 @@ class FilePatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """The text after. `moved` says of each hunk that was not where it said: its number and the line it was at."""
+    """The resulting text.
+
+    `moved` lists hunks that were not where they said: number and the line where each was found.
+    """
 
     text: str
     is_new: bool
@@ -61,7 +66,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def apply(patch: FilePatch, text: str) -> Applied:
-    """Raises Conflict, naming the hunk and what stands there instead, when it does not apply."""
+    """Applies the patch; raises Conflict that names the hunk and the text found in its place."""
     refusal: Conflict | None = None
     for variant in _variants(patch.hunks, text):
         try:
@@ -78,7 +83,7 @@ def apply(patch: FilePatch, text: str) -> Applied:
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """What performing hunks gave. It is strict if each was just where it said, and open only where the text ends."""
+    """The result of hunks. It is strict if each stood exactly where it said, and is open only where the text ends."""
 
     text: str
     moved: tuple[tuple[int, int], ...]
@@ -95,7 +100,7 @@ def _is_applied(variant: "_Variant", outcome: _Outcome | None) -> bool:
 
 
 class _Variant(msgspec.Struct, frozen=True):
-    """Hunks and a text made comparable, and the line end that the text was given for that."""
+    """Hunks and a text made comparable, and the line end that was added to the text for that."""
 
     hunks: tuple[Hunk, ...]
     text: str
@@ -103,7 +108,7 @@ class _Variant(msgspec.Struct, frozen=True):
 
 
 def _variants(hunks: tuple[Hunk, ...], text: str) -> Iterator[_Variant]:
-    """As they are; then as they would be if the patch had been written with the file's own line ends."""
+    """Yields hunks and text as they are, then as if the patch had been written with the file's own line ends."""
     yield _Variant(hunks, text)
     ending = "\n"
     if _has_only_crlf(text) and not any("\r" in hunk.before + hunk.after for hunk in hunks):
@@ -149,7 +154,7 @@ def _attempt(hunks: tuple[Hunk, ...], text: str) -> _Outcome | None:
 
 
 def _origin(hunks: tuple[Hunk, ...], text: str) -> _Outcome | None:
-    """How some other text became this one by the patch, strictly if that is possible; None: none did."""
+    """Returns how the patch made this text from another one, strictly if possible; None if it did not."""
     starts = _line_starts(text)
     places = [_places_after(hunk, text, starts) for hunk in hunks]
     found: _Outcome | None = None
@@ -167,13 +172,13 @@ def _origin(hunks: tuple[Hunk, ...], text: str) -> _Outcome | None:
 def _places_after(hunk: Hunk, text: str, starts: list[int]) -> list[int]:
     stated = starts[max(min(hunk.line_after, len(starts)) - 1, 0)]
     found = islice(_occurrences(text, hunk.after, hunk), _UNDONE_MAX) if hunk.after else iter([stated])
-    # Context alone is no proof that lines beside it were removed, unless the text has no room for them.
+    # Context alone does not prove that lines next to it were removed, unless the text has no room for them.
     fitting = [at for at in found if not hunk.is_removal or _is_closed(hunk, text, at, at + len(hunk.after))]
     return sorted(fitting, key=lambda at: abs(at - stated))
 
 
 def _replaced(text: str, changes: list[tuple[int, str, str]]) -> str | None:
-    """The text with other pieces at these places; None when two of them overlap."""
+    """Replaces pieces of the text at these places; returns None if two of them overlap."""
     pieces: list[str] = []
     done = 0
     for at, old, new in sorted(changes):
@@ -208,12 +213,12 @@ def _place(hunk: Hunk, text: str, starts: list[int], path: str) -> int:
 
 
 def _stands_at(text: str, block: str, at: int, hunk: Hunk) -> bool:
-    """A hunk that says that a line has no line feed at its end is at the end of the text."""
+    """Tells whether the block stands at this place. A hunk with an end mark must stand at the end of the text."""
     return text.startswith(block, at) and not (hunk.has_end_mark and at + len(block) < len(text))
 
 
 def _occurrences(text: str, block: str, hunk: Hunk) -> Iterator[int]:
-    """Where these lines stand, whole lines only."""
+    """Yields the places where these lines stand, whole lines only."""
     lined, wanted = "\n" + text, "\n" + block
     at = lined.find(wanted)
     while at >= 0:
@@ -223,7 +228,7 @@ def _occurrences(text: str, block: str, hunk: Hunk) -> Iterator[int]:
 
 
 def _difference(hunk: Hunk, text: str, starts: list[int]) -> str:
-    """What stands instead: where the hunk says it is, else where its first line that is not empty stands."""
+    """Shows the text found instead: where the hunk says it is, else where its first line that is not empty stands."""
     wanted = hunk.before.split("\n")
     there = text.split("\n")
     first = next((at for at, line in enumerate(wanted) if line.strip()), 0)

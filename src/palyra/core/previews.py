@@ -1,8 +1,10 @@
-"""Previews of long text. Owns: what of a result that spilled is shown in its place. Not: keeping the whole of it (engine).
+"""Previews of long results: what is shown in place of a result that was spilled to an artifact.
 
-Whole lines of the beginning and of the end, and between them the lines that look like errors: that is what somebody who
-has to act on a long log looks for. A line in brackets says what is left out, and how to read it. Invariants: the result
-is never longer than asked; where a line has to be cut, neither a character nor a marker of a secret is.
+Does not own: keeping the whole result (engine).
+A preview holds whole lines of the beginning and of the end, and between them the lines that look like errors. Anyone
+who has to act on a long log looks for those. A line in brackets says what is left out, and how to read it.
+Invariants: the preview is never longer than asked. A line may be cut, but never inside a character or a marker of a
+secret.
 """
 
 import re
@@ -24,7 +26,7 @@ _LOOKS_LIKE_ERROR = re.compile(
 
 
 def preview_spilled(text: str, artifact_id: ArtifactId, limit_bytes: int = PREVIEW_BYTES_MAX) -> str:
-    """At most `limit_bytes` of UTF-8; the text itself where it fits."""
+    """Returns at most `limit_bytes` of UTF-8; the text itself where it fits."""
     clean = text.encode("utf-8", "replace").decode()
     lines = clean.split("\n")
     sizes = [len(line.encode()) + 1 for line in lines]
@@ -44,13 +46,13 @@ def preview_spilled(text: str, artifact_id: ArtifactId, limit_bytes: int = PREVI
 
 
 def cut_after(text: str, room_bytes: int) -> str:
-    """The longest beginning that has room, and ends inside of no character and no marker."""
+    """Returns the longest beginning that fits and ends inside no character and no marker."""
     start = text[:room_bytes].encode("utf-8", "replace")[:room_bytes].decode("utf-8", "ignore")
     return start[: _outside(text, len(start), len(start))[0]]
 
 
 def cut_before(text: str, room_bytes: int) -> str:
-    """The longest end that has room."""
+    """Returns the longest end that fits."""
     if room_bytes <= 0:
         return ""
     end = text[-room_bytes:].encode("utf-8", "replace")[-room_bytes:].decode("utf-8", "ignore")
@@ -59,7 +61,7 @@ def cut_before(text: str, room_bytes: int) -> str:
 
 
 def _outside(text: str, start: int, end: int) -> tuple[int, int]:
-    """The place, or where the marker that it lies in begins and ends."""
+    """Returns the place itself, or the start and end of the marker around it."""
     first = max(0, start - _MARKER_LENGTH_MAX)
     for found in MARKER.finditer(text, first, min(len(text), end + _MARKER_LENGTH_MAX)):
         if found.start() < start < found.end():
@@ -68,7 +70,7 @@ def _outside(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _head(lines: list[str], sizes: list[int], room_bytes: int) -> tuple[str, int, int]:
-    """The text, how many whole lines it has, and at which byte what follows begins."""
+    """Returns the text, its number of whole lines, and the byte where the rest begins."""
     count, used_bytes = _fitting(sizes, room_bytes)
     if count:
         return "\n".join(lines[:count]), count, used_bytes
@@ -77,7 +79,7 @@ def _head(lines: list[str], sizes: list[int], room_bytes: int) -> tuple[str, int
 
 
 def _tail(lines: list[str], sizes: list[int], room_bytes: int) -> tuple[str, int, int]:
-    """The text, how many whole lines it has, and how many bytes of the whole."""
+    """Returns the text, its number of whole lines, and its size in bytes of the whole."""
     count, used_bytes = _fitting(sizes[::-1], room_bytes)
     if count and any(lines[len(lines) - count :]):
         return "\n".join(lines[len(lines) - count :]), count, used_bytes - 1
@@ -95,7 +97,7 @@ def _fitting(sizes: list[int], room_bytes: int) -> tuple[int, int]:
 
 
 def _error_lines(lines: list[str], first_number: int, room_bytes: int) -> list[str]:
-    """With their numbers, shortened, as many as have room; how many others there are is counted."""
+    """Returns error lines with their numbers, shortened, as many as fit, and a count of the others."""
     shown: list[str] = []
     others_count = 0
     for number, line in enumerate(lines, first_number):

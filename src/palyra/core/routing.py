@@ -1,8 +1,9 @@
-"""Routing. Owns: the UsageRoutingPlan: which model takes a turn, which stand behind it, what is reserved. Not: who asks.
+"""Makes the UsageRoutingPlan of a turn: the chosen model, its fallbacks, and the reservation.
 
-A candidate with a reason is passed over; the first without one is chosen, the others are fallbacks. Then budgets speak:
-one that is used up denies, asks, or lets only the cheapest model go on; one whose rest is reserved by other calls makes
-the turn wait until one of them is settled.
+Does not own: the demand of the turn, the state of models and budgets (engine.spend.route_planner).
+A candidate with a reason against it is passed over. The first one without a reason is chosen, and the others are
+fallbacks. Then budgets are applied. A used-up budget denies, asks, or lets only the cheapest model go on. If other
+calls have reserved the rest of a budget, the turn waits until one of them is settled.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,13 +23,16 @@ from palyra.core.events.model import (
 )
 
 NANO = 1_000_000_000
-# An estimate may be a quarter too high: only what is clearly too long is passed over, the rest the provider decides.
+# An estimate may be a quarter too high. Only what is clearly too long is passed over; the provider decides the rest.
 WINDOW_SLACK = 1.25
 _OWN_SCOPES = frozenset({BudgetScope.PRINCIPAL, BudgetScope.SESSION, BudgetScope.RUN})
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What one turn asks of a model. `needs_tools`: it would be offered some; `must_use_tools`: without them it must fail."""
+    """What one turn asks of a model.
+
+    `needs_tools` says that tools would be offered. `must_use_tools` says that the turn must fail without them.
+    """
 
     turn: int
     mode: RouteMode = RouteMode.ENFORCED
@@ -41,9 +45,9 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A model of the route as it stands now. `cost_nano_usd` is the most the call may cost; unknown is None.
+    """A model of the route as it stands now. `cost_nano_usd` is the most the call may cost; an unknown cost is None.
 
-    `is_proven` says that a call of it has been settled before, so that its estimate is worth something.
+    `is_proven` says that a call of this model has been settled before, so that its estimate is worth something.
     """
 
     model: str
@@ -59,7 +63,7 @@ class ModelCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """No plan yet: what is left of these budgets is reserved by calls that are out."""
+    """There is no plan yet: calls in flight have reserved the rest of these budgets."""
 
     budgets: tuple[str, ...]
 
@@ -115,7 +119,10 @@ def _advised(
     usable: list[ModelCandidate],
     standings: Sequence[Standing],
 ) -> RoutePlanned | Wait:
-    """The route's own first model is called; what the plan would have done is told beside it. Budgets hold unless dry."""
+    """Calls the route's own first model, and records what the plan would have done.
+
+    Budgets hold unless the mode is a dry run.
+    """
     first = next((candidate for candidate in candidates if candidate.is_known), None)
     if first is None:
         return _nobody(base)
@@ -139,10 +146,10 @@ def _advised(
 def _judge(
     demand: Demand, candidates: Sequence[ModelCandidate], standings: Sequence[Standing]
 ) -> list[tuple[ModelCandidate, tuple[str, ...]]]:
-    """Each candidate with why it may not be used.
+    """Returns each candidate with the reasons against it.
 
-    Where none is left, a model without tools is better than none, unless tools must be used; and so is one that is told
-    of images in words, or a session would be lost with the first image in it.
+    If none is left, a model without tools is better than none, unless tools must be used. The same holds for a model
+    that is told of images in words. Otherwise a session would be lost with its first image.
     """
     needs_price = any(standing.budget.needs_price for standing in standings)
     judged = [(each, tuple(_faults(demand, each, needs_price))) for each in candidates]
@@ -189,7 +196,7 @@ def _denied(base: RoutePlanned, standings: list[Standing], more: str) -> RoutePl
 
 
 def _downgraded(usable: list[ModelCandidate], standings: Sequence[Standing]) -> list[ModelCandidate] | None:
-    """The cheapest model alone, if it is cheaper than the first; None while no budget says to look for it."""
+    """Returns the cheapest model alone, if it is cheaper than the first; None while no budget asks for it."""
     if not _used_up(standings, BudgetAction.DOWNGRADE):
         return None
     priced = [each for each in usable if each.cost_nano_usd is not None]
@@ -201,7 +208,7 @@ def _downgraded(usable: list[ModelCandidate], standings: Sequence[Standing]) -> 
 
 
 def _crowded(demand: Demand, candidate: ModelCandidate, standings: Sequence[Standing]) -> tuple[str, ...]:
-    """Budgets whose rest other calls have reserved. One that is used up has spoken already."""
+    """Returns the budgets whose rest other calls have reserved. Used-up budgets were dealt with before."""
     amount = _amount(demand, candidate)
     return tuple(
         standing.budget.name
@@ -213,7 +220,7 @@ def _crowded(demand: Demand, candidate: ModelCandidate, standings: Sequence[Stan
 def _booked(
     demand: Demand, base: RoutePlanned, chosen: list[ModelCandidate], behind: Sequence[ModelCandidate]
 ) -> RoutePlanned:
-    """The plan with its reservation: enough for whichever of these will answer."""
+    """Returns the plan with its reservation, which is enough for whichever of these models answers."""
     taking = [*chosen, *behind]
     is_priced = any(each.cost_nano_usd is not None for each in taking)
     reserved = Reservation(
@@ -273,7 +280,7 @@ def _standing(standing: Standing) -> BudgetStanding:
 
 
 def reserved_amount(plan: RoutePlanned) -> Amount:
-    """What the plan takes from every budget until the call is settled."""
+    """Returns what the plan takes from every budget until the call is settled."""
     reserved = plan.reserved
     if reserved is None:
         return Amount()
@@ -294,7 +301,7 @@ def _named(standings: list[Standing]) -> str:
 
 
 def _of(standing: Standing) -> str:
-    """What it allows, and what is spent of it where that is nobody else's business."""
+    """Says what the budget allows, and what is spent of it unless that would reveal other principals' spend."""
     budget, spent, is_own = standing.budget, standing.spent, standing.budget.scope in _OWN_SCOPES
     words = []
     if budget.limit_nano_usd is not None:

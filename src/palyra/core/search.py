@@ -1,7 +1,8 @@
 """Search by words. Owns: which events have words in the index, and expressions for it from what somebody typed. Not: the index.
 
-Everything a person or a model types is words: nothing in it is an operator but quotation marks around words that belong
-together. So there is no query that fails; one without a word finds nothing.
+Does not own: the index (adapters.store).
+Everything a person or a model types is words. The only operators are quotation marks around words that belong together.
+So no query fails; a query without a word finds nothing.
 """
 
 import re
@@ -12,18 +13,18 @@ INDEXED_TYPES = frozenset(
     {MessageUser.TYPE, MessageAssistant.TYPE}
 )  # A store's index holds the texts of exactly these.
 QUERY_LENGTH_MAX = 400
-WORDS_MAX = 24  # Each is looked up on its own; nobody means more.
+WORDS_MAX = 24  # Each is looked up separately; nobody means more.
 
 _PART = re.compile(r'"([^"]*)"|([^\s"]+)')
 
 
 def all_words(query: str) -> str | None:
-    """An expression for texts that hold every word; None where there is no word."""
+    """Returns an expression for texts that hold every word; None if there is no word."""
     return _joined(query, " AND ")
 
 
 def any_word(query: str) -> str | None:
-    """An expression for texts that hold at least one."""
+    """Returns an expression for texts that hold at least one word."""
     return _joined(query, " OR ")
 
 
@@ -34,5 +35,5 @@ def _joined(query: str, operator: str) -> str | None:
 
 
 def _plain(word: str) -> str:
-    """Without what an expression cannot hold: the end of a C string, half a character."""
+    """Removes what an expression cannot hold: the end of a C string, half a character."""
     return word.replace("\x00", " ").encode("utf-8", "replace").decode()

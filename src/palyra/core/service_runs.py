@@ -1,9 +1,9 @@
-"""Service runs: what the daemon itself asks of a model.
+"""Service runs: model calls that the daemon itself asks for.
 
-Owns: which services there are, what each may take, and how their runs are named.
+Owns: which services there are, what each may spend, and how their runs are named.
 Does not own: starting them (engine.api.service_runs).
 
-Every model call belongs to a run, also a check of a model, a summary or a reflection. So each is planned, reserved,
+Every model call belongs to a run; a check of a model, a summary or a reflection does too. So each is planned, reserved,
 settled, redacted, resumed and erased like any other run. A service run has no tools and nobody to ask. Its tape names
 the session it serves, and its principal is the one it serves.
 """
@@ -20,7 +20,7 @@ _PREFIX = "service:"
 
 
 class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """`is_probe`: a model is called although its circuit breaker is open; the call itself tells whether it is well."""
+    """`is_probe`: the model is called although its circuit breaker is open; the call itself shows whether it works."""
 
     purpose: str
     instructions: str
@@ -31,7 +31,7 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def agent(self) -> str:
-        """The name that runs of this service have in place of an agent's. No configured agent can have it."""
+        """Returns the agent name of this service's runs. No configured agent can have it."""
         return f"{_PREFIX}{self.purpose}"
 
     @property
@@ -43,7 +43,7 @@ MODEL_CHECK = ServiceSpec(
     purpose="model.check",
     instructions="",
     wall_clock_ms=60_000,
-    # Room to think: a model that reasons spends this before its first word, and OpenAI refuses a limit it runs into.
+    # Leaves room to think: a reasoning model spends this before its first word. OpenAI refuses a limit it runs into.
     max_output_tokens=512,
     max_turns=1,
     is_probe=True,
@@ -53,11 +53,11 @@ SERVICES = {spec.agent: spec for spec in (MODEL_CHECK,)}
 
 
 def find_service(agent: str) -> ServiceSpec | None:
-    """The service whose runs have this agent's name."""
+    """Returns the service whose runs have this agent name."""
     return SERVICES.get(agent) if agent.startswith(_PREFIX) else None
 
 
 @cache
 def service_agent(spec: ServiceSpec) -> AgentSpec:
-    """What a service run is given: its instructions, the default route, and no tools. The same object each time."""
+    """Returns the agent of a service run: its instructions, the default route, no tools. The same object each time."""
     return AgentSpec(name=spec.agent, instructions=spec.instructions, tools=())

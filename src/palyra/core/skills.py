@@ -1,8 +1,8 @@
-"""Skills as the rules see them. Owns: what is known of one, whether it may be opened, how it narrows a run, and the words
-a prompt has of it. Not: their files (adapters.skills).
+"""Skills as the rules see them: whether one may be opened, how it narrows a run, and what a prompt says of it.
 
-Invariants: nothing a skill says can widen what its run may use. What nobody accepted is never in a prompt, and is on the
-tape and before the policies under a name that no accepted skill can have.
+Does not own: the files of skills (adapters.skills).
+Invariants: nothing a skill says can widen what its run may use. A skill that nobody accepted is never in a prompt. The
+tape and the policies know it under a name that no accepted skill can have.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,10 +18,10 @@ from palyra.core.fences import neutralise
 from palyra.core.tools import ToolSpec, Trait
 from palyra.core.trust import Trust, is_tainting
 
-# Tools that stay whatever a skill allows: it is read with the one, and long results are read on with the other.
+# These tools stay whatever a skill allows: one opens skills, the other pages through long results.
 ALWAYS_ALLOWED = frozenset({Trait.OPENS_SKILLS, Trait.PAGES_RESULTS})
 SECTION_BYTES_MAX = 16 * 1024  # About 4,000 tokens in every request; some fifty skills with a sentence or two each.
-NAMES_BYTES_MAX = 4 * 1024  # Of these, kept for the names of skills whose descriptions no longer fit.
+NAMES_BYTES_MAX = 4 * 1024  # The part kept for the names of skills whose descriptions no longer fit.
 
 _HEAD = (
     "Skills are written procedures for certain tasks. When one fits the task, open it with skill.open before you begin and "
@@ -30,7 +30,7 @@ _HEAD = (
 
 
 class SkillPlace(Enum):
-    """Where a skill lies. Of the same name, the one in the home counts, then the bundled one, then the workspace's."""
+    """Where a skill lies. Among skills of the same name the home's wins, then the bundled one, then the workspace's."""
 
     HOME = "home"
     BUNDLED = "bundled"
@@ -53,9 +53,10 @@ class SkillFile(msgspec.Struct, frozen=True, kw_only=True):
 class SkillCard(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a skill without opening it.
 
-    `root` is the workspace it lies in. `sha256` is of its whole folder, names and bytes. `allowed_tools` None narrows
-    nothing; `unknown_tools` are names there that mean no tool of ours and so allow none. `problem` says why it cannot be
-    used. `can_open` is false for that, for one that another of its name hides, and for one that a person put away.
+    `root` is the workspace it lies in. `sha256` covers its whole folder, names and bytes. `allowed_tools` None narrows
+    nothing. `unknown_tools` are names in it that match no tool and so allow none. `problem` says why the skill cannot
+    be used. `can_open` is false if there is a problem, if another skill of the same name hides it, or if a person
+    disabled it.
     """
 
     name: str
@@ -74,7 +75,7 @@ class SkillCard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_offered(card: SkillCard) -> bool:
-    """Whether a prompt names it: what nobody vouches for speaks to no model unasked."""
+    """Tells whether a prompt names the skill. A skill that nobody vouches for is not mentioned to a model."""
     return card.can_open and card.status is SkillStatus.ACTIVE and not is_tainting(card.trust)
 
 
@@ -83,12 +84,15 @@ def opened(card: SkillCard) -> OpenedSkill:
 
 
 def policy_name(card: SkillCard) -> str:
-    """A policy that permits by a skill's name means one that a person put there or accepted, not whatever is called so."""
+    """Returns the name that policies see.
+
+    A policy that permits a skill by name means one that a person put there or accepted, not any skill of that name.
+    """
     return f"unaccepted:{card.name}" if is_tainting(card.trust) else card.name
 
 
 def require_change(card: SkillCard, status: SkillStatus, sha256: str | None) -> None:
-    """Conflict where it cannot be used, or is not the one that was looked at."""
+    """Raises Conflict if the skill cannot be used, or has changed since the person looked at it."""
     if card.problem is not None and status is SkillStatus.ACTIVE:
         raise Conflict("skill_broken", f"the skill {card.name} cannot be used: {card.problem}", is_retryable=False)
     if sha256 is not None and sha256 != card.sha256:
@@ -97,12 +101,15 @@ def require_change(card: SkillCard, status: SkillStatus, sha256: str | None) -> 
 
 
 def may_use_now(agent: AgentSpec, skills: Iterable[OpenedSkill], spec: ToolSpec) -> bool:
-    """Each opened skill narrows further; none can widen what the agent or another skill leaves."""
+    """Tells whether every opened skill leaves the tool in.
+
+    No skill can widen what the agent or another skill leaves.
+    """
     return may_use(agent, spec.name) and narrowing_skill(skills, spec) is None
 
 
 def narrowing_skill(skills: Iterable[OpenedSkill], spec: ToolSpec) -> str | None:
-    """The opened skill that leaves this tool out, if there is one."""
+    """Returns the opened skill that leaves this tool out, if there is one."""
     if spec.traits & ALWAYS_ALLOWED:
         return None
     for skill in skills:
@@ -113,7 +120,7 @@ def narrowing_skill(skills: Iterable[OpenedSkill], spec: ToolSpec) -> str | None
 
 
 def prompt_section(cards: Sequence[SkillCard]) -> str:
-    """Names and descriptions for a prompt, the same bytes for the same skills; nothing where there are none."""
+    """Returns names and descriptions for a prompt: the same bytes for the same skills, and nothing for none."""
     offered = sorted((card for card in cards if is_offered(card)), key=lambda card: card.name)
     if not offered:
         return ""
@@ -127,7 +134,7 @@ def prompt_section(cards: Sequence[SkillCard]) -> str:
             lines.append(line)
         else:
             hidden.append(card.name)
-            left = 0  # From here on by name alone, so that one long text does not decide which are described.
+            left = 0  # From here on only names are shown, so that one long text does not decide the rest.
     return "\n".join([*lines, *_by_name(hidden)])
 
 
@@ -135,7 +142,7 @@ def _by_name(names: Sequence[str]) -> list[str]:
     if not names:
         return []
     shown: list[str] = []
-    left = NAMES_BYTES_MAX - 200  # The words around them.
+    left = NAMES_BYTES_MAX - 200  # Leaves room for the words around the names.
     for name in names:
         left -= len(name) + 2
         if left < 0:

@@ -25,12 +25,12 @@ _EMOJI_JOINT = re.compile("(?<=\\S)(?:[\ufe0e\ufe0f]\u200d?|\u200d)(?![\u200d\uf
 
 
 def is_seen(letter: str) -> bool:
-    """It leaves a mark of its own on a screen, or is a plain space."""
+    """Tells whether the letter leaves a mark of its own on a screen, or is a plain space."""
     return letter.isprintable() and not _BLANK.match(letter)
 
 
 def spell_out(text: str, kept: str = "") -> str:
-    """What is not seen becomes its code, as in `\\u200b`; those in `kept` stay."""
+    """Replaces characters that are not seen by their code, as in `\\u200b`; those in `kept` stay."""
     return _DOUBTFUL.sub(lambda found: _spelled(found[0], kept), text)
 
 
@@ -46,7 +46,7 @@ def hides_something(text: str) -> bool:
 
 
 def spell_json(encoded: str) -> str:
-    """The same value in JSON, spelled so that everything in it is seen. Takes JSON without breaks of lines."""
+    """Returns the same JSON value, spelled so that everything in it is seen. Takes JSON without line breaks."""
     return _DOUBTFUL.sub(lambda found: _escaped(found[0]), encoded)
 
 
@@ -85,6 +85,6 @@ def _is_all_seen(run: str) -> bool:
 
 
 def _units(letter: str) -> str:
-    """JSON's own escapes, which are of UTF-16: two for what lies beyond its first plane."""
+    """Returns JSON's own escapes, which are in UTF-16: two for a character beyond its first plane."""
     units = letter.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))

@@ -1,9 +1,11 @@
-"""Taint. Owns: how sources below `local` are named, and the fold of those a session's context holds (L8). Not: judging by it.
+"""Taint: how sources below `local` are named, and the fold of those that a session's context holds (L8).
 
+Does not own: judging by taint (policy).
 A source is a short label that the daemon gives (`http:host`, `mcp:server`, `wasm:plugin`, `file:path`, `tool:name`,
-`channel:name`, `skill:name`), never content. Invariants: the set grows with what is met and falls only by a reset of the
-session or a person's `source.trusted`; it is bounded, and what no longer fits is `many`, for which nobody can vouch. What
-a model says holds no source of its own: it has those of its context, which are in the set already.
+`channel:name`, `skill:name`), never content.
+Invariants: the set grows with every source that is met. It shrinks only by a reset of the session or a person's
+`source.trusted`. It is bounded, and sources that no longer fit become `many`, for which nobody can vouch.
+A model's words have no source of their own: they have those of the model's context, which are in the set already.
 """
 
 import hashlib
@@ -30,12 +32,12 @@ from palyra.core.ids import Principal
 from palyra.core.tools import CallNature, Runtime, ToolSpec
 from palyra.core.trust import Trust, is_tainting
 
-SOURCES_MAX = 64  # More than a person would look through; the row of a session stays some kilobytes.
+SOURCES_MAX = 64  # More than a person would look through. It keeps a session's row at some kilobytes.
 LABEL_LENGTH_MAX = 160
 MANY = "many"
-UNNAMED = "external"  # Content below `local` whose source nobody recorded, or whose record was erased.
+UNNAMED = "external"  # Stands for content below `local` whose source nobody recorded, or whose record was erased.
 
-# What brings content in. Every other type is our own words, or said by a model from what is in its context already.
+# These types bring content in. Every other type is the daemon's words, or a model's from its context.
 MEETING_TYPES = frozenset(
     {ToolFinished.TYPE, RunAccepted.TYPE, MessageUser.TYPE, ReferenceResolved.TYPE, MemoryRecalled.TYPE}
 )
@@ -45,12 +47,12 @@ ACT_TYPES = frozenset(
 
 Taint = tuple[TaintSource, ...]
 
-_UNFIT = frozenset("<>[]~")  # Marks of fences and notes, and of a label that was shortened.
+_UNFIT = frozenset("<>[]~")  # Characters of fences and notes, and the sign of a shortened label.
 _decoder = msgspec.json.Decoder(Taint)
 
 
 def label(kind: str, name: str) -> str:
-    """One line of bounded length; a name that does not fit keeps its hash, so that two names never share a label."""
+    """Makes one line of bounded length. A name that does not fit keeps its hash, so two names never share a label."""
     fitting = "".join(letter if letter.isprintable() and letter not in _UNFIT else "_" for letter in name)
     room = LABEL_LENGTH_MAX - len(kind) - 1
     if fitting == name and 0 < len(name) <= room:
@@ -60,7 +62,7 @@ def label(kind: str, name: str) -> str:
 
 
 def source_of(spec: ToolSpec, nature: CallNature | None) -> str:
-    """Where the output of one call comes from, by what the daemon knows of its tool."""
+    """Returns where the output of one call comes from, by what the daemon knows of its tool."""
     _, _, rest = spec.name.partition(".")
     owner = rest.partition(".")[0]
     if spec.runtime is Runtime.MCP and owner:
@@ -73,7 +75,7 @@ def source_of(spec: ToolSpec, nature: CallNature | None) -> str:
 
 
 def labels(taint: Taint) -> tuple[str, ...]:
-    """What a call is judged with: the sources nobody vouches for, in one order."""
+    """Returns the sources that nobody vouches for, in a fixed order. A call is judged with these."""
     return tuple(sorted(each.source for each in taint if not each.is_trusted))
 
 
@@ -92,7 +94,7 @@ def fold_drafts(taint: Taint, drafts: Iterable[Draft], after_seq: int) -> Taint:
 
 
 def fold_taint(taint: Taint, said: Draft | Event, seq: int) -> Taint:
-    """The taint after one more event of the session's tape."""
+    """Returns the taint after one more event of the session's tape."""
     match said.data:
         case SessionReset():
             return ()
@@ -110,7 +112,7 @@ def fold_taint(taint: Taint, said: Draft | Event, seq: int) -> Taint:
 
 
 def touches_taint(event: Event) -> bool:
-    """Whether folding this event could change the taint of its session."""
+    """Tells whether folding this event could change the taint of its session."""
     if event.type in MEETING_TYPES:
         return isinstance(event.data, ErasedData | MemoryRecalled | ReferenceResolved) or is_tainting(event.trust)
     return event.type in ACT_TYPES
@@ -128,7 +130,7 @@ def decode_taint(text: str) -> Taint:
 
 
 def _met(said: Draft | Event, seq: int) -> TaintSource | None:
-    """The source that this event brought in."""
+    """Returns the source that this event brought in."""
     match said.data:
         case MemoryRecalled(items=items) if any(is_tainting(item.trust) for item in items):
             return TaintSource(source=label("memory", "recall"), since_seq=seq)
@@ -148,7 +150,7 @@ def _met(said: Draft | Event, seq: int) -> TaintSource | None:
 
 
 def _speaker(actor: Principal) -> str:
-    """`channel:discord:1234` speaks through the channel discord; anybody else is a source of his own."""
+    """`channel:discord:1234` speaks through the channel discord; any other principal is a source by itself."""
     kind, _, name = actor.partition(":")
     return label("channel", name.partition(":")[0]) if kind == "channel" else label("channel", actor)
 
@@ -168,7 +170,7 @@ def _mark(taint: Taint, source: str, *, is_trusted: bool) -> Taint:
 
 
 def _fold_erased(taint: Taint, said: Draft | Event, seq: int) -> Taint:
-    """Erasing text makes nothing more trusted: the header still says what came in, and a doubt stays a doubt."""
+    """Erasing text makes nothing more trusted: the header still says what came in, and a doubt remains."""
     type_name = said.type if isinstance(said, Event) else ""
     if type_name == SessionReset.TYPE:
         return ()

@@ -1,4 +1,7 @@
-"""Tools as the rules see them. Owns: ToolSpec, what a call will touch, and what it came to. Not: executing (ports.tools)."""
+"""Tools as the rules see them: ToolSpec, what a call will touch, and its result.
+
+Does not own: executing calls (ports.tools).
+"""
 
 import hashlib
 from enum import Enum
@@ -9,8 +12,8 @@ from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, FileBytes, OpenedSkill, Outcome, ParallelClass, Risk, ToolError
 from palyra.core.trust import Trust
 
-OUTPUT_INLINE_BYTES_MAX = 8 * 1024  # Larger results spill to an artifact with a preview; the model pages.
-WIRE_NAME_LENGTH_MAX = 64  # What the strictest provider takes.
+OUTPUT_INLINE_BYTES_MAX = 8 * 1024  # A larger result is spilled to an artifact; the model sees a preview and pages.
+WIRE_NAME_LENGTH_MAX = 64  # As many as the strictest provider takes.
 
 
 class Capability(Enum):
@@ -31,23 +34,25 @@ class Runtime(Enum):
 
 
 class Trait(Enum):
-    """A fact about a tool that a rule asks for. A tool declares it in its own file; no rule names a tool.
+    """A fact about a tool that a rule asks for. A tool declares it in its own file, and no rule names a tool.
 
-    A tool that forgets one gets less by it. Only our own files declare traits: no server and no plugin can.
+    A tool that forgets a trait gets fewer rights. Only this program's own files declare traits; no server or plugin
+    can.
     """
 
     TOUCHES_PATH = "touches_path"  # `path` names the one file or folder that a call touches.
     RUNS_COMMAND = "runs_command"  # `command` is a command for a shell.
     SENDS_REQUEST = "sends_request"  # A call is one HTTP request: `url`, `method`, `headers` and `body`.
-    READS_OUTSIDE = "reads_outside"  # What a call gives back came from outside in that call, and was not kept before.
+    READS_OUTSIDE = "reads_outside"  # The result came from outside in this very call, and was not stored before.
     OPENS_SKILLS = "opens_skills"
-    PAGES_RESULTS = "pages_results"  # Reads on in a result that was too long to be shown.
+    PAGES_RESULTS = "pages_results"  # Reads further in a result that was too long to be shown.
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool of the catalog. Classes here are the tool's; a call may have a milder one (CallNature).
+    """A tool of the catalog. The classes here are the tool's; a single call may have a milder one (CallNature).
 
-    `version` tells code apart that the rest does not: of a tool from elsewhere the hash of what would run.
+    `version` tells different code apart where the other fields are equal. For a tool from elsewhere it is the hash of
+    what would run.
     """
 
     name: str
@@ -65,18 +70,21 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MissingTool(msgspec.Struct, frozen=True):
-    """A tool that should be here and is not: why, and what to do about it. `name` may be a pattern: all tools of a server."""
+    """A tool that should exist and does not: why, and what to do about it.
+
+    `name` may be a pattern, such as all tools of a server.
+    """
 
     name: str
     reason: str
 
 
 class CallNature(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call would do, said by its tool before it is judged, without doing it.
+    """What one call would do. Its tool says so before the call is judged, without doing it.
 
-    `commands` are all programs that a shell's text would start, of the whole parsed tree; `writes` the files it would leave.
-    `command_words` are the words of each of them, and empty unless every word of every one is literal and nothing is
-    redirected to or from a file: grants for a kind of command rely on it.
+    `commands` lists all programs that a shell's text would start, from the whole parsed tree. `writes` lists the files
+    that the call would leave. `command_words` holds the words of each command. It is empty unless every word is literal
+    and nothing is redirected to or from a file. Grants for a kind of command rely on that.
     """
 
     effect_class: EffectClass
@@ -92,7 +100,7 @@ class CallNature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """A body that a call made beside its text. It becomes an artifact of the session, and the text names it."""
+    """A body that a call made in addition to its text. It becomes an artifact of the session, and the text names it."""
 
     name: str
     media_type: str
@@ -100,14 +108,14 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call came to. `output` is text for the model; expected failures are values, not exceptions.
+    """The result of a call. `output` is text for the model; expected failures are values, not exceptions.
 
-    `read` and `written` are the files whose bytes it saw and left; `named` the absolute paths that the text shows by name, of
-    folders with a slash at the end: a name can hold an order as bytes can. `source` is where the output came from, where
-    the tool knows better than its name does (core.taint.label makes it); content never chooses it. `skill` is what it
-    opened.
-    `is_unknown`: it may or may not have happened, as when a connection broke after the request was sent; of a `once` call the
-    tape then says tool.uncertain, and a person is asked.
+    `read` and `written` list the files whose bytes the call saw and left. `named` lists the absolute paths that the
+    text shows by name, folders with a slash at the end. A name can hold an instruction as bytes can. `source` is set
+    where the tool knows the output's origin better than its name does. core.taint.label makes it; content never chooses
+    it. `skill` is the skill that the call opened. `is_unknown` says that the effect may or may not have happened, as
+    when a connection broke after the request was sent. For a `once` call the tape then says tool.uncertain, and a
+    person is asked.
     """
 
     outcome: Outcome
@@ -125,10 +133,10 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spec_digest(spec: ToolSpec) -> str:
-    """What a verdict is about: a tool that has changed since is another tool, whatever its name.
+    """Returns the hash that a verdict is bound to: a tool that has changed since is another tool, whatever its name.
 
-    Traits are left out. They say what may be offered about a call, not what it does, and a release that declares one more
-    must not refuse every call that waits for an answer.
+    Traits are left out. They say what may be offered about a call, not what it does. Otherwise a release that declares
+    one more trait would refuse every call that waits for an answer.
     """
     parts = (
         spec.name,
@@ -148,5 +156,5 @@ def failed(code: str, message: str) -> ToolResult:
 
 
 def wire_name(tool: str) -> str:
-    """Provider wire names may not hold dots."""
+    """Replaces dots, which a tool's name at a provider may not hold."""
     return tool.replace(".", "__")

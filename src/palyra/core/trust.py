@@ -1,4 +1,7 @@
-"""Trust of content. Owns: the four levels and how they combine (L8). Not: deciding what a level may do (policy)."""
+"""Trust of content: the four levels and how they combine (L8).
+
+Does not own: deciding what a level may do (policy).
+"""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -18,8 +21,11 @@ _FROM_LOWEST = (Trust.EXTERNAL, Trust.LOCAL, Trust.OPERATOR)
 
 
 def lowest(levels: Iterable[Trust]) -> Trust:
-    """What is derived from several inputs has the trust of the least of them; nothing at all is system text."""
-    # A window has hundreds of levels and an enum's hash is a call in Python, so they are found by identity.
+    """Returns the lowest trust: content made from several inputs has the least of theirs.
+
+    No input at all is `system`.
+    """
+    # A window has hundreds of levels and an enum's hash is a call in Python, so identity is compared.
     given = tuple(levels)
     for level in _FROM_LOWEST:
         if level in given:
@@ -28,5 +34,5 @@ def lowest(levels: Iterable[Trust]) -> Trust:
 
 
 def is_tainting(trust: Trust) -> bool:
-    """Taint is what lies below `local`."""
+    """Tells whether the level lies below `local`, which makes it taint."""
     return _RANK[trust] < _RANK[Trust.LOCAL]

@@ -17,7 +17,7 @@ from palyra.core.trust import Trust
 
 
 class SetHeartbeat(msgspec.Struct, frozen=True):
-    """A run is alive on a node. A waiting run has none."""
+    """A run is alive on a node. A waiting run has no heartbeat."""
 
     run_id: RunId
     node: NodeId
@@ -29,7 +29,7 @@ class ClearHeartbeat(msgspec.Struct, frozen=True):
 
 
 class TakeLease(msgspec.Struct, frozen=True):
-    """Compare and set: succeeds if the lease's token is still `expected_token` (0 = never taken), and adds one to it."""
+    """Compares and sets. It succeeds if the token still is `expected_token` (0 = never taken), and adds one to it."""
 
     name: str
     owner: NodeId
@@ -38,7 +38,7 @@ class TakeLease(msgspec.Struct, frozen=True):
 
 
 class ReleaseLease(msgspec.Struct, frozen=True):
-    """Keeps the row and its token, so that a token is never given out twice."""
+    """Keeps the row and its token, so that a token is never issued twice."""
 
     name: str
     token: int
@@ -59,7 +59,8 @@ class EraseSecrets(msgspec.Struct, frozen=True):
 class LinkArtifact(msgspec.Struct, frozen=True):
     """A tape refers to an artifact; the file stays as long as one such row does.
 
-    `trust` is that of what brought the body in, and `source` its label where it taints: reading it brings both back (L8).
+    `trust` is that of whatever brought the body in, and `source` its label if it taints. Reading the artifact brings
+    both back (L8).
     """
 
     artifact_id: ArtifactId
