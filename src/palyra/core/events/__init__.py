@@ -1,4 +1,7 @@
-"""Events: immutable facts on a tape. Owns: the closed union of types, the draft and the recorded event. Not: hashing (chain)."""
+"""Events: immutable facts on a tape, as a closed union of types, a draft and a recorded event.
+
+Does not own: hashing (core.chain).
+"""
 
 import msgspec
 
@@ -112,7 +115,7 @@ SYSTEM_TYPES = frozenset(data_type.TYPE for data_type in SystemData.__args__)
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """An event before it has a place on a tape."""
+    """An event before it has a seq on a tape."""
 
     data: Data
     actor: Principal

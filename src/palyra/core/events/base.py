@@ -1,6 +1,5 @@
-"""The base of all event data.
+"""The base class of all event data, and the words with which a field declares what it holds.
 
-Owns: how the record of one event type behaves, and the words with which a field declares what it holds.
 Does not own: any one type, nor what is done with a declaration (declarations, engine.session.event_redactor).
 Invariant: a field of an event record that can hold a string says whether it is text. A test refuses one that does not.
 """
@@ -16,9 +15,9 @@ from palyra.core.canonical import INTEGER_MAX
 class Holds(Enum):
     """What a field's strings are, and so what redaction does with them before they are stored.
 
-    TEXT is redacted. IDENTIFIER is found or compared as it is, and never changed: ids, hashes, names, paths, terms of a
-    grant. SCHEMA is redacted string by string: a property named `token` has no token as its value there. PROVIDER_STATE
-    goes back to its provider as it came, or is dropped whole.
+    TEXT is redacted. IDENTIFIER is looked up or compared as it is, and never changed: ids, hashes, names, paths, terms
+    of a grant. SCHEMA is redacted string by string, because a property named `token` has no token as its value there.
+    PROVIDER_STATE goes back to its provider as it came, or is dropped whole.
     """
 
     TEXT = "text"
@@ -41,11 +40,11 @@ VERSION_KEY = "v"
 
 
 class EventData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What an event says beyond its header.
+    """The content of an event beyond its header.
 
-    A field without a default is always written; one with a default is left out while it has it. So a later release
-    may add a field with a default and old bytes still decode, to the value they meant. A change that is more than
-    that raises VERSION, which is then written as `v`, and adds an upgrade to the codec.
+    A field without a default is always written. A field that equals its default is left out. So a later release may add
+    a field with a default, and old bytes still decode to the value they meant. Any larger change raises VERSION, which
+    is then written as `v`, and adds an upgrade to the codec.
     """
 
     TYPE: ClassVar[str] = ""
@@ -55,7 +54,7 @@ class EventData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
 
 class ErasedData(EventData, frozen=True, kw_only=True):
-    """Stands where the data of any type was, once it has been erased. Chain and seq stay."""
+    """Takes the place of any type's data once that data has been erased. Chain and seq stay."""
 
     TYPE: ClassVar[str] = ""
     erased: Text

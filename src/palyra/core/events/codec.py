@@ -1,7 +1,8 @@
-"""Bytes of event data. Owns: encoding to canonical form, decoding with upgrades, the size cap. Not: the hash chain.
+"""The bytes of event data: canonical encoding, decoding with upgrades, and the size cap.
 
-Invariants: what is encoded was decoded again before it is handed out, so no tape holds bytes we cannot read; data of a
-newer version than this release knows is refused, never guessed at.
+Does not own: the hash chain (core.chain).
+Invariants: encoded bytes were decoded again before they are returned, so no tape holds bytes that cannot be read. Data
+of a newer version than this release knows is refused, never guessed at.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from palyra.core.events import DATA_TYPES, Data
 from palyra.core.events.base import VERSION_KEY, ErasedData, EventData, JsonObject
 from palyra.core.events.plainness import plainness_of
 
-DATA_BYTES_MAX = 256 * 1024  # Larger bodies go to artifacts; a page of the tape stays a small answer.
+DATA_BYTES_MAX = 256 * 1024  # Larger bodies go to artifacts, so that a page of the tape stays a small response.
 
 Upgrade = Callable[[JsonObject], JsonObject]
 
@@ -57,7 +58,7 @@ class Codec:
         return encode_plain_record(data) if is_plain else canonical_bytes(data)
 
     def _decode_otherwise(self, type_name: str, encoded: bytes, cause: msgspec.DecodeError) -> EventData:
-        """Erased data and other versions do not fit the type's own form, so they are looked for second."""
+        """Tries erased data and other versions, which do not fit the type's own form."""
         try:
             members = msgspec.json.decode(encoded, type=dict[str, object])
             if set(members) == {"erased"}:

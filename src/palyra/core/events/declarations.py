@@ -1,9 +1,9 @@
 """Reads what the fields of event records declare to hold.
 
 Owns: finding every declared string of a record, nested records included, and a function that rewrites them.
-Does not own: the words of a declaration (base), nor redaction (engine.session.event_redactor).
-Invariants: a field that can hold a string and declares nothing raises Undeclared. A record whose strings all stay is the
-same object afterwards.
+Does not own: the words of a declaration (base), redaction (engine.session.event_redactor).
+Invariants: a field that can hold a string and declares nothing raises Undeclared. A record whose strings all stay
+is the same object afterwards.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Undeclared(TypeError):
 
 
 def rewriter_of(record_type: type[msgspec.Struct]) -> Rewrite | None:
-    """A function that passes each value that is no identifier to a visitor; None where the record has none."""
+    """Returns a function that passes each value that is no identifier to a visitor; None if the record has none."""
     hints = get_type_hints(record_type, include_extras=True)
     parts = [
         (name, rewrite)
@@ -79,7 +79,7 @@ def _of_items(hint: Any, place: str) -> Rewrite | None:
 
 
 def _of_union(hint: Any, place: str) -> Rewrite | None:
-    """`X | None`, or several that declare the same: the visitor tells a string from an object."""
+    """Reads `X | None`, or several members with the same declaration: the visitor tells a string from an object."""
     rewriters = [rewrite for member in get_args(hint) if (rewrite := _rewriter(member, place))]
     declared = {word for member in get_args(hint) for word in getattr(member, "__metadata__", ())}
     if len(rewriters) > 1 and declared != {Holds.TEXT}:

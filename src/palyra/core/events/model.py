@@ -1,4 +1,7 @@
-"""Events around one model call. Owns: routing plan, context, request, output, usage. Not: provider wire formats."""
+"""Events around one model call: routing plan, context, request, output and usage.
+
+Does not own: provider wire formats (adapters.providers).
+"""
 
 from enum import Enum
 from typing import ClassVar
@@ -34,7 +37,7 @@ class Finish(Enum):
 
 
 class ModelError(Enum):
-    """Classes of a failed call that the rules tell apart."""
+    """The classes of failed calls that the rules distinguish."""
 
     AUTH = "auth"
     QUOTA = "quota"
@@ -72,7 +75,7 @@ class ContextLayer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`reasons` say why it may not be used; a candidate without any may."""
+    """`reasons` says why the candidate may not be used. A candidate without reasons may be used."""
 
     model: Identifier
     reasons: tuple[Identifier, ...] = ()
@@ -81,7 +84,7 @@ class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The most a call is thought to cost; an unknown price is null."""
+    """The most that a call is expected to cost; an unknown price is null."""
 
     input_tokens: Count
     output_tokens: Count
@@ -89,7 +92,10 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class BudgetStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How a budget stood when a plan was made. What is spent and reserved is null where it is not this principal's alone."""
+    """How a budget stood when a plan was made.
+
+    Spent and reserved amounts are null where they are not this principal's alone.
+    """
 
     budget: Identifier
     action: Identifier
@@ -105,7 +111,8 @@ class BudgetStanding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 class RoutePlanned(EventData, frozen=True, kw_only=True):
     """The UsageRoutingPlan of one turn. `chosen` is null when no candidate may be used, and `code` then says why.
 
-    `reasons` tell why it was chosen. `suggested` is set where the mode let another be called than the plan would have.
+    `reasons` tells why the model was chosen. `suggested` names the plan's own choice where the mode let another be
+    called.
     """
 
     TYPE: ClassVar[str] = "route.planned"
@@ -167,9 +174,9 @@ class ModelRequested(EventData, frozen=True, kw_only=True):
 
 
 class ModelOutput(EventData, frozen=True, kw_only=True):
-    """The coalesced output of one call. `schema_errors` is what the caller's answer_schema says of the text.
+    """The joined output of one call. `schema_errors` is what the caller's answer_schema says of the text.
 
-    `model` is set where another than the requested one answered, `cause` where the output broke off.
+    `model` is set where another model than the requested one answered, and `cause` where the output broke off.
     """
 
     TYPE: ClassVar[str] = "model.output"
@@ -187,7 +194,7 @@ class ModelOutput(EventData, frozen=True, kw_only=True):
 
 
 class ModelFailed(EventData, frozen=True, kw_only=True):
-    """No further attempt is left for this turn: retries and failover happened below."""
+    """No attempt is left for this turn: retries and failover have already happened."""
 
     TYPE: ClassVar[str] = "model.failed"
     turn: Count

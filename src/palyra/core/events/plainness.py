@@ -1,7 +1,8 @@
-"""Which records plain encoding writes canonically. Owns: finding the few fields that decide it. Not: what is canonical.
+"""Finds the fields that decide whether plain encoding writes a record canonically.
 
-A record of a plain type always qualifies. Of the others only the fields that may hold a float or free-form JSON need to
-be looked at, and they are few and mostly short or null; walking the whole record was the larger half of encoding it.
+Does not own: what is canonical (core.canonical).
+A record of a plain type always qualifies. In other types only fields that may hold a float or free-form JSON need a
+check. They are few, and mostly short or null. Walking the whole record was the larger half of encoding it.
 """
 
 from collections.abc import Callable
@@ -16,13 +17,13 @@ Check = Callable[[Any, int], bool]
 
 
 def plainness_of(data_type: type[EventData]) -> Callable[[EventData], bool]:
-    """A function that says of a record of this type whether plain encoding gives its canonical bytes."""
+    """Returns a function that tells whether plain encoding gives the canonical bytes of a record of this type."""
     check = _check_of(inspect.type_info(data_type))
     return lambda data: check is None or check(data, DEPTH_MAX)
 
 
 def _check_of(kind: inspect.Type) -> Check | None:
-    """None: values of this type are always plain."""
+    """Returns None if values of this type are always plain."""
     match kind:
         case inspect.FloatType() | inspect.AnyType() | inspect.DictType():
             return is_plain
@@ -49,7 +50,7 @@ def _check_of_items(check: Check | None) -> Check | None:
 
 
 def _check_of_union(checks: list[Check]) -> Check | None:
-    """One member may need a look (`float | None`, `Usage | None`); the null beside it never does."""
+    """Returns the one check that is needed (`float | None`, `Usage | None`); a null never needs one."""
     if not checks:
         return None
     check = checks[0] if len(set(checks)) == 1 else _never
@@ -57,5 +58,5 @@ def _check_of_union(checks: list[Check]) -> Check | None:
 
 
 def _never(value: object, depth_left: int) -> bool:
-    """For a choice of several that would each need another look: then the whole record is walked."""
+    """Stands for a union whose members need different checks: the whole record is walked then."""
     return False

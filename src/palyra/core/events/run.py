@@ -1,4 +1,4 @@
-"""Events of a run's life and of what people say to it. Owns: run.*, message.*, cancel.requested and the guards' words."""
+"""Events of a run's life and of what people say to it: run.*, message.*, cancel.requested and what guards found."""
 
 from enum import Enum
 from typing import ClassVar
@@ -46,7 +46,7 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class RunAccepted(EventData, frozen=True, kw_only=True):
-    """Everything the run's rules need to know, so that its fold never looks elsewhere."""
+    """Holds everything that the run's rules need, so that its fold never looks elsewhere."""
 
     TYPE: ClassVar[str] = "run.accepted"
     IS_PLAIN: ClassVar[bool] = False
@@ -93,7 +93,10 @@ class RunCancelled(EventData, frozen=True, kw_only=True):
 
 
 class CancelRequested(EventData, frozen=True, kw_only=True):
-    """Durable before anything is stopped, so that a cancel outlives a crash. Reason: cancelled or wall_clock."""
+    """The request is durable before anything is stopped, so that a cancel outlives a crash.
+
+    The reason is cancelled or wall_clock.
+    """
 
     TYPE: ClassVar[str] = "cancel.requested"
     reason: EndReason
@@ -101,7 +104,10 @@ class CancelRequested(EventData, frozen=True, kw_only=True):
 
 
 class MessageUser(EventData, frozen=True, kw_only=True):
-    """What a person said. Within an active run it steers it; said again under the same key it is not recorded again."""
+    """What a person said. Within an active run it steers the run.
+
+    A message that is sent again under the same key is not recorded again.
+    """
 
     TYPE: ClassVar[str] = "message.user"
     text: Text
@@ -118,7 +124,7 @@ class MessageAssistant(EventData, frozen=True, kw_only=True):
 
 
 class GuardTripped(EventData, frozen=True, kw_only=True):
-    """The RunProgressController saw no progress; `guidance` is given to the model once, then the run ends."""
+    """The RunProgressController saw no progress. The model gets `guidance` once; after that the run ends."""
 
     TYPE: ClassVar[str] = "guard.tripped"
     guard: Identifier
@@ -127,7 +133,7 @@ class GuardTripped(EventData, frozen=True, kw_only=True):
 
 
 class AnswerRejected(EventData, frozen=True, kw_only=True):
-    """The final answer contract was not met; `problems` are given to the model for one recovery turn."""
+    """The final answer contract was not met. The model gets `problems` for one recovery turn."""
 
     TYPE: ClassVar[str] = "answer.rejected"
     turn: Count

@@ -1,4 +1,7 @@
-"""Events of a session's own life. Owns: creation, branching, labels, resets, trusted sources, pins. Not: runs."""
+"""Events of a session's own life: creation, branching, labels, resets, trusted sources and pins.
+
+Does not own: runs (run).
+"""
 
 from typing import ClassVar
 
@@ -9,7 +12,7 @@ from palyra.core.ids import CallId, Principal, SessionId
 
 
 class Parent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a branch leaves its parent. The hash binds the child to the history it claims."""
+    """Where a branch leaves its parent. The hash binds the branch to the history it claims."""
 
     session_id: SessionId
     seq: Count
@@ -27,7 +30,7 @@ class TaintSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class SessionCreated(EventData, frozen=True, kw_only=True):
-    """`purpose` is set on the tape of a service run; `serves` is the session it is for (core.service_runs)."""
+    """`purpose` is set on the tape of a service run; `serves` names the session it is for (core.service_runs)."""
 
     TYPE: ClassVar[str] = "session.created"
     owner: Principal
@@ -39,7 +42,7 @@ class SessionCreated(EventData, frozen=True, kw_only=True):
 
 
 class SessionBranched(EventData, frozen=True, kw_only=True):
-    """The first event of a branch; its history before is the parent's, up to `parent.seq`, and so is its taint."""
+    """The first event of a branch. Its earlier history and taint are the parent's, up to `parent.seq`."""
 
     TYPE: ClassVar[str] = "session.branched"
     owner: Principal
@@ -63,7 +66,7 @@ class SessionRestored(EventData, frozen=True, kw_only=True):
 
 
 class SessionReset(EventData, frozen=True, kw_only=True):
-    """History before this is no longer context. Grants of scope session and taint end here."""
+    """History before this event is no longer context. Grants of scope session and taint end here."""
 
     TYPE: ClassVar[str] = "session.reset"
     reason: Text = ""

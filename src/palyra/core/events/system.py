@@ -1,4 +1,7 @@
-"""Events of a node's system tape. Owns: signed checkpoints, erasures, administrative acts. Not: sessions."""
+"""Events of a node's system tape: signed checkpoints, erasures and administrative actions.
+
+Does not own: sessions (session).
+"""
 
 from typing import ClassVar
 
@@ -34,7 +37,7 @@ class SeqRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Erased(EventData, frozen=True, kw_only=True):
-    """Names what was erased, so that a missing text is a decision on record and not damage."""
+    """Names what was erased, so that a missing text is a recorded decision and not damage."""
 
     TYPE: ClassVar[str] = "erased"
     stream: StreamId

@@ -61,7 +61,7 @@ class ApprovalStatus(Enum):
 
 
 class Decision(Enum):
-    """What was answered. The last three belong to kind `uncertain`."""
+    """A person's answer. The last three belong to kind `uncertain`."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -82,9 +82,9 @@ class ToolError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class FileBytes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a file held at one moment: its place below a workspace root, and the hash of its bytes.
+    """What a file held at one moment: its path below a workspace root, and the hash of its bytes.
 
-    `taint` names the sources that the call that wrote it had seen.
+    `taint` names the sources that the writing call had seen.
     """
 
     root: Identifier
@@ -94,7 +94,7 @@ class FileBytes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
 
 class Attestation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The ToolAttestation: who ran what and what came of it, signed by the node. See core.attestation for the bytes."""
+    """The ToolAttestation: who ran what, and its outcome, signed by the node. See core.attestation for the bytes."""
 
     key_id: Identifier
     runtime: Identifier
@@ -107,14 +107,14 @@ class Attestation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class PolicySnapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The ToolCallPolicySnapshot: which set of policies judged, and which of them decided."""
+    """The ToolCallPolicySnapshot: which set of policies judged the call, and which of them decided."""
 
     sha256: Identifier
     policies: tuple[Identifier, ...]
 
 
 class Touches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What calls would touch: files, hosts, and the programs that they would start."""
+    """What calls would touch: files, hosts, and the programs they would start."""
 
     paths: tuple[Identifier, ...] = ()
     hosts: tuple[Identifier, ...] = ()
@@ -138,7 +138,7 @@ class GrantOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An approval that covers later calls too, never wider than the option it was given by."""
+    """An approval that covers later calls too. It is never wider than the option it was given by."""
 
     grant_id: GrantId
     tool: Identifier
@@ -151,7 +151,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 class ToolProposed(EventData, frozen=True, kw_only=True):
-    """What the model wants. Arguments that did not parse are kept as the raw string."""
+    """The call that the model wants. Arguments that did not parse are kept as the raw string."""
 
     TYPE: ClassVar[str] = "tool.proposed"
     IS_PLAIN: ClassVar[bool] = False
@@ -161,11 +161,12 @@ class ToolProposed(EventData, frozen=True, kw_only=True):
 
 
 class ToolJudged(EventData, frozen=True, kw_only=True):
-    """The verdict, with what the rules need of the call's nature: resume and dispatch never ask the catalog again.
+    """The verdict, with the facts about the call that rules need: resume and dispatch never ask the catalog again.
 
-    `writes` is what the call would write, so that its bytes are known as tainted before they can be there. `commands` are
-    the programs it would start, `command_words` the words of each, where all of them are known. `has_network` says that
-    a policy lets this call's sandbox reach the network. `tool_sha256` is the tool's definition: another one does not run.
+    `writes` is what the call would write, so that the bytes are known as tainted before they can exist. `commands`
+    lists the programs it would start, and `command_words` the words of each, where all of them are known. `has_network`
+    says that a policy lets this call's sandbox reach the network. `tool_sha256` is the hash of the judged tool's
+    definition; a tool with another definition does not run.
     """
 
     TYPE: ClassVar[str] = "tool.judged"
@@ -192,7 +193,7 @@ class ToolJudged(EventData, frozen=True, kw_only=True):
 
 
 class ToolStarted(EventData, frozen=True, kw_only=True):
-    """The durable intent (L1). A second one with the same effect_id is a repeat that L2 allows."""
+    """The durable intent (L1). A second one with the same effect_id is a repeat, which L2 allows."""
 
     TYPE: ClassVar[str] = "tool.started"
     call_id: CallId
@@ -201,7 +202,7 @@ class ToolStarted(EventData, frozen=True, kw_only=True):
 
 
 class MadeArtifact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A body that a call made beside its text: a picture of a page, a file."""
+    """A body that a call made in addition to its text: a picture of a page, a file."""
 
     artifact_id: Identifier
     name: Text
@@ -210,7 +211,7 @@ class MadeArtifact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class OpenedSkill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A skill that a call opened. Till the run ends its `allowed_tools` narrow the catalog; None narrows nothing."""
+    """A skill that a call opened. Its `allowed_tools` narrow the catalog until the run ends; None narrows nothing."""
 
     name: Identifier
     sha256: Identifier
@@ -218,7 +219,11 @@ class OpenedSkill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class ToolFinished(EventData, frozen=True, kw_only=True):
-    """`source` names where output below `local` came from, and `tool` by which tool; `written` what it left in files."""
+    """The outcome of a call.
+
+    `source` names where output below `local` came from, and `tool` the tool that brought it. `written` lists the files
+    that the call left.
+    """
 
     TYPE: ClassVar[str] = "tool.finished"
     call_id: CallId
@@ -237,7 +242,7 @@ class ToolFinished(EventData, frozen=True, kw_only=True):
 
 
 class ToolUncertain(EventData, frozen=True, kw_only=True):
-    """A `once` effect was started and nobody knows whether it happened. It is not retried in silence."""
+    """A `once` effect was started, and nobody knows whether it happened. It is never retried in silence."""
 
     TYPE: ClassVar[str] = "tool.uncertain"
     call_id: CallId
@@ -245,8 +250,9 @@ class ToolUncertain(EventData, frozen=True, kw_only=True):
 
 
 class ApprovalRequested(EventData, frozen=True, kw_only=True):
-    """One question. About several calls it names each of them with its digest, and `digest` is over all of those (L7).
+    """One question to a person.
 
+    A question about several calls names each with its digest, and `digest` covers all of those (L7).
     `reason` is the deciding policy's sentence.
     """
 
@@ -271,9 +277,10 @@ class ApprovalRequested(EventData, frozen=True, kw_only=True):
 
 
 class ApprovalResolved(EventData, frozen=True, kw_only=True):
-    """Decided once. `decided_by` is a principal, or a system principal for expiry and supersession.
+    """The answer to a question, which is decided once.
 
-    `covered_by` names the grant that answered, where one given to another question did; `decided_by` gave that one.
+    `decided_by` is a principal, or a system principal for expiry and supersession.
+    `covered_by` is set where a grant given with another question answered. `decided_by` is then who gave that grant.
     """
 
     TYPE: ClassVar[str] = "approval.resolved"

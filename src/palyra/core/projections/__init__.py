@@ -1,1 +1,4 @@
-"""Projections: tables computed from events. Owns: the rows and the pure functions behind them. Not: storing them."""
+"""Projections: tables computed from events, with their rows and the pure functions behind them.
+
+Does not own: storing them (adapters.store).
+"""

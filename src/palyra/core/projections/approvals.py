@@ -1,4 +1,4 @@
-"""The approvals and grants projections. Owns: that an approval is decided once (L7), and what a grant row says."""
+"""The approvals and grants projections. An approval is decided once (L7), and its grant becomes a row."""
 
 from msgspec.structs import replace
 
@@ -45,7 +45,7 @@ def project_resolution(event: Event, data: ApprovalResolved, row: ApprovalRow) -
 
 
 def project_grant(event: Event, data: ApprovalResolved) -> GrantRow | None:
-    """The row of the grant that came with an answer, if one did."""
+    """Returns the row of the grant that came with an answer, if one did."""
     grant = data.grant
     if grant is None:
         return None

@@ -1,7 +1,9 @@
-"""Which rows an event touches and what becomes of them. Not: loading or storing rows.
+"""Decides which rows an event touches and what becomes of them.
 
-`keys_of(event)` names the rows; the store loads them; `project(event, rows)` gives the changed ones. Both are pure, so
-that live tables, a rebuild and the verifier agree by construction. An illegal event raises and changes nothing.
+Does not own: loading or storing rows (adapters.store).
+`keys_of(event)` names the rows, the store loads them, and `project(event, rows)` returns the changed ones. Both are
+pure, so that live tables, a rebuild and the verifier agree by construction.
+Invariant: an illegal event raises and changes nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -59,7 +61,7 @@ SESSION_TYPES = FIRST_TYPES | {SessionReset.TYPE, SessionLabelled.TYPE, SessionC
 _OtherListed = UsageRecorded | MessageAssistant | ApprovalRequested | ApprovalResolved | GrantRevoked
 _LISTED_TYPES = SESSION_TYPES | LIFECYCLE_TYPES | {data_type.TYPE for data_type in _OtherListed.__args__}
 PROJECTED_TYPES = _LISTED_TYPES | MEETING_TYPES | ACT_TYPES | FILE_TYPES
-# Every other type, by name: a test refuses one that is in neither set.
+# Lists every other type by name: a test refuses one that is in neither set.
 UNPROJECTED_TYPES = frozenset(
     data_type.TYPE
     for data_type in (
@@ -84,12 +86,12 @@ UNPROJECTED_TYPES = frozenset(
 
 
 def keys_of(event: Event) -> tuple[RowKey, ...]:
-    """The rows that `project` needs to see and may change."""
+    """Names the rows that `project` needs to see and may change."""
     if event.type not in PROJECTED_TYPES:
         return ()
     keys = _listed_keys(event) if event.type in _LISTED_TYPES else ()
     if touches_taint(event):
-        # The session's row says whether it may still take anything.
+        # The session's row says whether the session still accepts events.
         keys = (*(keys or (RowKey(SessionRow, event.stream),)), RowKey(TaintRow, event.stream))
     if event.type in FILE_TYPES:
         keys = (*keys, *(RowKey(FileRow, file_id) for file_id in file_ids(event)))
@@ -123,7 +125,7 @@ def _listed_keys(event: Event) -> tuple[RowKey, ...]:
 
 
 def project(event: Event, rows: Rows) -> tuple[Row, ...]:
-    """The changed rows, given those that `keys_of` named and that exist."""
+    """Returns the changed rows, given those that `keys_of` named and that exist."""
     changed = _project_listed(event, rows) if event.type in _LISTED_TYPES else ()
     if touches_taint(event):
         changed = (*changed, *project_taint(event, _taint_row(event, rows)))
@@ -188,7 +190,7 @@ def _project_usage(event: Event, data: UsageRecorded, rows: Rows) -> tuple[Row, 
 
 
 def _project_resolution(event: Event, data: ApprovalResolved, rows: Rows) -> tuple[Row, ...]:
-    """An answer whose request was erased leaves no row, and so the grant it gave is void too."""
+    """Projects an answer. If its request was erased, it leaves no row, and the grant it gave is void too."""
     before = _approval_row(data.approval_id, rows)
     if before is None:
         return ()

@@ -1,7 +1,9 @@
-"""The taints and files projections. Owns: a session's sources, and which bytes were written under taint. Not: the fold's rules.
+"""The taints and files projections: a session's sources, and which bytes were written under taint.
 
-A file's row comes with the verdict that lets the call go on, so it is there before the bytes can be; the outcome adds what
-only the tool could know. Rows are never taken back: the same bytes written again without taint stay what they were (L8).
+Does not own: the rules of the fold (core.taint).
+A file's row comes with the verdict that lets the call go on, so the row exists before the bytes can. The outcome adds
+files that only the tool could know.
+Invariant: rows are never removed. The same bytes written again without taint keep their row (L8).
 """
 
 import hashlib
@@ -33,7 +35,7 @@ def file_ids(event: Event) -> tuple[str, ...]:
 
 
 def project_files(event: Event, known: Collection[str]) -> tuple[FileRow, ...]:
-    """Rows of the tainted files this event tells of that have none yet."""
+    """Returns rows for the tainted files that this event names and that have no row yet."""
     return tuple(
         FileRow(
             id=tainted.id,
@@ -50,7 +52,7 @@ def project_files(event: Event, known: Collection[str]) -> tuple[FileRow, ...]:
 
 
 def full_path(file: FileBytes) -> str:
-    """By which a file is known whatever root it was reached from."""
+    """Returns the path by which a file is known, whatever root it was reached from."""
     return f"{file.root.rstrip('/')}/{file.path}"
 
 
@@ -73,6 +75,6 @@ def _tainted_files(event: Event) -> tuple[_Tainted, ...]:
 
 
 def _file_id(stream: StreamId, file: FileBytes) -> str:
-    """A hash, since ids are shown where paths should not be."""
+    """Returns a hash, because ids are shown where paths should not be."""
     parts = (stream, full_path(file), file.sha256)
     return hashlib.sha256(length_prefixed(*(part.encode("utf-8", "surrogatepass") for part in parts))).hexdigest()

@@ -1,9 +1,10 @@
-"""Rows of the projections. Owns: what lists and look-ups can ask for. Not: content.
+"""The rows of the projections: what lists and look-ups can ask for.
 
+Does not own: content.
 Invariants: a row belongs to exactly one tape and is a fold over that tape alone, so it can be rebuilt with it. A row
-holds ids, states, counts and seqs, never the text of a person or a model (the session's key and label aside, and the names
-of files, hosts and tools that taint comes from): text is read from the event a seq names, so erasing an event leaves no
-copy behind. `seq` is the last event that changed the row.
+holds ids, states, counts and seqs, never the text of a person or a model. Text is read from the event that a seq names,
+so erasing an event leaves no copy behind. Exceptions are the session's key and label, and the names of files, hosts
+and tools that taint comes from. `seq` is the last event that changed the row.
 """
 
 import msgspec
@@ -15,7 +16,7 @@ from palyra.core.run.states import RunState
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """`purpose` is set on sessions of service runs, and `serves` is the session they are for."""
+    """`purpose` is set on sessions of service runs; `serves` names the session they are for."""
 
     id: SessionId
     owner: Principal
@@ -36,7 +37,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """`cost_nano_usd` sums the priced calls; `unpriced_count` says how many had no known price."""
+    """`cost_nano_usd` sums the priced calls; `unpriced_count` counts those without a known price."""
 
     id: RunId
     session_id: SessionId
@@ -93,7 +94,7 @@ class GrantRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Settled spend of one run on one model in one quarter of an hour: every time zone's day is a sum of quarters."""
+    """Settled spend of one run on one model in one quarter of an hour: a day in any time zone is a sum of quarters."""
 
     id: str
     session_id: SessionId
@@ -111,7 +112,10 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaintRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The sources below `local` in a session's context. `sources` is the encoded fold of core.taint, which bounds it."""
+    """The sources below `local` in a session's context.
+
+    `sources` is the encoded fold of core.taint, which bounds it.
+    """
 
     id: SessionId
     session_id: SessionId
@@ -120,9 +124,9 @@ class TaintRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that a call of this session wrote, or was about to write, while it was tainted by `sources` (a JSON list).
+    """Bytes that a call of this session wrote, or was about to write, while tainted by `sources` (a JSON list).
 
-    `path` is absolute and lies below `root`. There is no row for what was written without taint.
+    `path` is absolute and lies below `root`. Bytes written without taint have no row.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""The runs projection. Owns: a run's row from its lifecycle, its answer and its usage."""
+"""The runs projection: a run's row from its lifecycle, its answer and its usage."""
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from palyra.core.run.states import is_terminal, next_state
 
 
 def project_lifecycle(event: Event, row: RunRow | None) -> RunRow:
-    """The row after a lifecycle event; raises where the transition table has no row for it."""
+    """Returns the row after a lifecycle event; raises where the transition table has no row for it."""
     state = next_state(row.state if row is not None else None, event.type)
     if row is None:
         return _accepted(event)

@@ -1,4 +1,4 @@
-"""The sessions projection. Owns: a session's row from its session.* and run.* events."""
+"""The sessions projection: a session's row from its session.* and run.* events."""
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ FIRST_TYPES = frozenset({SessionCreated.TYPE, SessionBranched.TYPE, SessionResto
 
 
 def project_session(event: Event, row: SessionRow | None) -> SessionRow:
-    """The row after one of its own events."""
+    """Returns the row after one of its own events."""
     if event.type in FIRST_TYPES:
         return _created(event, row)
     if row is None:
@@ -40,7 +40,7 @@ def project_session(event: Event, row: SessionRow | None) -> SessionRow:
 
 
 def project_run_change(event: Event, row: SessionRow, state: RunState) -> SessionRow:
-    """A session knows its active run and when one last began or ended; what happens in between leaves its row alone."""
+    """Updates the active run and when one last began or ended; events in between leave the row alone."""
     if event.type == RunStarted.TYPE:
         if row.active_run_id is not None:
             raise Invalid("session_busy", f"session {row.id} already runs {row.active_run_id}")
@@ -52,7 +52,7 @@ def project_run_change(event: Event, row: SessionRow, state: RunState) -> Sessio
 
 
 def _despite_erasure(event: Event, row: SessionRow) -> SessionRow:
-    """What the type alone still says when the data is gone."""
+    """Returns what the type alone still says when the data is gone."""
     if event.type == SessionReset.TYPE:
         return replace(row, reset_seq=event.seq)
     if event.type == SessionCompacted.TYPE:
@@ -90,7 +90,7 @@ def _created(event: Event, row: SessionRow | None) -> SessionRow:
             branch = replace(blank, owner=owner, agent=agent, label=label)
             return replace(branch, parent_id=parent.session_id, parent_seq=parent.seq)
         case ErasedData():
-            # Only a principal that no one can be (the empty one) owns what was erased (L11).
+            # Erased data belongs to the empty principal, which nobody can be (L11).
             return replace(blank, is_erased=True)
         case _:
             raise Invalid("session_invalid", f"{event.type} carries other data")

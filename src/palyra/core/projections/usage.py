@@ -1,4 +1,4 @@
-"""The settled usage projection. Owns: sums of spend by run, model and quarter of an hour."""
+"""The settled usage projection: sums of spend by run, model and quarter of an hour."""
 
 from palyra.core.events import Event
 from palyra.core.events.model import UsageRecorded
@@ -10,7 +10,7 @@ NANO = 1_000_000_000
 
 
 def nano_usd(cost_usd: float | None) -> int:
-    """Money is summed in whole billionths of a dollar: a sum of floats would depend on its order."""
+    """Converts money to whole billionths of a dollar: a sum of floats would depend on its order."""
     return 0 if cost_usd is None else round(cost_usd * NANO)
 
 

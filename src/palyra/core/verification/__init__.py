@@ -1,4 +1,7 @@
-"""The offline verifier. Owns: what is checked of a journal, from values. Not: reading files or printing."""
+"""The offline verifier: what is checked of a journal, from values.
+
+Does not own: reading files (adapters.store), printing (cli).
+"""
 
 from palyra.core.verification.evidence import (
     FINDINGS_MAX,

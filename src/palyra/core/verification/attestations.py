@@ -1,4 +1,4 @@
-"""The check of tool attestations on one tape. Owns: input, output and signature against what the tape holds."""
+"""Checks the tool attestations of one tape: input, output and signature against what the tape holds."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from palyra.core.verification.evidence import VerifyFinding
 
 
 class AttestationCheck:
-    """Remembers what was proposed, a hash a call, and holds each outcome against it."""
+    """Remembers a hash of each proposed call, and compares each outcome with it."""
 
     def __init__(
         self, public_key: Callable[[str], bytes | None], is_valid: Callable[[bytes, bytes, bytes], bool]
@@ -24,7 +24,7 @@ class AttestationCheck:
         self.unchecked_count = 0
 
     def forgive_unknown_calls(self) -> None:
-        """A proposal may have been among what cannot be read."""
+        """Tolerates outcomes of unknown calls, because a proposal may be among the unreadable events."""
         self._has_lost_proposal = True
 
     def check(self, event: Event) -> VerifyFinding | None:
@@ -42,7 +42,7 @@ class AttestationCheck:
     def _check_outcome(self, event: Event, finished: ToolFinished, attestation: Attestation) -> VerifyFinding | None:
         proposed = self._proposed.get(finished.call_id)
         if proposed is None and self._has_lost_proposal:
-            self.unchecked_count += 1  # Its tool and arguments are gone, so there is nothing to hold it against.
+            self.unchecked_count += 1  # Its tool and arguments are gone, so there is nothing to compare it with.
             return None
         self.checked_count += 1
         problem = self._problem(proposed, finished, attestation)

@@ -1,9 +1,9 @@
-"""The check of signed checkpoints. Owns: signatures, their chain, and what they and erasures claim of tapes.
+"""Checks signed checkpoints: signatures, their chain, and what they and erasures claim about tapes.
 
 System tapes are read before all others, because they say what the others must hold. Every head of every checkpoint is
-kept, packed, so that a tape rewritten between two checkpoints shows as well as a tape cut after the last.
-Invariants: only a checkpoint whose signature holds makes a claim; only a node whose key is at hand records an erasure;
-an event at a seq that no tape has (below 1) does neither.
+kept, in packed form. So a tape rewritten between two checkpoints shows, and so does a tape cut after the last one.
+Invariants: only a checkpoint whose signature holds makes a claim. Only a node whose key is available records an
+erasure. An event at a seq that no tape has (below 1) does neither.
 """
 
 import struct
@@ -22,7 +22,7 @@ _ERASURE_HASH = bytes(32)  # An erasure claims that a seq existed, not what its 
 
 
 class Claims:
-    """What system tapes say about tapes: heads that were signed, and erasures that were recorded."""
+    """What system tapes say about tapes: signed heads and recorded erasures."""
 
     def __init__(self, node_ids: frozenset[NodeId] | None = None) -> None:
         self._node_ids = node_ids
@@ -46,11 +46,11 @@ class Claims:
                 self._note_checkpoint(stream, stored.seq, chain, data)
 
     def is_known_node(self, stream: StreamId) -> bool:
-        """Whether the name of a system tape derives from a key at hand."""
+        """Tells whether the name of a system tape derives from an available key."""
         return self._node_ids is None or _node_of(stream) in self._node_ids
 
     def streams(self) -> Iterable[StreamId]:
-        """The tapes that must exist."""
+        """Returns the tapes that must exist."""
         return self._heads
 
     def erased(self, stream: StreamId) -> ErasedRanges:
@@ -64,7 +64,7 @@ class Claims:
 
     def _note_erasure(self, seq: int, data: Erased) -> None:
         if is_system_stream(data.stream):
-            return  # Nothing excuses a hole in the record of erasures itself.
+            return  # Nothing excuses a gap in the record of erasures itself.
         self._erasures.setdefault(data.stream, []).append(data)
         last = max((span.last for span in data.ranges), default=0)
         if last:
@@ -108,7 +108,7 @@ class HeadCheck:
         return finding
 
     def missing_after(self, last_seq: int) -> VerifyFinding | None:
-        """The tape must reach the last seq that anyone named."""
+        """Returns a finding if the tape does not reach the last seq that a claim names."""
         if self._next >= len(self._claims):
             return None
         seq, by_seq, system, _ = self._claims[-1]
@@ -136,7 +136,7 @@ class _CheckpointChain:
 
     def check(self, checkpoint: CheckpointSigned) -> str | None:
         problem = self._problem(checkpoint)
-        # After a bad checkpoint the next cannot be blamed for what it names as its previous.
+        # After a bad checkpoint, the previous hash that the next one names proves nothing.
         self._previous = checkpoint_hash(checkpoint) if problem is None else None
         self._position = max(self._position, checkpoint.position)
         return problem
@@ -161,7 +161,7 @@ def _node_of(stream: StreamId) -> NodeId:
 
 
 def _system_data(stored: StoredEvent) -> CheckpointSigned | Erased | None:
-    """None where the bytes cannot be read: the chain's own check says so."""
+    """Returns None if the bytes cannot be read; the check of the chain reports that."""
     if stored.type not in (CheckpointSigned.TYPE, Erased.TYPE):
         return None
     try:
@@ -172,7 +172,7 @@ def _system_data(stored: StoredEvent) -> CheckpointSigned | Erased | None:
 
 
 def _hash_bytes(text: str) -> bytes:
-    """A hash of another form can equal no event's."""
+    """Returns the bytes of a hash. A hash of another form can equal no event's."""
     found = _hex_bytes(text)
     return found if len(found) == 32 else b"\xff" * 32
 

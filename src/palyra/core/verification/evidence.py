@@ -1,7 +1,8 @@
-"""What a verifier is given and what it says. Owns: raw stored values, findings, the summary. Not: any check.
+"""What a verifier is given and what it reports: raw stored values, findings and the summary.
 
-Stored values are raw on purpose: a verifier must see bytes as they lie, before any reader has made sense of them.
-Invariant: a finding names a tape and a seq and never holds a person's or a model's text.
+Does not own: any check.
+Stored values are raw on purpose: a verifier must see the bytes as stored, before any reader has interpreted them.
+Invariant: a finding names a tape and a seq, and never holds a person's or a model's text.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +12,7 @@ import msgspec
 
 from palyra.core.ids import NodeId, StreamId
 
-FINDINGS_MAX = 100  # A report people can read; the count goes on.
+FINDINGS_MAX = 100  # As many as a person can read in a report; the count goes on.
 
 
 class StoredEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -38,7 +39,7 @@ class StoredRow(msgspec.Struct, frozen=True):
 
 
 class StrayEvents(msgspec.Struct, frozen=True):
-    """Events whose tape has lost its name."""
+    """Events whose stream has no name any more."""
 
     tape_id: int
     first_seq: int
@@ -46,7 +47,7 @@ class StrayEvents(msgspec.Struct, frozen=True):
 
 
 class Misindexed(msgspec.Struct, frozen=True):
-    """A text that the index of words lacks, or, where it `is_stray`, has without there being one any more."""
+    """A text that the index of words lacks. If it `is_stray`, the index has it although the text no longer exists."""
 
     stream: str
     seq: int
@@ -55,9 +56,10 @@ class Misindexed(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where a verifier reads: one snapshot of a journal and the public keys beside it.
+    """Where a verifier reads: one snapshot of a journal, and the public keys beside it.
 
-    `node_ids` gives the nodes those keys belong to; None where the keys cannot be listed, and then any name is believed.
+    `node_ids` returns the nodes those keys belong to. None means that the keys cannot be listed; then any name is
+    believed.
     """
 
     streams: Callable[[], Iterable[StreamId]]
@@ -73,7 +75,7 @@ class Evidence:
 
 
 class VerifyFinding(msgspec.Struct, frozen=True):
-    """One thing that is not as it was written; `is_of_row` where it is a table's row, which can be computed again."""
+    """One value that differs from what was written. `is_of_row` marks a table's row, which can be computed again."""
 
     stream: StreamId
     seq: int
@@ -88,7 +90,7 @@ class VerifyFinding(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What was looked at. `unsigned_events_count` is no damage: no checkpoint has signed those events yet."""
+    """What was checked. `unsigned_events_count` is no damage: no checkpoint has signed those events yet."""
 
     tapes_count: int
     events_count: int

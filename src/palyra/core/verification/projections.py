@@ -1,6 +1,6 @@
-"""The check of projection tables. Owns: folding a tape again and comparing each row, field by field.
+"""Checks projection tables: folds a tape again and compares each row, field by field.
 
-Invariant: a difference names table, row and field; the two values only where neither can hold a person's text.
+Invariant: a difference names table, row and field. It shows the two values only if neither can hold a person's text.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ TABLES: dict[str, type[Row]] = {
 }
 _TABLE_OF = {row_type: table for table, row_type in TABLES.items()}
 
-# Words of a closed set. Every other text could be what a person, a client or a model chose to write.
+# Words of a closed set. Any other text could be one that a person, a client or a model chose.
 _WORD_FIELDS = frozenset({"state", "reason", "kind", "status", "scope"})
 _SHOWN_LENGTH_MAX = 80  # An edited row may hold anything, at any length.
 
@@ -106,6 +106,6 @@ def _named(table: str, row_id: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Nothing that an edited row holds may move the reader's cursor or fill his screen."""
+    """Removes what could move the reader's cursor or fill the screen: an edited row may hold anything."""
     shown = "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in text)
     return shown if len(shown) <= _SHOWN_LENGTH_MAX else shown[:_SHOWN_LENGTH_MAX] + "…"

@@ -1,7 +1,7 @@
-"""The check of one tape's chain. Owns: seqs without gaps, bytes that hash to what is stored, erasures on record.
+"""Checks one tape's chain: seqs without gaps, bytes that hash to what is stored, erasures on record.
 
-Invariants: at most one finding an event, and damage at one event is not reported again at the next: after a finding,
-the next event may link to the hash that is stored or to the one that should be.
+Invariants: there is at most one finding an event. Damage at one event is not reported again at the next. After a
+finding, the next event may link to the stored hash or to the correct one.
 """
 
 from collections.abc import Iterable
@@ -24,9 +24,9 @@ DATA_MISMATCH = "its data does not have the digest that is stored"
 
 
 class ErasedRanges:
-    """The recorded erasures of one tape, asked about in order of seq.
+    """The recorded erasures of one tape, looked up in order of seq.
 
-    Where two name the same event, the one recorded first counts: a later record cannot give it another reason.
+    Where two name the same event, the one recorded first counts: a later record cannot change the reason.
     """
 
     def __init__(self, erasures: Iterable[Erased] = ()) -> None:
@@ -39,7 +39,7 @@ class ErasedRanges:
         self._begun: list[tuple[int, int, str]] = []  # A heap of order, last seq and reason.
 
     def reason_at(self, seq: int) -> str | None:
-        """Why the event was erased; None where no record names it."""
+        """Returns why the event was erased; None if no record names it."""
         while self._next < len(self._spans) and self._spans[self._next][0] <= seq:
             _, order, last, reason = self._spans[self._next]
             heappush(self._begun, (order, last, reason))
@@ -50,14 +50,14 @@ class ErasedRanges:
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """One stored event after its check; `event` is None where its bytes cannot be believed or read."""
+    """One stored event after its check; `event` is None if its bytes cannot be believed or read."""
 
     findings: tuple[VerifyFinding, ...]
     event: Event | None
 
 
 class TapeCheck:
-    """Follows one tape from its first event. `erased` is None where no system tape is at hand to ask."""
+    """Follows one tape from its first event. `erased` is None if no system tape is available."""
 
     def __init__(self, stream: StreamId, erased: ErasedRanges | None) -> None:
         self._stream = stream
@@ -84,9 +84,9 @@ class TapeCheck:
             event = _as_event(self._stream, stored, self._read_data(stored))
         except (Corrupt, Invalid) as problem:
             findings.append(VerifyFinding(self._stream, stored.seq, problem.message))
-        # The hash that is stored; that which follows it; and that which follows from the last event that held.
+        # Accepted links: the stored hash, the hash computed from it, and the one computed from the last good event.
         self._previous = (stored.hash,) if is_linked else (stored.hash, *following[:1], *following[1:][-1:])
-        self._seq = max(self._seq, stored.seq)  # The next cannot be blamed for a seq that went back.
+        self._seq = max(self._seq, stored.seq)  # The next event is not to blame for a seq that went back.
         self._position = max(self._position, stored.position)
         return Checked(tuple(findings), event)
 
@@ -121,7 +121,10 @@ class TapeCheck:
         return data
 
     def _why_mismatched(self, stored: StoredEvent) -> str:
-        """Erased data beside a salt is someone's half-done erasure, a more telling thing than a flipped byte."""
+        """Explains a mismatch.
+
+        Erased data beside a salt is a half-done erasure, which tells more than a flipped byte.
+        """
         try:
             is_erased = isinstance(decode_data(stored.type, stored.data), ErasedData)
         except (Corrupt, ValueError):
@@ -142,7 +145,7 @@ class TapeCheck:
 
 
 def header_bytes(stream: StreamId, stored: StoredEvent) -> bytes | None:
-    """The hashed bytes of the header columns; None where they could never have been hashed."""
+    """Returns the hashed bytes of the header columns; None if they could never have been hashed."""
     try:
         header = Header(
             actor=Principal(stored.actor),
@@ -159,7 +162,7 @@ def header_bytes(stream: StreamId, stored: StoredEvent) -> bytes | None:
 
 
 def _decoded(stored: StoredEvent) -> Data | ErasedData:
-    """The codec's own words may quote what was stored, so only its code is passed on."""
+    """Decodes the data. The codec's message may quote stored text, so only its code is passed on."""
     try:
         data = decode_data(stored.type, stored.data)
     except Corrupt as problem:
@@ -172,7 +175,7 @@ def _decoded(stored: StoredEvent) -> Data | ErasedData:
 
 
 def _is_canonical(data: Data | ErasedData, encoded: bytes) -> bool:
-    # Writing the record again is the quick proof; other versions and spelled-out defaults take the long one.
+    # Encoding the record again is the quick proof; other versions and spelled-out defaults need the long one.
     if data.IS_PLAIN and encode_plain_record(data) == encoded:
         return True
     try:

@@ -1,7 +1,8 @@
-"""The verifier. Owns: the order of the checks and the report. Not: each check, nor reading files (adapters.store).
+"""The verifier: the order of the checks, and the report.
 
-One tape is in hand at a time, so memory does not grow with the number of events; what grows is a few bytes for each
-tape and for each head that a checkpoint named.
+Does not own: each check (the modules beside it), reading files (adapters.store).
+One tape is checked at a time, so memory does not grow with the number of events. A few bytes are kept for each tape and
+for each head that a checkpoint named.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +22,7 @@ PROGRESS_EVERY_COUNT = 1000  # Often enough for a moving bar, seldom enough to c
 
 
 def verify(evidence: Evidence, on_progress: Callable[[int], None] | None = None) -> VerifyReport:
-    """Checks everything there is. `on_progress` hears now and then how many events were checked."""
+    """Checks everything there is. `on_progress` is told from time to time how many events were checked."""
     verification = _Verification(evidence, on_progress or _in_silence)
     findings: list[VerifyFinding] = []
     findings_count = 0
@@ -36,7 +37,7 @@ def verify(evidence: Evidence, on_progress: Callable[[int], None] | None = None)
 
 
 class _Verification:
-    """One run of the verifier: where it reads and what it has counted so far."""
+    """One run of the verifier: its evidence and its counts so far."""
 
     def __init__(self, evidence: Evidence, on_progress: Callable[[int], None]) -> None:
         self._evidence = evidence
@@ -81,7 +82,7 @@ class _Verification:
         )
 
     def _tape(self, stream: StreamId) -> Iterator[VerifyFinding]:
-        """Rows are compared only where the chain is whole: what a damaged tape gives is no measure for them."""
+        """Compares rows only where the chain is whole: a damaged tape is no measure for them."""
         walk = _TapeWalk(stream, self._evidence, self._claims)
         is_whole = True
         if is_system_stream(stream) and not self._claims.is_known_node(stream):
@@ -133,7 +134,7 @@ class _TapeWalk:
         checked = self._chain.check(stored)
         findings = list(checked.findings)
         if findings:
-            # What follows cannot be blamed for what is missing before it.
+            # Later events are not to blame for what is missing before them.
             self._is_folding = False
             self.attestations.forgive_unknown_calls()
         head = self.heads.check(stored)
@@ -146,7 +147,7 @@ class _TapeWalk:
         return findings
 
     def ending(self) -> VerifyFinding | None:
-        """What is wrong with where the tape ends."""
+        """Returns what is wrong with the tape's end."""
         missing = self.heads.missing_after(self._chain.last_seq)
         if missing is None and self._chain.last_seq == 0:
             return VerifyFinding(self._stream, 1, "the tape holds no event")
@@ -169,7 +170,7 @@ class _TapeWalk:
             yield VerifyFinding(self._stream, event.seq, f"an event that the rules forbid here ({illegal.code})")
 
     def _parent(self, event: Event) -> Iterator[VerifyFinding]:
-        """A branch binds itself to the history it claims."""
+        """Checks that a branch is bound to the history it claims."""
         if not isinstance(event.data, SessionBranched | SessionRestored):
             return
         parent = event.data.parent
@@ -181,4 +182,4 @@ class _TapeWalk:
 
 
 def _in_silence(_: int) -> None:
-    """Nobody watches."""
+    """Reports progress to nobody."""
