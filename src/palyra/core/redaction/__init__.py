@@ -1,4 +1,7 @@
-"""Redaction (law L5). Owns: finding secrets, putting markers in their place, and the way back. Not: keeping their values."""
+"""Redaction (law L5): finds secrets, puts markers in their place, and restores the secrets from the markers.
+
+Does not own: storing the secrets' values.
+"""
 
 from palyra.core.redaction.known import KnownSecrets
 from palyra.core.redaction.markers import Json, Secret, find_markers, restore

@@ -1,10 +1,13 @@
-"""Assignments. Owns: a name that sounds secret, a separator and its value, in every common syntax. Not: when to look (scan).
+"""Reads assignments: a name that sounds secret, a separator and its value, in every common syntax.
 
-One pattern reads what follows a name: `PASSWORD=x`, `"token": "x"`, `key => 'x'`, `<apiKey>x</apiKey>`, `--token x`,
-`var key string = "x"`, `setProperty("TOKEN", "x")`, `Authorization: Bearer x`, `name: TOKEN` then `value: x`, "password is x".
-Everything is matched inside a window that ends where a run of text ends, and a reading that reaches the window's end without a
-whole value is OPEN: the scanner then widens the window by one run and asks again. So a stream and a whole text decide alike.
-All quantifiers are bounded.
+Does not own: where to look (scan).
+One pattern reads what follows a name. Examples: `PASSWORD=x`, `"token": "x"`, `key => 'x'`, `<apiKey>x</apiKey>`,
+`--token x`, `var key string = "x"`, `setProperty("TOKEN", "x")`, `Authorization: Bearer x`, `name: TOKEN` then
+`value: x`, "password is x".
+Everything is matched inside a window that ends where a run of text ends. A reading that reaches the window's end
+without a whole value is OPEN: the scanner then widens the window by one run and reads again. So a stream and a whole
+text give the same result.
+Invariant: all quantifiers are bounded.
 """
 
 import re
@@ -14,12 +17,12 @@ from palyra.core.redaction.names import Belief, Name, classify_name
 from palyra.core.redaction.spans import Reading, Span
 from palyra.core.redaction.values import Look, is_code, is_placeholder, look_of
 
-QUOTED_CHARS_MAX = 1024  # A longer quoted text is prose or data; what was read of it by then is judged as it is.
+QUOTED_CHARS_MAX = 1024  # A longer quoted text is prose or data; its first part is judged as it is.
 _NAME_CHARS_MAX = 96
 _SHORT_TOKEN_CHARS = 8  # A token shorter than this is a word or a number unless it was called a password.
 _HINT_OPAQUE_CHARS = 12
 
-# Where a name ends: one of the words names are made of, an optional tail, and no further letter.
+# A name ends with one of the words that names are made of, an optional tail, and no further letter.
 NAME_END = (
     r"(?:pass(?:word|wd|phrase|code|wort|w|key)?|pwd|psw|secrets?|token|jwt|key|credentials?|creds?|auth|authorization|bearer|tkn"
     r"|login|cookies?|mnemonic|accessid|access_id|keyid|key_id|bundle_\w{1,60}__[a-z]{2,12}(?:_?token)?|signature|kennwort|senha|contraseña|пароль)"
@@ -52,7 +55,7 @@ _AFTER = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# Punctuation ends an unquoted value only where another item, a bracket or a blank follows, since passwords hold it too.
+# Passwords hold punctuation too. So it ends an unquoted value only before another item, a bracket or a blank.
 _UNQUOTED = re.compile(
     r"""(?:[^\s"'`<>,;&|(){}\[\]\\]++|[,;&|](?![\s"']|\Z|[\w.\-]{1,64}[=:])|\\(?![nrtu"'\\]|\Z)|[(){}\[\]](?=[^\s"'`,;.(){}\[\]]))+""",
     re.VERBOSE,
@@ -68,11 +71,11 @@ class _Found(NamedTuple):
     name: Name
     is_flag: bool
     is_listed: bool  # `login x password y`, where blanks alone separate.
-    is_setting: bool  # An environment variable, or a name at the start of a line, as configuration files have it.
+    is_setting: bool  # An environment variable, or a name at the start of a line, as in configuration files.
 
 
 def read_assignment(text: str, name_end: tuple[int, int], floor: int, end: int) -> Reading:
-    """Judge the name that ends there and the value behind it. `floor` is how far back the text may be looked at."""
+    """Judges the name that ends there and the value behind it. `floor` is how far back the text may be read."""
     after = _AFTER.match(text, name_end[1], end)
     if after is None or (after["separator"] is None and after.end() < end):
         return Reading(name_end[1])
@@ -87,12 +90,12 @@ def read_assignment(text: str, name_end: tuple[int, int], floor: int, end: int) 
 
 
 def judge_named(name: Name, value: str) -> bool:
-    """Whether a whole field of that name holds a secret: what a parsed key and value, with no syntax around them, decide by."""
+    """Tells whether a whole field of that name holds a secret. Key and value are parsed, with no syntax around them."""
     return _is_secret(name, value, look_floor=Look.WORD)
 
 
 def strip_scheme(value: str) -> int:
-    """How many characters of a header's value only say the scheme, as `Bearer ` does."""
+    """Returns how many characters of a header's value only name the scheme, as `Bearer ` does."""
     match = _SCHEME.match(value)
     return match.end() if match else 0
 
@@ -129,7 +132,7 @@ def _read_quoted(text: str, found: _Found, after: re.Match[str], end: int) -> Re
     elif after["scheme"] or after["separator"].strip() == ",":
         floor = Look.MIXED
     if quote == "`" and " " in value:
-        floor = Look.STRONG  # A shell runs what stands in backticks.
+        floor = Look.STRONG  # A shell runs the text in backticks.
     return _reading_of(after, value, found.name, floor)._replace(is_open=is_open)
 
 
@@ -145,7 +148,7 @@ def _close_of(text: str, at: int, end: int, quote: str) -> int:
 
 
 def _read_unquoted(text: str, found: _Found, after: re.Match[str], end: int) -> Reading:
-    # A value that starts with another secret name and a sign is a pair of its own, which is read next.
+    # A value that starts with another secret name and a sign is a separate pair, which is read next.
     is_pair = _PAIR.match(text, after.end(), end) is not None
     match = None if is_pair else _UNQUOTED.match(text, after.end(), end)
     if match is None:
@@ -159,13 +162,13 @@ def _read_unquoted(text: str, found: _Found, after: re.Match[str], end: int) -> 
     reading = _reading_of(after, value, found.name, _floor_of(found, separator, value))
     if match.end() < end:
         return reading
-    # A type may stand between name and sign, and a run too long for one piece goes on right behind the window.
+    # A type may stand between name and sign. A run too long for one piece continues right behind the window.
     is_cut = reading.span is not None and end < len(text) and not text[end].isspace()
     return reading._replace(is_open=is_cut or _TYPE_ALONE.match(value) is not None)
 
 
 def _floor_of(found: _Found, separator: str, value: str) -> Look:
-    """How much an unquoted value must look like a secret, by the syntax it stands in."""
+    """Returns how much an unquoted value must look like a secret, by the syntax it stands in."""
     if _is_blank(separator):
         return Look.MIXED if found.is_flag or found.is_listed else Look.STRONG
     if found.is_setting and separator == "=":
@@ -174,7 +177,7 @@ def _floor_of(found: _Found, separator: str, value: str) -> Look:
 
 
 def _reading_of(after: re.Match[str], value: str, name: Name, look_floor: Look) -> Reading:
-    """The reading of a whole value. One that holds a marker was redacted before and is left alone."""
+    """Returns the reading of a whole value. A value that holds a marker was redacted before and is left alone."""
     if not value or "‹" in value or not _is_secret(name, value, look_floor):
         return Reading(after.start())
     start = after.end()
@@ -203,7 +206,7 @@ def _is_secret(name: Name, value: str, look_floor: Look) -> bool:
 
 
 def _is_secret_phrase(name: Name, value: str, look_floor: Look) -> bool:
-    """Several words: help text far more often than a secret, unless one of them is opaque."""
+    """Judges several words. They are help text far more often than a secret, unless one of them is opaque."""
     if is_placeholder(value) or name.belief is Belief.HINT:
         return False
     return any(look_of(word) >= max(Look.OPAQUE, look_floor) for word in value.split())

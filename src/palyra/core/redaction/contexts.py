@@ -1,4 +1,7 @@
-"""Contexts. Owns: secrets told by a vendor's name or a user flag before them. Not: values that are named (assignments)."""
+"""Finds secrets that are recognised by a vendor's name or a user flag before them.
+
+Does not own: values that have a name (assignments).
+"""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +11,7 @@ from palyra.core.redaction.values import Look, is_placeholder, look_of
 
 _VENDOR_LOOK_BACK_CHARS = 48
 
-# Vendors whose keys have no prefix of their own. Those whose name often stands before a commit or a checksum are left out.
+# Vendors whose keys have no prefix. Vendors whose name often stands before a commit or a checksum are left out.
 _VENDORS = (
     "adafruit|adobe|airtable|algolia|alibaba|asana|atlassian|confluence|jira|azure|beamer|bitbucket|bittrex|cloudflare|codecov"
     "|cohere|coinbase|confluent|contentful|databricks|datadog|discord|doppler|drone(?:ci)?|dropbox|dynatrace|etsy|facebook|fastly"
@@ -27,7 +30,7 @@ _HTTP_CLIENT = re.compile(r"\b(?:curl|wget|http|httpie)\b")
 
 
 def find_vendor_keys(text: str, start: int, end: int, floor: int) -> Iterator[Span]:
-    """Long random words right behind the name of a vendor: `vendor: 0f1e…`."""
+    """Yields long random words right behind the name of a vendor: `vendor: 0f1e…`."""
     for match in _OPAQUE.finditer(text, start, end):
         low = max(floor, match.start() - _VENDOR_LOOK_BACK_CHARS)
         if look_of(match.group()) is Look.STRONG and _VENDOR_BEFORE.search(text, low, match.start()):
@@ -35,7 +38,10 @@ def find_vendor_keys(text: str, start: int, end: int, floor: int) -> Iterator[Sp
 
 
 def read_user_flag(text: str, start: int, floor: int, end: int) -> Reading:
-    """`-u name:password`, as HTTP clients take it. Elsewhere `-u` often means a user and a group, which are plain words."""
+    """Reads `-u name:password`, as HTTP clients take it.
+
+    In other programs `-u` often means a user and a group, which are plain words.
+    """
     flag = _USER.match(text, start, end)
     if flag is None:
         return Reading(start + 2)

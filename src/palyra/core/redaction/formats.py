@@ -1,7 +1,8 @@
-"""Formats. Owns: the shapes of well-known keys and tokens, which are secrets whatever stands around them. Not: named values (assignments).
+"""The shapes of well-known keys and tokens, which are secrets whatever stands around them.
 
-Each row is our own reading of a vendor's public description of its keys: a prefix that nothing else uses, then a bounded run of
-random characters. Rows are tried in order at each word start, so a narrow shape goes before a wide one.
+Does not own: values that have a name (assignments).
+Each row is our own reading of a vendor's public description of its keys. It has a prefix that nothing else uses, then a
+bounded run of random characters. Rows are tried in order at each word start, so a narrow shape goes before a wide one.
 """
 
 import re
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from palyra.core.redaction.spans import Span
 from palyra.core.redaction.values import entropy_bits, has_random_part, is_placeholder
 
-TOKEN_CHARS_MAX = 4096  # The longest single token looked for; longer opaque text is data.
+TOKEN_CHARS_MAX = 4096  # The longest single token that is searched for; longer opaque text is data.
 
 _ANY = r"[A-Za-z0-9_\-]"
 _HEX = r"[0-9a-fA-F]"
@@ -127,8 +128,8 @@ _ROWS: tuple[tuple[str, str], ...] = (
     ),
 )
 
-# A word start: what stands before may not be part of the same word. The closing sign of a marker counts as part of it, so
-# that what follows a marker is judged the second time as it was the first.
+# A word start: the character before must not be part of the same word. The closing sign of a marker counts as part of
+# it. So the text after a marker is judged the second time as it was the first time.
 _WORD_START = r"(?<![A-Za-z0-9›])(?<![A-Za-z0-9][_\-])"
 _FORMATS = re.compile(_WORD_START + "(?:" + "|".join(f"({pattern})" for _, pattern in _ROWS) + ")(?!‹)")
 _TOKEN_SIGN = re.compile(r"[0-9]|hf_|api_org_|AKC|:/|:\\")  # Nothing below matches without one of these.
@@ -146,7 +147,10 @@ _URL_CREDENTIALS = re.compile(
 
 
 def find_formats(text: str, start: int, end: int) -> Iterator[Span]:
-    """Every key of a known shape, every prefixed random token, and the passwords of URLs, within the given part of the text."""
+    """Yields every key of a known shape, every prefixed random token, and the passwords of URLs.
+
+    Only the given part of the text is searched.
+    """
     if _TOKEN_SIGN.search(text, start, end) is None:
         return
     for match in _FORMATS.finditer(text, start, end):
@@ -171,7 +175,7 @@ def _find_url_credentials(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _is_stand_in(token: str) -> bool:
-    """A key-shaped text made by hand: the masks and samples of documentation."""
+    """Tells whether a key-shaped text was made by hand: the masks and samples of documentation."""
     lowered = token.lower()
     return "example" in lowered or "xxxx" in lowered or lowered.endswith("here") or entropy_bits(token) < 2.5
 

@@ -1,19 +1,20 @@
-"""Secrets known by their value. Owns: the daemon's own keys, so that they are caught whatever their form. Not: their source.
+"""Secrets known by their value: the daemon's own keys, which are found whatever their form.
 
-A value is looked for only if it is long or mixed enough not to be a word that people use, and holds no blank: a key has
-none, and a stream decides run by run.
+Does not own: where the keys come from.
+A value is searched for only if it is long or mixed enough not to be a word that people use, and holds no blank. A key
+has no blank, and a stream decides run by run.
 """
 
 import re
 
 VALUES_MAX = 2_000
 LENGTH_MIN = 8
-LENGTH_CLEAR = 12  # From here on even letters alone are no word.
+LENGTH_CLEAR = 12  # From this length on even letters alone are no word.
 KIND = "known"
 
 
 class KnownSecrets:
-    """Grows as keys are read. A key that was replaced stays known: what was said with it may still come back."""
+    """Grows as keys are read. A key that was replaced stays known: text that holds it may still come back."""
 
     def __init__(self) -> None:
         self._values: dict[str, None] = {}
@@ -30,11 +31,11 @@ class KnownSecrets:
         self.pattern = re.compile("|".join(re.escape(each) for each in longest_first))
 
     def could_begin(self, letters: str) -> bool:
-        """Whether one of them begins with these letters."""
+        """Tells whether one of the secrets begins with these letters."""
         return any(value.startswith(letters) for value in self._values)
 
     def mask(self, text: str) -> str:
-        """Without a way back: for words that are told and not kept."""
+        """Masks secrets without a way back: for text that is shown and not stored."""
         return text if self.pattern is None else self.pattern.sub("‹secret›", text)
 
 

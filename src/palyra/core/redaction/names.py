@@ -1,8 +1,9 @@
-"""Names. Owns: whether the name of a variable, field, header or flag says that its value is a secret. Not: the value (values).
+"""Decides whether the name of a variable, field, header or flag says that its value is a secret.
 
-A name is split at punctuation and case (`dbPassword`, `DB_PASSWORD`, `db-password`), and its last word decides; the word before
-it may lift (`api key`) or cancel (`public key`, `next page token`) that. Words added for order or environment (`token2`,
-`password_prod`) are skipped.
+Does not own: judging the value (values).
+A name is split at punctuation and case (`dbPassword`, `DB_PASSWORD`, `db-password`), and its last word decides. The
+word before it may confirm (`api key`) or cancel (`public key`, `next page token`) that. Words added for order or
+environment (`token2`, `password_prod`) are skipped.
 """
 
 import enum
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 
 class Belief(enum.IntEnum):
-    """How far a name alone is believed; the less, the more the value itself must look like a secret."""
+    """How far a name alone is believed. The less it is, the more the value itself must look like a secret."""
 
     HINT = 1
     TOKEN = 2
@@ -65,7 +66,10 @@ _HINT_WORDS = frozenset(
 
 
 def classify_name(name: str, word_before: str = "") -> Name | None:
-    """What the name says of its value, or None. `word_before` is the word written ahead of it, as in "client secret"."""
+    """Returns what the name says of its value, or None.
+
+    `word_before` is the word written before the name, as in "client secret".
+    """
     words = [word.lower() for word in _WORD.findall(name)]
     if words[:1] == ["bundle"] and "__" in name:
         return Name("password", Belief.PASSWORD)  # Bundler keeps `user:password` of a gem host in BUNDLE_<HOST>.

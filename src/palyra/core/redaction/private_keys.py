@@ -1,7 +1,8 @@
-"""Private keys. Owns: the extent of an armoured private key block, whole or cut short. Not: certificates and public keys.
+"""Finds the extent of an armoured private key block, whole or cut short.
 
-The block is held from its first line to its END line. Text that merely mentions the first line must not swallow what follows:
-the block goes on only while runs look like its body, and a few that do not (its headers) are let pass.
+Does not own: certificates and public keys.
+The block is held back from its first line to its END line. Text that merely mentions the first line must not swallow
+what follows. So the block goes on only while runs look like its body; a few other runs (its headers) may pass.
 """
 
 import re
@@ -14,7 +15,7 @@ _STRANGE_RUNS_MAX = (
 )
 _LINE_BREAKS_MAX = 2
 
-_TAIL_CHARS = 2048  # How far back the last few runs are looked for; the block as a whole is never read twice.
+_TAIL_CHARS = 2048  # How far back the last few runs are searched for; the block as a whole is never read twice.
 
 _BEGIN = re.compile(r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _BEGIN_OPEN = re.compile(r"-----BEGIN[ A-Z0-9]{0,60}\Z")
@@ -24,7 +25,7 @@ _BODY = re.compile(r"[A-Za-z0-9+/=\\\"',]{16,}\Z")
 
 
 def read_private_key(text: str, start: int, end: int) -> Reading:
-    """Read the block whose five dashes stand at `start`."""
+    """Reads the block whose five dashes stand at `start`."""
     begin = _BEGIN.match(text, start, end)
     if begin is None:
         is_open = _BEGIN_OPEN.match(text, start, end) is not None
@@ -41,7 +42,7 @@ def read_private_key(text: str, start: int, end: int) -> Reading:
 
 
 def _follow_body(text: str, start: int, end: int) -> tuple[int, int]:
-    """Where the last run that looks like key material ends, and how many others stand behind it."""
+    """Returns where the last run that looks like key material ends, and how many other runs follow it."""
     runs = list(_RUN.finditer(text, max(start, end - _TAIL_CHARS), end))
     for strange_count, run in enumerate(reversed(runs)):
         if _BODY.match(run.group()):

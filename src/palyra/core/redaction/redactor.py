@@ -1,9 +1,11 @@
-"""The redactor. Owns: turning text and JSON values into their redacted form, whole or streamed. Not: the rules (scan).
+"""The redactor turns text and JSON values into their redacted form, whole or streamed.
 
-Law L5: everything stored or sent passes here. Invariants: redacting what is redacted changes nothing, unless a name was glued
-to a secret's end, where it is none before the marker stands there; restoring gives the exact input back; a stream's outputs,
-joined, equal the redaction of the whole text, and hold no part of a secret at any moment.
-Numbers and booleans are never redacted, whatever they are called: a marker in their place would change a value's type.
+Does not own: the rules of what is secret (scan).
+Law L5: everything stored or sent passes here.
+Invariants: redacting redacted text changes nothing. The one exception is a name glued to a secret's end, which becomes
+a name only once the marker stands there. Restoring gives the exact input back. The joined outputs of a stream equal the
+redaction of the whole text, and never hold a part of a secret.
+Numbers and booleans are never redacted, whatever their name: a marker in their place would change a value's type.
 """
 
 import re
@@ -56,7 +58,7 @@ class Redactor:
         self._known = known or KnownSecrets()
 
     def text(self, text: str) -> Redacted:
-        """Redact a whole text."""
+        """Redacts a whole text."""
         found = scan_whole(text, self._known.pattern)
         if not found.spans:
             return Redacted(text, ())
@@ -64,52 +66,56 @@ class Redactor:
         return Redacted(_replace(self._key, text, found.spans, secrets), tuple(secrets.values()))
 
     def value(self, value: Json) -> RedactedValue:
-        """Redact every string of a JSON value, keys included. A string's key, or the name beside it, is its context."""
+        """Redacts every string of a JSON value, keys included.
+
+        A string's key, or the name beside it, is its context.
+        """
         walk = _Walk(self._key, self._known)
         return RedactedValue(walk.redact(value, None, 0), tuple(walk.secrets.values()))
 
     def knows(self, text: str) -> bool:
-        """Whether a secret known by its value is in it."""
+        """Tells whether the text holds a secret known by its value."""
         pattern = self._known.pattern
         return pattern is not None and pattern.search(text) is not None
 
     def stream(self, *, is_eager: bool = False) -> "RedactionStream":
-        """Redact a text that arrives in pieces. `is_eager` is for live words that people wait for."""
+        """Redacts a text that arrives in pieces. `is_eager` is for live text that people wait for."""
         return RedactionStream(self._key, self._known, is_eager=is_eager)
 
 
 class RedactionStream:
-    """Redacts a growing text. Holds back the run of characters still growing, or the window in which a secret may lie.
+    """Redacts a growing text. It holds back the last unfinished run, or the window in which a secret may lie.
 
-    Clean prose is held back by its last word alone. The most ever held back is one window (4 KiB) and one run (4 KiB), or a
-    private key block (16 KiB).
+    In clean prose only the last word is held back. The most ever held back is one window (4 KiB) and one run (4 KiB),
+    or a private key block (16 KiB).
 
-    An eager stream gives the first letters of a growing word ahead, where nothing before it speaks of secrets: without
-    them the first word of an answer would wait for the second. Formats that need no name before them begin with letters that
-    are public anyway (`ghp`, `xoxb`), and never more than LEAD_CHARS go ahead. A marker then follows those letters.
+    An eager stream sends the first letters of a growing word early, where nothing before it suggests a secret.
+    Otherwise the first word of an answer would wait for the second. Formats that need no name before them begin with
+    letters that are public anyway (`ghp`, `xoxb`), and at most LEAD_CHARS are sent early. A marker then follows those
+    letters.
     """
 
     def __init__(self, key: bytes, known: KnownSecrets | None = None, *, is_eager: bool = False) -> None:
         self._is_eager = is_eager
-        self._ahead = 0  # How many characters behind `_sent` were given already.
+        self._ahead = 0  # How many characters behind `_sent` were already sent early.
         self._key = key
         self._source = known
         self._known: re.Pattern[str] | None = None
         self._has_begun = False
         self._text = ""  # The text from a little before `_sent`, which rules may look back at, to its end.
         self._sent = 0
-        self._clean_chars = 0  # So much of `_text` is known to hold nothing that any rule would stop at.
+        self._clean_chars = 0  # This much of `_text` is known to hold nothing that any rule would stop at.
         self._secrets: dict[str, Secret] = {}
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """The secrets found so far, each once."""
+        """Returns the secrets found so far, each once."""
         return tuple(self._secrets.values())
 
     def feed(self, text: str) -> str:
-        """Take more text and give what can be sent now."""
+        """Takes more text and returns what can be sent now."""
         if not self._has_begun:
-            # One pattern for the whole of a stream: the one that holds the key this very call was made with.
+            # A stream uses one pattern throughout: the one that holds the key this very call was made with.
             self._has_begun, self._known = True, self._source.pattern if self._source is not None else None
         self._text += text
         if len(self._text) - self._sent <= RUN_CHARS_MAX and not ends_run(text):
@@ -119,7 +125,7 @@ class RedactionStream:
         return self._send(scan_growing(self._text, self._sent, self._known)) + self._lead()
 
     def finish(self) -> str:
-        """Give what is left once no more text comes."""
+        """Returns the rest once no more text comes."""
         return self._send(scan_rest(self._text, self._sent, self._known))
 
     def _lead(self) -> str:
@@ -133,14 +139,17 @@ class RedactionStream:
         return lead[given:]
 
     def _is_clean(self) -> bool:
-        """Looked at once for each piece; what is still there from the pieces before it is not looked at again."""
+        """Searches each piece once; text that remains from earlier pieces is not searched again."""
         if self._clean_chars < len(self._text):
             is_clean = stays_clean(self._text, self._clean_chars, self._known)
             self._clean_chars = len(self._text) if is_clean else 0
         return self._clean_chars > 0
 
     def _send_clean(self, settled: int) -> str:
-        """The text before it is let grow a little: cutting it for each word would cost more than all the rest."""
+        """Sends clean text.
+
+        The text before it may grow a little: cutting it at each word would cost more than the rest.
+        """
         if settled == self._sent:
             return ""
         ready = self._text[min(self._sent + self._ahead, settled) : settled]
@@ -205,7 +214,7 @@ class _Walk:
 
 
 def _name_of(key: str, named: Name | None, inherited: Name | None) -> Name | None:
-    """What a key says of its value; `named` comes from a sibling such as `"name": "DB_PASSWORD"`."""
+    """Returns what a key says of its value; `named` comes from a sibling such as `"name": "DB_PASSWORD"`."""
     if named is not None and key.lower() in _NAMED_KEYS:
         return named
     return (
@@ -224,14 +233,14 @@ def _name_beside(fields: dict[str, Json]) -> Name | None:
 
 
 def _name_of_flag(item: Json, item_count: int) -> Name | None:
-    """A list of arguments names a value by the flag before it, and a pair by its first half."""
+    """Names a value by the flag before it in a list of arguments, or by the first half of a pair."""
     if not isinstance(item, str) or len(item) > 96 or "=" in item:
         return None
     return classify_name(item) if item.startswith("-") or item_count == 2 else None
 
 
 def _replace(key: bytes, text: str, spans: list[Span], secrets: dict[str, Secret], start: int = 0) -> str:
-    """The text from `start` with each span replaced by its marker; the secrets are added to those known."""
+    """Returns the text from `start` with each span replaced by its marker, and adds the secrets to those known."""
     return "".join(_pieces(key, text, spans, secrets, start)) if spans else text[start:]
 
 

@@ -1,10 +1,13 @@
-"""Scan. Owns: walking a text once, from left to right, and where its secrets lie. Not: what a secret looks like (the rules).
+"""Scans a text once, from left to right, and finds where its secrets lie.
 
-The text is cut into runs, that is pieces without blanks. Cheap searches pass over it and stop only at runs that could
-matter; all others are never looked at. From such a run a window is opened and widened run by run while a reading is open, then
-settled for good. Whatever is decided depends only on the text from LOOK_BACK_CHARS before the window to its end, and a window
-ends only where a run does. So a stream, which holds back the run that is still growing, decides exactly as the whole text does.
-Limits: a run longer than RUN_CHARS_MAX is cut into pieces at a comma or the like; a reading says how wide its window may grow.
+Does not own: what a secret looks like (assignments, contexts, formats, private_keys).
+The text is cut into runs, which are pieces without blanks. Cheap searches pass over it and stop only at runs that could
+matter; all other runs are skipped. A window opens at such a run, widens run by run while a reading is open, and is then
+settled for good.
+A decision depends only on the text from LOOK_BACK_CHARS before the window to its end, and a window ends only where a
+run does. A stream holds back the run that is still growing, so it decides exactly as the whole text does.
+Limits: a run longer than RUN_CHARS_MAX is cut into pieces at a comma or the like. Each reading says how wide its window
+may grow.
 """
 
 import re
@@ -22,31 +25,31 @@ RUN_CHARS_MAX = 4096
 LOOK_BACK_CHARS = 160
 _GAP_CHARS_MAX = 120
 _NEEDS_MORE = -1
-_WORD_CHARS_MAX = 512  # How far before a forced cut a better place is looked for; secrets are shorter.
+_WORD_CHARS_MAX = 512  # How far before a forced cut a better place is searched for; secrets are shorter.
 _NAME_CHARS_MAX = 64
 _BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9_\-]")
 
-# Scripts written without blanks end a run at every character, or a whole paragraph would be held back.
+# In scripts written without blanks every character ends a run. Otherwise a whole paragraph would be held back.
 _SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
 _RUN = re.compile(rf"[^\s{_SPACELESS}]{{1,{RUN_CHARS_MAX + 1}}}")
 _RUN_BACK = re.compile(rf"[^\s{_SPACELESS}]*")
 _GAP = re.compile(rf"[\s{_SPACELESS}]*")
 _BETWEEN = re.compile(rf"[\s{_SPACELESS}]")
 
-# Where a reading may begin.
+# The places where a reading may begin.
 _HEAD = re.compile(
     rf"(?P<name>{NAME_END})|(?P<block>-----begin)|(?P<user>(?<!\S)(?:-u|--user|--proxy-user)(?![a-z0-9_\-]))"
 )
 
-# What makes a run worth reading: the stem of a name, a digit and letters side by side, or a rare sign. Each branch starts with a
-# fixed character or set, which lets the search skip most of a text. Stems are lower case: they are looked for in lowered text.
+# A run is worth reading if it holds the stem of a name, a digit next to letters, or a rare sign. Each branch starts
+# with a fixed character or set, which lets the search skip most of a text. Stems are searched for in lowered text.
 _STEMS = re.compile(
     r"pass(?![aei])|pwd|psw|s(?:ecret|ignature|enha)|t(?:oken(?!i|s(?!t))|kn)|jwt|ke(?:y(?!w|s(?!t))|nnwort)"
     r"|c(?:red(?!it)|ookie|ontrase)|a(?:uth(?!e|or(?!i))|ccess_?id)"
     r"|b(?:earer|undle_)|login"
 )
 _DIGITS = re.compile(r"[0-9][\-_]?[A-Za-z][A-Za-z0-9_\-]{2}")
-# A search of its own for each rare sign, made only where the sign occurs at all.
+# Each rare sign has its own search, which runs only where the sign occurs at all.
 _RARE = (
     ("://", re.compile(r"://[^\s/]{0,400}@")),
     (":\\/\\/", re.compile(r":\\/\\/[^\s/]{0,400}@")),
@@ -60,23 +63,23 @@ _RARE = (
 )
 
 _RARE_SIGNS = tuple(sign for sign, _ in _RARE)
-# All that is looked for in lowered text, in one search: a little slower over a long text, much faster over a few words.
+# One search for all stems and signs in lowered text: a little slower over a long text, much faster over a few words.
 _SIGNS = re.compile("|".join((_STEMS.pattern, *map(re.escape, _RARE_SIGNS))))
-_SIGN_CHARS_MAX = 16  # None of them, nor what they look ahead at, is longer.
+_SIGN_CHARS_MAX = 16  # No stem or sign, with the text it looks ahead at, is longer.
 
 
 Known = re.Pattern[str] | None
 
 
 class Scan(NamedTuple):
-    """The secrets found, in order and apart, and up to where the text is settled for good."""
+    """The secrets found, in order and without overlap, and the place up to which the text is settled for good."""
 
     spans: list[Span]
     settled: int
 
 
 def scan_whole(text: str, known: Known = None) -> Scan:
-    """Scan a text that is complete. `known` finds secrets by their value."""
+    """Scans a complete text. `known` finds secrets by their value."""
     lowered = _lower(text)
     if _is_clean(text, lowered, known):
         return Scan([], len(text))
@@ -84,31 +87,31 @@ def scan_whole(text: str, known: Known = None) -> Scan:
 
 
 def scan_rest(text: str, start: int, known: Known = None) -> Scan:
-    """Scan from `start` a text that is complete. What stands before `start` is only looked back at."""
+    """Scans the rest of a complete text from `start`. Earlier text only serves for looking back."""
     return _Scanner(text, _lower(text), len(text), len(text), known).scan(start)
 
 
 def scan_growing(text: str, start: int, known: Known = None) -> Scan:
-    """Scan from `start` a text that may go on. What stands before `start` is only looked back at."""
+    """Scans a text that may go on, from `start`. Earlier text only serves for looking back."""
     return _Scanner(text, _lower(text), last_run_start(text, start), len(text) + 1, known).scan(start)
 
 
 def stays_clean(text: str, clean_chars: int, known: Known) -> bool:
-    """Whether no search would stop anywhere in a text that has grown, and of which so much is known to be clean.
+    """Tells whether no search would stop anywhere in a text that has grown. `clean_chars` of it are known to be clean.
 
-    No search looks back, so what was clean as a whole can only be spoiled by something that reaches into the new text.
+    No search looks back, so only a match that reaches into the new text can change the result.
     """
     fresh = text[clean_chars - _SIGN_CHARS_MAX :] if clean_chars > _SIGN_CHARS_MAX else text
     return not (_SIGNS.search(_lower(fresh)) or _DIGITS.search(fresh) or (known is not None and known.search(text)))
 
 
 def is_leading(text: str, start: int) -> bool:
-    """Whether the growing run from `start` is so far letters alone."""
+    """Tells whether the growing run from `start` so far consists of letters alone."""
     return text[start:].isalpha() and not _BETWEEN.search(text, start)
 
 
 def last_run_start(text: str, start: int) -> int:
-    """Where the last run or piece starts that the text's end leaves unfinished."""
+    """Returns where the last run or piece starts that the text's end leaves unfinished."""
     if text[-1:].isspace():
         return len(text)
     at = _run_start(text, start, len(text))
@@ -118,18 +121,18 @@ def last_run_start(text: str, start: int) -> int:
 
 
 def ends_run(text: str) -> bool:
-    """Whether more text of this kind can settle anything: only where a run ends is anything decided."""
+    """Tells whether more text of this kind can settle anything: decisions are made only where a run ends."""
     return _BETWEEN.search(text) is not None
 
 
 def _lower(text: str) -> str:
     lowered = text.lower()
-    # One letter, the Turkish dotted capital I, grows when lowered and would shift every place behind it.
+    # One letter, the Turkish dotted capital I, grows when lowered and would shift every later place.
     return lowered if len(lowered) == len(text) else text.replace("\u0130", "i").lower()
 
 
 def _is_clean(text: str, lowered: str, known: Known) -> bool:
-    """Whether no search would stop anywhere: the common case of a short text, told without building anything."""
+    """Tells whether no search would stop anywhere. This is the common case of a short text, and builds nothing."""
     if _STEMS.search(lowered) or _DIGITS.search(text) or (known is not None and known.search(text)):
         return False
     return all(sign not in lowered for sign in _RARE_SIGNS)
@@ -173,7 +176,7 @@ class _Scanner:
             at = end
 
     def _next_hit(self, at: int) -> int:
-        """The next place at or after `at` where one of the searches stops; the text's length when there is none."""
+        """Returns the next place at or after `at` where a search stops; the text's length if there is none."""
         for index, (pattern, text) in enumerate(self._searches):
             if self._hits[index] < at:
                 match = pattern.search(text, at)
@@ -188,10 +191,13 @@ class _Scanner:
         return start, end
 
     def _settle(self, start: int, end: int, floor: int, found: list[Span]) -> int:
-        """Read the window that opens here until nothing in it is open, and add its finds. Its end, or _NEEDS_MORE."""
+        """Reads the window that opens here until nothing in it is open, and adds the secrets found.
+
+        Returns the window's end, or _NEEDS_MORE.
+        """
         at = start
         while (head := self._next_head(at, end, floor)) is not None:
-            # A name in a later run opens a window of its own, so that a window, and what is held back, stays short.
+            # A name in a later run opens its own window, so that windows, and the text held back, stay short.
             run_start = _run_start(self._text, start, head.start())
             if run_start > start and run_start >= at:
                 return run_start
@@ -221,13 +227,13 @@ class _Scanner:
         return read_user_flag(self._text, head.start(), floor, end)
 
     def _marker_around(self, at: int, floor: int) -> re.Match[str] | None:
-        """The marker that the place lies in: its own words, such as `secret`, name nothing."""
+        """Returns the marker around the place: its own words, such as `secret`, name nothing."""
         opening = self._text.rfind("‹", floor, at)
         marker = MARKER.match(self._text, opening) if opening >= 0 else None
         return marker if marker is not None and marker.end() > at else None
 
     def _widen(self, start: int, end: int, reading: Reading) -> int:
-        """The end of the next run, or `end` itself if this reading may not reach it, or that more text is needed."""
+        """Returns the end of the next run, or `end` if this reading may not reach it, or _NEEDS_MORE."""
         gap = _GAP.match(self._text, end)
         gap_end = gap.end() if gap else end
         breaks = self._text.count("\n", end, gap_end)
@@ -245,7 +251,10 @@ class _Scanner:
 
 
 def _run_start(text: str, floor: int, hit: int) -> int:
-    """Where the run around `hit` starts, not before `floor`. Looks back in growing steps, since runs are short."""
+    """Returns where the run around `hit` starts, not before `floor`.
+
+    Looks back in growing steps, since runs are short.
+    """
     width = 64
     while True:
         low = max(floor, hit - width)
@@ -257,7 +266,10 @@ def _run_start(text: str, floor: int, hit: int) -> int:
 
 
 def _piece_end(text: str, start: int) -> int:
-    """Where the run from `start` ends. One that is too long is cut behind its last comma, semicolon or ampersand, or just cut."""
+    """Returns where the run from `start` ends.
+
+    A run that is too long is cut behind its last comma, semicolon or ampersand, or at the limit.
+    """
     run = _RUN.match(text, start)
     if run is None:
         return start + 1
@@ -268,7 +280,10 @@ def _piece_end(text: str, start: int) -> int:
 
 
 def _cut_between(text: str, cut: int) -> int:
-    """Before the word that the cut would divide, and before a name that stands right before it: both may be a secret's."""
+    """Moves a cut before the word it would divide, and before a name right before that word.
+
+    Both may belong to a secret.
+    """
     low = cut - _WORD_CHARS_MAX
     ends = [sign.end() for sign in _BETWEEN_WORDS.finditer(text, low, cut)]
     if not ends:

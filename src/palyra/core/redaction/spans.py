@@ -1,4 +1,7 @@
-"""Spans. Owns: the records the rules speak in, and how overlapping finds become one. Not: the rules."""
+"""The records that redaction rules exchange, and how overlapping matches become one.
+
+Does not own: the rules (scan and the modules it calls).
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -15,10 +18,10 @@ class Span(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a rule makes of a place: its find, if any, taking the window as all there is, and where to look on.
+    """The result of a rule at one place: the secret found, if any, as if the window were all, and where to continue.
 
-    An open reading could change if the window were wider. It may be widened to at most `window_chars_max` and over at most
-    `line_breaks_max` line breaks at a time; where that is not possible, the reading stands as it is.
+    An open reading could change if the window were wider. The window may grow to at most `window_chars_max`, and over
+    at most `line_breaks_max` line breaks at a time. Where that is not possible, the reading stands as it is.
     """
 
     resume_at: int
@@ -29,7 +32,10 @@ class Reading(NamedTuple):
 
 
 def merge_spans(text: str, spans: Iterable[Span]) -> Iterator[Span]:
-    """The finds in order and apart, markers left out. Where finds overlap they become one, named after the clearer."""
+    """Yields the matches in order and without overlap or markers.
+
+    Overlapping matches become one, named after the clearer.
+    """
     merged: list[Span] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         if merged and span.start < merged[-1].end:
@@ -40,7 +46,7 @@ def merge_spans(text: str, spans: Iterable[Span]) -> Iterator[Span]:
         yield from _cut_markers(text, span)
 
 
-# A named value is often a key of a known format too, and then the format says more.
+# A named value is often also a key of a known format, and then the format says more.
 _VAGUE_KINDS = frozenset(
     ("generic", "token", "secret", "api_key", "credential", "authorization", "password", "prefixed_token")
 )

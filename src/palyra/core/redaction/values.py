@@ -1,4 +1,7 @@
-"""Values. Owns: how much a text looks like a secret by itself, and what only stands in for one. Not: its name (names)."""
+"""Judges how much a text looks like a secret by itself, and what only stands in for one.
+
+Does not own: judging its name (names).
+"""
 
 import enum
 import math
@@ -9,12 +12,12 @@ from itertools import pairwise
 
 
 class Look(enum.IntEnum):
-    """From nothing to certain. The rules compare these with how far the name is believed."""
+    """How much a value looks like a secret, from nothing to certain. The rules compare it with the name's belief."""
 
     NOTHING = 0  # A placeholder, a reference to something elsewhere, or too short.
     WORD = 1  # Letters only, as people write words and identifiers.
     MIXED = 2  # Letters with digits or signs.
-    OPAQUE = 3  # No word in it: made by a machine, but short or of few kinds of characters.
+    OPAQUE = 3  # Holds no word: a machine made it, but it is short or of few kinds of characters.
     STRONG = 4  # Long and random.
 
 
@@ -22,10 +25,10 @@ CHARS_MIN = 4
 _OPAQUE_CHARS_MIN = 8
 _STRONG_CHARS_MIN = 20
 _LOOKED_AT_CHARS_MAX = 128
-_STAND_IN_CHARS_MAX = 64  # A template or a mask shows itself early.
+_STAND_IN_CHARS_MAX = 64  # A template or a mask shows itself within this length.
 _DIGITS_OPAQUE_MIN = 12  # Shorter numbers are counts, ports and years.
 _ENTROPY_SHORT_MIN_BITS = 1.6
-_ENTROPY_MIN_BITS = 2.2  # Below it the text repeats a few characters, as xxxx and 0000 do.
+_ENTROPY_MIN_BITS = 2.2  # A text with less repeats a few characters, as xxxx and 0000 do.
 _TRANSITIONS_MIN = 0.24  # Changes between lower, upper and digit per character; words and versions have fewer.
 
 _PLACEHOLDER = re.compile(
@@ -60,7 +63,7 @@ _CLASSES = str.maketrans(
 
 
 def look_of(value: str) -> Look:
-    """How much the value looks like a secret, whatever it is called. The start of a long one tells enough."""
+    """Returns how much the value looks like a secret, whatever its name. The start of a long value tells enough."""
     value = value[:_LOOKED_AT_CHARS_MAX]
     if len(value) < CHARS_MIN or is_placeholder(value):
         return Look.NOTHING
@@ -79,7 +82,7 @@ def look_of(value: str) -> Look:
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether the value only stands for one: a template, a variable, a mask, a word such as `changeme`."""
+    """Tells whether the value only stands for one: a template, a variable, a mask, a word such as `changeme`."""
     if value.lower().strip("\"'`.,;") in _PLAIN_WORDS or _PLACEHOLDER.search(value, 0, _STAND_IN_CHARS_MAX):
         return True
     chars = len(value)
@@ -89,19 +92,19 @@ def is_placeholder(value: str) -> bool:
 
 
 def is_code(value: str) -> bool:
-    """Whether unquoted text is an expression rather than a literal: a call, a subscript, a member."""
+    """Tells whether unquoted text is an expression rather than a literal: a call, a subscript, a member."""
     return bool(_CALL.match(value) or _REFERENCE.match(value))
 
 
 def has_random_part(value: str, chars_min: int) -> bool:
-    """Whether the value, cut at punctuation, is long enough and has a part no person would write."""
+    """Tells whether the value, cut at punctuation, is long enough and has a part that no person would write."""
     if len(value) < chars_min:
         return False
     return any(_is_random(part) for part in _SEPARATORS.split(value) if len(part) >= _OPAQUE_CHARS_MIN)
 
 
 def entropy_bits(text: str) -> float:
-    """Shannon entropy per character."""
+    """Returns the Shannon entropy per character."""
     total = len(text)
     return -sum(count / total * math.log2(count / total) for count in Counter(text).values())
 
