@@ -1,1 +1,4 @@
-"""A run is a fold over its tape. Owns: every rule of a run. Not: performing anything (engine)."""
+"""Every rule of a run. A run is a fold over its tape.
+
+Does not own: performing anything (engine).
+"""

@@ -1,7 +1,8 @@
-"""The final answer contract. Owns: when a model's text may stand as a run's answer. Not: asking again (due).
+"""The final answer contract: when a model's text may stand as a run's answer.
 
-Language-neutral where it can be: it looks at emptiness, cut-off output, tool markup, names of tools and signs of
-success, at must_call, and at what the caller's schema said; it does not judge prose.
+Does not own: asking the model again (due).
+The contract is independent of language where it can be. It checks emptiness, cut-off output, tool markup, names of
+tools next to signs of success, must_call and the caller's schema. It does not judge prose.
 """
 
 import re
@@ -33,7 +34,7 @@ _EMPTY = {
 
 
 class AnswerCase(msgspec.Struct, frozen=True, kw_only=True):
-    """A candidate answer and what the tape knows beside it."""
+    """A candidate answer, with the facts that the tape adds."""
 
     text: str
     finish: Finish
@@ -43,7 +44,7 @@ class AnswerCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_problems(answer: AnswerCase) -> tuple[str, ...]:
-    """What keeps the text from being the answer, in words for the model; empty when nothing does."""
+    """Returns what keeps the text from being the answer, in words for the model; empty if nothing does."""
     if not answer.text.strip():
         return (_EMPTY.get(answer.finish, "The answer is empty."), *_missing_calls(answer))
     problems: list[str] = []
@@ -70,7 +71,7 @@ def _missing_calls(answer: AnswerCase) -> list[str]:
 
 
 def _contradicted_claims(answer: AnswerCase) -> list[str]:
-    """A line that names a tool beside a sign of success, though every call of it in this run came to nothing."""
+    """Finds lines that name a tool beside a sign of success, though every call of it in this run failed."""
     failed = [tool for tool, outcomes in answer.outcomes.items() if outcomes and Outcome.OK not in outcomes]
     lines = answer.text.splitlines()
     return [

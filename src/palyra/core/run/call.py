@@ -1,6 +1,7 @@
-"""One tool call within a run. Owns: its phases and the one table between them. Not: judging or executing it.
+"""One tool call within a run: its phases, and the one table of steps between them.
 
-Invariant (L1, L2): the only way to STARTED leads through CLEARED, and out of STARTED a `once` call comes back to it
+Does not own: judging or executing the call.
+Invariant (L1, L2): a call first reaches STARTED only through CLEARED. A `once` call that left STARTED returns to it
 only through a person's retry.
 """
 
@@ -16,7 +17,7 @@ from palyra.core.ids import CallId, EffectId
 
 
 class CallPhase(Enum):
-    DRAWN_UP = "drawn_up"  # In the model's output, not yet on the tape as a proposal.
+    DRAWN_UP = "drawn_up"  # The call is in the model's output, not yet on the tape as a proposal.
     PROPOSED = "proposed"
     ASKING = "asking"  # Judged Ask; the question is not yet on the tape.
     PENDING = "pending"  # A person is asked.
@@ -59,7 +60,7 @@ TRANSITIONS: dict[tuple[CallPhase, CallStep], CallPhase] = {
     (_P.REFUSED, CallStep.ABANDON): _P.FINISHED,
     (_P.STARTED, CallStep.FINISH): _P.FINISHED,
     (_P.STARTED, CallStep.LOSE): _P.LOST,
-    (_P.STARTED, CallStep.DOUBT): _P.UNCERTAIN,  # Its tool itself cannot say whether it happened.
+    (_P.STARTED, CallStep.DOUBT): _P.UNCERTAIN,  # The tool itself cannot say whether the effect happened.
     (_P.LOST, CallStep.START): _P.STARTED,
     (_P.LOST, CallStep.DOUBT): _P.UNCERTAIN,
     (_P.LOST, CallStep.ABANDON): _P.FINISHED,
@@ -70,9 +71,9 @@ UNDECIDED = frozenset({_P.DRAWN_UP, _P.PROPOSED, _P.ASKING, _P.PENDING})
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """`index` counts calls over the whole run, from 1. `judged` is what the gate said of this very call.
+    """`index` counts calls over the whole run, from 1. `judged` is the gate's verdict on this very call.
 
-    `is_counted` is false for all but the first call of a question that was answered with no: one no is one denial.
+    If a question about several calls is denied, `is_counted` is true for the first only: one no is one denial.
     """
 
     index: int
@@ -91,7 +92,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def step(call: Call, taken: CallStep) -> Call:
-    """The call after a step; raises where the table has no row, and nothing changes."""
+    """Returns the call after a step; raises where the table has no row, and nothing changes."""
     following = TRANSITIONS.get((call.phase, taken))
     if following is None:
         raise Invalid("illegal_call_step", f"call {call.call_id} cannot {taken.value} while {call.phase.value}")
@@ -99,7 +100,7 @@ def step(call: Call, taken: CallStep) -> Call:
 
 
 def effect_class(call: Call) -> EffectClass:
-    """Unknown is `once`: the class that is never repeated."""
+    """Returns the effect class. An unknown one counts as `once`, which is never repeated."""
     return call.judged.effect_class if call.judged is not None else EffectClass.ONCE
 
 

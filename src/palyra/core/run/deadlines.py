@@ -1,4 +1,7 @@
-"""Deadlines. Owns: when time itself becomes a fact for a run. Not: timers (engine)."""
+"""Deadlines of a run: when the passing of time becomes a fact for it.
+
+Does not own: timers (engine.session.deadlines).
+"""
 
 from palyra.core.events import Draft
 from palyra.core.events.run import CancelRequested, EndReason
@@ -13,7 +16,7 @@ CLOCK = Principal("system:clock")
 
 
 def next_deadline_ms(run: Run) -> int | None:
-    """When to look again, or None if time changes nothing for this run."""
+    """Returns when to check again, or None if time changes nothing for this run."""
     if is_terminal(run.state):
         return None
     deadlines = [question.expires_at_ms for question in run.questions if question.expires_at_ms is not None]
@@ -24,7 +27,7 @@ def next_deadline_ms(run: Run) -> int | None:
 
 
 def overdue(run: Run, now_ms: int) -> tuple[Draft, ...]:
-    """The facts that the passing of time has made true. Nobody's answer in time is a no (L7)."""
+    """Returns the facts that the passing of time has made true. A question without an answer in time is denied (L7)."""
     if is_terminal(run.state):
         return ()
     facts: list[ApprovalResolved | CancelRequested] = [

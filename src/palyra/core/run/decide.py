@@ -1,9 +1,10 @@
-"""decide(run, fact) → (run, effects). Owns: how a fact becomes records and wanted effects. Not: the rules (due, fold).
+"""decide(run, fact) → (run, effects): turns a fact into records and wanted effects.
 
-The first effect is always Record: the fact and every decision that follows from it, to be committed as one. What the
-engine should have in flight is a function of the state (`wanted`); the other effects are the difference a fact makes.
-After a restart nothing is in flight, so everything wanted is started. Effects other than inert ones are performed only
-once the record is durable: intent before effect (L1).
+Does not own: the rules (due, fold).
+The first effect is always Record: the fact and every decision that follows from it, to be committed as one. The state
+alone decides what the engine should have in flight (`wanted`). The other effects are the difference that a fact makes.
+After a restart nothing is in flight, so everything wanted is started.
+Invariant: effects other than inert ones are performed only once the record is durable: intent before effect (L1).
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from palyra.core.run.fold import accept, fold
 from palyra.core.run.state import Run, TurnPhase
 from palyra.core.run.states import RunState
 
-RECORDS_MAX = 1024  # Far above what CALLS_A_TURN_MAX calls bring; reached only if two rules undo each other.
+RECORDS_MAX = 1024  # Far above what CALLS_A_TURN_MAX calls need; reached only if two rules undo each other.
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -30,12 +31,12 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def decide(run: Run | None, fact: Draft) -> tuple[Run, tuple[Record | Effect, ...]]:
-    """The run after a fact, and what to do about it. An illegal fact raises Invalid and nothing changes."""
+    """Returns the run after a fact, and what to do about it. An illegal fact raises Invalid and changes nothing."""
     return decide_all(run, (fact,))
 
 
 def decide_all(run: Run | None, facts: Sequence[Draft]) -> tuple[Run, tuple[Record | Effect, ...]]:
-    """Several facts that belong together, each followed by its decisions, as one record."""
+    """Decides several facts that belong together, each followed by its decisions, as one record."""
     before = run
     drafts: list[Draft] = []
     for fact in facts:
@@ -48,7 +49,7 @@ def decide_all(run: Run | None, facts: Sequence[Draft]) -> tuple[Run, tuple[Reco
 
 
 def wanted(run: Run) -> frozenset[PlanRoute | CallModel | Judge | Execute]:
-    """What should be in flight in this state. A run that is ending wants nothing new, only what is still out."""
+    """Returns what should be in flight in this state. An ending run wants nothing new, only what is in flight."""
     if run.state is not RunState.IN_PROGRESS:
         return frozenset()
     effects: set[PlanRoute | CallModel | Judge | Execute] = set()
@@ -84,7 +85,7 @@ def _difference(before: Run | None, after: Run, facts: Sequence[Draft]) -> tuple
 
 
 def _stops(before: Run | None, after: Run, in_flight: frozenset[PlanRoute | CallModel | Judge | Execute]) -> list[Stop]:
-    """When a run begins to end, what it has out is called back."""
+    """Returns Stop effects for what is in flight when a run begins to end."""
     if after.ending is None or (before is not None and before.ending is not None):
         return []
     out = wanted(after) & in_flight

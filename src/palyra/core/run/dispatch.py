@@ -1,7 +1,8 @@
-"""Parallel dispatch. Owns: which cleared calls may start now. Not: starting them.
+"""Parallel dispatch: which cleared calls may start now.
 
-Calls go in groups, in the order proposed. A refused call, a `Never` call or one whose paths touch another's closes a
-group; an undecided call holds everything behind it, because later calls may rely on it.
+Does not own: starting them (engine.session.effect_runner).
+Calls run in groups, in the order proposed. A refused call, a `Never` call, or one whose paths touch another's closes a
+group. An undecided call holds back every later call, because those may rely on it.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from palyra.core.run.call import SETTLED, UNDECIDED, Call, CallPhase
 
 
 def next_to_start(calls: Sequence[Call], parallel_max: int) -> Call | None:
-    """The first cleared call of the open group, if there is room for it."""
+    """Returns the first cleared call of the open group, if there is room for it."""
     group: list[Call] = []
     for call in calls:
         if call.phase in UNDECIDED:
@@ -39,7 +40,7 @@ def _is_parallel(call: Call) -> bool:
 
 
 def _is_apart(call: Call, group: Sequence[Call]) -> bool:
-    """Two reads never conflict; a call that works on paths conflicts with any other on the same or a nested path."""
+    """Two reads never conflict. A call that works on paths conflicts with any other on the same or a nested path."""
     return not any(_conflicts(call, other) for other in group)
 
 

@@ -1,7 +1,8 @@
-"""What is due. Owns: the next event the rules themselves put on the tape, given a run's state. Not: folding it.
+"""Decides the next event that the rules themselves put on the tape, given a run's state.
 
-One record at a time, a function of the state alone: so a recorded run can be folded again and every decision compared
-(replay). Facts from outside (output, verdicts, answers, outcomes) are never due; they arrive.
+Does not own: folding the event (fold).
+The result is one record at a time, and a function of the state alone. So a recorded run can be folded again and every
+decision compared (replay). Facts from outside (output, verdicts, answers, outcomes) are never due; they arrive.
 """
 
 from palyra.core.events import Data, Draft
@@ -29,7 +30,7 @@ from palyra.core.trust import Trust
 
 
 def next_record(run: Run, now_ms: int) -> Draft | None:
-    """The next decision, or None when the run waits for the world."""
+    """Returns the next decision, or None when the run waits for something outside."""
     if is_terminal(run.state):
         return None
     data = settle_spend(run) or settle_lost(run) or _next_data(run, now_ms)
@@ -40,7 +41,7 @@ def next_record(run: Run, now_ms: int) -> Draft | None:
 
 
 def is_held(run: Run) -> bool:
-    """Whether only a person can move the run on."""
+    """Tells whether only a person can move the run on."""
     if not holding_questions(run) or calls_in_flight(run):
         return False
     can_start = next_to_start(run.calls, run.limits.parallel_tools) is not None
@@ -61,7 +62,7 @@ def _next_data(run: Run, now_ms: int) -> Data | None:
     if is_held(run):
         return _next_held(run)
     if run.state is RunState.WAITING:
-        # Before the first call the run's own message is unseen too, and that is no interruption.
+        # Before the first call the run's own message is unseen too. That is no interruption.
         is_steered = run.unseen_count > 0 and run.loop.turns_count > 0
         return RunResumed(cause=ResumeCause.INPUT if is_steered else ResumeCause.APPROVAL)
     return _next_active(run, now_ms)

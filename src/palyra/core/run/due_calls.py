@@ -1,4 +1,4 @@
-"""What is due about tool calls: proposals, questions, intents and the outcomes of calls that never ran."""
+"""Decides what is due about tool calls: proposals, questions, intents, and the outcomes of calls that never ran."""
 
 from palyra.core.events import Data
 from palyra.core.events.model import UsageRecorded
@@ -21,7 +21,10 @@ from palyra.core.run.state import Run
 
 
 def settle_lost(run: Run) -> Data | None:
-    """What a restart interrupted. `once` is never repeated in silence (L2); the others run again while wanted."""
+    """Settles calls that a restart interrupted.
+
+    A `once` call is never repeated in silence (L2); the others run again while they are wanted.
+    """
     for call in (*run.calls, *run.earlier):
         if call.phase is CallPhase.LOST and effect_class(call) is EffectClass.ONCE:
             return ToolUncertain(call_id=call.call_id, effect_id=call.effect_id)
@@ -31,7 +34,7 @@ def settle_lost(run: Run) -> Data | None:
 
 
 def settle_spend(run: Run) -> UsageRecorded | None:
-    """A call that a restart cut off counts its reservation as spent (L9)."""
+    """Records the reservation of a model call that a restart cut off as spent (L9)."""
     lost = run.unsettled
     if lost is None:
         return None
@@ -47,7 +50,7 @@ def settle_spend(run: Run) -> UsageRecorded | None:
 
 
 def next_call_record(run: Run, now_ms: int) -> Data | None:
-    """What can be recorded about this turn's calls whether the run waits or not."""
+    """Returns what can be recorded about this turn's calls, whether the run waits or not."""
     for call in run.calls:
         match call.phase:
             case CallPhase.LOST:
@@ -93,7 +96,7 @@ def ask_budget(run: Run, now_ms: int) -> ApprovalRequested:
 
 
 def _ask_uncertain(run: Run, call: Call) -> ApprovalRequested:
-    """It never expires: not knowing does not get better with time."""
+    """Asks about an uncertain call. The question never expires, because time does not resolve the doubt."""
     return ApprovalRequested(
         approval_id=derive_approval_id(run.run_id, f"uncertain/{call.call_id}", call.attempt),
         kind=ApprovalKind.UNCERTAIN,

@@ -1,4 +1,4 @@
-"""How a run ends. Owns: the limits that end it, and the orderly way out: nothing in flight, nothing left open."""
+"""How a run ends: the limits that end it, and the orderly way out, with nothing in flight and nothing left open."""
 
 from palyra.core.events import Data
 from palyra.core.events.model import BudgetState, ModelError
@@ -13,12 +13,12 @@ from palyra.core.run.state import PlannedEnd, Run, TurnPhase, calls_in_flight, h
 from palyra.core.run.states import STATE_BY_REASON, RunState
 
 RULES = Principal("system:run")
-RESTARTS_MAX = 3  # A run that a restart meets three times without any progress between probably causes them.
+RESTARTS_MAX = 3  # A run that three restarts interrupt without any progress in between probably causes them.
 INTERRUPTIONS_MAX = 3
 
 
 def implied_ending(run: Run) -> PlannedEnd | None:
-    """The ending that the state itself asks for."""
+    """Returns the ending that the state itself asks for."""
     if run.restarts_count >= RESTARTS_MAX:
         return PlannedEnd(
             EndReason.NO_PROGRESS, f"The run was resumed {RESTARTS_MAX} times after a restart without progress."
@@ -37,7 +37,7 @@ def implied_ending(run: Run) -> PlannedEnd | None:
 
 
 def next_end_record(run: Run, ending: PlannedEnd) -> Data | None:
-    """First what is in flight comes home, then open questions and calls are closed, then the run ends."""
+    """Waits for what is in flight, then closes open questions and calls, then ends the run."""
     if calls_in_flight(run) or (run.phase is TurnPhase.CALLING and run.state is RunState.IN_PROGRESS):
         return None
     for question in holding_questions(run):

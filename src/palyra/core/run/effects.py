@@ -1,7 +1,8 @@
-"""Effects: what the engine is asked to do. Owns: the closed union. Not: doing it.
+"""Effects: the closed union of what the engine is asked to do.
 
-Every effect is keyed by what it is for, so the ones in flight can be told from the wanted ones. `is_inert` effects
-touch nothing outside the daemon and may be performed before their cause is durable; the others may not (L1).
+Does not own: performing them (engine.session.effect_runner).
+Every effect is keyed by its purpose, so that effects in flight can be compared with the wanted ones. An `is_inert`
+effect touches nothing outside the daemon and may be performed before its cause is durable. The others may not (L1).
 """
 
 import msgspec
@@ -30,7 +31,7 @@ class Judge(msgspec.Struct, frozen=True):
 
 
 class Execute(msgspec.Struct, frozen=True):
-    """Its intent is on the tape. Answered by tool.finished."""
+    """Executes a call whose intent is on the tape. Answered by tool.finished."""
 
     call_id: CallId
     effect_id: EffectId
@@ -38,7 +39,7 @@ class Execute(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """End a model call or a tool that is no longer wanted. The stopped one still reports what it came to."""
+    """Ends a model call or a tool that is no longer wanted. The stopped effect still reports its outcome."""
 
     effect: CallModel | Execute
 

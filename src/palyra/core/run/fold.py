@@ -1,6 +1,7 @@
-"""The fold of a run. Owns: what each event of a run's tape does to its state. Not: what should happen next (due).
+"""The fold of a run: what each event of a run's tape does to its state.
 
-Invariant: an illegal event raises Invalid and changes nothing. Folding in one go equals folding on from any prefix.
+Does not own: what should happen next (due).
+Invariants: an illegal event raises Invalid and changes nothing. Folding in one go equals folding on from any prefix.
 """
 
 from collections.abc import Iterable
@@ -72,7 +73,7 @@ AFTER_THE_END = frozenset({ApprovalResolved.TYPE})
 
 
 def accept(fact: Draft) -> Run:
-    """The first state of a run, from its run.accepted."""
+    """Returns the first state of a run, from its run.accepted."""
     data = fact.data
     if not isinstance(data, RunAccepted) or fact.run_id is None:
         raise Invalid("run_unknown", f"a run begins with {RunAccepted.TYPE}, not with {data.TYPE}")
@@ -92,7 +93,7 @@ def accept(fact: Draft) -> Run:
 
 
 def fold(run: Run, fact: Draft) -> Run:
-    """The run after one more event of its own."""
+    """Returns the run after one more event of its own."""
     data = fact.data
     if fact.run_id != run.run_id:
         raise Invalid("run_elsewhere", f"an event of run {fact.run_id} was given to run {run.run_id}")
@@ -103,7 +104,10 @@ def fold(run: Run, fact: Draft) -> Run:
 
 
 def fold_tape(events: Iterable[Event]) -> Run | None:
-    """The run that recorded events give; Corrupt where the tape breaks a rule, which an honest one never does."""
+    """Returns the run that recorded events give.
+
+    Raises Corrupt where the tape breaks a rule, which an unaltered tape never does.
+    """
     run: Run | None = None
     for event in events:
         fact = fact_of(event)
@@ -127,7 +131,7 @@ def _require_open(run: Run, type_name: str) -> None:
         raise Invalid("run_ended", f"run {run.run_id} is {run.state.value}; {type_name} came after its end")
 
 
-# Types that decide nothing about a run, by name: a type that is neither here nor a case fails the type check.
+# Lists the types that decide nothing about a run. A type that is neither here nor a case fails the type check.
 _WithoutEffect = (
     ContextAssembled
     | MemoryRecalled
@@ -150,7 +154,7 @@ _WithoutEffect = (
 
 
 def _fold_data(run: Run, fact: Draft) -> Run:
-    """One case an event type; those of `_WithoutEffect` leave the run as it is."""
+    """Handles one event type a case; those of `_WithoutEffect` leave the run as it is."""
     data = fact.data
     match data:
         case RunAccepted() | RunStarted() | RunWaiting() | RunResumed() | RunDone() | RunFailed() | RunCancelled():
@@ -244,7 +248,11 @@ def _fold_waiting(before: Run, waiting: Run, approval_ids: tuple[ApprovalId, ...
 
 
 def _fold_resumed(before: Run, resumed: Run, cause: ResumeCause, at_ms: int) -> Run:
-    """A restart interrupts what runs; an answer or a word wakes what waits. A waiting run sleeps through a restart."""
+    """Applies the cause of a resume.
+
+    A restart interrupts effects in flight. An answer or a message wakes a waiting run. A restart leaves a waiting run
+    as it is.
+    """
     if (cause is ResumeCause.RESTART) is (before.state is RunState.WAITING):
         raise Invalid(
             "resume_mismatch", f"run {before.run_id} is {before.state.value}: {cause.value} does not resume it"
@@ -255,7 +263,7 @@ def _fold_resumed(before: Run, resumed: Run, cause: ResumeCause, at_ms: int) -> 
 
 
 def _fold_restart(run: Run, at_ms: int) -> Run:
-    """Nothing that was in flight still is. Time during which no daemon ran does not count as active."""
+    """Marks everything that was in flight as lost. Time during which no daemon ran does not count as active."""
     stopped = end_active(run.loop, max(run.last_at_ms, run.loop.active_since_ms or 0))
     restarted = replace(run, loop=begin_active(stopped, at_ms), restarts_count=run.restarts_count + 1)
     return fold_calls.lose_started(fold_turn.lose_call(restarted))

@@ -1,4 +1,7 @@
-"""Folding of tool calls and questions. Owns: verdicts, answers, intents and outcomes. Not: turns (fold_turn)."""
+"""Folds tool calls and questions: verdicts, answers, intents and outcomes.
+
+Does not own: turns (fold_turn).
+"""
 
 from msgspec.structs import replace
 
@@ -90,7 +93,7 @@ def ask(run: Run, data: ApprovalRequested) -> Run:
 
 
 def _require_calls(run: Run, data: ApprovalRequested, question: OpenQuestion) -> None:
-    """Each call is there with the digest that the question names for it, and with the question's tool (L7)."""
+    """Requires each call to exist with the digest that the question names for it, and with the question's tool (L7)."""
     if not question.calls:
         raise Invalid("approval_without_call", f"approval {question.approval_id} names no call")
     digests = data.digests if data.calls else (data.digest,)
@@ -115,7 +118,7 @@ def _ask_budget(run: Run) -> Run:
 
 
 def resolve(run: Run, data: ApprovalResolved, at_ms: int) -> Run:
-    """The answer is bound to the digest it was asked for (L7); one that is not, or comes too late, is no answer."""
+    """Binds the answer to the digest that was asked about (L7). A mismatched or late answer does not count."""
     question = find_question(run, data.approval_id)
     if question.digest != data.digest:
         raise Invalid("approval_mismatch", f"the answer to {data.approval_id} is bound to another call")
@@ -154,7 +157,7 @@ def finish(run: Run, data: ToolFinished) -> Run:
     changed = with_call(run, finished)
     is_late = any(earlier.call_id == call.call_id for earlier in run.earlier)
     outcomes = tuple(dict.fromkeys((*run.outcomes, (call.tool, data.outcome))))
-    # The model was told that this call is uncertain; what it came to after all is news for it.
+    # The model was told that this call is uncertain, so its outcome is news for the model.
     observed = replace(changed, has_news=run.has_news or is_late, outcomes=outcomes, restarts_count=0)
     opened = run.skills if data.skill is None or data.skill in run.skills else (*run.skills, data.skill)
     return settle_phase(replace(observed, skills=opened, progress=_observed(run, finished, data)))
@@ -229,7 +232,7 @@ def _refusal_text(data: ApprovalResolved) -> str:
 
 
 def _require_outcome(call: Call, outcome: Outcome) -> None:
-    """Only what was refused is denied, and only what ran has any other outcome than denied or cancelled."""
+    """Only a refused call is denied, and only a call that ran has an outcome other than denied or cancelled."""
     is_refused = call.phase is CallPhase.REFUSED
     is_fitting = (outcome is Outcome.DENIED) is is_refused or (is_refused and outcome is Outcome.CANCELLED)
     is_possible = call.phase in (CallPhase.STARTED, CallPhase.REFUSED) or outcome is Outcome.CANCELLED

@@ -1,4 +1,7 @@
-"""Folding of turns. Owns: routing, the model call and its output. Not: tool calls (fold_calls)."""
+"""Folds turns: routing, the model call and its output.
+
+Does not own: tool calls (fold_calls).
+"""
 
 from msgspec.structs import replace
 
@@ -24,7 +27,7 @@ from palyra.core.run.states import RunState
 
 
 def begin_turn(run: Run) -> Run:
-    """A new turn: what the last one left uncertain stays at hand for a person's retry."""
+    """Begins a new turn. Calls that the last one left uncertain are kept for a person's retry."""
     open_calls = tuple(call for call in (*run.earlier, *run.calls) if call.phase is not CallPhase.FINISHED)
     return replace(
         run,
@@ -46,7 +49,7 @@ def plan(run: Run, data: RoutePlanned) -> Run:
 
 
 def request(run: Run, data: ModelRequested) -> Run:
-    """Everything said so far is in this call, so nothing is unseen any more."""
+    """Marks everything said so far as seen, because this call carries it."""
     _require(run, TurnPhase.ROUTED, data.turn, ModelRequested.TYPE)
     route = run.route
     if route is None or route.budget is not BudgetState.OK or route.chosen != data.model:
@@ -58,7 +61,7 @@ def request(run: Run, data: ModelRequested) -> Run:
 def receive(run: Run, data: ModelOutput) -> Run:
     _require(run, TurnPhase.CALLING, data.turn, ModelOutput.TYPE)
     if data.finish is Finish.INTERRUPTED:
-        # A half answer is kept on the tape and never continued: the turn is made again as a new one.
+        # A half answer stays on the tape and is never continued: a new turn replaces it.
         count = run.interruptions_count + 1
         return begin_turn(replace(run, interruptions_count=count, interruption=data.cause or ""))
     received = replace(run, output=data, interruptions_count=0, interruption="", restarts_count=0)
@@ -87,7 +90,7 @@ def reject_answer(run: Run) -> Run:
 
 
 def lose_call(run: Run) -> Run:
-    """After a restart an open model call is made again, as a new turn with its own route and reservation."""
+    """Repeats a model call that a restart cut off, as a new turn with its own route and reservation."""
     if run.phase is not TurnPhase.CALLING:
         return run
     match run.route:
@@ -98,13 +101,13 @@ def lose_call(run: Run) -> Run:
 
 
 def settle_spend(run: Run, data: UsageRecorded) -> Run:
-    """Spend moves nothing but the question what a lost call came to."""
+    """Notes that the spend of a lost call is settled. Spend changes nothing else."""
     is_lost = run.unsettled is not None and run.unsettled.turn == data.turn
     return replace(run, unsettled=None) if is_lost else run
 
 
 def settle_phase(run: Run) -> Run:
-    """On to the next turn when this one's calls are all settled, or when the answer came before the last word."""
+    """Moves on to the next turn if all calls of this one are settled, or if the answer is older than the last input."""
     if calls_in_flight(run):
         return run
     is_acted = run.phase is TurnPhase.ACTING and all(is_settled(call) for call in run.calls)

@@ -1,4 +1,7 @@
-"""Loop budgets. Owns: AgentRunLoopState, the count of turns, tool calls and active time. Not: ending (due)."""
+"""Loop budgets: AgentRunLoopState counts turns, tool calls and active time.
+
+Does not own: ending the run (due_end).
+"""
 
 import msgspec
 from msgspec.structs import replace
@@ -8,10 +11,10 @@ from palyra.core.events.run import RunLimits
 
 WALL_CLOCK_MS_DEFAULT = 900_000
 TOOL_CALLS_DEFAULT = 64
-TURNS_OVER_CALLS = 8  # A turn may call no tool: answers, recovery and steering need room beyond the calls.
+TURNS_OVER_CALLS = 8  # A turn may call no tool: answers, recovery and steering need turns beyond the calls.
 TURNS_MAX = 128
 PARALLEL_TOOLS_DEFAULT = 4
-CALLS_A_TURN_MAX = 64  # More in one answer is a model gone wild; it also bounds what one record decides.
+CALLS_A_TURN_MAX = 64  # A model that makes more in one answer has gone wrong. It also bounds what one record decides.
 
 
 def make_limits(
@@ -48,7 +51,7 @@ def end_active(loop: AgentRunLoopState, at_ms: int) -> AgentRunLoopState:
 
 
 def active_ms_at(loop: AgentRunLoopState, now_ms: int) -> int:
-    """A clock that jumps back never takes active time away."""
+    """Returns the active time so far. A clock that jumps back never takes active time away."""
     if loop.active_since_ms is None:
         return loop.active_ms
     return loop.active_ms + max(0, now_ms - loop.active_since_ms)

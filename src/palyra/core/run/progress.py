@@ -1,7 +1,9 @@
-"""The RunProgressController. Owns: noticing that a run goes in circles. Not: ending it (due).
+"""The RunProgressController notices that a run goes in circles.
 
-Trips on 3 equal failures in a row (same tool, same normalised error), 3 denials in a row, the same read with the same
-result 3 times, or 6 calls in a row that add nothing new. Pure: it sees only what `tool.finished` recorded.
+Does not own: ending the run (due_end).
+It trips on 3 equal failures in a row (same tool, same normalised error) or 3 denials in a row. It also trips on the
+same read with the same result 3 times, and on 6 calls in a row that add nothing new. It is pure: it sees only what
+`tool.finished` recorded.
 """
 
 import hashlib
@@ -34,7 +36,7 @@ _WHITE_SPACE = re.compile(r"\s+")
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """What the controller sees of one settled call."""
+    """The facts about one settled call that the controller sees."""
 
     tool: str
     digest: str
@@ -56,19 +58,19 @@ class RunProgressController(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def observe(progress: RunProgressController, call: Observed) -> RunProgressController:
-    """The controller after one more settled call."""
+    """Returns the controller after one more settled call."""
     counted = _count_failures(_count_denials(progress, call), call)
     counted = _count_reads(_count_stale(counted, call), call)
     return counted if counted.tripped else replace(counted, tripped=_tripped_guard(counted))
 
 
 def acknowledge(progress: RunProgressController) -> RunProgressController:
-    """After guidance was given: counts start again, but what was seen stays seen."""
+    """Starts the counts again after guidance was given; results that were seen stay seen."""
     return RunProgressController(seen=progress.seen, trips_count=progress.trips_count + 1)
 
 
 def normalise_error(message: str) -> str:
-    """Two errors are equal when they differ only in numbers, addresses, case and spacing."""
+    """Makes two errors equal if they differ only in numbers, addresses, case and spacing."""
     return _WHITE_SPACE.sub(" ", _VARIABLE_PARTS.sub("#", message.lower())).strip()
 
 
@@ -98,7 +100,7 @@ def _count_failures(progress: RunProgressController, call: Observed) -> RunProgr
 
 
 def _count_stale(progress: RunProgressController, call: Observed) -> RunProgressController:
-    """News is a result never seen in this run, or a change made in the world."""
+    """Counts calls without news. News is a result never seen in this run, or a change made in the world."""
     is_change = call.outcome is Outcome.OK and call.effect_class is not EffectClass.READ_ONLY
     mark = _mark(call.tool, call.result if call.outcome is Outcome.OK else _error_text(call))
     is_stale = not is_change and mark in progress.seen

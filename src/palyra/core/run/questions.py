@@ -1,8 +1,9 @@
-"""Questions about calls. Owns: which calls one question is about, and what it says. Not: when it is due (due_calls).
+"""Questions about calls: which calls one question is about, and what it says.
 
-Calls of one turn that are alike are one question. No other calls of the session can be waiting at the same time: it has one
-active run, and a turn goes on only when its questions are answered. Invariant: a question about several calls names each
-with its own digest, so an answer allows exactly those (L7).
+Does not own: when a question is due (due_calls).
+Calls of one turn that are alike share one question. No other calls of the session can wait at the same time. A session
+has one active run, and a turn goes on only when its questions are answered.
+Invariant: a question about several calls names each with its own digest, so an answer allows exactly those (L7).
 """
 
 from collections.abc import Sequence
@@ -24,13 +25,13 @@ from palyra.core.run.call import Call, CallPhase
 from palyra.core.run.state import Run
 
 APPROVAL_TIMEOUT_MS_DEFAULT = 900_000  # The design's 900 s, used where the gate names no other.
-UNCERTAIN_REPEAT = "uncertain_repeat"  # The rule by which a call that may have happened already asks: always alone.
-PREVIEW_LENGTH_MAX = 16 * 1024  # Of all calls together; each call's own is with its verdict on the tape.
-TOUCHED_MAX = 64  # Of each kind; a turn has no more calls than that.
+UNCERTAIN_REPEAT = "uncertain_repeat"  # A call that may have happened already asks by this rule, and always alone.
+PREVIEW_LENGTH_MAX = 16 * 1024  # For all calls together; each call's own preview is with its verdict on the tape.
+TOUCHED_MAX = 64  # The most of each kind; a turn has no more calls than that.
 
 
 def ask_calls(run: Run, now_ms: int) -> ApprovalRequested | None:
-    """About the first call that asks, and all that are like it; once every call of the turn is judged."""
+    """Asks about the first call that needs it and all that are like it, once every call of the turn is judged."""
     if any(call.phase in (CallPhase.DRAWN_UP, CallPhase.PROPOSED) for call in run.calls):
         return None
     asking = [call for call in run.calls if call.phase is CallPhase.ASKING]
@@ -64,7 +65,7 @@ def ask_calls(run: Run, now_ms: int) -> ApprovalRequested | None:
 
 
 def touches_of(judged: Sequence[ToolJudged]) -> Touches:
-    """Commands with their words where those are known, else by the program's name."""
+    """Shows commands with their words where those are known, else by the program's name."""
     paths = dict.fromkeys(path for each in judged for path in each.paths)
     hosts = dict.fromkeys(each.host for each in judged if each.host)
     commands = dict.fromkeys(command for each in judged for command in _commands(each))
@@ -78,7 +79,10 @@ def _commands(judged: ToolJudged) -> tuple[str, ...]:
 
 
 def _alike(asking: Sequence[Call]) -> tuple[Call, ...]:
-    """The first with its equals; or, where that is more, all that one option offered for any of them would cover."""
+    """Groups the first call with its equals.
+
+    If one offered option would cover more calls, the group is all calls that this option covers.
+    """
     first = asking[0]
     like = [call for call in asking if call is first or _is_judged_alike(first, call)]
     best = [call for call in like if call.digest == first.digest]
@@ -90,7 +94,7 @@ def _alike(asking: Sequence[Call]) -> tuple[Call, ...]:
 
 
 def _is_judged_alike(first: Call, other: Call) -> bool:
-    """One card says one tool, one risk, one policy and one taint, so all its calls must have them."""
+    """A card shows one tool, one risk, one policy and one taint, so all its calls must have the same."""
     return first.tool == other.tool and _card(first.judged) == _card(other.judged)
 
 
@@ -125,7 +129,7 @@ def _options(group: Sequence[Call]) -> tuple[GrantOption, ...]:
 
 
 def _preview(group: Sequence[Call]) -> str | None:
-    """What each would change, one after the other, as far as there is room; what is left out is counted."""
+    """Shows what each call would change, one after the other, as far as there is room, and counts the rest."""
     found = [call.judged for call in group if call.judged and call.judged.preview]
     if len(group) == 1:
         return found[0].preview if found else None

@@ -1,7 +1,8 @@
-"""Replay. Owns: folding a recorded run again and comparing every decision. Not: reading the tape.
+"""Replay: folds a recorded run again and compares every decision.
 
-Where a decision is due, the next event must be that decision; where none is, it must be a fact. The first event that
-differs is where this release decides otherwise than the one that recorded the run, or where the tape was altered.
+Does not own: reading the tape.
+Where a decision is due, the next event must be that decision; where none is due, it must be a fact. The first event
+that differs shows that this release decides otherwise than the recording one, or that the tape was altered.
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from palyra.core.run.state import Run
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """`expected` is null where the tape records something this release would not have."""
+    """`expected` is null where the tape records something that this release would not have recorded."""
 
     seq: int
     recorded: str
@@ -32,7 +33,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replay(events: Iterable[Event]) -> Replayed:
-    """The events of one run, in order."""
+    """Replays the events of one run, in order."""
     run: Run | None = None
     events_count = decisions_count = 0
     for event in events:
@@ -63,7 +64,7 @@ def _differs(event: Event, expected: Draft | None, what: str) -> Difference:
 
 
 def _unfinished(run: Run | None) -> Difference | None:
-    """Every commit closes its decisions, so a tape that stops where one is due was cut."""
+    """Every commit includes its due decisions, so a tape that stops before one was cut."""
     if run is None:
         raise Corrupt("run_empty", "there is no event of this run to fold")
     expected = next_record(run, run.last_at_ms)

@@ -1,6 +1,7 @@
-"""The state of a run. Owns: the record that folding its tape gives. Not: the folding (fold) or deciding (due).
+"""The state of a run: the record that folding its tape gives.
 
-Its size is bounded by the run's limits and never grows with the session's history (L10).
+Does not own: folding (fold), deciding (due).
+Invariant: its size is bounded by the run's limits and never grows with the session's history (L10).
 """
 
 from enum import Enum
@@ -23,14 +24,14 @@ from palyra.core.trust import Trust
 
 class TurnPhase(Enum):
     PLANNING = "planning"  # A route for the next model call is wanted.
-    ROUTED = "routed"  # It is known; the call is due, or a budget question is.
+    ROUTED = "routed"  # The route is known; the call is due, or a budget question is.
     CALLING = "calling"
     ACTING = "acting"  # The turn's tool calls are being judged and executed.
-    ANSWERING = "answering"  # The model's text stands to be checked as the answer.
+    ANSWERING = "answering"  # The model's text waits to be checked as the answer.
 
 
 class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """An approval that nobody has decided yet. `calls` are those it is about; a budget question is about none."""
+    """An approval that nobody has decided yet. `calls` lists the calls it is about; a budget question has none."""
 
     approval_id: ApprovalId
     kind: ApprovalKind
@@ -57,7 +58,7 @@ class ChosenRoute(msgspec.Struct, frozen=True):
 
 
 class Unsettled(msgspec.Struct, frozen=True):
-    """A model call that a restart cut off. What it cost nobody will tell, so its reservation counts as spent."""
+    """A model call that a restart cut off. Its cost will never be known, so its reservation counts as spent."""
 
     turn: int
     model: str
@@ -65,10 +66,10 @@ class Unsettled(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """`calls` are the present turn's; `earlier` are uncertain calls of turns before, which a person may still retry.
+    """`calls` are the present turn's. `earlier` are uncertain calls of earlier turns, which a person may still retry.
 
-    `unseen_count` counts words of people that no model call has carried yet; `has_news` says that an uncertain call
-    came to something after all, which the model has not been told. `skills` are those opened so far, each once.
+    `unseen_count` counts people's messages that no model call has carried yet. `has_news` says that the outcome of an
+    uncertain call became known, and the model has not been told. `skills` lists the skills opened so far, each once.
     """
 
     run_id: RunId
@@ -115,7 +116,7 @@ def find_call(run: Run, call_id: CallId) -> Call:
 
 
 def with_call(run: Run, changed: Call) -> Run:
-    """The run with one call replaced by its next version."""
+    """Returns the run with one call replaced by its next version."""
     calls = tuple(changed if call.call_id == changed.call_id else call for call in run.calls)
     earlier = tuple(changed if call.call_id == changed.call_id else call for call in run.earlier)
     return replace(run, calls=calls, earlier=earlier)
@@ -133,7 +134,7 @@ def is_expired(question: OpenQuestion, now_ms: int) -> bool:
 
 
 def holding_questions(run: Run) -> tuple[OpenQuestion, ...]:
-    """Those the run waits for; a question about an uncertain effect holds nothing."""
+    """Returns the questions that the run waits for; a question about an uncertain effect holds nothing."""
     return tuple(question for question in run.questions if question.kind is not ApprovalKind.UNCERTAIN)
 
 

@@ -1,5 +1,6 @@
-"""Run states. Owns: the RunStateMachine, the one table of transitions. Not: when a transition is due (decide).
+"""Run states: the RunStateMachine, the one table of transitions.
 
+Does not own: when a transition is due (due).
 Invariant: an event that has no row for the present state is illegal and changes nothing.
 """
 
@@ -57,7 +58,7 @@ STATE_BY_REASON: dict[EndReason, RunState] = dict.fromkeys(EndReason, _S.FAILED)
 
 
 def next_state(state: RunState | None, type_name: str) -> RunState:
-    """The state after a lifecycle event; raises where the table has no row."""
+    """Returns the state after a lifecycle event; raises where the table has no row."""
     following = TRANSITIONS.get((state, type_name))
     if following is None:
         before = state.value if state is not None else "no run"
@@ -66,5 +67,5 @@ def next_state(state: RunState | None, type_name: str) -> RunState:
 
 
 def is_terminal(state: RunState) -> bool:
-    """Asked several times an event, and an enum's hash is a call in Python: so by identity."""
+    """Compares by identity, because this runs several times an event and an enum's hash is a call in Python."""
     return state is _S.DONE or state is _S.FAILED or state is _S.CANCELLED
