@@ -1,1 +1,4 @@
-"""Protocols in our own words, one file per noun. Not: implementations."""
+"""Ports: the Protocols that adapters implement, in our own words, one file per noun.
+
+Does not own: implementations (adapters).
+"""

@@ -1,4 +1,7 @@
-"""The Clock port. Owns: wall-clock milliseconds for events. Not: timers."""
+"""The Clock port: wall-clock milliseconds for events.
+
+Does not own: timers (engine.session.deadlines).
+"""
 
 from typing import Protocol
 

@@ -1,7 +1,8 @@
-"""The Journal port (JournalStore). Owns: what a store of tapes promises. Not: how (adapters.store), nor projections' queries.
+"""The Journal port (JournalStore): what a store of tapes promises.
 
+Does not own: how the promise is kept (adapters.store), queries of projections (views).
 A commit is one transaction: all of its appends and writes, or none. It is acknowledged (the call returns) only when
-it is durable (L3). Other commits that share its fsync are untouched by its failure.
+it is durable (L3). If it fails, other commits that share its fsync are not affected.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from palyra.core.writes import Fence, Write
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Events to put after seq `expected_seq` of a tape; if the tape's head is another, the commit is a Conflict."""
+    """Events to append after seq `expected_seq` of a tape. If the tape's head is another, the commit is a Conflict."""
 
     stream: StreamId
     expected_seq: int
@@ -37,29 +38,35 @@ class Journal(Protocol):
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
     ) -> tuple[Event, ...]:
-        """The recorded events in the order given. Conflict: a head, fence or unique key was another; nothing happened."""
+        """Returns the recorded events in the order given.
+
+        Raises Conflict if a head, a fence or a unique key differs from what was expected; nothing is written then.
+        """
         ...
 
     async def read(self, stream: StreamId, after_seq: int, limit: int) -> tuple[Event, ...]:
-        """Events of one tape with seq > after_seq, in order."""
+        """Returns events of one tape with seq > after_seq, in order."""
         ...
 
     async def read_last(self, stream: StreamId, limit: int) -> tuple[Event, ...]:
-        """The last `limit` events of one tape, in order."""
+        """Returns the last `limit` events of one tape, in order."""
         ...
 
     async def read_all(self, after_position: int, limit: int) -> tuple[Event, ...]:
-        """Events of all tapes with position > after_position, in order of position; none is ever skipped."""
+        """Returns events of all tapes with position > after_position, in order of position; none is ever skipped."""
         ...
 
     async def head(self, stream: StreamId) -> Head | None: ...
 
     async def erase(self, erasures: Sequence[Erasure]) -> tuple[Event, ...]:
-        """Erases and records it on the system tape, in one transaction. Conflict: a run is active, branches are left out."""
+        """Erases, and records it on the system tape, in one transaction.
+
+        Raises Conflict if a run is active, or if branches are left out.
+        """
         ...
 
     async def checkpoint(self) -> tuple[Event, ...]:
-        """Signs the heads changed since the last checkpoint; none when nothing changed."""
+        """Signs the heads changed since the last checkpoint; returns nothing when nothing changed."""
         ...
 
     async def close(self) -> None:

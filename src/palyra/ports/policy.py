@@ -1,4 +1,7 @@
-"""The Policy port. Owns: the question a call is judged by, and its answer. Not: grants and approvals (engine.gate)."""
+"""The Policy port: the question by which a call is judged, and its answer.
+
+Does not own: grants and approvals (engine.session.gate).
+"""
 
 from typing import Protocol
 
@@ -34,7 +37,10 @@ class PolicyAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """An act upon the daemon: which route, by whom in which role, upon whose thing (None: nobody's in particular)."""
+    """An action on the daemon: which route, by whom, in which role, and on whose resource.
+
+    The owner is None if the resource belongs to nobody in particular.
+    """
 
     principal: Principal
     role: str
@@ -44,7 +50,7 @@ class ApiQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 class AccessPolicy(Protocol):
     def permit(self, question: ApiQuestion) -> PolicyAnswer:
-        """Allow or Deny; fails closed as judging does."""
+        """Returns Allow or Deny; fails closed, as `judge` does."""
         ...
 
 
@@ -54,5 +60,5 @@ class Policy(Protocol):
         ...
 
     def permits_network(self, question: PolicyQuestion) -> bool:
-        """Whether the sandbox of this call may reach the network. Only an explicit permit says yes."""
+        """Tells whether the sandbox of this call may reach the network. Only an explicit permit allows it."""
         ...

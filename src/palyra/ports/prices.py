@@ -1,4 +1,7 @@
-"""The Prices port. Owns: what a call costs. Not: what it used, nor budgets (core)."""
+"""The Prices port: what a call costs.
+
+Does not own: what the call used, budgets (core.budget).
+"""
 
 from typing import Protocol
 
@@ -7,5 +10,5 @@ from palyra.core.events.model import Usage
 
 class Prices(Protocol):
     def cost_nano_usd(self, model: str, usage: Usage) -> int | None:
-        """In billionths of a dollar; None where the model's price is not known."""
+        """Returns the cost in billionths of a dollar; None if the model's price is not known."""
         ...

@@ -1,6 +1,7 @@
-"""The Processes port. Owns: programs that go on after the call that started them. Not: starting them (the shell tool).
+"""The Processes port: programs that go on after the call that started them.
 
-Each is owned by a run and ends with it; none outlives the daemon.
+Does not own: starting them (the shell tool).
+Invariant: each process is owned by a run and ends with it; none outlives the daemon.
 """
 
 from typing import Protocol
@@ -11,7 +12,7 @@ from palyra.core.ids import RunId, SessionId
 
 
 class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`exit_code` is None while it runs. `command` is redacted as everything shown is."""
+    """`exit_code` is None while the process runs. `command` is redacted, as everything shown is."""
 
     id: str
     run_id: RunId
@@ -23,20 +24,20 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 class Processes(Protocol):
     def list(self, run_id: RunId | None = None) -> tuple[ProcessRecord, ...]:
-        """Those of one run, or all; the ones that have ended stay listed until their run does."""
+        """Returns the processes of one run, or all. Ended processes stay listed until their run ends."""
         ...
 
     async def stop(self, process_id: str) -> bool:
-        """Ends it and everything it started; False when there is no such process."""
+        """Ends the process and everything it started; returns False if there is no such process."""
         ...
 
     async def end_run(self, run_id: RunId) -> None:
-        """The run is over: nothing of it goes on."""
+        """Ends every process of a run that is over."""
         ...
 
 
 class NoProcesses:
-    """Where nothing can be started in the background."""
+    """Used where nothing can be started in the background."""
 
     def list(self, run_id: RunId | None = None) -> tuple[ProcessRecord, ...]:
         return ()

@@ -1,4 +1,7 @@
-"""The Provider port. Owns: one streamed model call in our words. Not: failover (engine), wire formats (adapters)."""
+"""The Provider port: one streamed model call in our words.
+
+Does not own: failover (engine), wire formats (adapters.providers).
+"""
 
 from collections.abc import AsyncGenerator, Mapping
 from typing import Protocol
@@ -12,7 +15,7 @@ from palyra.core.tools import ToolSpec
 
 
 class Image(msgspec.Struct, frozen=True):
-    """What an image attached to a message consists of."""
+    """The type and the bytes of an image attached to a message."""
 
     media_type: str
     data: bytes
@@ -50,7 +53,7 @@ class CallDelta(msgspec.Struct, frozen=True):
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """The last delta of every stream that came to its end."""
+    """The last delta of a stream that reached its end."""
 
     finish: Finish
     usage: Usage | None = None
@@ -58,7 +61,7 @@ class Completed(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The last delta of a stream that did not: what kind of failure, and what a person can do."""
+    """The last delta of a stream that did not reach its end: what kind of failure, and what a person can do."""
 
     code: ModelError
     message: str
@@ -66,10 +69,10 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 Delta = TextDelta | ReasoningDelta | CallDelta | Completed | Failed
-ENDINGS = (Completed, Failed)  # For isinstance: a union would be made anew for each token.
+ENDINGS = (Completed, Failed)  # For isinstance: a union would be built again for each token.
 
 
 class Provider(Protocol):
     def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        """Deltas as they arrive, the last one Completed or Failed. Closing the iterator stops the call."""
+        """Yields deltas as they arrive, the last one Completed or Failed. Closing the iterator stops the call."""
         ...

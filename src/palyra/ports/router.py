@@ -1,4 +1,7 @@
-"""The Router port. Owns: which models a route has, how they stand, and the provider behind each. Not: choosing (core.routing)."""
+"""The Router port: which models a route has, their health, and the provider behind each.
+
+Does not own: choosing a model (core.routing).
+"""
 
 from typing import Protocol
 
@@ -9,7 +12,7 @@ from palyra.ports.provider import Provider
 
 
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
-    """A configured model. Prices are per million tokens at the first tier; `price_source` says where they are from."""
+    """A configured model. Prices are per million tokens at the first tier; `price_source` says where they come from."""
 
     name: str
     provider: str
@@ -36,7 +39,7 @@ class RouteOption(msgspec.Struct, frozen=True):
 
 
 class RouteOptions(msgspec.Struct, frozen=True):
-    """In the order of preference."""
+    """The models of a route, in order of preference."""
 
     mode: RouteMode
     options: tuple[RouteOption, ...]
@@ -46,13 +49,13 @@ class Router(Protocol):
     def models(self) -> tuple[ModelCard, ...]: ...
 
     def options(self, route: str, wish: str | None) -> RouteOptions:
-        """Of the agent's route, or of the run's own wish, which may be a model or a route."""
+        """Returns the models of the agent's route, or of the run's own wish, which may be a model or a route."""
         ...
 
     def provider(self, model: str) -> Provider: ...
 
     def begin(self, model: str) -> None:
-        """A call is about to be made; what came of it is told with one of the next three."""
+        """Notes that a call is about to be made; one of the next three methods then reports its outcome."""
         ...
 
     def succeed(self, model: str) -> None: ...

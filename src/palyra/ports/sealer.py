@@ -1,4 +1,7 @@
-"""The Sealer port. Owns: encrypting the values behind secret markers. Not: where sealed bytes lie (journal state)."""
+"""The Sealer port: encrypts the values behind secret markers.
+
+Does not own: where sealed bytes are stored (the journal's state).
+"""
 
 from typing import Protocol
 
@@ -6,13 +9,13 @@ from typing import Protocol
 class Sealer(Protocol):
     @property
     def marker_key(self) -> bytes:
-        """The key of the hash that names a secret in its marker."""
+        """Returns the key of the hash that names a secret in its marker."""
         ...
 
     def seal(self, value: bytes, context: bytes) -> bytes:
-        """Encrypts; `context` (the run) is bound to the result."""
+        """Encrypts the value; `context` (the run) is bound to the result."""
         ...
 
     def unseal(self, sealed: bytes, context: bytes) -> bytes:
-        """Raises Corrupt if the bytes or the context are not what was sealed."""
+        """Decrypts; raises Corrupt if the bytes or the context are not what was sealed."""
         ...

@@ -1,4 +1,7 @@
-"""The Search port. Owns: asking for what was said, by its words. Not: what the words mean (memory)."""
+"""The Search port: finds what was said, by its words.
+
+Does not own: what the words mean (memory).
+"""
 
 from typing import Protocol
 
@@ -9,7 +12,7 @@ from palyra.core.trust import Trust
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`match` is an expression that core.search made; `principal` is whose sessions are looked through (L11)."""
+    """`match` is an expression that core.search made; `principal` is the owner of the searched sessions (L11)."""
 
     match: str
     principal: Principal
@@ -31,12 +34,12 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
 
 class MessageSearch(Protocol):
     async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
-        """The best matches first; of equal ones the newest."""
+        """Returns the best matches first, and among equal ones the newest first."""
         ...
 
 
 class NoSearch:
-    """Where there is no journal to look through."""
+    """Used where there is no journal to search."""
 
     async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
         return ()

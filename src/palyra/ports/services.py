@@ -1,13 +1,16 @@
-"""The Service port. Owns: starting and ending what lives beside the engine: MCP servers, proxies. Not: what it does."""
+"""The Service port: starts and ends what runs beside the engine, such as MCP servers and proxies.
+
+Does not own: what the service does.
+"""
 
 from typing import Protocol
 
 
 class Service(Protocol):
     async def start(self) -> None:
-        """Returns soon: what takes long goes on by itself."""
+        """Returns soon; work that takes long goes on in the background."""
         ...
 
     async def close(self) -> None:
-        """Leaves nothing running."""
+        """Ends the service; nothing of it is left running."""
         ...

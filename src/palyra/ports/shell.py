@@ -1,4 +1,7 @@
-"""The shell parser port. Owns: how a shell text becomes a tree. Not: what the tree means (core.shell)."""
+"""The shell parser port: turns a shell text into a tree.
+
+Does not own: what the tree means (core.shell).
+"""
 
 from typing import Protocol
 
@@ -7,5 +10,8 @@ from palyra.core.shell.tree import Node
 
 class ShellParser(Protocol):
     def parse(self, text: str) -> Node:
-        """The tree of the text as bash reads it. Never raises: what is not understood is an `Unknown` in the tree."""
+        """Returns the tree of the text as bash reads it.
+
+        Never raises: text it does not understand is an `Unknown` node.
+        """
         ...

@@ -1,4 +1,7 @@
-"""The Signer port. Owns: a node's signature. Not: which bytes are signed (core.checkpoint, core.attestation)."""
+"""The Signer port: a node's signature.
+
+Does not own: which bytes are signed (core.checkpoint, core.attestation).
+"""
 
 from typing import Protocol
 
@@ -11,7 +14,7 @@ class Signer(Protocol):
 
 
 class SignatureCheck(Protocol):
-    """Knows the public keys that lie beside the journal."""
+    """Knows the public keys that are stored beside the journal."""
 
     def public_key(self, key_id: str) -> bytes | None: ...
 

@@ -1,6 +1,7 @@
-"""The Skills port. Owns: listing, reading and marking skills. Not: opening one in a run (the tool), nor how it narrows (core).
+"""The Skills port: lists, reads and marks skills.
 
-All but `offered` may read many files: call them in a thread.
+Does not own: opening a skill in a run (the skill.open tool), how a skill narrows a run (core.skills).
+All methods but `offered` may read many files: call them in a thread.
 """
 
 from typing import Protocol
@@ -12,7 +13,7 @@ from palyra.core.skills import SkillCard, SkillPlace, SkillStatus
 
 
 class SkillWish(msgspec.Struct, frozen=True, kw_only=True):
-    """Which skill, by name and for whose workspace; without a place, the one that counts by this name."""
+    """Names a skill, and whose workspace counts. Without a place, the skill that wins by this name is meant."""
 
     name: str
     workspace: tuple[str, ...] = ()
@@ -20,7 +21,7 @@ class SkillWish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkillText(msgspec.Struct, frozen=True, kw_only=True):
-    """Text of a skill, and what is known of it, both of the same bytes."""
+    """The text of a skill and what is known of it, both from the same bytes."""
 
     card: SkillCard
     text: str
@@ -28,31 +29,31 @@ class SkillText(msgspec.Struct, frozen=True, kw_only=True):
 
 class Skills(Protocol):
     def offered(self, workspace: tuple[str, ...]) -> tuple[SkillCard, ...]:
-        """What a prompt may name; the same object while nothing changes.
+        """Returns what a prompt may name; the same object while nothing changes.
 
-        Cheap: it is asked before every model call, on the event loop. It never raises.
+        The call is cheap, because it happens before every model call, on the event loop. It never raises.
         """
         ...
 
     def cards(self, workspace: tuple[str, ...]) -> tuple[SkillCard, ...]:
-        """All there are, the broken ones with their problem, in the order of their places and then of their names."""
+        """Returns all skills, broken ones with their problem, in the order of their places and then of their names."""
         ...
 
     def read(self, wish: SkillWish) -> SkillText:
-        """Its instructions, read now. NotFound where there is no such skill; of a broken one the text is empty."""
+        """Reads the instructions now. Raises NotFound if there is no such skill; a broken skill has an empty text."""
         ...
 
     def read_file(self, wish: SkillWish, path: str) -> SkillText:
-        """A text file of its folder. NotFound or Invalid where there is none."""
+        """Reads a text file of the skill's folder. Raises NotFound or Invalid if there is none."""
         ...
 
     def mark(self, wish: SkillWish, status: SkillStatus, sha256: str | None = None) -> SkillCard:
-        """Durable when it returns. Conflict where it is broken, or is not (any more) the one with this hash."""
+        """Is durable when it returns. Raises Conflict if the skill is broken, or no longer has this hash."""
         ...
 
 
 class NoSkills:
-    """Where there are none."""
+    """Used where there are no skills."""
 
     def offered(self, workspace: tuple[str, ...]) -> tuple[SkillCard, ...]:
         return ()

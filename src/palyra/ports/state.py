@@ -1,4 +1,7 @@
-"""The state port. Owns: reading what commits wrote besides events. Not: writing it (core.writes)."""
+"""The State port: reads what commits wrote besides events.
+
+Does not own: writing it (core.writes).
+"""
 
 from typing import Protocol
 
@@ -14,16 +17,19 @@ class State(Protocol):
     async def unlinked(self, artifacts: tuple[ArtifactId, ...]) -> tuple[ArtifactId, ...]: ...
 
     async def artifact_for(self, artifact_id: ArtifactId, principal: Principal) -> LinkArtifact | None:
-        """A link to it from one of the principal's sessions or uploads, the least trusted if there are several (L11)."""
+        """Returns a link to the artifact from one of the principal's sessions or uploads (L11).
+
+        If there are several, it is the least trusted one.
+        """
         ...
 
     async def last_position(self) -> int:
-        """The journal's newest position, 0 when it is empty."""
+        """Returns the journal's newest position, 0 when it is empty."""
         ...
 
 
 class NoState:
-    """Where there is no journal: nothing was ever written."""
+    """Used where there is no journal: nothing was ever written."""
 
     async def sealed_secret(self, run_id: RunId, secret_id: str) -> bytes | None:
         return None

@@ -1,7 +1,8 @@
-"""The Tokens port. Owns: what a bearer token stands for, and how one is named without keeping it. Not: HTTP (gateway).
+"""The Tokens port: what a bearer token stands for, and how a token is named without being stored.
 
-A token is 256 random bits, so a plain SHA-256 is enough to store it by: a slow hash such as argon2 protects words that
-people choose and others can guess, and would cost every request tens of milliseconds to protect against nothing here.
+Does not own: HTTP (gateway).
+A token is 256 random bits, so a plain SHA-256 is enough to store it by. A slow hash such as argon2 protects words that
+people choose and others can guess. Here it would cost every request tens of milliseconds and protect nothing.
 Invariant: a token itself is never stored, logged or compared; only its hash is.
 """
 
@@ -21,7 +22,7 @@ ACTIONS_MAX = 32
 
 
 class Role(Enum):
-    """What a token may do, each including those before it: look, work, operate, administer."""
+    """What a token may do. Each role includes those before it: look, work, operate, administer."""
 
     VIEWER = "viewer"
     USER = "user"
@@ -33,7 +34,10 @@ _RANKS = {role: rank for rank, role in enumerate(Role)}
 
 
 class TokenRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`hash` is the token's SHA-256 in hex. `actions` narrow the role to some actions, or to all of a noun; none: to nothing."""
+    """`hash` is the token's SHA-256 in hex.
+
+    `actions` narrows the role to some actions, or to all actions of a noun. An empty one does not narrow the role.
+    """
 
     id: str
     hash: str
@@ -47,14 +51,14 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Tokens(Protocol):
-    """What a request's token is looked up in."""
+    """Looks up the token of a request."""
 
     async def find(self, token_hash: str) -> TokenRow | None:
-        """The row of that hash as it is now: a revocation is seen by the next call."""
+        """Returns the row of that hash as it is now: the next call sees a revocation."""
         ...
 
     def used(self, token_id: str, at_ms: int) -> None:
-        """Noted in memory; a crash may lose the last minute of it."""
+        """Notes the use in memory; a crash may lose the last minute of it."""
         ...
 
 
@@ -62,23 +66,23 @@ class TokenRegister(Protocol):
     """What an administrator changes. Every method works on files and may wait for another process."""
 
     def rows(self) -> tuple[TokenRow, ...]:
-        """Every token: the node's own admin token first, then the others in the order of issue."""
+        """Returns every token: the node's own admin token first, then the others in the order of issue."""
         ...
 
     def last_uses(self) -> dict[str, int]:
-        """When each token was last used, to the minute."""
+        """Returns when each token was last used, to the minute."""
         ...
 
     def issue(self, row: TokenRow) -> str:
-        """Records a new token for whom `row` says and returns it; this is the only time it can be seen."""
+        """Records a new token for the principal of `row`, and returns the token, which can be seen only this once."""
         ...
 
     def revoke(self, token_id: str) -> TokenRow:
-        """NotFound where there is none. Revoking again changes nothing."""
+        """Revokes a token. Raises NotFound if there is none. Revoking again changes nothing."""
         ...
 
     def rotate_admin(self) -> str:
-        """Another admin token in place of the node's own, which is refused from now on."""
+        """Replaces the node's own admin token; the old one is refused from now on."""
         ...
 
 
@@ -101,5 +105,5 @@ def includes(role: Role, needed: Role) -> bool:
 
 
 def covers(actions: tuple[str, ...], action: str) -> bool:
-    """Whether a token narrowed to `actions` may do `action`: `runs` stands for every `runs.…`."""
+    """Tells whether a token narrowed to `actions` may do `action`: `runs` stands for every `runs.…`."""
     return not actions or action in actions or action.partition(".")[0] in actions

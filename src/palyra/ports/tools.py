@@ -1,4 +1,7 @@
-"""The Tool port. Owns: what a tool must be able to say and do. Not: whether it may (engine.gate)."""
+"""The Tool port: what a tool must be able to say and do.
+
+Does not own: whether a call may run (engine.session.gate).
+"""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -13,7 +16,8 @@ from palyra.core.tools import CallNature, MissingTool, ToolResult, ToolSpec
 class ToolCallContext(msgspec.Struct, frozen=True, kw_only=True):
     """Who calls and where. `effect_id` is the idempotency key: the same for every attempt at one effect.
 
-    `emit` sends live output of a stream, `stdout` or `stderr`. `has_network`: a policy lets this call's sandbox reach out.
+    `emit` sends live output of a stream, `stdout` or `stderr`. `has_network` says that a policy lets this call's
+    sandbox reach the network.
     """
 
     session_id: SessionId
@@ -32,7 +36,7 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
-        """What this call would touch. Pure of effects; may look at the file system."""
+        """Returns what this call would touch. It has no effects, but may look at the file system."""
         ...
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
@@ -41,21 +45,24 @@ class Tool(Protocol):
 
 
 class Catalog(Protocol):
-    """The tools there are. A snapshot: what is found now stays what it was for as long as the caller holds it."""
+    """All tools. This is a snapshot: a tool that was found stays the same for as long as the caller holds it."""
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """The same object until something changes: what is made of them can be kept as long."""
+        """Returns the same object until something changes, so that values computed from it can be cached."""
         ...
 
     def find(self, name: str) -> Tool | None: ...
 
     def missing(self) -> tuple[MissingTool, ...]:
-        """Tools that this machine or a server cannot offer now, each with the reason and what to do."""
+        """Returns tools that this machine or a server cannot offer now, each with the reason and what to do."""
         ...
 
 
 class ToolSource(Protocol):
-    """Tools that come and go while the daemon runs: of MCP servers, of plugins. The same tuple until something changes."""
+    """Tools that come and go while the daemon runs, such as those of MCP servers and plugins.
+
+    `tools` returns the same tuple until something changes.
+    """
 
     def tools(self) -> tuple[Tool, ...]: ...
 

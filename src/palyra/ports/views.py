@@ -1,6 +1,7 @@
-"""The projection views. Owns: the questions lists and look-ups ask. Not: changing rows, which only commits do.
+"""The projection views: the queries behind lists and look-ups.
 
-Every question about people's things takes the principal it is asked for (L11); None is the offline operator.
+Does not own: changing rows, which only commits do.
+Every query about people's resources takes the principal it is asked for (L11); None is the offline operator.
 """
 
 from datetime import UTC, tzinfo
@@ -21,23 +22,26 @@ class SessionViews(Protocol):
     async def session_by_key(self, key: str, principal: Principal) -> SessionRow | None: ...
 
     async def session_by_label(self, label: str, principal: Principal) -> SessionRow | None:
-        """The newest of that label: labels are words for people and need not be unique."""
+        """Returns the newest session of that label: labels are words for people and need not be unique."""
         ...
 
     async def sessions(self, principal: Principal | None, after: str, limit: int) -> tuple[SessionRow, ...]:
-        """In order of id, which is the order of creation; `after` is the last id of the page before.
+        """Returns sessions in order of id, which is the order of creation; `after` is the last id of the page before.
 
         Sessions of service runs are left out.
         """
         ...
 
     async def dependents(self, session_id: SessionId) -> tuple[SessionRow, ...]:
-        """Its branches, and the sessions of service runs that are for it: erased with it or not at all."""
+        """Returns its branches and the sessions of service runs that are for it.
+
+        They are erased together with it, or nothing is erased.
+        """
         ...
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Service runs are left out unless `has_services`, or their own session is asked for."""
+    """Service runs are left out unless `has_services` is set, or their own session is asked for."""
 
     session_id: SessionId | None = None
     state: RunState | None = None
@@ -54,15 +58,15 @@ class RunViews(Protocol):
     async def runs(self, session_id: SessionId, after: str, limit: int) -> tuple[RunRow, ...]: ...
 
     async def list_runs(self, principal: Principal | None, query: "RunFilter") -> tuple[RunRow, ...]:
-        """The principal's own, in order of id."""
+        """Returns the principal's own runs, in order of id."""
         ...
 
     async def unfinished(self, session_id: SessionId) -> tuple[RunRow, ...]:
-        """In the order accepted: the active one, if any, and those queued behind it."""
+        """Returns runs in the order accepted: the active one, if any, and those queued behind it."""
         ...
 
     async def runs_in(self, states: frozenset[RunState], after: str, limit: int) -> tuple[RunRow, ...]:
-        """Of all principals, for resume and the watchdog."""
+        """Returns runs of all principals, for resume and the watchdog."""
         ...
 
     async def usage(self, run_id: RunId) -> tuple[UsageRow, ...]: ...
@@ -86,30 +90,33 @@ class ApprovalViews(Protocol):
     async def list_approvals(
         self, principal: Principal | None, status: ApprovalStatus | None, after: str, limit: int
     ) -> tuple[ApprovalRow, ...]:
-        """Of the principal's sessions, the oldest question first; `after` is the last id of the page before."""
+        """Returns approvals of the principal's sessions, oldest first; `after` is the last id of the page before."""
         ...
 
     async def pending_of(self, session_id: SessionId) -> tuple[ApprovalRow, ...]:
-        """The open questions of one session."""
+        """Returns the open questions of one session."""
         ...
 
     async def grants_for(self, query: "GrantFilter") -> tuple[GrantRow, ...]:
-        """Those in force that could cover a call of this tool in this session, the newest first."""
+        """Returns grants in force that could cover a call of this tool in this session, the newest first."""
         ...
 
     async def grant(self, grant_id: GrantId, principal: Principal | None) -> GrantRow | None: ...
 
     async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRow, ...]:
-        """Those not revoked, the oldest first; `after` is the last id of the page before."""
+        """Returns grants that are not revoked, the oldest first; `after` is the last id of the page before."""
         ...
 
     async def sessions_awaiting(self, grant_id: GrantId | None, now_ms: int, limit: int) -> tuple[SessionId, ...]:
-        """Sessions with open questions of the tool and the owner of this grant in force; None is any given after them."""
+        """Returns sessions with open questions that this grant in force could cover, by its tool and its owner.
+
+        None means any grant that was given after those questions.
+        """
         ...
 
 
 class UsageGroup(Enum):
-    """What spend is summed by. A channel is what a run came from, its origin."""
+    """What spend is summed by. A channel is the origin of a run."""
 
     DAY = "day"
     MODEL = "model"
@@ -122,8 +129,8 @@ class UsageGroup(Enum):
 class UsageFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Spend of runs accepted for `principal`, from `since_ms` up to but not including `until_ms`.
 
-    Both are whole quarters of an hour since 1970, as settled spend is kept by them. `zone` says where a day begins.
-    `reader` is who asks: the label of a session is told to its owner alone.
+    Both are whole quarters of an hour since 1970, because settled spend is summed by them. `zone` says where a day
+    begins. `reader` is who asks: only its owner sees the label of a session.
     """
 
     group: UsageGroup
@@ -137,7 +144,7 @@ class UsageFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
-    """`cost_nano_usd` sums the priced calls; `unpriced_count` says how many had no known price."""
+    """`cost_nano_usd` sums the priced calls; `unpriced_count` counts those without a known price."""
 
     key: str
     label: str | None = None
@@ -151,7 +158,7 @@ class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One page of sums in order of key, and the total over all pages, of the same moment. The total's key is empty."""
+    """One page of sums in order of key, and the total over all pages at the same moment. The total's key is empty."""
 
     sums: tuple[UsageSum, ...]
     total: UsageSum
@@ -170,7 +177,7 @@ class SpendFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spend(msgspec.Struct, frozen=True, kw_only=True):
-    """`nano_usd` is of the priced calls alone; `tokens` are input and output of all."""
+    """`nano_usd` counts the priced calls alone; `tokens` counts input and output of all calls."""
 
     nano_usd: int
     tokens: int
@@ -178,7 +185,7 @@ class Spend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageViews(Protocol):
-    """Settled spend. That of an erased session is erased with it."""
+    """Settled spend. The spend of an erased session is erased with it."""
 
     async def report(self, query: "UsageFilter") -> UsageReport: ...
 
@@ -186,21 +193,22 @@ class UsageViews(Protocol):
 
 
 class ProvenanceViews(Protocol):
-    """Where content came from. Asked by the daemon for itself: what is found is shown to nobody but a session's owner."""
+    """Where content came from. The daemon asks for itself; the result is shown to nobody but a session's owner."""
 
     async def taint(self, session_id: SessionId) -> TaintRow | None: ...
 
     async def tainted_file(self, path: str, sha256: str) -> FileRow | None:
-        """Whether these bytes at this absolute path were written under taint, by whatever session."""
+        """Returns a row if any session wrote these bytes at this absolute path under taint."""
         ...
 
     async def tainted_paths(self, paths: tuple[str, ...]) -> tuple[FileRow, ...]:
-        """Of each of these absolute paths at which anything was written under taint, whatever its bytes, one row.
+        """Returns one row for each of these absolute paths at which anything was written under taint.
 
-        A path that ends with a slash is a folder, and any file below it counts: its name came with one of them perhaps.
+        The bytes at the path do not matter. A path that ends with a slash is a folder. Any file below it counts,
+        because the folder's name may have come with it.
         """
         ...
 
     async def taints_workspace(self, root: str) -> bool:
-        """Whether any file below this folder was written under taint."""
+        """Tells whether any file below this folder was written under taint."""
         ...
