@@ -1,5 +1,6 @@
-"""Configuration. Owns: palyra.toml and its variables as frozen records, all errors at once. Not: acting on any of it.
+"""Configuration: palyra.toml and its variables as frozen records, with all errors reported at once.
 
+Does not own: acting on any setting.
 `load` reads the file of a home; `read_config` is the same without a file system. Layers above import from here only.
 """
 
@@ -22,7 +23,7 @@ def home_path(environ: Mapping[str, str]) -> Path:
 
 
 def load(home: Path, environ: Mapping[str, str]) -> Config:
-    """The configuration of a home; the defaults where it has no file. ConfigInvalid lists all that is wrong."""
+    """Returns the configuration of a home, or the defaults if it has no file. ConfigInvalid lists all that is wrong."""
     path = home / FILE_NAME
     found = read_config(_read_text(path), environ, str(path))
     if isinstance(found, Config):
@@ -31,7 +32,7 @@ def load(home: Path, environ: Mapping[str, str]) -> Config:
 
 
 def require_safe_bind(config: Config) -> None:
-    """Tokens travel in the clear without TLS, so they may do so within this machine only."""
+    """Refuses to listen beyond this machine without TLS, unless `insecure`: tokens would travel in the clear."""
     server = config.server
     exposed = [str(address) for address in (server.http, server.grpc) if not address.is_loopback]
     if exposed and not server.has_tls and not server.insecure:

@@ -1,4 +1,7 @@
-"""Words a setting may have. Owns: every closed set of values in palyra.toml. Not: which setting takes which (records)."""
+"""The closed sets of words that settings in palyra.toml may have.
+
+Does not own: which setting takes which set (records).
+"""
 
 from enum import Enum
 
@@ -9,7 +12,7 @@ class Durability(Enum):
 
 
 class Headless(Enum):
-    """What becomes of a question in a run where nobody can be asked."""
+    """What happens to a question in a run where nobody can be asked."""
 
     DENY = "deny"
     WAIT = "wait"
@@ -22,7 +25,7 @@ class HealingMode(Enum):
 
 
 class Misfire(Enum):
-    """What becomes of times a routine missed while no daemon ran."""
+    """What happens to the times that a routine missed while no daemon ran."""
 
     SKIP = "skip"
     ONCE = "once"
@@ -30,7 +33,7 @@ class Misfire(Enum):
 
 
 class Overlap(Enum):
-    """What becomes of a routine that is due while its last run goes on."""
+    """What happens to a routine that is due while its last run goes on."""
 
     FORBID = "forbid"
     QUEUE = "queue"

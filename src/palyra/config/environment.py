@@ -1,6 +1,7 @@
-"""Variables. Owns: PALYRA_SECTION__KEY over the file, and what other programs' variables suggest. Not: reading secrets.
+"""Environment variables: PALYRA_SECTION__KEY overrides the file, and other programs' variables give hints.
 
-An empty variable counts as not set. Only single tables can be overridden: a list of tables has no name for one of them.
+Does not own: reading secrets (app.secrets).
+An empty variable counts as not set. Only single tables can be overridden: an element of a list of tables has no name.
 """
 
 import re
@@ -27,7 +28,7 @@ Overrides = dict[str, dict[str, Any]]
 
 
 def read_overrides(environ: Mapping[str, str], report: ConfigProblems) -> Overrides:
-    """Readable values by section and key."""
+    """Returns readable values by section and key."""
     overrides: Overrides = {}
     for name, text in sorted(environ.items()):
         if not name.startswith(PREFIX) or SEPARATOR not in name or not text.strip():
@@ -49,7 +50,7 @@ def with_overrides(section: Section, values: Mapping[str, Any]) -> Any:
 
 
 def find_hint(environ: Mapping[str, str], report: ConfigProblems) -> ProviderHint | None:
-    """The first vendor whose key or address is set."""
+    """Returns the first vendor whose key or address is set."""
     for vendor, kind in _HINTS:
         key_name, url_name = f"{vendor}_API_KEY", f"{vendor}_BASE_URL"
         url = environ.get(url_name, "").strip() or None
@@ -96,7 +97,7 @@ def _read(name: str, field: FieldInfo, text: str, report: ConfigProblems) -> Any
 
 
 def _as_raw(field: FieldInfo, text: str) -> object:
-    """What the file would have held; text that fits no type stays text and is reported by its reader."""
+    """Returns what the file would have held. Text that fits no type stays text, and its reader reports it."""
     kind = scalar_kind(field)
     if kind is bool:
         return _BOOLEANS.get(text.lower(), text)

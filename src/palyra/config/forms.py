@@ -1,6 +1,7 @@
-"""Forms of values. Owns: addresses, references to secrets, names, URLs and times, each parsed once. Not: which setting has which.
+"""Parsers for values with a form: addresses, references to secrets, names, URLs and times.
 
-Invariant: what a parser says about a wrong value never repeats the value, which may be a secret in the wrong place.
+Does not own: which setting has which form (records).
+Invariant: a message about a wrong value never repeats the value, which may be a secret in the wrong place.
 """
 
 import re
@@ -30,7 +31,7 @@ _CRON_FIELDS_COUNT = (5, 6)
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """Marks a setting whose text has a form; the parser raises Invalid where it does not."""
+    """Marks a setting whose text has a form; the parser raises Invalid if the text does not fit."""
 
     parse: Callable[[str], object]
 
@@ -91,7 +92,7 @@ def parse_target(text: str) -> ListenAddress:
 
 
 def parse_local_target(text: str) -> ListenAddress:
-    """Of this machine: what is looked for without being asked is looked for nowhere else."""
+    """Parses an address of this machine: servers that are searched for unasked are searched for nowhere else."""
     address = parse_target(text)
     if not address.is_loopback:
         raise Invalid("address_not_local", "must be an address of this machine, such as 127.0.0.1:11434")
@@ -171,7 +172,7 @@ def parse_pattern(text: str) -> str:
 def parse_timezone(text: str) -> str:
     try:
         ZoneInfo(text)
-    except (ValueError, OSError, KeyError) as cause:  # Which one depends on whether the text could be a path.
+    except (ValueError, OSError, KeyError) as cause:  # Which error it is depends on whether the text could be a path.
         raise Invalid("timezone_unknown", 'must be the name of a time zone, such as "Europe/Prague"') from cause
     return text
 

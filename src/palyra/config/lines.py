@@ -1,7 +1,9 @@
-"""Line numbers. Owns: on which line of a TOML text each table, key and list element stands. Not: values, or wrong TOML.
+"""Line numbers: on which line of a TOML text each table, key and list element stands.
 
+Does not own: values, wrong TOML.
 The standard library's parser gives no positions, so the text is walked a second time here. It was parsed before, so
-this walk only needs to know where things end. Every key path of the parsed document has its line (a test holds that).
+this walk only needs to know where things end.
+Invariant: every key path of the parsed document has its line. A test checks that.
 """
 
 from bisect import bisect_right
@@ -15,7 +17,7 @@ _UNICODE_LENGTHS = {"u": 4, "U": 8}
 
 
 def find_lines(text: str) -> dict[Path, int]:
-    """Lines counted from 1, by path: keys are text, places in lists are numbers."""
+    """Returns lines counted from 1, by path: keys are text, places in lists are numbers."""
     walk = _Walk(text)
     walk.document()
     return walk.lines
@@ -59,7 +61,7 @@ class _Walk:
         return (*array, index)
 
     def _resolve(self, keys: list[str], line: int) -> Path:
-        """A header's keys go on in the last element of a list of tables."""
+        """Continues a header's keys in the last element of a list of tables."""
         path: Path = ()
         for key in keys:
             path = (*path, key)
@@ -106,7 +108,7 @@ class _Walk:
         self._at += 1
 
     def _keys(self, end: str) -> list[str]:
-        """The parts of a dotted key, up to `end`, which is left to be read."""
+        """Returns the parts of a dotted key up to `end`, which is not consumed."""
         keys = []
         while self._at < len(self._text) and self._peek() != end:
             if self._peek() in (".", *_SPACE):
@@ -121,7 +123,7 @@ class _Walk:
         while self._at < len(self._text) and self._peek() not in stops:
             self._at += 1
         if self._at == start:
-            self._at += 1  # A line end here is wrong TOML: move on, whatever it is.
+            self._at += 1  # A line end here is wrong TOML: skip it, whatever it is.
         return self._text[start : self._at]
 
     def _string(self) -> str:
@@ -155,7 +157,7 @@ class _Walk:
         return self._at < len(self._text)
 
     def _skip_blank(self) -> bool:
-        """Over spaces, line ends and comments; whether anything follows."""
+        """Skips spaces, line ends and comments; tells whether anything follows."""
         while self._at < len(self._text):
             if self._peek() == "#":
                 end = self._text.find("\n", self._at)

@@ -1,4 +1,7 @@
-"""What is wrong with a configuration. Owns: collecting all of it, each with its place and a suggestion. Not: finding it."""
+"""Collects everything that is wrong with a configuration, each with its place and a suggestion.
+
+Does not own: finding the problems (tables, references).
+"""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -8,7 +11,7 @@ import msgspec
 from palyra.config.lines import Path
 from palyra.core.errors import Invalid
 
-PROBLEMS_MAX = 100  # A list people can read; the first ones are what they will mend.
+PROBLEMS_MAX = 100  # As many as people can read; they will fix the first ones.
 
 
 class ConfigProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +28,7 @@ class ConfigProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigInvalid(Invalid):
-    """The configuration cannot be used; `problems` is everything that is wrong with it."""
+    """The configuration cannot be used; `problems` lists everything that is wrong with it."""
 
     def __init__(self, problems: tuple[ConfigProblem, ...]) -> None:
         super().__init__("config_invalid", "; ".join(str(problem) for problem in problems))
@@ -33,7 +36,7 @@ class ConfigInvalid(Invalid):
 
 
 class ConfigProblems:
-    """Collects problems of one file and the variables beside it."""
+    """Collects the problems of one file and its environment variables."""
 
     def __init__(self, source: str, lines: Mapping[Path, int]) -> None:
         self._source = source
@@ -50,7 +53,7 @@ class ConfigProblems:
         return ConfigProblems(self._source, self._lines)
 
     def add(self, path: Path, what: str) -> None:
-        """The line is that of the path, or of the nearest table around it."""
+        """Adds a problem at the line of the path, or of the nearest table around it."""
         line = next((self._lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self._lines), 1)
         self._found.append(ConfigProblem(source=self._source, line=line, where=_dotted(path), what=what))
 
@@ -59,11 +62,11 @@ class ConfigProblems:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """The tail of a message: the nearest word there is, or nothing."""
+    """Returns the tail of a message: the nearest known word, or nothing."""
     near = get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def _dotted(path: Path) -> str:
-    """`provider.name` for the name of any provider; places in lists are told by the line."""
+    """Returns `provider.name` for the name of any provider; the line tells the place in a list."""
     return ".".join(part for part in path if isinstance(part, str))

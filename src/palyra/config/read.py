@@ -1,6 +1,7 @@
-"""Reading a configuration. Owns: text and variables to a Config, or everything that is wrong with them. Not: the file system.
+"""Turns text and variables into a Config, or into everything that is wrong with them.
 
-Invariant: any text and any variables give a Config or at least one Problem, never another exception.
+Does not own: the file system (config.load).
+Invariant: any text and any variables give a Config or at least one ConfigProblem, never another exception.
 """
 
 import re
@@ -19,7 +20,7 @@ from palyra.config.references import check_embedder, check_references
 from palyra.config.tables import read_table
 from palyra.config.unread import find_unread
 
-TEXT_BYTES_MAX = 1_000_000  # A configuration is written by hand; more is another file by mistake.
+TEXT_BYTES_MAX = 1_000_000  # A configuration is written by hand; a larger file is another file by mistake.
 _LINE = re.compile(r"at line (\d+)")
 Document = dict[str, Any]
 
@@ -93,7 +94,7 @@ def _check_sections(document: Document, report: ConfigProblems) -> None:
 
 
 def _check_together(config: Config, overrides: Overrides, report: ConfigProblems) -> None:
-    """What a file alone cannot tell, because a variable may stand over it."""
+    """Checks what a file alone cannot tell, because a variable may override it."""
     if (config.server.tls_cert is None) is not (config.server.tls_key is None):
         given = "tls_cert" if config.server.tls_cert is not None else "tls_key"
         report.add(("server", given), "tls_cert and tls_key go together: name both files or none")

@@ -1,5 +1,6 @@
-"""The settings. Owns: every section and key of palyra.toml, its type, bounds and default. Not: reading them (tables).
+"""The settings: every section and key of palyra.toml, with its type, bounds and default.
 
+Does not own: reading them (tables).
 Invariant: with no file and no variable, `Config()` is a working node on this machine.
 """
 
@@ -105,7 +106,7 @@ class ProviderConfig(Section, frozen=True, kw_only=True):
 
 
 class ModelConfig(Section, frozen=True, kw_only=True):
-    """`id` is the name on the wire; left out, it is `name`."""
+    """`id` is the name on the wire; it defaults to `name`."""
 
     name: ModelName
     provider: Name
@@ -246,7 +247,7 @@ class ChannelConfig(Section, frozen=True, kw_only=True):
 
 
 class ProviderHint(msgspec.Struct, frozen=True, kw_only=True):
-    """Which provider the environment speaks of, while the file names none."""
+    """The provider that the environment suggests while the file names none."""
 
     kind: str
     api_key: SecretRef | None
@@ -285,7 +286,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plain_sections() -> dict[str, type[Section]]:
-    """`[name]` tables by their name in the file."""
+    """Returns `[name]` tables by their name in the file."""
     return {
         field.encode_name: field.type
         for field in msgspec.structs.fields(Config)
@@ -294,7 +295,7 @@ def plain_sections() -> dict[str, type[Section]]:
 
 
 def repeated_sections() -> dict[str, type[Section]]:
-    """`[[name]]` tables by their name in the file."""
+    """Returns `[[name]]` tables by their name in the file."""
     return {
         field.encode_name: get_args(field.type)[0]
         for field in msgspec.structs.fields(Config)
@@ -303,7 +304,7 @@ def repeated_sections() -> dict[str, type[Section]]:
 
 
 def setting_names() -> list[str]:
-    """Every key there is, as `section.key`."""
+    """Returns every key, as `section.key`."""
     sections = {**plain_sections(), **repeated_sections()}
     return [f"{name}.{field.name}" for name, section in sections.items() for field in msgspec.structs.fields(section)]
 

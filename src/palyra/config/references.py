@@ -1,6 +1,6 @@
-"""What settings say about each other. Owns: names that must exist or be unique, and keys that go together or not.
+"""Checks what settings say about each other: names that must exist or be unique, and keys that go together or not.
 
-Works on the raw tables, so that a wrong value in one place does not hide a wrong reference in another.
+It works on the raw tables, so that a wrong value in one place does not hide a wrong reference in another.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -134,7 +134,7 @@ def _check_channel(table: Table, path: Path, say: Say) -> None:
 
 
 def _check_variables(table: Table, path: Path, say: Say) -> None:
-    """What a server is given may be plain, unless its name says that it is a secret."""
+    """Allows plain variables for a server, unless the name says that the value is a secret."""
     env = table.get("env")
     for name, value in env.items() if isinstance(env, dict) else ():
         found = classify_name(name)

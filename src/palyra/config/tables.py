@@ -1,4 +1,7 @@
-"""Tables to records. Owns: turning raw values into settings, one by one, so that all problems are found. Not: files."""
+"""Turns raw tables into records, value by value, so that all problems are found.
+
+Does not own: files (config.load).
+"""
 
 import enum
 import math
@@ -18,7 +21,7 @@ from palyra.core.errors import Invalid
 
 
 class Unreadable(enum.Enum):
-    """Stands for a value that was reported; no setting can be it."""
+    """Stands for a value that was reported; no setting can have it."""
 
     VALUE = "unreadable"
 
@@ -29,7 +32,7 @@ Record = TypeVar("Record", bound=Section)
 
 
 def read_table(section: type[Record], table: Mapping[str, object], path: Path, report: ConfigProblems) -> Record | None:
-    """The record, or None where a problem was reported."""
+    """Returns the record, or None if a problem was reported."""
     known = {field.name: field for field in fields(section)}
     values: dict[str, Any] = {}
     for key, raw in table.items():
@@ -45,7 +48,7 @@ def read_table(section: type[Record], table: Mapping[str, object], path: Path, r
 
 
 def read_value(field: FieldInfo, raw: object, path: Path, say: Say) -> Any:
-    """A value of the field's type, or UNREADABLE once `say` was told why."""
+    """Returns a value of the field's type, or UNREADABLE after telling `say` why."""
     kind, marks = _opened(field.type)
     parsed = next((mark for mark in marks if isinstance(mark, Parsed | ParsedEach)), None)
     if isinstance(raw, datetime | date | time):
@@ -63,7 +66,7 @@ def read_value(field: FieldInfo, raw: object, path: Path, say: Say) -> Any:
 
 
 def scalar_kind(field: FieldInfo) -> object:
-    """What a text from outside must become before it can be read: bool, int, float, tuple or str."""
+    """Returns what a text from outside must become before it can be read: bool, int, float, tuple or str."""
     kind, marks = _opened(field.type)
     if any(isinstance(mark, ParsedEach) for mark in marks) or get_origin(kind) is tuple:
         return tuple
@@ -73,7 +76,7 @@ def scalar_kind(field: FieldInfo) -> object:
 
 
 def _opened(hint: object) -> tuple[object, tuple[object, ...]]:
-    """The type under Annotated and Optional, and what Annotated says of it."""
+    """Returns the type under Annotated and Optional, and the annotations."""
     marks: list[object] = []
     while True:
         if get_origin(hint) is Annotated:
