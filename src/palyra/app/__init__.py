@@ -1,6 +1,8 @@
-"""Wiring. Owns: the layout of a home, and which adapter stands behind which port. Not: rules, commands or SQL.
+"""The layout of a home, and opening a node's parts for maintenance without a daemon.
 
-Imports of adapters are inside the functions that need them, so that a command loads only what it uses.
+Owns: which adapter implements which port outside the daemon.
+Does not own: rules, commands, SQL.
+Adapters are imported inside the functions that need them, so that a command loads only what it uses.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -70,14 +72,14 @@ class Home(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Offline:
-    """What maintenance works with."""
+    """The parts of a node that maintenance works with."""
 
     journal: "SqliteJournal"
     artifacts: Artifacts
 
 
 def open_archive(home: Home) -> "Archive":
-    """Raw reading, beside a running daemon or without one."""
+    """Opens the journal for raw reading, beside a running daemon or without one."""
     from palyra.adapters.store.sqlite.archive import Archive
 
     return Archive(home.journal)
@@ -91,7 +93,7 @@ def open_public_keys(directory: Path) -> SignatureCheck:
 
 @asynccontextmanager
 async def open_offline(home: Home) -> AsyncIterator["Offline"]:
-    """For maintenance while no daemon runs: Unavailable if one does, NotFound if there is no journal."""
+    """Opens a node for maintenance. Raises Unavailable if a daemon runs, NotFound if there is no journal."""
     from palyra.adapters.artifacts.files import FileArtifacts
     from palyra.adapters.clock import SystemClock
     from palyra.adapters.keys.signer import FileSigner
@@ -108,7 +110,7 @@ async def open_offline(home: Home) -> AsyncIterator["Offline"]:
 
 
 def rebuild_projections(home: Home) -> int:
-    """Computes every projection row from its tape again; how many differed. Not beside a daemon."""
+    """Computes every projection row from its tape again, and returns how many differed. No daemon may run."""
     from palyra.adapters.store.sqlite.connection import JournalSettings, WriterLock, open_writing, our_errors
     from palyra.adapters.store.sqlite.refold import rebuild_projections as rebuild
 
@@ -128,7 +130,10 @@ def back_up(home: Home, destination: Path, on_progress: Callable[[int, int], Non
 
 
 def back_up_with_keys(home: Home, destination: Path, on_progress: Callable[[int, int], None]) -> "BackupManifest":
-    """Takes the private keys and the vault too: who has such a backup can sign as this node and open its secrets."""
+    """Backs up the private keys and the vault too.
+
+    Whoever has such a backup can sign as this node and open its secrets.
+    """
     from palyra.adapters.store.sqlite.backup import back_up as copy
 
     places = msgspec.structs.replace(_places(home), private_keys=(home.signing_key, home.vault_key, home.vault))
@@ -160,7 +165,7 @@ def _places(home: Home) -> "Places":
 
 
 def _require_journal(home: Home) -> None:
-    """Maintenance of a journal that is not there would make an empty one."""
+    """Requires a journal, because opening one that does not exist would create an empty one."""
     if not home.journal.is_file():
         raise NotFound("journal_missing", f"there is no journal at {home.journal}; check --home")
 

@@ -82,7 +82,7 @@ def list_tokens(home: Home) -> tuple[TokenRecord, ...]:
 
 
 def issue_token(home: Home, wish: JsonObject) -> IssuedToken:
-    """Without a daemon, as the route of it does."""
+    """Issues a token without a daemon, as the daemon's route does."""
     try:
         body = msgspec.convert(wish, TokenBody)
     except msgspec.ValidationError as cause:
@@ -108,7 +108,7 @@ def _tokens(home: Home) -> FileTokens:
 
 
 def _recorded(home: Home, act: AdminActed, change: Callable[[], Answer]) -> Answer:
-    """The act is on the node's tape before it is done. A home that never had a daemon has no tape yet."""
+    """Records the action on the node's tape before it is done. A home that never had a daemon has no tape yet."""
     if home.journal.exists():
         asyncio.run(_record(home, act))
     return change()

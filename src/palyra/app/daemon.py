@@ -1,4 +1,7 @@
-"""Wiring of the daemon. Owns: which adapter stands behind which port while it serves, its start and its end. Not: rules."""
+"""Wires the daemon: which adapter implements which port while it serves, its start and its end.
+
+Does not own: rules.
+"""
 
 import asyncio
 import gc
@@ -33,20 +36,20 @@ from palyra.ports.search import NoSearch
 from palyra.ports.skills import NoSkills
 from palyra.ports.state import NoState
 
-# Records are many and short-lived and hardly ever form cycles; collecting them at the default pace took a tenth of the time.
+# Records are many and short-lived, and hardly ever form cycles. The default pace cost a tenth of the time.
 GC_THRESHOLDS = (50_000, 20, 100)
-# While words of many answers come at once, the journal's thread would else wait for its turn ten times as long.
+# While many answers stream at once, the journal's thread would otherwise wait ten times as long for its turn.
 SWITCH_INTERVAL_S = 0.0005
 
 Announce = Callable[[str, str], None]
 
 
 def _untold(words: str) -> None:
-    """Nobody asked; the log has it."""
+    """Drops the message; the log has it."""
 
 
 def run_daemon(home: Home, config: Config, announce: Announce, tell: Callable[[str], None] = _untold) -> None:
-    """`serve` on its own event loop, with a log on standard error: lines for a terminal, JSON for everything else."""
+    """Runs `serve` on its own event loop, with a log on standard error: lines for a terminal, else JSON."""
     import uvloop
 
     from palyra.app.logs import configure_log
@@ -65,10 +68,10 @@ async def serve(
     tell: Callable[[str], None] = _untold,
     known: KnownSecrets | None = None,
 ) -> None:
-    """The daemon: everything wired, work of an earlier process taken up, HTTP until a signal, then a drain.
+    """Wires everything, resumes the work of an earlier process, serves HTTP until a signal, then drains.
 
-    `announce` is given the address it listens on and a link that logs a browser in, `tell` which models were chosen where
-    the file names none.
+    `announce` receives the daemon's address and a link that logs a browser in. `tell` receives which models were chosen
+    if the file names none.
     """
     import structlog
 
@@ -100,13 +103,13 @@ async def serve(
             if choice.words:
                 tell(choice.words)
                 log.info("models_chosen", models=[model.name for model in choice.config.models], why=choice.words)
-            # What was made to start lives as long as the daemon; there is nothing in it for the collector to find.
+            # Everything made so far lives as long as the daemon, so the collector need not look at it again.
             gc.collect()
             gc.freeze()
             log.info("ready", address=server.address, home=str(home.root), sessions_resumed=resumed)
-            # Prices take a quarter of a second to load: now, beside the loop, rather than in somebody's first turn.
+            # Prices take a quarter of a second to load: a thread does it now, so that nobody's first turn waits.
             await asyncio.to_thread(engine.status.models)
-            # The same of the tools: the sandbox is tried, plugins and skills are looked at.
+            # The same goes for the tools: the sandbox is tried, plugins and skills are read.
             await asyncio.to_thread(engine.status.tools)
             await engine.wait_for(stop)
             log.info("draining", limit_s=config.run.drain_s)
@@ -119,7 +122,7 @@ async def serve(
 
 
 def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSecrets, policy: CedarPolicy) -> Engine:
-    """Which adapter stands behind which port. A new tool, provider or store is one line here."""
+    """Connects adapters with ports. A new tool, provider or store is one line here."""
     from palyra.adapters.artifacts.files import FileArtifacts
     from palyra.adapters.clock import SystemClock
     from palyra.adapters.keys.sealer import FileSealer
@@ -179,7 +182,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
 
 
 def build_catalog() -> ToolCatalog:
-    """The tools there are, for offline commands: they ask what a recorded call was, and run none."""
+    """Returns the tools for offline commands, which ask what a recorded call was, and run none."""
     from palyra.adapters.artifacts.files import FileArtifacts
     from palyra.adapters.net.guard import Guard
     from palyra.adapters.runtimes.shell.unavailable import ShellLook
@@ -205,7 +208,7 @@ def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
 
 
 def _workspace_root(home: Home, agent: str, root: str) -> str:
-    """Nothing of the home but its workspace is reachable by a tool, whatever the file says."""
+    """Returns a workspace's root. No tool reaches anything of the home but its workspace, whatever the file says."""
     wanted = home.root / Path(root).expanduser()
     real, own = wanted.resolve(), home.root.resolve()
     holds_home = own.is_relative_to(real)
@@ -248,19 +251,19 @@ def http_settings(config: Config) -> HttpSettings:
 
 
 def journal_path(home: Home, config: Config) -> Path:
-    """One place, so that the offline tools find what the daemon wrote."""
+    """Returns the one place of the journal, so that the offline tools find what the daemon wrote."""
     if config.journal.url != "sqlite:journal.db":
         raise Invalid("journal_url", f"{config.journal.url} is not part of this release yet; use sqlite:journal.db")
     return home.journal
 
 
 async def verify_in_thread(home: Home) -> dict[str, object]:
-    """The verifier beside the running daemon, on a snapshot of its own."""
+    """Verifies on a snapshot, beside the running daemon."""
     return await asyncio.to_thread(verify_summary, home)
 
 
 def prepare_home(home: Home) -> None:
-    """Nobody but the operator reads what is in it."""
+    """Creates the home so that nobody but the operator can read it."""
     for directory in (home.root, home.workspace, home.artifacts, home.public_keys):
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -271,7 +274,7 @@ def prepare_home(home: Home) -> None:
 
 
 def _stop_signal() -> asyncio.Event:
-    """SIGTERM and SIGINT ask for an orderly end; a second one is left to do what it always does."""
+    """Makes SIGTERM and SIGINT ask for an orderly end; a second signal has its usual effect."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 

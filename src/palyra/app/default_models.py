@@ -1,7 +1,8 @@
-"""The first start. Owns: which provider and models are used while the file names none, and saying why. Not: routing.
+"""Chooses provider and models for a start whose file names none, and says why.
 
-A vendor's variables come first, then a model server on this machine, then the demo guide. Where the file names a provider
-nothing is looked for. What a server says is read up to a limit, and of an address only host and port are repeated.
+Does not own: routing (core.routing).
+A vendor's variables come first, then a model server on this machine, then the demo guide. If the file names a provider,
+nothing is searched for. A server's answer is read up to a limit, and only host and port of an address are repeated.
 """
 
 import asyncio
@@ -25,9 +26,9 @@ from palyra.core.errors import Invalid, Unavailable
 LOCAL_TIMEOUT_S = (
     0.5  # A server on this machine answers in a few milliseconds, or refuses at once; a busy one gets this.
 )
-REMOTE_TIMEOUT_S = 5.0  # An address that a variable names is meant, so it is waited for.
-LIST_BYTES_MAX = 4 * 1024 * 1024  # The longest lists of public brokers are a quarter of it.
-MODELS_MAX = 8  # Of a list; they can be asked for by name, and the first one answers.
+REMOTE_TIMEOUT_S = 5.0  # A variable names this address on purpose, so its answer is awaited longer.
+LIST_BYTES_MAX = 4 * 1024 * 1024  # The longest lists of public brokers are a quarter of this.
+MODELS_MAX = 8  # The first of a list; each can be chosen by name, and the first one answers.
 ADDRESSES_MAX = 16
 ID_LENGTH_MAX = 200
 ROUTE = "default"
@@ -42,7 +43,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._/:-]+")
 
 
 class Vendor(msgspec.Struct, frozen=True, kw_only=True):
-    """`prefix` begins the names of its variables; `model` is used where they name none."""
+    """`prefix` begins the names of the vendor's variables; `model` is used if they name none."""
 
     name: str
     prefix: str
@@ -66,14 +67,14 @@ VENDORS: Mapping[str, Vendor] = {
 
 
 class DefaultModels(msgspec.Struct, frozen=True):
-    """A configuration with models. `words` say which were chosen and why; they are empty where the file names them."""
+    """A configuration with models. `words` says which were chosen and why; it is empty if the file names them."""
 
     config: Config
     words: str = ""
 
 
 class DetectionTimeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """How long servers are waited for."""
+    """How long the start waits for servers."""
 
     local_s: float = LOCAL_TIMEOUT_S
     remote_s: float = REMOTE_TIMEOUT_S
@@ -83,14 +84,14 @@ PATIENCE = DetectionTimeouts()
 
 
 class ServerModels(msgspec.Struct, frozen=True):
-    """The chat models a server offers, or why that is not known."""
+    """The chat models that a server offers, or why they are not known."""
 
     models: tuple[str, ...] = ()
     problem: str = ""
 
 
 async def choose_models(config: Config) -> DefaultModels:
-    """What a start chooses. With a client of its own: what comes after may fail, and nothing is to be left open."""
+    """Chooses models at a start. It has its own client: later steps may fail, and nothing must be left open."""
     client = HttpClient()
     try:
         return await resolve_models(config, client)
@@ -171,7 +172,7 @@ async def _list_hinted(
 
 
 async def _list_local(address: ListenAddress, client: HttpClient, timeout_s: float) -> ServerModels:
-    """Only what calls itself a list as OpenAI's does: many things listen on these ports."""
+    """Accepts only a list in OpenAI's form, because many things listen on these ports."""
     found = await _ask(f"http://{address}", _HEADERS, client, timeout_s)
     if isinstance(found, str):
         return ServerModels(problem=found)
@@ -185,14 +186,14 @@ class ListedModel(msgspec.Struct, frozen=True):
 
 
 class ModelList(msgspec.Struct, frozen=True):
-    """As OpenAI and Anthropic write it. A server without models may say null."""
+    """A list in the form of OpenAI and Anthropic. A server without models may say null."""
 
     data: tuple[ListedModel, ...] | None
     object: str = ""
 
 
 async def _ask(base_url: str, headers: Mapping[str, str], client: HttpClient, timeout_s: float) -> ModelList | str:
-    """The list, or why there is none, in words of ours."""
+    """Returns the list, or why there is none, in words of ours."""
     outgoing = Outgoing(url=join_url(base_url, "/v1", "/models"), headers=headers)
     try:
         async with asyncio.timeout(timeout_s), client.get(outgoing) as reply:
@@ -214,7 +215,7 @@ def read_list(body: bytes) -> ModelList | None:
 
 
 def chat_models(listed: ModelList) -> tuple[str, ...]:
-    """The first ids, without those that answer no conversation and those that are no id at all."""
+    """Returns the first ids, without models that hold no conversation and without texts that are no id."""
     ids = dict.fromkeys(model.id for model in listed.data or () if _is_chat_id(model.id))
     return tuple(ids)[:MODELS_MAX]
 
@@ -224,7 +225,10 @@ def _is_chat_id(text: str) -> bool:
 
 
 def name_models(ids: Iterable[str]) -> dict[str, str]:
-    """Ids by names that settings and routes may use: the id itself where it can be a name, else what it can keep of it."""
+    """Returns ids by names that settings and routes may use.
+
+    A name is the id itself if possible, else what fits of it.
+    """
     named: dict[str, str] = {}
     for model_id in ids:
         name = _as_name(model_id)
@@ -246,7 +250,10 @@ def _as_name(model_id: str) -> str:
 
 
 def _filled(config: Config, provider: ProviderConfig, ids: Sequence[str], takes_images: bool) -> Config:
-    """As if the file said so. The first model is the route: to go on with another is for its reader to decide."""
+    """Fills in the models as if the file named them.
+
+    Only the first is the route: fallbacks are the reader's decision.
+    """
     named = name_models(ids)
     models = tuple(
         ModelConfig(name=name, provider=provider.name, id=model_id, vision=takes_images)
@@ -263,7 +270,7 @@ def _counted(ids: Sequence[str]) -> str:
 
 
 def _place(base_url: str) -> str:
-    """Host and port: the rest of an address may hold a key."""
+    """Returns host and port: the rest of an address may hold a key."""
     parts = urlsplit(base_url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
     return f"{host}:{parts.port}" if parts.port is not None else host

@@ -1,8 +1,9 @@
-"""Wiring of the policy lab. Owns: asking two sets of policies about every recorded call of a journal, beside a daemon or
-without one. Not: what follows from the answers (core.lab), nor the policies (adapters.policy).
+"""Wires the policy lab: judges every recorded call of a journal by two sets of policies.
 
-Nothing is executed and nothing is written. What a call touches is taken as it was recorded; only what the tape does not
-hold (whether it lies inside the workspace; on old tapes also host and programs) is asked of the tool again.
+Does not own: what follows from the verdicts (core.lab), the policies (adapters.policy).
+The lab works beside a daemon or without one. It executes and writes nothing. It takes what a call touches from the
+record. The tool is asked again only for what the tape does not hold. That is
+whether the call lies inside the workspace, and on old tapes also host and programs.
 """
 
 import posixpath
@@ -35,14 +36,14 @@ from palyra.ports.tools import Catalog, Tool
 if TYPE_CHECKING:
     from palyra.adapters.store.sqlite.archive import Archive
 
-SUGGESTIONS_MAX = 50  # The most telling ones; more is no list a person would go through.
+SUGGESTIONS_MAX = 50  # The strongest ones; nobody would go through a longer list.
 TRIAL_NAME = "palyra-lab-trial.cedar"
-EVENTS_BETWEEN_WORDS = 2_000  # How often progress is told.
+EVENTS_BETWEEN_WORDS = 2_000  # How often progress is reported.
 _FILES = frozenset({Capability.FS_READ, Capability.FS_WRITE})
 
 
 class LabRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Which calls to look at: since when, and whose (None: everyone's)."""
+    """Which calls to judge: since when, and whose (None: everyone's)."""
 
     since_ms: int
     now_ms: int
@@ -51,7 +52,7 @@ class LabRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A grant worth giving. `policy` would open it, unless `held_by`, a rule that no permit overrules, still asks."""
+    """A grant worth giving. `policy` opens it, unless the rule `held_by`, which no permit overrules, still asks."""
 
     grant: GrantProposal
     opens: tuple[str, ...]
@@ -60,7 +61,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabReport(msgspec.Struct, frozen=True, kw_only=True):
-    """`masked_prompts_count` and `left_out_prompts_count` are prompts no grant was looked for among."""
+    """`masked_prompts_count` and `left_out_prompts_count` count prompts from which no grant is proposed."""
 
     comparison: Comparison
     suggestions: tuple[Suggestion, ...]
@@ -74,7 +75,7 @@ class LabReport(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Bystanders:
-    """What a call is understood by besides a policy: the tools, agents and schemas of today."""
+    """What a replayed call needs besides a policy: today's tools, agents and schemas."""
 
     catalog: Catalog
     agents: Mapping[str, AgentSpec]
@@ -82,7 +83,7 @@ class Bystanders:
 
 
 class Lab:
-    """The current policies of a home and, over them, the drafts; without drafts it looks for grants alone."""
+    """Compares the current policies of a home with drafts over them; without drafts it only proposes grants."""
 
     def __init__(self, home: Home, bystanders: Bystanders, drafts: Sequence[Path], request: LabRequest) -> None:
         self._home = home
@@ -116,7 +117,10 @@ class Lab:
         )
 
     def _suggestions(self, grants: Sequence[GrantProposal]) -> tuple[Suggestion, ...]:
-        """Each tried: over the draft, all their policies together, on a prompt each was made from."""
+        """Tries the proposed grants.
+
+        All their policies together are put over the draft, and each is tested on a prompt it was made from.
+        """
         texts = [permit_text(grant) for grant in grants]
         with TemporaryDirectory(prefix="palyra-lab-") as folder:
             trial = Path(folder) / TRIAL_NAME
@@ -134,7 +138,7 @@ class Lab:
 
 
 def open_lab(home: Home, config: Config, drafts: Sequence[Path], request: LabRequest) -> Lab:
-    """With the tools and agents the daemon would have. Invalid says what is wrong with the policies or the drafts."""
+    """Opens the lab with the daemon's tools and agents. Invalid says what is wrong with the policies or the drafts."""
     from palyra.adapters.schema import JsonSchemaCheck
     from palyra.app.daemon import build_catalog, make_agents
 
@@ -142,7 +146,7 @@ def open_lab(home: Home, config: Config, drafts: Sequence[Path], request: LabReq
 
 
 def begin_ms(since: str, zone: str, now_ms: int) -> int:
-    """When `30d`, `24h` or a date begins, as it does for `palyra usage`."""
+    """Returns when `30d`, `24h` or a date begins, as `palyra usage` does."""
     from palyra.engine.api.usage import begin_of, find_zone
 
     return begin_of(since, find_zone(zone), now_ms)
@@ -154,14 +158,17 @@ def _held_by(grant: GrantProposal, judge: Judge) -> str | None:
 
 
 class Replay:
-    """Puts a recorded call to a policy as the gate would."""
+    """Judges a recorded call as the gate would."""
 
     def __init__(self, bystanders: Bystanders) -> None:
         self._bystanders = bystanders
         self._specs: dict[tuple[str, Risk], ToolSpec] = {}
 
     def prepared(self, proposal: Proposal) -> Proposal | Gap:
-        """The proposal with all that its tool says of it; a gap where today's gate would stop it before any policy."""
+        """Returns the proposal with all that its tool says of it.
+
+        The result is a gap if today's gate would stop the call before any policy.
+        """
         tool = self._bystanders.catalog.find(proposal.tool)
         agent = self._bystanders.agents.get(proposal.agent)
         if tool is None:
@@ -192,7 +199,7 @@ class Replay:
         )
 
     def _spec(self, proposal: Proposal) -> ToolSpec:
-        """The tool as it is today, with the risk it had then."""
+        """Returns the tool as it is today, with the risk it had then."""
         key = (proposal.tool, proposal.risk)
         if key not in self._specs:
             tool = self._bystanders.catalog.find(proposal.tool)
@@ -250,7 +257,7 @@ def _fact(stream: StreamId, stored: StoredEvent) -> Fact:
 
 
 def _nature(proposal: Proposal, tool: Tool, workspace: tuple[str, ...]) -> CallNature:
-    """As recorded. A file tool's paths say all there is; another tool is asked for what the tape does not hold."""
+    """Returns the recorded nature. A file tool's paths are complete; other tools are asked for what the tape lacks."""
     recorded = proposal.nature
     if recorded.paths and tool.spec.capabilities <= _FILES:
         return replace(recorded, is_in_workspace=all(_is_inside(path, workspace) for path in recorded.paths))
@@ -264,7 +271,7 @@ def _nature(proposal: Proposal, tool: Tool, workspace: tuple[str, ...]) -> CallN
 
 
 def _is_inside(path: str, workspace: tuple[str, ...]) -> bool:
-    """Paths are recorded relative to the first root, and absolute where they lie elsewhere."""
+    """Tells whether a path is inside. Recorded paths are relative to the first root; those elsewhere are absolute."""
     if not path.startswith("/"):
         return True
     roots = (posixpath.normpath(root) for root in workspace)

@@ -1,7 +1,8 @@
-"""The daemon's log. Owns: its form, what is kept out of it, and that one event is one line. Not: what is logged.
+"""The daemon's log: its form, what is kept out of it, and that one event is one line.
 
-Invariants: no key of ours is in it, whoever quoted it. No control character of anyone's text is in it, so nobody can
-write a line of their own into it or speak to the terminal that shows it; a traceback's own lines are marked as such.
+Does not own: what is logged.
+Invariants: the log holds no key of the daemon, whoever quoted it. It holds no control character of anyone's text. So
+nobody can forge a line or control the terminal that shows it. The lines of a traceback are marked as such.
 """
 
 import logging
@@ -20,7 +21,7 @@ _KEPT = frozenset({"exception"})
 
 
 def configure_log(known: KnownSecrets) -> None:
-    """On standard error: lines for a terminal, JSON for everything else. What libraries log joins it."""
+    """Logs on standard error: lines for a terminal, else JSON. Libraries' log messages join it."""
     is_terminal = sys.stderr.isatty()
     structlog.configure(
         processors=[
@@ -54,7 +55,7 @@ def _cleaned_value(known: KnownSecrets, name: str, value: object) -> object:
 
 
 class _Forwarding(logging.Handler):
-    """What the standard library's loggers are told, told to ours."""
+    """Forwards messages of the standard library's loggers to ours."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logger = structlog.get_logger().bind(logger=record.name)
@@ -62,7 +63,7 @@ class _Forwarding(logging.Handler):
 
 
 class _StandardError:
-    """The process's own, as the log's file. A line that nobody can read any more is no reason to stop working."""
+    """The process's own standard error. Work goes on even if nobody can read a line any more."""
 
     def write(self, text: str) -> int:
         with suppress(OSError, ValueError, AttributeError):

@@ -1,4 +1,7 @@
-"""Wiring of what is known of models. Owns: prices, capabilities and budgets as configured. Not: their providers (models)."""
+"""Wires what is known of models: prices, capabilities and budgets as configured.
+
+Does not own: the providers of the models (app.models).
+"""
 
 from palyra.adapters.prices.tables import PricedModel, PriceTables
 from palyra.config import Config
@@ -13,7 +16,10 @@ _PRICED_TOKENS = 1_000  # Small enough for the first tier of every price list.
 
 
 def model_sections(config: Config) -> tuple[tuple[ModelConfig, ProviderConfig], ...]:
-    """Each model with its provider. A file without models has one a provider, of its name; an empty file has the guide."""
+    """Returns each model with its provider.
+
+    A file without models has one model a provider, named after it. An empty file has the demo guide.
+    """
     providers = {provider.name: provider for provider in config.providers}
     if config.models:
         return tuple((model, providers[model.provider]) for model in config.models)

@@ -1,4 +1,7 @@
-"""Wiring of models. Owns: which provider stands behind which configured model, and where its key comes from. Not: routing."""
+"""Wires models: which provider is behind which configured model, and where its key comes from.
+
+Does not own: routing (core.routing).
+"""
 
 from collections.abc import Callable
 
@@ -37,7 +40,10 @@ def build_router(
     secrets: SecretSources,
     describe: Callable[[str], ModelCard] | None = None,
 ) -> Router:
-    """Every model with the provider behind it. An agent without a route takes the first; without any, all models in order."""
+    """Builds the router over every model and its provider.
+
+    An agent without a route takes the first route. If there is no route, it takes all models in order.
+    """
     sections = model_sections(config)
     used = {provider.name: provider for _, provider in sections}
     providers = {name: _build_provider(home, config, section, client, secrets) for name, section in used.items()}

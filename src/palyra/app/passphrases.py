@@ -1,7 +1,8 @@
-"""The vault's passphrase. Owns: where it is looked for, and asking for it on a terminal. Not: what it opens.
+"""The vault's passphrase: where it is searched for, and asking for it on a terminal.
 
-A variable, a file that a variable names, a terminal, in this order. The file is read whenever it is asked for, so that a
-daemon can be told a new passphrase without a restart.
+Does not own: what it opens (adapters.vault).
+The sources are a variable, a file that a variable names, and a terminal, in this order. The file is read at every use,
+so that a daemon can be given a new passphrase without a restart.
 """
 
 import getpass
@@ -20,7 +21,7 @@ PASSPHRASE_VARIABLE = "PALYRA_VAULT_PASSPHRASE"  # noqa: S105 - the name of a va
 PASSPHRASE_FILE_VARIABLE = "PALYRA_VAULT_PASSPHRASE_FILE"  # noqa: S105 - the name of a variable
 FILE_BYTES_MAX = 8192
 
-# The group may read: a service supervisor hands a file over by an access list, which shows as a right of the group.
+# The group may read: a service supervisor passes a file by an access list, which shows as a right of the group.
 _TOO_OPEN = stat.S_IRWXO | stat.S_IWGRP
 
 AskPerson = Callable[[], str]
@@ -48,12 +49,12 @@ class Passphrases:
         )
 
     def leave_person_alone(self) -> None:
-        """From now on nobody is asked: a daemon that serves must not wait for a terminal."""
+        """Asks nobody from now on: a daemon that serves must not wait for a terminal."""
         self._ask_person = None
 
 
 def person_at_terminal() -> AskPerson | None:
-    """Asks for the passphrase; None where nobody is there to be asked."""
+    """Returns a function that asks for the passphrase; None if nobody can be asked."""
     return (lambda: ask_hidden("Passphrase of the vault: ")) if is_terminal() else None
 
 
@@ -62,7 +63,7 @@ def is_terminal() -> bool:
 
 
 def ask_hidden(question: str) -> str:
-    """What is typed is not shown; where it would be, nothing is asked."""
+    """Asks without showing what is typed. If hiding is not possible, nothing is asked."""
     try:
         with _interruptible(), warnings.catch_warnings():
             warnings.simplefilter("error", getpass.GetPassWarning)
@@ -76,7 +77,7 @@ def ask_hidden(question: str) -> str:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C ends the question, also where an event loop has taken the signal for itself."""
+    """Lets Ctrl-C end the question, also where an event loop has taken over the signal."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -85,7 +86,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _read(path: Path) -> str:
-    """The file may be a pipe that a shell made."""
+    """Reads the file, which may be a pipe that a shell made."""
     named = f"{path}, which {PASSPHRASE_FILE_VARIABLE} names,"
     try:
         with path.open("rb") as file:

@@ -1,6 +1,7 @@
-"""Wiring of plugins. Owns: those of a home for a daemon, and installing, listing and removing them without one.
+"""Wires plugins: a home's plugins for a daemon, and installing, listing and removing them without one.
 
-Not: plugins themselves (adapters.runtimes.wasm). A running daemon notices changes of the folder by itself.
+Does not own: plugins themselves (adapters.runtimes.wasm).
+A running daemon notices changes of the folder by itself.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ class PluginList(msgspec.Struct, frozen=True):
 
 
 def plugin_tools(home: Home) -> PluginTools:
-    """The source of tools for a daemon."""
+    """Returns the plugins as a source of tools for a daemon."""
     return PluginTools(plugins_folder(home), JsonSchemaCheck().schema_errors)
 
 
@@ -54,7 +55,10 @@ def list_plugins(home: Home) -> PluginList:
 
 
 def look_at(path: Path) -> PluginCandidate:
-    """Reads, compiles and brings it to life once, with nothing but what it asks for. Raises with all that is wrong."""
+    """Reads, compiles and instantiates the plugin once, with nothing but what it asks for.
+
+    Raises an error that names everything that is wrong.
+    """
     candidate = read_candidate(path, JsonSchemaCheck().schema_errors)
     asyncio.run(_try_out(candidate))
     return candidate

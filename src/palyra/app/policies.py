@@ -1,6 +1,6 @@
-"""Wiring of policies. Owns: the operator's policies beside a daemon or without one: checks, trials, changes on record.
+"""Wires the operator's policies, beside a daemon or without one: checks, trials, changes on record.
 
-Not: judging (adapters.policy).
+Does not own: judging (adapters.policy).
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class PolicyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_policies(home: Home, files: Sequence[Path]) -> PolicyReport:
-    """Of a home's policies with the files over them, as the daemon would read them."""
+    """Checks a home's policies with the files over them, as the daemon would read them."""
     try:
         book: PolicyBook = draft_shelf(files, home.policies).book()
     except BrokenBook as cause:
@@ -44,12 +44,12 @@ def check_policies(home: Home, files: Sequence[Path]) -> PolicyReport:
 
 
 def open_policy(home: Home, drafts: Sequence[Path] = ()) -> Policy:
-    """The policies of a home as they are, with drafts over them; Invalid says what is wrong with them."""
+    """Returns the policies of a home as they are, with drafts over them; Invalid says what is wrong with them."""
     return load_draft(drafts, home.policies)
 
 
 def record_changes(folder: PolicyFolder, engine: "Engine") -> None:
-    """Every set of policies taken up or refused is an act on the daemon's tape, the one found at the start too."""
+    """Records each set of policies that is adopted or refused on the daemon's tape, also the one found at the start."""
     loop = asyncio.get_running_loop()
 
     def note(change: FolderChange) -> None:
@@ -62,7 +62,7 @@ def record_changes(folder: PolicyFolder, engine: "Engine") -> None:
 
 
 async def watch(folder: PolicyFolder) -> None:
-    """Looks at the files though nobody asks anything, so that the first call after a change is judged by the new ones."""
+    """Reads changed files even if nothing is judged, so that the first call after a change meets the new policies."""
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         folder.book()

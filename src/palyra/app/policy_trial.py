@@ -1,7 +1,8 @@
-"""Trials of policies. Owns: the form of a file of cases, and asking a policy about each. Not: what the answers should be.
+"""Trials of policies: the form of a file of cases, and judging each case.
 
-A case names a tool of the catalog with arguments, and what it would touch is asked of the tool; or it describes a tool that
-is not there yet (`runtime`, `capabilities`, …) and says what it would touch itself. Nothing is executed.
+Does not own: what the answers should be.
+A case names a tool of the catalog with arguments, and the tool tells what the call would touch. Or it describes a tool
+that does not exist yet (`runtime`, `capabilities`, …) and tells that itself. Nothing is executed.
 """
 
 import tomllib
@@ -41,7 +42,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class PolicyCase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One call and what is expected of it; `rule` only where it matters which policy decides."""
+    """One call and the expected verdict. `rule` is set only if it matters which policy decides."""
 
     tool: Name
     expect: Verdict

@@ -1,7 +1,7 @@
-"""Secrets for those who need them. Owns: what `env:NAME` and `vault:NAME` come to, and which of them a configuration has.
+"""Resolves secrets: what `env:NAME` and `vault:NAME` stand for, and which of them a configuration has.
 
-Not: the vault (adapters.vault), nor what a secret is used for. A value is looked up whenever it is asked for, so that one
-changed by `palyra secrets set` is used without a restart.
+Does not own: the vault (adapters.vault), what a secret is used for.
+A value is looked up at every use, so that one changed by `palyra secrets set` is used without a restart.
 """
 
 import os
@@ -39,11 +39,11 @@ class SecretSources:
         self._vault = _vault(home, self._passphrases, COSTS)
 
     def source(self, reference: SecretRef | None) -> AskSecret:
-        """Asked at every attempt to use the secret; None where none is wanted."""
+        """Returns a function that is called at every use of the secret. It returns None if no secret is wanted."""
         return lambda: None if reference is None else self.look_up(reference)
 
     def fill_in(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """Variables for a program: plain ones as they are, references as what they stand for."""
+        """Returns the variables for a program: plain ones as they are, references resolved."""
         return {
             name: self.look_up(parse_secret(text)) if _is_reference(text) else text for name, text in variables.items()
         }
@@ -61,28 +61,31 @@ class SecretSources:
                 assert_never(reference.source)
         if not value:
             raise Unavailable("secret_missing", f"{reference} {remedy}")
-        # Before it is used anywhere, so that it is recognised wherever it turns up.
+        # The value is known before it is used, so that it is recognised wherever it turns up.
         self._known.add(value)
         return value
 
     def open(self) -> int | None:
-        """How many secrets the vault holds, None where there is none. A person is asked here or not at all."""
+        """Returns how many secrets the vault holds, None if there is no vault. Only here may a person be asked."""
         try:
             return len(self._vault.rows()) if self._vault.lock_kind() is not None else None
         finally:
             self._passphrases.leave_person_alone()
 
     def known_values(self, config: Config) -> frozenset[str]:
-        """Everything that must not turn up anywhere: all of the vault, and what the configuration takes from variables."""
+        """Returns everything that must not turn up anywhere.
+
+        That is the whole vault, and what the configuration takes from variables.
+        """
         return self._vault.values() | self.variables(config)
 
     def variables(self, config: Config) -> frozenset[str]:
-        """What the configuration takes from variables."""
+        """Returns what the configuration takes from variables."""
         names = [each.name for each in references_of(config) if each.source is SecretSource.ENVIRONMENT]
         return frozenset(value for name in names if (value := self._environ.get(name)))
 
     def unresolved(self, config: Config) -> tuple[SecretRef, ...]:
-        """References of the configuration that lead nowhere; raises where the vault cannot be opened."""
+        """Returns references of the configuration that lead nowhere; raises if the vault cannot be opened."""
         return tuple(each for each in references_of(config) if not self._has(each))
 
     def _has(self, reference: SecretRef) -> bool:
@@ -92,7 +95,10 @@ class SecretSources:
 
 
 def open_sources(home: Home, config: Config, known: KnownSecrets | None = None) -> SecretSources:
-    """For a daemon. One whose configuration needs the vault does not start with a vault that it cannot open."""
+    """Opens the sources for a daemon.
+
+    A daemon whose configuration needs the vault does not start if it cannot open the vault.
+    """
     known = known or KnownSecrets()
     sources = SecretSources(home, os.environ, person_at_terminal(), known)
     known.add(*sources.variables(config))
@@ -103,19 +109,19 @@ def open_sources(home: Home, config: Config, known: KnownSecrets | None = None) 
 
 
 def open_vault(home: Home, costs: Costs = COSTS) -> Vault:
-    """For the commands that change it."""
+    """Opens the vault for the commands that change it."""
     return _vault(home, Passphrases(os.environ, person_at_terminal()), costs)
 
 
 def references_of(config: Config) -> tuple[SecretRef, ...]:
-    """Every reference to a secret, once each, in the order of the file."""
+    """Returns every reference to a secret, once each, in the order of the file."""
     found = [each for section in _sections(config) for each in _references_in(section)]
     hint = config.provider_hint.api_key if config.provider_hint is not None else None
     return tuple(dict.fromkeys([*found, *([hint] if hint is not None else [])]))
 
 
 def checked_name(text: str) -> str:
-    """The name of a secret, in the form that a configuration can refer to."""
+    """Checks that a secret's name has a form that a configuration can refer to, and returns it."""
     if Redactor(b"").text(text).secrets:
         raise Invalid(
             "secret_name_invalid",
@@ -163,7 +169,7 @@ def _references_in(section: Section) -> Iterator[SecretRef]:
         value = getattr(section, name)
         if isinstance(value, SecretRef):
             yield value
-        elif name == "env":  # Of variables for a program, some are plain and some are references.
+        elif name == "env":  # Some variables for a program are plain, and some are references.
             yield from (parse_secret(text) for text in value.values() if _is_reference(text))
 
 

@@ -1,7 +1,8 @@
-"""Wiring of tools. Owns: which tools there are, what stands behind them, their start and their end. Not: whether they may run.
+"""Wires tools: which tools there are, what they depend on, their start and their end.
 
-A new tool is one line here. What needs a package or a program that is missing is a MissingTool with the reason, and what
-takes long to load is loaded when it is first used.
+Does not own: whether a call may run (engine.session.gate).
+A new tool is one line here. A tool whose package or program is missing is a MissingTool with the reason. Parts that
+take long to load are loaded at their first use.
 """
 
 import inspect
@@ -49,7 +50,7 @@ SKILLS_FRESH_S = (
 
 
 class ToolDependencies(msgspec.Struct, frozen=True, kw_only=True):
-    """What tools stand on."""
+    """Everything that tools depend on."""
 
     home: Home
     config: Config
@@ -63,7 +64,7 @@ class ToolDependencies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolSet(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools and what lives beside them while the daemon does."""
+    """The tools, and the services that run beside them as long as the daemon does."""
 
     catalog: ToolCatalog
     processes: Processes
@@ -73,7 +74,7 @@ class ToolSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What tools may read of what the daemon keeps."""
+    """The stored content that tools may read."""
 
     artifacts: Artifacts
     state: State
@@ -81,7 +82,7 @@ class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_hands(ground: ToolDependencies) -> ToolSet:
-    """For a daemon. Nothing is started and nothing heavy is loaded yet."""
+    """Builds the tools for a daemon. Nothing is started and nothing heavy is loaded yet."""
     from palyra.adapters.net.guard import Guard
     from palyra.adapters.runtimes.shell.processes import ShellProcesses
     from palyra.adapters.skills.skill_index import FolderSkills
@@ -110,7 +111,7 @@ def build_hands(ground: ToolDependencies) -> ToolSet:
 
 
 def own_tools(guard: "Guard", kept: StoredContent, skills: Skills) -> list[Tool]:
-    """What every daemon has, wherever it runs."""
+    """Returns the tools that every daemon has, wherever it runs."""
     from palyra.adapters.tools.artifact_read import ArtifactRead
     from palyra.adapters.tools.fs_list import FsList
     from palyra.adapters.tools.fs_patch import FsPatch
@@ -137,7 +138,10 @@ def own_tools(guard: "Guard", kept: StoredContent, skills: Skills) -> list[Tool]
 
 
 class Late:
-    """A source that is built when it is first asked: the rules of every program that a shell may start take long to load."""
+    """A source that is built at its first use.
+
+    The rules of every program that a shell may start take long to load.
+    """
 
     def __init__(self, build: Callable[[], ToolSource]) -> None:
         self._build = build
@@ -158,13 +162,13 @@ class Stoppable(Protocol):
 
 
 class LazyService:
-    """Something that starts by itself when it is first used, and has to be ended."""
+    """A service that starts at its first use and has to be ended."""
 
     def __init__(self, part: Stoppable) -> None:
         self._part = part
 
     async def start(self) -> None:
-        """Nothing to do until it is used."""
+        """Does nothing: the service starts at its first use."""
 
     async def close(self) -> None:
         ended = self._part.close()
@@ -173,13 +177,13 @@ class LazyService:
 
 
 class WayOut:
-    """The guarded proxy that a sandbox is given where a policy lets it reach the network."""
+    """The guarded proxy that a sandbox gets if a policy lets it reach the network."""
 
     def __init__(self, guard: "Guard") -> None:
         from palyra.adapters.net.proxy import GuardedProxy
 
         self._proxy = GuardedProxy(guard)
-        # A home may lie too deep for the name of a socket; a folder of its own for each daemon does not.
+        # The path of a home may be too long for the name of a socket; that of a temporary folder is not.
         self._folder = Path(tempfile.mkdtemp(prefix="palyra-"))
         self.path = self._folder / "way-out"
 
@@ -245,7 +249,7 @@ def _server_settings(section: McpServerConfig, secrets: SecretSources) -> "Serve
 
 
 def try_sandbox() -> tuple[bool, str]:
-    """Whether commands can be held here, by running one, and what holds them or why nothing does."""
+    """Tells whether commands can be sandboxed here, by running one, and what does it or why nothing can."""
     from palyra.adapters.runtimes.shell.groups import NoGroups
     from palyra.adapters.runtimes.shell.sandbox import NoSandbox, find_sandbox
 
