@@ -1,1 +1,1 @@
-"""Artifacts: bodies too large for an event, named by their hash."""
+"""Storage for artifacts: bodies too large for an event, named by their hash."""

@@ -56,7 +56,7 @@ class FileArtifacts:
         return tuple(ArtifactId(path.name) for path in named if _is_older(path, oldest))
 
     def sweep(self) -> int:
-        """Removes what interrupted writes left behind; how many files that were."""
+        """Removes what interrupted writes left behind, and returns the number of files."""
         oldest = time.time() - PARTIAL_AGE_S
         stale = [path for path in self._directory.glob(_PARTIALS) if _is_older(path, oldest)]
         for path in stale:
@@ -67,7 +67,7 @@ class FileArtifacts:
         artifact_id = ArtifactId(hashlib.sha256(body).hexdigest())
         path = self._path(artifact_id)
         if _holds(path, len(body)):
-            # It counts as new again, so that a sweep that runs now leaves it to its new link.
+            # The file counts as new again, so that a sweep that runs now keeps it for its new link.
             os.utime(path)
             return artifact_id
         try:
@@ -97,12 +97,12 @@ class FileArtifacts:
         return body
 
     def _path(self, artifact_id: ArtifactId) -> Path:
-        name = parse_artifact_id(artifact_id)  # Again, although it is typed: this text becomes a path.
+        name = parse_artifact_id(artifact_id)  # Parsed again, although it is typed: this text becomes a path.
         return self._directory / name[:2] / name
 
 
 def _holds(path: Path, bytes_count: int) -> bool:
-    """A file of another length is damaged, and putting the body again mends it."""
+    """Tells whether the file has the right length. A damaged file is replaced when the body is put again."""
     try:
         return path.stat().st_size == bytes_count
     except FileNotFoundError:

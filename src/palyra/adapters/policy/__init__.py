@@ -1,1 +1,1 @@
-"""Policies: what may run, what asks, what is refused."""
+"""Policies: which calls may run, which ask, and which are refused."""

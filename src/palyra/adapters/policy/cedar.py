@@ -1,9 +1,11 @@
-"""The policy, by Cedar. Owns: putting a call or an act to the policies in force, and reading the answer. Not: their texts.
+"""Judges calls and actions by the Cedar policies in force.
 
-A call is judged with context.approved = false; allowed, it runs. Else it is judged again as if approved; allowed then, it
-asks. Else it is refused.
-Invariants (L6): Cedar leaves out a policy it cannot evaluate, which for a forbid would open what it closes; here any such
-error refuses, in that policy's name. So does every error of ours and a question that does not fit. Nothing is raised.
+Does not own: the policies' texts (policy_set, folder).
+A call is judged with context.approved = false; if that allows it, it runs. Otherwise it is judged again as if approved;
+if that allows it, it asks. Otherwise it is refused.
+Invariants (L6): Cedar skips a policy that it cannot evaluate, and skipping a forbid would open what it closes. Here any
+such error refuses, in that policy's name. So does every error of our own and a question that does not fit. Nothing is
+raised.
 """
 
 import re
@@ -21,7 +23,7 @@ from palyra.ports.policy import ApiQuestion, PolicyAnswer, PolicyQuestion
 NO_POLICY = "no_policy"
 POLICY_ERROR = "policy_error"
 ANSWERS_KEPT_MAX = 4096
-CONTEXT_LENGTH_MAX = 1024  # Of a call that comes again as it is; so the kept ones take a few MB at most.
+CONTEXT_LENGTH_MAX = 1024  # A longer context is not cached, so the cached answers take a few MB at most.
 
 _ERRING = re.compile(r"policy `([^`]+)`")
 _ERRORS = (
@@ -30,17 +32,17 @@ _ERRORS = (
 
 
 class Shelf(Protocol):
-    """Where the book in force stands."""
+    """Where the policy set in force comes from."""
 
     def book(self) -> PolicyBook: ...
 
     def state(self) -> str:
-        """`ok`, or what is wrong with the operator's policies."""
+        """Returns `ok`, or what is wrong with the operator's policies."""
         ...
 
 
 class BundledShelf:
-    """Nothing but what comes with Palyra."""
+    """Gives the policies that come with Palyra, and no others."""
 
     def book(self) -> PolicyBook:
         return bundled_book()
@@ -50,7 +52,7 @@ class BundledShelf:
 
 
 class _Outcome:
-    """What Cedar said of one request."""
+    """Cedar's answer to one request."""
 
     __slots__ = ("errors", "is_allowed", "reasons")
 
@@ -64,7 +66,7 @@ class _Outcome:
 
 
 class VerdictCache:
-    """Answers of one book. They come again and again, and depend on nothing but the question and the book."""
+    """Caches the answers of one policy set. They repeat often, and depend only on the question and the set."""
 
     def __init__(self) -> None:
         self._book: PolicyBook | None = None
@@ -84,7 +86,7 @@ class VerdictCache:
 
 
 class CedarPolicy:
-    """The ports Policy and AccessPolicy."""
+    """Implements the ports Policy and AccessPolicy."""
 
     def __init__(self, shelf: Shelf | None = None, now_ms: Callable[[], int] | None = None) -> None:
         self._shelf = shelf or BundledShelf()
@@ -144,7 +146,7 @@ def _judge(book: PolicyBook, question: PolicyQuestion, context: dict[str, object
     if approved.errors:
         return _error(book, approved)
     if approved.is_allowed:
-        # What held it back tells more than what would let it through.
+        # The policies that held the call back tell more than those that would let it through.
         return _answer(book, Verdict.ASK, plain.reasons or approved.reasons)
     return _answer(book, Verdict.DENY, approved.reasons)
 
@@ -171,7 +173,7 @@ def _answer(book: PolicyBook, verdict: Verdict, policies: tuple[str, ...]) -> Po
 
 
 def _error(book: PolicyBook, outcome: _Outcome) -> PolicyAnswer:
-    """In the name of the policy that could not be evaluated; Cedar names it in its message alone."""
+    """Refuses in the name of the policy that could not be evaluated. Cedar names that policy only in its message."""
     named = [match.group(1) for match in map(_ERRING.search, outcome.errors) if match]
     rule = next((name for name in named if name in book.entries), POLICY_ERROR)
     what = "The question" if rule == POLICY_ERROR else f"The policy {rule}"
@@ -185,7 +187,7 @@ def _named(book: PolicyBook, verdict: Verdict, rule: str, reason: str) -> Policy
 
 
 def _failure(book: PolicyBook | None, reason: str) -> PolicyAnswer:
-    """Something of ours broke, perhaps before there was a book."""
+    """Refuses because our own code failed, perhaps before there was a policy set."""
     snapshot = None if book is None else PolicySnapshot(sha256=book.sha256, policies=(POLICY_ERROR,))
     return PolicyAnswer(verdict=Verdict.DENY, rule=POLICY_ERROR, reason=reason, snapshot=snapshot)
 

@@ -1,4 +1,7 @@
-"""What Cedar is told. Owns: turning our questions into requests of the schema. Not: the schema's words (defaults/)."""
+"""Turns our questions into Cedar requests of the schema.
+
+Does not own: the schema's words (defaults/).
+"""
 
 import math
 import posixpath
@@ -10,7 +13,7 @@ from palyra.core.ids import digest_call
 from palyra.core.sensitive_files import is_git_run, is_instruction
 from palyra.ports.policy import ApiQuestion, PolicyQuestion
 
-REQUEST_BYTES_MAX = 512 * 1024  # A call that names more than this is no call anybody could look at.
+REQUEST_BYTES_MAX = 512 * 1024  # Nobody could look at a call that names more than this.
 
 Request = dict[str, object]
 
@@ -25,7 +28,7 @@ def call_request(question: PolicyQuestion, context: dict[str, object], action: s
 
 
 def call_context(question: PolicyQuestion, now_ms: int, members: Iterable[str]) -> dict[str, object]:
-    """Those members of the context that some policy looks at: reading the rest would cost more than judging does."""
+    """Returns the context members that some policy uses: computing the others would cost more than judging."""
     made = {name: _MEMBERS[name](question, now_ms) for name in members}
     return {name: value for name, value in made.items() if value is not None}
 
@@ -41,7 +44,7 @@ def act_request(question: ApiQuestion) -> Request:
 
 
 def folders_of(paths: tuple[str, ...]) -> list[str]:
-    """Every folder that all the paths lie in. A path that leaves the workspace, or climbs, lies in none of it."""
+    """Returns every folder that contains all the paths. A path that leaves the workspace, or climbs, lies in none."""
     shared: list[str] | None = None
     for path in paths:
         folders = _ancestors(path)
@@ -66,11 +69,11 @@ def _entities(kind: str, names: Iterable[str]) -> list[dict[str, object]]:
 
 
 def _cents(usd: float | None) -> int | None:
-    """Rounded down: what is left is never overstated."""
+    """Rounds down, so that the rest is never overstated."""
     return None if usd is None else math.floor(usd * 100)
 
 
-# How each member of a call's context is made, but for `approved`. None leaves it out, where the schema says it may be.
+# How each member of a call's context is made, except `approved`. None leaves out an optional member.
 _MEMBERS: Mapping[str, Callable[[PolicyQuestion, int], object]] = {
     "agent": lambda asked, _: _entity("Agent", asked.agent),
     "session": lambda asked, _: _entity("Session", asked.session_id),

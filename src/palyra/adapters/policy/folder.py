@@ -1,10 +1,11 @@
-"""The operator's policies. Owns: reading `policies/*.cedar` of a home, and reading them again when they change. Not: Cedar.
+"""The operator's policies: reads `policies/*.cedar` of a home, and reads them again when they change.
 
-A new set takes the place of the old one whole, between two questions. Files that do not hold together leave the old set in
-force, and so does a file that is gone: what it forbade stays forbidden until the daemon is started without it. The state
-says why. At the start there is no old set, so broken files put a set in force under which a person sees everything
+Does not own: Cedar (policy_set, cedar).
+A new set replaces the old one as a whole, between two questions. Broken files leave the old set in force. So does a
+file that is gone: what it forbade stays forbidden until the daemon is started without it. The state says why. At the
+start there is no old set. Broken files then put a set in force that asks for reading calls and refuses all others
 (defaults/broken.cedar).
-Invariant: a change is taken up only when two looks have found it the same, so that a file being written is not read in half.
+Invariant: a change takes effect only when two looks have found it the same, so that a half-written file is not read.
 """
 
 import os
@@ -33,12 +34,12 @@ SUFFIX = ".cedar"
 
 log = structlog.get_logger()
 
-Marks = dict[str, tuple[int, int, int]]  # By file name: what tells that a file is another than before.
-_UNREADABLE: Marks = {"": (0, 0, 0)}  # Like no folder that can be read, so that one that can is read anew.
+Marks = dict[str, tuple[int, int, int]]  # By file name: values that differ once a file has changed.
+_UNREADABLE: Marks = {"": (0, 0, 0)}  # Equals no readable folder's marks, so such a folder is read again later.
 
 
 class FixedShelf:
-    """A book that stays as it is: a draft, or the policies of one moment."""
+    """A policy set that never changes: a draft, or the policies of one moment."""
 
     def __init__(self, book: PolicyBook) -> None:
         self._book = book
@@ -51,7 +52,7 @@ class FixedShelf:
 
 
 class FolderChange(msgspec.Struct, frozen=True):
-    """What became of a look: a set taken up, or one refused."""
+    """The result of a look at the folder: a set adopted, or one refused."""
 
     action: str
     sha256: str
@@ -59,7 +60,7 @@ class FolderChange(msgspec.Struct, frozen=True):
 
 
 class PolicyFolder:
-    """A shelf. The daemon asks for the book at every judgement; the folder is looked at now and then."""
+    """Gives the policy set in force at every judgement, and looks at the folder from time to time."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class PolicyFolder:
         self._looked_at_s = monotonic_s()
 
     def book(self) -> PolicyBook:
-        """Never waits: while one thread reads anew, the others go on with what there is."""
+        """Returns the set without waiting: while one thread reads again, the others use the present set."""
         if self._monotonic_s() - self._looked_at_s >= self._look_every_s and self._lock.acquire(blocking=False):
             try:
                 self._looked_at_s = self._monotonic_s()
@@ -144,7 +145,7 @@ class PolicyFolder:
             self._keep(f"{names} is gone; what it said stays in force until the daemon is started without it")
 
     def _keep(self, reason: str) -> None:
-        """Said once, however often it is found so."""
+        """Keeps the present set. A reason is reported once, however often it is found."""
         if reason != self._state:
             self._tell(FolderChange("policy.rejected", self._book.sha256, reason))
 
@@ -159,9 +160,9 @@ class PolicyFolder:
 
 
 def draft_shelf(drafts: Sequence[Path], root: Path) -> FixedShelf:
-    """The policies of a home with drafts over them: one named like a file there takes its place, others come beside it.
+    """Returns the policies of a home with drafts over them. A draft named like a file replaces it; others are added.
 
-    BrokenBook and NotFound say what is wrong, with the drafts or with what they stand over.
+    BrokenBook and NotFound say what is wrong with the drafts or with the home's files.
     """
     sources = read_sources(root)
     for path in drafts:
@@ -174,7 +175,10 @@ def draft_shelf(drafts: Sequence[Path], root: Path) -> FixedShelf:
 
 
 def read_sources(root: Path) -> dict[str, PolicySource]:
-    """Every file of policies by name without its ending, in order. BrokenBook where one is no plain text of ours."""
+    """Returns every policy file by name without its suffix, in order.
+
+    Raises BrokenBook if one is not a file of UTF-8 text.
+    """
     found: dict[str, PolicySource] = {}
     problems: list[PolicyProblem] = []
     for name in sorted(_marks(root)):
@@ -188,7 +192,7 @@ def read_sources(root: Path) -> dict[str, PolicySource]:
 
 
 def read_source(path: Path) -> PolicySource:
-    """OSError where it cannot be read."""
+    """Reads one file. Raises OSError if it cannot be read."""
     if not path.is_file():
         raise BrokenBook([PolicyProblem(path.name, 1, "is no file, or leads to none")])
     with path.open("rb") as file:
@@ -201,7 +205,10 @@ def read_source(path: Path) -> PolicySource:
 
 
 def _marks(root: Path) -> Marks:
-    """No folder is a folder with nothing in it. OSError and BrokenBook where there is one that cannot be looked at."""
+    """Returns the marks of all files; a missing folder counts as an empty one.
+
+    Raises OSError or BrokenBook if there is a folder that cannot be used.
+    """
     try:
         with os.scandir(root) as entries:
             found = {entry.name: _mark(entry) for entry in entries if entry.name.endswith(SUFFIX)}
@@ -213,7 +220,7 @@ def _marks(root: Path) -> Marks:
 
 
 def _mark(entry: "os.DirEntry[str]") -> tuple[int, int, int]:
-    """A name that leads nowhere, or to no file, has a mark too: it is refused when it is read, not overlooked."""
+    """Marks a name that leads nowhere, or to no file, too. So reading refuses it, and it is not overlooked."""
     try:
         status = entry.stat()
     except FileNotFoundError:

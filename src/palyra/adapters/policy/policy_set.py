@@ -1,7 +1,8 @@
-"""Books of policies. Owns: parsing and checking whole sets of Cedar policies, and what is known of each. Not: judging.
+"""Sets of policies: parses and checks whole sets of Cedar policies, and keeps what is known of each.
 
-A book is made whole or not at all: one policy that does not parse, does not fit the schema or has no proper name refuses
-all of them, with every problem at once. It is parsed once; judging uses the handles.
+Does not own: judging (cedar).
+Invariant: a set is made whole or not at all. One policy that does not parse, does not fit the schema or has no proper
+name refuses all of them, with every problem at once. A set is parsed once; judging uses the handles.
 """
 
 import hashlib
@@ -20,10 +21,10 @@ from palyra.adapters.policy.statements import Statement, cut, depth_of
 from palyra.adapters.policy.words import ROLES, WHOLE_CONTEXT, members_used, unknown_words
 from palyra.core.errors import Invalid
 
-SOURCE_CHARACTERS_MAX = 256 * 1024  # A file of policies that people can read is far smaller.
+SOURCE_CHARACTERS_MAX = 256 * 1024  # A policy file that people can read is far smaller.
 STATEMENT_CHARACTERS_MAX = 16 * 1024
-DEPTH_MAX = 50  # Of brackets in a policy.
-POLICIES_MAX = 500  # Judging costs about a microsecond for each, and it holds up the whole daemon.
+DEPTH_MAX = 50  # The deepest nesting of brackets in a policy.
+POLICIES_MAX = 500  # Judging costs about a microsecond for each, during which the whole daemon waits.
 SAYS_LENGTH_MAX = 300
 PROBLEMS_SHOWN_MAX = 20
 WHAT_LENGTH_MAX = 400  # Cedar may print whole types.
@@ -35,7 +36,7 @@ _DEFAULTS = files("palyra.adapters.policy") / "defaults"
 
 
 class PolicySource(msgspec.Struct, frozen=True):
-    """One file. Its name stands before the ids of its policies; the bundled ones have none."""
+    """One file. Its name begins the ids of its policies; the bundled policies have no such prefix."""
 
     name: str
     text: str
@@ -53,9 +54,9 @@ class PolicyProblem(msgspec.Struct, frozen=True):
 
 
 class PolicyEntry(msgspec.Struct, frozen=True):
-    """One policy. `is_call`, `is_access` and `is_network`: which of the kinds of question it is asked.
+    """One policy. `is_call`, `is_access` and `is_network` tell for which kinds of question it is consulted.
 
-    A permit that names no action opens no sandbox to the network: that has to be said.
+    A permit that names no action does not open a sandbox to the network: a policy has to say that explicitly.
     """
 
     id: str
@@ -70,9 +71,9 @@ class PolicyEntry(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PolicyBook:
-    """`rank` is a policy's place in it: where several decide, the first names the verdict.
+    """A policy set. `rank` is a policy's place in it: where several decide, the first names the verdict.
 
-    `members` are those of a call's context that some policy looks at.
+    `members` are the members of a call's context that some policy uses.
     """
 
     entries: dict[str, PolicyEntry]
@@ -99,9 +100,9 @@ class _Parsed(msgspec.Struct, frozen=True):
 
 
 class CallSets:
-    """The policies that calls are put to. Those about one other tool alone are left out: they could not hold.
+    """The policies by which calls are judged. Policies about one other tool alone are left out: they cannot apply.
 
-    A tool that some policy names gets a set of its own when it is first called.
+    A tool that some policy names gets its own set when it is first called.
     """
 
     def __init__(self, parsed: "Sequence[_Parsed]") -> None:
@@ -120,7 +121,10 @@ class CallSets:
 
 
 def make_book(sources: Sequence[PolicySource] = (), bundled: Sequence[str] = ("calls", "access")) -> PolicyBook:
-    """The bundled policies, then those of the sources in the order given. BrokenBook names everything that is wrong."""
+    """Makes a set of the bundled policies, then those of the sources in the order given.
+
+    BrokenBook names everything that is wrong.
+    """
     parsed: list[_Parsed] = [*_read_bundled(*bundled)]
     problems: list[PolicyProblem] = []
     for source in sources:
@@ -146,7 +150,7 @@ def make_book(sources: Sequence[PolicySource] = (), bundled: Sequence[str] = ("c
 
 
 def parse(source: PolicySource) -> "tuple[list[_Parsed], list[PolicyProblem]]":
-    """Its policies, and what is wrong with those that are not among them."""
+    """Returns the policies of a source, and what is wrong with the others."""
     file = f"{source.name}.cedar"
     if not _ID.fullmatch(source.name):
         return [], [PolicyProblem(file, 1, "a file of policies is named with letters, digits, . _ and - only")]
@@ -157,7 +161,7 @@ def parse(source: PolicySource) -> "tuple[list[_Parsed], list[PolicyProblem]]":
 
 @cache
 def bundled_book() -> PolicyBook:
-    """What holds where the operator says nothing; once per process."""
+    """Returns the policies that apply where the operator says nothing; made once per process."""
     return make_book()
 
 
@@ -173,7 +177,7 @@ def schema_text() -> str:
 
 @cache
 def entities() -> cedarpy.Entities:
-    """What hangs together with what: roles, and, through the schema, acts with their groups."""
+    """Returns the hierarchy: roles, and, through the schema, actions with their groups."""
     roles = [
         {"uid": {"type": "Role", "id": role}, "attrs": {}, "parents": [{"type": "Role", "id": below}] if below else []}
         for below, role in zip((None, *ROLES), ROLES, strict=False)
@@ -183,7 +187,7 @@ def entities() -> cedarpy.Entities:
 
 @cache
 def nothing() -> cedarpy.Entities:
-    """Calls are judged by their context alone."""
+    """Returns no entities, because calls are judged by their context alone."""
     return cedarpy.Entities.from_json_str("[]")
 
 
@@ -217,14 +221,14 @@ def _parse(text: str, file: str, prefix: str) -> "tuple[list[_Parsed], list[Poli
             problems.append(PolicyProblem(file, statement.line, " ".join(str(cause).split())[:WHAT_LENGTH_MAX]))
         else:
             found[one.entry.id] = one
-    # Cut and counted twice, by us and by Cedar: a policy that only one of us sees must not get lost.
+    # Our cutting and Cedar's own parser both count: a policy that only one of them sees must not get lost.
     if not problems and _count(text) != len(found):
         problems.append(PolicyProblem(file, 1, "cannot be told apart into policies; write one below the other"))
     return list(found.values()), problems
 
 
 def _count(text: str) -> int:
-    """How many policies Cedar sees in a text; fewer than none where it does not understand it."""
+    """Counts the policies that Cedar sees in a text; -1 if it does not understand the text."""
     try:
         return len(cedarpy.PolicySet.from_str(text))
     except ValueError:
@@ -232,7 +236,7 @@ def _count(text: str) -> int:
 
 
 def _parse_one(statement: Statement, file: str, prefix: str) -> "_Parsed":
-    # Cedar's parser calls itself for every bracket, and ends the process where the stack does.
+    # Cedar's parser recurses for every bracket, and a stack overflow ends the process.
     if len(statement.text) > STATEMENT_CHARACTERS_MAX:
         raise ValueError(f"is longer than {STATEMENT_CHARACTERS_MAX} characters; make it several policies")
     if depth_of(statement.text) > DEPTH_MAX:
@@ -271,7 +275,10 @@ def _parse_one(statement: Statement, file: str, prefix: str) -> "_Parsed":
 
 
 def _require_shallow(body: object) -> None:
-    """The handles are made of this form, which Cedar reads to a certain depth only; a chain of && is as deep as it is long."""
+    """Refuses a policy that is too deep.
+
+    The handles are made from this form, which Cedar reads to a limited depth. A chain of && is as deep as it is long.
+    """
     try:
         cedarpy.PolicySet.from_json_str(_document({"it": body}))
     except ValueError as cause:
@@ -279,13 +286,13 @@ def _require_shallow(body: object) -> None:
 
 
 def _actions(scope: dict[str, object]) -> set[str]:
-    """The actions a policy is about; none named is all of them."""
+    """Returns the actions a policy is about; the empty set means all of them."""
     named = [scope["entity"]] if "entity" in scope else scope.get("entities", [])
     return {one["id"] for one in named if isinstance(one, dict)} if isinstance(named, list) else set()
 
 
 def _tool(one: "_Parsed") -> str | None:
-    """The one tool a policy is about, if its head says `resource == Tool::"…"`."""
+    """Returns the one tool a policy is about, if its head says `resource == Tool::"…"`."""
     scope = one.body["resource"]
     if not isinstance(scope, dict) or scope.get("op") != "==":
         return None
@@ -307,7 +314,7 @@ def _members(bodies: Iterable[object]) -> set[str]:
 
 
 def _sha256(names: Sequence[str], texts: Sequence[str]) -> str:
-    """Of every text behind its name and length, so that no two sets have the same bytes."""
+    """Hashes every text behind its name and length, so that no two sets have the same bytes."""
     digest = hashlib.sha256()
     for name, text in zip(names, texts, strict=True):
         for part in (name.encode(), text.encode()):

@@ -1,14 +1,15 @@
-"""Statements of a Cedar file. Owns: cutting a text into its policies, each with the line it begins on. Not: understanding them.
+"""Cuts a Cedar file into its policies, each with the line it begins on.
 
-Cedar's own messages name no place, so each policy is put to it by itself, and what it says is about that line.
+Does not own: understanding them (policy_set).
+Cedar's messages name no place. So each policy is checked by itself, and Cedar's message is about that line.
 """
 
 import re
 
 import msgspec
 
-# A string, a comment, the end of a policy, or anything else up to one of these. The only semicolons of Cedar's grammar
-# end policies; a string that is never closed runs to the end and is Cedar's to refuse.
+# A string, a comment, the end of a policy, or anything else up to one of these. In Cedar's grammar a semicolon only
+# ends a policy. A string that is never closed runs to the end, and Cedar refuses it.
 _PIECE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|//[^\n\r]*|;|[^"/;]+|.', re.DOTALL)
 
 
@@ -18,7 +19,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def cut(text: str) -> tuple[Statement, ...]:
-    """Everything that is no comment or space ends up in exactly one statement."""
+    """Puts everything that is no comment or space into exactly one statement."""
     found = []
     pieces: list[str] = []
     line, begins_at = 1, 0
@@ -38,7 +39,7 @@ def cut(text: str) -> tuple[Statement, ...]:
 
 
 def depth_of(text: str) -> int:
-    """How deep brackets lie in each other, outside strings and comments."""
+    """Returns how deep brackets are nested, outside strings and comments."""
     depth = deepest = 0
     for match in _PIECE.finditer(text):
         piece = match.group()

@@ -1,7 +1,8 @@
-"""Words in policies. Owns: refusing a name that a call's context never holds. Not: Cedar's own checks of types.
+"""Refuses words in policies that a call's context never holds.
 
-Cedar knows that a risk is a text, not which texts there are: `context.risk == "hihg"` would never hold and nobody would
-be told. Here every text compared with such a member must be one that can occur, and so must the name of a role.
+Does not own: the check of types, which is Cedar's.
+Cedar knows that a risk is a text, not which texts exist: `context.risk == "hihg"` would never hold, and nobody would be
+told. Here every text compared with such a member must be one that can occur, and so must the name of a role.
 """
 
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from palyra.core.events.tool import EffectClass, Risk
 from palyra.core.tools import Capability, Runtime
 
-WHOLE_CONTEXT = ""  # What a policy looks at that speaks of the context other than by its members.
+WHOLE_CONTEXT = ""  # Stands for a policy that uses the context other than by its members.
 ROLES = ("viewer", "user", "operator", "admin")  # Each includes those before it.
 
 _CONTEXT = {"Var": "context"}
@@ -22,7 +23,7 @@ _WORDS = {
 
 
 def unknown_words(policy: object) -> Iterator[str]:
-    """What is wrong with a policy in Cedar's JSON form, a sentence each."""
+    """Yields what is wrong with a policy in Cedar's JSON form, a sentence each."""
     if isinstance(policy, list):
         for part in policy:
             yield from unknown_words(part)
@@ -34,7 +35,7 @@ def unknown_words(policy: object) -> Iterator[str]:
 
 
 def members_used(policy: object) -> Iterator[str]:
-    """The members of the context that a policy in Cedar's JSON form looks at, perhaps more than once."""
+    """Yields the members of the context that a policy in Cedar's JSON form uses, perhaps more than once."""
     if isinstance(policy, list):
         for part in policy:
             yield from members_used(part)
@@ -55,7 +56,7 @@ def _unknown_role(node: dict[str, object]) -> Iterator[str]:
 
 
 def _unknown_text(node: dict[str, object]) -> Iterator[str]:
-    """Of an operation between two sides, one of which is a member whose words are known."""
+    """Checks an operation between two sides, one of which is a member whose words are known."""
     for sides in node.values():
         if not isinstance(sides, dict) or set(sides) != {"left", "right"}:
             continue
@@ -68,7 +69,7 @@ def _unknown_text(node: dict[str, object]) -> Iterator[str]:
 
 
 def _member(node: object) -> str:
-    """The X of `context.X`, or nothing."""
+    """Returns the X of `context.X`, or nothing."""
     access = node.get(".") if isinstance(node, dict) else None
     if not isinstance(access, dict) or access.get("left") != _CONTEXT:
         return ""
@@ -76,7 +77,7 @@ def _member(node: object) -> str:
 
 
 def _texts(node: object) -> Iterator[str]:
-    """The texts of a literal, or of a set of literals."""
+    """Yields the texts of a literal, or of a set of literals."""
     if not isinstance(node, dict):
         return
     value, members = node.get("Value"), node.get("Set")

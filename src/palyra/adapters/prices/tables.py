@@ -1,7 +1,9 @@
-"""Prices of models. Owns: the configured ones, and those of the bundled price data for known vendors. Not: any look-up online.
+"""Prices of models: the configured ones, and those of the bundled price data for known vendors.
 
-A model behind a vendor's own address is looked up there; behind any other address by its name at the vendor whose wire
-format is spoken, because proxies keep the names. What is found nowhere is unknown, which is not the same as free.
+Does not own: any look-up online, which does not happen.
+A model behind a vendor's own address is looked up under that vendor. Behind any other address it is looked up by its
+name at the vendor of the wire format, because proxies keep the names. A model that is not found has an unknown price,
+which is not the same as free.
 """
 
 from collections.abc import Mapping
@@ -17,14 +19,14 @@ if TYPE_CHECKING:
     from genai_prices.types import PriceCalculation
 
 NANO_PER_USD = 1_000_000_000
-NANO_PER_USD_PER_MTOK = 1_000  # One dollar for a million tokens is a thousand billionths for one.
+NANO_PER_USD_PER_MTOK = 1_000  # One dollar for a million tokens is a thousand billionths for one token.
 VENDORS = {"openai-chat": "openai", "openai-responses": "openai", "anthropic-messages": "anthropic"}
 FREE_KINDS = frozenset({"demo", "local"})
 _ALIASES = {"google-gla": "google", "google-vertex": "google", "bedrock": "aws", "grok": "x-ai"}
 
 
 class _Place(NamedTuple):
-    """A model in the bundled data: by its vendor, or by the address it is served from."""
+    """A model in the bundled data, found by its vendor or by the address it is served from."""
 
     model: str
     vendor: str | None
@@ -88,7 +90,10 @@ def _configured_cost(listing: PricedModel, usage: Usage) -> int:
 
 
 def _exact_cost(place: _Place, usage: Usage) -> int:
-    """By the bundled data's own rules, tiers included: half a millisecond, so what is asked often is remembered."""
+    """Returns the cost by the bundled data's own rules, tiers included.
+
+    The computation takes half a millisecond, so frequent results are cached.
+    """
     cached = min(usage.cached_tokens, usage.input_tokens)
     written = min(usage.cache_write_tokens, usage.input_tokens - cached)
     return _calculate(place, usage.input_tokens, usage.output_tokens, cached, written)
@@ -114,7 +119,7 @@ def _ask(place: _Place, usage: object) -> "PriceCalculation":
 
 @lru_cache(maxsize=256)
 def _find(kind: str, model_id: str, base_url: str | None) -> _Place | None:
-    """Where the bundled data has this model, or None."""
+    """Returns where the bundled data has this model, or None."""
     from genai_prices import Usage as TheirUsage
 
     if kind == "pydantic-ai":
