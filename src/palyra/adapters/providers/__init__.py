@@ -1,1 +1,1 @@
-"""Model providers, one file per wire format. Vendor types end there."""
+"""Model providers, one file per wire format. Vendor types do not leave that file."""

@@ -1,7 +1,9 @@
-"""Anthropic messages. Owns: the provider and its requests. Not: reading answers (anthropic_messages_reader).
+"""Anthropic messages: the provider and its requests.
 
-The parts that stay the same come first (tools, system, earlier messages) and are marked for the prompt cache. Results of
-parallel calls stand together in one message, before anything else said there. Signed thinking goes back in its place.
+Does not own: reading answers (anthropic_messages_reader).
+The parts that stay the same come first (tools, system, earlier messages) and are marked for the prompt cache. Results
+of parallel calls stand together in one message, before anything else said there. Signed thinking goes back to its
+place.
 """
 
 import re
@@ -37,9 +39,9 @@ from palyra.core.tools import ToolSpec
 from palyra.ports.provider import Delta, Image, ModelRequest
 
 BASE_URL = "https://api.anthropic.com"
-API_VERSION = "2023-06-01"  # What is documented for it the vendor keeps, and other servers know no other.
-MAX_TOKENS = 16_384  # The format demands a limit; this one all current models allow. `max_output_tokens` overrides it.
-MAX_TOKENS_OLD = 4_096  # What the first models of the vendor allow, and so every server.
+API_VERSION = "2023-06-01"  # The vendor keeps what is documented for this version, and other servers know no other.
+MAX_TOKENS = 16_384  # The format demands a limit; all current models allow this one. `max_output_tokens` overrides it.
+MAX_TOKENS_OLD = 4_096  # The vendor's first models allow this many, and so every server does.
 CONTINUED = "[palyra] The conversation goes on from here; what came before is left out."
 
 _CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -50,7 +52,7 @@ _CONCESSIONS = {
 
 
 class AnthropicMessages:
-    """A provider. `key` is asked for at every attempt; None means that the server needs no key."""
+    """A provider. `key` is called at every attempt; a None key means that the server needs none."""
 
     def __init__(self, endpoint: ProviderEndpoint, key: KeySource, client: HttpClient) -> None:
         self._exchange = ModelExchange(MessagesFormat(endpoint.base_url), endpoint, key, client)
@@ -72,7 +74,10 @@ class MessagesFormat:
         return join_url(base_url or BASE_URL, "/v1", "/messages")
 
     def headers(self, key: str | None) -> dict[str, str]:
-        """The vendor documents one header for the key; of other servers some look for the other."""
+        """Sends the key in the vendor's header.
+
+        Other servers get both headers, because some read only the other one.
+        """
         headers = {"anthropic-version": API_VERSION}
         if key:
             headers["x-api-key"] = key
@@ -114,7 +119,7 @@ def _tool(name: str, spec: ToolSpec) -> JsonObject:
 
 
 def _messages(draft: BodyDraft) -> list[JsonObject]:
-    """Messages in turns: neighbours of one role are one message, so that all results of a turn stand together."""
+    """Merges neighbouring messages of one role, so that all results of a turn stand together."""
     turns: list[tuple[str, list[JsonObject]]] = []
     for message in draft.request.messages:
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
@@ -148,7 +153,7 @@ def _blocks(draft: BodyDraft, message: Message) -> Iterator[JsonObject]:
 
 
 def _ordered(draft: BodyDraft, message: AssistantMessage, order: list[JsonObject]) -> Iterator[JsonObject]:
-    """The answer as it was given: thinking stands before what it led to."""
+    """Yields the answer as it was given: thinking stands before what it led to."""
     calls = iter(message.tool_calls)
     text = message.text
     for block in order:
@@ -165,9 +170,9 @@ def _ordered(draft: BodyDraft, message: AssistantMessage, order: list[JsonObject
 
 
 def _marked(messages: list[JsonObject]) -> list[JsonObject]:
-    """Marks the end of this request, which the next one begins with, and the end of the one before, which is cached.
+    """Marks two places for the cache: the end of this request, with which the next begins, and the end of the last one.
 
-    Two marks here and two before (tools, system) are the four there may be.
+    Two marks here and two before (tools, system) are the four that the vendor allows.
     """
     last = len(messages) - 1
     return [_mark_last_block(message) if at in (last, last - 2) else message for at, message in enumerate(messages)]
@@ -189,7 +194,7 @@ def _text(text: str) -> JsonObject:
 
 
 def _image(image: Image) -> JsonObject:
-    """Before the text: the vendor's models read an image best when the question about it comes after."""
+    """Puts the image before the text: the vendor's models read it best when the question about it comes after."""
     return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": encoded(image)}}
 
 

@@ -1,6 +1,7 @@
-"""Answers of Anthropic messages. Owns: events to deltas. Not: requests (anthropic_messages).
+"""Reads the answers of Anthropic messages: events to deltas.
 
-Tools that run at the provider are not ours: their calls and results are passed over. Its types end in this file.
+Does not own: requests (anthropic_messages).
+Calls and results of tools that run at the provider are skipped. The vendor's types do not leave this file.
 """
 
 import msgspec
@@ -158,14 +159,14 @@ class MessagesReader:
                 pass
 
     def _close_block(self, index: int) -> None:
-        """Some servers put the whole input into the block and send no fragments."""
+        """Passes on the whole input of a block: some servers put it there and send no fragments."""
         whole = self._calls.get(index, "")
         if whole.strip() not in ("", "{}", "null"):
             self._calls[index] = ""
             self._pieces.add_call(index, "", whole)
 
     def _count(self, usage: _Usage | None) -> None:
-        """Counts are totals, not additions; one that is absent keeps its last value."""
+        """Takes counts as totals, not additions; an absent count keeps its last value."""
         if usage is None:
             return
         for name in usage.__struct_fields__:
@@ -179,7 +180,7 @@ class MessagesReader:
         return Completed(finish, self._total(), keep(self._origin, {"blocks": self._sealed()}))
 
     def _total(self) -> Usage | None:
-        """The vendor counts cached input beside the rest; ours is the whole input, of which a part was cached."""
+        """Adds cached input, which the vendor counts apart: our input is the whole, of which a part was cached."""
         usage = self._usage
         if usage.input_tokens is None and usage.output_tokens is None:
             return None
@@ -192,7 +193,7 @@ class MessagesReader:
         )
 
     def _sealed(self) -> list[JsonObject]:
-        """The order of the blocks, with thinking that is signed; nothing where none is."""
+        """Returns the order of the blocks, with signed thinking; nothing where no thinking is signed."""
         for index, thought in self._thoughts.items():
             signature = "".join(thought.signatures)
             if signature:

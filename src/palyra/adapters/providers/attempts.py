@@ -1,7 +1,8 @@
-"""Attempts. Owns: whether a call that failed before its first token is made again, and after what wait. Not: making it.
+"""Decides whether a call that failed before its first token is made again, and after what wait.
 
-After the first token never: a person has read it. A wait the provider asks for is kept, unless it is longer than anybody
-should sit through; then the failure says so and the next route is better.
+Does not own: making the call (exchange).
+After the first token a call is never repeated, because a person has read it. A wait that the provider asks for is kept,
+unless it is longer than anybody should sit through. Then the failure says so, and the next route is better.
 """
 
 import msgspec
@@ -12,13 +13,13 @@ from palyra.ports.provider import Failed
 BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 8.0
 RETRY_AFTER_MAX_S = 30.0
-JITTER = 0.5  # A wait is shortened by up to this share, so that many callers do not come back at once.
-# A first token that never came is not waited for again: the tokens may be paid for already, and a route has a next model.
+JITTER = 0.5  # A wait is shortened by up to this share, so that many callers do not return at once.
+# A timeout is not retried: the tokens may be paid for already, and a route has a next model.
 RETRIED = frozenset({ModelError.RATE, ModelError.OVERLOADED, ModelError.NETWORK})
 
 
 class RetryPace(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how fast. The wait doubles from `first_s` up to `most_s`."""
+    """How often and how fast calls are retried. The wait doubles from `first_s` up to `most_s`."""
 
     retries: int = 2
     first_s: float = BACKOFF_FIRST_S
@@ -27,12 +28,12 @@ class RetryPace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def next_wait_s(pace: RetryPace, failure: Failed, made_count: int, draw: float) -> float | None:
-    """Seconds until the next attempt, or None when there is none. `draw` is a random number from 0 to 1."""
+    """Returns seconds until the next attempt, or None if there is none. `draw` is a random number from 0 to 1."""
     if failure.code not in RETRIED or made_count > pace.retries:
         return None
     if failure.retry_after_s is not None:
         wait_s = failure.retry_after_s
-        # Never earlier than asked; a little later, each by its own draw.
+        # Never earlier than asked; each caller a little later, by its own draw.
         return wait_s * (1 + 0.1 * draw) if wait_s <= pace.retry_after_max_s else None
     wait_s = min(pace.most_s, pace.first_s * 2.0 ** (made_count - 1))
     return wait_s * (1 - JITTER * draw)

@@ -1,4 +1,4 @@
-"""Parts of request bodies that every wire format shares. Owns: arguments, schemas and empty texts in a form all take."""
+"""Parts of request bodies that every wire format shares: arguments, schemas and empty texts in a form all accept."""
 
 import msgspec
 
@@ -8,14 +8,14 @@ from palyra.core.events.base import JsonObject
 NO_OUTPUT = "(no output)"  # Some providers refuse an empty result.
 NO_TEXT = "(empty message)"
 
-# What both vendors' strict modes understand; a schema with anything else is sent as a wish and checked by the engine.
+# What both vendors' strict modes understand. A schema with more is sent as a wish, and the engine checks it.
 _STRICT_WORDS = frozenset(
     "type properties required additionalProperties items enum const description title anyOf $ref $defs".split()
 )
 
 
 def arguments_object(call: PastCall) -> JsonObject:
-    """Arguments that did not parse are shown to the model inside an object: providers take nothing else."""
+    """Wraps arguments that did not parse in an object, because providers accept nothing else."""
     return call.arguments if isinstance(call.arguments, dict) else {"unparsed": call.arguments}
 
 
@@ -24,12 +24,12 @@ def arguments_text(call: PastCall) -> str:
 
 
 def object_schema(schema: JsonObject) -> JsonObject:
-    """A tool's schema; one that says nothing is an object without members."""
+    """Returns a tool's schema; an empty schema becomes an object without members."""
     return {"type": "object", "properties": {}, **schema}
 
 
 def is_strict(schema: object) -> bool:
-    """Whether every object in the schema is closed and needs all its members, and no keyword is beyond strict modes."""
+    """Tells whether every object in the schema is closed and requires all members, with strict modes' keywords only."""
     if not isinstance(schema, dict):
         return isinstance(schema, bool)
     if not _STRICT_WORDS.issuperset(schema):
@@ -44,7 +44,7 @@ def is_strict(schema: object) -> bool:
 
 
 def schema_wish(schema: JsonObject) -> str:
-    """The schema in words, for models whose provider cannot hold them to it."""
+    """Returns the schema in words, for models whose provider cannot enforce it."""
     return f"Answer with JSON alone that fits this JSON Schema:\n{msgspec.json.encode(schema).decode()}"
 
 

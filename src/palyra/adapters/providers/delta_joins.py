@@ -1,6 +1,7 @@
-"""Pieces of an answer. Owns: joining what one read brought, so that tokens which came together leave together. Not: order.
+"""Joins the deltas that one read brought, so that tokens which came together leave together.
 
-Only neighbours of the same kind are joined: whoever puts the deltas together gets the same answer as token by token.
+Does not own: the order of deltas, which stays.
+Only neighbours of the same kind are joined, so the assembled answer is the same as token by token.
 """
 
 from palyra.ports.provider import CallDelta, Completed, Delta, Failed, ReasoningDelta, TextDelta
@@ -35,14 +36,14 @@ class Pieces:
         self._arguments.append(arguments)
 
     def end(self, delta: Completed | Failed) -> None:
-        """The last delta; whatever is added after it is not part of the answer."""
+        """Adds the last delta; anything added after it is not part of the answer."""
         self._flush()
         if not self.has_ended:
             self._deltas.append(delta)
             self.has_ended = True
 
     def take(self) -> list[Delta]:
-        """Everything since the last time."""
+        """Returns everything since the last call."""
         self._flush()
         taken, self._deltas = self._deltas, []
         return taken

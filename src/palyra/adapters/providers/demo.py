@@ -1,7 +1,8 @@
-"""The demo guide. Owns: a tour that needs no key: it streams, calls real tools and asks for an approval. Not: a model.
+"""The demo guide: a tour without a key that streams, calls real tools and asks for an approval.
 
-It says so itself, in every answer. A pure function of the conversation: it keeps nothing, so a restart, a branch or a
-cancel in the middle of the tour continues where the tape stands. What it says of a tool is what the tool reported.
+Does not own: a model. Every answer says so.
+The guide is a pure function of the conversation and keeps nothing. So after a restart, a branch or a cancel in the
+middle, the tour continues where the tape stands. What it says of a tool is what the tool reported.
 """
 
 import re
@@ -64,7 +65,7 @@ class DemoProvider:
 
 
 def next_turn(request: ModelRequest) -> Turn:
-    """What the guide says and does next in this conversation."""
+    """Returns what the guide says and does next in this conversation."""
     if request.answer_schema is not None:
         message = "The demo guide is no language model and cannot answer in a given schema. Configure a provider."
         return Turn(failure=PreparedFailure(ModelError.BAD_REQUEST, message))
@@ -80,7 +81,7 @@ def next_turn(request: ModelRequest) -> Turn:
 
 
 def find_scene(asked: str) -> str:
-    """The first word that names something the guide can show."""
+    """Returns the first word that names something the guide can show."""
     words = re.findall(r"[a-z]+", asked.lower()[:2000])
     return next((_WORDS[word] for word in words if word in _WORDS), "greeting")
 

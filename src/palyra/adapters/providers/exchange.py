@@ -1,7 +1,8 @@
-"""One exchange with a model over HTTP. Owns: sending, reading the stream, attempts before the first token. Not: any format.
+"""One exchange with a model over HTTP: sending, reading the stream, and attempts before the first token.
 
-A format builds bodies and reads events; everything that can go wrong on the way becomes a last delta `Failed`. The key is
-asked for when it is needed, put into a header, and kept nowhere.
+Does not own: any wire format (openai_chat, openai_responses, anthropic_messages).
+A format builds bodies and reads events. Everything that can go wrong on the way becomes a last delta `Failed`. The key
+is fetched when it is needed, put into a header, and stored nowhere.
 """
 
 import asyncio
@@ -28,9 +29,9 @@ from palyra.core.events.model import ModelError
 from palyra.core.tools import ToolSpec
 from palyra.ports.provider import ENDINGS, Completed, Delta, Failed, ModelRequest
 
-DRAIN_S = 0.05  # How long the end of a body is waited for after its last word, so that the connection can be kept.
-TOOLS, OUTPUT_LIMIT = "tools", "output_limit"  # What every format can do without, where a server refuses it.
-ERROR_BODY_S = 5.0  # A refusal that trickles is not worth more.
+DRAIN_S = 0.05  # How long the end of a body is awaited after its last event, so that the connection can be reused.
+TOOLS, OUTPUT_LIMIT = "tools", "output_limit"  # Fields that every format can do without, if a server refuses them.
+ERROR_BODY_S = 5.0  # A refusal that arrives slowly is not worth a longer wait.
 _HEADER_BREAKS = re.compile(r"[\x00-\x1f\x7f]")
 _STREAM = "text/event-stream"
 _NOT_A_STREAM = frozenset({"application/json", "application/problem+json", "text/html"})
@@ -48,7 +49,10 @@ class WireModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderEndpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a provider is, and its models by our names; one that is not among them has our name on the wire too."""
+    """Where a provider is, and its models by our names.
+
+    A model that is not listed has our name on the wire too.
+    """
 
     name: str
     base_url: str | None = None
@@ -58,7 +62,7 @@ class ProviderEndpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BodyDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """What a format builds a body from. `without` are the fields this provider refused before."""
+    """What a format builds a body from. `without` holds the fields that this provider refused before."""
 
     request: ModelRequest
     names: WireNames
@@ -75,12 +79,15 @@ class ReplyReader(Protocol):
     def read(self, events: list[SseEvent]) -> list[Delta]: ...
 
     def end(self) -> Completed | None:
-        """The stream is over without its last event: what it comes to if everything was said, else None."""
+        """Called if the stream ends without its last event.
+
+        Returns the completion if everything was said, else None.
+        """
         ...
 
 
 class WireFormat(Protocol):
-    """`concessions` are fields some servers refuse, and how they say so; the body is then built without them."""
+    """`concessions` are fields that some servers refuse, and how they say so; the body is then built without them."""
 
     @property
     def kind(self) -> str: ...
@@ -127,7 +134,7 @@ class ModelExchange:
             if isinstance(unmet[0], Rejected) and self._concede(request.model, unmet[0]):
                 continue
             if isinstance(unmet[0], Rejected) and request.images and is_about_images(unmet[0].failed, unmet[0].words):
-                # Else one image a provider cannot take would end every later run of its session.
+                # Otherwise one image that a provider cannot take would end every later run of its session.
                 request = without_images(request, REFUSED)
                 continue
             failure = unmet[0].failed if isinstance(unmet[0], Rejected) else unmet[0]
@@ -156,7 +163,10 @@ class ModelExchange:
         )
 
     async def _attempt(self, draft: BodyDraft, unmet: list[Failed | Rejected]) -> AsyncGenerator[Delta, None]:
-        """The deltas of an attempt that began, the last Completed or Failed; a failure before them goes to `unmet` instead."""
+        """Yields the deltas of an attempt that began; the last is Completed or Failed.
+
+        A failure before the first delta goes to `unmet` instead.
+        """
         name = self._endpoint.name
         try:
             key = _checked(self._key())
@@ -182,7 +192,7 @@ class ModelExchange:
             unmet.append(answer.failed)
 
     def _outgoing(self, draft: BodyDraft, key: str | None) -> Outgoing:
-        """Connecting is part of the wait for the first token."""
+        """Counts connecting as part of the wait for the first token."""
         timeouts = self._endpoint.timeouts
         return Outgoing(
             url=self._url,
@@ -204,13 +214,16 @@ class ModelExchange:
         return Rejected(postponed(told, retry_after_s(reply.headers)), refusal.words)
 
     def _concede(self, model: str, rejected: Rejected) -> bool:
-        """Whether the refusal is about a field that can be left out; from now on it is, for this model."""
+        """Tells whether the refusal is about a field that can be left out.
+
+        It is left out from now on, for this model.
+        """
         if rejected.failed.code not in (ModelError.BAD_REQUEST, ModelError.CONTEXT_LENGTH):
             return False
         is_full = rejected.failed.code is ModelError.CONTEXT_LENGTH
         without = self._without.get(model, frozenset())
         for field, pattern in {**_CONCESSIONS, **self._format.concessions}.items():
-            # A limit on what may be said takes its part of the window; nothing else that could go would make room.
+            # A limit on the output takes its part of the window; leaving out any other field would make no room.
             is_meant = not is_full or field == OUTPUT_LIMIT
             if is_meant and field not in without and pattern.search(rejected.words):
                 self._without[model] = without | {field}
@@ -219,7 +232,7 @@ class ModelExchange:
 
 
 class _Answer:
-    """One answer as it is read. `failed` is what went wrong, once something did; it is not among what is read."""
+    """One answer while it is read. `failed` holds a failure, which is not among the deltas."""
 
     def __init__(self, reader: ReplyReader, endpoint: ProviderEndpoint) -> None:
         self.has_begun = False
@@ -233,13 +246,16 @@ class _Answer:
         self._first_token_at_s = _now_s() + endpoint.timeouts.first_byte_s
 
     async def next(self, reply: Reply) -> Delta | None:
-        """None once all has been said, or it has failed."""
+        """Returns the next delta; None once the answer is complete or has failed."""
         while not self._waiting and not self._is_over:
             self._waiting.extend(await self._read(reply))
         return self._waiting.popleft() if self._waiting else None
 
     async def _read(self, reply: Reply) -> list[Delta]:
-        """What the next bytes say. Signs of life that are no token would keep the call waiting for ever, but for the clock."""
+        """Reads the next bytes.
+
+        The deadline of the first token holds also if the server sends signs of life that are no token.
+        """
         try:
             chunk = await reply.read_some(self._timeouts.idle_s if self.has_begun else self._left_s())
         except Unavailable:
@@ -272,7 +288,7 @@ class _Answer:
         return Unavailable("timed_out", f"no token within {self._timeouts.first_byte_s:g} s")
 
     def _last(self, reply: Reply) -> list[Delta]:
-        """The body is over. Half an event at its end counts for nothing."""
+        """Ends the body. Half an event at its end counts for nothing."""
         try:
             deltas = self._reader.read(self._parser.finish())
         except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -282,7 +298,10 @@ class _Answer:
         return [*deltas, self._reader.end() or self._unfinished(reply)]
 
     def _unfinished(self, reply: Reply) -> Failed:
-        """What an end before the last word comes to. Some servers send a stream by another name, but then it has words."""
+        """Returns the failure of an answer that ended too early.
+
+        Some servers send a stream under another content type, but such a stream has deltas.
+        """
         if not self.has_begun and reply.content_type != _STREAM:
             return failed(self._name, ModelError.PROTOCOL, _not_a_stream(reply))
         closed = Unavailable("closed", "the connection was closed before the answer was complete")
@@ -302,7 +321,10 @@ _HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream", "
 
 
 def join_url(base_url: str, version: str, path: str) -> str:
-    """The address of a call. A base without a path gets the version; a base that names the call already is left as it is."""
+    """Returns the address of a call.
+
+    A base without a path gets the version. A base that already names the call stays as it is.
+    """
     parts = urlsplit(base_url)
     base = parts.path.rstrip("/")
     if not base.endswith(path):

@@ -1,7 +1,8 @@
-"""Failed calls. Owns: which class a provider's refusal belongs to, and what a person can do about it. Not: retrying.
+"""Classifies a provider's refusals, and says what a person can do about them.
 
-Providers agree on few things, so the words of a body are looked at before its status: a full context and an empty account
-both come as 400 somewhere. Messages name the provider and the setting; the key is cut out of whatever is quoted.
+Does not own: retrying (attempts).
+Providers agree on few things, so the words of a body count before its status. A full context and an empty account both
+come as 400 somewhere. Messages name the provider and the setting. The key is cut out of every quote.
 """
 
 import re
@@ -16,13 +17,13 @@ from palyra.core.errors import Unavailable
 from palyra.core.events.model import ModelError
 from palyra.ports.provider import Failed
 
-QUOTE_LENGTH_MAX = 300  # Of the provider's own words: a sentence or two.
+QUOTE_LENGTH_MAX = 300  # Quoted of the provider's own words: a sentence or two.
 SCANNED_LENGTH_MAX = 4_000
-WAIT_S_TOLD_MIN, WAIT_S_TOLD_MAX = 1.0, 366 * 24 * 3600.0  # A longer one is no moment that anybody meant.
+WAIT_S_TOLD_MIN, WAIT_S_TOLD_MAX = 1.0, 366 * 24 * 3600.0  # Nobody means a longer wait.
 
 _JSON_ANY = msgspec.json.Decoder()
 
-# The first row that fits decides. Words of codes, types and messages, in lower case.
+# The first row that fits decides. The rows hold words of codes, types and messages, in lower case.
 _WORDS: tuple[tuple[ModelError, re.Pattern[str]], ...] = (
     (
         ModelError.QUOTA,
@@ -70,7 +71,7 @@ _STATUSES = {
     408: ModelError.TIMEOUT,
     429: ModelError.RATE,
 }
-# Of these, words say more than the status of a refusal; of the others the status says more, where there is one.
+# For these classes the words tell more than the status; for the others the status tells more, if there is one.
 _FIRM_WORDS = frozenset({ModelError.QUOTA, ModelError.CONTEXT_LENGTH, ModelError.CONTENT_FILTER})
 
 _ADVICE = {
@@ -96,7 +97,7 @@ _NET_CODES = {
 
 
 class ProviderRefusal(msgspec.Struct, frozen=True):
-    """What a provider said when it refused: its words as far as they are found, for people and for the rules above."""
+    """What a provider said when it refused, as far as it was found: for people and for the rules above."""
 
     message: str
     words: str
@@ -104,7 +105,7 @@ class ProviderRefusal(msgspec.Struct, frozen=True):
 
 
 def read_refusal(body: bytes) -> ProviderRefusal:
-    """From the body of an error, or the data of an error event, in whatever form it is."""
+    """Reads the body of an error, or the data of an error event, in whatever form it is."""
     try:
         found = _JSON_ANY.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -127,7 +128,7 @@ def read_refusal(body: bytes) -> ProviderRefusal:
 
 
 def classify(refusal: ProviderRefusal, status: int | None) -> ModelError:
-    """The class of a refusal; `status` is None for an error inside a stream that began well."""
+    """Returns the class of a refusal; `status` is None for an error inside a stream that began well."""
     status = status if status is not None else refusal.status
     said = next((code for code, pattern in _WORDS if pattern.search(refusal.words)), None)
     if said is not None and (status is None or (said in _FIRM_WORDS and status < 500)):
@@ -146,28 +147,28 @@ def classify(refusal: ProviderRefusal, status: int | None) -> ModelError:
 
 
 def failed(provider: str, code: ModelError, detail: str = "") -> Failed:
-    """The last delta of a call that failed: what happened, what to do, and one sentence more where there is one."""
+    """Returns the last delta of a failed call: what happened, what to do, and a further sentence if there is one."""
     return Failed(code, f"{provider} {_ADVICE[code]}. {detail}".rstrip())
 
 
 def refused(provider: str, refusal: ProviderRefusal, status: int | None, key: str | None = None) -> Failed:
-    """With the provider's own words, cut to a sentence or two and without the key."""
+    """Quotes the provider's own words, cut to a sentence or two and without the key."""
     code = classify(refusal, status)
     suffix = f" (HTTP {status})" if status is not None else ""
     said = _beginning(" ".join((refusal.message.replace(key, "…") if key else refusal.message).split()))
-    # What is said about a key that is refused tends to show parts of it.
+    # A message about a refused key often shows parts of the key.
     if not said or (code is ModelError.AUTH and status != 403):
         return failed(provider, code, suffix.strip())
     return failed(provider, code, f"It said: {said}{suffix}")
 
 
 def _beginning(said: str) -> str:
-    """A sentence or two, in whole words: half a key would be recognised by nobody further on."""
+    """Returns a sentence or two, in whole words: later checks would not recognise half a key."""
     return said if len(said) <= QUOTE_LENGTH_MAX else said[: QUOTE_LENGTH_MAX + 1].rpartition(" ")[0]
 
 
 def postponed(told: Failed, wait_s: float | None) -> Failed:
-    """With the moment from which the provider may be asked again, where it named one."""
+    """Adds the moment from which the provider may be called again, if it named one."""
     if wait_s is None or not WAIT_S_TOLD_MIN <= wait_s <= WAIT_S_TOLD_MAX:
         return Failed(told.code, told.message, wait_s)
     moment = datetime.fromtimestamp(time.time() + wait_s, UTC)
@@ -176,13 +177,13 @@ def postponed(told: Failed, wait_s: float | None) -> Failed:
 
 
 def broken(provider: str, fault: Unavailable) -> Failed:
-    """A failure of the connection, in the client's words: they hold nothing of the request."""
+    """Returns a failure of the connection, in the client's words, which hold nothing of the request."""
     detail = fault.message[:1].upper() + fault.message[1:]
     return failed(provider, _NET_CODES.get(fault.code, ModelError.NETWORK), f"{detail}.")
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long the provider asks to be left alone: seconds, milliseconds or a date."""
+    """Returns how long the provider asks callers to wait: seconds, milliseconds or a date."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000

@@ -1,6 +1,7 @@
-"""Images in request bodies. Owns: which go along with a message, their encoding, and requests that do without them.
+"""Images in request bodies: which are sent with a message, their encoding, and requests without them.
 
-Not: any wire format's own form. An image a model is not shown is never missing without a word: a note stands for it.
+Does not own: any wire format's own form.
+Invariant: an image that a model is not shown is never dropped in silence: a note stands for it.
 """
 
 import base64
@@ -15,7 +16,7 @@ from palyra.ports.provider import Failed, Image, ModelRequest
 BLIND = "this model takes no images"
 REFUSED = "the provider refused the images of this conversation"
 
-# Refusals for which the same request without its images may be taken. Servers that know no images say so as 400 or 500.
+# After these refusals the request may work without its images. Servers that know no images answer with 400 or 500.
 _REFUSALS = frozenset({ModelError.BAD_REQUEST, ModelError.OVERLOADED, ModelError.CONTEXT_LENGTH})
 _ABOUT_IMAGES = re.compile(
     r"image|multi-?modal|vision|content[^.]{0,60}string|request_too_large|(?:entity|payload|body) (?:is )?too large"
@@ -23,7 +24,7 @@ _ABOUT_IMAGES = re.compile(
 
 
 def images_of(request: ModelRequest, message: UserMessage) -> list[Image]:
-    """What was attached, in its order."""
+    """Returns the attached images, in their order."""
     return [request.images[each.artifact_id] for each in message.attachments if each.artifact_id in request.images]
 
 
@@ -36,12 +37,12 @@ def data_url(image: Image) -> str:
 
 
 def without_images(request: ModelRequest, why: str) -> ModelRequest:
-    """The same request in words alone."""
+    """Returns the same request in words alone."""
     if not request.images:
         return request
     return replace(request, messages=hide_images(request.messages, dict.fromkeys(request.images, why)), images={})
 
 
 def is_about_images(failed: Failed, words: str) -> bool:
-    """Whether a refusal may be about images, judged by its words in lower case."""
+    """Tells whether a refusal may be about images, judged by its words in lower case."""
     return failed.code in _REFUSALS and _ABOUT_IMAGES.search(words) is not None

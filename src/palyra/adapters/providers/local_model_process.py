@@ -1,7 +1,8 @@
-"""The local model's process, seen from the daemon. Owns: starting, asking, reading and ending it. Not: what is asked.
+"""The local model's process, seen from the daemon: starting, asking, reading and ending it.
 
-It is started by the first question and kept; one that has ended is started again by the next. Nothing of the daemon's
-environment goes along but what an interpreter needs: keys are no business of a model that needs none.
+Does not own: what is asked (local_model).
+The first question starts the process, which is then kept. If it has ended, the next question starts another. It gets
+only those environment variables that an interpreter needs, because a model without a key needs no keys.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from palyra.core.errors import Unavailable
 from palyra.core.events.base import JsonObject
 
 HUSH_S = 1.0  # How long a process that was told to stop may take; loading it again takes about as long.
-FAREWELL_S = 2.0  # How long one whose input is closed may take to end.
+FAREWELL_S = 2.0  # How long a process whose input is closed may take to end.
 _WORKER = Path(__file__).with_name("local_model_worker.py")
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
 
@@ -54,7 +55,7 @@ _SAID = msgspec.json.Decoder(Said)
 
 
 class LocalProcess:
-    """Not for two questions at once: whoever asks reads until it `is_over`, or says `hush`."""
+    """Takes one question at a time: the caller reads until the answer `is_over`, or calls `hush`."""
 
     def __init__(self, weights: Path, window_tokens: int) -> None:
         self._arguments = (str(_WORKER), str(weights), str(window_tokens))
@@ -65,19 +66,19 @@ class LocalProcess:
         return None if self._pipes is None else self._pipes.process.pid
 
     async def ask(self, bodies: list[JsonObject]) -> None:
-        """The first of the bodies that the model's library can take is answered."""
+        """Asks the first of the bodies that the model's library accepts."""
         pipes = await self._started()
         await pipes.write({"ask": bodies})
 
     async def read(self) -> Said:
-        """The next line of the answer. Raises Unavailable."""
+        """Returns the next line of the answer. Raises Unavailable."""
         line = await self._pipes.output.readline() if self._pipes is not None else b""
         if not line:
             raise Unavailable("process_ended", f"the local model's process ended{await self._end()}")
         return parse_line(line)
 
     async def hush(self) -> None:
-        """Nobody waits for the rest of the answer. A process that goes on all the same is ended."""
+        """Drops the rest of the answer. A process that goes on all the same is ended."""
         is_silent = False
         try:
             async with asyncio.timeout(HUSH_S):
@@ -93,7 +94,7 @@ class LocalProcess:
                 self.kill()
 
     def kill(self) -> None:
-        """At once: the next question starts another."""
+        """Ends the process at once; the next question starts another."""
         pipes, self._pipes = self._pipes, None
         if pipes is not None:
             pipes.kill()
@@ -124,14 +125,14 @@ class LocalProcess:
 
 
 class Pipes(msgspec.Struct, frozen=True):
-    """A running process and both ends of it that we hold."""
+    """A running process, with its input and its output."""
 
     process: asyncio.subprocess.Process
     input: asyncio.StreamWriter
     output: asyncio.StreamReader
 
     async def write(self, line: JsonObject) -> None:
-        """One that has ended meanwhile is found out when it is read."""
+        """Writes a line. If the process has ended meanwhile, the next read finds that out."""
         with contextlib.suppress(ConnectionError):
             self.input.write(msgspec.json.encode(line) + b"\n")
             await self.input.drain()
@@ -145,7 +146,7 @@ class Pipes(msgspec.Struct, frozen=True):
 async def _start(arguments: tuple[str, ...]) -> Pipes:
     environment = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     try:
-        # -P: no folder of somebody's is looked in for modules.
+        # -P: modules are not searched for in the current folder or the script's folder.
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", *arguments, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment, cwd="/"
         )

@@ -1,10 +1,12 @@
-"""The local model's own process. Owns: loading the weights, one answer at a time, as lines of JSON. Not: any request's form.
+"""The local model's own process: loads the weights and answers one request at a time, as lines of JSON.
 
-Run as a program: `local_model_worker.py WEIGHTS WINDOW_TOKENS`. It reads `{"ask": [body, ...]}` and `{"stop": true}`; of the
-bodies the first one that the library takes is answered. Every answer ends with `{"is_over": true}`. A fault in native code
-ends this process and not the daemon, and it ends with its input, so it never outlives who started it. What the library
-prints goes nowhere. It insists on a listening socket: it gets one in a private folder, which is removed as soon as the
-weights are loaded, so nobody can reach it and no port is ever opened.
+Does not own: the form of a request (local_model).
+It runs as a program: `local_model_worker.py WEIGHTS WINDOW_TOKENS`. It reads `{"ask": [body, ...]}` and
+`{"stop": true}`. It answers the first body that the library accepts. Every answer ends with `{"is_over": true}`.
+A fault in native code ends this process and not the daemon. The process ends with its input, so it never outlives the
+one who started it. The library's output is discarded.
+The library insists on a listening socket. It gets one in a private folder, which is removed as soon as the weights are
+loaded. So nobody can reach the socket, and no port is ever opened.
 """
 
 import contextlib
@@ -19,10 +21,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-NICENESS = 5  # The daemon comes first.
-# The threads of a step wait for each other, turning on the spot: with none to spare a busy machine takes ten times as long.
+NICENESS = 5  # The daemon has priority.
+# The threads of a step spin while waiting for each other. Without a spare core a busy machine takes ten times as long.
 THREADS_MAX = 4
-BATCH_TOKENS = 128  # Of a prompt between two chances to stop.
+BATCH_TOKENS = 128  # Of a prompt, between two chances to stop.
 MESSAGE_LENGTH_MAX = 1_000
 
 Json = dict[str, Any]
@@ -30,7 +32,7 @@ Say = Callable[[Json], None]
 
 
 class Speaker:
-    """Answers one question after the other. `ask` and `stop` come from another thread."""
+    """Answers one question after the other. Another thread calls `ask` and `stop`."""
 
     def __init__(self, say: Say, load: Callable[[], Any]) -> None:
         self._say = say
@@ -60,7 +62,7 @@ class Speaker:
         if self._model is None:
             self._model = self._load()
         for body in bodies[:-1]:
-            # What the library cannot make a grammar of, it refuses before it begins.
+            # The library refuses a schema that it cannot turn into a grammar before it begins.
             with contextlib.suppress(ValueError):
                 return self._speak(body)
         return self._speak(bodies[-1])
@@ -69,7 +71,7 @@ class Speaker:
         self._model.handle_chat_completions({**body, "stream": True, "return_progress": True}, self._hear)
 
     def _hear(self, chunk: Json) -> bool:
-        """Called for each piece of the answer and of the prompt; True tells the library to stop."""
+        """Is called for each piece of the answer and of the prompt; True tells the library to stop."""
         error = chunk.get("error")
         if isinstance(error, dict):
             words = {name: str(error.get(name, ""))[:MESSAGE_LENGTH_MAX] for name in ("type", "message")}
@@ -100,7 +102,7 @@ def load(weights: str, window_tokens: int) -> Any:
     params.offline = True
     params.endpoint_slots = False
     params.api_keys = [secrets.token_hex(32)]
-    # A name without a folder: the path of such a socket may hold hardly more than a hundred characters.
+    # The name has no folder: the path of such a socket may hold hardly more than a hundred characters.
     params.hostnames = ["model.sock"]
     folder = tempfile.mkdtemp(prefix="palyra-local-")
     try:
@@ -129,12 +131,12 @@ def main() -> None:
             speaker.ask(said["ask"])
         else:
             speaker.stop()
-    # Without the library's own farewell: it would wait for an answer nobody reads.
+    # Skips the library's own shutdown, which would wait for an answer that nobody reads.
     os._exit(0)
 
 
 def _take_output() -> BinaryIO:
-    """Standard output for ourselves alone; whoever else writes to it, or to standard error, writes to nowhere."""
+    """Keeps standard output for this program; other writers to it, or to standard error, write to nowhere."""
     own = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

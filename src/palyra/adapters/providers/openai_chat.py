@@ -1,6 +1,7 @@
-"""OpenAI chat completions, and the many servers that speak it. Owns: the provider and its requests. Not: reading answers.
+"""OpenAI chat completions, and the many servers that speak it: the provider and its requests.
 
-What a server refuses of the optional fields is left out from then on, so that one adapter fits them all.
+Does not own: reading answers (openai_chat_reader).
+An optional field that a server refuses is left out from then on, so that one adapter fits all servers.
 """
 
 import hashlib
@@ -30,7 +31,7 @@ from palyra.core.tools import ToolSpec
 from palyra.ports.provider import Delta, ModelRequest
 
 BASE_URL = "https://api.openai.com/v1"
-SHORT_ID_LENGTH = 9  # Mistral takes ids of exactly nine letters and digits.
+SHORT_ID_LENGTH = 9  # Mistral accepts ids of exactly nine letters and digits.
 
 _UNKNOWN = "unsupported|unrecognized|unknown|unexpected|not supported|not permitted|extra"
 _CONCESSIONS = {
@@ -44,7 +45,7 @@ _CONCESSIONS = {
 
 
 class OpenAiChat:
-    """A provider. `key` is asked for at every attempt; None means that the server needs no key."""
+    """A provider. `key` is called at every attempt; a None key means that the server needs none."""
 
     def __init__(self, endpoint: ProviderEndpoint, key: KeySource, client: HttpClient) -> None:
         self._exchange = ModelExchange(ChatFormat(endpoint.base_url), endpoint, key, client)
@@ -70,7 +71,7 @@ class ChatFormat:
         return {"Authorization": f"Bearer {key}"} if key else {}
 
     def body(self, draft: BodyDraft) -> JsonObject:
-        """Stable parts come first, so that the provider's prompt cache finds the same beginning again."""
+        """Puts stable parts first, so that the provider's prompt cache finds the same beginning again."""
         request = draft.request
         schema = request.answer_schema
         is_native = schema is not None and "response_format" not in draft.without
@@ -121,7 +122,7 @@ def _message(draft: BodyDraft, message: Message, *, is_current: bool) -> JsonObj
             said: JsonObject = {"role": "assistant", "content": text or None}
             state = give_back(draft.origin, message)
             if is_current:
-                # Servers want reasoning back while its calls are under way; some refuse it later.
+                # Servers want reasoning back while its calls are in progress; some refuse it later.
                 said |= {name: state[name] for name in _REASONING_FIELDS if name in state}
             if calls:
                 said["tool_calls"] = [
@@ -137,7 +138,7 @@ def _message(draft: BodyDraft, message: Message, *, is_current: bool) -> JsonObj
 
 
 def _said(draft: BodyDraft, message: UserMessage) -> str | list[JsonObject]:
-    """Text alone stays text: many servers know no other form."""
+    """Leaves text alone as text, because many servers know no other form."""
     text = message.text or NO_TEXT
     images: list[JsonObject] = [
         {"type": "image_url", "image_url": {"url": data_url(image)}} for image in images_of(draft.request, message)

@@ -1,7 +1,8 @@
-"""Answers of OpenAI chat completions. Owns: events to deltas. Not: requests (openai_chat).
+"""Reads the answers of OpenAI chat completions: events to deltas.
 
-Beyond the vendor's own form it reads what compatible servers send: reasoning in three places, content in parts, calls
-without an index, two calls under one index. Its types end in this file.
+Does not own: requests (openai_chat).
+Beyond the vendor's own form it reads what compatible servers send. That is reasoning in three places, content in parts,
+calls without an index, two calls under one index. The vendor's types do not leave this file.
 """
 
 import msgspec
@@ -176,14 +177,17 @@ class ChatReader:
         if self._has_refused:
             finish = Finish.REFUSAL
         elif finish in (Finish.STOP, Finish.TOOL_CALLS):
-            # Some servers say `stop` beside calls; the calls are what counts.
+            # Some servers say `stop` beside calls; the calls decide.
             finish = Finish.TOOL_CALLS if self._calls.count else Finish.STOP
         state = {**self._reasoning.state(), "calls": self._calls.extras()} if self._calls.count else {}
         return Completed(finish, self._usage, keep(self._origin, state))
 
 
 class _Calls:
-    """Which call a fragment belongs to. An index is enough for the vendor; other servers leave it out or use it twice."""
+    """Tells which call a fragment belongs to.
+
+    An index is enough for the vendor; other servers leave it out or use it twice.
+    """
 
     def __init__(self) -> None:
         self._slots: dict[int, int] = {}
@@ -222,7 +226,7 @@ class _Calls:
         return self._last_slot if self._last_slot >= 0 else None
 
     def _is_another(self, slot: int, call: _Call) -> bool:
-        """A new id and name under a used index, where the arguments are whole already, is a second call."""
+        """A new id and name under a used index is a second call, if the arguments of the first are complete."""
         if not call.id or call.id == self._ids.get(slot) or call.function is None or not call.function.name:
             return False
         try:
@@ -236,7 +240,7 @@ class _Calls:
 
 
 class _Reasoning:
-    """What some servers want back while calls are under way, in the field it came in."""
+    """Reasoning that some servers want back while calls are in progress, in the field it came in."""
 
     def __init__(self) -> None:
         self._field = ""
@@ -248,7 +252,7 @@ class _Reasoning:
         self._texts.append(text)
 
     def add_details(self, details: list[JsonObject]) -> None:
-        """Fragments of one block have its index; their texts are joined, of the rest the last word counts."""
+        """Joins the texts of fragments with the same index; for all other fields the last value counts."""
         for detail in details:
             last = self._details[-1] if self._details else {}
             if last and all(last.get(name) == detail.get(name) for name in ("index", "type")):
@@ -270,7 +274,7 @@ def _joined(last: JsonObject, name: str, value: object) -> object:
 
 
 def _read_usage(usage: _Usage) -> Usage:
-    """As reported: cached tokens are part of the input, reasoning tokens part of the output."""
+    """Returns usage as reported: cached tokens are part of the input, reasoning tokens part of the output."""
     read, wrote = usage.prompt_tokens_details or _Details(), usage.completion_tokens_details or _Details()
     return Usage(
         input_tokens=max(0, usage.prompt_tokens or 0),

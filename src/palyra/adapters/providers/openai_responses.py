@@ -1,6 +1,7 @@
-"""OpenAI responses. Owns: the provider and its requests. Not: reading answers (openai_responses_reader).
+"""OpenAI responses: the provider and its requests.
 
-Nothing is stored at the provider: the conversation is sent whole, and sealed reasoning comes back with it in its place.
+Does not own: reading answers (openai_responses_reader).
+Nothing is stored at the provider: the whole conversation is sent, and sealed reasoning goes back to its place in it.
 """
 
 import re
@@ -28,7 +29,7 @@ from palyra.core.tools import ToolSpec
 from palyra.ports.provider import Delta, ModelRequest
 
 BASE_URL = "https://api.openai.com/v1"
-OUTPUT_TOKENS_MIN = 16  # Fewer are refused.
+OUTPUT_TOKENS_MIN = 16  # The vendor refuses fewer.
 
 _CONCESSIONS = {
     "include": re.compile(r"encrypted[_ ]content|\binclude\b"),
@@ -38,7 +39,7 @@ _CONCESSIONS = {
 
 
 class OpenAiResponses:
-    """A provider. `key` is asked for at every attempt; None means that the server needs no key."""
+    """A provider. `key` is called at every attempt; a None key means that the server needs none."""
 
     def __init__(self, endpoint: ProviderEndpoint, key: KeySource, client: HttpClient) -> None:
         self._exchange = ModelExchange(ResponsesFormat(), endpoint, key, client)
@@ -97,7 +98,7 @@ def _tool(name: str, spec: ToolSpec) -> JsonObject:
         "name": name,
         "description": spec.description,
         "parameters": object_schema(spec.input_schema),
-        "strict": False,  # Left out it would be true, and most schemas are none of strict mode's.
+        "strict": False,  # The vendor's default is true, and most schemas do not fit strict mode.
     }
 
 
@@ -127,7 +128,7 @@ def _said(draft: BodyDraft, message: UserMessage) -> str | list[JsonObject]:
 
 
 def _ordered(draft: BodyDraft, message: AssistantMessage, order: list[JsonObject]) -> Iterator[JsonObject]:
-    """The answer as it was given: reasoning stands before the message or the call it led to."""
+    """Yields the answer as it was given: reasoning stands before the message or the call it led to."""
     calls = iter(message.tool_calls)
     text = message.text
     for item in order:

@@ -1,7 +1,8 @@
-"""Answers of OpenAI responses. Owns: events to deltas. Not: requests (openai_responses).
+"""Reads the answers of OpenAI responses: events to deltas.
 
-Text and arguments are taken from deltas as they come; what a server only says at the end of an item, or of the answer, is
-taken from there. Its types end in this file.
+Does not own: requests (openai_responses).
+Text and arguments are taken from deltas as they come. What a server only says at the end of an item, or of the answer,
+is taken from there. The vendor's types do not leave this file.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,7 @@ class _Part(msgspec.Struct, gc=False):
 
 
 class _Item(msgspec.Struct, gc=False):
-    """`content` and `arguments` of strange items are anything; they are looked at only where the item is ours."""
+    """`content` and `arguments` of foreign items can be anything; they are read only in items of known types."""
 
     type: str = ""
     name: str | None = None
@@ -114,7 +115,7 @@ class ResponsesReader:
         return self._pieces.take()
 
     def end(self) -> Completed | None:
-        """Without its last event an answer of this format is never whole: usage and status are only there."""
+        """An answer without its last event is never complete: usage and status are only there."""
         return None
 
     def _read_event(self, data: bytes) -> None:
@@ -165,7 +166,7 @@ class ResponsesReader:
             kept = {
                 name: value for name, value in _OBJECT.decode(event.item).items() if name in _STATE_FIELDS and value
             }
-            # An item that is only a name cannot be found again: nothing is stored at the provider.
+            # An item that is only a name cannot be sent back, because nothing is stored at the provider.
             if "encrypted_content" in kept or "content" in kept:
                 self._order.append({"summary": [], **kept})
         elif item.type in ("message", "function_call"):
@@ -173,7 +174,7 @@ class ResponsesReader:
             self._say_item(event.output_index, item)
 
     def _say_item(self, index: int, item: _Item) -> None:
-        """What no delta brought. A server may send an item only when it is whole."""
+        """Passes on what no delta brought. A server may send an item only when it is complete."""
         if item.type == "function_call":
             self._name_call(index, item)
             if index not in self._spoken and isinstance(item.arguments, str):
@@ -219,7 +220,7 @@ class ResponsesReader:
 
 
 def _read_usage(usage: _Usage) -> Usage:
-    """As reported: cached tokens are part of the input, reasoning tokens part of the output."""
+    """Returns usage as reported: cached tokens are part of the input, reasoning tokens part of the output."""
     read, wrote = usage.input_tokens_details or _Details(), usage.output_tokens_details or _Details()
     return Usage(
         input_tokens=max(0, usage.input_tokens or 0),

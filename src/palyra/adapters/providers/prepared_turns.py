@@ -1,7 +1,8 @@
-"""Prepared turns. Owns: what a turn known beforehand consists of, playing it as deltas, and where a conversation stands.
+"""Prepared turns: what a turn known beforehand consists of, playing it as deltas, and where a conversation stands.
 
-Not: choosing the turn (scripted, demo). A conversation stands at its last real user message plus the assistant's messages
-since: that is all the memory there is, so a restarted daemon goes on at the right turn.
+Does not own: choosing the turn (scripted, demo).
+The place in a conversation is its last real user message plus the assistant's messages since. There is no other memory,
+so a restarted daemon continues at the right turn.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ class Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PreparedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`arguments` as text is sent as it is, so that arguments that do not parse can be played too."""
+    """`arguments` given as text is sent as it is, so that arguments that do not parse can be played too."""
 
     tool: str
     arguments: JsonObject | str = {}
@@ -58,9 +59,9 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class ConversationPoint(msgspec.Struct, frozen=True):
-    """Where a conversation stands: what was asked last, how often was answered since, and what tools said since.
+    """Where a conversation stands: the last question, the number of answers since, and what tools said since.
 
-    `has_images` tells whether images came with what was asked.
+    `has_images` tells whether images came with the question.
     """
 
     asked: str
@@ -86,9 +87,9 @@ def find_standing(messages: Sequence[Message]) -> ConversationPoint:
 
 
 async def play(turn: Turn) -> AsyncGenerator[Delta, None]:
-    """The turn as a stream. Closing the generator, or cancelling who reads it, stops it at its next pause."""
+    """Yields the turn as a stream. Closing the generator, or cancelling its reader, stops it at the next pause."""
     for delta, delay_ms in _timed(turn):
-        # Without a delay too: a stream that never pauses would hold up everybody else.
+        # Yields to other tasks even without a delay: a stream that never pauses would block everybody else.
         await asyncio.sleep(delay_ms / 1000)
         yield delta
     yield _ending(turn)
@@ -125,6 +126,6 @@ def _pieces(text: str) -> list[str]:
 
 
 def _reads(text: str) -> list[str]:
-    """What comes without a pause comes in packets of several tokens, as from a fast server."""
+    """Joins text without a pause into packets of several tokens, as a fast server sends it."""
     pieces = _pieces(text)
     return ["".join(pieces[start : start + PIECES_A_READ]) for start in range(0, len(pieces), PIECES_A_READ)]

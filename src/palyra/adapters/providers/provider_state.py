@@ -1,7 +1,8 @@
-"""Provider state. Owns: what a provider wants back with its own earlier answers, marked with whose it is. Not: its content.
+"""Provider state: what a provider wants back with its own earlier answers, marked with its origin.
 
-Reasoning is signed or sealed by the model that made it. So state goes back only to the same provider and model, only
-whole, and never after a secret was cut out of it: a changed block is refused with the whole request.
+Does not own: the content of the state.
+The model that made reasoning signs or seals it. So state goes back only to the same provider and model, only whole, and
+never after a secret was cut out of it. A provider refuses the whole request for one changed block.
 """
 
 import msgspec
@@ -15,7 +16,7 @@ ORIGIN = "origin"
 
 
 def keep(origin: str, state: JsonObject) -> JsonObject | None:
-    """State to record, or None: there is nothing, or more than fits. The conversation goes on without it."""
+    """Returns the state to record, or None if there is none or it does not fit. The conversation goes on without it."""
     if not any(state.values()):
         return None
     marked: JsonObject = {ORIGIN: origin, **{name: value for name, value in state.items() if value}}
@@ -27,7 +28,7 @@ def keep(origin: str, state: JsonObject) -> JsonObject | None:
 
 
 def give_back(origin: str, message: AssistantMessage) -> JsonObject:
-    """The state of a message if it is this origin's own and untouched; else nothing."""
+    """Returns the state of a message if it is this origin's own and unchanged; else nothing."""
     state = message.provider_state
     if not state or state.get(ORIGIN) != origin:
         return {}

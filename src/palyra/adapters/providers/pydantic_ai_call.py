@@ -1,6 +1,7 @@
-"""One call of a vendor's model. Owns: its stream as our deltas, its timeouts, and closing it. Not: attempts.
+"""One call of a vendor's model: its stream as our deltas, its timeouts, and closing it.
 
-Calls come whole, at the end: nobody is shown half of one. Everything that can go wrong is a last delta `Failed`.
+Does not own: attempts (pydantic_ai_vendors).
+Calls are passed on whole, at the end: nobody sees half of one. Everything that can go wrong is a last delta `Failed`.
 """
 
 import asyncio
@@ -50,7 +51,7 @@ class VendorCall:
         self._provider = provider
         self._key = key
         self.has_begun = False
-        self.words = ""  # Of a refusal, in lower case.
+        self.words = ""  # The words of a refusal, in lower case.
 
     async def stream(self, timeouts: Timeouts) -> AsyncGenerator[Delta, None]:
         try:
@@ -89,7 +90,7 @@ class VendorCall:
         )
 
     def _ending(self, stream: StreamedResponse) -> Iterator[Delta]:
-        """Calls come whole here; what a vendor would not say comes as text, as it does from the wire formats."""
+        """Yields whole calls, and the text of a refusal, as the wire formats do."""
         response = stream.get()
         usage = _usage(stream.usage)
         failure = self._failure(response, usage)
@@ -107,9 +108,9 @@ class VendorCall:
         yield Completed(finish, usage, keep(self._draft.origin, keep_answer(response)))
 
     def _failure(self, response: ModelResponse, usage: Usage | None) -> Failed | None:
-        """An end that is none: the vendor says so, or broke off.
+        """Returns the failure of an answer that did not end properly: the vendor says so, or the stream broke off.
 
-        Why it ended comes last. Some servers never say; with them the count of tokens comes last.
+        The finish reason comes last in a stream. Some servers never send it; then the count of tokens comes last.
         """
         reason = (response.provider_details or {}).get("finish_reason")
         if response.finish_reason == "error":
@@ -139,7 +140,7 @@ def _read(event: ModelResponseStreamEvent) -> Delta | None:
 
 
 def _arguments(part: ToolCallPart) -> str:
-    """As the model wrote them, if it wrote text: what does not parse is refused with its words."""
+    """Returns arguments as the model wrote them, if it wrote text; unparsable ones are refused with that text."""
     return part.args if isinstance(part.args, str) else msgspec.json.encode(part.args or {}).decode()
 
 
@@ -161,7 +162,7 @@ async def _next(events: AsyncIterator[ModelResponseStreamEvent], until_s: float)
 
 
 async def _stop(stream: StreamedResponse) -> None:
-    """Ends the vendor's side of a stream that was not read to its end; nothing happens to one that was."""
+    """Ends the vendor's side of a stream that was not read to its end; a finished stream is not affected."""
     with suppress(NotImplementedError, *FAULTS):
         await stream.cancel()
 

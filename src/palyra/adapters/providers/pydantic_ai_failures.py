@@ -1,7 +1,8 @@
-"""Failures of vendors' libraries. Owns: which class of ours an error of pydantic-ai belongs to. Not: retrying.
+"""Classifies the errors of pydantic-ai and of vendors' libraries.
 
-The words of a refusal are judged by the same rules as those of the wire formats; what pydantic-ai knows about a vendor's
-own codes is added to them. Of errors on the way nothing is quoted: addresses may hold what nobody should read.
+Does not own: retrying (pydantic_ai_vendors).
+The words of a refusal are judged by the same rules as those of the wire formats. What pydantic-ai knows about a
+vendor's own codes is added to them. Connection errors are not quoted: addresses may hold what nobody should read.
 """
 
 import msgspec
@@ -25,10 +26,10 @@ from palyra.adapters.providers.failures import ProviderRefusal, failed, read_ref
 from palyra.core.events.model import ModelError
 from palyra.ports.provider import Failed
 
-# What a call may raise: pydantic-ai's own, a vendor's package that is missing, and answers that do not read.
+# What a call may raise: pydantic-ai's own errors, a missing vendor package, and answers that do not parse.
 FAULTS = (AgentRunError, UserError, ImportError, ValueError, OSError)
 
-# What a kind of error says, in a word that our rules know.
+# The meaning of each kind of error, in a word that our rules know.
 _WORDS: tuple[tuple[type[ModelAPIError], str], ...] = (
     (ModelContextWindowExceededError, "context_length"),
     (ModelQuotaExceededError, "insufficient_quota"),
@@ -45,7 +46,7 @@ _PHASES = {
 
 
 class Unmet(msgspec.Struct, frozen=True):
-    """A call that failed: what is told, and the vendor's own words in lower case for whoever may give in."""
+    """A failed call: what is reported, and the vendor's own words in lower case, by which a field may be left out."""
 
     failed: Failed
     words: str = ""
@@ -94,7 +95,7 @@ def _body(error: ModelAPIError) -> bytes:
 
 
 def _unusable(provider: str, error: UserError, key: str | None) -> Unmet:
-    """The library refuses before it asks anybody: no key, no such vendor, or something this model cannot."""
+    """Reports a refusal of the library before any request: no key, no such vendor, or something the model cannot do."""
     words = error.message.lower()
     if key is None and ("api_key" in words or "environment variable" in words or "credential" in words):
         return Unmet(failed(provider, ModelError.AUTH, "It has no key. Set `api_key` of the provider."), words)

@@ -1,6 +1,7 @@
-"""Requests in pydantic-ai's words. Owns: messages, tools and settings of one call, and giving a vendor its own state back.
+"""Builds requests for pydantic-ai: messages, tools and settings of one call, and a vendor's own state.
 
-Not: sending them. Imports pydantic-ai: only what runs after the first call may import this.
+Does not own: sending them (pydantic_ai_call).
+It imports pydantic-ai, so only modules that load at the first call may import it.
 """
 
 import hashlib
@@ -34,13 +35,16 @@ from palyra.adapters.providers.provider_state import give_back
 from palyra.core.conversation import AssistantMessage, PastCall, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
 
-# Several vendors take no conversation that begins with the assistant.
+# Several vendors accept no conversation that begins with the assistant.
 CONTINUED = "[palyra] The conversation goes on from here; what came before is left out."
-ANSWER_SCHEMA = "answer_schema"  # Among what a model was found to refuse: a schema in the vendor's own form.
+ANSWER_SCHEMA = "answer_schema"  # A field that a model may refuse: a schema in the vendor's own form.
 
 
 class KeptPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a vendor wants back of one part of its answer. Text and calls are on the tape: of a text its length is kept."""
+    """What a vendor wants back of one part of its answer.
+
+    Text and calls are on the tape, so only the length of a text is kept here.
+    """
 
     kind: str
     content: str = ""
@@ -52,7 +56,7 @@ class KeptPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class KeptAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One answer: its parts in order, and whose it is; pydantic-ai gives signatures back to nobody else."""
+    """One answer: its parts in order, and its vendor; pydantic-ai gives signatures back to nobody else."""
 
     parts: tuple[KeptPart, ...]
     model_name: str | None = None
@@ -62,7 +66,7 @@ class KeptAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def keep_answer(response: ModelResponse) -> JsonObject:
-    """Empty where the vendor wants nothing back."""
+    """Returns the state; empty if the vendor wants nothing back."""
     parts = tuple(kept for part in response.parts if (kept := _keep_part(part)) is not None)
     if not any(part.kind == "thinking" or part.id or part.provider_details for part in parts):
         return {}
@@ -76,12 +80,12 @@ def keep_answer(response: ModelResponse) -> JsonObject:
     try:
         return {"answer": msgspec.to_builtins(answer)}
     except (TypeError, ValueError):
-        # Something that is no JSON; without it the conversation goes on.
+        # The state is no JSON; the conversation goes on without it.
         return {}
 
 
 def make_messages(draft: BodyDraft, model: Model) -> list[ModelMessage]:
-    """What people and tools said between two answers is one request."""
+    """Joins what people and tools said between two answers into one request."""
     id_length = model.profile.get("tool_call_id_length")
     tools: dict[str, str] = {}
     messages: list[ModelMessage] = []
@@ -125,7 +129,10 @@ def make_parameters(draft: BodyDraft, model: Model) -> ModelRequestParameters:
 
 
 def make_settings(draft: BodyDraft, model: Model) -> ModelSettings:
-    """Attempts are ours to make. Settings a model ignores with a warning are left out."""
+    """Returns settings.
+
+    The library's retries are off, because we make them. Settings that a model ignores with a warning are left out.
+    """
     settings = ModelSettings(cache=True)
     if draft.max_output_tokens is not None:
         settings["max_tokens"] = draft.max_output_tokens
@@ -145,7 +152,7 @@ def _said(draft: BodyDraft, message: UserMessage) -> str | list[UserContent]:
 
 
 def _answer(draft: BodyDraft, message: AssistantMessage, id_length: int | None) -> ModelResponse:
-    """With the vendor's own state where the answer is still what it was; else its text and calls alone."""
+    """Returns an answer with the vendor's state if the answer is unchanged; else its text and calls alone."""
     calls = [_call(draft, call, id_length) for call in message.tool_calls]
     plain: list[ModelResponsePart] = [TextPart(message.text)] if message.text else []
     try:
@@ -164,7 +171,10 @@ def _answer(draft: BodyDraft, message: AssistantMessage, id_length: int | None) 
 
 
 def _is_unchanged(kept: KeptAnswer, message: AssistantMessage) -> bool:
-    """A redacted text has another length, and a call without a result is not shown: then the order is not known."""
+    """Tells whether the order of parts is still known.
+
+    A redacted text has another length, and a call without a result is not shown.
+    """
     length = sum(part.length for part in kept.parts)
     call_count = sum(part.kind == "call" for part in kept.parts)
     return length == len(message.text) and call_count == len(message.tool_calls)

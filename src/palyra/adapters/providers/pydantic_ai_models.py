@@ -1,6 +1,7 @@
-"""Vendors' models. Owns: building one with its key and address. Not: calling it.
+"""Builds a vendor's model with its key and address.
 
-The key goes to the vendor's own class as an argument; it is put into no variable of the environment, where every child
+Does not own: calling it (pydantic_ai_call).
+The key goes to the vendor's own class as an argument. It is never put into an environment variable, where every child
 process would find it.
 """
 
@@ -20,7 +21,7 @@ _NAMES = {
 
 
 def build_model(model_id: str, base_url: str | None, key: str | None) -> Model:
-    """From an id such as `google:gemini-2.5-pro`. Raises UserError, or ImportError that names the package to install."""
+    """Builds from an id such as `google:gemini-2.5-pro`. Raises UserError, or ImportError that names the package."""
     return infer_model(model_id, partial(_build_provider, base_url, key))
 
 
@@ -39,7 +40,7 @@ def _build_provider(base_url: str | None, key: str | None, vendor: str) -> Provi
 
 
 def _name(vendor: str, setting: str, taken: frozenset[str]) -> str:
-    """How this vendor's class calls a setting of ours."""
+    """Returns the name that this vendor's class has for one of our settings."""
     name = next((name for name in _NAMES[setting] if name in taken), None)
     if name is None:
         raise UserError(f"The vendor {vendor} takes no `{setting}`; remove it from the provider.")

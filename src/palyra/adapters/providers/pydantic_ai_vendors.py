@@ -1,7 +1,8 @@
-"""Every other vendor, through pydantic-ai. Owns: the provider: keys, models that are built once, attempts. Not: one call.
+"""The provider for every other vendor, through pydantic-ai: keys, models that are built once, attempts.
 
-pydantic-ai and a vendor's own package are imported by the first call, in a thread: together they take seconds, and neither
-the daemon's start nor anybody's stream waits for them.
+Does not own: one call (pydantic_ai_call).
+The first call imports pydantic-ai and a vendor's own package in a thread. Together they take seconds, and neither the
+daemon's start nor any stream waits for them.
 """
 
 import asyncio
@@ -35,9 +36,9 @@ Build = Callable[[str, str | None, str | None], "Model"]
 
 
 class PydanticAi:
-    """A provider. A model's id is `vendor:model`; without a key the vendor's own ways to find one apply.
+    """A provider. A model's id is `vendor:model`; without a key the vendor's library looks for one in its own ways.
 
-    `build` makes a vendor's model of its id, address and key.
+    `build` makes a vendor's model from its id, address and key.
     """
 
     def __init__(self, endpoint: ProviderEndpoint, key: KeySource, build: Build | None = None) -> None:
@@ -80,7 +81,10 @@ class PydanticAi:
             await model.__aexit__(None, None, None)
 
     async def _sift(self, request: ModelRequest, unmet: list[Rejected]) -> AsyncGenerator[Delta, None]:
-        """The deltas of an attempt that began; a failure before the vendor said anything goes to `unmet` instead."""
+        """Yields the deltas of an attempt that began.
+
+        A failure before the vendor said anything goes to `unmet` instead.
+        """
         call = await self._begin(request)
         if isinstance(call, Failed):
             unmet.append(Rejected(call, ""))
@@ -110,7 +114,10 @@ class PydanticAi:
         return VendorCall(model, draft, name, key)
 
     async def _model(self, model_id: str, key: str | None) -> "Model":
-        """Built once: connections are kept. A key that was changed outside makes another; calls of the old one go on."""
+        """Builds a model once, so that its connections are kept.
+
+        A key that was changed outside makes another model; calls of the old one go on.
+        """
         async with self._building:
             known = self._built.get(model_id)
             if known is not None and known[0] == key:
@@ -139,7 +146,7 @@ class PydanticAi:
         )
 
     def _ease(self, request: ModelRequest, rejected: Rejected) -> ModelRequest | None:
-        """The request without what was refused of it, if that is something it can do without."""
+        """Returns the request without what was refused of it, if it can do without that."""
         without = self._without.get(request.model, frozenset())
         is_refused = rejected.failed.code is ModelError.BAD_REQUEST
         has_schema = request.answer_schema is not None and not without
@@ -154,7 +161,7 @@ class PydanticAi:
 
 
 def check_installed(provider: str) -> None:
-    """Raises Invalid; nothing is imported."""
+    """Raises Invalid if pydantic-ai is not installed; imports nothing."""
     if importlib.util.find_spec("pydantic_ai") is None:
         raise Invalid("extra_missing", f"provider {provider}: other vendors need another package; run {INSTALL}")
 

@@ -1,6 +1,7 @@
-"""Routes over the configured models. Owns: which models a route has, in which order, and their health. Not: choosing (core).
+"""Routes over the configured models: which models a route has, in which order, and their health.
 
-Health is this process's own memory: a restart begins with trust.
+Does not own: choosing a model (core.routing).
+Health lives in this process's memory: after a restart every model counts as healthy.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +28,7 @@ class ModelRoute(msgspec.Struct, frozen=True):
 
 
 class RouteTable:
-    """`routes` by name; the empty name is the default, which an agent without a route of its own takes."""
+    """`routes` by name; the empty name is the default, which an agent without its own route takes."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class RouteTable:
         self._providers = dict(providers)
         self._routes = dict(routes)
         self._clock = clock
-        # Asked when first needed: price data takes a while to load, and the daemon is to be ready before.
+        # Described when first needed: price data takes a while to load, and the daemon must be ready before.
         self._describe = cache(describe or _bare)
         self._breakers: dict[str, Breaker] = {}
 

@@ -1,7 +1,8 @@
-"""The scripted provider. Owns: answers from a list or a file, for tests and rehearsals. Not: any memory (turns).
+"""The scripted provider: answers from a list or a file, for tests and rehearsals.
 
-The first script whose `when` is found in what the person asked last plays; its turn is the number of answers since.
-The file's form is described in docs/providers.md.
+Does not own: the place in a conversation (prepared_turns).
+The first script whose `when` matches the person's last question plays; its turn is the number of answers since.
+docs/providers.md describes the file's form.
 """
 
 import re
@@ -19,7 +20,7 @@ FILE_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Turns for one kind of question. `when` is a regular expression, searched without regard to case; "" fits all."""
+    """Turns for one kind of question. `when` is a regular expression that ignores case; "" fits all."""
 
     turns: tuple[Turn, ...]
     when: str = ""
@@ -50,12 +51,12 @@ class ScriptedProvider:
 
 
 def play_turns(*turns: Turn) -> ScriptedProvider:
-    """One script for whatever is asked."""
+    """Returns a provider that plays one script for every question."""
     return ScriptedProvider([Script(turns=turns)])
 
 
 def load_scripts(path: Path) -> tuple[Script, ...]:
-    """From a .toml or .json file. Every fault of the file is Invalid and says where it is."""
+    """Reads a .toml or .json file. Every fault of the file is Invalid and says where it is."""
     try:
         with path.open("rb") as file:
             body = file.read(FILE_BYTES_MAX + 1)

@@ -1,6 +1,7 @@
-"""What is made of a request's tools. Owns: keeping it while the very same tools come again. Not: what is made.
+"""Caches what is computed from a request's tools while the very same tools come again.
 
-Tools are the largest part of many requests and hardly ever change; the engine hands on the same tuple until they do.
+Does not own: what is computed.
+Tools are the largest part of many requests and hardly ever change; the engine passes the same tuple until they do.
 """
 
 from collections.abc import Callable
@@ -8,13 +9,16 @@ from typing import Generic, TypeVar
 
 from palyra.core.tools import ToolSpec
 
-KEPT_MAX = 64  # Agents and what their skills leave them are few; more than these are made again.
+KEPT_MAX = 64  # Agents and the sets of tools that skills leave them are few; beyond this number the cache starts again.
 
 Made = TypeVar("Made")
 
 
 class ToolCache(Generic[Made]):
-    """Found by the tuple itself, which is held for as long: another one may be equal and yet have to be looked at."""
+    """Finds a value by the tuple's identity.
+
+    The tuple is kept as long as its value. An equal tuple counts as another one, because it would have to be compared.
+    """
 
     def __init__(self, make: Callable[[tuple[ToolSpec, ...]], Made]) -> None:
         self._make = make

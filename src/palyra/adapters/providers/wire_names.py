@@ -1,7 +1,8 @@
-"""Tool names on the wire. Owns: the two-way table between our names and those a provider takes. Not: what tools there are.
+"""Tool names on the wire: the two-way table between our names and those a provider accepts.
 
-A wire name has letters, digits, `_` and `-`, at most 64 of them. What does not fit is shortened to its beginning and a
-digest of the whole; so the same tool has the same wire name in every request, and the table leads back.
+Does not own: which tools there are.
+A wire name has letters, digits, `_` and `-`, at most 64 of them. A longer or unfit name is shortened to its beginning
+and a digest of the whole. So the same tool has the same wire name in every request, and the table leads back.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class WireNames:
-    """Of one request: its tools, and those that earlier calls in it used."""
+    """The names of one request: its tools, and those that earlier calls in it used."""
 
     def __init__(self, tools: Iterable[str]) -> None:
         self._wire: dict[str, str] = {}
@@ -29,7 +30,10 @@ class WireNames:
         return self._wire.get(tool) or self._add(tool)
 
     def tool(self, wire: str) -> str:
-        """Back to our name. One the request did not hold is still read as ours, so that its refusal names it."""
+        """Returns our name.
+
+        A name that the request did not hold is still read as ours, so that its refusal names it.
+        """
         return self._tools.get(wire, wire.replace("__", "."))
 
     def _add(self, tool: str) -> str:
@@ -45,7 +49,10 @@ class WireNames:
         return fitting
 
     def and_past(self, request: ModelRequest) -> "WireNames":
-        """These, and those of calls made earlier in the conversation; its own, so that nothing of one stays for another."""
+        """Returns these names and those of earlier calls in the conversation.
+
+        The result is a new table, so that nothing of one request stays for another.
+        """
         names = WireNames(())
         names._wire, names._tools = dict(self._wire), dict(self._tools)
         for tool in _past_tools(request.messages):
