@@ -1,1 +1,4 @@
-"""A real browser as tools. Owns: Chromium through playwright, held to the guard of `adapters/net`. Not: plain fetching."""
+"""A real browser as tools: Chromium through playwright, limited by the guard of `adapters/net`.
+
+Does not own: plain fetching (adapters.tools).
+"""

@@ -1,8 +1,9 @@
-"""One running Chromium. Owns: its switches, its way out through the guard, its profile, its end. Not: its pages (tab).
+"""One running Chromium: its switches, its guarded network access, its profile and its end.
 
-It has no network of its own: every connection goes to a guarded proxy whose credential only it has, no name is resolved by
-it, and what cannot go through a proxy (QUIC, WebRTC over UDP) is switched off. Its environment holds nothing of the
-daemon's. Ends by itself when the pipe to whoever drives it closes, so a killed daemon leaves none behind.
+Does not own: its pages (tab).
+Chromium has no network of its own. Every connection goes to a guarded proxy whose credential only Chromium has.
+Chromium resolves no names, and what cannot go through a proxy (QUIC, WebRTC over UDP) is switched off. Its environment
+holds nothing of the daemon's. It ends when the pipe to its driver closes, so a killed daemon leaves none behind.
 """
 
 import asyncio
@@ -24,20 +25,20 @@ log = structlog.get_logger()
 
 START_S = 30.0
 CLOSE_S = 5.0
-LEAVING_S = 5.0  # How long a Chromium of before may take to leave the profile; then it is killed.
+LEAVING_S = 5.0  # How long an earlier Chromium may take to leave the profile before it is killed.
 _LOOKS_COUNT = 50
 WIDTH_PX, HEIGHT_PX = 1280, 800
 _PROFILE_MODE = 0o700
 _LOCKS = ("SingletonLock", "SingletonSocket", "SingletonCookie")
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "FONTCONFIG_PATH", "XDG_RUNTIME_DIR")
 
-# The last list of a command line is the one that counts, so playwright's own, which makes pages steady, stands here again.
+# The last list of a command line counts, so playwright's own list, which makes pages steady, is repeated here.
 _FEATURES_OFF = (
     "AvoidUnnecessaryBeforeUnloadCheckSync,DestroyProfileOnBrowserClose,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,"
     "LensOverlay,MediaRouter,PaintHolding,OptimizationHints,NetworkTimeServiceQuerying,AimEnabled,PreconnectToSearch,"
     "AutofillServerCommunication,Translate,InterestFeedContentSuggestions,CertificateTransparencyComponentUpdater"
 )
-_NOWHERE = "https://0.0.0.0/"  # The guard refuses it, so whatever of Chromium's own calls is left gets no further.
+_NOWHERE = "https://0.0.0.0/"  # The guard refuses it, so any call of Chromium's own that is left gets no further.
 
 SWITCHES = (
     f"--disable-features={_FEATURES_OFF}",
@@ -63,9 +64,9 @@ SWITCHES = (
     "--renderer-process-limit=4",
     "--js-flags=--max-old-space-size=512",
 )
-# Switches of playwright that make a browser easier to test and a hostile page freer.
+# Playwright's switches that make a browser easier to test, and give a hostile page more freedom.
 UNWANTED = ["--disable-popup-blocking", "--disable-ipc-flooding-protection"]
-# Read by Chromium when a profile is new; the switches above are of a start, these are of the profile.
+# Chromium reads these when a profile is new; the switches above apply to one start.
 PREFERENCES = {
     "webrtc": {
         "ip_handling_policy": "disable_non_proxied_udp",
@@ -85,7 +86,7 @@ PREFERENCES = {
 
 
 class Chromium:
-    """Started with `launch`; one profile, one window, one proxy."""
+    """A Chromium started with `launch`, with one profile, one window and one proxy."""
 
     def __init__(self, profile: Path, context: BrowserContext, proxy: GuardedProxy) -> None:
         self._profile = profile
@@ -96,7 +97,7 @@ class Chromium:
 
     @classmethod
     async def launch(cls, driver: Playwright, guard: Guard, profile: Path, executable: str) -> "Chromium":
-        """Raises Unavailable `browser_failed`, `profile_busy`, `proxy_unavailable`."""
+        """Starts a Chromium. Raises Unavailable `browser_failed`, `profile_busy`, `proxy_unavailable`."""
         await _wait_until_free(profile)
         _prepare(profile)
         proxy = GuardedProxy(guard)
@@ -117,7 +118,7 @@ class Chromium:
         return True
 
     async def close(self) -> None:
-        """The profile is written, the processes are gone."""
+        """Ends Chromium: the profile is written, and the processes are gone."""
         self.is_alive = False
         try:
             async with asyncio.timeout(CLOSE_S):
@@ -133,7 +134,7 @@ class Chromium:
 
 
 def kill_browsers(profile: Path) -> int:
-    """Whatever still runs on this profile of ours is killed; how many these were."""
+    """Kills whatever still runs on this profile, and returns how many processes that were."""
     pids = browser_pids(profile)
     for pid in pids:
         try:
@@ -144,7 +145,7 @@ def kill_browsers(profile: Path) -> int:
 
 
 def browser_pids(profile: Path) -> list[int]:
-    """Processes that were started with exactly this profile; none where there is no /proc."""
+    """Returns the processes that were started with exactly this profile; none where there is no /proc."""
     wanted = f"--user-data-dir={profile}".encode()
     found: list[int] = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
@@ -158,7 +159,10 @@ def browser_pids(profile: Path) -> list[int]:
 
 
 async def _wait_until_free(profile: Path) -> None:
-    """Two Chromiums on one profile would damage it; one whose daemon was killed leaves by itself in a moment."""
+    """Waits until no other Chromium uses the profile, because two would damage it.
+
+    A Chromium whose daemon was killed ends by itself in a moment.
+    """
     for step in range(2 * _LOOKS_COUNT):
         if not browser_pids(profile):
             return
@@ -169,7 +173,10 @@ async def _wait_until_free(profile: Path) -> None:
 
 
 def _prepare(profile: Path) -> None:
-    """The folder is there and is ours alone. Locks of a Chromium that is gone would keep a new one out."""
+    """Creates the folder so that only this user can read it, and removes stale locks.
+
+    Locks of a Chromium that is gone would keep a new one out.
+    """
     try:
         profile.parent.mkdir(mode=_PROFILE_MODE, parents=True, exist_ok=True)
         profile.mkdir(mode=_PROFILE_MODE, exist_ok=True)
@@ -192,7 +199,7 @@ async def _launch_context(driver: Playwright, profile: Path, executable: str, do
             headless=True,
             args=list(SWITCHES),
             ignore_default_args=UNWANTED,
-            chromium_sandbox=os.geteuid() != 0,  # Chromium's own sandbox cannot be had as root.
+            chromium_sandbox=os.geteuid() != 0,  # Chromium's own sandbox does not work as root.
             proxy=proxy,
             env=_environment(profile),
             accept_downloads=False,

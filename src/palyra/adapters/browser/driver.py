@@ -1,4 +1,7 @@
-"""The driver of playwright. Owns: its start and its end. Not: the browsers it drives (chromium)."""
+"""Starts and stops the playwright driver.
+
+Does not own: the browsers it drives (chromium).
+"""
 
 import asyncio
 
@@ -14,7 +17,7 @@ START_S = 20.0
 
 
 async def start_driver() -> Playwright:
-    """Raises Unavailable `browser_failed`."""
+    """Starts the driver. Raises Unavailable `browser_failed`."""
     try:
         async with asyncio.timeout(START_S):
             return await async_playwright().start()
@@ -23,7 +26,7 @@ async def start_driver() -> Playwright:
 
 
 async def is_answering(driver: Playwright) -> bool:
-    """Whether it still drives anything. Nothing is requested with the context that is made for this."""
+    """Tells whether the driver still works. It makes a context for that, which sends no request."""
     try:
         async with asyncio.timeout(START_S):
             await (await driver.request.new_context()).dispose()

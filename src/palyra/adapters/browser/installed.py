@@ -1,6 +1,7 @@
-"""What the browser tools need. Owns: finding Chromium, and why the tools are missing. Not: starting it (chromium).
+"""Finds Chromium, and says why the browser tools are missing.
 
-Nothing heavy is imported here, so that a daemon that never opens a page pays nothing for being able to.
+Does not own: starting Chromium (chromium).
+Nothing heavy is imported here, so that a daemon that never opens a page does not pay for it.
 """
 
 import importlib.util
@@ -15,7 +16,7 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 
 def find_chromium(executable: str | None = None) -> str | None:
-    """The program: the configured one or none, else the first that is on the PATH."""
+    """Returns the configured program or None; without a configured one, the first on the PATH."""
     if executable is not None:
         path = Path(executable).expanduser()
         is_fit = path.is_absolute() and path.is_file() and os.access(path, os.X_OK)
@@ -24,7 +25,7 @@ def find_chromium(executable: str | None = None) -> str | None:
 
 
 def missing_tools(executable: str | None = None) -> tuple[MissingTool, ...]:
-    """Every browser tool with the reason why it cannot be offered here; empty if all is there."""
+    """Returns every browser tool with the reason why it cannot be offered here; empty if nothing is missing."""
     reason = _reason(executable)
     return () if reason is None else tuple(MissingTool(name, reason) for name in NAMES)
 

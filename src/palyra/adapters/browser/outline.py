@@ -1,7 +1,8 @@
-"""The outline of a page. Owns: turning what the script saw into bounded text with short refs. Not: looking (outline_script).
+"""The outline of a page: turns what the script saw into bounded text with short refs.
 
-All of it is content from outside. Refs are numbers that no two pages share, of any session: one that is not of the page at
-hand is stale, and nothing a page writes can make another of it, since what looks like a ref is rewritten.
+Does not own: reading the page (outline_script).
+All of the text is content from outside. Refs are numbers that no two pages share, in any session. A ref of another page
+is stale. A page cannot forge a ref, because text that looks like one is rewritten.
 """
 
 import re
@@ -16,15 +17,15 @@ TEXT_BYTES_MAX = 64 * 1024
 TITLE_LENGTH_MAX = 200
 URL_LENGTH_MAX = 2000
 REFS_FROM, REFS_COUNT = 100_000, 900_000
-PAGES_REMEMBERED = 256  # All their refs together are a small part of those there are, so a draw soon fits.
+PAGES_REMEMBERED = 256  # All their refs together are a small part of the range, so a random draw soon fits.
 
 _LOOKALIKE = re.compile(r"\[(e\d+)\]")
-_MARKED = re.compile("\x00(e\\d+)\x01")  # Our own refs, until the end; no text of a page holds such characters.
+_MARKED = re.compile("\x00(e\\d+)\x01")  # Marks real refs until the end; no text of a page holds such characters.
 _BLANKS = re.compile(r"[ \t]+")
 
 
 class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Something that can be clicked or typed into, as the script tells it."""
+    """Something that can be clicked or typed into, as the script reports it."""
 
     role: str
     name: str
@@ -36,7 +37,10 @@ class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PageContent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All that the script tells. A piece is text, a control, or the address of a frame of another site, which is not read."""
+    """Everything that the script reports.
+
+    A piece is text, a control, or the address of another site's frame, which is not read.
+    """
 
     title: str = ""
     pieces: tuple[str | dict[str, object], ...] = ()
@@ -47,13 +51,16 @@ class PageContent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Refs:
-    """One for all sessions. Where the refs of a page begin is drawn: nobody guesses another session's, or one yet to come."""
+    """Issues refs for all sessions.
+
+    The refs of a page begin at a random number, so nobody guesses another session's refs or later ones.
+    """
 
     def __init__(self) -> None:
         self._given: deque[range] = deque(maxlen=PAGES_REMEMBERED)
 
     def take(self, count: int) -> range:
-        """As many numbers as one look at a page needs, none of them given lately."""
+        """Returns as many numbers as one look at a page needs, none of them given lately."""
         while True:
             first = REFS_FROM + secrets.randbelow(REFS_COUNT)
             drawn = range(first, first + count)
@@ -63,7 +70,7 @@ class Refs:
 
 
 def number_of(ref: object) -> int | None:
-    """Of a ref such as e410233; None if it is none."""
+    """Returns the number of a ref such as e410233; None if it is none."""
     if not isinstance(ref, str):
         return None
     matched = re.fullmatch(r"\[?e([1-9][0-9]{0,9})\]?", ref.strip())
@@ -71,7 +78,7 @@ def number_of(ref: object) -> int | None:
 
 
 def read_seen(raw: object) -> PageContent:
-    """What the script gave back; a page that spoils it gets an empty outline."""
+    """Reads the script's result; a page that spoils it gets an empty outline."""
     try:
         return msgspec.convert(raw, PageContent)
     except msgspec.ValidationError:
@@ -79,13 +86,13 @@ def read_seen(raw: object) -> PageContent:
 
 
 def controls_of(seen: PageContent) -> tuple[Control, ...]:
-    """In the order of their refs; one that is spoiled keeps its place."""
+    """Returns the controls in the order of their refs; a spoiled one keeps its place."""
     told = (piece for piece in seen.pieces if isinstance(piece, dict) and "frame" not in piece)
     return tuple(_read_control(piece) for piece in told)[: max(0, seen.count)]
 
 
 def render(seen: PageContent, numbers: range) -> str:
-    """The text, at most TEXT_BYTES_MAX bytes; whole lines are cut from its end."""
+    """Returns the text, at most TEXT_BYTES_MAX bytes; whole lines are cut from its end."""
     waiting = iter(numbers)
     parts: list[str] = []
     for piece in seen.pieces:
@@ -97,7 +104,7 @@ def render(seen: PageContent, numbers: range) -> str:
             parts.append(_told(_read_control(piece), next(waiting, None)))
     lines = (_BLANKS.sub(" ", line).strip() for line in "".join(parts).split("\n"))
     text = "\n".join(f"\n{line}" if line.startswith("#") else line for line in lines if line)
-    # Once all is joined: a page could write the halves of a ref into two pieces.
+    # This happens after joining: a page could write the halves of a ref into two pieces.
     marked = _LOOKALIKE.sub(r"(\1)", text.strip())
     return _bounded(_MARKED.sub(r"[\1]", marked), is_cut=seen.is_cut)
 

@@ -1,7 +1,8 @@
-"""What looks at a page, as a script. Owns: which text a person would see, what can be clicked. Not: the words (outline).
+"""The script that reads a page: which text a person would see, and what can be clicked.
 
-It runs in a world of its own beside the page's scripts: it sees the same tree, they cannot see or change it. Every walk is
-bounded by nodes, characters and time, so that no page makes it endless.
+Does not own: the words of the outline (outline).
+The script runs in an isolated world: it sees the same tree as the page's scripts, and they cannot see or change it.
+Invariant: every walk is bounded by nodes, characters and time, so that no page makes it endless.
 """
 
 from palyra.core.spelling import BLANK_RANGES

@@ -1,8 +1,9 @@
-"""The browsers of all sessions. Owns: one for each session that wants one, how many live, when they end, what they are
-left with. Not: what a page does (tab), or what a call may do (tools).
+"""The browsers of all sessions: one for each session that needs one, how many run, and when they end.
 
-Each session has a profile of its own, a folder that stays over calls and restarts until it is forgotten. A browser starts
-with the first call that needs it; the one that was used longest ago makes room for a new one; idle ones end by themselves.
+Does not own: what a page does (tab), what a call may do (tools).
+Each session has its own profile, a folder that stays over calls and restarts until it is forgotten. A browser starts
+with the first call that needs it. The browser used longest ago makes room for a new one. Idle browsers end by
+themselves.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ IDLE_S = 600.0
 SESSIONS_MAX = 3  # A Chromium takes some 300 MB.
 STOP_S = 5.0
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-# After these the page is in no state to go on with: the next call gets a new one.
+# After these faults the page cannot be used any more: the next call gets a new one.
 _SPOILING_CODES = frozenset({"open_failed", "timed_out", "page_hangs", "page_gone", "page_restless", "browser_gone"})
 
 
@@ -60,7 +61,7 @@ class LiveBrowser:
 
     @property
     def tab(self) -> "Tab | None":
-        """The page, while there is one to be asked about."""
+        """Returns the page, if it is ready."""
         return self.opening.result()[1] if self.opening.done() and not self.is_over else None
 
 
@@ -80,14 +81,17 @@ class Browsers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def find_control(self, number: int) -> tuple[str, Control] | None:
-        """What has this ref on a page that is open now, and the address of that page; None unless it is just one."""
+        """Returns the address of the open page with this ref, and the control; None unless exactly one matches."""
         tabs = [tab for live in self._lives.values() if (tab := live.tab) is not None]
         found = [(tab.url, control) for tab in tabs if (control := tab.control(number)) is not None]
         return found[0] if len(found) == 1 else None
 
     @asynccontextmanager
     async def use(self, session_id: str) -> "AsyncIterator[Tab]":
-        """The session's page, for this caller alone. Raises Unavailable `browsers_busy`, `browser_failed` …"""
+        """Gives the session's page to this caller alone.
+
+        Raises Unavailable `browsers_busy`, `browser_failed` …
+        """
         live = await self._take(session_id)
         try:
             _, tab = await asyncio.shield(live.opening)
@@ -104,7 +108,7 @@ class Browsers:
             self._set_idle(session_id, live)
 
     async def close(self) -> None:
-        """Every browser ends; profiles stay."""
+        """Ends every browser; profiles stay."""
         async with self._door:
             for session_id in list(self._lives):
                 await self._end(session_id)
@@ -114,7 +118,7 @@ class Browsers:
             await self._stop_driver()
 
     async def forget(self, session_id: str) -> None:
-        """The session's browser ends and its profile is removed: cookies, logins, all."""
+        """Ends the session's browser and removes its profile: cookies, logins, everything."""
         async with self._door:
             await self._end(session_id)
         profile = self._profile(session_id)
@@ -122,12 +126,12 @@ class Browsers:
             await asyncio.to_thread(shutil.rmtree, profile, ignore_errors=True)
 
     def _profile(self, session_id: str) -> Path:
-        """Never outside the folder, whatever a session is called."""
+        """Returns a folder that is never outside the profiles' folder, whatever the session's name."""
         name = session_id if _PLAIN_NAME.fullmatch(session_id) else hashlib.sha256(session_id.encode()).hexdigest()
         return self._folder / name
 
     async def _take(self, session_id: str) -> LiveBrowser:
-        """Its lock is held when it is given. One that ended while it was waited for is looked for again."""
+        """Returns the browser with its lock held. If it ended during the wait, another is looked up."""
         while True:
             live = await self._find(session_id)
             await live.lock.acquire()
@@ -180,7 +184,7 @@ class Browsers:
         return browser, Tab(browser.context, self._refs, self._times or Times())
 
     async def _running_driver(self, broken: "Playwright | None") -> "Playwright":
-        """The driver; a new one in the place of one that was found broken."""
+        """Returns the driver; replaces one that was found broken."""
         from palyra.adapters.browser.driver import start_driver
 
         async with self._driving:
@@ -199,7 +203,7 @@ class Browsers:
             await stop_driver(driver, STOP_S)
 
     async def _end(self, session_id: str) -> None:
-        """Whatever it is doing. A start that is under way is waited for, so that nothing is left running."""
+        """Ends a browser, whatever it is doing. It waits for a start in progress, so that nothing is left running."""
         live = self._lives.pop(session_id, None)
         if live is None:
             return
@@ -213,7 +217,7 @@ class Browsers:
         await browser.close()
 
     async def _calm(self, session_id: str, live: LiveBrowser) -> None:
-        """After a cancelled call: what it began to load is stopped; a page that cannot be stopped is closed."""
+        """Stops what a cancelled call began to load; a page that cannot be stopped is closed."""
         tab = live.tab
         if tab is None:
             return
@@ -223,7 +227,7 @@ class Browsers:
             await self._mend(session_id, live)
 
     async def _mend(self, session_id: str, live: LiveBrowser) -> None:
-        """A page that is spoiled is closed; a browser that cannot even do that is ended. The profile stays."""
+        """Closes a spoiled page. A browser that cannot even do that is ended; its profile stays."""
         tab = live.tab
         try:
             if tab is not None:

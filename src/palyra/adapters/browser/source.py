@@ -1,7 +1,8 @@
-"""The browser tools as a source. Owns: offering all of them or none, and ending the browsers. Not: the tools themselves.
+"""The browser tools as a source: offers all of them or none, and ends the browsers.
 
-Whether playwright and Chromium are there is looked up once, without importing either: a daemon that never opens a page
-starts as quickly as one that cannot.
+Does not own: the tools themselves (tools).
+Playwright and Chromium are searched for once, without importing either. So a daemon that never opens a page starts as
+quickly as one that cannot.
 """
 
 from pathlib import Path
@@ -30,7 +31,7 @@ class BrowserSource:
         return self._missing
 
     async def forget(self, session_id: SessionId) -> None:
-        """The session's browser ends and its profile is removed."""
+        """Ends the session's browser and removes its profile."""
         await self._browsers.forget(session_id)
 
     async def close(self) -> None:

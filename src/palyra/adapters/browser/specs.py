@@ -1,4 +1,7 @@
-"""The specs of the browser tools. Owns: what a model is told of them and what it may write. Not: doing it (tools)."""
+"""The specs of the browser tools: what a model is told of them, and which arguments it may write.
+
+Does not own: executing them (tools).
+"""
 
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk
@@ -8,7 +11,7 @@ from palyra.core.trust import Trust
 
 TEXT_LENGTH_MAX = 32 * 1024
 REF_LENGTH_MAX = 16
-TIMEOUT_S = 90.0  # A start of the browser, an answer, a load and a look, each at its own limit.
+TIMEOUT_S = 90.0  # Enough for a start of the browser, a response, a load and a look, each at its own limit.
 
 _REF: JsonObject = {
     "type": "string",

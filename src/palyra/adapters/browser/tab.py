@@ -1,8 +1,8 @@
-"""The one page of a session. Owns: going somewhere, looking, clicking, typing, pictures, each in bounded time.
+"""The one page of a session: navigating, reading, clicking, typing and pictures, each in bounded time.
 
-Not: which addresses may be reached (the proxy, sessions), nor the words of a result (tools). Looking happens in a world
-beside the page's own, so a page can show what it likes but not change what looks at it. A ref is good for the document it
-was seen in: a navigation ends that world, and with it every ref.
+Does not own: which addresses may be reached (the proxy, sessions), the words of a result (tools).
+Reading happens in a world isolated from the page's own. A page can show what it likes, but cannot change the script
+that reads it. A ref is valid for the document it was seen in: a navigation ends that world, and with it every ref.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from palyra.adapters.browser.watch import Watch
 from palyra.core.errors import Conflict, Unavailable
 
 CLEAR_S = 2.0
-QUIET_S = 0.15  # Long enough for a click's script to begin going somewhere.
-LOOKS_MAX = 3  # Of a page that goes elsewhere while it is looked at.
+QUIET_S = 0.15  # Long enough for a click's script to begin a navigation.
+LOOKS_MAX = 3  # Attempts to read a page that navigates away meanwhile.
 PICTURE_HEIGHT_PX_MAX = 8000
 PICTURE_BYTES_MAX = 4 * 1024 * 1024
 JPEG_QUALITY = 60
@@ -79,7 +79,7 @@ class Tab:
 
     @property
     def url(self) -> str:
-        """Where the browser says it is; empty while no page is open."""
+        """Returns where the browser says it is; empty while no page is open."""
         page = self._watch.page
         return "" if page is None or page.is_closed() or page.url == _BLANK else page.url
 
@@ -88,7 +88,7 @@ class Tab:
         return self._watch.is_crashed
 
     def control(self, number: int) -> Control | None:
-        """What had this ref when the page was last looked at."""
+        """Returns the control that had this ref when the page was last read."""
         index = number - self._numbers.start
         return self._controls[index] if number in self._numbers and index < len(self._controls) else None
 
@@ -133,7 +133,7 @@ class Tab:
         return await self.look()
 
     async def type(self, number: int, text: str, *, is_submitted: bool) -> Sight:
-        """Replaces what stands in a field; in a list it chooses the option of that name."""
+        """Replaces the text of a field; in a list it chooses the option of that name."""
         page = self._open_page()
         with _told("page_gone"):
             told = await self._touch(f"palyra.fill({self._index(number)}, {msgspec.json.encode(text).decode()})")
@@ -146,7 +146,7 @@ class Tab:
         return await self.look()
 
     async def picture(self, *, is_full: bool) -> tuple[bytes, str]:
-        """The bytes and their media type. A long page is cut, a large picture is packed harder."""
+        """Returns the bytes and their media type. A long page is cut; a large picture is compressed harder."""
         page = self._open_page()
         limit_ms = self._times.picture_s * 1000
         with _told("page_gone"):
@@ -169,7 +169,7 @@ class Tab:
         return FloatRect(x=0, y=0, width=WIDTH_PX, height=height)
 
     async def stop(self) -> None:
-        """Ends whatever is being loaded. Raises Unavailable where the page does not even do that."""
+        """Stops whatever is loading. Raises Unavailable if the page cannot even do that."""
         page = self._watch.page
         if self._cdp is not None and page is not None and not page.is_closed():
             with _told("page_gone"):
@@ -177,7 +177,7 @@ class Tab:
                     await self._cdp.send("Page.stopLoading")
 
     async def drop(self) -> None:
-        """The page is closed, whatever it does; the profile stays. Raises Unavailable where only killing helps."""
+        """Closes the page, whatever it does; the profile stays. Raises Unavailable if only killing helps."""
         self._forget_refs()
         page, self._watch.page, self._cdp = self._watch.page, None, None
         if page is not None:
@@ -189,11 +189,11 @@ class Tab:
         self._watch.end()
 
     async def _cleared_page(self) -> Page:
-        """With nothing left of the page before, which could still be on its way elsewhere and win."""
+        """Returns a page without anything of the earlier one, which could still navigate and win."""
         page = await self._usable_page()
         if await self._is_cleared(page):
             return page
-        self._watch.page = self._cdp = None  # Making another closes this one, and does not wait for it.
+        self._watch.page = self._cdp = None  # Making another page closes this one, without waiting for it.
         return await self._usable_page()
 
     async def _is_cleared(self, page: Page) -> bool:
@@ -217,7 +217,7 @@ class Tab:
         return made
 
     async def _why(self, fault: Unavailable) -> Unavailable:
-        """A crash is told a moment after what it breaks."""
+        """Waits a moment, because a crash is reported shortly after the fault it causes."""
         if fault.code == "page_gone" and not self._watch.is_crashed:
             await asyncio.sleep(QUIET_S)
         return _crashed() if self._watch.is_crashed else fault
@@ -239,7 +239,7 @@ class Tab:
         self._numbers, self._controls, self._world = range(0), (), None
 
     async def _settle(self, page: Page) -> None:
-        """Until what was begun has arrived, or long enough; what is still under way then is told."""
+        """Waits until the load is finished or the limit has passed; an unfinished load is noted."""
         try:
             async with asyncio.timeout(self._times.load_s):
                 await self._arrive(page)
@@ -276,7 +276,7 @@ class Tab:
         return read_seen(raw)
 
     async def _touch(self, expression: str) -> dict[str, object]:
-        """Raises Conflict with what to do where the element cannot be used."""
+        """Runs an expression on an element. If the element cannot be used, Conflict says what to do."""
         if self._cdp is None or self._world is None:
             raise Conflict(*_FAULTS["gone"])
         async with _bounded(self._times.look_s):
@@ -302,12 +302,12 @@ class Tab:
 
 
 class _Moved(Exception):
-    """The document that was looked at is gone: the page went elsewhere meanwhile."""
+    """The document that was read is gone: the page navigated meanwhile."""
 
 
 @asynccontextmanager
 async def _bounded(limit_s: float) -> AsyncIterator[None]:
-    """A time limit whose passing means that the page hangs."""
+    """Limits the time; a page that exceeds it counts as hanging."""
     try:
         async with asyncio.timeout(limit_s):
             yield
@@ -317,7 +317,7 @@ async def _bounded(limit_s: float) -> AsyncIterator[None]:
 
 @contextmanager
 def _told(code: str) -> Iterator[None]:
-    """Faults of the browser in our words; nothing of what a page says is in them."""
+    """Reports the browser's faults in our words; they hold nothing that a page says."""
     try:
         yield
     except PlaywrightTimeout as cause:

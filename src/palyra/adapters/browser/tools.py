@@ -1,8 +1,9 @@
-"""browser.open, read, click, type, screenshot. Owns: what a call would touch, and the words of its result.
+"""The tools browser.open, read, click, type and screenshot: what a call would touch, and the words of its result.
 
-Not: browsers (sessions) and pages (tab). Opening reaches an address, which is judged like a fetch. Looking at a page that is
-already open reaches nothing, so it needs no capability. A click or typed text can do anything its page can: it asks, and
-the person is shown what the ref stood for.
+Does not own: browsers (sessions), pages (tab).
+Opening reaches an address, which is judged like a fetch. Reading a page that is already open reaches nothing, so it
+needs no capability. A click or typed text can do anything its page can. So it asks, and the person sees what the ref
+stood for.
 """
 
 from collections.abc import Awaitable, Callable
@@ -68,7 +69,7 @@ class BrowserOpen:
             if not isinstance(url, str):
                 raise Invalid("arguments_invalid", "url is a text: the whole address, with http:// or https://")
             target = self._browsers.guard.judge(url)
-            # Asked for a plain reason to tell; the proxy judges again, for itself.
+            # Judged here for a plain reason to report; the proxy judges again.
             await self._browsers.guard.addresses(target.endpoint)
         except PalyraError as refused:
             return _refused(refused)
@@ -161,7 +162,7 @@ class BrowserScreenshot:
 
 
 async def _perform(browsers: Browsers, context: ToolCallContext, act: Act) -> ToolResult:
-    """One act on the session's page, and the page as it is after it."""
+    """Performs one action on the session's page, and returns the page as it is afterwards."""
     try:
         async with browsers.use(context.session_id) as tab:
             sight = await act(tab)
@@ -178,12 +179,12 @@ async def _perform(browsers: Browsers, context: ToolCallContext, act: Act) -> To
 
 
 def _refused(fault: PalyraError) -> ToolResult:
-    """In our own words alone."""
+    """Returns a failure in our own words alone."""
     return replace(failed(fault.code, fault.message), trust=Trust.SYSTEM, sandbox=SANDBOX)
 
 
 def _judged_host(browsers: Browsers, url: str) -> str:
-    """Of the page that is open now. Raises Invalid where no page should be, whatever led there."""
+    """Returns the host of the open page. Raises Invalid if the page's address is refused, whatever led there."""
     if url.startswith(_ERROR_PAGE):
         raise Unavailable("open_failed", "the page went to an address that is refused, unknown, or does not answer")
     try:
@@ -193,7 +194,7 @@ def _judged_host(browsers: Browsers, url: str) -> str:
 
 
 def _host_at(browsers: Browsers, url: str) -> str:
-    """The host that is judged; of an address that will be refused, what stands there, so that the refusal is told."""
+    """Returns the judged host. For a refused address it is the text there, so that the refusal can name it."""
     try:
         return browsers.guard.judge(url).endpoint.host
     except PalyraError:
@@ -213,7 +214,10 @@ def _looking() -> CallNature:
 
 
 def _touching(browsers: Browsers, arguments: JsonObject) -> CallNature:
-    """The ref says which page it is: no two pages have the same. One that is of no page now will be refused as stale."""
+    """Finds the page by the ref, because no two pages share one.
+
+    A ref of no open page will be refused as stale.
+    """
     number = number_of(arguments.get("ref"))
     found = browsers.find_control(number) if number is not None else None
     if found is None:

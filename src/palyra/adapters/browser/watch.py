@@ -1,6 +1,7 @@
-"""What a page does by itself. Owns: dialogs, new windows, the way of its navigations, its crash. Not: what we do (tab).
+"""Watches what a page does by itself: dialogs, new windows, navigations and crashes.
 
-Nothing that a page opens stays: dialogs are dismissed, windows closed. What they said is kept as short notes for the model.
+Does not own: what calls do with the page (tab).
+Nothing that a page opens stays: dialogs are dismissed, windows closed. Their text is kept as short notes for the model.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ NOTE_LENGTH_MAX = 300
 
 
 class Watch:
-    """Of one window. `page` is the one page that may stay; `status` what its last document was answered with."""
+    """Watches one window. `page` is the one page that may stay; `status` is the HTTP status of its last document."""
 
     def __init__(self, context: BrowserContext) -> None:
         self.page: Page | None = None
@@ -37,7 +38,7 @@ class Watch:
         return bool(self._coming)
 
     async def make_page(self, context: BrowserContext) -> Page:
-        """The one page, new; every other is closed."""
+        """Makes a new page, the only one; every other is closed."""
         self._is_making = True
         try:
             self.page = await context.new_page()
@@ -86,7 +87,7 @@ class Watch:
             self.note("a new window was closed")
 
     def _answer(self, dialog: Dialog) -> None:
-        """Leaving a page needs no leave of the page's."""
+        """Answers a dialog. Leaving a page needs no permission of the page."""
         if dialog.type == "beforeunload":
             self._start(dialog.accept())
             return
@@ -123,7 +124,7 @@ class Watch:
 
 
 async def _tried(work: Coroutine[object, object, None]) -> None:
-    """A page that is gone meanwhile needs nothing any more."""
+    """Ignores the fault of a page that is gone meanwhile."""
     try:
         await work
     except PlaywrightError as gone:
