@@ -29,9 +29,8 @@ from prompt_toolkit.layout.processors import TabsProcessor
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.utils import get_cwidth
 
-from palyra.cli.terminal.inbox import InputEnded, Interrupted, Typed
-from palyra.cli.terminal.prompt import Put, label_of
-from palyra.cli.terminal.questions import CardQuestion, answer_of
+from palyra.cli.terminal.inbox import InputEnded, Interrupted, Put, Typed
+from palyra.cli.terminal.questions import CardQuestion, answer_of, label_of
 from palyra.cli.terminal.style import Style, shown
 
 DRAW_EVERY_S = 0.04  # Twenty-five times a second looks like streaming.

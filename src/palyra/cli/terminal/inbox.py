@@ -55,6 +55,7 @@ class StreamLost(msgspec.Struct, frozen=True):
 
 
 Item = SseFrame | Typed | Interrupted | InputEnded | Retrying | Connected | StreamLost
+Put = Callable[[Item], None]
 
 
 class Inbox:

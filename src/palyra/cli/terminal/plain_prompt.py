@@ -10,9 +10,8 @@ import os
 import sys
 from typing import TextIO
 
-from palyra.cli.terminal.inbox import InputEnded, Interrupted, Typed
-from palyra.cli.terminal.prompt import Put, label_of
-from palyra.cli.terminal.questions import CardQuestion
+from palyra.cli.terminal.inbox import InputEnded, Interrupted, Put, Typed
+from palyra.cli.terminal.questions import CardQuestion, label_of
 
 READ_BYTES_MAX = 65_536
 LINE_LENGTH_MAX = 1_000_000

@@ -5,18 +5,13 @@ Does not own: either kind (edited_prompt, plain_prompt). prompt_toolkit is impor
 """
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from palyra.cli.terminal.inbox import Item
+from palyra.cli.terminal.inbox import Put
 from palyra.cli.terminal.questions import CardQuestion
 from palyra.cli.terminal.style import Style
 from palyra.cli.terminal.transcript import TextSink
-
-LABEL = "› "
-
-Put = Callable[[Item], None]
 
 
 class Prompt(TextSink, Protocol):
@@ -61,10 +56,6 @@ def make_chat_prompt(put: Put, out: TextIO, ink: Style, history: Path) -> Prompt
     from palyra.cli.terminal.history import ChatHistory
 
     return EditedPrompt(put, out, ink, ChatHistory(history), chat_completer())
-
-
-def label_of(question: CardQuestion | None) -> str:
-    return LABEL if question is None else f"{question.keys} {LABEL}"
 
 
 def _is_plain() -> bool:

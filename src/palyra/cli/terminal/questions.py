@@ -28,6 +28,9 @@ _UNCERTAIN = (
 )
 
 
+LABEL = "› "
+
+
 class AnswerChoice(msgspec.Struct, frozen=True):
     """`number` answers too, where it is not 0."""
 
@@ -93,6 +96,11 @@ def _origin_text(source: str, origin: Mapping[str, object]) -> str:
     facts = [f"by {tool}" if isinstance(tool, str) else "", f"at event {seq}" if isinstance(seq, int) else ""]
     where = " ".join(fact for fact in facts if fact)
     return f"{source} ({where})" if where else source
+
+
+def label_of(question: CardQuestion | None) -> str:
+    """What stands before the line: the keys that answer an open question."""
+    return LABEL if question is None else f"{question.keys} {LABEL}"
 
 
 def answer_of(question: CardQuestion, line: str) -> JsonObject | None:
