@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -194,15 +195,29 @@ async def test_command_that_cannot_be_followed_is_not_left_running(root: Path, m
     await run("true", root)
     files, processes = len(os.listdir("/proc/self/fd")), processes_below(os.getpid(), 10_000)
 
+    started: set[int] = set()
+
     def refuse(pid: int) -> int:
+        started.add(pid)
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(os, "pidfd_open", refuse)
-    result = await run("sleep 60", root)
-    assert result.error is not None
-    assert result.error.code == "sandbox_failed"
+    for _ in range(30):
+        result = await run("sleep 60", root)
+        assert result.error is not None
+        assert result.error.code == "sandbox_failed"
     assert len(os.listdir("/proc/self/fd")) == files
     assert set(processes_below(os.getpid(), 10_000)) <= set(processes)
+    await until(lambda: not started & process_groups(), "the end of every sandbox that had just begun")
+
+
+def process_groups() -> set[int]:
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, group, *_ = stat.read_text("utf-8").rpartition(")")[2].split()
+            found |= {int(group)} if state != "Z" else set()
+    return found
 
 
 @pytest.mark.parametrize("length", [0, 1, 9, 10, 11, 30])

@@ -87,8 +87,8 @@ async def serve(
     policy = CedarPolicy(folder)
     tokens, credentials = open_credentials(home, policy)
     stop = _stop_signal()
-    client = HttpClient()
     choice = await choose_models(config)
+    client = HttpClient()
     engine = build_engine(home, choice.config, client, known, policy)
     settings = http_settings(config)
     watching: asyncio.Task[None] | None = None

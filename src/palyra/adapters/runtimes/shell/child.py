@@ -106,8 +106,10 @@ class Child:
                 signal.pidfd_send_signal(self._first_handle, signal.SIGKILL)
 
     def _kill_outer(self) -> None:
-        with suppress(ProcessLookupError):
-            self._started.process.kill()
+        """Its whole process group: a sandbox that is just starting has not yet asked to die with its parent."""
+        if self._started.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._started.process.pid, signal.SIGKILL)
 
     def _listen(self) -> None:
         started = self._started
