@@ -20,8 +20,8 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from palyra.adapters.policy.cedar import CedarPolicy  # noqa: E402
 from palyra.adapters.policy.context import call_context, call_request  # noqa: E402
-from palyra.adapters.policy.folder import FixedShelf  # noqa: E402
-from palyra.adapters.policy.policy_set import PolicyBook, PolicySource, bundled_book, make_book, nothing  # noqa: E402
+from palyra.adapters.policy.folder import FixedPolicies  # noqa: E402
+from palyra.adapters.policy.policy_set import ParsedPolicies, PolicySource, bundled_policies, nothing, parse_policies  # noqa: E402
 from palyra.core.events.tool import EffectClass, ParallelClass, Verdict  # noqa: E402
 from palyra.core.ids import Principal, SessionId, StreamId  # noqa: E402
 from palyra.core.tools import CallNature, Capability, ToolSpec  # noqa: E402
@@ -51,40 +51,40 @@ def main() -> None:
     last = 0.0
     for count in (5, 60):
         text = "\n".join(FORMS[number % len(FORMS)].format(number) for number in range(count))
-        last = _print_book(f"{count} policies alone, handles", _alone(count, text), free, asking)
+        last = _print_policies(f"{count} policies alone, handles", _alone(count, text), free, asking)
         _print_texts(f"{count} policies alone, texts", text, free)
-    own = "\n".join(FORMS[number % len(FORMS)].format(number) for number in range(60 - len(bundled_book().entries)))
-    bundled = _print_book(
-        "60 policies, the bundled ones among them", make_book((PolicySource("own", own),)), free, asking
+    own = "\n".join(FORMS[number % len(FORMS)].format(number) for number in range(60 - len(bundled_policies().entries)))
+    bundled = _print_policies(
+        "60 policies, the bundled ones among them", parse_policies((PolicySource("own", own),)), free, asking
     )
     policy = CedarPolicy()
     act = ApiQuestion(principal=Principal("user:alice"), role="user", action="runs.list")
     print(f"{'a call that looks as one before':46} {_cost_us(lambda: policy.judge(free)):8.2f}")
     print(f"{'an act upon the daemon, asked again':46} {_cost_us(lambda: policy.permit(act)):8.2f}")
     started = time.process_time()
-    make_book((PolicySource("own", own),))
+    parse_policies((PolicySource("own", own),))
     print(f"{'reading and checking such a set':46} {(time.process_time() - started) * 1e6:8.0f}")
     worst = max(last, bundled)
     print(f"\nlimit {LIMIT_US:.0f} µs at 60 policies: {'kept' if worst <= LIMIT_US else 'NOT kept'} ({worst:.0f})")
 
 
-def _alone(count: int, text: str) -> PolicyBook:
+def _alone(count: int, text: str) -> ParsedPolicies:
     """Those policies and two that decide, nothing bundled."""
     deciding = """
     permit (principal, action == Action::"call", resource) when { context.capabilities == ["fs_write"] };
     permit (principal, action == Action::"call", resource) when { context.approved };
     """
-    book = make_book((PolicySource("own", text + deciding),), ())
-    assert len(book.entries) == count + 2
-    return book
+    parsed = parse_policies((PolicySource("own", text + deciding),), ())
+    assert len(parsed.entries) == count + 2
+    return parsed
 
 
-def _print_book(name: str, book: PolicyBook, free: PolicyQuestion, asking: PolicyQuestion) -> float:
-    policy = CedarPolicy(FixedShelf(book))
+def _print_policies(name: str, parsed: ParsedPolicies, free: PolicyQuestion, asking: PolicyQuestion) -> float:
+    policy = CedarPolicy(FixedPolicies(parsed))
     assert policy.judge(free).verdict is Verdict.ALLOW
     assert policy.judge(asking).verdict is Verdict.ASK
-    request = call_request(free, {**call_context(free, 0, book.members), "approved": False})
-    handle = book.calls.for_tool(free.spec.name)
+    request = call_request(free, {**call_context(free, 0, parsed.members), "approved": False})
+    handle = parsed.calls.for_tool(free.spec.name)
     bare = _cost_us(lambda: cedarpy.is_authorized(request, handle, nothing()))
     cost, twice = _cost_us(_anew(policy, free)), _cost_us(_anew(policy, asking))
     print(f"{name:46} {cost:8.1f} {twice:8.1f} {bare:8.1f} {cost / bare:6.2f}")
@@ -99,7 +99,7 @@ def _anew(policy: CedarPolicy, question: PolicyQuestion) -> Callable[[], object]
 
 def _print_texts(name: str, text: str, free: PolicyQuestion) -> None:
     """As cedarpy is used most: every text is parsed at every question."""
-    request = call_request(free, {**call_context(free, 0, bundled_book().members), "approved": False})
+    request = call_request(free, {**call_context(free, 0, bundled_policies().members), "approved": False})
     cost = _cost_us(lambda: cedarpy.is_authorized(request, text, "[]"), 20)
     print(f"{name:46} {cost:8.1f}")
 

@@ -6,10 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from palyra.adapters.policy.cedar import NO_POLICY, POLICY_ERROR, BundledShelf, CedarPolicy
+from palyra.adapters.policy.cedar import NO_POLICY, POLICY_ERROR, BundledPolicies, CedarPolicy
 from palyra.adapters.policy.context import MEMBERS, call_context, call_request, folders_of
-from palyra.adapters.policy.folder import FixedShelf
-from palyra.adapters.policy.policy_set import PolicyBook, PolicySource, bundled_book, entities, make_book, schema
+from palyra.adapters.policy.folder import FixedPolicies
+from palyra.adapters.policy.policy_set import (
+    ParsedPolicies,
+    PolicySource,
+    bundled_policies,
+    entities,
+    parse_policies,
+    schema,
+)
 from palyra.adapters.tools.fs_write import FsWrite
 from palyra.core.events.tool import EffectClass, Risk, Verdict
 from palyra.core.ids import Principal, digest_call
@@ -142,7 +149,7 @@ def test_taint_never_makes_a_verdict_milder(asked: PolicyQuestion) -> None:
 @given(questions)
 def test_no_permit_of_the_operator_opens_what_a_bundled_policy_forbids(asked: PolicyQuestion) -> None:
     """A permit of everything leaves each bundled forbid in force, and answers with its name."""
-    forbids = {entry.id for entry in bundled_book().entries.values() if entry.effect == "forbid"}
+    forbids = {entry.id for entry in bundled_policies().entries.values() if entry.effect == "forbid"}
     before, after = POLICY.judge(asked), PERMITTING.judge(asked)
     if before.rule in forbids:
         assert (after.verdict, after.rule) == (before.verdict, before.rule)
@@ -153,12 +160,12 @@ def test_no_permit_of_the_operator_opens_what_a_bundled_policy_forbids(asked: Po
 @given(questions)
 def test_members_nobody_looks_at_change_nothing(asked: PolicyQuestion) -> None:
     """The whole context fits the schema, and judging with a part of it gives the same answer as judging with all."""
-    book = bundled_book()
-    for members in (MEMBERS, book.members):
+    parsed = bundled_policies()
+    for members in (MEMBERS, parsed.members):
         context = {**call_context(asked, 1, members), "approved": True}
         given_schema = schema() if members is MEMBERS else None
         result = cedarpy.is_authorized(
-            call_request(asked, context), book.calls.for_tool("t.x"), entities(), given_schema
+            call_request(asked, context), parsed.calls.for_tool("t.x"), entities(), given_schema
         )
         assert result.diagnostics.errors == []
         is_denied = POLICY.judge(asked).verdict is DENY
@@ -185,8 +192,8 @@ def test_question_that_cannot_be_put_denies(text: str) -> None:
 
 @pytest.mark.parametrize("error", [KeyError, TypeError, ValueError, RecursionError, OSError])
 def test_shelf_that_fails_denies(error: type[Exception]) -> None:
-    class Broken(BundledShelf):
-        def book(self):  # type: ignore[no-untyped-def]
+    class Broken(BundledPolicies):
+        def current(self):  # type: ignore[no-untyped-def]
             raise error("inside")
 
     policy = CedarPolicy(Broken())
@@ -297,7 +304,7 @@ def test_snapshot_names_the_deciding_policies_and_the_whole_set() -> None:
 
 
 def test_every_bundled_policy_has_a_name_and_a_sentence() -> None:
-    for entry in bundled_book().entries.values():
+    for entry in bundled_policies().entries.values():
         assert not entry.id.startswith("line_")
         assert not entry.says.startswith("The policy ")
         assert entry.says.endswith(".")
@@ -374,27 +381,27 @@ def test_what_is_known_of_one_holds_for_no_other() -> None:
 
 
 def test_another_book_knows_nothing_of_the_one_before() -> None:
-    class Changing(BundledShelf):
-        book_now = bundled_book()
+    class Changing(BundledPolicies):
+        policies_now = bundled_policies()
 
-        def book(self) -> PolicyBook:
-            return self.book_now
+        def current(self) -> ParsedPolicies:
+            return self.policies_now
 
-    shelf = Changing()
-    policy = CedarPolicy(shelf)
+    current = Changing()
+    policy = CedarPolicy(current)
     assert policy.judge(question()).verdict is ALLOW
-    shelf.book_now = make_book(
+    current.policies_now = parse_policies(
         (PolicySource("mine", '@id("no") forbid (principal, action == Action::"call", resource);'),)
     )
     assert policy.judge(question()).rule == "mine/no"
-    shelf.book_now = bundled_book()
+    current.policies_now = bundled_policies()
     assert policy.judge(question()).verdict is ALLOW
 
 
 def test_time_in_a_policy_is_the_time_of_the_question() -> None:
     text = '@id("late") forbid (principal, action == Action::"call", resource) when { context.now_ms > 1000 };'
     now_ms = [1000, 1001, 1000]
-    policy = CedarPolicy(FixedShelf(make_book((PolicySource("mine", text),))), lambda: now_ms.pop(0))
+    policy = CedarPolicy(FixedPolicies(parse_policies((PolicySource("mine", text),))), lambda: now_ms.pop(0))
     assert [policy.judge(question()).verdict for _ in range(3)] == [ALLOW, DENY, ALLOW]
 
 

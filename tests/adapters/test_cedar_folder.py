@@ -44,7 +44,7 @@ class Scene:
         """Long enough for two looks, each of which somebody's question brings about."""
         for _ in range(2):
             self.now_s += 1
-            self.folder.book()
+            self.folder.current()
 
     def verdict(self) -> Verdict:
         return self.policy.judge(WRITING).verdict
@@ -71,7 +71,7 @@ def test_files_are_read_at_the_start_and_other_names_are_not(root: Path) -> None
 
 def test_change_is_taken_up_when_two_looks_agree_on_it(root: Path) -> None:
     scene = Scene(root)
-    before = scene.folder.book().sha256
+    before = scene.folder.current().sha256
     put_policy(root, NO_WRITES)
     assert scene.verdict() is ALLOW
     scene.now_s += 1
@@ -81,7 +81,7 @@ def test_change_is_taken_up_when_two_looks_agree_on_it(root: Path) -> None:
     scene.now_s += 1
     assert scene.verdict() is DENY
     assert [change.action for change in scene.changes] == ["policy.reloaded"]
-    assert scene.changes[0].sha256 == scene.folder.book().sha256 != before
+    assert scene.changes[0].sha256 == scene.folder.current().sha256 != before
 
 
 def test_file_that_keeps_changing_is_not_read_in_between(root: Path) -> None:
@@ -225,7 +225,7 @@ def test_broken_at_the_start_reads_ask_and_all_else_is_refused(root: Path) -> No
 
 def _wait_for(folder: PolicyFolder, wanted: str) -> None:
     """Others look too, and the machine may be busy: what counts is that it comes."""
-    wait_until(lambda: folder.book().sha256 == wanted, "the new set")
+    wait_until(lambda: folder.current().sha256 == wanted, "the new set")
 
 
 def test_reload_while_others_judge_never_answers_with_half_a_set(root: Path) -> None:
@@ -254,7 +254,7 @@ def test_reload_while_others_judge_never_answers_with_half_a_set(root: Path) -> 
         thread.start()
     for number in range(20):
         put_policy(root, first if number % 2 else FREE_ONCE)
-        _wait_for(folder, PolicyFolder(root, look_every_s=0.0).book().sha256)
+        _wait_for(folder, PolicyFolder(root, look_every_s=0.0).current().sha256)
     is_over.set()
     for thread in threads:
         thread.join()

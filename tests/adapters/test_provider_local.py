@@ -19,7 +19,7 @@ from palyra.adapters.net.client import Timeouts
 from palyra.adapters.providers import local_model_worker
 from palyra.adapters.providers.exchange import ProviderEndpoint, WireModel
 from palyra.adapters.providers.local_model import WAITING_MAX, LocalModel, make_messages
-from palyra.adapters.providers.local_model_process import Said, parse_line
+from palyra.adapters.providers.local_model_process import AnswerLine, parse_line
 from palyra.core.conversation import AssistantMessage, PastCall, ToolMessage, UserMessage
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.events.model import Finish, ModelError, Usage
@@ -279,4 +279,4 @@ def test_whatever_the_process_says_reads_or_is_refused(line: bytes) -> None:
     except Unavailable as refused:
         assert refused.code == "process_garbled"
     else:
-        assert isinstance(said, Said)
+        assert isinstance(said, AnswerLine)

@@ -63,13 +63,13 @@ class Street:
         self.servers.append(server)
         return server
 
-    async def start(self, text: str = "", patience: DetectionTimeouts = PATIENT, **environ: Any) -> DefaultModels:
+    async def start(self, text: str = "", timeouts: DetectionTimeouts = PATIENT, **environ: Any) -> DefaultModels:
         config = read_config(text, environ, "palyra.toml")
         assert isinstance(config, Config), config
         detect = tuple(parse_target(server.url.removeprefix("http://")) for server in self.servers)
         client = HttpClient()
         try:
-            return await resolve_models(replace(config, server=ServerConfig(detect=detect)), client, patience)
+            return await resolve_models(replace(config, server=ServerConfig(detect=detect)), client, timeouts)
         finally:
             await client.close()
 
@@ -173,9 +173,9 @@ async def test_an_address_with_a_model_is_not_asked(street: Street) -> None:
 async def test_an_address_without_a_list_keeps_the_vendors_model_and_says_so(
     street: Street, answer: Played, why: str
 ) -> None:
-    patience = HASTY if answer.is_silent else PATIENT
+    timeouts = HASTY if answer.is_silent else PATIENT
     async with StandInProvider(answer) as server:
-        choice = await street.start(patience=patience, OPENAI_BASE_URL=server.url)
+        choice = await street.start(timeouts=timeouts, OPENAI_BASE_URL=server.url)
     assert told(choice)[-1] == [VENDORS["openai-chat"].model]
     assert f"it gave no list of its models ({why}): name one with OPENAI_MODEL" in choice.words
 
@@ -252,7 +252,7 @@ async def test_a_list_without_end_is_left(street: Street) -> None:
 @pytest.mark.parametrize("answer", [NOTHING, Played(body=b'{"object"', then="stall")], ids=["silent", "stalled"])
 async def test_a_hanging_server_is_not_waited_for(street: Street, answer: Played) -> None:
     await street.build(answer)
-    assert told(await street.start(patience=HASTY))[0] == "demo"
+    assert told(await street.start(timeouts=HASTY))[0] == "demo"
     assert street.rings == [1]
 
 

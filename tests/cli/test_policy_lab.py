@@ -16,13 +16,13 @@ from typer.testing import CliRunner, Result
 
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.policy.draft import load_policies
-from palyra.adapters.policy.folder import FixedShelf
-from palyra.adapters.policy.policy_set import PolicySource, make_book
+from palyra.adapters.policy.folder import FixedPolicies
+from palyra.adapters.policy.policy_set import PolicySource, parse_policies
 from palyra.adapters.providers.scripted import Script
 from palyra.adapters.schema import JsonSchemaCheck
 from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.app import Home, now_ms
-from palyra.app.lab import Bystanders, Lab, LabReport, LabRequest
+from palyra.app.lab import Lab, LabReport, LabRequest, ReplayDependencies
 from palyra.cli.commands import policy_lab
 from palyra.cli.main import app
 from palyra.cli.terminal.policy_lab_view import draw_report, print_drawn
@@ -70,9 +70,9 @@ class Prepared:
 
     def lab(self, *drafts: Path, **changes: Any) -> LabReport:
         agents = self.shop.agents
-        bystanders = Bystanders(ToolCatalog(self.shop.tools), agents, JsonSchemaCheck())
+        dependencies = ReplayDependencies(ToolCatalog(self.shop.tools), agents, JsonSchemaCheck())
         request = replace(LabRequest(since_ms=0, now_ms=now_ms()), **changes)
-        return Lab(self.home, bystanders, drafts, request).run(lambda _done, _total: None)
+        return Lab(self.home, dependencies, drafts, request).run(lambda _done, _total: None)
 
     async def _work(self) -> None:
         async with self.shop.open() as engine:
@@ -210,7 +210,9 @@ def test_policies_are_saved_to_a_new_file_only(prepared: Prepared, tmp_path: Pat
     assert "was not written" in nothing.stderr
     target = tmp_path / "grants.cedar"
     policy_lab._save(prepared.lab(), target)
-    assert len(make_book((PolicySource("grants", target.read_text()),)).entries) == len(make_book().entries) + 1
+    assert (
+        len(parse_policies((PolicySource("grants", target.read_text()),)).entries) == len(parse_policies().entries) + 1
+    )
     with pytest.raises(Conflict, match="is there already"):
         policy_lab._save(prepared.lab(), target)
     with pytest.raises(Unavailable, match="cannot be written"):
@@ -253,8 +255,8 @@ def test_nothing_in_the_home_is_written(prepared: Prepared) -> None:
 
 
 def test_an_agent_that_is_gone_is_a_gap(prepared: Prepared) -> None:
-    bystanders = Bystanders(ToolCatalog(prepared.shop.tools), {}, JsonSchemaCheck())
-    report = Lab(prepared.home, bystanders, (), LabRequest(since_ms=0, now_ms=now_ms())).run(lambda *_: None)
+    dependencies = ReplayDependencies(ToolCatalog(prepared.shop.tools), {}, JsonSchemaCheck())
+    report = Lab(prepared.home, dependencies, (), LabRequest(since_ms=0, now_ms=now_ms())).run(lambda *_: None)
     assert report.comparison.gaps[Gap.AGENT_UNKNOWN] == len(WRITES) + len(SENDS) + 2
 
 
@@ -293,8 +295,8 @@ def grant_proposals(draw: st.DrawFn) -> GrantProposal:
 def test_a_proposed_policy_is_good_cedar_and_permits_no_more_than_it_names(grant: GrantProposal, other: str) -> None:
     text = permit_text(grant)
     assert text is not None
-    shelf = FixedShelf(make_book((PolicySource("lab", text),)))
-    policy = CedarPolicy(shelf, lambda: grant.expires_at_ms - 1)
+    current = FixedPolicies(parse_policies((PolicySource("lab", text),)))
+    policy = CedarPolicy(current, lambda: grant.expires_at_ms - 1)
     question = _question(grant)
     assert policy.judge(question).verdict is Verdict.ALLOW
     beyond = (
@@ -304,7 +306,7 @@ def test_a_proposed_policy_is_good_cedar_and_permits_no_more_than_it_names(grant
         replace(question, taint=(*grant.taint, f"{other}!")),
     )
     assert {policy.judge(each).verdict for each in beyond} == {Verdict.ASK}
-    assert CedarPolicy(shelf, lambda: grant.expires_at_ms).judge(question).verdict is Verdict.ASK
+    assert CedarPolicy(current, lambda: grant.expires_at_ms).judge(question).verdict is Verdict.ASK
     elsewhere = replace(question.nature, paths=(f"{question.nature.paths[0]}{other}", "y"))
     verdict = policy.judge(replace(question, nature=elsewhere, arguments={"other": other})).verdict
     assert verdict is Verdict.ASK

@@ -1,4 +1,4 @@
-"""The bell: whoever waits is woken, and a ring that nobody waited for is not lost."""
+"""The wakeup: whoever waits is woken, and a set flag that nobody waited for is not lost."""
 
 import asyncio
 
@@ -9,39 +9,39 @@ from palyra.engine.wakeup import Wakeup
 LIMIT_S = 5.0  # Nothing here takes that long; it only ends a test that would hang.
 
 
-async def test_a_ring_wakes_who_waits() -> None:
-    bell = Wakeup()
-    waiting = asyncio.create_task(bell.wait())
+async def test_set_wakes_who_waits() -> None:
+    wakeup = Wakeup()
+    waiting = asyncio.create_task(wakeup.wait())
     await asyncio.sleep(0)
-    bell.ring()
-    bell.ring()
+    wakeup.set()
+    wakeup.set()
     async with asyncio.timeout(LIMIT_S):
         await waiting
 
 
-async def test_a_ring_before_anybody_waits_is_heard() -> None:
-    bell = Wakeup()
-    bell.ring()
+async def test_set_before_anybody_waits_is_not_lost() -> None:
+    wakeup = Wakeup()
+    wakeup.set()
     async with asyncio.timeout(LIMIT_S):
-        await bell.wait()
+        await wakeup.wait()
 
 
-async def test_a_stilled_bell_is_waited_for_again() -> None:
-    bell = Wakeup()
-    bell.ring()
-    bell.still()
+async def test_a_cleared_wakeup_is_waited_for_again() -> None:
+    wakeup = Wakeup()
+    wakeup.set()
+    wakeup.clear()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await bell.wait()
+            await wakeup.wait()
 
 
 async def test_who_was_cancelled_can_wait_again() -> None:
-    bell = Wakeup()
-    waiting = asyncio.create_task(bell.wait())
+    wakeup = Wakeup()
+    waiting = asyncio.create_task(wakeup.wait())
     await asyncio.sleep(0)
     waiting.cancel()
-    bell.ring()
+    wakeup.set()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     async with asyncio.timeout(LIMIT_S):
-        await bell.wait()
+        await wakeup.wait()

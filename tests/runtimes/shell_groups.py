@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from palyra.adapters.runtimes.shell.groups import GroupParent, Groups, NoGroups
-from palyra.adapters.runtimes.shell.groups_find import look_around, owner_name, possible_branches
+from palyra.adapters.runtimes.shell.groups_find import find_place, owner_name, possible_branches
 from palyra.core.tools import ToolResult
 from tests.runtimes.shells import found_sandbox
 from tests.support.waiting import until
@@ -24,7 +24,7 @@ async def groups() -> AsyncIterator[Groups]:
 
 
 def branches() -> tuple[GroupParent, ...]:
-    return possible_branches(look_around())[0]
+    return possible_branches(find_place())[0]
 
 
 def folders_of(owner: str) -> list[Path]:

@@ -148,7 +148,7 @@ async def test_long_result_is_cut_and_says_so(tmp_path: Path) -> None:
 
 
 async def test_hanging_on_the_greeting_leaves_it_down_and_the_rest_running(tmp_path: Path) -> None:
-    slow = hostile("hang_initialize", tmp_path, patience=replace(QUICK, start_s=0.5))
+    slow = hostile("hang_initialize", tmp_path, timeouts=replace(QUICK, start_s=0.5))
     (tmp_path / "b").mkdir()
     async with running(slow, hostile("polite", tmp_path / "b")) as servers:
         await until(lambda: status(servers, "hang-initialize").state is ServerState.DOWN)
@@ -158,7 +158,7 @@ async def test_hanging_on_the_greeting_leaves_it_down_and_the_rest_running(tmp_p
 
 
 async def test_hanging_on_the_list_leaves_it_down(tmp_path: Path) -> None:
-    async with running(hostile("hang_list", tmp_path, patience=replace(QUICK, request_s=0.3))) as servers:
+    async with running(hostile("hang_list", tmp_path, timeouts=replace(QUICK, request_s=0.3))) as servers:
         await until(lambda: status(servers, "hang-list").state is ServerState.DOWN)
         assert "tools/list" in reasons(servers)["mcp.hang-list.*"]
         assert servers.tools() == ()
@@ -230,8 +230,8 @@ async def test_killed_server_comes_back_and_the_next_call_works(tmp_path: Path) 
 
 
 async def test_server_that_exits_at_once_is_tried_ever_more_rarely(tmp_path: Path) -> None:
-    patience = replace(QUICK, backoff_first_s=0.2, backoff_max_s=600.0)
-    async with running(hostile("exit", tmp_path, patience=patience)) as servers:
+    timeouts = replace(QUICK, backoff_first_s=0.2, backoff_max_s=600.0)
+    async with running(hostile("exit", tmp_path, timeouts=timeouts)) as servers:
         await until(lambda: status(servers, "exit").starts_count >= 3)
         assert status(servers, "exit").state is ServerState.DOWN
         assert reasons(servers)["mcp.exit.*"].endswith("its process ended with code 3")
@@ -242,8 +242,8 @@ async def test_server_that_exits_at_once_is_tried_ever_more_rarely(tmp_path: Pat
 
 
 async def test_call_to_a_server_that_stays_away_says_that_nothing_was_sent(tmp_path: Path) -> None:
-    patience = replace(QUICK, restart_wait_s=0.3, backoff_first_s=600.0, backoff_max_s=600.0)
-    async with ready(hostile("polite", tmp_path, patience=patience)) as servers:
+    timeouts = replace(QUICK, restart_wait_s=0.3, backoff_first_s=600.0, backoff_max_s=600.0)
+    async with ready(hostile("polite", tmp_path, timeouts=timeouts)) as servers:
         tool = find(servers, "mcp.polite.echo")
         await use(servers, "mcp.polite.die", {})
         result = await tool.execute({}, context())
@@ -297,7 +297,7 @@ async def test_questions_of_a_server_are_refused_and_a_ping_is_answered(tmp_path
 
 
 async def test_server_that_asks_without_end_and_never_listens_fills_nothing(tmp_path: Path) -> None:
-    async with running(hostile("deaf", tmp_path, patience=replace(QUICK, request_s=1.0))) as servers, Heart() as heart:
+    async with running(hostile("deaf", tmp_path, timeouts=replace(QUICK, request_s=1.0))) as servers, Heart() as heart:
         before_bytes = resident_bytes()
         await until(lambda: status(servers, "deaf").state is ServerState.DOWN)
         assert heart.beats_count > 10

@@ -43,7 +43,7 @@ async def http_server(port: int, *arguments: str) -> AsyncIterator[int]:
 
 
 def over_http(port: int, **fields: object) -> ServerSettings:
-    given: dict[str, object] = {"name": "web", "url": f"http://127.0.0.1:{port}/mcp", "patience": QUICK, **fields}
+    given: dict[str, object] = {"name": "web", "url": f"http://127.0.0.1:{port}/mcp", "timeouts": QUICK, **fields}
     return ServerSettings(**given)  # type: ignore[arg-type]
 
 

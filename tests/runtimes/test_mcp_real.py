@@ -38,7 +38,7 @@ pytestmark = pytest.mark.anyio
 
 
 def time_server(**fields: object) -> ServerSettings:
-    given: dict[str, object] = {"name": "time", "command": (str(BIN / "mcp-server-time"),), "patience": QUICK, **fields}
+    given: dict[str, object] = {"name": "time", "command": (str(BIN / "mcp-server-time"),), "timeouts": QUICK, **fields}
     return ServerSettings(**given)  # type: ignore[arg-type]
 
 
@@ -131,7 +131,7 @@ async def test_git_status_and_commit_in_a_repository(tmp_path: Path) -> None:
     (repository / "b.txt").write_text("two\n")
     command = (str(BIN / "mcp-server-git"), "--repository", str(repository))
     where = {"repo_path": str(repository)}
-    async with ready(ServerSettings(name="git", command=command, patience=QUICK)) as servers:
+    async with ready(ServerSettings(name="git", command=command, timeouts=QUICK)) as servers:
         events = await play(
             tmp_path / "engine",
             servers,
@@ -149,7 +149,7 @@ async def test_git_status_and_commit_in_a_repository(tmp_path: Path) -> None:
 async def test_files_are_written_and_read_in_the_servers_own_folder(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    settings = ServerSettings(name="files", command=command_of("filesystem", str(folder)), patience=QUICK)
+    settings = ServerSettings(name="files", command=command_of("filesystem", str(folder)), timeouts=QUICK)
     async with ready(settings) as servers:
         events = await play(
             tmp_path / "engine",
@@ -168,7 +168,7 @@ async def test_files_are_written_and_read_in_the_servers_own_folder(tmp_path: Pa
 
 @pytest.fixture
 def everything() -> ServerSettings:
-    return ServerSettings(name="every", command=command_of("everything", "stdio"), patience=QUICK)
+    return ServerSettings(name="every", command=command_of("everything", "stdio"), timeouts=QUICK)
 
 
 async def test_everything_echoes_adds_and_draws(tmp_path: Path, everything: ServerSettings) -> None:

@@ -14,7 +14,7 @@ from palyra.adapters.runtimes.shell.groups import ControlGroup, Groups, NoGroups
 from palyra.adapters.runtimes.shell.groups_find import owner_name
 from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.run import ShellRun, describe
-from palyra.adapters.runtimes.shell.watch import Gauge
+from palyra.adapters.runtimes.shell.watch import LimitCheck
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Outcome
 from palyra.core.ids import RunId
@@ -48,7 +48,7 @@ class Ledger:
 
 @pytest.fixture
 def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Gauge, "look", lambda _self, _first: None)
+    monkeypatch.setattr(LimitCheck, "look", lambda _self, _first: None)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from palyra.adapters.runtimes.shell import groups_find
 from palyra.adapters.runtimes.shell import sandbox as sandboxes
 from palyra.adapters.runtimes.shell.groups import ControlGroup, GroupParent, Groups, NoGroups, words_for
-from palyra.adapters.runtimes.shell.groups_find import look_around, possible_branches, why_no_branches
+from palyra.adapters.runtimes.shell.groups_find import find_place, possible_branches, why_no_branches
 from palyra.adapters.runtimes.shell.groups_place import (
     MEMORY,
     PIDS,
@@ -30,7 +30,7 @@ from palyra.adapters.runtimes.shell.groups_place import (
 )
 from palyra.adapters.runtimes.shell.sandbox import Sandbox
 from palyra.app import Home
-from palyra.app.tools import ToolDependencies, WayOut, _shell, try_sandbox
+from palyra.app.tools import SandboxProxy, ToolDependencies, _shell, try_sandbox
 from tests.runtimes.shells import make_setup, never_tainted
 
 HYBRID_GROUPS = "9:name=systemd:/\n8:pids:/\n4:memory:/jobs/a:b\n2:cpu,cpuacct:/\n0::/\n"
@@ -199,23 +199,23 @@ def test_old_trees_are_tried_together_and_then_each(tmp_path: Path) -> None:
     (proc / "cgroup").write_text("8:pids:/\n4:memory:/jobs\n")
     lines = [f"1 2 0:3 / {tmp_path}/{name} rw - cgroup cgroup rw,{name}" for name in ("pids", "memory")]
     (proc / "mountinfo").write_text("\n".join(lines) + "\n")
-    around = look_around(str(proc))
-    assert possible_branches(around) == []
-    assert f"{tmp_path}/memory/jobs and {tmp_path}/pids cannot be written" in why_no_branches(around)
-    assert "Delegate=yes" in why_no_branches(around)
+    place = find_place(str(proc))
+    assert possible_branches(place) == []
+    assert f"{tmp_path}/memory/jobs and {tmp_path}/pids cannot be written" in why_no_branches(place)
+    assert "Delegate=yes" in why_no_branches(place)
     for folder in (tmp_path / "memory" / "jobs", tmp_path / "pids"):
         folder.mkdir(parents=True)
         (folder / "cgroup.procs").touch()
-    names = [[sorted(branch.controllers) for branch in one] for one in possible_branches(look_around(str(proc)))]
+    names = [[sorted(branch.controllers) for branch in one] for one in possible_branches(find_place(str(proc)))]
     assert names == [[["memory"], ["pids"]], [["memory"]], [["pids"]]]
     os.remove(tmp_path / "pids" / "cgroup.procs")
-    assert [one[0].folder for one in possible_branches(look_around(str(proc)))] == [f"{tmp_path}/memory/jobs"]
+    assert [one[0].folder for one in possible_branches(find_place(str(proc)))] == [f"{tmp_path}/memory/jobs"]
 
 
 def test_lists_that_cannot_be_read_mean_no_place(tmp_path: Path) -> None:
-    around = look_around(str(tmp_path / "none"))
-    assert possible_branches(around) == []
-    assert "not mounted" in why_no_branches(around)
+    place = find_place(str(tmp_path / "none"))
+    assert possible_branches(place) == []
+    assert "not mounted" in why_no_branches(place)
 
 
 @pytest.mark.parametrize(
@@ -237,9 +237,11 @@ def test_daemon_makes_room_before_it_looks_for_groups(monkeypatch: pytest.Monkey
     steps: list[str] = []
     monkeypatch.setattr(groups_find, "step_down", lambda: steps.append("step down"))
     monkeypatch.setattr("palyra.adapters.runtimes.shell.tools.find_sandbox", lambda: steps.append("find"))
-    ground = SimpleNamespace(provenance=SimpleNamespace(taints_workspace=never_tainted), home=Home(tmp_path))
+    dependencies = SimpleNamespace(provenance=SimpleNamespace(taints_workspace=never_tainted), home=Home(tmp_path))
     source = _shell(
-        cast(ToolDependencies, ground), make_setup().processes, cast(WayOut, SimpleNamespace(path=tmp_path / "way"))
+        cast(ToolDependencies, dependencies),
+        make_setup().processes,
+        cast(SandboxProxy, SimpleNamespace(path=tmp_path / "way")),
     )
     source.missing()
     assert steps == ["step down", "find"]

@@ -13,7 +13,7 @@ from palyra.adapters.runtimes.shell import groups as groups_module
 from palyra.adapters.runtimes.shell import groups_find
 from palyra.adapters.runtimes.shell.groups import GroupParent, Groups
 from palyra.adapters.runtimes.shell.groups_find import (
-    look_around,
+    find_place,
     owner_name,
     possible_branches,
     step_down,
@@ -113,14 +113,14 @@ def pids_in(folder: Path) -> list[str]:
 
 def test_daemon_alone_in_a_delegated_group_makes_room_and_commands_get_groups_beside_it(tree: Tree) -> None:
     own = tree.enter("system.slice/palyra.service")
-    assert possible_branches(look_around(str(tree.proc))) == []
-    assert "made room there" in why_no_branches(look_around(str(tree.proc)))
+    assert possible_branches(find_place(str(tree.proc))) == []
+    assert "made room there" in why_no_branches(find_place(str(tree.proc)))
     assert step_down(str(tree.proc))
     assert pids_in(own) == []
     assert pids_in(own / DAEMON_LEAF) == [str(os.getpid())]
     assert (own / "cgroup.subtree_control").read_text().split() == ["memory", "pids"]
     (tree.proc / "cgroup").write_text(f"0::/system.slice/palyra.service/{DAEMON_LEAF}\n")
-    assert possible_branches(look_around(str(tree.proc))) == [(GroupParent(str(own), WANTED, True),)]
+    assert possible_branches(find_place(str(tree.proc))) == [(GroupParent(str(own), WANTED, True),)]
     assert not step_down(str(tree.proc))
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from palyra.adapters.policy.cedar import CedarPolicy
-from palyra.adapters.policy.folder import FixedShelf
-from palyra.adapters.policy.policy_set import PolicySource, make_book
+from palyra.adapters.policy.folder import FixedPolicies
+from palyra.adapters.policy.policy_set import PolicySource, parse_policies
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk
 from palyra.core.ids import Principal, SessionId, StreamId
 from palyra.core.tools import CallNature, Capability, Runtime, ToolSpec
@@ -58,7 +58,7 @@ def question(
 
 def with_policies(text: str, name: str = "mine") -> CedarPolicy:
     """The bundled policies and these."""
-    return CedarPolicy(FixedShelf(make_book((PolicySource(name, text),))))
+    return CedarPolicy(FixedPolicies(parse_policies((PolicySource(name, text),))))
 
 
 def put_policy(root: Path, text: str, name: str = "mine.cedar") -> Path:

@@ -23,7 +23,7 @@ from palyra.app.model_facts import build_prices, describe_model, make_budgets
 from palyra.app.models import build_router
 from palyra.app.policies import record_changes, watch
 from palyra.app.secrets import open_sources
-from palyra.app.tools import StoredContent, ToolDependencies, build_hands, own_tools
+from palyra.app.tools import StoredContent, ToolDependencies, build_tools, own_tools
 from palyra.config import Config
 from palyra.config.choices import Headless
 from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
@@ -44,11 +44,11 @@ SWITCH_INTERVAL_S = 0.0005
 Announce = Callable[[str, str], None]
 
 
-def _untold(words: str) -> None:
+def _drop_message(words: str) -> None:
     """Drops the message; the log has it."""
 
 
-def run_daemon(home: Home, config: Config, announce: Announce, tell: Callable[[str], None] = _untold) -> None:
+def run_daemon(home: Home, config: Config, announce: Announce, tell: Callable[[str], None] = _drop_message) -> None:
     """Runs `serve` on its own event loop, with a log on standard error: lines for a terminal, else JSON."""
     import uvloop
 
@@ -65,7 +65,7 @@ async def serve(
     home: Home,
     config: Config,
     announce: Announce,
-    tell: Callable[[str], None] = _untold,
+    tell: Callable[[str], None] = _drop_message,
     known: KnownSecrets | None = None,
 ) -> None:
     """Wires everything, resumes the work of an earlier process, serves HTTP until a signal, then drains.
@@ -139,7 +139,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
     prices = build_prices(config)
     journal = open_journal(settings, signer, clock)
     artifacts, schemas, sealer = FileArtifacts(home.artifacts), JsonSchemaCheck(), FileSealer(home.vault_key)
-    hands = build_hands(
+    tools = build_tools(
         ToolDependencies(
             home=home,
             config=config,
@@ -156,14 +156,14 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         router=build_router(home, config, client, secrets, partial(describe_model, config, prices)),
         prices=prices,
         policy=policy,
-        catalog=hands.catalog,
+        catalog=tools.catalog,
         schemas=schemas,
         artifacts=artifacts,
         signer=signer,
         sealer=sealer,
-        processes=hands.processes,
-        skills=hands.skills,
-        forget=hands.forget,
+        processes=tools.processes,
+        skills=tools.skills,
+        forget=tools.forget,
     )
     views = Views(journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage, journal.provenance)
     setup = EngineSetup(
@@ -176,7 +176,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         budgets=make_budgets(config),
         policy_state=policy.state,
         known=known,
-        services=hands.services,
+        services=tools.services,
     )
     return Engine(setup, lambda: verify_in_thread(home))
 
@@ -188,8 +188,8 @@ def build_catalog() -> ToolCatalog:
     from palyra.adapters.runtimes.shell.unavailable import ShellLook
     from palyra.adapters.shell import TreeSitterShell
 
-    kept = StoredContent(artifacts=FileArtifacts(Path(os.devnull)), state=NoState(), search=NoSearch())
-    return ToolCatalog([*own_tools(Guard(), kept, NoSkills()), ShellLook(TreeSitterShell())])
+    stored = StoredContent(artifacts=FileArtifacts(Path(os.devnull)), state=NoState(), search=NoSearch())
+    return ToolCatalog([*own_tools(Guard(), stored, NoSkills()), ShellLook(TreeSitterShell())])
 
 
 def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:

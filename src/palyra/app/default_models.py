@@ -80,7 +80,7 @@ class DetectionTimeouts(msgspec.Struct, frozen=True, kw_only=True):
     remote_s: float = REMOTE_TIMEOUT_S
 
 
-PATIENCE = DetectionTimeouts()
+DETECTION_TIMEOUTS = DetectionTimeouts()
 
 
 class ServerModels(msgspec.Struct, frozen=True):
@@ -99,23 +99,25 @@ async def choose_models(config: Config) -> DefaultModels:
         await client.close()
 
 
-async def resolve_models(config: Config, client: HttpClient, patience: DetectionTimeouts = PATIENCE) -> DefaultModels:
+async def resolve_models(
+    config: Config, client: HttpClient, timeouts: DetectionTimeouts = DETECTION_TIMEOUTS
+) -> DefaultModels:
     if config.providers:
         return DefaultModels(config)
     if config.provider_hint is not None:
-        return await _choose_hinted(config, config.provider_hint, client, patience)
-    return await _choose_local(config, client, patience)
+        return await _choose_hinted(config, config.provider_hint, client, timeouts)
+    return await _choose_local(config, client, timeouts)
 
 
 async def _choose_hinted(
-    config: Config, hint: ProviderHint, client: HttpClient, patience: DetectionTimeouts
+    config: Config, hint: ProviderHint, client: HttpClient, timeouts: DetectionTimeouts
 ) -> DefaultModels:
     vendor = VENDORS[hint.kind]
     is_vendors = hint.base_url is None or urlsplit(hint.base_url).hostname == vendor.host
     provider = ProviderConfig(name=vendor.name, kind=hint.kind, base_url=hint.base_url, api_key=hint.api_key)
     listing = ServerModels()
     if hint.model is None and not is_vendors:
-        listing = await _list_hinted(hint, vendor, client, patience)
+        listing = await _list_hinted(hint, vendor, client, timeouts)
     ids = listing.models or (hint.model or vendor.model,)
     why = f"{vendor.prefix}_{'API_KEY' if hint.base_url is None else 'BASE_URL'} is set"
     place = vendor.host if hint.base_url is None else _place(hint.base_url)
@@ -126,10 +128,10 @@ async def _choose_hinted(
     return DefaultModels(_filled(config, provider, ids, takes_images=is_vendors), words)
 
 
-async def _choose_local(config: Config, client: HttpClient, patience: DetectionTimeouts) -> DefaultModels:
+async def _choose_local(config: Config, client: HttpClient, timeouts: DetectionTimeouts) -> DefaultModels:
     addresses = config.server.detect[:ADDRESSES_MAX]
     async with asyncio.TaskGroup() as group:
-        asked = [group.create_task(_list_local(address, client, patience.local_s)) for address in addresses]
+        asked = [group.create_task(_list_local(address, client, timeouts.local_s)) for address in addresses]
     listings = list(zip(addresses, (task.result() for task in asked), strict=True))
     serving = [(address, listing.models) for address, listing in listings if listing.models]
     if not serving:
@@ -159,12 +161,12 @@ def _choose_demo(config: Config, empty: Sequence[ListenAddress]) -> DefaultModel
 
 
 async def _list_hinted(
-    hint: ProviderHint, vendor: Vendor, client: HttpClient, patience: DetectionTimeouts
+    hint: ProviderHint, vendor: Vendor, client: HttpClient, timeouts: DetectionTimeouts
 ) -> ServerModels:
     assert hint.base_url is not None
     key = os.environ.get(hint.api_key.name, "").strip() if hint.api_key is not None else ""
     headers = {**_HEADERS, **vendor.format(hint.base_url).headers(key or None)}
-    found = await _ask(hint.base_url, headers, client, patience.remote_s)
+    found = await _ask(hint.base_url, headers, client, timeouts.remote_s)
     if isinstance(found, str):
         return ServerModels(problem=found)
     models = chat_models(found)

@@ -23,7 +23,7 @@ from palyra.core.errors import Corrupt
 from palyra.core.events.codec import decode_data
 from palyra.core.events.tool import Risk, Verdict
 from palyra.core.ids import Principal, RunId, SessionId, StreamId, is_system_stream
-from palyra.core.lab import Bench, Comparison, Gap, Judge, Proposal, Ruling
+from palyra.core.lab import Comparison, ComparisonBuilder, Gap, Judge, Proposal, Ruling
 from palyra.core.lab_cedar import opens, permit_text
 from palyra.core.lab_grants import TTL_S_DEFAULT, GrantHistory, GrantProposal
 from palyra.core.lab_proposals import TYPES_READ, Fact, TapeReader
@@ -74,7 +74,7 @@ class LabReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Bystanders:
+class ReplayDependencies:
     """What a replayed call needs besides a policy: today's tools, agents and schemas."""
 
     catalog: Catalog
@@ -85,28 +85,32 @@ class Bystanders:
 class Lab:
     """Compares the current policies of a home with drafts over them; without drafts it only proposes grants."""
 
-    def __init__(self, home: Home, bystanders: Bystanders, drafts: Sequence[Path], request: LabRequest) -> None:
+    def __init__(
+        self, home: Home, dependencies: ReplayDependencies, drafts: Sequence[Path], request: LabRequest
+    ) -> None:
         self._home = home
         self._request = request
         self._drafts = tuple(drafts)
-        self._replay = Replay(bystanders)
+        self._replay = Replay(dependencies)
         self._now = self._load(())
         self._draft = self._load(self._drafts) if drafts else self._now
 
     def run(self, on_progress: Callable[[int, int], None]) -> LabReport:
         judge_now = self._replay.judge(self._now)
-        bench = Bench(judge_now, judge_now if self._draft is self._now else self._replay.judge(self._draft))
+        builder = ComparisonBuilder(
+            judge_now, judge_now if self._draft is self._now else self._replay.judge(self._draft)
+        )
         history = GrantHistory()
         with open_archive(self._home) as archive:
             reading = _Reading(archive, self._request, on_progress)
             for found in reading.proposals():
                 proposal = self._replay.prepared(found) if isinstance(found, Proposal) else found
-                ruling = bench.add(proposal)
+                ruling = builder.add(proposal)
                 if isinstance(proposal, Proposal) and ruling is not None and ruling.verdict is Verdict.ASK:
                     history.add(proposal)
         grants = history.proposals(self._request.now_ms, self._request.ttl_s)
         return LabReport(
-            comparison=bench.result(),
+            comparison=builder.result(),
             suggestions=self._suggestions(grants[:SUGGESTIONS_MAX]),
             suggestions_count=len(grants),
             masked_prompts_count=history.masked_count,
@@ -142,7 +146,7 @@ def open_lab(home: Home, config: Config, drafts: Sequence[Path], request: LabReq
     from palyra.adapters.schema import JsonSchemaCheck
     from palyra.app.daemon import build_catalog, make_agents
 
-    return Lab(home, Bystanders(build_catalog(), make_agents(home, config), JsonSchemaCheck()), drafts, request)
+    return Lab(home, ReplayDependencies(build_catalog(), make_agents(home, config), JsonSchemaCheck()), drafts, request)
 
 
 def begin_ms(since: str, zone: str, now_ms: int) -> int:
@@ -160,8 +164,8 @@ def _held_by(grant: GrantProposal, judge: Judge) -> str | None:
 class Replay:
     """Judges a recorded call as the gate would."""
 
-    def __init__(self, bystanders: Bystanders) -> None:
-        self._bystanders = bystanders
+    def __init__(self, dependencies: ReplayDependencies) -> None:
+        self._dependencies = dependencies
         self._specs: dict[tuple[str, Risk], ToolSpec] = {}
 
     def prepared(self, proposal: Proposal) -> Proposal | Gap:
@@ -169,13 +173,13 @@ class Replay:
 
         The result is a gap if today's gate would stop the call before any policy.
         """
-        tool = self._bystanders.catalog.find(proposal.tool)
-        agent = self._bystanders.agents.get(proposal.agent)
+        tool = self._dependencies.catalog.find(proposal.tool)
+        agent = self._dependencies.agents.get(proposal.agent)
         if tool is None:
             return Gap.TOOL_UNKNOWN
         if agent is None or not may_use(agent, proposal.tool):
             return Gap.AGENT_UNKNOWN
-        if self._bystanders.schemas.errors(tool.spec.input_schema, proposal.arguments):
+        if self._dependencies.schemas.errors(tool.spec.input_schema, proposal.arguments):
             return Gap.SCHEMA_CHANGED
         return replace(proposal, nature=_nature(proposal, tool, agent.workspace))
 
@@ -202,7 +206,7 @@ class Replay:
         """Returns the tool as it is today, with the risk it had then."""
         key = (proposal.tool, proposal.risk)
         if key not in self._specs:
-            tool = self._bystanders.catalog.find(proposal.tool)
+            tool = self._dependencies.catalog.find(proposal.tool)
             assert tool is not None, "prepared() has found it"
             self._specs[key] = replace(tool.spec, risk=proposal.risk)
         return self._specs[key]

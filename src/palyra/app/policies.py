@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from palyra.adapters.policy.draft import load_draft
-from palyra.adapters.policy.folder import FolderChange, PolicyFolder, draft_shelf
-from palyra.adapters.policy.policy_set import BrokenBook, PolicyBook, PolicyEntry
+from palyra.adapters.policy.folder import FolderChange, PolicyFolder, draft_policies
+from palyra.adapters.policy.policy_set import ParsedPolicies, PoliciesInvalid, PolicyEntry
 from palyra.app import Home
 from palyra.core.events.system import AdminActed
 from palyra.core.ids import Principal
@@ -37,10 +37,10 @@ class PolicyReport(msgspec.Struct, frozen=True, kw_only=True):
 def check_policies(home: Home, files: Sequence[Path]) -> PolicyReport:
     """Checks a home's policies with the files over them, as the daemon would read them."""
     try:
-        book: PolicyBook = draft_shelf(files, home.policies).book()
-    except BrokenBook as cause:
+        parsed: ParsedPolicies = draft_policies(files, home.policies).current()
+    except PoliciesInvalid as cause:
         return PolicyReport(ok=False, problems=tuple(str(problem) for problem in cause.problems))
-    return PolicyReport(ok=True, sha256=book.sha256, policies=tuple(book.entries.values()))
+    return PolicyReport(ok=True, sha256=parsed.sha256, policies=tuple(parsed.entries.values()))
 
 
 def open_policy(home: Home, drafts: Sequence[Path] = ()) -> Policy:
@@ -58,11 +58,11 @@ def record_changes(folder: PolicyFolder, engine: "Engine") -> None:
 
     folder.on_change = note
     if folder.state() != "ok":
-        note(FolderChange("policy.rejected", folder.book().sha256, folder.state()))
+        note(FolderChange("policy.rejected", folder.current().sha256, folder.state()))
 
 
 async def watch(folder: PolicyFolder) -> None:
     """Reads changed files even if nothing is judged, so that the first call after a change meets the new policies."""
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
-        folder.book()
+        folder.current()

@@ -85,14 +85,14 @@ def read_cases(path: Path) -> tuple[PolicyCase, ...]:
         raise Invalid("cases_invalid", f"{path}: {cause}; see docs/policy.md for the form") from cause
 
 
-def try_case(case: PolicyCase, number: int, policy: Policy, around: "Surroundings") -> CaseOutcome:
-    answer = policy.judge(around.question(case))
+def try_case(case: PolicyCase, number: int, policy: Policy, context: "TrialContext") -> CaseOutcome:
+    answer = policy.judge(context.question(case))
     is_met = answer.verdict is case.expect and case.rule in (None, answer.rule)
     expected = case.expect.value if case.rule is None else f"{case.expect.value} by {case.rule}"
     return _outcome(case.name or f"{number}: {case.tool}", is_met, expected, answer)
 
 
-class Surroundings:
+class TrialContext:
     """The tools and agents that a case may name."""
 
     def __init__(self, catalog: Catalog, agents: Mapping[str, AgentSpec], default_agent: str) -> None:

@@ -81,28 +81,28 @@ class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
     search: MessageSearch
 
 
-def build_hands(ground: ToolDependencies) -> ToolSet:
+def build_tools(dependencies: ToolDependencies) -> ToolSet:
     """Builds the tools for a daemon. Nothing is started and nothing heavy is loaded yet."""
     from palyra.adapters.net.guard import Guard
     from palyra.adapters.runtimes.shell.processes import ShellProcesses
     from palyra.adapters.skills.skill_index import FolderSkills
     from palyra.app.plugins import plugin_tools
 
-    guard = Guard((address.host, address.port) for address in ground.config.http.allow)
-    skills = FolderSkills(ground.home.root, fresh_s=SKILLS_FRESH_S)
-    processes = ShellProcesses(lambda text: ground.redactor.text(text).text)
-    plugins = plugin_tools(ground.home)
-    way_out = WayOut(guard)
-    browser = _browser(ground, guard)
-    sources: list[ToolSource] = [Late(partial(_shell, ground, processes, way_out)), plugins, browser]
-    services: list[Service] = [way_out, LazyService(processes), LazyService(plugins), LazyService(browser)]
-    if ground.config.mcp_servers:
-        servers = _servers(ground)
+    guard = Guard((address.host, address.port) for address in dependencies.config.http.allow)
+    skills = FolderSkills(dependencies.home.root, fresh_s=SKILLS_FRESH_S)
+    processes = ShellProcesses(lambda text: dependencies.redactor.text(text).text)
+    plugins = plugin_tools(dependencies.home)
+    sandbox_proxy = SandboxProxy(guard)
+    browser = _browser(dependencies, guard)
+    sources: list[ToolSource] = [LazySource(partial(_shell, dependencies, processes, sandbox_proxy)), plugins, browser]
+    services: list[Service] = [sandbox_proxy, LazyService(processes), LazyService(plugins), LazyService(browser)]
+    if dependencies.config.mcp_servers:
+        servers = _servers(dependencies)
         sources.append(servers)
         services.append(servers)
-    kept = StoredContent(artifacts=ground.artifacts, state=ground.state, search=ground.search)
+    stored = StoredContent(artifacts=dependencies.artifacts, state=dependencies.state, search=dependencies.search)
     return ToolSet(
-        catalog=ToolCatalog(own_tools(guard, kept, skills), sources),
+        catalog=ToolCatalog(own_tools(guard, stored, skills), sources),
         processes=processes,
         skills=skills,
         services=tuple(services),
@@ -110,7 +110,7 @@ def build_hands(ground: ToolDependencies) -> ToolSet:
     )
 
 
-def own_tools(guard: "Guard", kept: StoredContent, skills: Skills) -> list[Tool]:
+def own_tools(guard: "Guard", stored: StoredContent, skills: Skills) -> list[Tool]:
     """Returns the tools that every daemon has, wherever it runs."""
     from palyra.adapters.tools.artifact_read import ArtifactRead
     from palyra.adapters.tools.fs_list import FsList
@@ -131,13 +131,13 @@ def own_tools(guard: "Guard", kept: StoredContent, skills: Skills) -> list[Tool]
         FsWrite(),
         FsPatch(),
         HttpFetch(guard),
-        ArtifactRead(kept.artifacts, kept.state),
-        SessionSearch(kept.search),
+        ArtifactRead(stored.artifacts, stored.state),
+        SessionSearch(stored.search),
         SkillOpen(skills),
     ]
 
 
-class Late:
+class LazySource:
     """A source that is built at its first use.
 
     The rules of every program that a shell may start take long to load.
@@ -176,7 +176,7 @@ class LazyService:
             await ended
 
 
-class WayOut:
+class SandboxProxy:
     """The guarded proxy that a sandbox gets if a policy lets it reach the network."""
 
     def __init__(self, guard: "Guard") -> None:
@@ -185,7 +185,7 @@ class WayOut:
         self._proxy = GuardedProxy(guard)
         # The path of a home may be too long for the name of a socket; that of a temporary folder is not.
         self._folder = Path(tempfile.mkdtemp(prefix="palyra-"))
-        self.path = self._folder / "way-out"
+        self.path = self._folder / "proxy"
 
     async def start(self) -> None:
         try:
@@ -198,7 +198,7 @@ class WayOut:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _shell(ground: ToolDependencies, processes: "ShellProcesses", way_out: WayOut) -> ToolSource:
+def _shell(dependencies: ToolDependencies, processes: "ShellProcesses", sandbox_proxy: SandboxProxy) -> ToolSource:
     from palyra.adapters.runtimes.shell.groups_find import step_down
     from palyra.adapters.runtimes.shell.run import ShellSetup
     from palyra.adapters.runtimes.shell.tools import ShellTools
@@ -209,27 +209,27 @@ def _shell(ground: ToolDependencies, processes: "ShellProcesses", way_out: WayOu
         ShellSetup(
             parser=TreeSitterShell(),
             processes=processes,
-            taints_workspace=ground.provenance.taints_workspace,
-            hidden=str(ground.home.root),
-            proxy_path=str(way_out.path),
+            taints_workspace=dependencies.provenance.taints_workspace,
+            hidden=str(dependencies.home.root),
+            proxy_path=str(sandbox_proxy.path),
         )
     )
 
 
-def _browser(ground: ToolDependencies, guard: "Guard") -> "BrowserSource":
+def _browser(dependencies: ToolDependencies, guard: "Guard") -> "BrowserSource":
     from palyra.adapters.browser.sessions import BrowserSettings
     from palyra.adapters.browser.source import BrowserSource
 
-    section = ground.config.browser
+    section = dependencies.config.browser
     settings = BrowserSettings(executable=section.executable, idle_s=section.idle_s, sessions_max=section.sessions_max)
-    return BrowserSource(guard, ground.home.root / "browser", settings)
+    return BrowserSource(guard, dependencies.home.root / "browser", settings)
 
 
-def _servers(ground: ToolDependencies) -> "McpServers":
+def _servers(dependencies: ToolDependencies) -> "McpServers":
     from palyra.adapters.runtimes.mcp.servers import McpServers
 
-    settings = [_server_settings(section, ground.secrets) for section in ground.config.mcp_servers]
-    return McpServers(settings, ground.schemas, ground.home.root / "mcp.json")
+    settings = [_server_settings(section, dependencies.secrets) for section in dependencies.config.mcp_servers]
+    return McpServers(settings, dependencies.schemas, dependencies.home.root / "mcp.json")
 
 
 def _server_settings(section: McpServerConfig, secrets: SecretSources) -> "ServerSettings":

@@ -18,7 +18,7 @@ from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Constraint, Grant, GrantOption, Scope
 from palyra.core.ids import ApprovalId, Principal, derive_grant_id
-from palyra.core.sensitive_files import is_delicate
+from palyra.core.sensitive_files import is_sensitive
 
 TTL_S_MAX = 30 * 24 * 3600
 TTL_S_DEFAULT = 3600
@@ -185,7 +185,7 @@ def _value_holds(constraint: Constraint, value: object) -> bool:
         case Operator.UNDER.value:
             # A sensitive file is covered only by a folder whose own name shows that such files lie in it.
             path = posixpath.normpath(value) if isinstance(value, str) else None
-            is_told = path is not None and (not is_delicate(path) or is_delicate(constraint.value))
+            is_told = path is not None and (not is_sensitive(path) or is_sensitive(constraint.value))
             return path is not None and is_told and _is_under(path, constraint.value)
         case _:
             return False

@@ -156,10 +156,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare(proposals: Iterable[Proposal | Gap], judge_now: Judge, judge_draft: Judge) -> Comparison:
-    bench = Bench(judge_now, judge_draft)
+    builder = ComparisonBuilder(judge_now, judge_draft)
     for proposal in proposals:
-        bench.add(proposal)
-    return bench.result()
+        builder.add(proposal)
+    return builder.result()
 
 
 def settle(ruling: Ruling, proposal: Proposal) -> Verdict:
@@ -199,7 +199,7 @@ def has_masked_secret(arguments: JsonObject) -> bool:
     return bool(find_markers(_as_text(arguments)))
 
 
-class Bench:
+class ComparisonBuilder:
     """Judges proposals one by one and keeps sums, shapes and a few examples of each."""
 
     def __init__(self, judge_now: Judge, judge_draft: Judge) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Constraint, GrantOption, Risk, Scope
 from palyra.core.grants import Operator, as_text, hash_text, meets, method_of, origin_of
-from palyra.core.sensitive_files import is_delicate
+from palyra.core.sensitive_files import is_sensitive
 from palyra.core.tools import Runtime, Trait
 
 VALUE_LENGTH_MAX = 500  # Shown of a value in an option; a longer value is named by its hash.
@@ -99,7 +99,7 @@ def _same_folder(tool: str, arguments: JsonObject) -> _Wide | None:
     if not isinstance(path, str):
         return None
     folder = posixpath.dirname(posixpath.normpath(path)) or "."
-    if is_delicate(path) and not is_delicate(folder):
+    if is_sensitive(path) and not is_sensitive(folder):
         # A person who allows the folder would not see that it opens such files too.
         return None
     below = Constraint(argument="path", operator=Operator.UNDER.value, value=folder)

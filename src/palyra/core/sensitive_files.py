@@ -37,7 +37,7 @@ def is_git_run(path: str) -> bool:
     return is_of_bare or any(part in GIT_RUN_FOLDERS or part.endswith(".git") for part in parts)
 
 
-def is_delicate(path: str) -> bool:
+def is_sensitive(path: str) -> bool:
     return is_instruction(path) or is_git_run(path)
 
 

@@ -42,7 +42,7 @@ class Frames(ABC, AsyncIterator[Frame]):
 
     def __init__(self) -> None:
         self.is_over = False  # Nothing comes after what was taken last.
-        self._in_hand: deque[Frame] = deque()
+        self._taken: deque[Frame] = deque()
 
     @abstractmethod
     async def take(self) -> Sequence[Frame]:
@@ -65,11 +65,11 @@ class Frames(ABC, AsyncIterator[Frame]):
         self.close()
 
     async def __anext__(self) -> Frame:
-        while not self._in_hand:
+        while not self._taken:
             if self.is_over:
                 raise StopAsyncIteration
-            self._in_hand.extend(await self.take())
-        return self._in_hand.popleft()
+            self._taken.extend(await self.take())
+        return self._taken.popleft()
 
 
 class NoFrames(Frames):
@@ -100,7 +100,7 @@ class Follower(Frames):
         self._is_behind = False
         self._is_reading = False  # The tape, page by page.
         self._cursor = 0
-        self._bell = Wakeup()
+        self._wakeup = Wakeup()
         self._tap: Tap | None = None
         self._clock = asyncio.get_running_loop().time
         self._tapped_at_s = 0.0
@@ -112,7 +112,7 @@ class Follower(Frames):
             self._is_behind = True
         if isinstance(frame, Event) or not self._merge(frame):
             self._frames.append(frame)
-        self._bell.ring()
+        self._wakeup.set()
 
     def follow(self, after_seq: int) -> "Follower":
         """From this cursor on; said once, before anything is taken."""
@@ -121,7 +121,7 @@ class Follower(Frames):
         return self
 
     async def take(self) -> Sequence[Frame]:
-        self._bell.still()
+        self._wakeup.clear()
         if self._is_behind or self._is_reading:
             page = await self._read_on()
             if page:
@@ -129,19 +129,19 @@ class Follower(Frames):
         ready = self._ready()
         if ready or self._is_behind:
             return ready
-        await self._bell.wait()
+        await self._wakeup.wait()
         return self._ready()
 
     def tap(self, tap: Tap) -> None:
         self._tap = tap
 
     def wake(self) -> None:
-        self._bell.ring()
+        self._wakeup.set()
 
     def is_handed(self, frame: LiveFrame) -> bool:
         """Whether its tap took it. The clock of uvloop stands still during a turn: the second frame of one finds it unchanged."""
         tap = self._tap
-        if tap is None or self._frames or self._is_behind or not self._bell.is_awaited:
+        if tap is None or self._frames or self._is_behind or not self._wakeup.is_awaited:
             return False
         now_s = self._clock()
         if now_s == self._tapped_at_s or not tap(frame):
@@ -199,20 +199,20 @@ class Follower(Frames):
 
 
 class Watcher:
-    """One reader of the whole journal: a doorbell for what is recorded, and the live frames it still has room for."""
+    """One reader of the whole journal: a wakeup for what is recorded, and the live frames it still has room for."""
 
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
         self._live: deque[LiveFrame] = deque(maxlen=BUFFERED_FRAMES_MAX)
-        self._bell = Wakeup()
+        self._wakeup = Wakeup()
 
-    def ring(self) -> None:
-        self._bell.ring()
+    def wake(self) -> None:
+        self._wakeup.set()
 
     def offer(self, frame: LiveFrame) -> None:
         """A watcher that is too slow loses the oldest live frames; their offsets show the gap."""
         self._live.append(frame)
-        self._bell.ring()
+        self._wakeup.set()
 
     def take_live(self) -> tuple[LiveFrame, ...]:
         taken = tuple(self._live)
@@ -220,8 +220,8 @@ class Watcher:
         return taken
 
     async def wait(self) -> None:
-        await self._bell.wait()
-        self._bell.still()
+        await self._wakeup.wait()
+        self._wakeup.clear()
 
     def close(self) -> None:
         self._hub.unwatch(self)
@@ -254,7 +254,7 @@ class Hub:
             for follower in self._followers.get(event.stream, ()):
                 follower.offer(event)
         for watcher in self._watchers:
-            watcher.ring()
+            watcher.wake()
 
     def live(self, frame: LiveFrame) -> None:
         for follower in self._followers.get(frame.session_id, ()):

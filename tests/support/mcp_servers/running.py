@@ -27,7 +27,7 @@ def hostile(behaviour: str, folder: Path, **fields: object) -> ServerSettings:
     given: dict[str, object] = {
         "name": behaviour.replace("_", "-"),
         "command": (sys.executable, str(HOSTILE), behaviour, str(folder)),
-        "patience": QUICK,
+        "timeouts": QUICK,
         **fields,
     }
     return ServerSettings(**given)  # type: ignore[arg-type]

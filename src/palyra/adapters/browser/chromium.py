@@ -103,9 +103,9 @@ class Chromium:
         proxy = GuardedProxy(guard)
         async with AsyncExitStack() as unless_started:
             unless_started.push_async_callback(proxy.close)
-            door = await proxy.start_on_port()
+            endpoint = await proxy.start_on_port()
             unless_started.callback(kill_browsers, profile)
-            context = await _launch_context(driver, profile, executable, door)
+            context = await _launch_context(driver, profile, executable, endpoint)
             unless_started.pop_all()
         return cls(profile, context, proxy)
 
@@ -190,8 +190,10 @@ def _prepare(profile: Path) -> None:
         raise Unavailable("browser_failed", f"the profile's folder cannot be used: {cause.strerror}") from cause
 
 
-async def _launch_context(driver: Playwright, profile: Path, executable: str, door: ProxyDoor) -> BrowserContext:
-    proxy = ProxySettings(server=door.url, username=door.username, password=door.password, bypass="<-loopback>")
+async def _launch_context(driver: Playwright, profile: Path, executable: str, endpoint: ProxyDoor) -> BrowserContext:
+    proxy = ProxySettings(
+        server=endpoint.url, username=endpoint.username, password=endpoint.password, bypass="<-loopback>"
+    )
     try:
         return await driver.chromium.launch_persistent_context(
             profile,

@@ -76,7 +76,7 @@ class Browsers:
         self._refs = Refs()
         self._lives: dict[str, LiveBrowser] = {}  # The one used longest ago is first.
         self._driver: Playwright | None = None
-        self._door = asyncio.Lock()
+        self._lives_lock = asyncio.Lock()
         self._driving = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -97,11 +97,11 @@ class Browsers:
             _, tab = await asyncio.shield(live.opening)
             yield tab
         except asyncio.CancelledError:
-            self._spawn(self._calm(session_id, live))
+            self._spawn(self._stop_loading(session_id, live))
             raise
         except PalyraError as fault:
             if fault.code in _SPOILING_CODES:
-                await self._mend(session_id, live)
+                await self._close_broken(session_id, live)
             raise
         finally:
             live.lock.release()
@@ -109,7 +109,7 @@ class Browsers:
 
     async def close(self) -> None:
         """Ends every browser; profiles stay."""
-        async with self._door:
+        async with self._lives_lock:
             for session_id in list(self._lives):
                 await self._end(session_id)
             for task in self._tasks:
@@ -119,7 +119,7 @@ class Browsers:
 
     async def forget(self, session_id: str) -> None:
         """Ends the session's browser and removes its profile: cookies, logins, everything."""
-        async with self._door:
+        async with self._lives_lock:
             await self._end(session_id)
         profile = self._profile(session_id)
         if profile.is_dir() and not profile.is_symlink():
@@ -140,7 +140,7 @@ class Browsers:
             live.lock.release()
 
     async def _find(self, session_id: str) -> LiveBrowser:
-        async with self._door:
+        async with self._lives_lock:
             live = self._lives.get(session_id)
             if live is not None and live.is_over:
                 await self._end(session_id)
@@ -216,7 +216,7 @@ class Browsers:
         tab.end()
         await browser.close()
 
-    async def _calm(self, session_id: str, live: LiveBrowser) -> None:
+    async def _stop_loading(self, session_id: str, live: LiveBrowser) -> None:
         """Stops what a cancelled call began to load; a page that cannot be stopped is closed."""
         tab = live.tab
         if tab is None:
@@ -224,9 +224,9 @@ class Browsers:
         try:
             await tab.stop()
         except PalyraError:
-            await self._mend(session_id, live)
+            await self._close_broken(session_id, live)
 
-    async def _mend(self, session_id: str, live: LiveBrowser) -> None:
+    async def _close_broken(self, session_id: str, live: LiveBrowser) -> None:
         """Closes a spoiled page. A browser that cannot even do that is ended; its profile stays."""
         tab = live.tab
         try:
@@ -248,7 +248,7 @@ class Browsers:
         self._spawn(self._end_idle(session_id, live))
 
     async def _end_idle(self, session_id: str, live: LiveBrowser) -> None:
-        async with self._door:
+        async with self._lives_lock:
             if self._lives.get(session_id) is live and not live.lock.locked():
                 await self._end(session_id)
 

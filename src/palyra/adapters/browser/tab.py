@@ -56,7 +56,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     picture_s: float = 15.0
 
 
-class Sight(msgspec.Struct, frozen=True, kw_only=True):
+class PageState(msgspec.Struct, frozen=True, kw_only=True):
     """A page as it is now. `numbers` are the refs of its controls."""
 
     url: str
@@ -92,7 +92,7 @@ class Tab:
         index = number - self._numbers.start
         return self._controls[index] if number in self._numbers and index < len(self._controls) else None
 
-    async def open(self, url: str) -> Sight:
+    async def open(self, url: str) -> PageState:
         self._forget_refs()
         page = await self._cleared_page()
         self._watch.take_notes()
@@ -106,7 +106,7 @@ class Tab:
         await self._settle(page)
         return await self.look()
 
-    async def look(self) -> Sight:
+    async def look(self) -> PageState:
         for _ in range(LOOKS_MAX):
             page = self._open_page()
             try:
@@ -120,10 +120,10 @@ class Tab:
             self._numbers = self._refs.take(seen.count)
             self._controls = controls_of(seen)
             notes = self._watch.take_notes()
-            return Sight(url=page.url, status=self._watch.status, seen=seen, numbers=self._numbers, notes=notes)
+            return PageState(url=page.url, status=self._watch.status, seen=seen, numbers=self._numbers, notes=notes)
         raise Unavailable("page_restless", "the page goes elsewhere all the time and cannot be read; open another one")
 
-    async def click(self, number: int) -> Sight:
+    async def click(self, number: int) -> PageState:
         page = self._open_page()
         with _told("page_gone"):
             spot = await self._touch(f"palyra.aim({self._index(number)})")
@@ -132,7 +132,7 @@ class Tab:
         await self._settle(page)
         return await self.look()
 
-    async def type(self, number: int, text: str, *, is_submitted: bool) -> Sight:
+    async def type(self, number: int, text: str, *, is_submitted: bool) -> PageState:
         """Replaces the text of a field; in a list it chooses the option of that name."""
         page = self._open_page()
         with _told("page_gone"):

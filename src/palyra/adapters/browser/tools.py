@@ -25,7 +25,7 @@ from palyra.core.trust import Trust
 from palyra.ports.tools import Tool, ToolCallContext
 
 if TYPE_CHECKING:
-    from palyra.adapters.browser.tab import Sight, Tab
+    from palyra.adapters.browser.tab import PageState, Tab
 
 SANDBOX = "chromium"
 PREVIEW_LENGTH_MAX = 2000
@@ -33,7 +33,7 @@ _HOST_SHOWN_MAX = 253
 _FRAGMENT_SAFE = "%/?:@!$&'()*+,;=-._~"
 _ERROR_PAGE = "chrome-error:"
 
-Act = Callable[["Tab"], Awaitable["Sight"]]
+Act = Callable[["Tab"], Awaitable["PageState"]]
 
 
 def browser_tools(browsers: Browsers) -> tuple[Tool, ...]:
@@ -165,16 +165,16 @@ async def _perform(browsers: Browsers, context: ToolCallContext, act: Act) -> To
     """Performs one action on the session's page, and returns the page as it is afterwards."""
     try:
         async with browsers.use(context.session_id) as tab:
-            sight = await act(tab)
+            page_state = await act(tab)
             try:
-                host = _judged_host(browsers, sight.url)
+                host = _judged_host(browsers, page_state.url)
             except PalyraError as refused:
                 await tab.drop()
-                return replace(_refused(refused), trust=None, source=label("http", _host_at(browsers, sight.url)))
+                return replace(_refused(refused), trust=None, source=label("http", _host_at(browsers, page_state.url)))
     except PalyraError as fault:
         return _refused(fault)
     return ToolResult(
-        outcome=Outcome.OK, output=_shown(sight), source=label("http", host), trust=Trust.EXTERNAL, sandbox=SANDBOX
+        outcome=Outcome.OK, output=_shown(page_state), source=label("http", host), trust=Trust.EXTERNAL, sandbox=SANDBOX
     )
 
 
@@ -237,10 +237,10 @@ def _touching(browsers: Browsers, arguments: JsonObject) -> CallNature:
     )
 
 
-def _shown(sight: "Sight") -> str:
-    status = f"{sight.status} " if sight.status is not None else ""
-    lines = [f"{status}{one_line(sight.url, URL_LENGTH_MAX)}"]
-    if sight.seen.title:
-        lines.append(f"Title: {one_line(sight.seen.title, TITLE_LENGTH_MAX)}")
-    lines += [f"[{note}]" for note in sight.notes]
-    return "\n".join((*lines, "", render(sight.seen, sight.numbers)))
+def _shown(page_state: "PageState") -> str:
+    status = f"{page_state.status} " if page_state.status is not None else ""
+    lines = [f"{status}{one_line(page_state.url, URL_LENGTH_MAX)}"]
+    if page_state.seen.title:
+        lines.append(f"Title: {one_line(page_state.seen.title, TITLE_LENGTH_MAX)}")
+    lines += [f"[{note}]" for note in page_state.notes]
+    return "\n".join((*lines, "", render(page_state.seen, page_state.numbers)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from palyra.adapters.policy.cedar import CedarPolicy
-from palyra.adapters.policy.folder import draft_shelf
+from palyra.adapters.policy.folder import draft_policies
 
 
 def load_policies(root: Path, now_ms: Callable[[], int] | None = None) -> CedarPolicy:
@@ -20,4 +20,4 @@ def load_policies(root: Path, now_ms: Callable[[], int] | None = None) -> CedarP
 
 def load_draft(drafts: Sequence[Path], root: Path, now_ms: Callable[[], int] | None = None) -> CedarPolicy:
     """Does the same with drafts over it. A draft named like a file of the folder replaces it; others are added."""
-    return CedarPolicy(draft_shelf(drafts, root), now_ms)
+    return CedarPolicy(draft_policies(drafts, root), now_ms)

@@ -20,11 +20,11 @@ import structlog
 
 from palyra.adapters.policy.policy_set import (
     SOURCE_CHARACTERS_MAX,
-    BrokenBook,
-    PolicyBook,
+    ParsedPolicies,
+    PoliciesInvalid,
     PolicyProblem,
     PolicySource,
-    make_book,
+    parse_policies,
 )
 from palyra.core.errors import NotFound
 
@@ -38,14 +38,14 @@ Marks = dict[str, tuple[int, int, int]]  # By file name: values that differ once
 _UNREADABLE: Marks = {"": (0, 0, 0)}  # Equals no readable folder's marks, so such a folder is read again later.
 
 
-class FixedShelf:
+class FixedPolicies:
     """A policy set that never changes: a draft, or the policies of one moment."""
 
-    def __init__(self, book: PolicyBook) -> None:
-        self._book = book
+    def __init__(self, parsed: ParsedPolicies) -> None:
+        self._parsed = parsed
 
-    def book(self) -> PolicyBook:
-        return self._book
+    def current(self) -> ParsedPolicies:
+        return self._parsed
 
     def state(self) -> str:
         return "ok"
@@ -80,10 +80,10 @@ class PolicyFolder:
         self._marks: Marks = {}
         self._pending: Marks | None = None
         self._is_broken = False
-        self._book = self._begin()
+        self._parsed = self._begin()
         self._looked_at_s = monotonic_s()
 
-    def book(self) -> PolicyBook:
+    def current(self) -> ParsedPolicies:
         """Returns the set without waiting: while one thread reads again, the others use the present set."""
         if self._monotonic_s() - self._looked_at_s >= self._look_every_s and self._lock.acquire(blocking=False):
             try:
@@ -91,28 +91,28 @@ class PolicyFolder:
                 self._look()
             finally:
                 self._lock.release()
-        return self._book
+        return self._parsed
 
     def state(self) -> str:
-        self.book()
+        self.current()
         return self._state
 
-    def _begin(self) -> PolicyBook:
+    def _begin(self) -> ParsedPolicies:
         try:
             self._marks = _marks(self._root)
             self._sources = read_sources(self._root)
-            return make_book(tuple(self._sources.values()))
-        except (BrokenBook, OSError) as cause:
+            return parse_policies(tuple(self._sources.values()))
+        except (PoliciesInvalid, OSError) as cause:
             self._sources, self._is_broken = {}, True
-            book = make_book((), ("broken", "calls", "access"))
+            parsed = parse_policies((), ("broken", "calls", "access"))
             reason = f"{cause}; until this is fixed what reads asks and all else is refused"
-            self._tell(FolderChange("policy.rejected", book.sha256, reason))
-            return book
+            self._tell(FolderChange("policy.rejected", parsed.sha256, reason))
+            return parsed
 
     def _look(self) -> None:
         try:
             marks = _marks(self._root)
-        except (BrokenBook, OSError) as cause:
+        except (PoliciesInvalid, OSError) as cause:
             self._marks = _UNREADABLE
             self._keep(f"{cause}; the policies read before stay in force")
             return
@@ -130,15 +130,15 @@ class PolicyFolder:
             found = read_sources(self._root)
             gone = sorted(set(self._sources) - set(found))
             sources = dict(sorted({**self._sources, **found}.items()))
-            book = make_book(tuple(sources.values()))
-        except (BrokenBook, OSError) as cause:
+            parsed = parse_policies(tuple(sources.values()))
+        except (PoliciesInvalid, OSError) as cause:
             kept = "only what reads, and that asks" if self._is_broken else "the policies read before stay in force"
             self._keep(f"{cause}; {kept}")
             return
         self._sources, self._is_broken = sources, False
-        if book.sha256 != self._book.sha256:
-            self._book = book
-            self._tell(FolderChange("policy.reloaded", book.sha256, f"{len(book.entries)} policies"))
+        if parsed.sha256 != self._parsed.sha256:
+            self._parsed = parsed
+            self._tell(FolderChange("policy.reloaded", parsed.sha256, f"{len(parsed.entries)} policies"))
         self._state = "ok"
         if gone:
             names = ", ".join(f"{name}{SUFFIX}" for name in gone)
@@ -147,7 +147,7 @@ class PolicyFolder:
     def _keep(self, reason: str) -> None:
         """Keeps the present set. A reason is reported once, however often it is found."""
         if reason != self._state:
-            self._tell(FolderChange("policy.rejected", self._book.sha256, reason))
+            self._tell(FolderChange("policy.rejected", self._parsed.sha256, reason))
 
     def _tell(self, change: FolderChange) -> None:
         if change.action == "policy.rejected":
@@ -159,10 +159,10 @@ class PolicyFolder:
             self.on_change(change)
 
 
-def draft_shelf(drafts: Sequence[Path], root: Path) -> FixedShelf:
+def draft_policies(drafts: Sequence[Path], root: Path) -> FixedPolicies:
     """Returns the policies of a home with drafts over them. A draft named like a file replaces it; others are added.
 
-    BrokenBook and NotFound say what is wrong with the drafts or with the home's files.
+    PoliciesInvalid and NotFound say what is wrong with the drafts or with the home's files.
     """
     sources = read_sources(root)
     for path in drafts:
@@ -171,43 +171,43 @@ def draft_shelf(drafts: Sequence[Path], root: Path) -> FixedShelf:
         except OSError as cause:
             raise NotFound("policy_unreadable", f"{path} cannot be read: {cause.strerror}; check its name") from cause
         sources[draft.name] = draft
-    return FixedShelf(make_book(tuple(source for _, source in sorted(sources.items()))))
+    return FixedPolicies(parse_policies(tuple(source for _, source in sorted(sources.items()))))
 
 
 def read_sources(root: Path) -> dict[str, PolicySource]:
     """Returns every policy file by name without its suffix, in order.
 
-    Raises BrokenBook if one is not a file of UTF-8 text.
+    Raises PoliciesInvalid if one is not a file of UTF-8 text.
     """
     found: dict[str, PolicySource] = {}
     problems: list[PolicyProblem] = []
     for name in sorted(_marks(root)):
         try:
             found[name.removesuffix(SUFFIX)] = read_source(root / name)
-        except BrokenBook as cause:
+        except PoliciesInvalid as cause:
             problems += cause.problems
     if problems:
-        raise BrokenBook(problems)
+        raise PoliciesInvalid(problems)
     return found
 
 
 def read_source(path: Path) -> PolicySource:
     """Reads one file. Raises OSError if it cannot be read."""
     if not path.is_file():
-        raise BrokenBook([PolicyProblem(path.name, 1, "is no file, or leads to none")])
+        raise PoliciesInvalid([PolicyProblem(path.name, 1, "is no file, or leads to none")])
     with path.open("rb") as file:
         body = file.read(4 * SOURCE_CHARACTERS_MAX + 1)
     try:
         return PolicySource(path.name.removesuffix(SUFFIX), body.decode("utf-8"))
     except UnicodeDecodeError as cause:
         line = body[: cause.start].count(b"\n") + 1
-        raise BrokenBook([PolicyProblem(path.name, line, "is not UTF-8 text")]) from cause
+        raise PoliciesInvalid([PolicyProblem(path.name, line, "is not UTF-8 text")]) from cause
 
 
 def _marks(root: Path) -> Marks:
     """Returns the marks of all files; a missing folder counts as an empty one.
 
-    Raises OSError or BrokenBook if there is a folder that cannot be used.
+    Raises OSError or PoliciesInvalid if there is a folder that cannot be used.
     """
     try:
         with os.scandir(root) as entries:
@@ -215,7 +215,7 @@ def _marks(root: Path) -> Marks:
     except FileNotFoundError:
         return {}
     if len(found) > FILES_MAX:
-        raise BrokenBook([PolicyProblem(str(root), 1, f"holds more than {FILES_MAX} files of policies")])
+        raise PoliciesInvalid([PolicyProblem(str(root), 1, f"holds more than {FILES_MAX} files of policies")])
     return found
 
 

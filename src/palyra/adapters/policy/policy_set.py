@@ -70,7 +70,7 @@ class PolicyEntry(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyBook:
+class ParsedPolicies:
     """A policy set. `rank` is a policy's place in it: where several decide, the first names the verdict.
 
     `members` are the members of a call's context that some policy uses.
@@ -85,7 +85,7 @@ class PolicyBook:
     members: tuple[str, ...]
 
 
-class BrokenBook(Invalid):
+class PoliciesInvalid(Invalid):
     def __init__(self, problems: Sequence[PolicyProblem]) -> None:
         shown = [str(problem) for problem in problems[:PROBLEMS_SHOWN_MAX]]
         if len(problems) > PROBLEMS_SHOWN_MAX:
@@ -120,10 +120,12 @@ class CallSets:
         return found
 
 
-def make_book(sources: Sequence[PolicySource] = (), bundled: Sequence[str] = ("calls", "access")) -> PolicyBook:
+def parse_policies(
+    sources: Sequence[PolicySource] = (), bundled: Sequence[str] = ("calls", "access")
+) -> ParsedPolicies:
     """Makes a set of the bundled policies, then those of the sources in the order given.
 
-    BrokenBook names everything that is wrong.
+    PoliciesInvalid names everything that is wrong.
     """
     parsed: list[_Parsed] = [*_read_bundled(*bundled)]
     problems: list[PolicyProblem] = []
@@ -135,10 +137,10 @@ def make_book(sources: Sequence[PolicySource] = (), bundled: Sequence[str] = ("c
         file = parsed[POLICIES_MAX].entry.file
         problems.append(PolicyProblem(file, 1, f"there are {len(parsed)} policies in all, at most {POLICIES_MAX}"))
     if problems:
-        raise BrokenBook(problems)
+        raise PoliciesInvalid(problems)
     texts = [schema_text(), *(_bundled_text(name) for name in bundled), *(source.text for source in sources)]
     names = ["", *bundled, *(f"{source.name}/" for source in sources)]
-    return PolicyBook(
+    return ParsedPolicies(
         entries={one.entry.id: one.entry for one in parsed},
         rank={one.entry.id: place for place, one in enumerate(parsed)},
         sha256=_sha256(names, texts),
@@ -160,9 +162,9 @@ def parse(source: PolicySource) -> "tuple[list[_Parsed], list[PolicyProblem]]":
 
 
 @cache
-def bundled_book() -> PolicyBook:
+def bundled_policies() -> ParsedPolicies:
     """Returns the policies that apply where the operator says nothing; made once per process."""
-    return make_book()
+    return parse_policies()
 
 
 @cache
@@ -197,7 +199,7 @@ def _read_bundled(*names: str) -> "tuple[_Parsed, ...]":
     for name in names:
         parsed, problems = _parse(_bundled_text(name), f"{name}.cedar", "")
         if problems:
-            raise BrokenBook(problems)
+            raise PoliciesInvalid(problems)
         found += parsed
     return tuple(found)
 

@@ -48,7 +48,7 @@ class _Block(msgspec.Struct, gc=False):
     input: msgspec.Raw = msgspec.Raw()
 
 
-class _Said(msgspec.Struct, gc=False):
+class _Delta(msgspec.Struct, gc=False):
     type: str = ""
     text: str | None = None
     partial_json: str | None = None
@@ -60,7 +60,7 @@ class _Said(msgspec.Struct, gc=False):
 class _Event(msgspec.Struct, gc=False):
     type: str = ""
     index: int = 0
-    delta: _Said | None = None
+    delta: _Delta | None = None
     content_block: _Block | None = None
     message: _Message | None = None
     usage: _Usage | None = None
@@ -126,7 +126,7 @@ class MessagesReader:
             case _:
                 pass
 
-    def _read_said(self, index: int, said: _Said) -> None:
+    def _read_said(self, index: int, said: _Delta) -> None:
         if said.text:
             self._pieces.add_text(said.text)
         elif said.partial_json is not None:

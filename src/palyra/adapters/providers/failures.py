@@ -72,7 +72,7 @@ _STATUSES = {
     429: ModelError.RATE,
 }
 # For these classes the words tell more than the status; for the others the status tells more, if there is one.
-_FIRM_WORDS = frozenset({ModelError.QUOTA, ModelError.CONTEXT_LENGTH, ModelError.CONTENT_FILTER})
+_CERTAIN = frozenset({ModelError.QUOTA, ModelError.CONTEXT_LENGTH, ModelError.CONTENT_FILTER})
 
 _ADVICE = {
     ModelError.AUTH: "refused the key. Check `api_key` of the provider and what the key may use",
@@ -131,7 +131,7 @@ def classify(refusal: ProviderRefusal, status: int | None) -> ModelError:
     """Returns the class of a refusal; `status` is None for an error inside a stream that began well."""
     status = status if status is not None else refusal.status
     said = next((code for code, pattern in _WORDS if pattern.search(refusal.words)), None)
-    if said is not None and (status is None or (said in _FIRM_WORDS and status < 500)):
+    if said is not None and (status is None or (said in _CERTAIN and status < 500)):
         return said
     if status is None:
         return ModelError.BAD_REQUEST

@@ -18,7 +18,7 @@ from palyra.adapters.providers.bodies import NO_OUTPUT, NO_TEXT, arguments_text,
 from palyra.adapters.providers.exchange import ProviderEndpoint, WireModel
 from palyra.adapters.providers.failures import failed, read_refusal, refused
 from palyra.adapters.providers.image_parts import BLIND, without_images
-from palyra.adapters.providers.local_model_process import LocalProcess, Said, TokenCounts, Trouble
+from palyra.adapters.providers.local_model_process import AnswerLine, LocalFailure, LocalProcess, TokenCounts
 from palyra.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.events.base import JsonObject
@@ -100,7 +100,7 @@ class LocalModel:
                     until_s = asyncio.get_running_loop().time() + self._endpoint.timeouts.idle_s
         finally:
             if not reader.is_over:
-                await self._process.hush()
+                await self._process.stop_answer()
 
     def _bodies(self, request: ModelRequest) -> list[JsonObject]:
         """Returns the bodies to try.
@@ -130,22 +130,22 @@ class LocalReplyReader:
         self._name = name
         self._finish = Finish.STOP
         self._usage: Usage | None = None
-        self._trouble: Trouble | None = None
+        self._failure: LocalFailure | None = None
         self.has_begun = False
         self.is_over = False
 
-    def hear(self, said: Said) -> Delta | None:
+    def hear(self, said: AnswerLine) -> Delta | None:
         if said.finish == "length":
             self._finish = Finish.LENGTH
         if said.usage is not None:
             self._usage = _usage(said.usage)
-        self._trouble = said.error or self._trouble
+        self._failure = said.error or self._failure
         if said.text:
             self.has_begun = True
             return TextDelta(said.text)
         if said.is_over:
             self.is_over = True
-            return Completed(self._finish, self._usage) if self._trouble is None else _told(self._name, self._trouble)
+            return Completed(self._finish, self._usage) if self._failure is None else _told(self._name, self._failure)
         return None
 
 
@@ -190,11 +190,11 @@ def _usage(tokens: TokenCounts) -> Usage:
     )
 
 
-def _told(name: str, trouble: Trouble) -> Failed:
-    if trouble.code == 0:
-        what = f"could not load its weights ({trouble.message.rstrip('.')})"
+def _told(name: str, failure: LocalFailure) -> Failed:
+    if failure.code == 0:
+        what = f"could not load its weights ({failure.message.rstrip('.')})"
         return Failed(ModelError.NO_MODEL, f"{name} {what}. Install them again: {INSTALL}")
-    return refused(name, read_refusal(msgspec.json.encode(trouble)), None)
+    return refused(name, read_refusal(msgspec.json.encode(failure)), None)
 
 
 async def _within(until_s: float, awaited: Awaitable[T]) -> T:

@@ -17,13 +17,13 @@ import msgspec
 from palyra.core.errors import Unavailable
 from palyra.core.events.base import JsonObject
 
-HUSH_S = 1.0  # How long a process that was told to stop may take; loading it again takes about as long.
-FAREWELL_S = 2.0  # How long a process whose input is closed may take to end.
+STOP_S = 1.0  # How long a process that was told to stop may take; loading it again takes about as long.
+EXIT_S = 2.0  # How long a process whose input is closed may take to end.
 _WORKER = Path(__file__).with_name("local_model_worker.py")
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class LocalFailure(msgspec.Struct, frozen=True):
     """Why there is no answer. `code` is like an HTTP status; 0 says that the weights could not be loaded."""
 
     code: int
@@ -41,21 +41,21 @@ class TokenCounts(msgspec.Struct, frozen=True):
     prompt_tokens_details: TokenDetails = TokenDetails()
 
 
-class Said(msgspec.Struct, frozen=True):
+class AnswerLine(msgspec.Struct, frozen=True):
     """One line of an answer."""
 
     text: str = ""
     finish: str = ""
     usage: TokenCounts | None = None
-    error: Trouble | None = None
+    error: LocalFailure | None = None
     is_over: bool = False
 
 
-_SAID = msgspec.json.Decoder(Said)
+_SAID = msgspec.json.Decoder(AnswerLine)
 
 
 class LocalProcess:
-    """Takes one question at a time: the caller reads until the answer `is_over`, or calls `hush`."""
+    """Takes one question at a time: the caller reads until the answer `is_over`, or calls `stop_answer`."""
 
     def __init__(self, weights: Path, window_tokens: int) -> None:
         self._arguments = (str(_WORKER), str(weights), str(window_tokens))
@@ -70,18 +70,18 @@ class LocalProcess:
         pipes = await self._started()
         await pipes.write({"ask": bodies})
 
-    async def read(self) -> Said:
+    async def read(self) -> AnswerLine:
         """Returns the next line of the answer. Raises Unavailable."""
         line = await self._pipes.output.readline() if self._pipes is not None else b""
         if not line:
             raise Unavailable("process_ended", f"the local model's process ended{await self._end()}")
         return parse_line(line)
 
-    async def hush(self) -> None:
+    async def stop_answer(self) -> None:
         """Drops the rest of the answer. A process that goes on all the same is ended."""
         is_silent = False
         try:
-            async with asyncio.timeout(HUSH_S):
+            async with asyncio.timeout(STOP_S):
                 if self._pipes is not None:
                     await self._pipes.write({"stop": True})
                 while not (await self.read()).is_over:
@@ -105,7 +105,7 @@ class LocalProcess:
             return
         pipes.input.close()
         try:
-            async with asyncio.timeout(FAREWELL_S):
+            async with asyncio.timeout(EXIT_S):
                 await pipes.process.wait()
         except TimeoutError:
             pipes.kill()
@@ -157,7 +157,7 @@ async def _start(arguments: tuple[str, ...]) -> Pipes:
     return Pipes(process, process.stdin, process.stdout)
 
 
-def parse_line(line: bytes) -> Said:
+def parse_line(line: bytes) -> AnswerLine:
     try:
         return _SAID.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as cause:

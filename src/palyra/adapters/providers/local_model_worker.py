@@ -31,7 +31,7 @@ Json = dict[str, Any]
 Say = Callable[[Json], None]
 
 
-class Speaker:
+class ModelWorker:
     """Answers one question after the other. Another thread calls `ask` and `stop`."""
 
     def __init__(self, say: Say, load: Callable[[], Any]) -> None:
@@ -123,14 +123,14 @@ def main() -> None:
         output.write(json.dumps(line).encode() + b"\n")
         output.flush()
 
-    speaker = Speaker(say, lambda: load(weights, window_tokens))
-    threading.Thread(target=speaker.work, daemon=True).start()
+    worker = ModelWorker(say, lambda: load(weights, window_tokens))
+    threading.Thread(target=worker.work, daemon=True).start()
     for line in sys.stdin.buffer:
         said = json.loads(line)
         if "ask" in said:
-            speaker.ask(said["ask"])
+            worker.ask(said["ask"])
         else:
-            speaker.stop()
+            worker.stop()
     # Skips the library's own shutdown, which would wait for an answer that nobody reads.
     os._exit(0)
 

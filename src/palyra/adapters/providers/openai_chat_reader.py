@@ -47,7 +47,7 @@ class _Call(msgspec.Struct, gc=False):
     extra_content: JsonObject | None = None
 
 
-class _Said(msgspec.Struct, gc=False):
+class _Delta(msgspec.Struct, gc=False):
     content: str | list[_Part] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -57,7 +57,7 @@ class _Said(msgspec.Struct, gc=False):
 
 
 class _Choice(msgspec.Struct, gc=False):
-    delta: _Said | None = None
+    delta: _Delta | None = None
     finish_reason: str | None = None
     index: int | None = None
 
@@ -126,7 +126,7 @@ class ChatReader:
         if has_error or (chunk.object == "error" and not chunk.choices):
             self._pieces.end(refused(self._provider, read_refusal(data), None))
 
-    def _read_said(self, said: _Said) -> None:
+    def _read_said(self, said: _Delta) -> None:
         if reasoning := said.reasoning_content or said.reasoning:
             self._has_said = True
             self._pieces.add_reasoning(reasoning)

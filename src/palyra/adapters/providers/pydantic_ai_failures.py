@@ -45,33 +45,35 @@ _PHASES = {
 }
 
 
-class Unmet(msgspec.Struct, frozen=True):
+class VendorFailure(msgspec.Struct, frozen=True):
     """A failed call: what is reported, and the vendor's own words in lower case, by which a field may be left out."""
 
     failed: Failed
     words: str = ""
 
 
-def tell(provider: str, error: Exception, key: str | None) -> Unmet:
+def tell(provider: str, error: Exception, key: str | None) -> VendorFailure:
     match error:
         case ContentFilterError():
-            return Unmet(failed(provider, ModelError.CONTENT_FILTER))
+            return VendorFailure(failed(provider, ModelError.CONTENT_FILTER))
         case ModelTimeoutError():
-            return Unmet(failed(provider, ModelError.TIMEOUT))
+            return VendorFailure(failed(provider, ModelError.TIMEOUT))
         case ModelConnectionError():
-            return Unmet(failed(provider, ModelError.NETWORK, _PHASES.get(error.phase or "", "")))
+            return VendorFailure(failed(provider, ModelError.NETWORK, _PHASES.get(error.phase or "", "")))
         case ModelAPIError():
             return _refused(provider, error, key)
         case UserError():
             return _unusable(provider, error, key)
         case ImportError():
             what = " ".join(str(error).split())
-            return Unmet(Failed(ModelError.NO_MODEL, f"{provider} needs another package for this vendor. {what}"))
+            return VendorFailure(
+                Failed(ModelError.NO_MODEL, f"{provider} needs another package for this vendor. {what}")
+            )
         case _:
-            return Unmet(failed(provider, ModelError.PROTOCOL, "Its answer is empty or does not read."))
+            return VendorFailure(failed(provider, ModelError.PROTOCOL, "Its answer is empty or does not read."))
 
 
-def _refused(provider: str, error: ModelAPIError, key: str | None) -> Unmet:
+def _refused(provider: str, error: ModelAPIError, key: str | None) -> VendorFailure:
     said = read_refusal(_body(error))
     hint = next((word for kind, word in _WORDS if isinstance(error, kind)), "")
     refusal = ProviderRefusal(
@@ -79,7 +81,7 @@ def _refused(provider: str, error: ModelAPIError, key: str | None) -> Unmet:
     )
     status = error.status_code if isinstance(error, ModelHTTPError) and not error.in_stream else None
     told = refused(provider, refusal, status, key)
-    return Unmet(Failed(told.code, told.message, error.retry_after), refusal.words)
+    return VendorFailure(Failed(told.code, told.message, error.retry_after), refusal.words)
 
 
 def _body(error: ModelAPIError) -> bytes:
@@ -94,9 +96,11 @@ def _body(error: ModelAPIError) -> bytes:
         return str(error.body).encode("utf-8", "replace")
 
 
-def _unusable(provider: str, error: UserError, key: str | None) -> Unmet:
+def _unusable(provider: str, error: UserError, key: str | None) -> VendorFailure:
     """Reports a refusal of the library before any request: no key, no such vendor, or something the model cannot do."""
     words = error.message.lower()
     if key is None and ("api_key" in words or "environment variable" in words or "credential" in words):
-        return Unmet(failed(provider, ModelError.AUTH, "It has no key. Set `api_key` of the provider."), words)
-    return Unmet(failed(provider, ModelError.BAD_REQUEST, f"The vendor's library said: {error.message[:300]}"), words)
+        return VendorFailure(failed(provider, ModelError.AUTH, "It has no key. Set `api_key` of the provider."), words)
+    return VendorFailure(
+        failed(provider, ModelError.BAD_REQUEST, f"The vendor's library said: {error.message[:300]}"), words
+    )

@@ -40,7 +40,7 @@ CONTINUED = "[palyra] The conversation goes on from here; what came before is le
 ANSWER_SCHEMA = "answer_schema"  # A field that a model may refuse: a schema in the vendor's own form.
 
 
-class KeptPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StoredPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a vendor wants back of one part of its answer.
 
     Text and calls are on the tape, so only the length of a text is kept here.
@@ -55,10 +55,10 @@ class KeptPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     provider_details: JsonObject | None = None
 
 
-class KeptAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One answer: its parts in order, and its vendor; pydantic-ai gives signatures back to nobody else."""
 
-    parts: tuple[KeptPart, ...]
+    parts: tuple[StoredPart, ...]
     model_name: str | None = None
     provider_name: str | None = None
     provider_url: str | None = None
@@ -67,10 +67,10 @@ class KeptAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def keep_answer(response: ModelResponse) -> JsonObject:
     """Returns the state; empty if the vendor wants nothing back."""
-    parts = tuple(kept for part in response.parts if (kept := _keep_part(part)) is not None)
+    parts = tuple(stored for part in response.parts if (stored := _keep_part(part)) is not None)
     if not any(part.kind == "thinking" or part.id or part.provider_details for part in parts):
         return {}
-    answer = KeptAnswer(
+    answer = StoredAnswer(
         parts=parts,
         model_name=response.model_name,
         provider_name=response.provider_name,
@@ -156,65 +156,65 @@ def _answer(draft: BodyDraft, message: AssistantMessage, id_length: int | None) 
     calls = [_call(draft, call, id_length) for call in message.tool_calls]
     plain: list[ModelResponsePart] = [TextPart(message.text)] if message.text else []
     try:
-        kept = msgspec.convert(give_back(draft.origin, message).get("answer"), KeptAnswer | None)
+        stored = msgspec.convert(give_back(draft.origin, message).get("answer"), StoredAnswer | None)
     except msgspec.ValidationError:
-        kept = None
-    if kept is None or not _is_unchanged(kept, message):
+        stored = None
+    if stored is None or not _is_unchanged(stored, message):
         return ModelResponse([*plain, *calls])
     return ModelResponse(
-        list(_restore(kept, message.text, calls)),
-        model_name=kept.model_name,
-        provider_name=kept.provider_name,
-        provider_url=kept.provider_url,
-        canonical_system=kept.canonical_system,
+        list(_restore(stored, message.text, calls)),
+        model_name=stored.model_name,
+        provider_name=stored.provider_name,
+        provider_url=stored.provider_url,
+        canonical_system=stored.canonical_system,
     )
 
 
-def _is_unchanged(kept: KeptAnswer, message: AssistantMessage) -> bool:
+def _is_unchanged(stored: StoredAnswer, message: AssistantMessage) -> bool:
     """Tells whether the order of parts is still known.
 
     A redacted text has another length, and a call without a result is not shown.
     """
-    length = sum(part.length for part in kept.parts)
-    call_count = sum(part.kind == "call" for part in kept.parts)
+    length = sum(part.length for part in stored.parts)
+    call_count = sum(part.kind == "call" for part in stored.parts)
     return length == len(message.text) and call_count == len(message.tool_calls)
 
 
-def _restore(kept: KeptAnswer, text: str, calls: list[ToolCallPart]) -> Iterator[ModelResponsePart]:
+def _restore(stored: StoredAnswer, text: str, calls: list[ToolCallPart]) -> Iterator[ModelResponsePart]:
     at, left = 0, iter(calls)
-    for kept_part in kept.parts:
-        part = _restored(kept_part, text[at : at + kept_part.length], left)
+    for stored_part in stored.parts:
+        part = _restored(stored_part, text[at : at + stored_part.length], left)
         part.id, part.provider_name, part.provider_details = (
-            kept_part.id,
-            kept_part.provider_name,
-            kept_part.provider_details,
+            stored_part.id,
+            stored_part.provider_name,
+            stored_part.provider_details,
         )
-        at += kept_part.length
+        at += stored_part.length
         yield part
 
 
-def _restored(kept: KeptPart, text: str, calls: Iterator[ToolCallPart]) -> TextPart | ThinkingPart | ToolCallPart:
-    match kept.kind:
+def _restored(stored: StoredPart, text: str, calls: Iterator[ToolCallPart]) -> TextPart | ThinkingPart | ToolCallPart:
+    match stored.kind:
         case "text":
             return TextPart(text)
         case "call":
             return next(calls)
         case _:
-            return ThinkingPart(kept.content, signature=kept.signature)
+            return ThinkingPart(stored.content, signature=stored.signature)
 
 
-def _keep_part(part: ModelResponsePart) -> KeptPart | None:
+def _keep_part(part: ModelResponsePart) -> StoredPart | None:
     match part:
         case ThinkingPart():
-            kept = KeptPart(kind="thinking", content=part.content, signature=part.signature)
+            stored = StoredPart(kind="thinking", content=part.content, signature=part.signature)
         case TextPart():
-            kept = KeptPart(kind="text", length=len(part.content))
+            stored = StoredPart(kind="text", length=len(part.content))
         case ToolCallPart():
-            kept = KeptPart(kind="call")
+            stored = StoredPart(kind="call")
         case _:
             return None
     return msgspec.structs.replace(
-        kept, id=part.id, provider_name=part.provider_name, provider_details=part.provider_details
+        stored, id=part.id, provider_name=part.provider_name, provider_details=part.provider_details
     )
 
 

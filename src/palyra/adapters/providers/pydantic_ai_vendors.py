@@ -57,14 +57,14 @@ class PydanticAi:
         made_count = 0
         while True:
             unmet: list[Rejected] = []
-            async with aclosing(self._sift(request, unmet)) as deltas:
+            async with aclosing(self._deltas_of(request, unmet)) as deltas:
                 async for delta in deltas:
                     yield delta
             if not unmet:
                 return
-            eased = self._ease(request, unmet[0])
-            if eased is not None:
-                request = eased
+            changed = self._without_refused(request, unmet[0])
+            if changed is not None:
+                request = changed
                 continue
             made_count += 1
             wait_s = next_wait_s(self._endpoint.pace, unmet[0].failed, made_count, random.random())  # noqa: S311 - jitter only
@@ -80,7 +80,7 @@ class PydanticAi:
         for model in models:
             await model.__aexit__(None, None, None)
 
-    async def _sift(self, request: ModelRequest, unmet: list[Rejected]) -> AsyncGenerator[Delta, None]:
+    async def _deltas_of(self, request: ModelRequest, unmet: list[Rejected]) -> AsyncGenerator[Delta, None]:
         """Yields the deltas of an attempt that began.
 
         A failure before the vendor said anything goes to `unmet` instead.
@@ -145,7 +145,7 @@ class PydanticAi:
             without=self._without.get(request.model, frozenset()),
         )
 
-    def _ease(self, request: ModelRequest, rejected: Rejected) -> ModelRequest | None:
+    def _without_refused(self, request: ModelRequest, rejected: Rejected) -> ModelRequest | None:
         """Returns the request without what was refused of it, if it can do without that."""
         without = self._without.get(request.model, frozenset())
         is_refused = rejected.failed.code is ModelError.BAD_REQUEST

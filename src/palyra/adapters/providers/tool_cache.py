@@ -9,7 +9,9 @@ from typing import Generic, TypeVar
 
 from palyra.core.tools import ToolSpec
 
-KEPT_MAX = 64  # Agents and the sets of tools that skills leave them are few; beyond this number the cache starts again.
+ENTRIES_MAX = (
+    64  # Agents and the sets of tools that skills leave them are few; beyond this number the cache starts again.
+)
 
 Made = TypeVar("Made")
 
@@ -22,14 +24,14 @@ class ToolCache(Generic[Made]):
 
     def __init__(self, make: Callable[[tuple[ToolSpec, ...]], Made]) -> None:
         self._make = make
-        self._kept: dict[int, tuple[tuple[ToolSpec, ...], Made]] = {}
+        self._values: dict[int, tuple[tuple[ToolSpec, ...], Made]] = {}
 
     def of(self, tools: tuple[ToolSpec, ...]) -> Made:
-        found = self._kept.get(id(tools))
+        found = self._values.get(id(tools))
         if found is not None and found[0] is tools:
             return found[1]
-        if len(self._kept) >= KEPT_MAX:
-            self._kept.clear()
+        if len(self._values) >= ENTRIES_MAX:
+            self._values.clear()
         made = self._make(tools)
-        self._kept[id(tools)] = (tools, made)
+        self._values[id(tools)] = (tools, made)
         return made

@@ -38,7 +38,7 @@ class SkillManifest(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
 
-class _Said:
+class _Findings:
     """Problems and notes as they are found."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ def read_manifest(raw: bytes, folder: str) -> SkillManifest:
 
 
 def _checked(fields: dict[str, object], body: str, folder: str) -> SkillManifest:
-    said = _Said()
+    said = _Findings()
     _check_name(fields, folder, said)
     description = _text(fields, "description", DESCRIPTION_LENGTH_MAX, said)
     if "description" not in fields:
@@ -101,7 +101,7 @@ def _checked(fields: dict[str, object], body: str, folder: str) -> SkillManifest
     )
 
 
-def _check_name(fields: dict[str, object], folder: str, said: _Said) -> None:
+def _check_name(fields: dict[str, object], folder: str, said: _Findings) -> None:
     name = fields.get("name")
     if name is None:
         said.problems.append("name is missing; it is the folder's name")
@@ -115,7 +115,7 @@ def _check_name(fields: dict[str, object], folder: str, said: _Said) -> None:
         said.problems.append(f"name is {name} but the folder is {_brief(folder)}; they must be the same")
 
 
-def _text(fields: dict[str, object], key: str, length_max: int, said: _Said) -> str:
+def _text(fields: dict[str, object], key: str, length_max: int, said: _Findings) -> str:
     """The value, or nothing with a problem."""
     value = fields.get(key)
     if value is None:
@@ -133,7 +133,7 @@ def _text(fields: dict[str, object], key: str, length_max: int, said: _Said) -> 
     return line
 
 
-def _tools(fields: dict[str, object], said: _Said) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+def _tools(fields: dict[str, object], said: _Findings) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     value = fields.get("allowed-tools")
     if value is None:
         return None, ()

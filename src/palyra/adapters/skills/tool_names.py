@@ -30,7 +30,7 @@ _MCP = re.compile(r"mcp__([A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*)(?:__([A-Za-z0-9_*-]+
 _WITH_RESTRICTION = re.compile(r"([A-Za-z]+)\((.*)\)", re.DOTALL)
 
 
-class Meant(msgspec.Struct, frozen=True):
+class MappedTools(msgspec.Struct, frozen=True):
     """`patterns` of our tools; `unknown` names mean none; `loosened` ones lost a restriction that we cannot keep."""
 
     patterns: tuple[str, ...]
@@ -38,7 +38,7 @@ class Meant(msgspec.Struct, frozen=True):
     loosened: tuple[str, ...] = ()
 
 
-def understand(names: list[str]) -> Meant:
+def understand(names: list[str]) -> MappedTools:
     patterns: dict[str, None] = {}
     unknown: dict[str, None] = {}
     loosened: dict[str, None] = {}
@@ -50,7 +50,7 @@ def understand(names: list[str]) -> Meant:
             unknown[name] = None
         elif restricted and restricted[2].strip() not in ("", "*"):
             loosened[name] = None
-    return Meant(tuple(patterns), tuple(unknown), tuple(loosened))
+    return MappedTools(tuple(patterns), tuple(unknown), tuple(loosened))
 
 
 def split_names(text: str) -> list[str]:

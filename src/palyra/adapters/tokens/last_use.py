@@ -9,7 +9,7 @@ import msgspec
 from palyra.adapters.files.private import PrivateFile
 from palyra.core.errors import PalyraError
 
-GRAIN_MS = 60_000
+STEP_MS = 60_000
 
 _decoder = msgspec.json.Decoder(dict[str, int])
 
@@ -21,7 +21,7 @@ class LastUses:
         self._is_changed = False
 
     def note(self, token_id: str, at_ms: int) -> None:
-        coarse_ms = at_ms - at_ms % GRAIN_MS
+        coarse_ms = at_ms - at_ms % STEP_MS
         if self._noted.get(token_id) != coarse_ms:
             self._noted[token_id] = coarse_ms
             self._is_changed = True

@@ -40,7 +40,7 @@ _NO_CHARSETS = frozenset(
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
-class _Told(msgspec.Struct, frozen=True, kw_only=True):
+class _PageText(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     title: str = ""
     notes: tuple[str, ...] = ()
@@ -65,12 +65,12 @@ def present(answer: FetchedResponse, is_stopped: Callable[[], bool] = lambda: Fa
     return ToolResult(outcome=Outcome.FAILED, output=output, error=error, made=told.made)
 
 
-def _tell(answer: FetchedResponse, is_stopped: Callable[[], bool]) -> _Told:
+def _tell(answer: FetchedResponse, is_stopped: Callable[[], bool]) -> _PageText:
     if answer.elsewhere:
         message = f"It redirects to another host, which was not followed:\n{answer.elsewhere}\n"
-        return _Told(text=f"{message}Fetch that address if it is wanted.")
+        return _PageText(text=f"{message}Fetch that address if it is wanted.")
     if not answer.body:
-        return _Told(text=_headers(answer))
+        return _PageText(text=_headers(answer))
     media = _media_type(answer)
     if _is_binary(media, answer):
         return _as_artifact(answer, media)
@@ -78,11 +78,11 @@ def _tell(answer: FetchedResponse, is_stopped: Callable[[], bool]) -> _Told:
     if media in ("text/html", "application/xhtml+xml"):
         page = make_readable(text, answer.target.url, is_stopped)
         notes = ("The text was cut: the page is too long.",) if page.is_cut else ()
-        return _Told(text=page.text or "[The page holds no readable text.]", title=page.title, notes=notes)
+        return _PageText(text=page.text or "[The page holds no readable text.]", title=page.title, notes=notes)
     plain = strip_unseen(_prettied(text) if media.endswith("json") else text)
     if len(plain) <= TEXT_LENGTH_MAX:
-        return _Told(text=plain)
-    return _Told(text=plain[:TEXT_LENGTH_MAX], notes=(f"The text was cut after {TEXT_LENGTH_MAX} characters.",))
+        return _PageText(text=plain)
+    return _PageText(text=plain[:TEXT_LENGTH_MAX], notes=(f"The text was cut after {TEXT_LENGTH_MAX} characters.",))
 
 
 def _headers(answer: FetchedResponse) -> str:
@@ -117,12 +117,12 @@ def _is_binary(media: str, answer: FetchedResponse) -> bool:
     return b"\x00" in answer.body[:_LOOK_BYTES] and not _charset(answer).startswith(("utf-16", "utf-32"))
 
 
-def _as_artifact(answer: FetchedResponse, media: str) -> _Told:
+def _as_artifact(answer: FetchedResponse, media: str) -> _PageText:
     last = answer.target.path.partition("?")[0].rpartition("/")[2]
     name = _UNFIT_NAME.sub("_", last).strip("._")[-_NAME_LENGTH_MAX:] or "body"
     made = Made(name=name, media_type=media, body=answer.body)
     size = len(answer.body)
-    return _Told(text=f"The body is no text ({media}, {size} bytes); it was kept as an artifact.", made=(made,))
+    return _PageText(text=f"The body is no text ({media}, {size} bytes); it was kept as an artifact.", made=(made,))
 
 
 def _decode(answer: FetchedResponse) -> str:

@@ -127,10 +127,10 @@ def try_cases(
     """
     from palyra.app.daemon import build_catalog, make_agents, make_settings
     from palyra.app.policies import open_policy
-    from palyra.app.policy_trial import Surroundings, read_cases, try_case
+    from palyra.app.policy_trial import TrialContext, read_cases, try_case
 
     home, config = home_of(context), load_or_explain(home_of(context))
-    around = Surroundings(build_catalog(), make_agents(home, config), make_settings(config).default_agent)
+    around = TrialContext(build_catalog(), make_agents(home, config), make_settings(config).default_agent)
     policy = open_policy(home, [expanded(draft) for draft in drafts or ()])
     cases = read_cases(expanded(file))
     outcomes = [try_case(case, number, policy, around) for number, case in enumerate(cases, 1)]

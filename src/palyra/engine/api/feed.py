@@ -59,7 +59,7 @@ class AllFrames(Frames):
         return [frame for frame in frames if await self._may_see(frame)]
 
     def wake(self) -> None:
-        self._watcher.ring()
+        self._watcher.wake()
 
     def close(self) -> None:
         self._watcher.close()

@@ -115,7 +115,7 @@ class EventStream:
         self._slots = slots
         self._slot = slot
         self._frames = frames
-        self._in_hand: Sequence[Frame] = ()  # Taken, and no room for them in the outbox yet.
+        self._taken: Sequence[Frame] = ()  # Taken, and no room for them in the outbox yet.
         self._outbox = bytearray(_RETRY_HINT)
         self._encode = encode
         self._heartbeat_s = heartbeat_s
@@ -166,7 +166,7 @@ class EventStream:
 
     def _hand_over(self, frame: LiveFrame) -> bool:
         """Writes a live frame in the moment it comes. Whatever stands in its way makes it wait for the task."""
-        if self._write_now is None or self._outbox or self._in_hand or self._slot.is_ended:
+        if self._write_now is None or self._outbox or self._taken or self._slot.is_ended:
             return False
         try:
             return self._write_now(self._encode(frame))
@@ -177,15 +177,15 @@ class EventStream:
         """Until there is something to write, or an end."""
         frames, outbox, encode = self._frames, self._outbox, self._encode
         while not outbox and not self._slot.is_ended:
-            taken = self._in_hand or await frames.take()
+            taken = self._taken or await frames.take()
             count = 0
             for frame in taken:
                 outbox += encode(frame)
                 count += 1
                 if len(outbox) >= OUTBOX_BYTES_MAX:
                     break
-            self._in_hand = taken[count:]
-            if frames.is_over and not self._in_hand:
+            self._taken = taken[count:]
+            if frames.is_over and not self._taken:
                 self._slot.end()
 
     def _beat(self, loop: asyncio.AbstractEventLoop, scope: Scope) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from palyra.adapters.runtimes.mcp.failures import ConnectionLost, Down, ServerRefused, TimedOut, TooLarge
-from palyra.adapters.runtimes.mcp.handshake import Terms, greet, headers_of, stamp
+from palyra.adapters.runtimes.mcp.handshake import Terms, headers_of, shake_hands, stamp
 from palyra.adapters.runtimes.mcp.http import open_http
 from palyra.adapters.runtimes.mcp.server_text import clean_line
 from palyra.adapters.runtimes.mcp.settings import CALLS_AT_ONCE_MAX, ServerSettings
@@ -48,7 +48,7 @@ class Connection:
         self._terms = Terms(version="", capabilities={})
         self._slots = asyncio.Semaphore(CALLS_AT_ONCE_MAX)
         self._listeners: list[Emit] = []
-        self._stirred = asyncio.Event()
+        self._changed = asyncio.Event()
         self.is_closed = False
         self.has_new_lists = False
         self.is_doubtful = False
@@ -75,14 +75,14 @@ class Connection:
         async with anyio.create_task_group() as group:
             await group.start(self._pump, dispatcher)
             with suppress(ConnectionLost):  # How it ended is told by whoever opened it.
-                await self._greet()
+                await self._shake_hands()
                 await attend(self)
             group.cancel_scope.cancel()
 
-    async def stirred(self) -> None:
+    async def wait_changed(self) -> None:
         """Until there is something to look at: the end, new lists, or a doubt whether the server still answers."""
-        await self._stirred.wait()
-        self._stirred.clear()
+        await self._changed.wait()
+        self._changed.clear()
 
     async def ask(self, method: str, params: Mapping[str, object], timeout_s: float) -> dict[str, object]:
         """A request that is no call. Raises Down, Refused, Lost, TimedOut or TooLarge."""
@@ -105,7 +105,7 @@ class Connection:
                 self._listeners.remove(live.say)
                 if not is_answered:
                     self.is_doubtful = True
-                    self._stirred.set()
+                    self._changed.set()
 
     async def _send(self, method: str, params: Mapping[str, object], options: "CallOptions") -> dict[str, object]:
         from mcp.shared.exceptions import MCPError
@@ -132,14 +132,14 @@ class Connection:
                 case code:
                     raise ServerRefused(clean_line(failure.message, SAID_LENGTH_MAX), code) from failure
 
-    async def _greet(self) -> None:
+    async def _shake_hands(self) -> None:
         from mcp.shared.exceptions import MCPError
         from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
         assert self._dispatcher is not None
-        limit_s = self._settings.patience.start_s
+        limit_s = self._settings.timeouts.start_s
         try:
-            self._terms = await greet(self._dispatcher, limit_s)
+            self._terms = await shake_hands(self._dispatcher, limit_s)
         except MCPError as failure:
             if failure.code == REQUEST_TIMEOUT:
                 raise TimedOut(f"it did not answer the greeting within {limit_s:g} s") from failure
@@ -155,13 +155,13 @@ class Connection:
 
     def _close(self) -> None:
         self.is_closed = True
-        self._stirred.set()
+        self._changed.set()
 
     async def _hear(self, _context: Any, method: str, params: Mapping[str, Any] | None) -> None:
         """Never waits: a flood would pile up."""
         if method in _LISTS:
             self.has_new_lists = True
-            self._stirred.set()
+            self._changed.set()
         elif method == "notifications/message" and len(self._listeners) == 1:
             # A log line belongs to no call; with one under way it is that one's.
             said = (params or {}).get("data")

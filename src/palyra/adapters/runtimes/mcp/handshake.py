@@ -31,7 +31,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         return self.capabilities.get(kind) is not None
 
 
-async def greet(dispatcher: "JSONRPCDispatcher", timeout_s: float) -> Terms:
+async def shake_hands(dispatcher: "JSONRPCDispatcher", timeout_s: float) -> Terms:
     """Raises the package's MCPError where the server refuses, and Unfit where there is no version in common."""
     from mcp.shared.exceptions import MCPError
     from mcp_types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import httpx2
 
 CONNECT_TIMEOUT_S = 10.0
-COURTESY_TIMEOUT_S = 3.0  # For what needs no answer: notifications, and taking leave.
+NOTIFY_TIMEOUT_S = 3.0  # For what needs no answer: notifications, and taking leave.
 HTTP_PARTS_MAX = (
     2 * PARTS_MAX
 )  # Texts are not told apart here: of a table as text, a megabyte has about so many commas.
@@ -45,11 +45,11 @@ def _make_client(token: str | None) -> "httpx2.AsyncClient":
 
     bounded = _bounded_stream_class()
 
-    async def hurry(request: httpx2.Request) -> None:
+    async def shorten(request: httpx2.Request) -> None:
         # Requests have a limit of their own, and the stream of notifications none; the rest would hold up what comes after it.
         is_request = request.method == "POST" and b'"id":' in request.content
         if request.method != "GET" and not is_request:
-            request.extensions = {**request.extensions, "timeout": httpx2.Timeout(COURTESY_TIMEOUT_S).as_dict()}
+            request.extensions = {**request.extensions, "timeout": httpx2.Timeout(NOTIFY_TIMEOUT_S).as_dict()}
 
     async def bound(response: httpx2.Response) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
@@ -64,7 +64,7 @@ def _make_client(token: str | None) -> "httpx2.AsyncClient":
     return httpx2.AsyncClient(
         headers={**authorization, "Accept-Encoding": "identity"},
         timeout=httpx2.Timeout(CONNECT_TIMEOUT_S, read=None),
-        event_hooks={"request": [hurry], "response": [bound]},
+        event_hooks={"request": [shorten], "response": [bound]},
         trust_env=False,
         follow_redirects=False,
     )

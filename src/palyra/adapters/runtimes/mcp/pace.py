@@ -8,7 +8,7 @@ import asyncio
 
 PARTS_MAX = 100_000  # Of one message: a tenth of a second or two.
 PARTS_PER_UNIT = 8
-UNITS_PER_S_CALM = 1_000  # A server that says more is flooding: what nobody waits for is then dropped unread.
+UNITS_PER_S_NORMAL = 1_000  # A server that says more is flooding: what nobody waits for is then dropped unread.
 UNITS_PER_S_MAX = 20_000  # About a quarter of the loop's time. Beyond it the rest of the second is waited.
 
 _MARKS = (b",", b"[", b"{")
@@ -37,8 +37,8 @@ class MessagePace:
         self._units = 0
 
     @property
-    def is_calm(self) -> bool:
-        return self._units <= UNITS_PER_S_CALM
+    def is_normal(self) -> bool:
+        return self._units <= UNITS_PER_S_NORMAL
 
     async def take(self, body: bytes, lines_count: int = 1) -> None:
         """Before this is read. Returns when there is time for it."""
@@ -49,5 +49,5 @@ class MessagePace:
         self._units += lines_count + count_parts(body) // PARTS_PER_UNIT
         if before > UNITS_PER_S_MAX:
             await asyncio.sleep(1 - (now_s - self._began_s))
-        elif before // UNITS_PER_S_CALM != self._units // UNITS_PER_S_CALM:
+        elif before // UNITS_PER_S_NORMAL != self._units // UNITS_PER_S_NORMAL:
             await asyncio.sleep(0)

@@ -67,10 +67,10 @@ class ServerProcess:
     async def stop(self, grace_s: float) -> None:
         """Ends it and everything it started: asks, waits, and then does not ask."""
         self._signal_group(signal.SIGTERM)
-        await self.wait_gone(grace_s)
+        await self.wait_ended(grace_s)
         self._signal_group(signal.SIGKILL)
         await asyncio.to_thread(kill_marked, self._mark)
-        await self.wait_gone(KILL_WAIT_S)
+        await self.wait_ended(KILL_WAIT_S)
         self._listening.cancel()
         await asyncio.wait({self._listening})
         # There is no public way to let go of pipes that a survivor might still hold.
@@ -78,7 +78,7 @@ class ServerProcess:
         if transport is not None:
             transport.close()
 
-    async def wait_gone(self, timeout_s: float) -> None:
+    async def wait_ended(self, timeout_s: float) -> None:
         """`ended`, but no longer than this."""
         # Before Python 3.11.3, asyncio.timeout in a task that is being cancelled raises CancelledError, and the kill after
         # it would never come.

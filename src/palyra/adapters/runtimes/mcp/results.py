@@ -28,7 +28,7 @@ _ENDINGS = {
 }  # fmt: skip
 
 
-class _Sheet:
+class _ResultWriter:
     """What is written so far."""
 
     def __init__(self) -> None:
@@ -68,44 +68,44 @@ class _Sheet:
 
 def tool_result(raw: dict[str, object], tool: str, source: str) -> ToolResult:
     """Of `tools/call`. `isError` is the tool's own failure, which the server tells as content."""
-    sheet = _Sheet()
-    _write_blocks(sheet, raw.get("content"))
+    writer = _ResultWriter()
+    _write_blocks(writer, raw.get("content"))
     structured = raw.get("structuredContent")
-    if not sheet.parts and structured is not None:
-        sheet.write(_as_json(structured))
+    if not writer.parts and structured is not None:
+        writer.write(_as_json(structured))
     if raw.get("isError") is True:
         message = f"{tool} says that it failed. What it says is below."
         error = ToolError(code="tool_error", message=message)
         return ToolResult(
-            outcome=Outcome.FAILED, output=sheet.text(), error=error, source=source, made=tuple(sheet.made)
+            outcome=Outcome.FAILED, output=writer.text(), error=error, source=source, made=tuple(writer.made)
         )
-    return _fine(sheet, "The tool gave nothing back.", source)
+    return _fine(writer, "The tool gave nothing back.", source)
 
 
 def resource_result(raw: dict[str, object], source: str) -> ToolResult:
     """Of `resources/read`."""
-    sheet = _Sheet()
+    writer = _ResultWriter()
     for content in _objects(raw.get("contents")):
-        _write_resource(sheet, content)
-    return _fine(sheet, "The resource is empty.", source)
+        _write_resource(writer, content)
+    return _fine(writer, "The resource is empty.", source)
 
 
 def prompt_result(raw: dict[str, object], source: str) -> ToolResult:
     """Of `prompts/get`: what each side would say, one after the other."""
-    sheet = _Sheet()
+    writer = _ResultWriter()
     for message in _objects(raw.get("messages")):
         role = message.get("role")
-        sheet.write(f"{role if role in ('user', 'assistant') else 'unknown'}:")
+        writer.write(f"{role if role in ('user', 'assistant') else 'unknown'}:")
         content = message.get("content")
-        _write_blocks(sheet, content if isinstance(content, list) else [content])
-    return _fine(sheet, "The prompt is empty.", source)
+        _write_blocks(writer, content if isinstance(content, list) else [content])
+    return _fine(writer, "The prompt is empty.", source)
 
 
 def list_result(rows: Iterable[str], source: str) -> ToolResult:
-    sheet = _Sheet()
+    writer = _ResultWriter()
     for row in rows:
-        sheet.write(row)
-    return _fine(sheet, "There is none.", source)
+        writer.write(row)
+    return _fine(writer, "There is none.", source)
 
 
 def row_of(listed: object, *keys: str) -> str | None:
@@ -116,44 +116,44 @@ def row_of(listed: object, *keys: str) -> str | None:
     return " - ".join(dict.fromkeys(each for each in said if each))
 
 
-def _fine(sheet: _Sheet, if_empty: str, source: str) -> ToolResult:
-    made = tuple(sheet.made)
-    text = sheet.text() or ("" if made else f"[{if_empty}]")
+def _fine(writer: _ResultWriter, if_empty: str, source: str) -> ToolResult:
+    made = tuple(writer.made)
+    text = writer.text() or ("" if made else f"[{if_empty}]")
     return ToolResult(outcome=Outcome.OK, output=text, source=source, made=made)
 
 
-def _write_blocks(sheet: _Sheet, content: object) -> None:
+def _write_blocks(writer: _ResultWriter, content: object) -> None:
     blocks = content if isinstance(content, list) else []
     for block in blocks[:BLOCKS_MAX]:
-        _write_block(sheet, block)
+        _write_block(writer, block)
     if len(blocks) > BLOCKS_MAX:
-        sheet.write(f"[{len(blocks) - BLOCKS_MAX} more parts of the answer are left out.]")
+        writer.write(f"[{len(blocks) - BLOCKS_MAX} more parts of the answer are left out.]")
 
 
-def _write_block(sheet: _Sheet, block: object) -> None:
+def _write_block(writer: _ResultWriter, block: object) -> None:
     match block:
         case {"type": "text", "text": str(text)}:
-            sheet.write(text)
+            writer.write(text)
         case {"type": ("image" | "audio") as kind, "data": data, **rest}:
-            sheet.keep(str(kind), data, rest.get("mimeType"))
+            writer.keep(str(kind), data, rest.get("mimeType"))
         case {"type": "resource", "resource": dict(resource)}:
-            _write_resource(sheet, resource)
+            _write_resource(writer, resource)
         case {"type": "resource_link"}:
-            sheet.write(f"[resource {row_of(block, 'uri', 'title', 'name', 'description') or 'without an address'}]")
+            writer.write(f"[resource {row_of(block, 'uri', 'title', 'name', 'description') or 'without an address'}]")
         case _:
-            sheet.write("[A part of the answer is of a kind that is not known here.]")
+            writer.write("[A part of the answer is of a kind that is not known here.]")
 
 
-def _write_resource(sheet: _Sheet, resource: dict[str, object]) -> None:
+def _write_resource(writer: _ResultWriter, resource: dict[str, object]) -> None:
     uri = resource.get("uri")
-    sheet.write(f"[resource {clean_line(uri, LABEL_LENGTH_MAX) if isinstance(uri, str) else 'without an address'}]")
+    writer.write(f"[resource {clean_line(uri, LABEL_LENGTH_MAX) if isinstance(uri, str) else 'without an address'}]")
     match resource:
         case {"text": str(text)}:
-            sheet.write(text)
+            writer.write(text)
         case {"blob": blob}:
-            sheet.keep("blob", blob, resource.get("mimeType"))
+            writer.keep("blob", blob, resource.get("mimeType"))
         case _:
-            sheet.write("[It holds neither text nor bytes.]")
+            writer.write("[It holds neither text nor bytes.]")
 
 
 def _objects(value: object) -> list[dict[str, object]]:

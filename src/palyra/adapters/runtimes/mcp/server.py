@@ -90,7 +90,7 @@ class McpServer:
 
     async def list_all(self, method: str, key: str, count_max: int) -> list[object]:
         connection = await self._connected()
-        return await list_all(connection, method, key, count_max, self.settings.patience.request_s)
+        return await list_all(connection, method, key, count_max, self.settings.timeouts.request_s)
 
     @property
     def offered(self) -> tuple[Offered, ...]:
@@ -134,7 +134,7 @@ class McpServer:
 
     async def _connected(self) -> Connection:
         try:
-            async with asyncio.timeout(self.settings.patience.restart_wait_s):
+            async with asyncio.timeout(self.settings.timeouts.restart_wait_s):
                 return await self._next_connection()
         except TimeoutError as cause:
             raise Down(f"it is {self._state.value}: {self._reason or 'it has not answered yet'}") from cause
@@ -167,7 +167,7 @@ class McpServer:
         self._ready.set()
         log.info("mcp_server_ready", server=self.settings.name, tools=len(self._offers.offered))
         while not connection.is_closed:
-            await connection.stirred()
+            await connection.wait_changed()
             if connection.is_doubtful and not connection.is_closed:
                 connection.is_doubtful = False
                 await self._ping(connection)
@@ -180,14 +180,14 @@ class McpServer:
     async def _ping(self, connection: Connection) -> None:
         """After a call was given up: a server that cannot even say that it is there is started again."""
         try:
-            await connection.ask("ping", {}, self.settings.patience.ping_s)
+            await connection.ask("ping", {}, self.settings.timeouts.ping_s)
         except ServerRefused:
             return  # It answers.
         except TimedOut as cause:
             raise TimedOut("it no longer answers") from cause
 
     async def _refresh(self, connection: Connection) -> None:
-        terms, limit_s = connection.terms, self.settings.patience.request_s
+        terms, limit_s = connection.terms, self.settings.timeouts.request_s
         listed: list[object] = []
         if terms.offers("tools"):
             listed = await list_all(connection, "tools/list", "tools", TOOLS_MAX, limit_s)
@@ -203,15 +203,15 @@ class McpServer:
 
     def _fall(self, error: BaseException | None) -> float:
         """What its end means for its tools, and how long to wait before the next start."""
-        patience, now_s = self.settings.patience, asyncio.get_running_loop().time()
+        timeouts, now_s = self.settings.timeouts, asyncio.get_running_loop().time()
         was_ready = self._ready_at_s is not None
-        if self._ready_at_s is not None and now_s - self._ready_at_s >= patience.steady_s:
+        if self._ready_at_s is not None and now_s - self._ready_at_s >= timeouts.steady_s:
             self._failures_count = 0
         self._ready_at_s = None
-        delay_s = min(patience.backoff_max_s, patience.backoff_first_s * 2.0**self._failures_count)
+        delay_s = min(timeouts.backoff_max_s, timeouts.backoff_first_s * 2.0**self._failures_count)
         delay_s *= random.uniform(0.5, 1.0)  # noqa: S311 - Spreads restarts; nothing secret depends on it.
         self._failures_count = min(self._failures_count + 1, 16)
-        is_brief = was_ready and delay_s <= patience.restart_wait_s
+        is_brief = was_ready and delay_s <= timeouts.restart_wait_s
         reason = told(error, self.settings)
         self._turn(ServerState.RESTARTING if is_brief else ServerState.DOWN, reason)
         log.warning("mcp_server_lost", server=self.settings.name, reason=reason, retry_in_s=round(delay_s, 2))

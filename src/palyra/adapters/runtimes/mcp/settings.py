@@ -50,7 +50,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     read_only: tuple[str, ...] = ()
     idempotent: tuple[str, ...] = ()
     timeout_s: float = 60.0
-    patience: ServerTimeouts = ServerTimeouts()
+    timeouts: ServerTimeouts = ServerTimeouts()
     owner: str = "nobody"  # Of the processes: a daemon finds by it what an earlier one, which was killed, left behind.
 
     @property

@@ -50,7 +50,7 @@ class _Wire:
         while piece := await self._process.read():
             for line in cutter.feed(piece):
                 await self._pace.take(line if isinstance(line, bytes) else b"")
-                if self._pace.is_calm or _matters(line):
+                if self._pace.is_normal or _matters(line):
                     await self._take(line)
 
     async def write(self, outward: "MemoryObjectReceiveStream[SessionMessage]") -> None:
@@ -129,7 +129,7 @@ async def open_stdio(settings: ServerSettings) -> AsyncIterator[Streams]:
                 pump.cancel()
             await asyncio.wait(pumps)
             _note_broken(settings.name, pumps)
-            await process.stop(settings.patience.stop_grace_s)
+            await process.stop(settings.timeouts.stop_grace_s)
             for stream in (send_in, receive_in, send_out, receive_out):
                 stream.close()
 
@@ -145,7 +145,7 @@ async def _over(process: ServerProcess) -> None:
 
 
 async def _told_end(process: ServerProcess) -> str:
-    await process.wait_gone(LAST_WORDS_S)
+    await process.wait_ended(LAST_WORDS_S)
     code = process.exit_code
     return "it closed its pipes" if code is None else f"its process ended with code {code}"
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from palyra.adapters.runtimes.shell.groups import NOT_JOINED, ControlGroup, Groups
 from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox, Started, spawn
 from palyra.adapters.runtimes.shell.text import OutputText
-from palyra.adapters.runtimes.shell.watch import LOOK_EVERY_S, Excess, Gauge
+from palyra.adapters.runtimes.shell.watch import LOOK_EVERY_S, Excess, LimitCheck
 
 PIECE_BYTES = 64 * 1024
 STATUS_BYTES_MAX = 4096
@@ -35,7 +35,7 @@ class Child:
         self._limits = order.limits
         self._devices = sandbox.devices
         self._hear = hear
-        self._gauge = Gauge(order.limits, order.roots)
+        self._limit_check = LimitCheck(order.limits, order.roots)
         self._groups = sandbox.groups if isinstance(sandbox.groups, Groups) else None
         self._group: ControlGroup | None = self._groups.make(order.limits) if self._groups is not None else None
         self.held_by = sandbox.name_with(self._group)
@@ -228,7 +228,7 @@ class Child:
         began = self._loop.time()
         self._devices.put_back()
         if self._first is not None and self._first_handle is not None and not self._is_ending:
-            excess = (self._group.excess() if self._group is not None else None) or self._gauge.look(self._first)
+            excess = (self._group.excess() if self._group is not None else None) or self._limit_check.look(self._first)
             if excess is not None:
                 self.end(excess)
         if self.is_over:

@@ -71,8 +71,10 @@ class ControlGroup:
 
     def entry(self) -> tuple[str, ...]:
         """What is put before a program's words so that it runs inside from its first instruction on."""
-        doors = [f"{folder}/{_door(branch)}" for branch, folder in zip(self._branches, self._folders, strict=True)]
-        return (_SHELL, "-c", _JOIN, "sh", *doors, "--")
+        join_files = [
+            f"{folder}/{_join_file(branch)}" for branch, folder in zip(self._branches, self._folders, strict=True)
+        ]
+        return (_SHELL, "-c", _JOIN, "sh", *join_files, "--")
 
     def excess(self) -> Excess | None:
         """Which limit the kernel had to hold, if any, since it was made."""
@@ -153,7 +155,7 @@ class Groups:
         return True
 
 
-def _door(branch: GroupParent) -> str:
+def _join_file(branch: GroupParent) -> str:
     """The joining shell is one thread. v1 can move just that, without the wait for all processors that moving a process takes."""
     return "cgroup.procs" if branch.is_unified else "tasks"
 

@@ -37,36 +37,36 @@ _START_FIELD = 19  # Of the fields behind the name of a program in /proc/<pid>/s
 log = structlog.get_logger()
 
 
-class Around(msgspec.Struct, frozen=True):
+class GroupPlace(msgspec.Struct, frozen=True):
     """Where this process is."""
 
     layout: Layout
     chain: tuple[GroupState, ...]
 
 
-def look_around(proc: str = SELF) -> Around:
+def find_place(proc: str = SELF) -> GroupPlace:
     layout = lay_out(_text(f"{proc}/cgroup"), _text(f"{proc}/mountinfo"))
-    return Around(layout, tuple(_see(folder) for folder in layout.unified))
+    return GroupPlace(layout, tuple(_see(folder) for folder in layout.unified))
 
 
-def possible_branches(around: Around) -> list[tuple[GroupParent, ...]]:
+def possible_branches(place: GroupPlace) -> list[tuple[GroupParent, ...]]:
     """What may be worth trying, best first."""
-    unified = [(GroupParent(ready.folder, WANTED, True),) for ready in ready_places(around.chain)]
+    unified = [(GroupParent(ready.folder, WANTED, True),) for ready in ready_places(place.chain)]
     old = tuple(
         GroupParent(folder, frozenset({controller}), False)
-        for controller, folder in around.layout.old
+        for controller, folder in place.layout.old
         if _is_writable(folder)
     )
     return [*unified, *([old] if old else []), *([(branch,) for branch in old] if len(old) > 1 else [])]
 
 
-def why_no_branches(around: Around) -> str:
+def why_no_branches(place: GroupPlace) -> str:
     """In words, with what to do."""
-    old = [folder for _, folder in around.layout.old]
-    if not old and should_step_down(around.chain, _ours()):
-        own = around.chain[0].folder
+    old = [folder for _, folder in place.layout.old]
+    if not old and should_step_down(place.chain, _ours()):
+        own = place.chain[0].folder
         return f"none before the daemon has started in {own} and made room there, as it does by itself"
-    why = f"{' and '.join(old)} cannot be written" if old else why_none(around.chain)
+    why = f"{' and '.join(old)} cannot be written" if old else why_none(place.chain)
     return f"{why}; run the daemon as a service with Delegate=yes, see docs/sandbox.md"
 
 
@@ -77,7 +77,7 @@ def open_groups(branches: tuple[GroupParent, ...]) -> Groups:
 
 def step_down(proc: str = SELF) -> bool:
     """Moves this daemon into a leaf of its own group if commands can get groups beside it then. Whether it did."""
-    chain = look_around(proc).chain
+    chain = find_place(proc).chain
     if not should_step_down(chain, _ours()):
         return False
     own, leaf = chain[0].folder, f"{chain[0].folder}/{DAEMON_LEAF}"

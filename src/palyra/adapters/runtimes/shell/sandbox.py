@@ -18,7 +18,7 @@ import msgspec
 from palyra.adapters.runtimes.shell.devices import DeviceModes, device_modes
 from palyra.adapters.runtimes.shell.filter import make_filter
 from palyra.adapters.runtimes.shell.groups import ControlGroup, GroupParent, Groups, NoGroups
-from palyra.adapters.runtimes.shell.groups_find import look_around, open_groups, possible_branches, why_no_branches
+from palyra.adapters.runtimes.shell.groups_find import find_place, open_groups, possible_branches, why_no_branches
 from palyra.adapters.runtimes.shell.limits import CommandLimits, limits_script
 from palyra.adapters.runtimes.shell.mounts import (
     COPIED,
@@ -56,7 +56,7 @@ ENVIRONMENT = {
     **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(_GIT_SETTINGS)},
     **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(_GIT_SETTINGS.values())},
 }
-_WALLS = (
+_ISOLATION = (
     "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try",
     "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--hostname", "sandbox",
 )  # fmt: skip
@@ -178,7 +178,11 @@ def _texts(order: Order) -> dict[str, str]:
 def _make(program: str, locks: tuple[str, ...], rules: bytes) -> Sandbox:
     name = "bwrap+seccomp+nouserns" if locks else "bwrap+seccomp"
     return Sandbox(
-        program=program, options=(*_WALLS, *locks, *system_mounts()), filter=rules, name=name, devices=device_modes()
+        program=program,
+        options=(*_ISOLATION, *locks, *system_mounts()),
+        filter=rules,
+        name=name,
+        devices=device_modes(),
     )
 
 
@@ -198,15 +202,15 @@ def _programs() -> list[str]:
 
 def _find_groups(sandbox: Sandbox) -> Groups | NoGroups:
     """The first place where a command really gets into a group of its own."""
-    around = look_around()
+    place = find_place()
     complaints: list[str] = []
-    for branches in possible_branches(around):
+    for branches in possible_branches(place):
         groups = open_groups(branches)
         complaint = _try_groups(sandbox, groups, branches)
         if complaint is None:
             return groups
         complaints.append(complaint)
-    return NoGroups(complaints[0] if complaints else why_no_branches(around))
+    return NoGroups(complaints[0] if complaints else why_no_branches(place))
 
 
 def _try_groups(sandbox: Sandbox, groups: Groups, branches: tuple[GroupParent, ...]) -> str | None:

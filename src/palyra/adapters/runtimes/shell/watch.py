@@ -34,7 +34,7 @@ class _Free(msgspec.Struct, frozen=True):
     inodes: int
 
 
-class Gauge:
+class LimitCheck:
     """Looks at one command. Made before it starts, so that it knows how full the disk was."""
 
     def __init__(self, limits: CommandLimits, roots: tuple[str, ...]) -> None:

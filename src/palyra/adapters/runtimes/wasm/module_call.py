@@ -24,7 +24,7 @@ PAGE_BYTES = 64 * 1024
 MIB = 1024 * 1024
 TABLE_ELEMENTS_MAX = 100_000
 TABLES_MAX = 8
-TIMEOUT, CANCELLED, TALKATIVE = "timeout", "cancelled", "talkative"
+TIMEOUT, CANCELLED, HOST_CALLS = "timeout", "cancelled", "host_calls"
 _REFUSAL_BIT = 1 << 63
 _ALLOC = (("i32",), ("i32",))
 _FUNCTION = (("i32", "i32"), ("i64",))
@@ -40,7 +40,7 @@ class PluginProgram(msgspec.Struct, frozen=True, kw_only=True):
     limits: PluginLimits
 
 
-class Spoken(msgspec.Struct, frozen=True):
+class PluginAnswer(msgspec.Struct, frozen=True):
     """What a plugin answered. `fuel` is what it used."""
 
     text: bytes
@@ -63,21 +63,21 @@ class ModuleCall:
         self._stopped = self._stopped or reason
         self._engine.increment_epoch()
 
-    def run(self) -> Spoken:
+    def run(self) -> PluginAnswer:
         """Raises Invalid or Unavailable with one of the stable codes."""
         from wasmtime import Module, Store
 
         module = Module.deserialize(self._engine, self._program.compiled)
         check_imports(module, self._program.grants)
         check_exports(module, self._program)
-        host = Host(self._program.grants, self._log, lambda: self.stop(TALKATIVE))
+        host = Host(self._program.grants, self._log, lambda: self.stop(HOST_CALLS))
         store, linker = Store(self._engine), host.link(self._engine)
         try:
             self._limit(store)
             with self._explained(store, None):
                 instance = linker.instantiate(store, module)
             with self._explained(store, instance):
-                return self._speak(store, instance)
+                return self._answer(store, instance)
         finally:
             close_linked(store, linker)
 
@@ -90,9 +90,9 @@ class ModuleCall:
         if self._stopped is not None:
             raise self._stopped_error()
 
-    def _speak(self, store: "Store", instance: "Instance") -> Spoken:
+    def _answer(self, store: "Store", instance: "Instance") -> PluginAnswer:
         if self._program.function is None:
-            return Spoken(b"", False, self._program.limits.fuel - store.get_fuel())
+            return PluginAnswer(b"", False, self._program.limits.fuel - store.get_fuel())
         exports: Any = instance.exports(store)
         memory = exports["memory"]
         start = exports["alloc"](store, len(self._question)) & 0xFFFFFFFF
@@ -102,7 +102,7 @@ class ModuleCall:
             memory.write(store, self._question, start)
         packed = exports[self._program.function](store, start, len(self._question))
         text = _answer(store, memory, packed & ~_REFUSAL_BIT & (2**64 - 1))
-        return Spoken(text, packed < 0, self._program.limits.fuel - store.get_fuel())
+        return PluginAnswer(text, packed < 0, self._program.limits.fuel - store.get_fuel())
 
     @contextmanager
     def _explained(self, store: "Store", instance: "Instance | None") -> Iterator[None]:
@@ -145,7 +145,7 @@ class ModuleCall:
     def _stopped_error(self) -> PalyraError:
         if self._stopped == CANCELLED:
             return Unavailable("cancelled", "the call was cancelled")
-        if self._stopped == TALKATIVE:
+        if self._stopped == HOST_CALLS:
             return Invalid("fuel_exhausted", f"it called host functions more than {CALLS_MAX} times; mend the plugin")
         limit_s = self._program.limits.timeout_s
         return Unavailable(

@@ -13,7 +13,7 @@ import msgspec
 from palyra.adapters.runtimes.wasm.compiled_modules import CompiledModules
 from palyra.adapters.runtimes.wasm.deadlines import Deadlines
 from palyra.adapters.runtimes.wasm.manifest import PluginManifest
-from palyra.adapters.runtimes.wasm.module_call import CANCELLED, TIMEOUT, ModuleCall, PluginProgram, Spoken
+from palyra.adapters.runtimes.wasm.module_call import CANCELLED, TIMEOUT, ModuleCall, PluginAnswer, PluginProgram
 from palyra.core.errors import PalyraError
 
 CALLS_AT_ONCE_MAX = 4  # A run has at most so many tools at once; further calls wait their turn.
@@ -35,7 +35,7 @@ class WasmRuntime:
         self._deadlines = Deadlines()
         self._threads = ThreadPoolExecutor(CALLS_AT_ONCE_MAX, thread_name_prefix="wasm")
 
-    async def call(self, asked: PluginCall, read_wasm: Callable[[], bytes], log: Callable[[str], None]) -> Spoken:
+    async def call(self, asked: PluginCall, read_wasm: Callable[[], bytes], log: Callable[[str], None]) -> PluginAnswer:
         """Raises PalyraError with a stable code. `log` is called on the event loop."""
         loop = asyncio.get_running_loop()
         program = PluginProgram(
@@ -61,7 +61,7 @@ class WasmRuntime:
         """Waits for nothing: calls are cancelled by those who made them."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, call: ModuleCall, timeout_s: float) -> Spoken | PalyraError:
+    def _run(self, call: ModuleCall, timeout_s: float) -> PluginAnswer | PalyraError:
         """An error is given back and not raised, since nobody may be waiting any more."""
         try:
             with self._deadlines.watch(timeout_s, lambda: call.stop(TIMEOUT)):

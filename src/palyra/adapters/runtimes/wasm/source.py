@@ -25,7 +25,7 @@ PLUGINS_MAX = 64
 Look = tuple[tuple[str, int, int, int], ...]
 
 
-class _Shelved(msgspec.Struct, frozen=True):
+class _FoundPlugin(msgspec.Struct, frozen=True):
     look: Look
     plugin: Plugin | None
     tools: tuple[Tool, ...]
@@ -42,7 +42,7 @@ class PluginTools:
         self._schema_errors = schema_errors
         self._clock_s = clock_s
         self._runtime = WasmRuntime()
-        self._shelved: dict[str, _Shelved] = {}
+        self._found: dict[str, _FoundPlugin] = {}
         self._tools: tuple[Tool, ...] = ()
         self._missing: tuple[MissingTool, ...] = ()
         self._looked_at_s = float("-inf")
@@ -58,7 +58,7 @@ class PluginTools:
     def plugins(self) -> tuple[Plugin, ...]:
         """Those in order."""
         self._refresh()
-        return tuple(each.plugin for each in self._shelved.values() if each.plugin is not None)
+        return tuple(each.plugin for each in self._found.values() if each.plugin is not None)
 
     def close(self) -> None:
         self._runtime.close()
@@ -74,28 +74,30 @@ class PluginTools:
             MissingTool(f"wasm.{name}", f"there are more than {PLUGINS_MAX} plugins; remove some")
             for name in names[PLUGINS_MAX:]
         )
-        is_same = {name: each.look for name, each in self._shelved.items()} == looks
+        is_same = {name: each.look for name, each in self._found.items()} == looks
         if is_same and len(over) == sum(each in over for each in self._missing):
             return
-        self._shelved = {name: self._shelve(name, look) for name, look in looks.items()}
-        self._tools = tuple(tool for each in self._shelved.values() for tool in each.tools)
-        self._missing = (*(missing for each in self._shelved.values() for missing in each.missing), *over)
+        self._found = {name: self._find(name, look) for name, look in looks.items()}
+        self._tools = tuple(tool for each in self._found.values() for tool in each.tools)
+        self._missing = (*(missing for each in self._found.values() for missing in each.missing), *over)
 
-    def _shelve(self, name: str, look: Look) -> _Shelved:
-        known = self._shelved.get(name)
+    def _find(self, name: str, look: Look) -> _FoundPlugin:
+        known = self._found.get(name)
         if known is not None and known.look == look:
             return known
         folder = self._folder / name
         try:
             plugin = open_plugin(folder, self._schema_errors)
         except PalyraError as refused:
-            return _Shelved(look, None, (), self._explain(folder, refused.message))
+            return _FoundPlugin(look, None, (), self._explain(folder, refused.message))
         except OSError as cause:
-            return _Shelved(look, None, (), self._explain(folder, f"it cannot be read: {cause.strerror}"))
+            return _FoundPlugin(look, None, (), self._explain(folder, f"it cannot be read: {cause.strerror}"))
         if find_spec("wasmtime") is None:
-            return _Shelved(look, plugin, (), self._explain(folder, "the package wasmtime is not installed; add it"))
+            return _FoundPlugin(
+                look, plugin, (), self._explain(folder, "the package wasmtime is not installed; add it")
+            )
         tools = tuple(PluginTool(plugin, function, self._runtime) for function in plugin.manifest.function)
-        return _Shelved(look, plugin, tools, ())
+        return _FoundPlugin(look, plugin, tools, ())
 
     def _explain(self, folder: Path, reason: str) -> tuple[MissingTool, ...]:
         """By the names of its tools where its manifest can be read, so that who calls one is told."""

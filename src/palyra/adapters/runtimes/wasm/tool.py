@@ -44,12 +44,12 @@ class PluginTool:
             question=question,
         )
         try:
-            spoken = await self._runtime.call(
+            answer = await self._runtime.call(
                 asked, self._plugin.read_wasm, lambda text: context.emit("stderr", f"{text}\n")
             )
         except PalyraError as refused:
             return replace(self._refused(refused), sandbox=SANDBOX)
-        return replace(self._result(spoken.text, spoken.is_refusal), sandbox=SANDBOX)
+        return replace(self._result(answer.text, answer.is_refusal), sandbox=SANDBOX)
 
     def _refused(self, refused: PalyraError) -> ToolResult:
         told = failed(refused.code, f"{self._spec.name}: {refused.message}")

@@ -27,7 +27,7 @@ def sign_heads(recorder: Recorder, signer: Signer, at_ms: int) -> tuple[Event, .
     if not _has_changed(connection, tape, since):
         return ()
     heads = _changed_heads(connection, tape, since)
-    drafts = draft_checkpoints(signer, last, recorder.known.numbers().position, heads, at_ms)
+    drafts = draft_checkpoints(signer, last, recorder.cache.numbers().position, heads, at_ms)
     append = prepare_append(tape, load_head(connection, tape).seq, drafts)
     outcome = recorder.commit_group((Commit((append,)),))[0]
     if isinstance(outcome, PalyraError):

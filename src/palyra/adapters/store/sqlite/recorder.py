@@ -52,7 +52,7 @@ class Recorder:
         with on_failure(self._unlock):
             self.connection = self._opened()
             with on_failure(lambda: self.connection.close(True)), our_errors(settings.path):
-                self.known = WriterCache(SqliteLookup(self.connection))
+                self.cache = WriterCache(SqliteLookup(self.connection))
         self._is_open = True
         self._is_suspect = False
         self._has_old_text = True  # A process that was killed may have left a log with what it had erased.
@@ -73,14 +73,14 @@ class Recorder:
 
     def record(self, commit: Commit) -> tuple[Event, ...]:
         """One commit of our own, inside the transaction that the caller holds; forget or settle is his too."""
-        plan = CommitPlan(self.known)
+        plan = CommitPlan(self.cache)
         events = plan.add(commit)
         write_plan(self.connection, plan)
         return events
 
     @contextmanager
     def transaction(self) -> Iterator[apsw.Connection]:
-        self._heal()
+        self._reopen_broken()
         with self._transaction() as connection:
             yield connection
 
@@ -115,12 +115,12 @@ class Recorder:
             self.empty_log()
 
     def vacuum(self) -> None:
-        self._heal()
+        self._reopen_broken()
         self.connection.execute("VACUUM")
         self.empty_log()
 
     def forget(self) -> None:
-        self.known.forget(SqliteLookup(self.connection))
+        self.cache.forget(SqliteLookup(self.connection))
 
     def close(self) -> None:
         try:
@@ -130,12 +130,12 @@ class Recorder:
             self._unlock()
 
     def _commit_together(self, commits: Sequence[Commit]) -> list[CommitOutcome]:
-        self._heal()
-        plan = CommitPlan(self.known)
+        self._reopen_broken()
+        plan = CommitPlan(self.cache)
         with self._transaction() as connection:
             outcomes = plan.add_all(commits)
             write_plan(connection, plan)
-        self.known.settle(plan)
+        self.cache.settle(plan)
         return outcomes
 
     def _commit_alone(self, commit: Commit) -> CommitOutcome:
@@ -161,7 +161,7 @@ class Recorder:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
 
-    def _heal(self) -> None:
+    def _reopen_broken(self) -> None:
         if not self._is_suspect:
             return
         if self._is_open:

@@ -92,9 +92,9 @@ class Writer:
         self._recorder = recorder
         self._queue: SimpleQueue[_Request | None] = SimpleQueue()
         self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
-        self._in_hand: list[_Request] = []
+        self._group: list[_Request] = []
         self._is_closed = False
-        self._door = threading.Lock()  # Held while a request goes in, so that none does after the door is shut.
+        self._put_lock = threading.Lock()  # Held while a request goes in, so that none does after the door is shut.
         self._end: concurrent.futures.Future[None] = concurrent.futures.Future()
         threading.Thread(target=self._serve, name="journal-writer", daemon=True).start()
 
@@ -111,7 +111,7 @@ class Writer:
         if not line.has_entered():
             await line.enter()
         request = _Request(last, line, line.loop.create_future())
-        with self._door:
+        with self._put_lock:
             if not self._is_closed:
                 self._queue.put(request)
                 self._queue.put(None)
@@ -136,7 +136,7 @@ class Writer:
 
     def _put(self, work: Commit | Act, line: _Line) -> "asyncio.Future[Any]":
         request = _Request(work, line, line.loop.create_future())
-        with self._door:
+        with self._put_lock:
             if self._is_closed:
                 line.leave(1)
                 raise _closed()
@@ -153,15 +153,15 @@ class Writer:
     def _serve(self) -> None:
         try:
             while self._drain():
-                self._serve_in_hand()
-                self._in_hand = []
+                self._serve_group()
+                self._group = []
         finally:
             self._refuse_the_rest()
             self._close()
 
-    def _serve_in_hand(self) -> None:
+    def _serve_group(self) -> None:
         commits: list[_Request] = []
-        for request in self._in_hand:
+        for request in self._group:
             if isinstance(request.work, Commit):
                 commits.append(request)
             else:
@@ -174,16 +174,16 @@ class Writer:
         """Takes what waits, at least one request and at most a group; False once there is nothing more to come."""
         request = self._queue.get()
         while request is not None:
-            self._in_hand.append(request)
-            if len(self._in_hand) == GROUP_MAX:
+            self._group.append(request)
+            if len(self._group) == GROUP_MAX:
                 return True
             try:
                 request = self._queue.get_nowait()
             except Empty:
                 return True
-        if self._in_hand:
+        if self._group:
             self._queue.put(None)  # To be met again when these are served.
-        return bool(self._in_hand)
+        return bool(self._group)
 
     def _serve_commits(self, requests: list[_Request]) -> None:
         if requests:
@@ -201,9 +201,9 @@ class Writer:
         _tell([(request, answer)])
 
     def _refuse_the_rest(self) -> None:
-        with self._door:
+        with self._put_lock:
             self._is_closed = True
-        left = self._in_hand
+        left = self._group
         with suppress(Empty):
             while True:
                 left += [request for request in [self._queue.get_nowait()] if request is not None]

@@ -1,4 +1,4 @@
-"""Books of policies: what is refused, and that it is told where."""
+"""Parsed policies: what is refused, and that it is told where."""
 
 import re
 
@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from palyra.adapters.policy.policy_set import (
     POLICIES_MAX,
     SOURCE_CHARACTERS_MAX,
-    BrokenBook,
+    PoliciesInvalid,
     PolicySource,
-    bundled_book,
-    make_book,
+    bundled_policies,
+    parse_policies,
 )
 from palyra.adapters.policy.statements import cut
 
@@ -20,8 +20,8 @@ HEAD = 'permit (principal, action == Action::"call", resource)'
 
 
 def refused(text: str, name: str = "mine") -> str:
-    with pytest.raises(BrokenBook) as caught:
-        make_book((PolicySource(name, text),))
+    with pytest.raises(PoliciesInvalid) as caught:
+        parse_policies((PolicySource(name, text),))
     assert caught.value.code == "policy_invalid"
     return caught.value.message
 
@@ -61,8 +61,8 @@ def test_what_is_wrong_is_told_with_its_line(text: str, line: int, words: str) -
 
 
 def test_every_problem_of_every_file_is_told_at_once() -> None:
-    with pytest.raises(BrokenBook) as caught:
-        make_book((PolicySource("a", "permit;\nforbid;"), PolicySource("b", f"{HEAD};"), PolicySource("c", "x")))
+    with pytest.raises(PoliciesInvalid) as caught:
+        parse_policies((PolicySource("a", "permit;\nforbid;"), PolicySource("b", f"{HEAD};"), PolicySource("c", "x")))
     assert [(problem.file, problem.line) for problem in caught.value.problems] == [
         ("a.cedar", 1),
         ("a.cedar", 2),
@@ -83,29 +83,35 @@ def test_too_long_and_too_many_are_refused() -> None:
 
 def test_ids_carry_the_files_name_or_the_line() -> None:
     text = f'// one\n@id("a")\n@says("Two\\n words.")\n{HEAD};\n{HEAD};'
-    book = make_book((PolicySource("mine", text),))
-    own = [entry for entry in book.entries.values() if entry.file == "mine.cedar"]
+    parsed = parse_policies((PolicySource("mine", text),))
+    own = [entry for entry in parsed.entries.values() if entry.file == "mine.cedar"]
     assert [(entry.id, entry.line, entry.says) for entry in own] == [
         ("mine/a", 2, "Two words."),
         ("mine/line_5", 5, "The policy mine/line_5 says so."),
     ]
-    assert book.rank["mine/a"] > max(bundled_book().rank.values())
+    assert parsed.rank["mine/a"] > max(bundled_policies().rank.values())
 
 
 def test_hash_tells_texts_names_and_order_apart() -> None:
     a, b = PolicySource("a", f"{HEAD};"), PolicySource("b", f"{HEAD};")
-    books = [make_book(()), make_book((a,)), make_book((b,)), make_book((a, b)), make_book((b, a))]
-    assert len({book.sha256 for book in books}) == len(books)
-    assert make_book((a,)).sha256 == make_book((a,)).sha256
+    sets = [
+        parse_policies(()),
+        parse_policies((a,)),
+        parse_policies((b,)),
+        parse_policies((a, b)),
+        parse_policies((b, a)),
+    ]
+    assert len({parsed.sha256 for parsed in sets}) == len(sets)
+    assert parse_policies((a,)).sha256 == parse_policies((a,)).sha256
 
 
 def test_each_policy_is_asked_only_what_it_is_about() -> None:
     text = f'@id("call") {HEAD}; @id("act") permit (principal, action == Action::"runs.list", resource);'
-    book = make_book((PolicySource("m", f'{text} @id("any") permit (principal, action, resource);'),))
-    kinds = {entry.id: (entry.is_call, entry.is_access) for entry in book.entries.values() if entry.file == "m.cedar"}
+    parsed = parse_policies((PolicySource("m", f'{text} @id("any") permit (principal, action, resource);'),))
+    kinds = {entry.id: (entry.is_call, entry.is_access) for entry in parsed.entries.values() if entry.file == "m.cedar"}
     assert kinds == {"m/call": (True, False), "m/act": (False, True), "m/any": (True, True)}
     both = 'permit (principal, action in [Action::"call", Action::"look"], resource);'
-    assert make_book((PolicySource("m", both),)).entries["m/line_1"].is_access
+    assert parse_policies((PolicySource("m", both),)).entries["m/line_1"].is_access
 
 
 PIECES = st.sampled_from(['"', "\\", "//", "/", ";", "\n", " ", "a", '"x;y"', "// c;\n", "\r"])
@@ -126,11 +132,11 @@ def test_cutting_loses_nothing_but_comments_and_space_between(text: str) -> None
 @given(st.text() | st.lists(PIECES).map("".join))
 def test_any_text_is_a_book_or_is_refused(text: str) -> None:
     try:
-        book = make_book((PolicySource("mine", text),))
-    except BrokenBook as error:
+        parsed = parse_policies((PolicySource("mine", text),))
+    except PoliciesInvalid as error:
         assert error.problems
     else:
-        assert len(book.entries) >= len(bundled_book().entries)
+        assert len(parsed.entries) >= len(bundled_policies().entries)
 
 
 @pytest.mark.parametrize("depth", [50, 500, 20_000])
@@ -142,8 +148,8 @@ def test_deep_nesting_is_refused_or_read(before: str, after: str, depth: int) ->
     """Cedar's parser would end the process."""
     text = f"{HEAD} when {{ {before * depth}{'1 == 1' if before != '-' else '(1) == 1'}{after * depth} }};"
     try:
-        assert make_book((PolicySource("mine", text),)).entries
-    except BrokenBook as error:
+        assert parse_policies((PolicySource("mine", text),)).entries
+    except PoliciesInvalid as error:
         assert error.problems[0].line == 1
 
 
@@ -153,5 +159,5 @@ def test_semicolon_in_a_string_or_a_comment_ends_nothing() -> None:
 
 
 def test_policy_behind_a_comment_that_ends_with_a_carriage_return_is_seen() -> None:
-    book = make_book((PolicySource("mine", f'// hidden\r@id("seen") {HEAD};'),))
-    assert "mine/seen" in book.entries
+    parsed = parse_policies((PolicySource("mine", f'// hidden\r@id("seen") {HEAD};'),))
+    assert "mine/seen" in parsed.entries

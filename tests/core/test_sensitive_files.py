@@ -1,8 +1,8 @@
-"""Delicate files: which paths git would run something from, and which only look like it."""
+"""Sensitive files: which paths git would run something from, and which only look like it."""
 
 import pytest
 
-from palyra.core.sensitive_files import is_delicate, is_git_run, is_instruction
+from palyra.core.sensitive_files import is_git_run, is_instruction, is_sensitive
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from palyra.core.sensitive_files import is_delicate, is_git_run, is_instruction
 )  # fmt: skip
 def test_what_git_would_run_or_takes_for_a_repository_is_told_by_its_name(path: str) -> None:
     assert is_git_run(path)
-    assert is_delicate(path)
+    assert is_sensitive(path)
 
 
 @pytest.mark.parametrize(
