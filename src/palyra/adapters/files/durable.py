@@ -1,9 +1,9 @@
-"""Durable writes. When a function here returns, what it wrote survives a power cut.
+"""Durable writes: when a function here returns, what it wrote survives a power cut.
 
-Owns: new files, whole replacements, exclusive creation, folders, and the clearing of partial files.
+Owns: new files, whole replacements, exclusive creation, folders, and the removal of partial files.
 Does not own: errors in our words, locks, or reading; callers see OSError.
-Invariants: under its final name a file is the old one or the new one, never between. A write that fails removes its partial
-file. A killed write leaves it, and `clear_partials` removes it.
+Invariants: under its final name a file is the old one or the new one, never between. A write that fails removes its
+partial file. A killed write leaves it, and `clear_partials` removes it.
 """
 
 import os
@@ -18,7 +18,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def write_new(path: Path, data: bytes, mode: int = PRIVATE) -> None:
-    """A file that must not exist yet, with exactly this mode. Its name is durable once its folder is synced."""
+    """Writes a file that must not exist yet, with exactly this mode. Its name is durable once its folder is synced."""
     descriptor = os.open(path, _NEW_FILE, PRIVATE)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -32,7 +32,7 @@ def write_new(path: Path, data: bytes, mode: int = PRIVATE) -> None:
 
 
 def replace_whole(path: Path, data: bytes, mode: int = PRIVATE) -> None:
-    """The file holds `data` now, whether or not there was one."""
+    """Makes the file hold `data`, whether or not there was one."""
     partial = _beside(path, "partial")
     write_new(partial, data, mode)
     try:
@@ -44,8 +44,11 @@ def replace_whole(path: Path, data: bytes, mode: int = PRIVATE) -> None:
 
 
 def create_whole(path: Path, data: bytes, mode: int = PRIVATE) -> bool:
-    """False, and no change, if there is a file already: of two processes that start at once, one creates it."""
-    # Another name than a replacement's: who holds the lock may clear those, and creating needs no lock.
+    """Creates the file. Returns False, and changes nothing, if there is one.
+
+    Of two processes that start at once, one creates it.
+    """
+    # The name differs from a replacement's: the holder of the lock may remove those, and creating needs no lock.
     partial = _beside(path, "new")
     write_new(partial, data, mode)
     try:
@@ -59,7 +62,7 @@ def create_whole(path: Path, data: bytes, mode: int = PRIVATE) -> bool:
 
 
 def clear_partials(path: Path) -> None:
-    """Removes what killed replacements of this file left. Only for who alone may replace it."""
+    """Removes what killed replacements of this file left. Only the one who may replace the file may call this."""
     for left in path.parent.glob(f".{path.name}.partial-*"):
         left.unlink(missing_ok=True)
 
@@ -74,7 +77,7 @@ def ensure_folder(folder: Path, mode: int = PRIVATE_FOLDER) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the names in it durable."""
+    """Makes the names in the folder durable."""
     descriptor = os.open(folder, _FOLDER)
     try:
         os.fsync(descriptor)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LOCK_WAIT_S = (
-    30.0  # The largest file under a lock is written in under a second; nobody asks a person while holding one.
+    30.0  # The largest file under a lock is written in under a second. Nobody asks a person while holding one.
 )
 _LOCK_PAUSE_S = 0.01
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -20,7 +20,10 @@ _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def held(lock: Path) -> Iterator[None]:
-    """TimeoutError if another process does not release it; OSError if it cannot be made or locked."""
+    """Holds the lock within the block.
+
+    TimeoutError: another process does not release it. OSError: it cannot be made or locked.
+    """
     descriptor = os.open(lock, _OPEN, 0o600)
     try:
         _wait_for(descriptor)

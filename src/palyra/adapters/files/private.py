@@ -27,10 +27,11 @@ Parsed = TypeVar("Parsed")
 
 
 class FileKind(msgspec.Struct, frozen=True, kw_only=True):
-    """What the errors of a file are called, and its limits.
+    """The codes and limits of one kind of file.
 
-    `noun` begins every code. `remedy` says what to do with a damaged file. `forbidden` are the bits of the mode for which
-    the file is refused: those of everybody else for a secret, those of other writers for what must only be true.
+    `noun` begins every code. `remedy` says what to do with a damaged file. `forbidden` are the mode bits for which the
+    file is refused. For a secret those are all bits of others; for a file that must only be true, the write bits of
+    others.
     """
 
     noun: str
@@ -45,14 +46,14 @@ class PrivateFile:
         self._kind = kind
 
     def stamp(self) -> FileStamp | None:
-        """None if there is no file."""
+        """Returns the file's stamp; None if there is no file."""
         try:
             return stamp_of(self.path)
         except OSError as cause:
             raise self._unreadable(cause) from cause
 
     def read(self) -> FileRead | None:
-        """None if there is no file."""
+        """Reads the file; None if there is none."""
         try:
             found = read_regular(self.path, self._kind.bytes_max)
         except FileNotFoundError:
@@ -68,7 +69,7 @@ class PrivateFile:
         return found
 
     def create(self, data: bytes) -> bool:
-        """False, and no change, if there is one already."""
+        """Creates the file. Returns False, and changes nothing, if there is one already."""
         try:
             ensure_folder(self.path.parent)
             return create_whole(self.path, data)
@@ -77,7 +78,7 @@ class PrivateFile:
 
     @contextmanager
     def locked(self) -> Iterator[Replace]:
-        """Nobody else replaces the file within. Yields the function that does, and that keeps the new file over a power cut."""
+        """Holds the lock: nobody else replaces the file within. Yields the function that replaces it durably."""
         with ExitStack() as stack:
             try:
                 ensure_folder(self.path.parent)
@@ -90,7 +91,7 @@ class PrivateFile:
             yield self._replace
 
     def damaged(self, what: str) -> PalyraError:
-        """The error for contents that make no sense; `what` completes a sentence that begins with the path."""
+        """Returns the error for contents that make no sense. `what` completes a sentence that begins with the path."""
         return Corrupt(f"{self._kind.noun}_damaged", f"{self.path} {what}; {self._kind.remedy}")
 
     def _replace(self, data: bytes) -> None:
@@ -113,12 +114,12 @@ class PrivateFile:
 
 
 class ParsedFile(Generic[Parsed]):
-    """What a file says now. It is read again whenever its stamp changed, or is too young to be relied on."""
+    """The parsed contents of a file. The file is read again if its stamp changed, or is too young to be relied on."""
 
     def __init__(self, file: PrivateFile, parse: Callable[[bytes | None], Parsed]) -> None:
         self._file = file
         self._parse = parse
-        # One value, for several threads read it.
+        # It is one value, because several threads read it.
         self._known: tuple[FileStamp, Parsed] | None = None
 
     def now(self) -> Parsed:
@@ -128,8 +129,8 @@ class ParsedFile(Generic[Parsed]):
         return self.read()
 
     def read(self) -> Parsed:
-        """Whatever was known; to be asked under the lock by who then replaces the file."""
-        self._known = None  # What cannot be read now is tried again, and nothing older is given out.
+        """Reads the file, whatever is cached. Whoever replaces the file calls this under the lock."""
+        self._known = None  # A file that cannot be read now is tried again, and no older value is given out.
         found = self._file.read()
         value = self._parse(None if found is None else found.data)
         if found is not None and found.stamp.is_settled:

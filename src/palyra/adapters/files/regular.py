@@ -12,20 +12,20 @@ from pathlib import Path
 
 import msgspec
 
-_SETTLED_NS = 1_000_000_000  # Coarser than the clock of any file system in use.
+_SETTLED_NS = 1_000_000_000  # The clock of every file system in use is finer than this.
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class UnfitFile(Exception):
-    """What lies there is a link, a folder or a device. The text completes a sentence that names the file."""
+    """There is a link, a folder or a device at the path. The text completes a sentence that names the file."""
 
 
 class OversizedFile(UnfitFile):
-    """More bytes than the reader takes."""
+    """The file has more bytes than the reader takes."""
 
 
 class FileStamp(msgspec.Struct, frozen=True):
-    """What tells one state of a file from another without reading it."""
+    """Values that tell one state of a file from another without reading it."""
 
     device: int
     inode: int
@@ -35,7 +35,10 @@ class FileStamp(msgspec.Struct, frozen=True):
 
     @property
     def is_settled(self) -> bool:
-        """Whether every later change has another stamp. The clock of files is coarse, and inodes are used again."""
+        """Tells whether every later change has another stamp.
+
+        The clock of files is coarse, and inodes are used again.
+        """
         return time.time_ns() - max(self.changed_at_ns, self.modified_at_ns) > _SETTLED_NS
 
 
@@ -48,7 +51,7 @@ class FileRead(msgspec.Struct, frozen=True):
 
 
 def stamp_of(path: Path) -> FileStamp | None:
-    """Of what lies there itself, be it a link. None if nothing does."""
+    """Returns the stamp of the path itself, even if it is a link; None if there is nothing."""
     try:
         return _stamp(os.lstat(path))
     except FileNotFoundError:
@@ -56,7 +59,7 @@ def stamp_of(path: Path) -> FileStamp | None:
 
 
 def read_regular(path: Path, bytes_max: int) -> FileRead:
-    """The whole file. Raises UnfitFile, OversizedFile, or OSError as opening and reading do."""
+    """Reads the whole file. Raises UnfitFile, OversizedFile, or OSError as opening and reading do."""
     try:
         descriptor = os.open(path, _OPEN)
     except OSError as cause:

@@ -1,7 +1,8 @@
-"""Public keys beside the journal. Owns: reading `<key id>.pub` files and checking signatures. Not: whom to trust.
+"""Public keys beside the journal: reads `<key id>.pub` files and checks signatures.
 
-Whoever can write the journal can also add a key here. What that cannot do is speak for another node: a node's name is
-derived from its key. Keep a copy of the keys elsewhere and verify against it to notice a journal made anew.
+Does not own: whom to trust.
+Whoever can write the journal can also add a key here. Such a key cannot speak for another node, because a node's name
+is derived from its key. Keep a copy of the keys elsewhere, and verify against it to notice a journal made anew.
 """
 
 import re
@@ -13,12 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from palyra.core.checkpoint import key_id as id_of
 
 PUBLIC_KEY_BYTES = 32
-_KEY_ID = re.compile(r"[0-9a-f]{16}")  # Ids come from tapes: nothing else may become part of a path.
+_KEY_ID = re.compile(r"[0-9a-f]{16}")  # Ids come from tapes. Nothing else may become part of a path.
 _LINE_BYTES_MAX = 2 * PUBLIC_KEY_BYTES + 2
 
 
 class KeyDirectory:
-    """Looks keys up when asked for, once each."""
+    """Looks a key up when it is asked for, once each."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -40,7 +41,7 @@ class KeyDirectory:
         return True
 
     def _read(self, key_id: str) -> bytes | None:
-        """None for a file that is absent, unreadable, or not the key its name says."""
+        """Returns the key; None for a file that is absent, unreadable, or not the key its name says."""
         if _KEY_ID.fullmatch(key_id) is None:
             return None
         try:

@@ -1,5 +1,6 @@
-"""Sealing of secrets. Owns: ChaCha20-Poly1305 under a key in a file. Not: where sealed bytes lie, nor for how long.
+"""Seals secrets with ChaCha20-Poly1305 under a key in a file.
 
+Does not own: where sealed bytes are stored, nor for how long (journal).
 A sealed value is one byte of version, a nonce of 12 random bytes, then the ciphertext with its tag. Each use has its
 own key, derived by HKDF-SHA256 from the one in the file.
 """

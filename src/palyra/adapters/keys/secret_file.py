@@ -14,13 +14,13 @@ KEY_BYTES = 32
 _KIND = FileKind(
     noun="key",
     remedy="restore it from a backup made with --with-keys",
-    bytes_max=2 * KEY_BYTES + 2,  # A line of hex and its end; nothing longer is ours.
+    bytes_max=2 * KEY_BYTES + 2,  # A line of hex and its end fit; nothing longer is ours.
 )
 _PUBLIC_FOLDER = 0o755
 
 
 def load_or_create(path: Path) -> bytes:
-    """The key, made if there is none yet."""
+    """Returns the key, made if there is none yet."""
     try:
         return load(path)
     except FileNotFoundError:
@@ -29,7 +29,7 @@ def load_or_create(path: Path) -> bytes:
 
 
 def load(path: Path) -> bytes:
-    """FileNotFoundError where there is none; the caller knows whether that is a fault."""
+    """Returns the key. Raises FileNotFoundError if there is none; the caller knows whether that is a fault."""
     file = PrivateFile(path, _KIND)
     found = file.read()
     if found is None:
@@ -44,7 +44,7 @@ def load(path: Path) -> bytes:
 
 
 def publish(path: Path, line: str) -> None:
-    """Writes a small public file whole; the same content again is no change."""
+    """Writes a small public file whole. Writing the same content again is no change."""
     if path.is_file() and path.read_text(encoding="ascii") == line:
         return
     ensure_folder(path.parent, _PUBLIC_FOLDER)

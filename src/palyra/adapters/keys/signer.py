@@ -1,4 +1,7 @@
-"""The node's signature. Owns: an Ed25519 key in a file, and its public half beside the journal. Not: what is signed (core)."""
+"""The node's signature: an Ed25519 key in a file, and its public half beside the journal.
+
+Does not own: what is signed (core.checkpoint).
+"""
 
 from pathlib import Path
 
@@ -9,7 +12,10 @@ from palyra.core.checkpoint import key_id
 
 
 class FileSigner:
-    """Signs as this node. The public key is published before the first signature, so none is ever unknown."""
+    """Signs as this node.
+
+    The public key is published before the first signature, so no signature ever has an unknown key.
+    """
 
     def __init__(self, key_file: Path, public_directory: Path) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(load_or_create(key_file))

@@ -1,8 +1,9 @@
-"""Shell texts by tree-sitter-bash. Owns: the parser behind the port, and its limits. Not: judging (core.shell).
+"""Parses shell texts with tree-sitter-bash: the parser behind the port, and its limits.
 
-tree-sitter is made to colour code, so it repairs what it does not understand and knows some of bash only roughly. What it
-says is therefore checked while it is read (`statements`, `words`, `heredocs`): every character must be accounted for, and
-whatever is not of a form we know becomes an `Unknown`, which asks.
+Does not own: judging (core.shell).
+tree-sitter is made to colour code. It repairs what it does not understand and knows some of bash only roughly. So its
+tree is checked while it is read (`statements`, `words`, `heredocs`). Every character must be accounted for. Anything of
+an unknown form becomes an `Unknown`, which asks.
 """
 
 import re
@@ -14,14 +15,14 @@ from palyra.adapters.shell.source import NotUnderstood, ShellSource
 from palyra.adapters.shell.statements import read_statements
 from palyra.core.shell.tree import Node, Unknown
 
-DEPTH_MAX = 100  # Nodes of the parser's tree inside each other; a person's command has some twenty.
-# Characters that bash and the parser may not agree about: controls but for tab and newline, and blanks beyond ASCII.
+DEPTH_MAX = 100  # Limits the nesting of the parser's tree. A person's command has some twenty levels.
+# bash and the parser may not agree about these characters: controls but for tab and newline, and blanks beyond ASCII.
 _JOINED = re.compile(rb"(?<![ \t\n])\\\n")
 _STRANGE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ud800-\udfff\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
-# The grammar's scanner looks such a character up in a table of 256 and may bring the whole process down.
+# The grammar's scanner looks such a character up in a table of 256 and may crash the whole process.
 _DEADLY = re.compile(r"\{[0-9.\s-]*[^\x00-\x7f]")
 
 
@@ -62,7 +63,10 @@ def _first_error(root: tree_sitter.Node) -> tree_sitter.Node:
 
 
 def _joined_line(source: ShellSource, root: tree_sitter.Node) -> int | None:
-    """Where a backslash takes a line's end away and no blank keeps apart what it joins: the parser sees two things there."""
+    """Returns where a backslash removes a line's end and no blank separates what it joins.
+
+    The parser sees two things there.
+    """
     for match in _JOINED.finditer(source.encoded):
         node = root.descendant_for_byte_range(match.start(), match.end())
         if node is None or node.type != "raw_string":

@@ -1,4 +1,7 @@
-"""Simple commands of the parser's tree. Owns: their words, assignments, redirections, tests. Not: what joins them."""
+"""Simple commands of the parser's tree: their words, assignments, redirections and tests.
+
+Does not own: what joins them (line_joins).
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -67,7 +70,7 @@ class Commands:
         return Assignment(name, value, children[1].type == "+=", self._source.span(node))
 
     def declaration(self, node: Raw) -> Command:
-        """`export a=b`: told as words, the way bash treats it."""
+        """Reads `export a=b` as words, the way bash treats it."""
         words = []
         for child in self._source.line(node):
             text = self._source.text_of(child)
@@ -122,7 +125,7 @@ class Commands:
         return Test(bodies, self._source.span(node))
 
     def _bracket(self, node: Raw, parts: list[Raw]) -> Command:
-        """`[` is a command like others, and its words are words."""
+        """Reads `[` as a command like others, with words."""
         words = []
         for part in (node.children[0], *parts, node.children[-1]):
             text = self._source.text_of(part)
@@ -131,7 +134,7 @@ class Commands:
         return Command(tuple(words), (), (), self._source.span(node))
 
     def _test_parts(self, nodes: Sequence[Raw]) -> Iterator[Raw]:
-        """Words and operators of a test, out of the expressions the parser makes of them."""
+        """Yields words and operators of a test, out of the expressions the parser makes of them."""
         for node in nodes:
             if node.type in WORD_TYPES or not node.children:
                 yield node
@@ -139,7 +142,7 @@ class Commands:
                 yield from self._test_parts(self._source.children(node))
 
     def _check_brackets(self, node: Raw, *, is_plain: bool) -> None:
-        """The brackets are words of their own."""
+        """Checks that the brackets are words of their own."""
         children = self._source.children(node)
         text = self._source.bytes_of(node)
         width = len(children[0].type)

@@ -1,4 +1,7 @@
-"""Here-documents. Owns: that the parser ends each where bash does, and what runs inside it. Not: other redirections."""
+"""Here-documents: checks that the parser ends each where bash does, and reads what runs inside it.
+
+Does not own: other redirections (commands).
+"""
 
 import re
 
@@ -12,7 +15,7 @@ _DELIMITER = re.compile(r"""(?P<plain>\w+)|'(?P<single>[\w ]+)'|"(?P<double>\w+)
 
 
 def read_heredoc(source: ShellSource, words: WordReader, node: Raw) -> Redirection:
-    """`node` is the parser's heredoc_redirect; what else it holds besides the document is the caller's to read."""
+    """Reads the parser's heredoc_redirect. The caller reads what the node holds besides the document."""
     by_type = {child.type: child for child in node.children}
     start, body, end = by_type.get("heredoc_start"), by_type.get("heredoc_body"), by_type.get("heredoc_end")
     if start is None or body is None or end is None:
@@ -33,7 +36,10 @@ def read_heredoc(source: ShellSource, words: WordReader, node: Raw) -> Redirecti
 
 
 def _check_lines(source: ShellSource, node: Raw, name: str, place: tuple[int, Raw]) -> None:
-    """bash ends the document at the first line that is the mark, after leading tabs if it was begun with `<<-`."""
+    """Checks where the document ends.
+
+    bash ends it at the first line that is the mark, after leading tabs if it began with `<<-`.
+    """
     first, end = place
     strip = "\t" if any(child.type == "<<-" for child in node.children) else ""
     lines = source.between(first, len(source.encoded)).split("\n")

@@ -1,6 +1,8 @@
-"""Commands joined by operators. Owns: pipelines and lists as bash groups them. Not: reading the commands (statements).
+"""Groups commands joined by operators into pipelines and lists, as bash does.
 
-Elements are commands and operators in the order of the text. `|` binds tighter than `&&` and `||`, and `!` is of a whole pipeline.
+Does not own: reading the commands (statements).
+Elements are commands and operators in the order of the text. `|` binds tighter than `&&` and `||`, and `!` applies to a
+whole pipeline.
 """
 
 import msgspec
@@ -52,7 +54,7 @@ def _pipeline(elements: list[Node | str], node: Raw) -> Node:
 def attach(
     elements: list[Node | str], redirections: tuple[Redirection, ...], words: tuple[Word, ...]
 ) -> list[Node | str]:
-    """A redirection, and the words after it, belong to the last command before it."""
+    """Adds redirections, and the words after them, to the last command before them."""
     return [*elements[:-1], _attached(elements[-1], redirections, words)]
 
 

@@ -1,4 +1,7 @@
-"""The text under the parser's tree. Owns: bytes, spans, and the check that nothing lies between nodes. Not: what nodes mean."""
+"""The text under the parser's tree: bytes, spans, and the check that nothing lies between nodes.
+
+Does not own: what nodes mean (statements, words).
+"""
 
 import re
 from collections.abc import Sequence
@@ -9,14 +12,14 @@ from tree_sitter import Node
 from palyra.core.shell.tree import Span, Unknown
 
 _BLANK = re.compile(rb"(?:[ \t\n]|\\\n)*")
-# What may stand before a word, and after it unless a redirection does.
+# These may stand before a word, and after it unless a redirection does.
 BREAKS = frozenset((b"", b" ", b"\t", b"\n", b";", b"&", b"|", b"(", b")"))
-# What would run inside text that was taken for plain.
+# These would run inside text that was taken for plain.
 _LIVE = re.compile(rb"`|\$[({\[]|[<>]\(")
 
 
 class NotUnderstood(Exception):
-    """A node is not of a form we know. Never leaves this package: it becomes an `Unknown`."""
+    """A node is not of a form we know. This never leaves the package: it becomes an `Unknown`."""
 
     def __init__(self, words: str, node: Node) -> None:
         super().__init__(words)
@@ -51,7 +54,10 @@ class ShellSource:
         return start_chars, start_chars + len(self.encoded[start:end].decode(errors="replace"))
 
     def children(self, node: Node) -> list[Node]:
-        """The children of a node without comments, after checking that only blanks lie before, between and after them."""
+        """Returns the children of a node without comments.
+
+        It checks that only blanks lie before, between and after them.
+        """
         found = node.children
         # The root leaves out what stands before and after the first and last node it knows.
         place, end = (node.start_byte, node.end_byte) if node.parent else (0, len(self.encoded))
@@ -63,7 +69,7 @@ class ShellSource:
         return [child for child in found if child.type != "comment"]
 
     def check_mark(self, child: Node) -> None:
-        """That an operator or a word of the language is what it seems, and a comment one to bash too."""
+        """Checks that an operator or a word of the language is what it seems, and that a comment is one to bash too."""
         if child.type == "comment" and self.before(child) not in BREAKS:
             raise NotUnderstood("a word that was read as a comment", child)
         if child.is_named:
@@ -78,7 +84,7 @@ class ShellSource:
         return self.before(child) in BREAKS and (after in BREAKS or after in (b"<", b">", b"`"))
 
     def line(self, node: Node) -> list[Node]:
-        """The children of a node that bash reads only as far as the line goes."""
+        """Returns the children of a node that bash reads only up to the end of the line."""
         found = self.children(node)
         if len(found) != len(node.children):
             raise NotUnderstood("a comment inside a command", node)
@@ -88,7 +94,7 @@ class ShellSource:
         return found
 
     def before(self, node: Node) -> bytes:
-        """The byte before a node, if there is one."""
+        """Returns the byte before a node, if there is one."""
         return self.encoded[max(0, node.start_byte - 1) : node.start_byte]
 
     def check_gap(self, start: int, end: int, node: Node) -> None:
@@ -103,7 +109,7 @@ class ShellSource:
         return b"\n" in self.encoded[start:end].replace(b"\\\n", b"")
 
     def check_plain(self, start: int, end: int, node: Node) -> None:
-        """Text that bash expands and we do not look into must hold nothing that runs."""
+        """Checks that text which bash expands and we do not parse holds nothing that runs."""
         if _LIVE.search(re.sub(rb"\\.", b"", self.encoded[start:end], flags=re.DOTALL)):
             raise NotUnderstood("a substitution was not read by the parser", node)
 

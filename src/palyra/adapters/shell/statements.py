@@ -1,7 +1,8 @@
-"""Statements of the parser's tree. Owns: commands, lists, pipelines, compounds as nodes of ours. Not: words (words).
+"""Statements of the parser's tree: commands, lists, pipelines and compounds as nodes of ours.
 
-Known to be wrong in the parser's tree, and put right here and in `joining`: how lists and pipelines lie in each other, what a
-redirection after them belongs to, and where the words after a redirection's target belong.
+Does not own: words (words).
+Some things are known to be wrong in the parser's tree, and are corrected here and in `line_joins`. These are how lists
+and pipelines nest, what a redirection after them belongs to, and where the words after a redirection's target belong.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +41,7 @@ class Statements:
         return self._sequence(self._source.children(node), node)
 
     def _body(self, source: ShellSource, node: Raw) -> Node:
-        """What runs inside a substitution."""
+        """Reads what runs inside a substitution."""
         text = source.bytes_of(node)
         children = source.children(node)
         is_known = text.startswith((b"$(", b"`", b"<(", b">(")) and text.endswith((b")", b"`"))
@@ -70,7 +71,7 @@ class Statements:
             raise NotUnderstood("two commands with nothing between them", node)
 
     def _statement(self, node: Raw) -> Node:
-        """A statement that is not understood leaves the others readable."""
+        """Reads a statement. One that is not understood leaves the others readable."""
         try:
             return self._known_statement(node)
         except NotUnderstood as cause:
@@ -106,7 +107,10 @@ class Statements:
                 raise NotUnderstood(f"a form that is not followed: {node.type}", node)
 
     def _elements(self, node: Raw) -> list[Node | str]:
-        """Commands and the operators between them, in the order of the text: the parser does not always nest them right."""
+        """Returns commands and the operators between them, in the order of the text.
+
+        The parser does not always nest them right.
+        """
         match node.type:
             case "list" | "pipeline":
                 found: list[Node | str] = []
@@ -135,7 +139,7 @@ class Statements:
         return attach(elements, (redirection,), tuple(words))
 
     def _with_heredoc(self, elements: list[Node | str], node: Raw) -> list[Node | str]:
-        """The rest of the line on which a here-document begins is inside the parser's node for it."""
+        """Reads the rest of the line on which a here-document begins. The parser puts it inside the document's node."""
         for child in node.children:
             self._source.check_mark(child)
         self._commands.check_descriptor(node.children[0])

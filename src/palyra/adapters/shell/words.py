@@ -1,4 +1,7 @@
-"""Words of the parser's tree. Owns: quotes, backslashes and expansions as parts of a word. Not: commands (statements)."""
+"""Words of the parser's tree: quotes, backslashes and expansions as parts of a word.
+
+Does not own: commands (statements).
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -8,14 +11,15 @@ from tree_sitter import Node as Raw
 from palyra.adapters.shell.source import NotUnderstood, ShellSource
 from palyra.core.shell.tree import Literal, Node, Opaque, Part, Substitution, Variable, Word
 
-# Reads the statements inside a substitution; given by the caller, because statements hold words and words statements.
+# Reads the statements inside a substitution. The caller gives it, because statements hold words and words hold
+# statements.
 ReadBody = Callable[[ShellSource, Raw], Node]
 
 WORD_TYPES = frozenset(
     "word number string raw_string ansi_c_string translated_string concatenation simple_expansion expansion "
     "command_substitution process_substitution arithmetic_expansion brace_expression".split()
 )
-# What may stand unquoted in a word; a `$` that begins no expansion stands for itself.
+# These may stand unquoted in a word. A `$` that begins no expansion stands for itself.
 _PLAIN = re.compile(r"(?:\\[^\n]|[^\s;|&<>()'\"`$\\]|\$(?![\w({\['\"`*@#?!$-]))+")
 _PIECE = re.compile(r"\\(.)|([^\\]+)", re.DOTALL)
 _ARITHMETIC = re.compile(r"(?:0[xX][0-9a-fA-F]+|[0-9\s()+*/%<>!&|^~?:,-])*")
@@ -25,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ESCAPE = re.compile(r"\\(?:([abeEfnrtv\\'\"?])|x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|u([0-9A-Fa-f]{1,4}))")
 _ESCAPED = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _LAST_ASCII = 0x7F
-# `${x:-y}` and its like only choose or cut text. The others assign, run what a value holds, or reckon with it.
+# `${x:-y}` and its like only choose or cut text. The others assign, run what a value holds, or calculate with it.
 _HARMLESS_OPERATORS = frozenset(":- - :+ + % %% # ## / // /# /% , ,, ^ ^^ ${ }".split())
 _LEAVES = frozenset(("variable_name", "special_variable_name", "regex", "word", "number", "extglob_pattern"))
 
@@ -42,7 +46,7 @@ class WordReader:
         return Word(_merged(self._parts(node)), text, self._source.span(node))
 
     def bodies(self, node: Raw) -> tuple[Node, ...]:
-        """Every body that runs when a node is expanded whose value is of no interest."""
+        """Returns every body that runs when a node is expanded whose value is of no interest."""
         if node.type in WORD_TYPES:
             return tuple(body for part in self._parts(node) for body in _bodies_of(part))
         if not node.children:
@@ -51,7 +55,7 @@ class WordReader:
         return tuple(body for child in self._source.children(node) for body in self.bodies(child))
 
     def quoted(self, node: Raw, children: list[Raw], start: int, end: int) -> Iterator[Part]:
-        """The parts of text in which only `$`, backquotes and backslashes mean something."""
+        """Yields the parts of text in which only `$`, backquotes and backslashes mean something."""
         for child in children:
             yield from self._quoted_text(start, child.start_byte, node)
             if child.type in ("string_content", "heredoc_content", "$"):
@@ -168,7 +172,7 @@ class WordReader:
         return Opaque("an expansion with an operator", tuple(bodies))
 
     def _arithmetic(self, node: Raw) -> Opaque:
-        """Only numbers are reckoned with: the value of a name may hold a subscript, and that is run by bash."""
+        """Reads arithmetic. Only numbers are allowed: the value of a name may hold a subscript, and bash runs that."""
         text = self._source.text_of(node)
         if not text.startswith("$((") or not text.endswith("))") or not _ARITHMETIC.fullmatch(text[3:-2]):
             raise NotUnderstood("arithmetic with names", node)
@@ -176,7 +180,7 @@ class WordReader:
 
 
 def _merged(parts: Iterator[Part]) -> tuple[Part, ...]:
-    """Literals side by side are one: the parser cuts words at braces."""
+    """Joins adjacent literals, because the parser cuts words at braces."""
     merged: list[Part] = []
     for part in parts:
         before = merged[-1] if merged else None
@@ -201,5 +205,5 @@ def _unescape(match: re.Match[str]) -> str:
     if match[1] is not None:
         return _ESCAPED.get(match[1], match[1])
     code = int(match[2], 16) if match[2] else int(match[3], 8) if match[3] else int(match[4], 16)
-    # Beyond ASCII, \x and octal name bytes; we do not put characters together from them.
+    # Beyond ASCII, \x and octal name bytes. We do not build characters from them.
     return chr(code) if code <= _LAST_ASCII or match[4] else "\0"

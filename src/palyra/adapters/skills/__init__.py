@@ -1,1 +1,4 @@
-"""Skills: folders with written procedures. Owns: reading, hashing and marking them. Not: what an open one narrows (core)."""
+"""Skills: folders with written procedures, which are read, hashed and marked here.
+
+Does not own: what an open skill narrows (core.skills).
+"""

@@ -1,7 +1,9 @@
-"""Folders of skills. Owns: finding and reading what lies in them, so that nothing leads outside. Not: what it says.
+"""Finds and reads folders of skills, so that nothing leads outside.
 
-Invariants: every step below the base is opened relative to the folder before it and without following links, so neither a
-symbolic link nor a folder swapped for one leads out. A folder that holds a link, a device or too much is refused whole.
+Does not own: what a skill says (front_matter).
+Invariants: every step below the base is opened relative to the folder before it and without following links. So neither
+a symbolic link nor a folder that is replaced by one leads out. A folder that holds a link, a device or too much is
+refused whole.
 """
 
 import hashlib
@@ -17,19 +19,20 @@ from palyra.core.errors import Unavailable
 from palyra.core.skills import SkillFile, SkillPlace
 from palyra.core.spelling import is_seen
 
-SKILLS_MAX = 200  # Folders looked at in one place; more than anybody could tell apart.
+SKILLS_MAX = 200  # Limits the folders read in one place. Nobody could tell more apart.
 ENTRIES_MAX = 10_000
 FILES_MAX = 200
 DEPTH_MAX = 8
-FOLDER_BYTES_MAX = 16 * 1024 * 1024  # Read whole to be hashed.
-PASSED_OVER = frozenset({".git"})  # A skill may be a clone; its history is no part of it and cannot be read.
+FOLDER_BYTES_MAX = 16 * 1024 * 1024  # A folder is read whole to be hashed.
+PASSED_OVER = frozenset({".git"})  # A skill may be a clone. Its history is no part of it and cannot be read.
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Not blocking, so that a pipe put in a file's place cannot hold the thread.
+# Opening does not block, so that a pipe in a file's place cannot hold the thread.
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 Stamp = tuple[tuple[str, int, int, int, int], ...]
-_OnFile = Callable[[int, str, str, os.stat_result], None]  # Its folder, its name there, its path, what it is.
+# The arguments are its folder, its name there, its path, and its status.
+_OnFile = Callable[[int, str, str, os.stat_result], None]
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +51,7 @@ class Content(msgspec.Struct, frozen=True):
 
     @property
     def sha256(self) -> str:
-        """Over every path and body with their lengths, so that no two folders share a hash."""
+        """Hashes every path and body with their lengths, so that no two folders share a hash."""
         digest = hashlib.sha256(b"palyra skill 1\n")
         for path in sorted(self.bodies):
             name, body = path.encode(), self.bodies[path]
@@ -67,7 +70,7 @@ class SkillRefused(Exception):
 
 @contextmanager
 def opened(base: Base) -> Iterator[int | None]:
-    """A descriptor of the folder of skills; None where there is none, or a link stands in its place."""
+    """Opens the folder of skills; None if there is none, or there is a link in its place."""
     folder = _open_base(base)
     try:
         yield folder
@@ -77,7 +80,7 @@ def opened(base: Base) -> Iterator[int | None]:
 
 
 def names_in(folder: int) -> list[str]:
-    """What could be a skill, in order. Files beside the folders are nobody's business; links are listed to be refused."""
+    """Returns what could be a skill, in order. Files beside the folders are ignored; links are listed to be refused."""
     try:
         with os.scandir(folder) as entries:
             found = [entry.name for entry in islice(entries, ENTRIES_MAX) if _is_like_a_folder(entry)]
@@ -87,7 +90,7 @@ def names_in(folder: int) -> list[str]:
 
 
 def holds(folder: int, name: str) -> bool:
-    """Whether there is something by this name that could be a skill."""
+    """Tells whether there is something by this name that could be a skill."""
     try:
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     except OSError:
@@ -96,7 +99,7 @@ def holds(folder: int, name: str) -> bool:
 
 
 def stamp_of(folder: int, name: str) -> Stamp:
-    """What tells one state of a skill's folder from another without reading it. Raises Refused."""
+    """Returns what tells one state of a skill's folder from another without reading it. Raises SkillRefused."""
     found: list[tuple[str, int, int, int, int]] = []
 
     def note(_folder: int, _name: str, path: str, status: os.stat_result) -> None:
@@ -107,7 +110,7 @@ def stamp_of(folder: int, name: str) -> Stamp:
 
 
 def read_content(folder: int, name: str) -> Content:
-    """Every file of it, read now. Raises Refused."""
+    """Reads every file of a skill now. Raises SkillRefused."""
     bodies: dict[str, bytes] = {}
     left = FOLDER_BYTES_MAX
 
@@ -164,7 +167,7 @@ def _visit_skill(folder: int, name: str, on_file: _OnFile) -> None:
 
 
 def _visit(parent: int, name: str, prefix: str, on_file: _OnFile) -> None:
-    """Calls for every regular file below. `prefix` is the path so far, with a slash behind it."""
+    """Calls `on_file` for every regular file below. `prefix` is the path so far, with a slash at its end."""
     if prefix.count("/") > DEPTH_MAX:
         raise SkillRefused(f"its folders are nested deeper than {DEPTH_MAX}")
     _require_no_link(parent, name)
@@ -195,7 +198,7 @@ def _visit_entry(folder: int, name: str, prefix: str, on_file: _OnFile) -> None:
 
 
 def _require_no_link(parent: int, name: str) -> None:
-    """For the words only: opening would refuse it as well."""
+    """Refuses a link. This is for the words only: opening would refuse it as well."""
     status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if stat.S_ISLNK(status.st_mode):
         raise SkillRefused("the folder is a symbolic link; put the folder itself there")

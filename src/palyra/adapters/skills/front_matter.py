@@ -1,7 +1,8 @@
-"""Front matter. Owns: reading SKILL.md: the YAML between its `---` lines, checked, and the text below. Not: files.
+"""Reads SKILL.md: the YAML between its `---` lines, checked, and the text below.
 
-Only plain text, lists and maps are built, whatever the YAML says: no types, no aliases. Every problem is named, and one
-is enough for a skill not to be used.
+Does not own: files (folder).
+Only plain text, lists and maps are built, whatever the YAML says: no types, no aliases. Every problem is named. A skill
+with one problem is not used.
 """
 
 import re
@@ -16,7 +17,7 @@ from palyra.core.spelling import hides_something, spell_out
 if TYPE_CHECKING:
     import yaml
 
-SKILL_BYTES_MAX = 64 * 1024  # About 16,000 tokens; what is longer belongs into files beside it.
+SKILL_BYTES_MAX = 64 * 1024  # This is about 16,000 tokens. Longer text belongs into files beside it.
 FRONT_BYTES_MAX = 16 * 1024
 NAME_LENGTH_MAX = 64
 DESCRIPTION_LENGTH_MAX = 1024
@@ -51,7 +52,7 @@ def is_skill_name(text: str) -> bool:
 
 
 def read_manifest(raw: bytes, folder: str) -> SkillManifest:
-    """What the file of this folder says. Never raises: what is wrong is in `problems`."""
+    """Reads the file of this folder. It never raises: `problems` says what is wrong."""
     if len(raw) > SKILL_BYTES_MAX:
         return _broken(f"SKILL.md is larger than {SKILL_BYTES_MAX} bytes; move parts of it into files beside it")
     try:
@@ -116,7 +117,7 @@ def _check_name(fields: dict[str, object], folder: str, said: _Findings) -> None
 
 
 def _text(fields: dict[str, object], key: str, length_max: int, said: _Findings) -> str:
-    """The value, or nothing with a problem."""
+    """Returns the value, or nothing with a problem."""
     value = fields.get(key)
     if value is None:
         return ""
@@ -155,7 +156,7 @@ def _tools(fields: dict[str, object], said: _Findings) -> tuple[tuple[str, ...] 
 
 
 def _load(front: str) -> dict[str, object] | str:
-    """The fields, or what is wrong with them."""
+    """Returns the fields, or what is wrong with them."""
     import yaml
 
     try:
@@ -177,7 +178,7 @@ def _loader() -> "type[yaml.BaseLoader]":
     import yaml
 
     class Plain(yaml.BaseLoader):
-        """Text, lists and maps alone. An alias could make a page of ten lines mean a billion words."""
+        """Builds text, lists and maps alone. An alias could make ten lines mean a billion words."""
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
@@ -198,7 +199,7 @@ def _loader() -> "type[yaml.BaseLoader]":
 
 
 def _brief(text: str) -> str:
-    """A stranger's word, short and visible."""
+    """Returns a stranger's word, short and visible."""
     clean = spell_out(text[:NAME_LENGTH_MAX])
     return clean if len(text) <= NAME_LENGTH_MAX else f"{clean}…"
 

@@ -1,8 +1,8 @@
 """Marks of skills: the file `skills.json` of a home says which were accepted, put away or taken out of use.
 
 Owns: what the file says. Does not own: how it is locked and replaced (adapters.files).
-Invariants: a change starts from what the file says under its lock. A damaged file is never guessed at: no skill is offered
-or opened until it is mended.
+Invariants: a change starts from what the file says under its lock. A damaged file is never guessed at: no skill is
+offered or opened until it is repaired.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ _KIND = FileKind(
 
 
 class SkillKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Which skill a mark is about. `root` is the workspace, where it lies in one."""
+    """Which skill a mark is about. `root` is the workspace, if the skill lies in one."""
 
     place: SkillPlace
     name: str
@@ -31,7 +31,7 @@ class SkillKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkillMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a person decided. Of a workspace's skill, `active` holds for the folder with this hash alone."""
+    """What a person decided. For a workspace's skill, `active` holds only for the folder with this hash."""
 
     place: SkillPlace
     name: str
@@ -55,7 +55,7 @@ class Marks:
         self._marks = ParsedFile(self._file, self._parse)
 
     def all(self) -> dict[SkillKey, SkillMark]:
-        """What the file says now. Corrupt where it cannot be read."""
+        """Returns what the file says now. Raises Corrupt if it cannot be read."""
         return self._marks.now()
 
     def put(self, mark: SkillMark) -> None:

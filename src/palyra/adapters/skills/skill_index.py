@@ -1,9 +1,10 @@
-"""The shelf of skills. Owns: which skills there are for a workspace, which of a name counts, and what their marks mean.
+"""The index of skills: which there are for a workspace, which of a name counts, and what their marks mean.
 
-Invariants: a skill of a workspace never takes the place of one of the home or of the bundle. It is trusted only while its
-folder has the hash that a person accepted, and what is opened is read and hashed in the same moment. Listing for a prompt
-looks at file stamps and reads again what changed; of a workspace it looks at accepted skills alone, so that whoever writes
-there cannot make turns slow. Not: opening one in a run (adapters.tools.skill_open).
+Does not own: opening a skill in a run (adapters.tools.skill_open).
+Invariants: a skill of a workspace never takes the place of one of the home or of the bundle. It is trusted only while
+its folder has the hash that a person accepted. An opened skill is read and hashed in the same moment. Listing for a
+prompt checks file stamps and reads again what changed. In a workspace it checks accepted skills alone, so that whoever
+writes there cannot make turns slow.
 """
 
 import os
@@ -39,7 +40,7 @@ from palyra.ports.skills import SkillText, SkillWish, unknown
 BUNDLED = Path(__file__).parent / "bundled"
 MANIFEST_NAME = "SKILL.md"
 FILE_SHOWN_BYTES_MAX = 64 * 1024
-KNOWN_MAX = 1024  # Skills remembered as read; beyond them the memory is begun anew.
+KNOWN_MAX = 1024  # Limits the skills that are cached; beyond it the cache starts again.
 NAME_SHOWN_MAX = 64
 
 log = structlog.get_logger()
@@ -60,7 +61,7 @@ class _Looked(msgspec.Struct, frozen=True, kw_only=True):
 class FolderSkills:
     """Skills of a home, of a workspace, and those that come with the program.
 
-    What a prompt names may be `fresh_s` old; whatever is opened is read anew.
+    The skills that a prompt names may be `fresh_s` old. An opened skill is always read anew.
     """
 
     def __init__(self, home: Path, bundled: Path = BUNDLED, fresh_s: float = 0.0) -> None:
@@ -78,7 +79,7 @@ class FolderSkills:
         found = self._offered.get(workspace)
         if found is None or now_s - found[0] >= self._fresh_s:
             cards = self._offered_now(workspace)
-            # The very same object while nothing changes: what is made of them can be kept then.
+            # It is the very same object while nothing changes, so that callers can cache what they make of it.
             cards = found[1] if found is not None and found[1] == cards else cards
             found = self._offered[workspace] = (now_s, cards)
         return found[1]
@@ -105,7 +106,7 @@ class FolderSkills:
         card, looked = self._find(wish)
         body = looked.content.bodies.get(path) if looked.content is not None else None
         if body is None:
-            # Without the names there are: of a workspace they are a stranger's words.
+            # The names are left out: in a workspace they are a stranger's words.
             raise NotFound("skill_file_unknown", f"the skill {wish.name} has no such file; opening it lists its files")
         return SkillText(card=card, text=_decode(body, path))
 
@@ -120,7 +121,7 @@ class FolderSkills:
 
     def _trusted_cards(self, workspace: tuple[str, ...]) -> tuple[SkillCard, ...]:
         marks = self._marks.all()
-        # Those marked in any workspace: one that nobody accepted hides an accepted one of a later workspace.
+        # These are marked in any workspace: a skill that nobody accepted hides an accepted one of a later workspace.
         marked = sorted({key.name for key in marks if key.place is SkillPlace.WORKSPACE})
 
         def trusted_names(folder: int, base: Base) -> Iterable[str]:
@@ -153,7 +154,10 @@ class FolderSkills:
         return iter([looked for looked in looks if not _is_no_skill(base, looked)])
 
     def _look(self, folder: int, name: str, base: Base) -> _Looked:
-        """As it was read before, if its stamps are the same. A change too quick for them is seen when it is opened."""
+        """Returns the cached folder if its stamps are the same.
+
+        A change too quick for them is seen when the skill is opened.
+        """
         key = (f"{base.anchor}/{'/'.join(base.steps)}", name)
         try:
             stamp = stamp_of(folder, name)
@@ -172,7 +176,10 @@ class FolderSkills:
         return looked
 
     def _find(self, wish: SkillWish) -> tuple[SkillCard, _Looked]:
-        """The card and the bytes of one skill, read now and never from memory. NotFound where there is none."""
+        """Returns the card and the bytes of one skill, read now and never from the cache.
+
+        Raises NotFound if there is none.
+        """
         marks = self._marks.all()
         hidden_by: SkillPlace | None = None
         for base in self._bases(wish.workspace):
@@ -254,12 +261,15 @@ def _standing(base: Base, looked: _Looked, mark: SkillMark | None) -> _Standing:
 
 
 def _is_no_skill(base: Base, looked: _Looked) -> bool:
-    """A project may have a folder `skills` for something else; only in the home is a folder without a manifest a mistake."""
+    """Tells whether a folder is no skill. A project may use a folder `skills` for something else.
+
+    Only in the home is a folder without a manifest a mistake.
+    """
     return base.place is SkillPlace.WORKSPACE and bool(looked.sha256) and _size(looked) < 0
 
 
 def _size(looked: _Looked) -> int:
-    """Bytes of the manifest; -1 where there is none."""
+    """Returns the bytes of the manifest; -1 if there is none."""
     return next((file.bytes for file in looked.files if file.path == MANIFEST_NAME), -1)
 
 
@@ -268,7 +278,7 @@ def _refused(name: str, refused: SkillRefused) -> _Looked:
 
 
 def _shown(name: str) -> str:
-    """A folder's name as it may be listed; one that had to be changed can be no skill's anyway."""
+    """Returns a folder's name as it may be listed. A name that had to be changed cannot be a skill's anyway."""
     return spell_out(name[:NAME_SHOWN_MAX])
 
 

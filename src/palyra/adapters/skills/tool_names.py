@@ -1,6 +1,8 @@
-"""Names of tools in skills. Owns: what `allowed-tools` means in our catalog. Not: whether such a tool is there (engine).
+"""Maps the names in a skill's `allowed-tools` to tools of our catalog.
 
-Skills are written for many programs, and each names its tools its own way. A name that means none of ours allows nothing.
+Does not own: whether such a tool exists (engine).
+Skills are written for many programs, and each names its tools its own way. A name that means none of ours allows
+nothing.
 """
 
 import re
@@ -8,7 +10,7 @@ import re
 import msgspec
 
 PATTERNS_MAX = 256
-# What other programs call their tools, without case. The table in docs/skills.md is this one.
+# These are other programs' names of tools, without case. The table in docs/skills.md is this one.
 FOREIGN: dict[str, tuple[str, ...]] = {
     "read": ("fs.read",),
     "write": ("fs.write",),
@@ -54,7 +56,7 @@ def understand(names: list[str]) -> MappedTools:
 
 
 def split_names(text: str) -> list[str]:
-    """Words between spaces or commas; `Bash(git log:*)` is one word."""
+    """Splits at spaces or commas; `Bash(git log:*)` is one word."""
     names: list[str] = []
     word, depth = "", 0
     for letter in text:

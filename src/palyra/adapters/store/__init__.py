@@ -1,1 +1,4 @@
-"""Stores of the journal: what they all share, and one package for each database. Does not own: rules of commits (core)."""
+"""Stores of the journal: what they all share, and one package for each database.
+
+Does not own: rules of commits (core.commit).
+"""

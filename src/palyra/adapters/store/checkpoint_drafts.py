@@ -21,7 +21,7 @@ ACTOR = Principal("system:journal")
 
 
 def read_checkpoint(tape: StreamId, data: bytes) -> CheckpointSigned:
-    """The last checkpoint of a tape from its stored bytes."""
+    """Returns the last checkpoint of a tape from its stored bytes."""
     checkpoint = decode_data(CheckpointSigned.TYPE, data)
     if not isinstance(checkpoint, CheckpointSigned):
         raise Corrupt("checkpoint_unreadable", f"the last checkpoint of tape {tape} is not one; run palyra verify")
@@ -31,7 +31,10 @@ def read_checkpoint(tape: StreamId, data: bytes) -> CheckpointSigned:
 def draft_checkpoints(
     signer: Signer, last: CheckpointSigned | None, position: int, heads: Sequence[Head], at_ms: int
 ) -> list[Draft]:
-    """`position` is the journal's last: every event up to it is covered by these checkpoints and those before."""
+    """Drafts the checkpoints. `position` is the journal's last one.
+
+    These checkpoints and those before them cover every event up to it.
+    """
     previous = checkpoint_hash(last) if last is not None else FIRST_PREVIOUS
     drafts = []
     for start in range(0, len(heads), HEADS_MAX):

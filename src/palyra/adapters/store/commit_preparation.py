@@ -17,7 +17,8 @@ from palyra.core.writes import Fence, Write
 from palyra.ports.journal import Append
 
 COMMIT_EVENTS_MAX = 10_000  # One commit holds up everyone behind it, so even an import goes in pieces.
-SALTS_DRAWN_COUNT = 256  # Asking the kernel hands the interpreter to another thread, each time; so it is asked seldom.
+# Each request to the kernel gives the interpreter to another thread, so many salts are taken at once.
+SALTS_DRAWN_COUNT = 256
 
 _salts: deque[bytes] = deque()  # Its pop is atomic, so no two events ever get the same salt, whichever thread asks.
 

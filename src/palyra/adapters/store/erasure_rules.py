@@ -16,14 +16,14 @@ from palyra.core.ids import RunId, SessionId, StreamId, is_system_stream
 from palyra.core.trust import Trust
 from palyra.ports.journal import Erasure
 
-RANGES_MAX = 4_000  # About 50 bytes a range: the record of an erasure stays under the cap of an event.
+RANGES_MAX = 4_000  # A range takes about 50 bytes: the record of an erasure stays under the limit of an event.
 REASON_LENGTH_MAX = 200  # A reason is a word or a sentence, and it stays for ever.
 
 
 class TapeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a store knows of a tape that is to be erased. `head_seq` is 0 if there is no such tape.
 
-    `branches` are the sessions that branch off it, each with the seq it left after.
+    `branches` are the sessions that branch off the tape, each with the seq after which it left.
     """
 
     head_seq: int
@@ -54,7 +54,7 @@ def require_erasable(erasure: Erasure, tape: TapeFacts, whole: frozenset[StreamI
 
 
 def draft_erasure(erasure: Erasure, seqs: Iterable[int]) -> list[Draft]:
-    """The events that record it; none if no event held text any more."""
+    """Returns the events that record the erasure; none if no event held text any more."""
     ranges = as_ranges(seqs)
     chunks = [ranges[start : start + RANGES_MAX] for start in range(0, len(ranges), RANGES_MAX)]
     return [
@@ -69,5 +69,8 @@ def draft_erasure(erasure: Erasure, seqs: Iterable[int]) -> list[Draft]:
 
 
 def _is_shared(erasure: Erasure, parent_seq: int) -> bool:
-    """A branch's history is its parent's up to where it left; that part goes only together with the branch."""
+    """Tells whether a branch shares the text. Its history is its parent's up to where it left.
+
+    That part is erased only together with the branch.
+    """
     return erasure.seqs is None or min(erasure.seqs, default=parent_seq + 1) <= parent_seq

@@ -1,10 +1,10 @@
-"""What the one writer of a journal remembers between its groups.
+"""Caches what the one writer of a journal knows between its groups.
 
 Owns: bounded caches of heads, rows and leases, and the last numbers given out.
 Does not own: the queries behind them (a store's own StoreLookup).
-
-Invariants: everything here is as the last successful COMMIT left it, since a plan is settled only after COMMIT returned.
-What is not here is looked up in the store. Opening looks up no more than the last numbers, however long the journal is.
+Invariants: everything here is as the last successful COMMIT left it, because a plan is settled only after COMMIT
+returned. A value that is not here is looked up in the store. Opening looks up no more than the last numbers, however
+long the journal is.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ from palyra.core.ids import StreamId
 from palyra.core.projections.project import RowKey
 from palyra.core.projections.rows import Row
 
-HEADS_MAX = 20_000  # About 4 MiB: more tapes than one node writes at a time.
-ROWS_MAX = 50_000  # About 30 MiB: the sessions, runs and usage rows of those tapes' latest runs.
+HEADS_MAX = 20_000  # This takes about 4 MiB: more tapes than one node writes at a time.
+ROWS_MAX = 50_000  # This takes about 30 MiB: the sessions, runs and usage rows of those tapes' latest runs.
 LEASES_MAX = 20_000
 
 Key = TypeVar("Key")
@@ -26,9 +26,10 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Key, Value]):
-    """What was put of late, at least the last `limit` keys and at most twice as many.
+    """The values put most recently: at least the last `limit` keys and at most twice as many.
 
-    Two generations instead of an order: a whole group of changes goes in with one call, and dropping costs nothing.
+    It has two generations instead of an order. A whole group of changes goes in with one call, and dropping costs
+    nothing.
     """
 
     def __init__(self, limit: int) -> None:
@@ -62,7 +63,7 @@ class WriterCache:
         self._numbers: LastNumbers | None = stored.numbers()
 
     def settle(self, plan: CommitPlan) -> None:
-        """After COMMIT: what was planned is now known."""
+        """Takes over a plan after its COMMIT."""
         self._numbers = plan.numbers()
         self._heads.update(plan.heads)
         self._rows.update({key: row for key, row in plan.rows.items() if row is not None})
@@ -71,7 +72,7 @@ class WriterCache:
     def forget(self, stored: StoreLookup) -> None:
         """Starts over from the store: after a failure, an erasure, or a row that should not have been there.
 
-        Looks nothing up yet, so that it cannot fail: the next look-up fails if the disk does.
+        It looks nothing up yet, so that it cannot fail: the next look-up fails if the disk does.
         """
         self._stored = stored
         self._heads.clear()
@@ -107,5 +108,5 @@ class WriterCache:
         return token
 
     def is_taken(self, key: UniqueKey) -> bool:
-        """Always asked of the store: most keys are new, so there is nothing to remember."""
+        """Always asks the store: most keys are new, so there is nothing to cache."""
         return self._stored.is_taken(key)

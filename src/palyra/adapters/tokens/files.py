@@ -1,4 +1,4 @@
-"""Tokens in two files of a home: `admin.token` holds the admin's token itself, `tokens.jsonl` a row of hashes a line.
+"""Tokens in two files of a home: `admin.token` holds the admin's token, `tokens.jsonl` a row of hashes a line.
 
 Owns: making, finding, issuing and revoking tokens.
 Does not own: what a role may do (gateway), nor how files are read and replaced (adapters.files).
@@ -25,7 +25,7 @@ LAST_USE_NAME = "tokens.last-use.json"
 TOKENS = FileKind(
     noun="tokens",
     remedy="restore it from a backup or remove it",
-    bytes_max=4 * 1024 * 1024,  # Some ten thousand tokens; more belong into a database.
+    bytes_max=4 * 1024 * 1024,  # Some ten thousand tokens fit; more belong into a database.
 )
 
 _TOKEN_LENGTH_MIN = 32  # Shorter text in admin.token was not made by us and could be guessed.
@@ -60,7 +60,7 @@ class FileTokens:
         return self._uses.times()
 
     def flush_uses(self) -> None:
-        """To be called by who keeps time, at most once a minute."""
+        """Writes the noted uses. Whoever keeps time calls this, at most once a minute."""
         self._uses.flush()
 
     def issue(self, row: TokenRow) -> str:
@@ -94,7 +94,7 @@ class FileTokens:
 
 
 def ensure_admin_token(path: Path) -> str:
-    """The admin's token, made if there is none yet."""
+    """Returns the admin's token, made if there is none yet."""
     file = PrivateFile(path, TOKENS)
     if file.stamp() is None:
         file.create(f"{new_token()}\n".encode())
@@ -107,7 +107,7 @@ def new_token() -> str:
 
 
 def new_row(principal: Principal, role: Role, created_at_ms: int, expires_at_ms: int | None) -> TokenRow:
-    """A row for `issue`, which fills in the hash."""
+    """Makes a row for `issue`, which fills in the hash."""
     return TokenRow(
         id=secrets.token_hex(_ID_RANDOM_BYTES),
         hash="",
@@ -139,7 +139,7 @@ def _admin_token(data: bytes, file: PrivateFile) -> str:
 
 
 def _read_rows(data: bytes | None, file: PrivateFile) -> dict[str, TokenRow]:
-    """By hash, in the order of the file."""
+    """Returns the rows by hash, in the order of the file."""
     lines = [line for line in _text(data or b"", file).splitlines() if line.strip()]
     rows = [_read_row(file, number, line) for number, line in enumerate(lines, 1)]
     return {row.hash: row for row in rows}

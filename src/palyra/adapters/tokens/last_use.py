@@ -1,7 +1,8 @@
-"""When tokens were last used. Owns: times to the minute, in memory and in a private file. Not: tokens.
+"""When tokens were last used: times to the minute, in memory and in a private file.
 
-Invariant: a request never writes. What was noted is written when the daemon says so, at most once a minute, and by
-replacing the file; a crash may lose what came since. The file is a hint for people: a damaged one counts as empty.
+Does not own: tokens (files).
+Invariant: a request never writes. The noted times are written when the daemon says so, at most once a minute, by
+replacing the file. A crash may lose the times since. The file is a hint for people: a damaged one counts as empty.
 """
 
 import msgspec
@@ -32,7 +33,7 @@ class LastUses:
     def flush(self) -> None:
         if not self._is_changed:
             return
-        self._is_changed = False  # Before the copy: what is noted meanwhile is written the next time.
+        self._is_changed = False  # This comes before the copy: a time that is noted meanwhile is written the next time.
         with self._file.locked() as replace:
             replace(msgspec.json.encode(self.times(), order="sorted"))
 

@@ -1,1 +1,1 @@
-"""Tools that run inside the daemon, one file each. Add a file, then one line in app.py."""
+"""Tools that run inside the daemon, one file each. A new tool is a file here and one line in app/tools.py."""

@@ -1,8 +1,9 @@
-"""artifact.read. Owns: a page of an artifact's text. Not: keeping artifacts, nor whose they are (ports).
+"""The tool artifact.read: returns a page of an artifact's text.
 
-Offsets count bytes, as the artifact is stored; an offset inside of a character means the next one. A page ends with a line
-where it can, else between words, and never inside of a character or of a secret's marker; it is small enough to come back
-whole. The text has the trust and the source that it had when it was kept, in whichever session it is read (L8).
+Does not own: storing artifacts, nor who owns them (ports).
+Offsets count bytes, as the artifact is stored. An offset inside of a character means the next one. A page ends with a
+line if it can, else between words, and never inside of a character or of a secret's marker. It is small enough to come
+back whole. The text keeps its trust and its source, in whichever session it is read (L8).
 """
 
 from palyra.core.errors import PalyraError
@@ -19,8 +20,8 @@ from palyra.ports.state import State
 from palyra.ports.tools import ToolCallContext
 
 PAGE_BYTES_MAX = OUTPUT_INLINE_BYTES_MAX - 512  # The rest is for the line that says how to read on.
-BINARY_LOOK_BYTES = 8 * 1024  # Where a NUL byte shows that a body is no text; as fs.read looks.
-OFFSET_MAX = 64 * 1024 * 1024  # What an artifact has at most.
+BINARY_LOOK_BYTES = 8 * 1024  # A NUL byte within these bytes shows that a body is no text, as in fs.read.
+OFFSET_MAX = 64 * 1024 * 1024  # An artifact has at most so many bytes.
 PAGE_BYTES_MIN = 64  # A marker is shorter, so every page moves on.
 _CHARACTER_BYTES_MAX = 4
 _TEXT_LENGTH_SHOWN_MAX = 64
@@ -113,7 +114,7 @@ class ArtifactRead:
 
 
 def _continuing(body: bytes) -> int:
-    """How many bytes at the beginning belong to a character that began before."""
+    """Counts the bytes at the beginning that belong to a character that began before."""
     count = 0
     while count < min(_CHARACTER_BYTES_MAX - 1, len(body)) and body[count] & 0xC0 == 0x80:
         count += 1
@@ -121,7 +122,7 @@ def _continuing(body: bytes) -> int:
 
 
 def _decoded(body: bytes) -> str:
-    """Without the half of a character at the end; what is no UTF-8 elsewhere raises."""
+    """Decodes the body without a partial character at the end. Any other invalid UTF-8 raises."""
     try:
         return body.decode()
     except UnicodeDecodeError as cause:
@@ -141,7 +142,7 @@ def _page(ahead: str, start: int, limit: int, whole_bytes: int) -> str:
 
 
 def _at_break(text: str) -> str:
-    """Up to the last line end, or the last blank, if more than half is left."""
+    """Cuts the text at the last line end, or the last blank, if more than half is left."""
     for mark in ("\n", " "):
         at = text.rfind(mark) + 1
         if at > len(text) // 2:
@@ -156,5 +157,5 @@ def _of(link: LinkArtifact, output: str) -> ToolResult:
 
 
 def _ours(refusal: ToolResult) -> ToolResult:
-    """A refusal is our own words and brings nothing in."""
+    """Marks a refusal as our own words, which bring nothing in from outside."""
     return ToolResult(outcome=refusal.outcome, error=refusal.error, trust=Trust.SYSTEM)

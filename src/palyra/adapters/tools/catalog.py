@@ -1,6 +1,7 @@
-"""The catalog of tools. Owns: finding a tool by its name, ours and those that come and go. Not: whether an agent may use it.
+"""The catalog of tools: finds a tool by name, both our own and those of sources.
 
-Tools of sources (MCP servers, plugins) may appear and vanish; none of them can take the name of one that is already there.
+Does not own: whether an agent may use a tool (engine.session.gate).
+Tools of sources (MCP servers, plugins) may appear and vanish. None of them can take a name that is already used.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,10 @@ log = structlog.get_logger()
 
 
 class ToolCatalog:
-    """Names are unique, on the wire too: a call must mean one tool. Long ones are shortened there (adapters.providers)."""
+    """Names are unique, on the wire too: a call must mean one tool.
+
+    Providers shorten long names (adapters.providers).
+    """
 
     def __init__(
         self, tools: Sequence[Tool], sources: Sequence[ToolSource] = (), missing: Sequence[MissingTool] = ()
@@ -46,7 +50,7 @@ class ToolCatalog:
         return (*self._missing, *(each for source in self._sources for each in source.missing()))
 
     def _refresh(self) -> None:
-        """Sources give the same tuple until something changes, so asking again costs nothing."""
+        """Asks the sources again. They return the same tuple until something changes, so this costs nothing."""
         if not self._sources:
             return
         found = tuple(source.tools() for source in self._sources)

@@ -1,8 +1,9 @@
-"""fs.list. Owns: showing what lies in a folder of the workspace. Not: where the workspace's walls are (workspace).
+"""The tool fs.list: shows what a folder of the workspace holds.
 
-Every folder is opened relative to the one before it and without following links, so a folder swapped for a link during
-the walk is not entered. Links are shown with where they point and never followed. Hidden files are shown; folders that
-hold others' work (`.git`, `node_modules`) are named, and entered only where the path itself names them.
+Does not own: the boundary of the workspace (workspace).
+Every folder is opened relative to the one before it and without following links. So a folder that is replaced by a link
+during the walk is not entered. Links are shown with their targets and never followed. Hidden files are shown. Folders
+with others' work (`.git`, `node_modules`) are named, and entered only if the path itself names them.
 """
 
 import os
@@ -25,7 +26,9 @@ from palyra.ports.tools import ToolCallContext
 
 ENTRIES_MAX = 1000
 FOLDER_ENTRIES_MAX = (
-    100_000  # Read before they are sorted; of a larger folder an arbitrary part is shown, and it is said.
+    # So many entries are read before they are sorted. Of a larger folder an arbitrary part is shown, and the output
+    # says so.
+    100_000
 )
 OUTPUT_BYTES_MAX = 48 * 1024
 DEPTH_MAX = 8
@@ -118,7 +121,7 @@ class _Listing:
                 return
             slash = "/" if entry.is_folder else ""
             self.add(shown + entry.text, f"{path}{entry.name}{slash}")
-            # A full listing goes on counting in the folder it is in, and enters no other.
+            # A full listing goes on counting in the current folder, and enters no other.
             if entry.is_folder and depth > 1 and not self.is_full and entry.name not in NOT_ENTERED:
                 self._enter(folder, entry, (shown, path), depth - 1)
 
@@ -127,7 +130,7 @@ class _Listing:
         try:
             inner = os.open(entry.name, FOLDER_FLAGS, dir_fd=folder)
         except OSError:
-            # Gone, swapped for a link, or not ours to read.
+            # The folder is gone, was replaced by a link, or may not be read.
             self.unread.append(shown + entry.text)
             return
         try:
@@ -160,7 +163,7 @@ def _list(place: WorkspacePath, depth: int, stop: Event) -> ToolResult:
 
 
 def _is_unicode(path: str) -> bool:
-    """Of any other path nothing is recorded: our tools write none."""
+    """Tells whether a path is Unicode. No other path is recorded, because our tools write none."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -179,7 +182,7 @@ def _read_entries(folder: int) -> tuple[list[_Entry], bool]:
 
 
 def _entry(folder: int, name: str) -> _Entry:
-    """Names are shown as they are, save letters that could hide or fake a line."""
+    """Reads an entry. Names are shown as they are, except characters that could hide or fake a line."""
     shown = spelled_out(name.encode("utf-8", "replace").decode())
     try:
         looked = os.stat(name, dir_fd=folder, follow_symlinks=False)

@@ -1,9 +1,11 @@
-"""fs.patch. Owns: applying a unified diff to files of the workspace. Not: reading diffs (core), the walls (workspace).
+"""The tool fs.patch: applies a unified diff to files of the workspace.
 
-Invariants: a hunk that does not match refuses the whole patch, and nothing is written. What is to be written is first
-written whole beside its file and made durable; only then are the files replaced, one rename after the other, and at last
-deleted files removed. Killed between two of these steps, some files are new and the others old, each of them whole; the
-same effect performed again finds the new ones applied and finishes the rest. So the class is idempotent.
+Does not own: parsing diffs (core.patch_parser), the boundary of the workspace (workspace).
+Invariants: a hunk that does not match refuses the whole patch, and nothing is written. New content is first written
+whole beside its file and made durable. Only then are the files replaced, one rename after the other, and at last
+deleted files are removed. If the daemon is killed between two of these steps, some files are new and the others old,
+and each is whole. The same effect performed again finds the new files applied and finishes the rest. So the class is
+idempotent.
 """
 
 import os
@@ -37,8 +39,9 @@ from palyra.core.trust import Trust
 from palyra.ports.tools import ToolCallContext
 
 PATCH_LENGTH_MAX = 200_000  # An event holds 256 KiB, and the call is on the tape with its patch.
-READ_BYTES_MAX = 16 * 1024 * 1024  # Of all files together, held at once.
-PREVIEWED_BYTES_MAX = 128 * 1024  # Of all files: a preview is made while the daemon waits, so it has to be quick.
+READ_BYTES_MAX = 16 * 1024 * 1024  # Limits all files together, because they are held at once.
+# Limits all files together. The daemon waits while a preview is made, so it has to be quick.
+PREVIEWED_BYTES_MAX = 128 * 1024
 
 SPEC = ToolSpec(
     name="fs.patch",
@@ -79,7 +82,7 @@ class FsPatch:
         try:
             patches = _patches_of(arguments.get("patch"))
         except PalyraError as refused:
-            # It will be refused in these words when it is performed; as a path it touches none but the root.
+            # Performing the patch refuses it in these words. Its only path is the root.
             return _nature((".",) if workspace else (), bool(workspace), refused.message)
         paths, is_inside = _paths_of(patches, workspace)
         if not is_inside:
@@ -138,7 +141,7 @@ def _patch(patches: tuple[FilePatch, ...], context: ToolCallContext, stop: Event
     try:
         plan.make(patches)
     except PalyraError as refused:
-        # The message may quote what stands in a file, so it is as trusted as that.
+        # The message may quote a file's text, so it is as trusted as that.
         _drop_partials(patches, context)
         return replace(failed(refused.code, refused.message), trust=Trust.LOCAL, read=tuple(plan.read))
     work = _Work(plan.changes, context)
@@ -159,7 +162,7 @@ def _patch(patches: tuple[FilePatch, ...], context: ToolCallContext, stop: Event
 
 
 class _Work:
-    """The steps that change something, and what has to be taken away after them."""
+    """The steps that change something, and the leftovers to remove after them."""
 
     def __init__(self, changes: list[FileChange], context: ToolCallContext) -> None:
         self._changes = changes
@@ -167,7 +170,7 @@ class _Work:
         self._folders: dict[int, int] = {}
 
     def prepare(self) -> None:
-        """Every new content, durable beside its file."""
+        """Writes every new content durably beside its file."""
         for number, change in enumerate(self._changes):
             if not change.is_write:
                 continue
@@ -180,7 +183,7 @@ class _Work:
                 _mark(name, self._folders[number], change, self._context.effect_id)
 
     def require_unchanged(self) -> None:
-        """Since they were read; what was changed meanwhile is not what was judged."""
+        """Refuses files that changed since they were read: their new content is not what was judged."""
         for number, change in enumerate(self._changes):
             if change.is_write:
                 with explained(change.place):
@@ -190,7 +193,7 @@ class _Work:
                     _require_same(folder, change.gone, change.gone_seen)
 
     def replace_all(self) -> ToolResult | None:
-        """What stopped it half way, if something did."""
+        """Replaces the files. Returns what stopped it half way, if something did."""
         done: list[FileChange] = []
         try:
             for number, change in enumerate(self._changes):
@@ -209,7 +212,7 @@ class _Work:
     def _replace(self, number: int, change: FileChange) -> None:
         folder = self._folders[number]
         with explained(change.place):
-            # Renaming replaces a link that was put there meanwhile; it never follows one.
+            # A rename replaces a link that was put there meanwhile, and never follows one.
             os.rename(_partial_name(self._context, number), change.place.name, src_dir_fd=folder, dst_dir_fd=folder)
             os.fsync(folder)
 
@@ -221,19 +224,19 @@ class _Work:
 
 
 def _partial_name(context: ToolCallContext, number: int) -> str:
-    """By the effect: the attempt after a crash takes the first one's leftovers away."""
+    """Names a partial file by the effect, so that the attempt after a crash removes the first one's leftovers."""
     return f".palyra-{context.effect_id[:24]}-{number}.partial"
 
 
 def _drop_partials(patches: tuple[FilePatch, ...], context: ToolCallContext) -> None:
-    """Leftovers of an attempt that was killed, where this one is refused."""
+    """Removes the leftovers of a killed attempt when this one is refused."""
     for number, patch in enumerate(patches):
         with suppress(PalyraError), open_folder(locate(patch.path, context.workspace)) as folder:
             os.unlink(_partial_name(context, number), dir_fd=folder)
 
 
 def _mark(name: str, folder: int, change: FileChange, effect_id: str) -> None:
-    """Names the effect on the partial file, and makes a new program executable for everyone who may read it."""
+    """Records the effect on the partial file, and makes a new program executable for everyone who may read it."""
     file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         with suppress(OSError):

@@ -1,8 +1,9 @@
-"""What a patch would do. Owns: reading the files it names and working out what each becomes. Not: changing any (fs_patch).
+"""Plans a patch: reads the files it names and computes what each becomes.
 
-Every file is looked at before any is changed, so a hunk that does not match refuses the whole patch. A file carries the
-mark of the effect that left it, where the file system has room for one: after a crash the same effect knows its own files,
-also where their text alone could not tell (equal lines). Without marks the text decides (core.patches).
+Does not own: changing any file (fs_patch).
+Every file is read before any is changed, so a hunk that does not match refuses the whole patch. A file carries the mark
+of the effect that wrote it, if the file system has room for one. After a crash the same effect recognises its own files
+by it, even if their text alone could not tell (equal lines). Without marks the text decides (core.patches).
 """
 
 import os
@@ -20,10 +21,11 @@ MARK = "user.palyra.effect"
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One file's part of it.
+    """The change of one file.
 
-    `text` is what the place is left with, None where it is left without a file; `gone` the place that loses its file. `seen`
-    and `gone_seen` are what lay at the two when they were looked at, None: nothing. `kept` is whose owner and mode stay.
+    `text` is the new content of the place; None if no file stays there. `gone` is the place that loses its file. `seen`
+    and `gone_seen` are what lay at the two places when they were read; None means nothing. `kept` is the file whose
+    owner and mode stay.
     """
 
     place: WorkspacePath
@@ -43,7 +45,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchPlan:
-    """The changes, and the files that were read for them, also when it is refused half way."""
+    """The changes, and the files that were read for them, also if the patch is refused half way."""
 
     def __init__(self, workspace: tuple[str, ...], bytes_max: int, effect_id: str | None = None) -> None:
         self._workspace = workspace
@@ -53,7 +55,7 @@ class PatchPlan:
         self.changes: list[FileChange] = []
 
     def make(self, patches: tuple[FilePatch, ...]) -> None:
-        """Raises what stands against the patch."""
+        """Computes the changes. Raises what stands against the patch."""
         _require_apart(places_of(patches, self._workspace))
         for patch in patches:
             self.changes.append(self._change(patch))
@@ -159,7 +161,7 @@ class PatchPlan:
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """A file as it is. It is ours if an earlier attempt at this very effect left it."""
+    """A file as it is. It is ours if an earlier attempt at this very effect wrote it."""
 
     text: str
     seen: os.stat_result
@@ -179,7 +181,7 @@ def _left(place: WorkspacePath, found: _Found) -> FileChange:
 
 
 def places_of(patches: tuple[FilePatch, ...], workspace: tuple[str, ...]) -> list[WorkspacePath]:
-    """Every file that the patch names, each once for every section that does."""
+    """Returns every file that the patch names, once for every section that names it."""
     names = [name for patch in patches for name in dict.fromkeys((patch.path, patch.source))]
     return [locate(name, workspace) for name in names]
 

@@ -1,7 +1,8 @@
-"""fs.read. Owns: reading lines of a text file of the workspace. Not: where the workspace's walls are (workspace).
+"""The tool fs.read: returns lines of a text file of the workspace.
 
-Lines end with a line feed and are counted from 1; `offset` is the first line wanted and `limit` how many. A page also ends
-when it reaches OUTPUT_BYTES_MAX. Text is given as it is in the file; a last line in brackets says what is left.
+Does not own: the boundary of the workspace (workspace).
+Lines end with a line feed and are counted from 1. `offset` is the first line wanted and `limit` their number. A page
+also ends at OUTPUT_BYTES_MAX. The text is as it is in the file; a last line in brackets says what is left.
 """
 
 import os
@@ -26,11 +27,12 @@ from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, Trai
 from palyra.core.trust import Trust
 from palyra.ports.tools import ToolCallContext
 
-FILE_BYTES_MAX = 8 * 1024 * 1024  # Held in memory whole to count lines; larger files are searched, not read.
-OUTPUT_BYTES_MAX = 64 * 1024  # One page; about 16,000 tokens.
+# The file is held in memory whole to count lines. Larger files are searched, not read.
+FILE_BYTES_MAX = 8 * 1024 * 1024
+OUTPUT_BYTES_MAX = 64 * 1024  # Limits one page to about 16,000 tokens.
 LINES_MAX = 2000
 OFFSET_MAX = FILE_BYTES_MAX
-BINARY_LOOK_BYTES = 8 * 1024  # Where a NUL byte shows that a file is no text; the same rule as git's.
+BINARY_LOOK_BYTES = 8 * 1024  # A NUL byte within these bytes shows that a file is no text. Git has the same rule.
 
 SPEC = ToolSpec(
     name="fs.read",
@@ -94,7 +96,7 @@ class FsRead:
 
 
 def paths_of(path: object, workspace: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """The path as conflicts are found by, and whether it lies inside."""
+    """Returns the paths by which conflicts are found, and whether the path lies inside."""
     try:
         return (locate(path, workspace).shown,), True
     except PalyraError:
@@ -120,7 +122,7 @@ def _read(place: WorkspacePath, offset: int, limit: int, stop: Event) -> ToolRes
 
 
 def read_body(place: WorkspacePath) -> bytes:
-    """The whole file; one that is too large is refused."""
+    """Reads the whole file. A file that is too large is refused."""
     with open_folder(place) as folder:
         file = open_file(folder, place)
         try:
@@ -133,7 +135,7 @@ def read_body(place: WorkspacePath) -> bytes:
 
 
 def decode(place: WorkspacePath, body: bytes) -> str:
-    """The text of a file; what is none is refused."""
+    """Decodes the text of a file. Anything but text is refused."""
     if b"\x00" in body[:BINARY_LOOK_BYTES]:
         raise Invalid("binary_file", f"{place.shown} is a binary file; only text can be read")
     try:

@@ -1,7 +1,8 @@
-"""fs.search. Owns: the search of a folder as a call: its limits, its process, what is shown. Not: the searching (search_child).
+"""The tool fs.search: searches a folder, with limits, in a process of its own.
 
-The search runs in a process of its own, which is killed when the call is cancelled or its time is over. So no pattern and
-no tree can hold the daemon, neither its threads nor its memory.
+Does not own: the search itself (search_child).
+The process is killed when the call is cancelled or its time is over. So no pattern and no tree can hold up the daemon,
+neither its threads nor its memory.
 """
 
 import asyncio
@@ -103,7 +104,7 @@ class FsSearch:
 
 
 def look_nature(path: object, workspace: tuple[str, ...]) -> CallNature:
-    """Of a call that only looks below a path."""
+    """Returns the nature of a call that only looks below a path."""
     paths, is_inside = _paths_of(path, workspace)
     return CallNature(
         effect_class=EffectClass.READ_ONLY,
@@ -132,7 +133,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _check(place: WorkspacePath, stop: Event) -> ToolResult:
-    """Whether there is something to search, in words; the walk that counts is the searching process's own."""
+    """Says in words whether there is something to search. The searching process makes the walk that counts."""
     try:
         with open_itself(place):
             return ToolResult(outcome=Outcome.OK)
@@ -175,7 +176,10 @@ async def _search(place: WorkspacePath, pattern: str, glob: str | None) -> ToolR
 
 
 async def _run_child(task: Task) -> bytes:
-    """What it answered; nothing when it was ended before it could. Whatever happens here, it does not outlive this."""
+    """Returns the process's answer, or nothing if it was ended before.
+
+    Whatever happens, the process does not outlive this call.
+    """
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",

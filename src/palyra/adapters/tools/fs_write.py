@@ -1,8 +1,9 @@
-"""fs.write. Owns: replacing a file of the workspace whole. Not: where the workspace's walls are (workspace).
+"""The tool fs.write: replaces a file of the workspace whole.
 
-Invariants: at every instant the file has its old content or its new one, also when the daemon is killed or the power
-fails; when the call reports success the new content is durable. Writing the same again is writing once, so the class is
-idempotent. The partial file is named by the effect: the attempt after a crash takes the first one's leftover away.
+Does not own: the boundary of the workspace (workspace).
+Invariants: at every instant the file has its old content or its new one, also if the daemon is killed or the power
+fails. When the call reports success the new content is durable. Writing the same again is writing once, so the class is
+idempotent. The effect names the partial file, so the attempt after a crash removes the first one's leftover.
 """
 
 import os
@@ -34,8 +35,8 @@ from palyra.core.trust import Trust
 from palyra.ports.tools import ToolCallContext
 
 CONTENT_LENGTH_MAX = 200_000  # An event holds 256 KiB, and the call is on the tape with its content.
-PREVIEWED_BYTES_MAX = 64 * 1024  # Of the old file: a preview is made while the daemon waits, so it has to be quick.
-_PERMISSIONS = 0o777  # What is kept of a file's mode: new content is never setuid.
+PREVIEWED_BYTES_MAX = 64 * 1024  # Limits the old file. The daemon waits while a preview is made, so it has to be quick.
+_PERMISSIONS = 0o777  # These bits of a file's mode are kept: new content is never setuid.
 
 SPEC = ToolSpec(
     name="fs.write",
@@ -117,7 +118,7 @@ def _write(writing: Writing, stop: Event) -> ToolResult:
             fill_partial(writing, folder, before)
             if stop.is_set():
                 return STOPPED
-            # Renaming replaces a link that was put there meanwhile; it never follows one.
+            # A rename replaces a link that was put there meanwhile, and never follows one.
             os.rename(writing.partial_name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
             os.fsync(folder)
         finally:
@@ -129,7 +130,7 @@ def _write(writing: Writing, stop: Event) -> ToolResult:
 
 
 def fill_partial(writing: Writing, folder: int, before: os.stat_result | None) -> None:
-    """Durable beside the file that it will replace, with that file's owner and mode."""
+    """Writes the partial file durably beside the file it will replace, with that file's owner and mode."""
     with suppress(FileNotFoundError):
         os.unlink(writing.partial_name, dir_fd=folder)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -143,7 +144,10 @@ def fill_partial(writing: Writing, folder: int, before: os.stat_result | None) -
 
 
 def _keep_attributes(file: int, before: os.stat_result) -> None:
-    """The owner as far as the daemon's user may; the mode always, and after the owner, which could clear it."""
+    """Keeps the owner as far as the daemon's user may.
+
+    The mode is always kept, and set last, because the owner could clear it.
+    """
     now = os.fstat(file)
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
         with suppress(PermissionError):
@@ -167,7 +171,7 @@ def _preview(path: str, content: str, workspace: tuple[str, ...]) -> str:
 
 
 def _read_old(place: WorkspacePath) -> bytes | None:
-    """What is there now, as far as a preview looks: one byte more than that says there is more. None: nothing."""
+    """Reads the present file for a preview; None if there is none. One byte over the limit shows that there is more."""
     try:
         with open_folder(place) as folder:
             file = open_file(folder, place)

@@ -1,8 +1,8 @@
-"""http.fetch. Owns: the arguments of a fetch, and what a call of it would touch. Not: the guard and redirects (adapters.net),
-nor what is made of the answer (http_page).
+"""The tool http.fetch: the arguments of a fetch, and what a call of it would touch.
 
-GET and HEAD only look; every other method is an effect that cannot be repeated. A call that carries headers is not one to a
-known address, whatever its URL: a header can carry a secret out as well as a URL can.
+Does not own: the guard and redirects (adapters.net), nor how the answer is presented (http_page).
+GET and HEAD only read. Every other method is an effect that cannot be repeated. A call with headers never counts as one
+to a known address, whatever its URL. A header can carry a secret out as well as a URL can.
 """
 
 import re
@@ -33,7 +33,7 @@ HEADERS_MAX = 32
 HEADER_LENGTH_MAX = 8 * 1024
 PREVIEW_LENGTH_MAX = 2000
 
-# These say how the message itself travels; whoever sets them says something else than what is sent.
+# These headers say how the message itself travels. Whoever sets them contradicts what is sent.
 _OURS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect"}
     | {"accept-encoding", "http2-settings"}
@@ -84,7 +84,7 @@ SPEC = ToolSpec(
 )
 
 
-# Faults that come before a byte of the request left; after any other it may have arrived.
+# These faults come before a byte of the request left. After any other fault the request may have arrived.
 _NEVER_SENT = frozenset({CODE, "name_unknown", "connect_failed", "connect_timed_out", "address_invalid"})
 
 
@@ -124,7 +124,10 @@ class HttpFetch:
         return replace(result, source=label("http", answer.target.endpoint.host))
 
     def _host_of(self, url: str) -> str:
-        """The host that is judged; of an address that will be refused, what stands there, so that the refusal is told."""
+        """Returns the host that is judged.
+
+        For an address that will be refused it returns the text, so that the refusal can name it.
+        """
         try:
             return self._guard.judge(url).endpoint.host
         except PalyraError:
@@ -137,7 +140,10 @@ def _present(answer: FetchedResponse, stop: Event) -> ToolResult:
 
 
 def _fault(fault: PalyraError, target: UrlTarget) -> ToolResult:
-    """Nothing of what the other side said is in the words, but a refused redirect was its choice."""
+    """Turns a fault into a result.
+
+    The words hold nothing of the other side's, but a refused redirect was its choice.
+    """
     told = failed(fault.code, fault.message)
     if fault.code == CODE:
         return replace(told, source=label("http", target.endpoint.host))
@@ -145,7 +151,7 @@ def _fault(fault: PalyraError, target: UrlTarget) -> ToolResult:
 
 
 def _read_arguments(arguments: JsonObject) -> FetchRequest:
-    """Raises Invalid with what to write instead."""
+    """Reads the arguments. Raises Invalid with what to write instead."""
     url, method = arguments.get("url"), arguments.get("method", "GET")
     body, headers = arguments.get("body", ""), arguments.get("headers", {})
     if not isinstance(url, str) or not isinstance(body, str) or not isinstance(headers, dict):
@@ -185,7 +191,7 @@ def _media_type(content: bytes) -> str:
 
 
 def _preview(arguments: JsonObject) -> str:
-    """What would be sent, for the person who is asked. Headers by name: their values may be keys."""
+    """Shows what would be sent to the person who is asked. Headers are named only: their values may be keys."""
     headers, body = arguments.get("headers"), arguments.get("body")
     names = ", ".join(sorted(map(str, headers))) if isinstance(headers, dict) and headers else "none"
     lines = [f"{arguments.get('method', 'GET')} {arguments.get('url')}", f"headers: {names}", ""]

@@ -1,6 +1,7 @@
-"""What a fetch gives back. Owns: the lines on top, text by its charset, readable pages, and bodies that become artifacts.
+"""Presents the answer of a fetch: the lines on top, the text, readable pages, and bodies as artifacts.
 
-Not: the exchange. Every text is bounded, and characters without a shape are dropped from it.
+Does not own: the exchange (adapters.net).
+Invariants: every text is bounded, and invisible characters are dropped from it.
 """
 
 import codecs
@@ -33,7 +34,7 @@ _HTML_START = re.compile(
     rb"\s*(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
 )
 _UNFIT_NAME = re.compile(r"[^A-Za-z0-9._-]+")
-# Codecs of Python that are no charsets of the web, or in which plain letters can hide others.
+# These codecs of Python are no charsets of the web, or plain letters can hide others in them.
 _NO_CHARSETS = frozenset(
     {"utf-7", "idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "mbcs", "oem"}
 )
@@ -48,7 +49,7 @@ class _PageText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def present(answer: FetchedResponse, is_stopped: Callable[[], bool] = lambda: False) -> ToolResult:
-    """An exchange that came to its end. A status of 400 or more is a failure that still shows its body."""
+    """Presents a complete exchange. A status of 400 or more is a failure that still shows its body."""
     told = _tell(answer, is_stopped)
     media = _line(answer.header("content-type"))
     head = [
@@ -91,7 +92,7 @@ def _headers(answer: FetchedResponse) -> str:
 
 
 def _media_type(answer: FetchedResponse) -> str:
-    """As the server says; where it says nothing useful, by how the body begins."""
+    """Returns the media type that the server names. If it names nothing useful, the beginning of the body decides."""
     said = answer.header("content-type").partition(";")[0].strip().lower()
     if _MEDIA_TYPE.fullmatch(said) and said != "application/octet-stream":
         return said
@@ -103,7 +104,7 @@ def _media_type(answer: FetchedResponse) -> str:
 
 
 def _is_utf8(start: bytes) -> bool:
-    """The last character may be cut."""
+    """Tells whether the bytes are UTF-8. The last character may be cut."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(start)
     except UnicodeDecodeError:
@@ -129,12 +130,12 @@ def _decode(answer: FetchedResponse) -> str:
     charset = _charset(answer)
     try:
         return answer.body.decode(charset, "replace")
-    except (LookupError, ValueError):  # ValueError: a codec that cannot replace what it does not know.
+    except (LookupError, ValueError):  # ValueError comes from a codec that cannot replace what it does not know.
         return answer.body.decode("utf-8", "replace")
 
 
 def _charset(answer: FetchedResponse) -> str:
-    """By the mark at the beginning, the header, or the page itself; one that is not known is read as UTF-8."""
+    """Returns the charset by the byte order mark, the header, or the page itself. An unknown one is read as UTF-8."""
     for mark, name in _BOMS:
         if answer.body.startswith(mark):
             return name

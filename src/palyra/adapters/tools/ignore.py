@@ -1,23 +1,25 @@
-"""Ignore files. Owns: which paths the rules of `.gitignore` and `.ignore` name, as git reads them. Not: finding the files.
+"""Matches paths against the rules of `.gitignore` and `.ignore`, as git reads them.
 
-Invariants: rules are matched by a linear engine, so no rule that stands in a workspace can hold a search up. A rule that
-git never matches (an open bracket, a backslash at the end) is none here either. Paths are bytes, relative to the folder
-of the ignore file; a folder's path ends with a slash.
+Does not own: finding the files (search_child).
+Invariants: a linear engine matches the rules, so no rule in a workspace can hold up a search. A rule that git never
+matches (an open bracket, a backslash at the end) matches nothing here either. Paths are bytes, relative to the folder
+of the ignore file. A folder's path ends with a slash.
 """
 
 from typing import Protocol, cast
 
-RULES_MAX = 10_000  # Of one ignore file. The largest in use have some hundreds.
+RULES_MAX = 10_000  # Limits one ignore file. The largest in use have some hundreds.
 IGNORE_BYTES_MAX = 1024 * 1024
-_PATTERN_BYTES_MAX = 1024 * 1024  # All rules of a file in one expression; above that they are asked one by one.
+# Limits all rules of a file in one expression. Above that they are matched one by one.
+_PATTERN_BYTES_MAX = 1024 * 1024
 _GLOB_SPECIAL = b"*?[\\"
-_BRACES_MAX = 64  # How many globs one with braces may stand for.
+_BRACES_MAX = 64  # Limits how many globs one with braces may stand for.
 _SLASH = ord("/")
 _FOLDERS = b"(?:[^\\x00]*/)?"
 
 
 class Expression(Protocol):
-    """A compiled expression; the engine has no types of its own."""
+    """A compiled expression. The engine has no types of its own."""
 
     def search(self, text: bytes, pos: int | None = None) -> "Found | None": ...
 
@@ -38,7 +40,7 @@ class IgnoreRules:
         self._any = compile_bytes(whole) if rules and len(whole) <= _PATTERN_BYTES_MAX else None
 
     def verdict(self, path: bytes) -> bool | None:
-        """Whether the path is ignored; None where no rule speaks of it. The last rule that does decides."""
+        """Tells whether the path is ignored; None if no rule matches it. The last rule that matches decides."""
         key = keyed(path)
         if self._any is not None and self._any.fullmatch(key) is None:
             return None
@@ -46,7 +48,7 @@ class IgnoreRules:
 
 
 def keyed(path: bytes) -> bytes:
-    """As expressions see it: a folder ends with a NUL, which no wildcard matches and no path holds."""
+    """Returns the path as expressions see it. A folder ends with a NUL, which no wildcard matches and no path holds."""
     return path[:-1] + b"\x00" if path.endswith(b"/") else path
 
 
@@ -61,7 +63,10 @@ def compile_bytes(expression: bytes) -> Expression:
 
 
 def compile_glob(glob: str) -> tuple[Expression | None, bool]:
-    """A glob as in ignore files, with braces besides, for keyed paths; whether it leaves out instead. None: it fits nothing."""
+    """Compiles a glob as in ignore files, with braces besides, for keyed paths; None if it can match nothing.
+
+    The flag tells whether the glob excludes.
+    """
     is_negated = glob.startswith("!")
     found = [_parse(each) for each in _spread(glob.removeprefix("!").encode())]
     expressions = [rule[0] for rule in found if rule is not None]
@@ -69,7 +74,7 @@ def compile_glob(glob: str) -> tuple[Expression | None, bool]:
 
 
 def _spread(glob: bytes) -> list[bytes]:
-    """`*.{a,b}` is `*.a` and `*.b`; braces do not nest, and what is no pair stays as it is."""
+    """Expands braces: `*.{a,b}` is `*.a` and `*.b`. Braces do not nest, and an unpaired one stays as it is."""
     done: list[bytes] = []
     left = [glob]
     while left and len(done) + len(left) <= _BRACES_MAX:
@@ -90,7 +95,7 @@ def _lines(body: bytes) -> list[bytes]:
 
 
 def _trimmed(line: bytes) -> bytes:
-    """Without the blanks at its end, unless a backslash keeps them."""
+    """Returns the line without the blanks at its end, unless a backslash keeps them."""
     end = len(line)
     while end and line[end - 1] == ord(" "):
         end -= 1
@@ -114,7 +119,10 @@ def _parse(line: bytes) -> tuple[bytes, bool] | None:
 
 
 def _anchored(pattern: bytes) -> bytes | None:
-    """Git compares the part before the first wildcard by itself, and what follows as a pattern that begins there."""
+    """Translates a pattern.
+
+    Git compares the part before the first wildcard by itself, and the rest as a pattern from there.
+    """
     pattern = pattern.removeprefix(b"/")
     length = next((at for at, letter in enumerate(pattern) if letter in _GLOB_SPECIAL), len(pattern))
     rest = _translate(pattern[length:])
@@ -122,7 +130,7 @@ def _anchored(pattern: bytes) -> bytes | None:
 
 
 def _translate(pattern: bytes) -> bytes | None:
-    """The expression of a wildmatch pattern whose wildcards do not match slashes; None when it can match nothing."""
+    """Translates a wildmatch pattern whose wildcards do not match slashes; None if it can match nothing."""
     out, at = bytearray(), 0
     while at < len(pattern):
         letter = pattern[at : at + 1]
@@ -158,7 +166,7 @@ def _stars(pattern: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _bracket(pattern: bytes, at: int) -> tuple[frozenset[int] | None, int]:
-    """The letters of a set, and where it ends; None for one that is not closed or names an unknown class."""
+    """Returns the letters of a set, and where it ends; None for one that is not closed or names an unknown class."""
     is_negated = pattern[at : at + 1] in (b"!", b"^")
     at += is_negated
     members: set[int] = set()
@@ -175,7 +183,7 @@ def _bracket(pattern: bytes, at: int) -> tuple[frozenset[int] | None, int]:
 
 
 def _member(pattern: bytes, at: int, previous: int) -> tuple[frozenset[int], int, int] | None:
-    """What one member of a set adds, the letter a range could begin with (-1: none), and where the next one begins."""
+    """Returns what a member of a set adds, the letter a range could begin with (-1: none), and where the next is."""
     letter, after = pattern[at : at + 1], pattern[at + 1 : at + 2]
     if letter == b"-" and previous > 0 and after and after != b"]":
         at += 2 if after == b"\\" else 1

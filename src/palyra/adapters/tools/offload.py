@@ -1,7 +1,8 @@
-"""Blocking work in a thread. Owns: running it and stopping it when its call is cancelled. Not: what the work is.
+"""Runs blocking work in a thread, and stops it when its call is cancelled.
 
+Does not own: what the work is.
 A thread cannot be killed, so the work asks `stop` before each step that changes something. Errors that say what
-happened become results inside the thread; nothing is left to be raised where nobody waits any more.
+happened become results inside the thread. So nothing is raised when nobody waits any more.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from palyra.core.errors import PalyraError
 from palyra.core.events.tool import Outcome
 from palyra.core.tools import ToolResult, failed
 
-STOP_WAIT_S = 0.05  # A cancel has to be felt within 100 ms; most work stops in this time.
+STOP_WAIT_S = 0.05  # A cancel must take effect within 100 ms. Most work stops in this time.
 
 STOPPED = ToolResult(outcome=Outcome.CANCELLED)
 

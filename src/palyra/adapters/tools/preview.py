@@ -1,7 +1,8 @@
-"""The preview of a write or a patch. Owns: what a person is shown before answering. Not: reading the file.
+"""The preview of a write or a patch: what a person is shown before answering.
 
-Invariants: bounded in size and in time; what is left out is counted; characters that could hide or reorder text on a
-screen are spelled out.
+Does not own: reading the file (fs_write, fs_patch_plan).
+Invariants: a preview is bounded in size and in time. What is left out is counted. Characters that could hide or reorder
+text on a screen are spelled out.
 """
 
 from collections.abc import Sequence
@@ -11,14 +12,14 @@ from palyra.core.spelling import spell_out
 
 PREVIEW_LENGTH_MAX = 4 * 1024
 DIFFED_BYTES_MAX = 64 * 1024
-DIFFED_LINES_MAX = 300  # Between the first and the last changed line; comparing costs up to the square of this.
+DIFFED_LINES_MAX = 300  # Counts from the first to the last changed line. Comparing costs up to the square of this.
 _CONTEXT_LINES = 3
-_HEAD_LINES = 2  # Of a diff: the names.
-_NOTE_LENGTH = 80  # Room for the line that says what was left out.
+_HEAD_LINES = 2  # A diff begins with these lines, the names.
+_NOTE_LENGTH = 80  # Leaves room for the line that says what was left out.
 
 
 def preview_write(path: str, old: bytes | None, new: str) -> str:
-    """A unified diff where that helps, else a sentence and how the new content begins."""
+    """Returns a unified diff if that helps, else a sentence and the beginning of the new content."""
     after = _lines(new)
     added = [f"+{line}" for line in after]
     if old is None:
@@ -31,7 +32,7 @@ def preview_write(path: str, old: bytes | None, new: str) -> str:
 
 
 def preview_changes(changes: Sequence[tuple[str, str, str]]) -> str:
-    """Several files in one: for each what is done to it, and its text before and after."""
+    """Previews several files in one: for each the kind of change, and its text before and after."""
     lines: list[str] = []
     for headline, old, new in changes:
         before, after = _lines(old), _lines(new)
@@ -43,7 +44,7 @@ def preview_changes(changes: Sequence[tuple[str, str, str]]) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Ended by what ends lines in files. Others that would break one on a screen are no ends, and are spelled out."""
+    """Splits at the characters that end lines in files. Others that would break a line on a screen are spelled out."""
     lines = text.replace("\r\n", "\n").split("\n")
     return lines if lines[-1] else lines[:-1]
 
@@ -58,7 +59,7 @@ def _text_lines(old: bytes) -> list[str] | None:
 
 
 def _diff(path: str, before: list[str], after: list[str]) -> list[str] | None:
-    """Only what lies between the first and the last change is compared; None when that is too much."""
+    """Compares only what lies between the first and the last change; None if that is too much."""
     shorter = min(len(before), len(after))
     first = next((index for index in range(shorter) if before[index] != after[index]), shorter)
     tail_max = shorter - first

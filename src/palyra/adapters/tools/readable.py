@@ -1,8 +1,10 @@
-"""Readable text of a page. Owns: what of HTML a person would read, as plain text with marks. Not: fetching it.
+"""Turns HTML into the plain text that a person would read, with marks for its structure.
 
-Headings, lists, links, code and tables keep their form. What is not shown (scripts, comments, hidden elements, characters
-without a shape) and what is on every page (navigation, footers, forms) is left out: the former is where orders to a model
-are hidden. A style sheet is not followed, so what it alone hides is read. Bounded in size; linear in time.
+Does not own: fetching the page (adapters.net).
+Headings, lists, links, code and tables keep their form. Invisible content (scripts, comments, hidden elements,
+characters without a shape) is left out, because orders to a model hide there. Content of every page (navigation,
+footers, forms) is left out too. Style sheets are not followed, so text that only a style sheet hides is read.
+Invariants: the text is bounded in size, and the work is linear in time.
 """
 
 import re
@@ -15,11 +17,11 @@ from palyra.adapters.tools.readable_skip import Skip, is_unseen
 from palyra.adapters.tools.readable_tags import Tag, Title, read_tokens
 from palyra.core.spelling import strip_unseen
 
-PAGE_LENGTH_MAX = 2 * 1024 * 1024  # About two seconds of work in the worst case, in a thread of its own.
+PAGE_LENGTH_MAX = 2 * 1024 * 1024  # The worst case takes about two seconds, in a thread of its own.
 TEXT_LENGTH_MAX = 256 * 1024
 TITLE_LENGTH_MAX = 300
 LINK_LENGTH_MAX = 2048
-_LISTS_MAX = 12  # Deeper ones are not indented further.
+_LISTS_MAX = 12  # Deeper lists are not indented further.
 _STOP_EVERY = 2000
 
 _SPACES = re.compile(r"\s+")
@@ -39,7 +41,7 @@ class Readable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_readable(page: str, address: str, is_stopped: Callable[[], bool] = lambda: False) -> Readable:
-    """Of a page at an address, against which its links are resolved."""
+    """Makes a page readable. Its links are resolved against `address`."""
     writer = _Writer(address)
     skip: Skip | None = None
     for count, token in enumerate(read_tokens(page[:PAGE_LENGTH_MAX])):
@@ -67,19 +69,19 @@ def make_readable(page: str, address: str, is_stopped: Callable[[], bool] = lamb
 
 
 class _Writer:
-    """Takes words and marks in the order of the page. Ends of lines are owed until there is something to say."""
+    """Takes words and marks in the order of the page. Line ends are postponed until there is more text."""
 
     def __init__(self, address: str) -> None:
         self.title = ""
         self.length = 0
         self._base = address
         self._pieces: list[str] = []
-        self._owed = ""  # The space or the line ends before whatever comes next.
-        self._lists: list[int] = []  # The number of the last item of each open list; -1 where they have none.
+        self._owed = ""  # Holds the space or the line ends before the next text.
+        self._lists: list[int] = []  # Holds the number of the last item of each open list; -1 if its items have none.
         self._link: tuple[int, str] | None = None
         self._preformatted_count = 0
         self._cells_count = 0
-        self._is_fresh = False  # A sign such as that of an item stands there, and its words are still to come.
+        self._is_fresh = False  # A sign such as that of an item was written, and its words still have to come.
 
     def say(self, text: str) -> None:
         if self._preformatted_count:
@@ -155,7 +157,7 @@ class _Writer:
         self._sign("  " * min(max(len(self._lists) - 1, 0), _LISTS_MAX) + sign)
 
     def _mark_cell(self, tag: Tag) -> None:
-        """A row is one line, so nothing inside a cell begins a new one."""
+        """Begins or ends a cell. A row is one line, so nothing inside a cell begins a new line."""
         if tag.name == "tr":
             self._cells_count = 0
             self._break("\n")
@@ -176,7 +178,7 @@ class _Writer:
         self._preformatted_count += -1 if is_end else 1
 
     def _mark_link(self, tag: Tag) -> None:
-        """An end without a beginning does nothing, and a beginning ends the link before it."""
+        """Begins or ends a link. An end without a beginning does nothing, and a beginning ends the link before it."""
         self._close_link()
         address = "" if tag.is_end else _resolved(self._base, tag.attributes.get("href", ""))
         if address:
@@ -197,7 +199,7 @@ class _Writer:
             self._owed = after
 
     def _break(self, ends: str) -> None:
-        """Owes at least so many ends of lines; inside a cell only a space."""
+        """Postpones at least so many line ends; inside a cell only a space."""
         if self._is_fresh:
             return
         if self._cells_count and not self._preformatted_count:
@@ -223,7 +225,7 @@ class _Writer:
 
 
 def _resolved(base: str, reference: str) -> str:
-    """A whole http(s) address in letters that cannot end the mark of a link; "" for what leads nowhere else."""
+    """Returns a whole http(s) address in letters that cannot end the mark of a link; "" if it leads nowhere else."""
     reference = reference.strip()
     if not reference or reference.startswith("#") or len(reference) > LINK_LENGTH_MAX:
         return ""

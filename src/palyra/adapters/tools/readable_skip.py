@@ -1,4 +1,4 @@
-"""What of a page is not read. Owns: which elements nobody sees or wants, and where each of them ends."""
+"""Finds the elements of a page that nobody sees or wants, and where each of them ends."""
 
 import re
 
@@ -41,7 +41,7 @@ _UNSEEN_STYLE = re.compile(
 
 
 def is_unseen(tag: Tag) -> bool:
-    """Hidden from people, or on every page of a site."""
+    """Tells whether an element is hidden from people, or on every page of a site."""
     attributes = tag.attributes
     if tag.name in _VOID or (tag.is_self_closing and tag.name in _FOREIGN):
         return False
@@ -55,7 +55,7 @@ def is_unseen(tag: Tag) -> bool:
 
 
 def _is_unseen_style(style: str) -> bool:
-    """A style with escaped letters is one that does not want to be read."""
+    """Tells whether a style hides its element. A style with escaped letters is one that does not want to be read."""
     first, *others = style.lower().split("/*")
     uncommented = first + "".join(part.partition("*/")[2] for part in others)
     plain = _SPACES.sub("", uncommented)
@@ -63,7 +63,10 @@ def _is_unseen_style(style: str) -> bool:
 
 
 class Skip:
-    """Being inside an element that is not read. Its name is counted; where its end may be left out, its siblings end it."""
+    """The state of being inside an element that is not read.
+
+    Its name is counted. If its end tag may be left out, its siblings end it.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -71,7 +74,7 @@ class Skip:
         self._depth = 0
 
     def covers(self, tag: Tag) -> bool:
-        """Whether this tag is still inside. One that is not, and is no end, is to be read as usual."""
+        """Tells whether this tag is still inside. A tag outside that is no end tag is to be read as usual."""
         if self._group is None:
             return self._counts(tag)
         if self._depth == 0 and self._ends_by(tag):

@@ -1,7 +1,8 @@
-"""Reading HTML in pieces. Owns: text, tags and their attributes, one after another. Not: what a page looks like (readable).
+"""Reads HTML in pieces: text, tags and their attributes, one after another.
 
-No tree is built: the rules by which one is built cost a hostile page the square of its length, in a library that cannot be
-stopped. Every step here moves forward, so a page costs its length. Comments and what scripts hold never come out.
+Does not own: what a page looks like (readable).
+No tree is built. Its rules cost a hostile page the square of its length, in a library that cannot be stopped. Every
+step here moves forward, so a page costs its length. Comments and the contents of scripts are never returned.
 """
 
 import html
@@ -18,7 +19,7 @@ _ATTRIBUTE = re.compile(
 _UNCLOSED = re.compile(r"\s*+=")  # Only a value whose quote is never closed is left over.
 _RAW = frozenset({"script", "style", "title", "textarea", "noscript", "iframe", "noembed", "noframes", "xmp"})
 _RAW_ENDS = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in _RAW}
-ATTRIBUTES_MAX = 64  # More are read over.
+ATTRIBUTES_MAX = 64  # Further attributes are skipped.
 
 
 class Tag(msgspec.Struct, frozen=True):
@@ -36,7 +37,7 @@ Token = str | Tag | Title
 
 
 def read_tokens(page: str) -> Iterator[Token]:
-    """What is left open at the end of the page is not given, as a browser would not show it."""
+    """Yields the tokens. Anything left open at the end of the page is not yielded, as a browser would not show it."""
     position = 0
     while position < len(page):
         opening = page.find("<", position)
@@ -72,7 +73,7 @@ def unescape(text: str) -> str:
 
 
 def _read_other(page: str, opening: int) -> tuple[str, int]:
-    """A comment of any kind, or a plain sign."""
+    """Reads a comment of any kind, or a plain sign."""
     if page.startswith("<!--", opening):
         end = _COMMENT_END.search(page, opening + 2)
         return "", end.end() if end else len(page)

@@ -1,8 +1,10 @@
-"""The searching process. Owns: walking a folder and finding lines, in a process that can be killed. Not: who starts it.
+"""The program of the searching process: walks a folder and finds lines.
 
-It gets the workspace's root as an open descriptor and its task as JSON on its input, and answers with one JSON document.
-Everything is opened relative to its folder and without following links, so nothing that is swapped during the walk leads
-out. It imports little: starting it is most of a small search's time. The engine is linear; still, it ends by itself.
+Does not own: starting and killing the process (fs_search).
+It gets the workspace's root as an open descriptor and its task as JSON on its input. It answers with one JSON document.
+Everything is opened relative to its folder and without following links, so nothing that is replaced during the walk
+leads out. The program imports little, because its start is most of a small search's time. The engine is linear; still,
+the process ends by itself.
 """
 
 import hashlib
@@ -17,14 +19,14 @@ from typing import NamedTuple, TypedDict, cast
 
 from palyra.adapters.tools.ignore import IGNORE_BYTES_MAX, Expression, IgnoreRules, compile_glob, keyed
 
-CHUNK_BYTES = 4 * 1024 * 1024  # Held at once. A line longer than this is searched in pieces.
-BINARY_LOOK_BYTES = 8 * 1024  # Where a NUL byte shows that a file is no text; the same rule as git's.
+CHUNK_BYTES = 4 * 1024 * 1024  # So much is held at once. A longer line is searched in pieces.
+BINARY_LOOK_BYTES = 8 * 1024  # A NUL byte within these bytes shows that a file is no text. Git has the same rule.
 PEEKED_ABOVE_BYTES = 128 * 1024  # A larger file is not read whole only to see that it is no text.
 DEPTH_MAX = 64
 MEMORY_BYTES_MAX = 2 * 1024 * 1024 * 1024
 EXPRESSION_BYTES_MAX = 16 * 1024 * 1024
-LIFE_S = 120  # If nobody killed it before.
-_NUMBER_BYTES = 12  # Of the line's number and the colons, about.
+LIFE_S = 120  # The process ends then if nobody killed it before.
+_NUMBER_BYTES = 12  # Allows for the line's number and the colons, about.
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -41,7 +43,10 @@ class Task(TypedDict):
 
 
 class SearchReply(TypedDict):
-    """`matches` are path below the searched folder (empty: the file itself), line and text; `hashes` of every file shown."""
+    """`matches` holds the path below the searched folder (empty: the file itself), the line and the text.
+
+    `hashes` has every file shown.
+    """
 
     error: str | None
     matches: list[tuple[str, int, str]]
@@ -52,7 +57,7 @@ class SearchReply(TypedDict):
 
 
 class _Level(NamedTuple):
-    """The rules of an ignore file, and how long the path of its folder is."""
+    """The rules of an ignore file, and the length of its folder's path."""
 
     rules: IgnoreRules
     length: int
@@ -65,7 +70,7 @@ class _Levels(NamedTuple):
     git: tuple[_Level, ...] = ()
 
     def is_ignored(self, path: bytes) -> bool:
-        """Rules for searching outrank git's, at whatever depth they stand."""
+        """Tells whether the path is ignored. Rules for searching outrank git's, at whatever depth they stand."""
         for level in (*self.own, *self.git):
             verdict = level.rules.verdict(path[level.length :])
             if verdict is not None:
@@ -84,7 +89,7 @@ class FolderSearch:
         self.answer = SearchReply(error=None, matches=[], hashes={}, is_full=False, files_count=0, unread_count=0)
 
     def run(self) -> None:
-        """From the root, through the folders named, whose ignore files count too, into all that is below."""
+        """Walks from the root through the named folders, whose ignore files count too, into all that is below."""
         folder, path, levels = os.dup(self._task["root"]), b"", _Levels()
         try:
             for part in self._task["parts"]:
@@ -127,7 +132,7 @@ class FolderSearch:
             self._search_file(folder, name, below)
 
     def _is_wanted(self, below: bytes) -> bool:
-        """A glob that names a folder means the files in it."""
+        """Tells whether the globs want the path. A glob that names a folder means the files in it."""
         if self._is_glob_negated:
             return True
         if self._glob is None:
@@ -141,7 +146,7 @@ class FolderSearch:
         except OSError:
             inner = -1
         if inner < 0:
-            # Gone, swapped for a link, too deep, or not ours to read.
+            # The folder is gone, was replaced by a link, is too deep, or may not be read.
             self.answer["unread_count"] += 1
             return
         try:
@@ -158,7 +163,7 @@ class FolderSearch:
         try:
             looked = os.fstat(file)
             if stat.S_ISREG(looked.st_mode):
-                # One byte more than there should be: a shorter answer says that this was all of it.
+                # One byte more than there should be is asked for: a shorter answer shows that this was all.
                 self._search_open(file, min(looked.st_size + 1, CHUNK_BYTES), below.decode())
         except OSError:
             self.answer["unread_count"] += 1
@@ -182,7 +187,10 @@ class FolderSearch:
             self.answer["hashes"][path] = digest or hashlib.sha256(chunk).hexdigest()
 
     def _search_large(self, file: int, chunk: bytes, path: str) -> str:
-        """Piece by piece, each ending with a line; read to its end in any case, since its hash is of all of it."""
+        """Searches piece by piece, each ending with a line.
+
+        The file is always read to its end, because its hash covers all of it.
+        """
         digest, carry, line = hashlib.sha256(), b"", 1
         while chunk:
             digest.update(chunk)
@@ -195,7 +203,7 @@ class FolderSearch:
         return digest.hexdigest()
 
     def _search_lines(self, body: bytes, line: int, path: str) -> None:
-        """The engine never matches a line feed, so a match lies in one line."""
+        """Finds lines. The engine never matches a line feed, so a match lies in one line."""
         at = counted = 0
         end = len(body)
         while at < end and not self.answer["is_full"]:
@@ -253,7 +261,7 @@ def _compile(pattern: str) -> Expression:
 
 
 def _entries(folder: int) -> dict[str, bool | None]:
-    """Names, each with whether it is a folder; None for what is neither folder nor file."""
+    """Returns the names, each with whether it is a folder; None for anything but a folder or a file."""
     with os.scandir(folder) as found:
         return {
             entry.name: True
@@ -266,7 +274,7 @@ def _entries(folder: int) -> dict[str, bool | None]:
 def _read_levels(folder: int, names: Collection[str], length: int, levels: _Levels) -> _Levels:
     own, git = levels
     if ".git" in names:
-        git = ()  # A repository of its own: what surrounds it does not rule it.
+        git = ()  # This is a repository of its own, so the rules around it do not apply.
     if ".gitignore" in names:
         git = (*_read_level(folder, ".gitignore", length), *git)
     if ".ignore" in names:
@@ -275,7 +283,7 @@ def _read_levels(folder: int, names: Collection[str], length: int, levels: _Leve
 
 
 def _read_level(folder: int, name: str, length: int) -> tuple[_Level, ...]:
-    """Git takes no ignore file that is a link; nor do we."""
+    """Reads an ignore file. Git takes none that is a link; nor do we."""
     try:
         file = os.open(name, _FILE_FLAGS, dir_fd=folder)
     except OSError:
@@ -288,7 +296,7 @@ def _read_level(folder: int, name: str, length: int) -> tuple[_Level, ...]:
 
 
 def _shown(body: bytes, column: int, length_max: int) -> str:
-    """The line, or so much of a long one that the match is seen."""
+    """Returns the line, or so much of a long one that the match is seen."""
     text = body.removesuffix(b"\r")
     if len(text) <= length_max:
         return text.decode("utf-8", "replace")

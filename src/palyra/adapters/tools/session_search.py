@@ -1,7 +1,8 @@
-"""session.search. Owns: finding what was said in the caller's sessions, as a list to read. Not: the index (ports.search).
+"""The tool session.search: finds messages in the caller's sessions and lists them.
 
-Looks for messages with every word first, and where there is none for those with any. The output has the lowest trust of
-the messages found: what was said with content from outside in view may hold words of it (L8).
+Does not own: the index (ports.search).
+It looks for messages with every word first. If there is none it looks for those with any. The output has the lowest
+trust of the messages found: a message written with content from outside in view may hold words of it (L8).
 """
 
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from palyra.ports.tools import ToolCallContext
 
 HITS_DEFAULT = 8
 HITS_MAX = 50
-LISTED_BYTES_MAX = OUTPUT_INLINE_BYTES_MAX - 512  # What is longer would spill, and be read twice.
+LISTED_BYTES_MAX = OUTPUT_INLINE_BYTES_MAX - 512  # A longer output would become an artifact, and be read twice.
 EXCERPT_BYTES_MAX = 600  # A word without end is still one word to the index.
 
 SPEC = ToolSpec(
@@ -122,6 +123,6 @@ def _told(hit: SearchHit, context: ToolCallContext) -> str:
 
 
 def _source(hits: tuple[SearchHit, ...]) -> str:
-    """The session that the doubtful words come from; of several, the search itself."""
+    """Returns the session that the untrusted words come from; for several sessions, the search itself."""
     sessions = {hit.session_id for hit in hits if is_tainting(hit.trust)}
     return label("session", sessions.pop()) if len(sessions) == 1 else label("tool", SPEC.name)

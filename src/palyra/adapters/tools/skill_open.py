@@ -1,6 +1,7 @@
-"""skill.open. Owns: giving a skill's text to the run that opens it, with the trust of the place it lies in. Not: skills' files.
+"""The tool skill.open: gives a skill's text to the run that opens it, with the trust of the skill's place.
 
-Reading one of its files opens the skill as well: what narrows is the skill, not which page of it was read.
+Does not own: skills' files (adapters.skills).
+Reading one of its files opens the skill as well: the skill narrows the run, whichever page of it was read.
 """
 
 import os
@@ -53,7 +54,7 @@ SPEC = ToolSpec(
     effect_class=EffectClass.READ_ONLY,
     parallel_class=ParallelClass.READ_ONLY_SAFE,
     risk=Risk.LOW,
-    output_trust=Trust.SYSTEM,  # Of refusals; what a skill says has the trust of its place.
+    output_trust=Trust.SYSTEM,  # Refusals have this trust. A skill's text has the trust of its place.
     timeout_s=20.0,
     traits=frozenset({Trait.OPENS_SKILLS}),
 )
@@ -90,7 +91,7 @@ class SkillOpen:
             card, text = found.card, f"{file} of the skill {card.name}:\n\n{found.text}"
         else:
             text = f"{_head(card, wish.workspace)}\n\n{text}"
-        # Looked at again: between the two readings the folder may have changed, and with it who vouches for it.
+        # The folder is read again. It may have changed between the two readings, and with it who vouches for it.
         if not card.can_open:
             return _refusal(card)
         return ToolResult(
@@ -128,7 +129,7 @@ def _folder(card: SkillCard, workspace: tuple[str, ...]) -> str:
 
 
 def _refusal(card: SkillCard) -> ToolResult:
-    """Nothing of what a stranger's folder says gets into these words."""
+    """Refuses a skill. Nothing of what a stranger's folder says gets into these words."""
     if card.problem is not None:
         why = "" if is_tainting(card.trust) else f": {card.problem}"
         return failed(

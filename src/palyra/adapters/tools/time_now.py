@@ -1,4 +1,7 @@
-"""time.now. Owns: telling the time in a zone. Not: reading a clock, which the call's context brings."""
+"""The tool time.now: tells the time in a zone.
+
+Does not own: reading a clock; the call's context holds the time.
+"""
 
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -56,7 +59,7 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 
 
 def _find_zone(name: object) -> tzinfo | None:
-    """Zone names become paths in zoneinfo, which refuses those that leave its folders."""
+    """Finds a zone. Zone names become paths in zoneinfo, which refuses those that leave its folders."""
     if name == "UTC":
         return UTC
     if not isinstance(name, str) or not 1 <= len(name) <= ZONE_LENGTH_MAX:

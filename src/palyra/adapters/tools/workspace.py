@@ -1,11 +1,11 @@
-"""The walls of the workspace. Owns: which file a path means, and opening it so that nothing leads outside.
+"""The boundary of the workspace: which file a path means, and opening it so that nothing leads outside.
 
-Invariants: a path is normalised as text and then walked from its root, one component at a time, each opened relative to
-the folder before it and without following links. So neither a symbolic link nor a folder swapped for one between two
-looks can lead out: the kernel refuses that very step. Links inside the workspace are refused too, because where they
-lead may change after it was looked at. `..` is resolved in the text and never walked.
-
-Not: whether a call may touch the place (policy). Hard links and mounts inside a root are the operator's own doing.
+Does not own: whether a call may touch the place (policy).
+Invariants: a path is normalised as text and then walked from its root, one component at a time. Each component is
+opened relative to the folder before it and without following links. So neither a symbolic link nor a folder that is
+replaced by one meanwhile can lead out: the kernel refuses that very step. Links inside the workspace are refused too,
+because their target may change after it was checked. `..` is resolved in the text and never walked.
+Hard links and mounts inside a root are the operator's own responsibility.
 """
 
 import errno
@@ -21,7 +21,7 @@ from palyra.core.errors import Invalid, NotFound, PalyraError, Unauthorized, Una
 from palyra.core.events.tool import FileBytes
 
 PATH_LENGTH_MAX = 4096
-DEPTH_MAX = 64  # Every component costs an open; real trees are far flatter.
+DEPTH_MAX = 64  # Every component costs an open. Real trees are far flatter.
 PATH_SCHEMA = {
     "type": "string",
     "minLength": 1,
@@ -30,12 +30,15 @@ PATH_SCHEMA = {
 }
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Not blocking, so that a pipe put in a file's place cannot hold the thread.
+# Opening does not block, so that a pipe in a file's place cannot hold the thread.
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class WorkspacePath(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the workspace. `shown` names it the same way for everyone: relative to the first root if it lies there."""
+    """A file of the workspace.
+
+    `shown` names it the same way for everyone: relative to the first root if it lies there.
+    """
 
     root: str
     parts: tuple[str, ...]
@@ -47,7 +50,10 @@ class WorkspacePath(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def locate(path: object, workspace: tuple[str, ...]) -> WorkspacePath:
-    """What the path means, without looking at the disk. Raises Invalid or Unauthorized when it means nothing inside."""
+    """Returns what the path means, without reading the disk.
+
+    Raises Invalid or Unauthorized if it means nothing inside.
+    """
     place = locate_folder(path, workspace)
     if not place.parts:
         raise Invalid("is_folder", "the path is the workspace itself; name a file in it")
@@ -55,10 +61,10 @@ def locate(path: object, workspace: tuple[str, ...]) -> WorkspacePath:
 
 
 def locate_folder(path: object, workspace: tuple[str, ...]) -> WorkspacePath:
-    """The same for a path that may be a root itself, which has no parts and is shown as a dot."""
+    """Does the same for a path that may be a root itself. A root has no parts and is shown as a dot."""
     wanted = absolute(path, workspace)
     roots = [_normal(root) for root in workspace]
-    # The outermost root: a root within another root could itself be swapped for a link by whoever writes there.
+    # The outermost root counts. Whoever writes in it could replace a root within it by a link.
     holding = min((root for root in roots if _is_under(wanted, root)), key=len, default=None)
     if holding is None:
         raise Unauthorized("outside_workspace", f"{path!r} leads outside the workspace; use a path below its root")
@@ -69,7 +75,7 @@ def locate_folder(path: object, workspace: tuple[str, ...]) -> WorkspacePath:
 
 
 def absolute(path: object, workspace: tuple[str, ...]) -> str:
-    """The normalised path, wherever it leads."""
+    """Returns the normalised path, wherever it leads."""
     if not workspace:
         raise Unavailable("workspace_missing", "this agent has no workspace; give it one in palyra.toml")
     if not isinstance(path, str) or not 1 <= len(path) <= PATH_LENGTH_MAX or "\x00" in path:
@@ -82,22 +88,25 @@ def absolute(path: object, workspace: tuple[str, ...]) -> str:
 
 
 def open_folder(place: WorkspacePath) -> AbstractContextManager[int]:
-    """A descriptor of the folder that holds the file; errors inside the block are explained as this place's."""
+    """Opens the folder that holds the file. Errors inside the block are explained as this place's."""
     return _opened(place, place.parts[:-1], _open_existing)
 
 
 def open_itself(place: WorkspacePath) -> AbstractContextManager[int]:
-    """A descriptor of the folder that the place itself is."""
+    """Opens the folder that the place itself is."""
     return _opened(place, place.parts, _open_existing)
 
 
 def make_folder(place: WorkspacePath) -> AbstractContextManager[int]:
-    """The folder that holds the file, creating the folders that are missing."""
+    """Opens the folder that holds the file, and creates the folders that are missing."""
     return _opened(place, place.parts[:-1], _open_or_create)
 
 
 def open_file(folder: int, place: WorkspacePath) -> int:
-    """A descriptor of the file, which is a regular one. Looked at before and after opening: opening may have effects."""
+    """Opens the file, which must be regular.
+
+    It is checked before and after opening, because opening may have effects.
+    """
     look(folder, place)
     file = os.open(place.name, _FILE_FLAGS, dir_fd=folder)
     try:
@@ -109,14 +118,14 @@ def open_file(folder: int, place: WorkspacePath) -> int:
 
 
 def look(folder: int, place: WorkspacePath) -> os.stat_result:
-    """What lies there, which must be a regular file; FileNotFoundError when nothing does."""
+    """Returns the status of the file, which must be regular. Raises FileNotFoundError if there is nothing."""
     found = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
     _require_regular(found, place)
     return found
 
 
 def read_bytes(file: int, bytes_max: int) -> bytes:
-    """At most so many bytes, whatever the file's size said."""
+    """Reads at most so many bytes, whatever the file's size said."""
     pieces: list[bytes] = []
     left = bytes_max
     while left > 0 and (piece := os.read(file, min(left, 1 << 20))):
@@ -126,7 +135,7 @@ def read_bytes(file: int, bytes_max: int) -> bytes:
 
 
 def bytes_at(place: WorkspacePath, body: bytes) -> FileBytes:
-    """These bytes at this place, named the same way whichever link the root was reached by."""
+    """Returns these bytes at this place, named the same way whichever link led to the root."""
     sha256 = hashlib.sha256(body).hexdigest()
     return FileBytes(root=os.path.realpath(place.root), path="/".join(place.parts), sha256=sha256)
 
@@ -162,7 +171,7 @@ def _open_existing(folder: int, part: str, place: WorkspacePath) -> int:
     try:
         return os.open(part, FOLDER_FLAGS, dir_fd=folder)
     except OSError as cause:
-        # The kernel says the same of a link and of a file here; this look is for the words only.
+        # The kernel says the same of a link and of a file here. This check is for the words only.
         if cause.errno in (errno.ENOTDIR, errno.ELOOP):
             raise _not_a_folder(folder, part, place) from cause
         raise
@@ -177,7 +186,7 @@ def _open_or_create(folder: int, part: str, place: WorkspacePath) -> int:
         os.mkdir(part, dir_fd=folder)
         os.fsync(folder)
     except FileExistsError:
-        pass  # Somebody else made it meanwhile; opening it says whether it is a folder.
+        pass  # Somebody else made it meanwhile. Opening it tells whether it is a folder.
     return _open_existing(folder, part, place)
 
 
@@ -208,7 +217,7 @@ def _link_refused(place: WorkspacePath) -> PalyraError:
 
 @contextmanager
 def explained(place: WorkspacePath) -> Iterator[None]:
-    """Errors of the operating system in our words."""
+    """Turns errors of the operating system into our words."""
     try:
         yield
     except FileNotFoundError as cause:
@@ -224,7 +233,7 @@ def explained(place: WorkspacePath) -> Iterator[None]:
 
 
 def _normal(path: str) -> str:
-    """POSIX lets two leading slashes mean something else; nowhere we run does."""
+    """Normalises a path. POSIX lets two leading slashes mean something else; nowhere we run does."""
     return "/" + os.path.abspath(path).lstrip("/")
 
 

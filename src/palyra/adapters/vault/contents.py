@@ -1,7 +1,9 @@
-"""What a vault holds. Owns: the secrets as records, their limits, and their encryption under a given key. Not: files.
+"""What a vault holds: the secrets as records, their limits, and their encryption under a given key.
 
-After the first line come a nonce of 12 random bytes and the ciphertext (ChaCha20-Poly1305) of a MessagePack map, with the
-first line as additional data. Invariant: no record shows a value when printed.
+Does not own: files (vault).
+After the first line come a nonce of 12 random bytes and the ciphertext (ChaCha20-Poly1305) of a MessagePack map. The
+first line is its additional data.
+Invariant: no record shows a value when printed.
 """
 
 import secrets
@@ -20,7 +22,7 @@ VALUE_BYTES_MAX = 64 * 1024
 NAME_BYTES_MAX = 128
 NONCE_BYTES = 12
 _TAG_BYTES = 16
-_ENTRY_OVERHEAD_BYTES = 32  # Lengths, the time, and the array around them.
+_ENTRY_OVERHEAD_BYTES = 32  # Counts lengths, the time, and the array around them.
 FILE_BYTES_MAX = HEADER_BYTES_MAX + SECRETS_COUNT_MAX * (VALUE_BYTES_MAX + NAME_BYTES_MAX + _ENTRY_OVERHEAD_BYTES)
 
 
@@ -37,7 +39,7 @@ _decoder = msgspec.msgpack.Decoder(dict[str, Entry])
 
 
 def with_entry(entries: Entries, name: str, entry: Entry) -> Entries:
-    """The secrets with one more, or with another value for one; Invalid where a limit is passed."""
+    """Returns the secrets with a new one, or with a new value for one. Raises Invalid if a limit is passed."""
     if not name or len(name.encode()) > NAME_BYTES_MAX:
         raise Invalid("secret_name_invalid", f"a secret's name has 1 to {NAME_BYTES_MAX} characters")
     _require_value(entry.value, name)
@@ -51,7 +53,7 @@ def with_entry(entries: Entries, name: str, entry: Entry) -> Entries:
 
 
 def encrypt(header: bytes, key: bytes, entries: Entries) -> bytes:
-    """The whole file."""
+    """Returns the whole file."""
     nonce = secrets.token_bytes(NONCE_BYTES)
     return header + nonce + ChaCha20Poly1305(key).encrypt(nonce, msgspec.msgpack.encode(entries), header)
 
@@ -66,7 +68,8 @@ def decrypt(header: bytes, body: bytes, key: bytes, path: Path) -> Entries:
     try:
         entries = _decoder.decode(plain)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise damaged(path, "holds something else than secrets") from None  # What it says could be a part of one.
+        # The cause is dropped, because its text could hold a part of a secret.
+        raise damaged(path, "holds something else than secrets") from None
     if not _is_within_limits(entries):
         raise damaged(path, "holds more than any release of ours would write")
     return entries
@@ -94,7 +97,7 @@ def _is_storable(value: str) -> bool:
 
 
 def _size(value: str) -> int | None:
-    """In bytes; None for what is no text."""
+    """Returns the size in bytes; None if the value is no text."""
     try:
         return len(value.encode("utf-8"))
     except UnicodeEncodeError:

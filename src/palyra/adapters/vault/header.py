@@ -1,8 +1,10 @@
-"""The vault's first line. Owns: its bytes, and the limits of what it may ask of us. Not: keys, nor what comes after it.
+"""The first line of the vault's file: its bytes, and the limits of the costs it may name.
 
-The line is `palyra-vault 1 {…}` with a line end: the version in plain sight, then how the key is come by. Its bytes are
-authenticated together with the secrets. Invariant: nothing is computed from a header whose costs are beyond the limits,
-since whoever can write the file could otherwise make us use all memory there is.
+Does not own: keys (keyring), nor what comes after the line (contents).
+The line is `palyra-vault 1 {…}` with a line end: the version as plain text, then how the key is obtained. Its bytes are
+authenticated together with the secrets.
+Invariant: nothing is computed from a header whose costs are beyond the limits. Otherwise whoever can write the file
+could make us use all memory there is.
 """
 
 from enum import Enum
@@ -19,11 +21,11 @@ CHECK_BYTES = 16
 HEADER_BYTES_MAX = 1024
 REMEDY = "restore it from a backup made with --with-keys, or move it away and set the secrets again"
 
-# Four times the memory we ask for today, so that a later release may ask for more and this one still reads it.
+# This is four times the memory we ask for today, so that a later release may ask for more and this one still reads it.
 MEMORY_KIB_MAX = 256 * 1024
 PASSES_MAX = 10
 LANES_MAX = 16
-MEMORY_KIB_PER_LANE_MIN = 8  # Argon2's own.
+MEMORY_KIB_PER_LANE_MIN = 8  # Argon2 itself has this minimum.
 
 MAGIC = b"palyra-vault "
 _VERSION_DIGITS_MAX = 6
@@ -48,7 +50,7 @@ class Costs(msgspec.Struct, frozen=True):
 class KeyFileLock(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="lock", tag="key-file"
 ):
-    """`check` is derived from the key, and tells another key from damage."""
+    """`check` is derived from the key. It tells another key from damage."""
 
     check: Check
 
@@ -56,7 +58,7 @@ class KeyFileLock(
 class PassphraseLock(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="lock", tag="passphrase"
 ):
-    """The key is made of the passphrase by argon2id."""
+    """argon2id makes the key from the passphrase."""
 
     salt: Salt
     passes: int
@@ -78,7 +80,7 @@ def encode_header(lock: Lock) -> bytes:
 
 
 def split_header(data: bytes, path: Path) -> tuple[bytes, bytes]:
-    """The first line as it stands, and the rest."""
+    """Returns the first line as it stands, and the rest."""
     end = data.find(b"\n", 0, HEADER_BYTES_MAX)
     if not data.startswith(MAGIC) or end < 0:
         raise damaged(path, "is no vault, or the beginning of it is lost")

@@ -1,7 +1,9 @@
-"""Keys of the vault. Owns: making its key of the key file or of a passphrase, and telling a wrong one. Not: asking a person.
+"""Keys of the vault: makes its key from the key file or from a passphrase, and recognises a wrong one.
 
-Each use has its own key, derived by HKDF-SHA256 from the one in the file, as for sealing. A passphrase first becomes such
-a key by argon2id. That takes a tenth of a second and much memory, so what came of it is kept while the lock is the same.
+Does not own: asking a person (cli).
+Each use has its own key, derived by HKDF-SHA256 from the one in the file, as for sealing. argon2id first turns a
+passphrase into such a key. That takes a tenth of a second and much memory, so the result is kept while the lock is the
+same.
 """
 
 import hmac
@@ -19,7 +21,8 @@ from palyra.adapters.vault.header import CHECK_BYTES, SALT_BYTES, Costs, KeyFile
 from palyra.core.errors import Invalid, NotFound, PalyraError, Unauthorized, Unavailable
 
 KEY_BYTES = 32
-COSTS = Costs(passes=3, memory_kib=64 * 1024, lanes=4)  # RFC 9106, its choice for less than gigabytes of memory.
+# This is the choice of RFC 9106 for less than gigabytes of memory.
+COSTS = Costs(passes=3, memory_kib=64 * 1024, lanes=4)
 PASSPHRASE_CHARS_MIN = 8
 PASSPHRASE_BYTES_MAX = 4096
 
@@ -28,7 +31,7 @@ _CHECKING = b"palyra-vault-check-v1"
 
 
 class Origins(msgspec.Struct, frozen=True):
-    """Where keys come from. `load_key` raises FileNotFoundError where there is none; `make_key` makes one."""
+    """Where keys come from. `load_key` raises FileNotFoundError if there is none; `make_key` makes one."""
 
     load_key: Callable[[], bytes]
     make_key: Callable[[], bytes]
@@ -43,7 +46,7 @@ class Keyring:
         self._refused: tuple[Lock, bytes] | None = None
 
     def key_for(self, lock: Lock, path: Path) -> bytes:
-        """The key that opens this lock."""
+        """Returns the key that opens this lock."""
         match lock:
             case KeyFileLock():
                 return self._key_of_file(lock, path)
@@ -53,7 +56,7 @@ class Keyring:
                 assert_never(lock)
 
     def lock_with_file(self) -> tuple[Lock, bytes]:
-        """A lock, and the key that opens it."""
+        """Returns a lock, and the key that opens it."""
         root = self._origins.make_key()
         return KeyFileLock(check=_check(root)), _derive(root, _SEALING, KEY_BYTES)
 
@@ -88,7 +91,7 @@ class Keyring:
     def _unlock(self, lock: PassphraseLock, path: Path) -> bytes:
         passphrase = _bytes_of(self._origins.ask_passphrase())
         if self._refused == (lock, passphrase):
-            raise _wrong(path)  # Asked for at every attempt to use a key: a wrong one must not cost each time.
+            raise _wrong(path)  # Every attempt to use a key comes here, so a wrong one must not cost each time.
         costs = Costs(passes=lock.passes, memory_kib=lock.memory_kib, lanes=lock.lanes)
         root = _stretch(passphrase, bytes.fromhex(lock.salt), costs)
         if not _is_key_of(lock, root):
@@ -128,11 +131,12 @@ def _new_bytes(passphrase: str) -> bytes:
 
 
 def _bytes_of(passphrase: str) -> bytes:
-    """The same bytes however a keyboard composed the letters."""
+    """Returns the same bytes however a keyboard composed the letters."""
     try:
         encoded = unicodedata.normalize("NFC", passphrase).encode("utf-8")
     except UnicodeEncodeError:
-        raise Invalid("vault_passphrase_form", "a passphrase must be text in UTF-8") from None  # It would show a part.
+        # The cause is dropped, because it would show a part of the passphrase.
+        raise Invalid("vault_passphrase_form", "a passphrase must be text in UTF-8") from None
     if len(encoded) > PASSPHRASE_BYTES_MAX:
         raise Invalid("vault_passphrase_form", f"a passphrase has at most {PASSPHRASE_BYTES_MAX} bytes")
     return encoded

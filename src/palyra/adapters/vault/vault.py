@@ -1,7 +1,9 @@
-"""The vault. Owns: secrets by name, read again when the file changed, and changed one writer at a time. Not: who may ask.
+"""The vault: secrets by name, read again when the file changed, and changed by one writer at a time.
 
-A vault that is not there is an empty one; the first secret makes it, under the key file. Decrypted values are in memory
-only. Invariant: what cannot be read is never replaced by what we remember of it.
+Does not own: who may ask (app.secrets).
+A vault that does not exist is an empty one. The first secret makes it, under the key file. Decrypted values are in
+memory only.
+Invariant: a file that cannot be read is never replaced by what we remember of it.
 """
 
 from collections.abc import Callable
@@ -49,23 +51,23 @@ class Vault:
         return entry.value if entry is not None else None
 
     def rows(self) -> tuple[SecretRow, ...]:
-        """By name."""
+        """Returns the secrets' rows by name."""
         opened = self._current()
         entries = opened.entries if opened is not None else {}
         return tuple(SecretRow(name, entry.set_at_ms) for name, entry in sorted(entries.items()))
 
     def values(self) -> frozenset[str]:
-        """Every value there is, for redaction."""
+        """Returns every value, for redaction."""
         opened = self._current()
         return frozenset(entry.value for entry in opened.entries.values()) if opened is not None else frozenset()
 
     def lock_kind(self) -> LockKind | None:
-        """How it is locked, told without opening it; None where there is no vault."""
+        """Tells how the vault is locked, without opening it; None if there is no vault."""
         found = self._file.read()
         return kind_of(self._lock_of(found.data)) if found is not None else None
 
     def set(self, name: str, value: str, at_ms: int) -> bool:
-        """Whether there was one of this name before."""
+        """Sets a secret. Tells whether there was one of this name before."""
         had_one = False
 
         def put(opened: _Opened) -> _Opened:
@@ -86,11 +88,11 @@ class Vault:
         self._change(take)
 
     def lock_with_passphrase(self, passphrase: str) -> None:
-        """From now on the vault opens with this passphrase alone."""
+        """Locks the vault: from now on it opens with this passphrase alone."""
         self._change(lambda opened: _Opened(*self._keyring.lock_with_passphrase(passphrase), opened.entries))
 
     def lock_with_file(self) -> None:
-        """From now on the vault opens with the key file alone."""
+        """Locks the vault: from now on it opens with the key file alone."""
 
         def relock(opened: _Opened) -> _Opened:
             if kind_of(opened.lock) is LockKind.KEY_FILE:
@@ -100,7 +102,7 @@ class Vault:
         self._change(relock)
 
     def _change(self, change: Callable[[_Opened], _Opened]) -> None:
-        self._current()  # If a passphrase must be asked for, then before others have to wait for us.
+        self._current()  # If a person must be asked for a passphrase, that happens before others have to wait for us.
         with self._file.locked() as replace:
             opened = self._read()
             if opened is None:
@@ -117,7 +119,8 @@ class Vault:
         return self._opened
 
     def _read(self) -> _Opened | None:
-        self._stamp = self._opened = None  # What cannot be read now is tried again, and nothing older is given out.
+        # A file that cannot be read now is tried again, and no older value is given out.
+        self._stamp = self._opened = None
         found = self._file.read()
         if found is None:
             return None

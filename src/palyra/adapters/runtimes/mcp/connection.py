@@ -1,8 +1,9 @@
-"""One connection to a server. Owns: the package's dispatcher on it, requests with their limits, and what the server says unasked.
+"""One connection to an MCP server: requests with their time limits, and the notifications that the server sends.
 
-Not: starting again when it ends (server). The connection lives in one task, since its scopes are bound to it; requests are made
-from any task, and one that is cancelled or times out tells the server and touches nothing but itself. Questions of the server
-to us (sampling, elicitation, roots) are refused: a server has no say here.
+Does not own: connecting again when the connection ends (server).
+The connection lives in one task, because its scopes are bound to that task. Any task may make requests. A request that
+is cancelled or times out tells the server so, and touches nothing but itself. Requests of the server to us (sampling,
+elicitation, roots) are refused: a server has no say here.
 """
 
 import asyncio
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 WRITE_TIMEOUT_S = 5.0
-SAID_LENGTH_MAX = 2_000  # Of a server's error text.
+SAID_LENGTH_MAX = 2_000  # Limits a server's error text.
 LINE_LENGTH_MAX = 300
-LINES_PER_CALL_MAX = 200  # Of progress and log lines that go out live; the rest is dropped.
+LINES_PER_CALL_MAX = 200  # Limits the progress and log lines of one call that are shown live. The rest is dropped.
 _LISTS = {
     "notifications/tools/list_changed",
     "notifications/prompts/list_changed",
@@ -40,7 +41,10 @@ log = structlog.get_logger()
 
 
 class Connection:
-    """`attend` of `run` is the time in which requests may be made; the connection ends with it, or it with the connection."""
+    """Requests may be made while the `attend` of `run` runs.
+
+    The connection ends with `attend`, and `attend` with the connection.
+    """
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
@@ -74,22 +78,22 @@ class Connection:
 
         async with anyio.create_task_group() as group:
             await group.start(self._pump, dispatcher)
-            with suppress(ConnectionLost):  # How it ended is told by whoever opened it.
+            with suppress(ConnectionLost):  # Whoever opened the connection tells how it ended.
                 await self._shake_hands()
                 await attend(self)
             group.cancel_scope.cancel()
 
     async def wait_changed(self) -> None:
-        """Until there is something to look at: the end, new lists, or a doubt whether the server still answers."""
+        """Waits for the end, new lists, or a doubt whether the server still answers."""
         await self._changed.wait()
         self._changed.clear()
 
     async def ask(self, method: str, params: Mapping[str, object], timeout_s: float) -> dict[str, object]:
-        """A request that is no call. Raises Down, Refused, Lost, TimedOut or TooLarge."""
+        """Sends a request that is no tool call. Raises Down, ServerRefused, ConnectionLost, TimedOut or TooLarge."""
         return await self._send(method, params, {"timeout": timeout_s})
 
     async def call(self, method: str, params: Mapping[str, object], timeout_s: float, emit: Emit) -> dict[str, object]:
-        """A request that may take long and tell of its progress. Its time begins when it has a slot."""
+        """Sends a request that may take long and report progress. Its time begins when it has a slot."""
         async with self._slots:
             live = _Live(emit)
             self._listeners.append(live.say)
@@ -115,7 +119,7 @@ class Connection:
             raise Down("the connection ended")
         options["headers"] = headers_of(self._terms, method, params)
         try:
-            # The package's own clock starts once the request is written, which a server may delay for ever.
+            # The package's own clock starts once the request is written. A server may delay that for ever.
             async with asyncio.timeout(options["timeout"] + WRITE_TIMEOUT_S):
                 return await self._dispatcher.send_raw_request(method, stamp(self._terms, params), options)
         except TimeoutError as cause:
@@ -123,7 +127,7 @@ class Connection:
         except MCPError as failure:
             match failure.code:
                 case code if code == CONNECTION_CLOSED:
-                    self._close()  # Whoever asks next must not ask here.
+                    self._close()  # Nobody may send the next request on this connection.
                     raise ConnectionLost("the connection ended") from failure
                 case code if code == REQUEST_TIMEOUT:
                     raise TimedOut(f"it did not answer {method} in time") from failure
@@ -158,18 +162,18 @@ class Connection:
         self._changed.set()
 
     async def _hear(self, _context: Any, method: str, params: Mapping[str, Any] | None) -> None:
-        """Never waits: a flood would pile up."""
+        """Takes a notification. It never waits, because a flood of them would pile up."""
         if method in _LISTS:
             self.has_new_lists = True
             self._changed.set()
         elif method == "notifications/message" and len(self._listeners) == 1:
-            # A log line belongs to no call; with one under way it is that one's.
+            # A log line belongs to no call. If exactly one call is running, the line is shown as its output.
             said = (params or {}).get("data")
             self._listeners[0](said if isinstance(said, str) else "")
 
 
 class _Live:
-    """What one call says while it runs, cleaned and counted."""
+    """The progress and log lines of one running call, cleaned and counted."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -191,13 +195,13 @@ def _open(settings: ServerSettings) -> AbstractAsyncContextManager[Streams]:
 
 
 def _load_dispatcher() -> "type[JSONRPCDispatcher]":
-    """In a thread: the package takes a second to load, and nobody waits for that."""
+    """Loads the package in a thread, because it takes a second to load and nobody may wait for that."""
     import mcp.client.streamable_http
     import mcp.shared.inbound  # noqa: F401
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
     for name in ("mcp.client", "mcp.shared"):
-        # Their messages hold what servers say, whole; what a log needs to know is said by us.
+        # Messages of the package's loggers hold the servers' texts whole. Our own log lines say what a log needs.
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return JSONRPCDispatcher
 

@@ -1,7 +1,9 @@
-"""What a server says its tools are. Owns: reading one definition, refusing what cannot be used, and a name that is ours.
+"""Reads the tool definitions that an MCP server lists, and gives each tool a name of ours.
 
-Not: asking for the list (listing), nor executing. Everything here was written by a stranger: texts are cleaned, cut and
-marked as theirs, schemas are bounded and checked, and hints about effects count only where the operator says so.
+Owns: refusing definitions that cannot be used.
+Does not own: asking for the list (pages), executing tools.
+A stranger wrote everything that is read here. Texts are cleaned, cut and marked as the server's. Schemas are bounded
+and checked. Hints about effects count only where the operator says so.
 """
 
 import hashlib
@@ -18,11 +20,11 @@ from palyra.core.tools import Capability, Runtime, ToolSpec, Trait
 from palyra.core.trust import Trust
 from palyra.ports.schemas import SchemaCheck
 
-TOOLS_MAX = 256  # Per server; each one costs the model its description.
+TOOLS_MAX = 256  # The limit holds for each server. Each tool costs the model its description.
 NAME_LENGTH_MAX = 64
 RAW_NAME_LENGTH_MAX = 256
 DESCRIPTION_LENGTH_MAX = 2_000
-NOTE_LENGTH_MAX = 500  # Of one description inside a schema.
+NOTE_LENGTH_MAX = 500  # Limits one description inside a schema.
 SCHEMA_BYTES_MAX = 32 * 1024
 SCHEMA_DEPTH_MAX = 24
 _MARK_LENGTH = 16
@@ -38,9 +40,9 @@ _PARALLEL = {
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """A usable tool. `raw_name` is what its server calls it; `digest` tells whether it is what it was.
+    """A usable tool. `raw_name` is the server's name for it; `digest` tells whether the tool is still the same.
 
-    The hints that only a trusted server's word makes count are not in the digest (hints_of, version_of).
+    Hints that count only for a trusted server are not part of the digest (hints_of, version_of).
     """
 
     raw_name: str
@@ -61,7 +63,10 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 def own_name(raw_name: str) -> str:
-    """Letters that every provider takes; a name that had others keeps its hash, so that two never become one."""
+    """Returns a name of letters that every provider takes.
+
+    A changed name gets a hash, so that two names never become one.
+    """
     if _PLAIN.fullmatch(raw_name) and len(raw_name) <= NAME_LENGTH_MAX:
         return raw_name
     mark = hashlib.sha256(raw_name.encode("utf-8", "surrogatepass")).hexdigest()[:_MARK_LENGTH]
@@ -70,7 +75,7 @@ def own_name(raw_name: str) -> str:
 
 
 def read_definitions(listed: list[object], schemas: SchemaCheck) -> tuple[tuple[Definition, ...], tuple[LeftOut, ...]]:
-    """Those that can be offered, in the server's order, and why the others cannot."""
+    """Returns the tools that can be offered, in the server's order, and why the others cannot."""
     read = [_read(raw, schemas) for raw in listed[:TOOLS_MAX]]
     left_out = [each for each in read if isinstance(each, LeftOut)]
     counts: dict[str, int] = {}
@@ -88,7 +93,10 @@ def read_definitions(listed: list[object], schemas: SchemaCheck) -> tuple[tuple[
 
 
 def make_spec(definition: Definition, name: str, settings: ServerSettings, *, is_changed: bool) -> ToolSpec:
-    """As the operator says. What the operator said of a tool was said of another, if it changed since."""
+    """Makes the spec as the operator says.
+
+    If the tool changed, the operator's words were about another tool and do not count.
+    """
     effect_class = EffectClass.ONCE if is_changed else effect_of(definition, settings)
     return ToolSpec(
         name=name,
@@ -116,21 +124,21 @@ def effect_of(definition: Definition, settings: ServerSettings) -> EffectClass:
 
 
 def hints_of(definition: Definition) -> str:
-    """What a server that is believed says of a tool's effect, in one word."""
+    """Returns in one word what a trusted server says about a tool's effect."""
     if definition.is_read_only_hint:
         return "read_only"
     return "idempotent" if definition.is_idempotent_hint else "none"
 
 
 def version_of(definition: Definition, settings: ServerSettings) -> str:
-    """All of a definition that counts: where the server is believed, its hints too."""
+    """Returns everything of a definition that counts. For a trusted server that includes its hints."""
     if not settings.trust_annotations:
         return definition.digest
     return hashlib.sha256(f"{definition.digest} {hints_of(definition)}".encode()).hexdigest()
 
 
 def attribute(server: str, text: str) -> str:
-    """A server's words, marked as such: whoever reads them knows that we did not write them."""
+    """Marks a server's words as such, so that every reader knows that we did not write them."""
     if not text:
         return f"[The MCP server {server} gives no description.]"
     return f"[In the words of the MCP server {server}, not checked by anyone] {text}"
@@ -175,7 +183,7 @@ def _schema_problem(schema: object, schemas: SchemaCheck) -> str | None:
 
 
 def _is_shallow(value: object) -> bool:
-    """Without recursion, which the value itself could exhaust."""
+    """Tells whether a value is shallow. It does not recurse, because the value itself could exhaust the stack."""
     layer: list[object] = [value]
     for _ in range(SCHEMA_DEPTH_MAX + 1):
         inner: list[object] = []
@@ -188,7 +196,10 @@ def _is_shallow(value: object) -> bool:
 
 
 def _cleaned_notes(value: object) -> object:
-    """A model reads these as it reads the description. What has a meaning for checking stays as it is."""
+    """Cleans the notes that a model reads like the description.
+
+    Everything that has a meaning for checking stays as it is.
+    """
     match value:
         case dict():
             return {
@@ -204,5 +215,5 @@ def _cleaned_notes(value: object) -> object:
 
 
 def _digest(said: list[object]) -> str:
-    """Of what the server said, before anything of it was cleaned or cut."""
+    """Hashes the server's words before anything of them is cleaned or cut."""
     return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()

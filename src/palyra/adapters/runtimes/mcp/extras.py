@@ -1,7 +1,9 @@
-"""Resources and prompts of servers. Owns: the three tools that reach them. Not: the servers' own tools (tools).
+"""The three tools that reach resources and prompts of MCP servers: mcp.resources, mcp.read and mcp.prompt.
 
-Whether a call only reads is for the operator to say of each server, as with tools; without that it asks. These tools speak for
-all servers, so an approval must never cover more than the very call it was given for: that is why their risk is high.
+Does not own: the servers' own tools (tools).
+The operator says for each server whether a call only reads, as with tools. Without that the call asks. These tools
+serve all servers, so an approval must never cover more than the one call it was given for. That is why their risk is
+high.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +27,7 @@ VALUE_LENGTH_MAX = 100_000
 
 
 class _ForServers(ABC):
-    """What the three have in common: which server a call is for, and how that one is trusted."""
+    """What the three tools share: which server a call is for, and how that server is trusted."""
 
     def __init__(self, servers: Iterable[McpServer], name: str, description: str, properties: JsonObject) -> None:
         self._servers = {server.settings.name: server for server in servers}
@@ -75,7 +77,7 @@ class _ForServers(ABC):
 
     @abstractmethod
     async def _ask(self, server: McpServer, arguments: JsonObject) -> ToolResult:
-        """What this tool asks the server."""
+        """Sends this tool's request to the server."""
 
     def _find(self, arguments: JsonObject) -> McpServer | None:
         name = arguments.get("server")
@@ -83,7 +85,7 @@ class _ForServers(ABC):
 
 
 class McpResources(_ForServers):
-    """`mcp.resources`."""
+    """The tool `mcp.resources`."""
 
     def __init__(self, servers: Iterable[McpServer]) -> None:
         super().__init__(servers, "mcp.resources", "Lists the resources and prompts that an MCP server offers.", {})
@@ -102,7 +104,7 @@ class McpResources(_ForServers):
 
 
 class McpRead(_ForServers):
-    """`mcp.read`."""
+    """The tool `mcp.read`."""
 
     def __init__(self, servers: Iterable[McpServer]) -> None:
         uri = {
@@ -119,7 +121,7 @@ class McpRead(_ForServers):
 
 
 class McpPrompt(_ForServers):
-    """`mcp.prompt`."""
+    """The tool `mcp.prompt`."""
 
     def __init__(self, servers: Iterable[McpServer]) -> None:
         name = {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH_MAX, "description": "The prompt's name."}
@@ -140,7 +142,7 @@ class McpPrompt(_ForServers):
 
 
 def make_extras(servers: Iterable[McpServer]) -> tuple[Tool, ...]:
-    """Those that at least one server can answer."""
+    """Returns the tools that at least one server can answer."""
     all_servers = tuple(servers)
     reading = tuple(server for server in all_servers if server.has_resources)
     prompting = tuple(server for server in all_servers if server.has_prompts)
@@ -170,4 +172,4 @@ def _ours(message: str) -> ToolResult:
 
 
 def _silent(_line: str) -> None:
-    """Nothing is shown while a resource is read."""
+    """Drops the line: nothing is shown while a resource is read."""

@@ -1,8 +1,11 @@
-"""How a request to a server can fail. Owns: the ways, in our words. Not: what a call then comes to (tools)."""
+"""The ways in which a request to an MCP server can fail, as exceptions.
+
+Does not own: the tool result that a failure leads to (tools).
+"""
 
 
 class ServerRefused(Exception):
-    """The server answered with an error. `said` is the server's text: nothing to believe, and nothing for a log."""
+    """The server answered with an error. `said` is the server's text: it is not to be believed, nor to be logged."""
 
     def __init__(self, said: str, code: int) -> None:
         super().__init__(f"the server refused with code {code}")
@@ -11,20 +14,20 @@ class ServerRefused(Exception):
 
 
 class ConnectionLost(Exception):
-    """The connection ended before the answer came. What was asked may have happened."""
+    """The connection ended before the answer came. The requested action may have happened."""
 
 
 class TimedOut(Exception):
-    """No answer in time. What was asked may have happened."""
+    """No answer came in time. The requested action may have happened."""
 
 
 class TooLarge(Exception):
-    """The answer was thrown away unread. What was asked has happened."""
+    """The answer was thrown away unread. The requested action has happened."""
 
 
 class Down(Exception):
-    """There is no connection, so nothing was sent. Says why."""
+    """There is no connection, so nothing was sent. The text says why."""
 
 
 class Unfit(Exception):
-    """The server cannot be used as it is. Says why, in our words."""
+    """The server cannot be used as it is. The text says why, in our words."""

@@ -1,6 +1,8 @@
-"""The first words with a server. Owns: agreeing on a version of the protocol, and what each message then carries. Not: the rest.
+"""The MCP handshake: agrees with a server on a protocol version, and says what each message then carries.
 
-The handshake is tried first, since nearly every server speaks it; one that has none is asked what it offers instead.
+Does not own: the requests after it (connection).
+The handshake is tried first, because nearly every server supports it. A server that has none is asked what it offers
+instead.
 """
 
 from collections.abc import Mapping
@@ -20,7 +22,7 @@ TITLE_LENGTH_MAX = 100
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What was agreed. `is_enveloped`: every request says anew who asks, and in which version."""
+    """What was agreed. `is_enveloped` means that every request names the client and the version again."""
 
     version: str
     capabilities: Mapping[str, object]
@@ -32,7 +34,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def shake_hands(dispatcher: "JSONRPCDispatcher", timeout_s: float) -> Terms:
-    """Raises the package's MCPError where the server refuses, and Unfit where there is no version in common."""
+    """Agrees on a version.
+
+    Raises the package's MCPError if the server refuses, and Unfit if there is no common version.
+    """
     from mcp.shared.exceptions import MCPError
     from mcp_types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
     from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
@@ -55,14 +60,14 @@ async def shake_hands(dispatcher: "JSONRPCDispatcher", timeout_s: float) -> Term
 
 
 def stamp(terms: Terms, params: Mapping[str, object]) -> dict[str, object]:
-    """The parameters as this version wants them."""
+    """Returns the parameters in the form that this version wants."""
     if not terms.is_enveloped:
         return dict(params)
     return {**params, "_meta": {**_envelope(terms.version)}}
 
 
 def headers_of(terms: Terms, method: str, params: Mapping[str, object]) -> dict[str, str]:
-    """For transports that have headers."""
+    """Returns the headers of a request, for transports that have headers."""
     from mcp.shared.inbound import (
         MCP_METHOD_HEADER,
         MCP_NAME_HEADER,

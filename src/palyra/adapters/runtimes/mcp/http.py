@@ -1,7 +1,8 @@
-"""Messages over HTTP. Owns: a client that reads bounded answers of the one address the operator configured. Not: the protocol.
+"""The HTTP transport to an MCP server: a client that reads bounded answers of the one configured address.
 
-The package follows redirects within the address's own origin only. No proxy and no password file of the environment is used,
-and nothing compressed is read, which could be small on the wire and endless here.
+Does not own: the protocol (connection).
+The package follows redirects within the address's own origin only. No proxy and no password file of the environment is
+used. Nothing compressed is read, because it could be small on the wire and endless here.
 """
 
 from collections.abc import AsyncIterator
@@ -16,16 +17,16 @@ if TYPE_CHECKING:
     import httpx2
 
 CONNECT_TIMEOUT_S = 10.0
-NOTIFY_TIMEOUT_S = 3.0  # For what needs no answer: notifications, and taking leave.
+NOTIFY_TIMEOUT_S = 3.0  # Limits requests that need no answer: notifications, and the end of a session.
 HTTP_PARTS_MAX = (
     2 * PARTS_MAX
-)  # Texts are not told apart here: of a table as text, a megabyte has about so many commas.
-EVENTS_BYTES_MAX = 8 * MESSAGE_BYTES_MAX  # All events of one answer; each of them is bounded by itself.
+)  # Parts inside of texts are counted too. A table as text has about so many commas in a megabyte.
+EVENTS_BYTES_MAX = 8 * MESSAGE_BYTES_MAX  # Limits all events of one answer together. Each event has its own limit.
 
 
 @asynccontextmanager
 async def open_http(settings: ServerSettings) -> AsyncIterator[Streams]:
-    """The streams to speak with a remote server."""
+    """Opens the streams to a remote server."""
     from mcp.client.streamable_http import streamable_http_client
 
     assert settings.url is not None
@@ -46,7 +47,8 @@ def _make_client(token: str | None) -> "httpx2.AsyncClient":
     bounded = _bounded_stream_class()
 
     async def shorten(request: httpx2.Request) -> None:
-        # Requests have a limit of their own, and the stream of notifications none; the rest would hold up what comes after it.
+        # Requests have a limit of their own, and the stream of notifications has none. Other requests would hold up
+        # those after them.
         is_request = request.method == "POST" and b'"id":' in request.content
         if request.method != "GET" and not is_request:
             request.extensions = {**request.extensions, "timeout": httpx2.Timeout(NOTIFY_TIMEOUT_S).as_dict()}
@@ -54,7 +56,7 @@ def _make_client(token: str | None) -> "httpx2.AsyncClient":
     async def bound(response: httpx2.Response) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx2.ReadError("the answer is compressed, which nobody asked for")
-        # The stream of notifications lives as long as the connection does.
+        # The stream of notifications lives as long as the connection.
         is_endless = response.request.method == "GET"
         is_events = response.headers.get("content-type", "").startswith("text/event-stream")
         limit = EVENTS_BYTES_MAX if is_events else MESSAGE_BYTES_MAX
@@ -71,7 +73,7 @@ def _make_client(token: str | None) -> "httpx2.AsyncClient":
 
 
 def _bounded_stream_class() -> Any:
-    """A class of the package's, which is only loaded where a remote server is configured."""
+    """Returns a subclass of a class of the package, which is loaded only if a remote server is configured."""
     import httpx2
 
     class BoundedBody(httpx2.AsyncByteStream):
@@ -84,7 +86,7 @@ def _bounded_stream_class() -> Any:
             async for piece in self._inner:
                 await pace.take(piece, piece.count(b"\n"))
                 size += len(piece)
-                # A blank line ends an event, and what comes after it is another message.
+                # A blank line ends an event. What comes after it is another message.
                 parts = count_parts(piece) + (0 if b"\n\n" in piece or b"\n\r\n" in piece else parts)
                 if parts > HTTP_PARTS_MAX or (self._bytes_max is not None and size > self._bytes_max):
                     raise httpx2.ReadError("the answer is longer than is read here")

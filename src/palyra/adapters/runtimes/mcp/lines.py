@@ -1,7 +1,8 @@
-"""Lines of a pipe. Owns: cutting a stream of bytes into lines of bounded length. Not: what a line says.
+"""Cuts a stream of bytes into lines of bounded length.
 
-Invariants: at most `line_bytes_max` and one piece of the stream are held, however long a line is; of one that is longer its
-first and last bytes are kept, which may tell whose answer it was.
+Does not own: what a line means.
+Invariants: at most `line_bytes_max` and one piece of the stream are held, however long a line is. Of a longer line the
+first and last bytes are kept, because they may tell which request it answers.
 """
 
 import re
@@ -15,7 +16,7 @@ _ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.
 
 
 class TooLong(msgspec.Struct, frozen=True):
-    """A line that was thrown away. `answers` is the request it seems to answer, where that can be told."""
+    """A line that was thrown away. `answers` is the request it seems to answer, if that can be told."""
 
     size_bytes: int
     answers: int | None
@@ -25,11 +26,11 @@ class LineCutter:
     def __init__(self, line_bytes_max: int) -> None:
         self._limit = line_bytes_max
         self._held = bytearray()
-        self._dropped_bytes = 0  # Of the line under way, beyond what is held; 0 while it fits.
+        self._dropped_bytes = 0  # Counts the bytes of the current line beyond those held; 0 while the line fits.
         self._tail = b""
 
     def feed(self, piece: bytes) -> Iterator[bytes | TooLong]:
-        """The lines that this piece ends, without their breaks; empty ones are left out."""
+        """Yields the lines that this piece ends, without their line breaks. Empty lines are left out."""
         start = 0
         while (end := piece.find(b"\n", start)) >= 0:
             self._hold(piece[start:end])

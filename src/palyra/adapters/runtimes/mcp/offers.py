@@ -1,4 +1,7 @@
-"""What one server offers now. Owns: its tools by name, which are left out or changed, and why. Not: asking it (server)."""
+"""The tools that one MCP server offers now, by name, and why others are left out or changed.
+
+Does not own: asking the server (server).
+"""
 
 from collections.abc import Sequence
 
@@ -18,10 +21,11 @@ from palyra.adapters.runtimes.mcp.settings import ServerSettings
 from palyra.core.tools import MissingTool, ToolSpec
 from palyra.ports.schemas import SchemaCheck
 
-# Neither is in any name that is made of a server's (own_name), so no server can list a tool by such a name.
+# Neither character is in any name made from a server's name (own_name), so no server can list a tool by such a name.
 CHANGED_MARK = "."
 HINTS_MARK = "#"
-_DIGEST_LENGTH = 24  # Short for a model; that two became one is noticed, since the name itself is pinned.
+# A digest is short for the model's sake. A collision is noticed, because the name itself is pinned.
+_DIGEST_LENGTH = 24
 _NO_NAME_LEFT = (
     "its server changed it since it was first seen, and there is no name left for what it is now; "
     "if you trust that server, remove its section from the file of pins and restart"
@@ -36,7 +40,7 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Offers(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one look at the server's lists. `changed` names tools that are not what they first were."""
+    """The result of one look at the server's lists. `changed` names tools that are not what they first were."""
 
     offered: tuple[Offered, ...] = ()
     missing: tuple[MissingTool, ...] = ()
@@ -46,7 +50,7 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Offering:
-    """Makes offers of lists."""
+    """Makes offers from the server's lists."""
 
     def __init__(self, settings: ServerSettings, schemas: SchemaCheck, pins: Pins) -> None:
         self._settings = settings
@@ -73,7 +77,10 @@ class Offering:
         return Offers(offered=tuple(offered), missing=tuple(missing), changed=tuple(changed))
 
     def _is_as_it_was(self, definition: Definition) -> bool:
-        """Hints are pinned apart: an operator who begins to believe a server has not changed its tools."""
+        """Tells whether a tool is unchanged.
+
+        Hints are pinned apart: an operator who begins to trust a server changes no tool.
+        """
         server, name = self._settings.name, definition.name
         if not self._pins.is_first(server, name, definition.digest):
             return False

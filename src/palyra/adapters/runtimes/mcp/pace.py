@@ -1,26 +1,33 @@
-"""How much a server may say. Owns: what reading a message costs, and a limit to that in each second. Not: reading (stdio, http).
+"""Limits how much an MCP server may send: what reading a message costs, and how much of that fits in a second.
 
-Parsing takes time by the parts of a message rather than by its bytes: 8 MiB of text take 9 ms, 8 MiB of empty lists 4 s and
-a gigabyte of memory, in which nothing else happens. So parts are counted before anything is parsed.
+Does not own: reading messages (stdio, http).
+The time of parsing depends on the parts of a message rather than on its bytes. 8 MiB of text take 9 ms. 8 MiB of empty
+lists take 4 s and a gigabyte of memory, and the event loop stands still meanwhile. So parts are counted before anything
+is parsed.
 """
 
 import asyncio
 
-PARTS_MAX = 100_000  # Of one message: a tenth of a second or two.
+PARTS_MAX = 100_000  # Limits one message. So many parts take a tenth of a second or two.
 PARTS_PER_UNIT = 8
-UNITS_PER_S_NORMAL = 1_000  # A server that says more is flooding: what nobody waits for is then dropped unread.
-UNITS_PER_S_MAX = 20_000  # About a quarter of the loop's time. Beyond it the rest of the second is waited.
+# A server that sends more is flooding. Messages that nobody waits for are then dropped unread.
+UNITS_PER_S_NORMAL = 1_000
+# This is about a quarter of the loop's time. Beyond it, reading waits for the rest of the second.
+UNITS_PER_S_MAX = 20_000
 
 _MARKS = (b",", b"[", b"{")
 
 
 def count_parts(body: bytes) -> int:
-    """At least as many as there are: what looks like one inside a text counts too."""
+    """Counts at least as many parts as there are: characters inside a text that look like a part count too."""
     return sum(body.count(mark) for mark in _MARKS)
 
 
 def has_too_many_parts(body: bytes) -> bool:
-    """Looks outside of texts only, and only where it matters, since that takes longer."""
+    """Tells whether there are too many parts outside of texts.
+
+    Texts are told apart only where it matters, because that is slow.
+    """
     if count_parts(body) <= PARTS_MAX:
         return False
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -30,7 +37,7 @@ def has_too_many_parts(body: bytes) -> bool:
 
 
 class MessagePace:
-    """Of one connection."""
+    """The pace of one connection."""
 
     def __init__(self) -> None:
         self._began_s = 0.0
@@ -41,7 +48,7 @@ class MessagePace:
         return self._units <= UNITS_PER_S_NORMAL
 
     async def take(self, body: bytes, lines_count: int = 1) -> None:
-        """Before this is read. Returns when there is time for it."""
+        """Waits until there is time to read this body."""
         now_s = asyncio.get_running_loop().time()
         if now_s - self._began_s >= 1:
             self._began_s, self._units = now_s, 0

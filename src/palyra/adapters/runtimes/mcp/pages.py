@@ -1,4 +1,7 @@
-"""Lists of a server. Owns: following pages, within limits. Not: what is in them."""
+"""Reads a list of an MCP server page by page, within limits.
+
+Does not own: what the list holds.
+"""
 
 from palyra.adapters.runtimes.mcp.connection import Connection
 
@@ -7,7 +10,7 @@ CURSOR_LENGTH_MAX = 4_096
 
 
 async def list_all(connection: Connection, method: str, key: str, count_max: int, timeout_s: float) -> list[object]:
-    """What there is, at most one page over `count_max`, so that whoever asked can tell that there is more."""
+    """Returns the list, at most one page over `count_max`, so that the caller can tell that there is more."""
     found: list[object] = []
     cursors: set[str] = set()
     params: dict[str, object] = {}

@@ -1,9 +1,10 @@
-"""What tools were when they were first seen.
+"""What the tools of MCP servers were when they were first seen.
 
 Owns: what each name first meant, over restarts. Does not own: what a change leads to (offers).
-Names here are those under which tools are offered: what grants and policies know.
-Invariants: a name stays with what it first meant, and what it became gets a name of its own. Otherwise a grant for the name
-would cover what nobody agreed to. A file that cannot be read pins nothing anew: it has a fault, and no name is usable.
+The names are those under which tools are offered, which grants and policies use.
+Invariants: a name stays with what it first meant, and a changed tool gets a new name. Otherwise a grant for the name
+would cover a tool that nobody agreed to. A file that cannot be read pins nothing anew: it has a fault, and no name is
+usable.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ PINS_PER_SERVER_MAX = 2_048
 KIND = FileKind(
     noun="mcp_pins",
     remedy="mend it, or remove it to accept every tool as its server offers it now",
-    bytes_max=64 * 1024 * 1024,  # A hundred servers with every pin taken.
+    bytes_max=64 * 1024 * 1024,  # A hundred servers with every pin taken fit in this.
     forbidden=NO_OTHER_WRITER,
 )
 
@@ -27,9 +28,9 @@ log = structlog.get_logger()
 
 
 class Pins:
-    """Of all servers of one daemon. Without a file they last as long as the daemon does.
+    """The pins of all servers of one daemon. Without a file they last as long as the daemon does.
 
-    `fault` says why the file could not be read, and what to do; empty if it could.
+    `fault` says why the file could not be read, and what to do. It is empty if the file could be read.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -40,7 +41,7 @@ class Pins:
         self.fault = ""
 
     async def load(self) -> None:
-        """A file that cannot be read is no reason not to start, but no tool is offered."""
+        """Reads the file. The daemon starts even if the file cannot be read, but then no tool is offered."""
         if self._file is None:
             return
         try:
@@ -50,7 +51,10 @@ class Pins:
             log.error("mcp_pins_unusable", path=str(self._file.path), code=error.code)
 
     def is_first(self, server: str, name: str, meaning: str) -> bool:
-        """Whether the name means what it did when it was first seen, which may be now. Without room or file it never does."""
+        """Tells whether the name means what it first meant.
+
+        The first time may be now. Without room or a readable file the answer is always no.
+        """
         if self.fault:
             return False
         pinned = self._meanings.setdefault(server, {})
@@ -63,7 +67,8 @@ class Pins:
         async with self._saving:
             if self._file is None or self._is_saved:
                 return
-            self._is_saved = True  # Before writing: what is pinned meanwhile is written the next time.
+            # This is set before writing: a name that is pinned meanwhile is written the next time.
+            self._is_saved = True
             body = msgspec.json.format(msgspec.json.encode(self._meanings, order="sorted"), indent=1)
             try:
                 await asyncio.to_thread(_replace, self._file, body)

@@ -1,7 +1,9 @@
-"""The process of a server. Owns: its environment, its stderr in the log, and that nothing of it outlives it. Not: what it says.
+"""The process of an MCP server: its environment, its standard error in the log, and its end.
 
-It runs as the daemon's user and outside every sandbox: the operator chose the program. It gets no variable of ours but those
-without which programs do not run, and it leads a process group of its own. What left that group is found by a mark in its
+Does not own: what the server says (stdio, connection).
+The process runs as the daemon's user and outside every sandbox: the operator chose the program. It gets only those of
+our variables without which programs do not run. It leads its own process group.
+Invariant: nothing that the process started outlives it. Processes that left its group are found by a mark in their
 environment.
 """
 
@@ -24,9 +26,9 @@ MARK_VARIABLE = "PALYRA_MCP_MARK"
 READ_BYTES = 64 * 1024
 STDERR_LINE_BYTES_MAX = 8 * 1024
 STDERR_SHOWN_LENGTH_MAX = 500
-STDERR_LINES_PER_MINUTE_MAX = 60  # What is said beyond is counted, not kept.
+STDERR_LINES_PER_MINUTE_MAX = 60  # Further lines are counted and dropped.
 POLL_S = 0.05
-KILL_WAIT_S = 2.0  # For the kernel to end what was killed.
+KILL_WAIT_S = 2.0  # The kernel gets so long to end a killed process.
 
 log = structlog.get_logger()
 
@@ -49,7 +51,7 @@ class ServerProcess:
         return self._process.returncode
 
     async def read(self) -> bytes:
-        """What came on stdout; b"" at its end."""
+        """Returns bytes from standard output, b"" at its end."""
         assert self._process.stdout is not None
         return await self._process.stdout.read(READ_BYTES)
 
@@ -59,13 +61,13 @@ class ServerProcess:
         await self._process.stdin.drain()
 
     async def ended(self) -> None:
-        """Returns once the program is gone, also where a child of it holds its pipes open."""
-        # Process.wait would wait for the pipes too, which a child may hold.
+        """Returns once the program is gone, even if a child of it holds its pipes open."""
+        # Process.wait would wait for the pipes too, and a child may hold those.
         while self._process.returncode is None:  # noqa: ASYNC110
             await asyncio.sleep(POLL_S)
 
     async def stop(self, grace_s: float) -> None:
-        """Ends it and everything it started: asks, waits, and then does not ask."""
+        """Ends the program and everything it started: SIGTERM first, SIGKILL after `grace_s`."""
         self._signal_group(signal.SIGTERM)
         await self.wait_ended(grace_s)
         self._signal_group(signal.SIGKILL)
@@ -73,15 +75,15 @@ class ServerProcess:
         await self.wait_ended(KILL_WAIT_S)
         self._listening.cancel()
         await asyncio.wait({self._listening})
-        # There is no public way to let go of pipes that a survivor might still hold.
+        # There is no public way to close pipes that a surviving process might still hold.
         transport = getattr(self._process, "_transport", None)
         if transport is not None:
             transport.close()
 
     async def wait_ended(self, timeout_s: float) -> None:
-        """`ended`, but no longer than this."""
-        # Before Python 3.11.3, asyncio.timeout in a task that is being cancelled raises CancelledError, and the kill after
-        # it would never come.
+        """Waits for `ended`, but no longer than this."""
+        # Before Python 3.11.3, asyncio.timeout in a task that is being cancelled raises CancelledError, and the kill
+        # after it would never come.
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while self._process.returncode is None and loop.time() < deadline_s:  # noqa: ASYNC110
@@ -105,11 +107,14 @@ class ServerProcess:
                     log.info("mcp_stderr", server=self._name, text=_shown(line))
                 elif count == STDERR_LINES_PER_MINUTE_MAX + 1:
                     log.info("mcp_stderr_muted", server=self._name)
-            await asyncio.sleep(0)  # A server that never stops talking holds nobody else up.
+            await asyncio.sleep(0)  # Other tasks get a turn, even if a server never stops writing.
 
 
 async def start_process(settings: ServerSettings) -> ServerProcess:
-    """Raises OSError where the program cannot be started, and as its variables do where a secret is missing."""
+    """Starts the program.
+
+    Raises OSError if it cannot be started, and the secret's own error if a variable lacks its secret.
+    """
     variables = settings.env()
     mark = f"{settings.owner}-{secrets.token_hex(16)}"
     process = await asyncio.create_subprocess_exec(
@@ -125,12 +130,12 @@ async def start_process(settings: ServerSettings) -> ServerProcess:
 
 
 def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
-    """What programs need to run at all. Keys and passwords of ours are not among it."""
+    """Returns the variables that programs need to run at all. Our keys and passwords are not among them."""
     return {name: environ[name] for name in INHERITED if name in environ}
 
 
 def find_marked(mark: str) -> list[int]:
-    """Processes that were started with a mark that begins so; none where the system does not tell."""
+    """Returns the processes whose mark begins with `mark`, or none if the system does not tell."""
     wanted = f"{MARK_VARIABLE}={mark}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -141,7 +146,7 @@ def find_marked(mark: str) -> list[int]:
 
 
 def kill_marked(mark: str) -> int:
-    """How many there were."""
+    """Kills them and returns how many there were."""
     found = find_marked(mark)
     for pid in found:
         with suppress(ProcessLookupError, PermissionError):

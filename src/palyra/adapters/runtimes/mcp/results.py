@@ -1,7 +1,8 @@
-"""Results of servers. Owns: what an answer comes to as text and bodies, within bounds. Not: asking (connection).
+"""Turns answers of MCP servers into tool results: text and bodies, within bounds.
 
-An answer is read as it came, member by member: what is missing or of another kind than agreed is said in words and harms
-nothing else. Everything here is content from outside.
+Does not own: asking the server (connection).
+An answer is read as it came, member by member. A member that is missing or of the wrong kind is named in the text and
+harms nothing else. Everything here is content from outside.
 """
 
 import base64
@@ -17,8 +18,8 @@ from palyra.core.tools import Made, ToolResult
 
 OUTPUT_CHARS_MAX = 1024 * 1024
 BLOCKS_MAX = 1_000
-MADE_MAX = 16  # Bodies of one answer; their size is bounded by that of a message.
-LABEL_LENGTH_MAX = 300  # Of an address or a title.
+MADE_MAX = 16  # Limits the bodies of one answer. The limit of a message bounds their size.
+LABEL_LENGTH_MAX = 300  # Limits an address or a title.
 
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,63}")
 _ENDINGS = {
@@ -29,7 +30,7 @@ _ENDINGS = {
 
 
 class _ResultWriter:
-    """What is written so far."""
+    """The text and the bodies of a result, as far as they are written."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -47,7 +48,7 @@ class _ResultWriter:
             self.parts.append(text)
 
     def keep(self, kind: str, encoded: object, media_type: object) -> None:
-        """A body beside the text, or the reason why there is none."""
+        """Adds a body beside the text, or writes the reason why there is none."""
         known = media_type.lower() if isinstance(media_type, str) else ""
         media = known if _MEDIA_TYPE.fullmatch(known) else "application/octet-stream"
         if len(self.made) >= MADE_MAX:
@@ -67,7 +68,7 @@ class _ResultWriter:
 
 
 def tool_result(raw: dict[str, object], tool: str, source: str) -> ToolResult:
-    """Of `tools/call`. `isError` is the tool's own failure, which the server tells as content."""
+    """Returns the result of `tools/call`. `isError` is the tool's own failure, which the server tells as content."""
     writer = _ResultWriter()
     _write_blocks(writer, raw.get("content"))
     structured = raw.get("structuredContent")
@@ -83,7 +84,7 @@ def tool_result(raw: dict[str, object], tool: str, source: str) -> ToolResult:
 
 
 def resource_result(raw: dict[str, object], source: str) -> ToolResult:
-    """Of `resources/read`."""
+    """Returns the result of `resources/read`."""
     writer = _ResultWriter()
     for content in _objects(raw.get("contents")):
         _write_resource(writer, content)
@@ -91,7 +92,7 @@ def resource_result(raw: dict[str, object], source: str) -> ToolResult:
 
 
 def prompt_result(raw: dict[str, object], source: str) -> ToolResult:
-    """Of `prompts/get`: what each side would say, one after the other."""
+    """Returns the result of `prompts/get`: what each side would say, one after the other."""
     writer = _ResultWriter()
     for message in _objects(raw.get("messages")):
         role = message.get("role")
@@ -109,7 +110,7 @@ def list_result(rows: Iterable[str], source: str) -> ToolResult:
 
 
 def row_of(listed: object, *keys: str) -> str | None:
-    """One line of a list: address or name first, then what is said of it."""
+    """Returns one line of a list: the address or name first, then its description."""
     if not isinstance(listed, dict) or not isinstance(listed.get(keys[0]), str):
         return None
     said = [clean_line(text, LABEL_LENGTH_MAX) for key in keys if isinstance(text := listed.get(key), str) and text]

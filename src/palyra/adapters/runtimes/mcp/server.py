@@ -1,7 +1,8 @@
-"""One server, kept running. Owns: connecting, starting again with growing delays, and what it offers and why not. Not: tools.
+"""Keeps one MCP server running: connects, starts again with growing delays, and knows what the server offers.
 
-Invariants: a server that fails does so in its own task and is tried again, ever more rarely; its tools stay in the catalog
-through a quick restart, for which calls wait, and leave it when the server stays away.
+Does not own: calls of its tools (tools).
+Invariants: a failing server fails in its own task, and is tried again ever more rarely. Its tools stay in the catalog
+through a quick restart, and calls wait for it. They leave the catalog if the server stays away.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from palyra.core.errors import PalyraError
 from palyra.core.tools import MissingTool
 from palyra.ports.schemas import SchemaCheck
 
-REFRESH_EVERY_S_MIN = 1.0  # However often a server says that its lists changed.
+REFRESH_EVERY_S_MIN = 1.0  # Lists are read at most this often, however often a server says that they changed.
 
 log = structlog.get_logger()
 _RESOURCES = ("resources", {"resources/list": "resources", "resources/templates/list": "resourceTemplates"})
@@ -40,7 +41,7 @@ class ServerState(Enum):
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """For people. `title` is what the server calls itself; `reason` why it is not ready."""
+    """A server's status for people. `title` is the server's name for itself; `reason` says why it is not ready."""
 
     name: str
     state: ServerState
@@ -69,7 +70,7 @@ class McpServer:
         self._ready_at_s: float | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keeps the server running until cancelled."""
         try:
             while True:
                 self._starts_count += 1
@@ -80,11 +81,14 @@ class McpServer:
             self._turn(ServerState.STOPPED, "the daemon is stopping")
 
     def refuse(self, reason: str) -> None:
-        """Instead of `run`: the server is not started, and `reason` says why."""
+        """Marks the server as not started. It replaces `run`; `reason` says why."""
         self._turn(ServerState.DOWN, reason)
 
     async def request(self, method: str, params: dict[str, object], emit: Emit) -> dict[str, object]:
-        """Raises Down, or as Connection.call does. Waits for a server that is being started again."""
+        """Sends a request, and waits for a server that is being restarted.
+
+        Raises Down, or what Connection.call raises.
+        """
         connection = await self._connected()
         return await connection.call(method, params, self.settings.timeout_s, emit)
 
@@ -94,7 +98,7 @@ class McpServer:
 
     @property
     def offered(self) -> tuple[Offered, ...]:
-        """Also while it is being restarted: a call then waits for it."""
+        """Returns the offered tools, also during a restart: a call then waits for the server."""
         is_here = self._state in (ServerState.READY, ServerState.RESTARTING)
         return self._offers.offered if is_here else ()
 
@@ -144,10 +148,11 @@ class McpServer:
             await self._ready.wait()
             if self._connection is not None and not self._connection.is_closed:
                 return self._connection
-            self._ready.clear()  # Its end has not been seen to yet; the next connection sets it again.
+            # Nothing has reacted to the end of this connection yet. The next connection sets the event again.
+            self._ready.clear()
 
     async def _live_once(self) -> BaseException | None:
-        """One connection from its beginning to its end, and what ended it."""
+        """Runs one connection from its beginning to its end, and returns what ended it."""
         task = asyncio.create_task(Connection(self.settings).run(self._attend), name=f"MCP server {self.settings.name}")
         try:
             await asyncio.wait({task})
@@ -178,11 +183,11 @@ class McpServer:
                 self._changed()
 
     async def _ping(self, connection: Connection) -> None:
-        """After a call was given up: a server that cannot even say that it is there is started again."""
+        """Pings after a call was given up. A server that does not even answer a ping is restarted."""
         try:
             await connection.ask("ping", {}, self.settings.timeouts.ping_s)
         except ServerRefused:
-            return  # It answers.
+            return  # The server answers.
         except TimedOut as cause:
             raise TimedOut("it no longer answers") from cause
 
@@ -202,7 +207,7 @@ class McpServer:
         await self._pins.save()
 
     def _fall(self, error: BaseException | None) -> float:
-        """What its end means for its tools, and how long to wait before the next start."""
+        """Decides what the end means for the server's tools, and returns how long to wait before the next start."""
         timeouts, now_s = self.settings.timeouts, asyncio.get_running_loop().time()
         was_ready = self._ready_at_s is not None
         if self._ready_at_s is not None and now_s - self._ready_at_s >= timeouts.steady_s:
@@ -223,7 +228,10 @@ class McpServer:
 
 
 async def _has_any(connection: Connection, kind: tuple[str, dict[str, str]], timeout_s: float) -> bool:
-    """Many servers say that they offer these and have none, for which no model needs tools."""
+    """Tells whether the server has any of these.
+
+    Many servers announce them and have none, and then no model needs tools.
+    """
     capability, lists = kind
     if not connection.terms.offers(capability):
         return False
@@ -235,7 +243,7 @@ async def _has_any(connection: Connection, kind: tuple[str, dict[str, str]], tim
 
 
 def told(error: BaseException | None, settings: ServerSettings) -> str:
-    """Why it ended, in our words only: models read this too."""
+    """Says why the server ended, in our words only, because models read this too."""
     program = settings.command[0] if settings.command else ""
     match error:
         case BaseExceptionGroup():

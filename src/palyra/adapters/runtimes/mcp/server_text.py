@@ -1,11 +1,14 @@
-"""Text of servers. Owns: cutting it to a length, without what a person would not see. Not: believing it; nobody does."""
+"""Cleans texts of MCP servers: cuts them to a length and drops what a person would not see.
+
+Invariant: nobody believes such a text.
+"""
 
 from palyra.core.spelling import strip_unseen
 
 
 def clean(text: str, length_max: int) -> str:
-    """Only letters that show, plain spaces and breaks of lines; a cut is marked."""
-    # Cut first with room for what falls out, so that a long text costs no more than a short one.
+    """Returns only visible letters, plain spaces and line breaks. A cut is marked."""
+    # The text is cut first, with room for what is dropped later, so that a long text costs no more than a short one.
     head = text[: 4 * length_max]
     shown = strip_unseen(head).strip()
     is_cut = len(shown) > length_max or len(text) > len(head)
@@ -13,5 +16,5 @@ def clean(text: str, length_max: int) -> str:
 
 
 def clean_line(text: str, length_max: int) -> str:
-    """The same on one line."""
+    """Does the same and returns one line."""
     return " ".join(clean(text, length_max).split())

@@ -1,4 +1,7 @@
-"""All configured servers. Owns: the source of their tools, starting and stopping them together. Not: any one of them (server)."""
+"""All configured MCP servers as one source of tools, started and stopped together.
+
+Does not own: any single server (server).
+"""
 
 import asyncio
 import hashlib
@@ -24,7 +27,7 @@ log = structlog.get_logger()
 class McpServers:
     """A ToolSource. `start` returns soon and each server connects on its own; `close` leaves no process behind.
 
-    `pins_path` is a file in the home of the daemon, of which there is one at a time.
+    `pins_path` is a file in the daemon's home. One daemon at a time uses a home.
     """
 
     def __init__(self, settings: Sequence[ServerSettings], schemas: SchemaCheck, pins_path: Path | None = None) -> None:
@@ -59,7 +62,7 @@ class McpServers:
         self._tasks.clear()
 
     def tools(self) -> tuple[Tool, ...]:
-        """The same tuple until a server comes, goes or changes what it offers."""
+        """Returns the same tuple until a server comes, goes or changes what it offers."""
         if not self._is_current:
             self._is_current = True
             self._tools = self._gather()
@@ -75,7 +78,7 @@ class McpServers:
         self._is_current = False
 
     def _gather(self) -> tuple[Tool, ...]:
-        """What did not change stays the very same object, and if nothing did, so does the tuple."""
+        """Collects the tools. An unchanged tool stays the very same object, and an unchanged list the same tuple."""
         made: dict[str, McpTool] = {}
         for server in self._servers:
             for offered in server.offered:
@@ -90,14 +93,14 @@ class McpServers:
 
 
 def _note_broken(task: asyncio.Task[None]) -> None:
-    """A supervisor ends only with the daemon; that it ended otherwise is a fault of ours."""
+    """Logs a supervisor that ended by itself. It should end only with the daemon, so this is a fault of ours."""
     error = None if task.cancelled() else task.exception()
     if error is not None:
         log.error("mcp_supervisor_broken", task=task.get_name(), exc_info=error)
 
 
 def _owner_of(pins_path: Path | None) -> str:
-    """One daemon has one home, and its file of pins is there."""
+    """Returns the daemon's name for its processes. One daemon has one home, and its file of pins is there."""
     return hashlib.sha256(str(pins_path.resolve()).encode()).hexdigest()[:16] if pins_path is not None else ""
 
 

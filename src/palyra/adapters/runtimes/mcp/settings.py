@@ -1,20 +1,24 @@
-"""How one server is reached and trusted. Owns: its settings and every limit of the client. Not: reading palyra.toml (config)."""
+"""How one MCP server is reached and trusted: its settings, and every limit of the client.
+
+Does not own: reading palyra.toml (config).
+"""
 
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 
 import msgspec
 
-MESSAGE_BYTES_MAX = 8 * 1024 * 1024  # One message: a picture of 6 MB fits. What is longer is thrown away unread.
-INBOUND_REQUESTS_MAX = 32  # Questions of a server that does not read our answers.
-CALLS_AT_ONCE_MAX = 8  # Per server; more wait their turn.
-START_TIMEOUT_S = 60.0  # The first start of a packaged server may fetch it.
-REQUEST_TIMEOUT_S = 20.0  # Of every request that is no call.
-RESTART_WAIT_S = 15.0  # How long a call waits for a server that is being restarted.
-PING_TIMEOUT_S = 5.0  # After a call was given up: a server that does not answer this is restarted.
+# Limits one message. A picture of 6 MB fits; a longer message is thrown away unread.
+MESSAGE_BYTES_MAX = 8 * 1024 * 1024
+INBOUND_REQUESTS_MAX = 32  # Limits the open requests of a server that does not read our answers.
+CALLS_AT_ONCE_MAX = 8  # The limit holds for each server. Further calls wait their turn.
+START_TIMEOUT_S = 60.0  # The first start of a packaged server may have to fetch it.
+REQUEST_TIMEOUT_S = 20.0  # Limits every request that is no tool call.
+RESTART_WAIT_S = 15.0  # A call waits so long for a server that is being restarted.
+PING_TIMEOUT_S = 5.0  # A ping follows a call that was given up. A server that does not answer it in time is restarted.
 BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.5, 60.0
 STEADY_S = 60.0  # A server that worked this long begins again with the first delay.
-STOP_GRACE_S = 2.0  # Between SIGTERM and SIGKILL.
+STOP_GRACE_S = 2.0  # SIGKILL follows SIGTERM after this time.
 
 
 def _no_variables() -> Mapping[str, str]:
@@ -26,7 +30,7 @@ def _no_token() -> str | None:
 
 
 class ServerTimeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """How long things may take. Tests have less of it."""
+    """How long things may take. Tests use shorter times."""
 
     start_s: float = START_TIMEOUT_S
     request_s: float = REQUEST_TIMEOUT_S
@@ -39,7 +43,10 @@ class ServerTimeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One `[[mcp]]` section. `env` and `token` are asked at every start, so that a changed secret is used; may raise."""
+    """One `[[mcp]]` section.
+
+    `env` and `token` are called at every start, so that a changed secret is used. Both may raise.
+    """
 
     name: str
     command: tuple[str, ...] = ()
@@ -51,14 +58,14 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     idempotent: tuple[str, ...] = ()
     timeout_s: float = 60.0
     timeouts: ServerTimeouts = ServerTimeouts()
-    owner: str = "nobody"  # Of the processes: a daemon finds by it what an earlier one, which was killed, left behind.
+    owner: str = "nobody"  # Marks the processes: by it a daemon finds what an earlier, killed daemon left behind.
 
     @property
     def is_trusted_to_read(self) -> bool:
-        """Whether what is no tool (resources, prompts) counts as reading only."""
+        """Tells whether reading resources and prompts counts as reading only."""
         return self.trust_annotations or "*" in self.read_only
 
 
 def is_named(name: str, patterns: tuple[str, ...]) -> bool:
-    """By the server's own name of a tool, as a pattern of the shell."""
+    """Matches the server's own name of a tool against patterns of the shell."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,7 +1,9 @@
-"""Messages over a server's pipes. Owns: bounded reading and writing of JSON lines. Not: what the messages mean (connection).
+"""The stdio transport to an MCP server: bounded reading and writing of JSON lines over its pipes.
 
-The package's own transport keeps a line of any length; this one does not. Invariants: a message over the limits is thrown
-away and whoever waits for it is told; of a flood little is read; a server that does not read cannot make us keep its questions.
+Does not own: what the messages mean (connection).
+The package's own transport keeps a line of any length; this one does not.
+Invariants: a message over the limits is thrown away, and its waiter is told. Little of a flood is read. A server that
+does not read cannot make us keep its requests.
 """
 
 import asyncio
@@ -26,9 +28,9 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 WRITES_WAITING_MAX = 64
-TOO_LARGE_CODE = -32099  # Ours: an answer that was thrown away for its size.
+TOO_LARGE_CODE = -32099  # Our own code for an answer that was thrown away for its size.
 PENDING_MAX = 1_024
-LAST_WORDS_S = 0.5  # What a program that ended had still written is read for so long.
+LAST_WORDS_S = 0.5  # The last output of an ended program is read for so long.
 
 log = structlog.get_logger()
 
@@ -45,7 +47,7 @@ class _Wire:
         self._pace = MessagePace()
 
     async def read(self) -> None:
-        """Until the pipe ends or the program does."""
+        """Reads until the pipe or the program ends."""
         cutter = LineCutter(MESSAGE_BYTES_MAX)
         while piece := await self._process.read():
             for line in cutter.feed(piece):
@@ -87,7 +89,7 @@ class _Wire:
         await self._inward.send(SessionMessage(message))
 
     async def _refuse(self, line: TooLong) -> None:
-        """Tells whoever waits for this answer; where nobody can know who that is, all of them."""
+        """Tells whoever waits for this answer. If nobody can know who that is, it tells every waiter."""
         from mcp.shared.message import SessionMessage
         from mcp_types import ErrorData, JSONRPCError
 
@@ -102,7 +104,10 @@ class _Wire:
 
 @asynccontextmanager
 async def open_stdio(settings: ServerSettings) -> AsyncIterator[Streams]:
-    """A started server and the streams to speak with it. Leaving ends it. Raises OSError where it cannot be started."""
+    """Starts a server and opens its streams.
+
+    The server ends when the block ends. Raises OSError if it cannot be started.
+    """
     import anyio
 
     process = await start_process(settings)
@@ -135,7 +140,7 @@ async def open_stdio(settings: ServerSettings) -> AsyncIterator[Streams]:
 
 
 def _matters(line: bytes | TooLong) -> bool:
-    """Of a flood: somebody may wait for it, or it says that the lists are others."""
+    """Tells whether a line of a flood is read: somebody may wait for it, or it says that the lists changed."""
     return isinstance(line, TooLong) or b'"id"' in line or b"list_changed" in line
 
 
@@ -151,7 +156,7 @@ async def _told_end(process: ServerProcess) -> str:
 
 
 def _note_broken(name: str, pumps: set["asyncio.Task[None]"]) -> None:
-    """A pipe that breaks is how a server ends; it is looked at so that nothing is swallowed."""
+    """Logs a broken pipe. A pipe breaks when a server ends; this look makes sure that no error is swallowed."""
     for pump in pumps:
         error = None if pump.cancelled() else pump.exception()
         if error is not None:

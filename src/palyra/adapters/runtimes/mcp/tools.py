@@ -1,7 +1,8 @@
-"""A server's tool as the engine knows it. Owns: calling it, and what a call comes to when it fails. Not: its definition (offers).
+"""A tool of an MCP server as the engine knows it: calling it, and the result of a call that fails.
 
-Whatever is not the server's own text is said in our words and is not content from outside. A call whose answer never came is
-told as that: it may have happened, and only the class of its effect says whether it may be repeated.
+Does not own: its definition (offers).
+Everything but the server's own text is in our words and is not content from outside. A call whose answer never came is
+reported as such: it may have happened. Only the class of its effect says whether it may be repeated.
 """
 
 from collections.abc import Awaitable, Callable
@@ -28,7 +29,7 @@ _MUST_LOOK = "It is not known whether it took effect: look before you repeat it.
 
 
 class McpTool:
-    """`mcp.<server>.<tool>`."""
+    """The tool `mcp.<server>.<tool>`."""
 
     def __init__(self, server: McpServer, offered: Offered) -> None:
         self._server = server
@@ -65,7 +66,7 @@ class McpTool:
 async def settle(
     ask: Callable[[], Awaitable[ToolResult]], server: McpServer, tool: str, effect_class: EffectClass
 ) -> ToolResult:
-    """What asking came to, whichever way it went."""
+    """Turns the outcome of a request, success or failure, into a result."""
     name, limit_s = server.settings.name, server.settings.timeout_s
     advice = _MUST_LOOK if effect_class is EffectClass.ONCE else _MAY_REPEAT
     try:

@@ -1,1 +1,4 @@
-"""The shell runtime: commands in a sandbox, and processes that go on behind a call. Not: judging a text (core.shell)."""
+"""The shell runtime: commands in a sandbox, and background processes.
+
+Does not own: judging a text (core.shell).
+"""

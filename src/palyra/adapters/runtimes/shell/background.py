@@ -1,6 +1,7 @@
-"""shell.list, shell.output and shell.stop. Owns: what a run may do with its processes. Not: starting them (run).
+"""The tools shell.list, shell.output and shell.stop, by which a run looks after its background processes.
 
-A run sees its own processes only. Stopping one that has ended, or was never there, changes nothing and is no failure.
+Does not own: starting processes (run).
+A run sees its own processes only. Stopping a process that has ended or never existed changes nothing and is no failure.
 """
 
 from palyra.adapters.runtimes.shell.nature import spelled_out
@@ -138,7 +139,7 @@ def _line(record: ProcessRecord) -> str:
 
 
 def _page(process: Background, offset: int | None) -> str:
-    """From the offset on, or the end; at most a page, and then it says where it stopped."""
+    """Returns a page from the offset on, or the last one. A page that stops early says where."""
     window = process.window
     if offset is None:
         return describe(process, window.read(max(window.start, window.end - PAGE_LENGTH_MAX)))

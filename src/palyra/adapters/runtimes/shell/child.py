@@ -1,8 +1,9 @@
-"""One sandboxed command. Owns: hearing its output, knowing when all of it has ended, and ending it. Not: what that means.
+"""One sandboxed command: reads its output, knows when all of it has ended, and ends it.
 
-Invariants: `wait` returns only when no process of the command is left: bubblewrap has ended, and so has the first process of
-its namespace, with which the kernel ends all others. `end` never blocks and may be called at any time and again. Everything
-happens in the event loop's thread; bubblewrap would die with any other.
+Does not own: what the end means for the call (run).
+Invariants: `wait` returns only when no process of the command is left. Then bubblewrap has ended, and so has the first
+process of its namespace, with which the kernel ends all others. `end` never blocks and may be called at any time, also
+again. Everything happens in the event loop's thread, because bubblewrap would die with any other.
 """
 
 import asyncio
@@ -22,13 +23,13 @@ STATUS_BYTES_MAX = 4096
 START_WAIT_S = 2.0  # By then bubblewrap has named its first process, or never will.
 DRAIN_WAIT_S = 1.0
 FIRST_LOOK_S = 0.03
-LOOK_SHARE = 20  # Looking at a large tree takes a while; at most this part of the loop's time goes into it.
+LOOK_SHARE = 20  # Looking at a large tree takes a while. At most this part of the loop's time goes into it.
 
 Hear = Callable[[str, str], None]
 
 
 class Child:
-    """`hear` gets clean text of `stdout` or `stderr` as it comes. Make it in a running event loop."""
+    """`hear` receives clean text of `stdout` or `stderr` as it comes. A Child is made in a running event loop."""
 
     def __init__(self, sandbox: Sandbox, order: Order, hear: Hear) -> None:
         self._loop = asyncio.get_running_loop()
@@ -72,7 +73,7 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """Of the command; None while it runs, and if it never began."""
+        """Returns the command's exit code; None while it runs, and if it never began."""
         for line in self._status.splitlines():
             with suppress(ValueError):
                 code = json.loads(line).get("exit-code")
@@ -86,11 +87,14 @@ class Child:
 
     @property
     def has_not_joined(self) -> bool:
-        """Whether it ended because it could not enter its control group. Then nothing of it ran."""
+        """Tells whether the command ended because it could not enter its control group. Then nothing of it ran."""
         return self._group is not None and self.exit_code is None and self._started.process.returncode == NOT_JOINED
 
     def end(self, excess: Excess | None = None) -> None:
-        """Kills all of it. Before its first process is known this only notes the wish, which is then carried out."""
+        """Kills the whole command.
+
+        Until its first process is known this is only noted, and done as soon as it is known.
+        """
         if self._is_ending or self.is_over:
             return
         self._is_ending = True
@@ -123,7 +127,7 @@ class Child:
         self._timers.append(self._loop.call_later(FIRST_LOOK_S, self._look))
 
     def _forget(self) -> None:
-        """It cannot be followed, so it may not run."""
+        """Ends a command that cannot be followed: such a command may not run."""
         self._kill_outer()
         self._started.process.wait()
         for file in (*self._open, *self._handles):
@@ -202,7 +206,10 @@ class Child:
         self._settle()
 
     def _give_up(self) -> None:
-        """All have ended, so nobody can write any more; a descriptor that is still open was given away by nobody of ours."""
+        """Stops reading.
+
+        All processes have ended, so nobody can write any more; no process of ours holds the open descriptor.
+        """
         self._kill_first()
         for file in list(self._open):
             self._close(file)
@@ -240,7 +247,7 @@ class Child:
 
 
 def _is_bubblewrap(pid: int) -> bool:
-    """Not another process that has its number by now."""
+    """Tells whether the process is still bubblewrap, and not another one that has got its number."""
     try:
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
             return file.read().strip() == "bwrap"

@@ -1,7 +1,9 @@
-"""Devices of the machine. Owns: that those a sandbox shares keep their modes. Not: which are in it (mounts).
+"""Restores the modes of the machine's devices that a sandbox shares.
 
-A daemon of root owns them, and so do its commands, which may therefore change their modes; bubblewrap cannot make a device
-read-only and leave it usable. So they are put back while a command runs and when it has ended. Other daemons own none.
+Does not own: which devices a sandbox has (mounts).
+A daemon of root owns these devices, and so do its commands, which may therefore change their modes. bubblewrap cannot
+make a device read-only and leave it usable. So the modes are restored while a command runs and when it has ended. Other
+daemons own no device.
 """
 
 import os
@@ -14,7 +16,7 @@ _SHARED = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
 
 
 class DeviceModes(msgspec.Struct, frozen=True):
-    """As they were before the first command."""
+    """The modes as they were before the first command."""
 
     modes: tuple[tuple[str, int], ...] = ()
 

@@ -1,9 +1,11 @@
-"""The system call filter. Owns: which calls a sandboxed program is refused, as a program of classic BPF. Not: loading it.
+"""The system call filter of the sandbox: which calls a program is refused, as a program of classic BPF.
 
-What is refused either reaches parts of the kernel that a command never needs and where its faults are found (bpf, io_uring,
-keys, mounts, new namespaces), or reaches out of a sandbox that is otherwise whole (vsock sockets, setuid bits on files of the
-workspace, typing into a terminal), or takes memory that no limit counts (memfd). Everything else is allowed: the walls are
-the namespaces, this makes them thicker. Programs of another machine's calling form are killed at their first call.
+Does not own: loading the filter (sandbox).
+Some refused calls reach parts of the kernel that a command never needs and where faults are often found: bpf, io_uring,
+keys, mounts, new namespaces. Others reach out of a sandbox that is otherwise complete: vsock sockets, setuid bits on
+files of the workspace, terminal input. memfd takes memory that no limit counts. Everything else is allowed: namespaces
+isolate a command, and the filter adds to them. A program that uses another machine's system calls is killed at its
+first call.
 """
 
 import errno
@@ -12,7 +14,7 @@ from collections.abc import Iterable
 
 from palyra.adapters.runtimes.shell.system_calls import MACHINES, Machine
 
-# Refused as if the user had no right to it.
+# These calls are refused as if the user had no right to them.
 _DENIED = (
     "acct", "add_key", "adjtimex", "bpf", "chroot", "clock_adjtime", "clock_settime", "create_module", "delete_module",
     "fanotify_init", "finit_module", "fsconfig", "fsmount", "fsopen", "fspick", "get_kernel_syms", "init_module",
@@ -23,18 +25,19 @@ _DENIED = (
     "quotactl", "quotactl_fd", "reboot", "request_key", "setdomainname", "sethostname", "setns", "settimeofday",
     "swapoff", "swapon", "syslog", "umount2", "userfaultfd", "uselib", "vhangup", "_sysctl",
 )  # fmt: skip
-# Refused as if the kernel were older, so that programs fall back to calls whose arguments a filter can see.
+# These calls are refused as if the kernel were older. Programs then fall back to calls whose arguments a filter can
+# see.
 _ABSENT = ("clone3", "openat2", "memfd_create")
 
 _NAMESPACE_FLAGS = 0x7E020080  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET and NEWTIME.
-_TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX put words into a terminal's input.
-_SOCKET_FAMILIES = (1, 2, 10, 16)  # unix, inet, inet6, netlink: those that a network namespace holds.
-_PERSONALITIES = (0, 0xFFFFFFFF)  # The usual one, and the question which it is.
+_TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX put text into a terminal's input.
+_SOCKET_FAMILIES = (1, 2, 10, 16)  # unix, inet, inet6 and netlink are the families that a network namespace isolates.
+_PERSONALITIES = (0, 0xFFFFFFFF)  # These are the usual personality, and the query for the current one.
 _SET_ID_BITS = 0o6000
-_CREATING_FLAGS = 0x40 | 0x400000  # O_CREAT and O_TMPFILE: without them a mode means nothing and may be anything.
-# Which argument is the mode.
+_CREATING_FLAGS = 0x40 | 0x400000  # O_CREAT and O_TMPFILE: without them the mode means nothing and may be anything.
+# The number says which argument is the mode.
 _MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
-_OPENS = {"open": (1, 2), "openat": (2, 3)}  # Which are the flags and the mode.
+_OPENS = {"open": (1, 2), "openat": (2, 3)}  # The numbers say which arguments are the flags and the mode.
 
 _ALLOW = 0x7FFF0000
 _KILL = 0x80000000
@@ -47,7 +50,7 @@ Instruction = tuple[int, int, int, int]  # Code, jump if true, jump if false, op
 
 
 def make_filter(machine: str) -> bytes | None:
-    """The filter for this machine as the kernel takes it; None where we have no table for it."""
+    """Returns the filter for this machine in the kernel's form; None if we have no table for the machine."""
     known = MACHINES.get(machine)
     if known is None:
         return None
@@ -64,14 +67,14 @@ def _program(machine: Machine) -> list[Instruction]:
         program += _refusal(machine, name, errno.ENOSYS)
     for name, check in _checks():
         if name in machine.numbers:
-            # A check loads other words, so the number is loaded again behind it.
+            # A check loads other words, so the number is loaded again after it.
             body = [*check, _load(_NUMBER_AT)]
             program += [(_EQUAL, 0, len(body), machine.numbers[name]), *body]
     return [*program, _return(_ALLOW)]
 
 
 def _checks() -> Iterable[tuple[str, list[Instruction]]]:
-    """Calls that are refused only with certain arguments."""
+    """Yields the calls that are refused only with certain arguments."""
     for name in ("clone", "unshare"):
         yield name, _refuse_bits(0, _NAMESPACE_FLAGS)
     yield "ioctl", _refuse_values(1, _TERMINAL_INPUT)
@@ -105,7 +108,10 @@ def _refuse_others(argument: int, allowed: tuple[int, ...], error: int) -> list[
 
 
 def _argument(place: int) -> Instruction:
-    """The low half of an argument: what these calls look at is 32 bits wide. Both machines keep the low half first."""
+    """Loads the low half of an argument.
+
+    The arguments checked here are 32 bits wide, and both machines keep the low half first.
+    """
     return _load(_ARGUMENTS_AT + 8 * place)
 
 

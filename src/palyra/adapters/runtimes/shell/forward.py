@@ -1,7 +1,8 @@
-"""The way out of a sandbox. Owns: passing connections of a port on to the guarded proxy's socket. Not: where they may lead.
+"""Passes connections of a port inside a sandbox on to the guarded proxy's socket.
 
-Runs inside the sandbox as a program of its own, with nothing but Python's own modules. It returns when the port is open and
-goes on behind the command, which may end it and then has no network.
+Does not own: where connections may lead (adapters.net).
+It runs inside the sandbox as a program of its own, with nothing but Python's standard modules. It returns when the port
+is open and goes on in the background. The command may end it, and then has no network.
 """
 
 import os
@@ -28,7 +29,7 @@ def _serve(client: socket.socket, path: str) -> None:
         try:
             proxy.connect(path)
         except OSError:
-            return  # The client sees a closed connection, as of any proxy that is gone.
+            return  # The client sees a closed connection, as with any proxy that is gone.
         back = threading.Thread(target=_copy, args=(proxy, client), daemon=True)
         back.start()
         _copy(client, proxy)

@@ -1,9 +1,9 @@
-"""Control groups of commands. Owns: one group for each command, its limits, what happened in it, and its removal.
+"""Control groups of commands: one group for each command, its limits, its events and its removal.
 
-Not: where groups can be (groups_place, groups_find). Invariants: a group bounds a command as a whole or there is none;
-making one never raises, and whatever fails then means a command without a group, which the watching bounds. A group is
-removed when its command is over, tried again from timers and before the next is made; what a killed daemon left is swept by
-the next one.
+Does not own: where groups can be (groups_place, groups_find).
+Invariants: a group bounds a whole command, or there is no group. Making one never raises. If that fails, the command
+runs without a group, and the checks of `watch` bound it. A group is removed when its command is over. Removal is tried
+again from timers and before the next group is made. The next daemon removes what a killed daemon left.
 """
 
 import asyncio
@@ -18,21 +18,22 @@ from palyra.adapters.runtimes.shell.groups_place import MEMORY, PIDS, WANTED
 from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.watch import Excess
 
-NOT_JOINED = 120  # With this the joining shell ends, and the command has not begun.
-GROUPS_MAX = 256  # Of one daemon, with those that cannot be removed yet.
+NOT_JOINED = 120  # The joining shell ends with this exit code, and the command has not begun.
+GROUPS_MAX = 256  # Limits the groups of one daemon, with those that cannot be removed yet.
 TASKS_PER_PROCESS = 4  # The kernel counts threads too, and a limit of processes is not one of threads.
 TASKS_OF_SANDBOX = 8  # bubblewrap's own, the forwarder of the network and its threads.
 REMOVE_AGAIN_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
-# Joins every group named before `--`, then becomes what is named after it, so that all it starts is inside as well.
+# The shell joins every group named before `--`, then becomes the program named after it, so that all it starts is
+# inside too.
 _JOIN = f'until [ "$1" = -- ]; do echo 0 >"$1" || exit {NOT_JOINED}; shift; done; shift; exec "$@"'
 _SHELL = "/bin/sh"
-_numbers = count(1)  # Of the process: two makers in one never use a name twice.
+_numbers = count(1)  # The numbers are the process's: two makers in one process never use a name twice.
 
 log = structlog.get_logger()
 
 
 class GroupParent(msgspec.Struct, frozen=True):
-    """A folder in which sub-groups are made, and what they bound. `is_unified` says that it is of cgroup v2."""
+    """A folder in which sub-groups are made, and what they bound. `is_unified` means cgroup v2."""
 
     folder: str
     controllers: frozenset[str]
@@ -44,7 +45,7 @@ class NoGroups(msgspec.Struct, frozen=True):
 
 
 class ControlGroup:
-    """One command's. Its folders are there when it has been made."""
+    """The group of one command. Its folders exist once it has been made."""
 
     def __init__(self, branches: tuple[GroupParent, ...], name: str) -> None:
         self._branches = branches
@@ -56,7 +57,7 @@ class ControlGroup:
         return self._folders
 
     def create(self, limits: CommandLimits) -> None:
-        """Raises OSError, and then nothing of it is left."""
+        """Creates the folders. If that fails it raises OSError, and nothing of the group is left."""
         made: list[str] = []
         try:
             for branch, folder in zip(self._branches, self._folders, strict=True):
@@ -70,35 +71,38 @@ class ControlGroup:
             raise
 
     def entry(self) -> tuple[str, ...]:
-        """What is put before a program's words so that it runs inside from its first instruction on."""
+        """Returns the words before a program's own words that make it run inside from its first instruction on."""
         join_files = [
             f"{folder}/{_join_file(branch)}" for branch, folder in zip(self._branches, self._folders, strict=True)
         ]
         return (_SHELL, "-c", _JOIN, "sh", *join_files, "--")
 
     def excess(self) -> Excess | None:
-        """Which limit the kernel had to hold, if any, since it was made."""
+        """Returns which limit the kernel had to enforce since the group was made, if any."""
         counts = [_held(branch, folder) for branch, folder in zip(self._branches, self._folders, strict=True)]
         if any(memory for memory, _ in counts):
             return Excess.MEMORY
         return Excess.PROCESSES if any(tasks for _, tasks in counts) else None
 
     def kill(self) -> None:
-        """Everything in it, where the kernel can do that; elsewhere whoever ends the command has to do it alone."""
+        """Kills everything in the group if the kernel can do that.
+
+        Elsewhere whoever ends the command has to do it alone.
+        """
         for branch, folder in zip(self._branches, self._folders, strict=True):
             if branch.is_unified:
                 with suppress(OSError):
                     write(f"{folder}/cgroup.kill", "1")
 
     def remove(self) -> bool:
-        """Whether it is gone. The kernel may need a moment after the last process."""
+        """Removes the group and tells whether it is gone. The kernel may need a moment after the last process."""
         return not [folder for folder in self._folders if not _is_removed(folder)]
 
 
 class Groups:
-    """Makes them. `owner` begins the name of each, and tells the next daemon whether this one still lives.
+    """Makes groups. `owner` begins the name of each, and tells the next daemon whether this one still runs.
 
-    `left` are those of a daemon that was killed which could not be removed at once.
+    `left` are groups of a killed daemon that could not be removed at once.
     """
 
     def __init__(self, branches: tuple[GroupParent, ...], owner: str, left: tuple[str, ...] = ()) -> None:
@@ -114,7 +118,7 @@ class Groups:
         return len(self._kept)
 
     def make(self, limits: CommandLimits) -> ControlGroup | None:
-        """None if it cannot be made now; why is in the log."""
+        """Makes a group; None if that is not possible now. The log says why."""
         for group in list(self._left):
             self._try_to_remove(group)
         if self._fault is not None:
@@ -132,12 +136,18 @@ class Groups:
         return group
 
     def give_up(self, reason: str) -> None:
-        """Commands that cannot enter their groups would never run again, so from now on they have none."""
+        """Stops making groups.
+
+        Commands that cannot enter their groups would never run again, so from now on they have none.
+        """
         self._fault = reason
         log.warning("groups_given_up", reason=reason)
 
     def let_go(self, group: ControlGroup, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """Its command is over. Without a loop it is tried once, and again before the next group is made."""
+        """Removes the group of a command that is over.
+
+        Without a loop that is tried once, and again before the next group is made.
+        """
         self._left.add(group)
         self._remove(group, loop, 0)
 
@@ -156,12 +166,15 @@ class Groups:
 
 
 def _join_file(branch: GroupParent) -> str:
-    """The joining shell is one thread. v1 can move just that, without the wait for all processors that moving a process takes."""
+    """Returns the file to join by. The joining shell is one thread.
+
+    v1 can move just that thread, without the wait for all processors that moving a process takes.
+    """
     return "cgroup.procs" if branch.is_unified else "tasks"
 
 
 def words_for(branches: tuple[GroupParent, ...]) -> str:
-    """For the record of a call: what is bounded by the kernel for the whole of a command."""
+    """Says for the record of a call what the kernel bounds for the whole command."""
     controllers = frozenset[str]().union(*(branch.controllers for branch in branches))
     return "cgroup" if controllers >= WANTED else f"cgroup.{'.'.join(sorted(controllers))}"
 
@@ -171,7 +184,10 @@ def tasks_max(limits: CommandLimits) -> int:
 
 
 def _settings(branch: GroupParent, folder: str, limits: CommandLimits) -> list[tuple[str, str]]:
-    """In the order in which they have to be written. What swaps could take more, so swapping is switched off where it can be."""
+    """Returns the settings in the order in which they have to be written.
+
+    A command that swaps could take more, so swapping is switched off where possible.
+    """
     memory, found = str(limits.memory_bytes), list[tuple[str, str]]()
     if MEMORY in branch.controllers and branch.is_unified:
         found += [("memory.max", memory), *_if_there(folder, ("memory.swap.max", "0"), ("memory.oom.group", "1"))]
@@ -187,14 +203,14 @@ def _if_there(folder: str, *settings: tuple[str, str]) -> list[tuple[str, str]]:
 
 
 def _held(branch: GroupParent, folder: str) -> tuple[int, int]:
-    """How often the kernel killed for want of memory, and refused a new process or thread."""
+    """Returns how often the kernel killed for lack of memory, and how often it refused a new process or thread."""
     events = "memory.events" if branch.is_unified else "memory.oom_control"
     memory = _count(f"{folder}/{events}", "oom_kill") if MEMORY in branch.controllers else 0
     return memory, _count(f"{folder}/pids.events", "max") if PIDS in branch.controllers else 0
 
 
 def _count(path: str, name: str) -> int:
-    """Zero where it cannot be told: then the watching alone sees an excess."""
+    """Returns a count; zero if it cannot be told. Then only the checks of `watch` see an excess."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             lines = file.read(4096).splitlines()
@@ -215,7 +231,7 @@ def _is_removed(folder: str) -> bool:
 
 
 def write(path: str, value: str) -> None:
-    """Never creates: a folder without the file is no group."""
+    """Writes a file that exists. It never creates one: a folder without the file is no group."""
     file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(file, value.encode())

@@ -1,7 +1,8 @@
-"""Finding control groups. Owns: reading where the daemon is, stepping into a leaf, and sweeping what a killed daemon left.
+"""Finds control groups: reads where the daemon is, moves it into a leaf, and removes what a killed daemon left.
 
-Not: the choice (groups_place). Invariants: only processes of this daemon are ever moved; only groups that bear our name and
-whose daemon is dead are ever removed. Nothing here raises for a tree that cannot be read or written.
+Does not own: the choice of a place (groups_place).
+Invariants: only processes of this daemon are ever moved. Only groups that carry our name and whose daemon is dead are
+ever removed. Nothing here raises for a tree that cannot be read or written.
 """
 
 import os
@@ -32,13 +33,13 @@ SWEPT_MAX = 4096
 _MOVE_TURNS = 5  # A child may start another while it is moved.
 _OURS_MAX = 10_000
 _NAME = re.compile(r"palyra-([0-9]{1,20})-([0-9]{1,20})-([0-9]{1,20})-[0-9]{1,20}")
-_START_FIELD = 19  # Of the fields behind the name of a program in /proc/<pid>/stat.
+_START_FIELD = 19  # Counts the fields after the program's name in /proc/<pid>/stat.
 
 log = structlog.get_logger()
 
 
 class GroupPlace(msgspec.Struct, frozen=True):
-    """Where this process is."""
+    """Where this process is in the trees of control groups."""
 
     layout: Layout
     chain: tuple[GroupState, ...]
@@ -50,7 +51,7 @@ def find_place(proc: str = SELF) -> GroupPlace:
 
 
 def possible_branches(place: GroupPlace) -> list[tuple[GroupParent, ...]]:
-    """What may be worth trying, best first."""
+    """Returns what may be worth trying, best first."""
     unified = [(GroupParent(ready.folder, WANTED, True),) for ready in ready_places(place.chain)]
     old = tuple(
         GroupParent(folder, frozenset({controller}), False)
@@ -61,7 +62,7 @@ def possible_branches(place: GroupPlace) -> list[tuple[GroupParent, ...]]:
 
 
 def why_no_branches(place: GroupPlace) -> str:
-    """In words, with what to do."""
+    """Says in words why there are no groups, and what to do."""
     old = [folder for _, folder in place.layout.old]
     if not old and should_step_down(place.chain, _ours()):
         own = place.chain[0].folder
@@ -71,12 +72,15 @@ def why_no_branches(place: GroupPlace) -> str:
 
 
 def open_groups(branches: tuple[GroupParent, ...]) -> Groups:
-    """Sweeps first."""
+    """Removes what killed daemons left, then returns the maker of groups."""
     return Groups(branches, owner_name(), sweep(branches))
 
 
 def step_down(proc: str = SELF) -> bool:
-    """Moves this daemon into a leaf of its own group if commands can get groups beside it then. Whether it did."""
+    """Moves this daemon into a leaf of its own group if commands can then get groups beside it.
+
+    Tells whether it moved.
+    """
     chain = find_place(proc).chain
     if not should_step_down(chain, _ours()):
         return False
@@ -94,7 +98,7 @@ def step_down(proc: str = SELF) -> bool:
 
 
 def sweep(branches: tuple[GroupParent, ...]) -> tuple[str, ...]:
-    """Removes the groups of daemons that are dead, with what runs in them. Gives the names of those still there."""
+    """Removes the groups of dead daemons, with what runs in them. Returns the names of those still there."""
     left: set[str] = set()
     for branch in branches:
         for name in _dead(branch.folder):
@@ -108,7 +112,7 @@ def sweep(branches: tuple[GroupParent, ...]) -> tuple[str, ...]:
 
 
 def owner_name() -> str:
-    """Who this daemon is, so that nobody else can be taken for it: also after its number is given to another process."""
+    """Returns a name of this daemon that no other process can have, even after its process id is used again."""
     return f"palyra-{_namespace()}-{os.getpid()}-{_start_of(os.getpid())}"
 
 
@@ -122,7 +126,10 @@ def _dead(folder: str) -> list[str]:
 
 
 def _is_dead(name: re.Match[str]) -> bool:
-    """A daemon of another process namespace cannot be seen from here, so it counts as living."""
+    """Tells whether the daemon of that name is dead.
+
+    One of another process namespace is invisible here and counts as running.
+    """
     namespace, pid, start = (int(word) for word in name.groups())
     if namespace != _namespace():
         return False
@@ -136,7 +143,7 @@ def _is_dead(name: re.Match[str]) -> bool:
 
 
 def _kill_all(folder: str, is_unified: bool) -> None:
-    """A command whose daemon was killed before it was bound to die with it."""
+    """Kills the commands in a group whose daemon was killed before they were bound to die with it."""
     if is_unified:
         with suppress(OSError):
             write(f"{folder}/cgroup.kill", "1")
@@ -149,7 +156,7 @@ def _kill_all(folder: str, is_unified: bool) -> None:
 def _kill_one(pid: int, folder: str) -> None:
     handle = os.pidfd_open(pid)
     try:
-        if pid in _pids(folder):  # Not another process that has its number by now.
+        if pid in _pids(folder):  # The process id must not belong to another process by now.
             signal.pidfd_send_signal(handle, signal.SIGKILL)
     finally:
         os.close(handle)
@@ -213,13 +220,13 @@ def _namespace() -> int:
 
 
 def _start_of(pid: int) -> int | None:
-    """In the kernel's ticks since it started; None if that cannot be told."""
+    """Returns when the process started, in the kernel's ticks; None if that cannot be told."""
     fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return int(fields[_START_FIELD]) if len(fields) > _START_FIELD and fields[_START_FIELD].isdecimal() else None
 
 
 def _text(path: str) -> str:
-    """Empty where it cannot be read."""
+    """Returns the text of a file, empty if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read(1024 * 1024)

@@ -1,7 +1,8 @@
-"""Where control groups can be. Owns: reading the kernel's lists of them, and choosing where commands may have theirs.
+"""Chooses where commands may have their control groups, from the kernel's lists of groups.
 
-Not: the files themselves (groups_find). Pure: texts and what was seen in, folders out. A text that cannot be read names
-nothing; it is never an error.
+Does not own: reading and writing the files (groups_find).
+Invariants: the functions are pure; texts and observations go in, folders come out. A text that cannot be parsed names
+nothing and is never an error.
 """
 
 import re
@@ -13,7 +14,7 @@ WANTED = frozenset({MEMORY, PIDS})
 DAEMON_LEAF = "palyra-daemon"
 _UNIFIED, _OLD = "cgroup2", "cgroup"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-_CHAIN_LENGTH_MAX = 64  # Deeper than anybody nests groups; each takes a look at the disk.
+_CHAIN_LENGTH_MAX = 64  # Nobody nests groups deeper. Each level takes a look at the disk.
 
 
 class Mount(msgspec.Struct, frozen=True):
@@ -27,14 +28,17 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """`unified` is the daemon's own group in cgroup v2 and those that hold it, nearest first; `old` its groups in v1."""
+    """The daemon's groups: `old` are those in v1.
+
+    `unified` is its own group in cgroup v2 and those that hold it, nearest first.
+    """
 
     unified: tuple[str, ...] = ()
     old: tuple[tuple[str, str], ...] = ()
 
 
 class GroupState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a group of v2 looks like. `handed_on` is what its sub-groups can bound, `bounded` what it bounds itself."""
+    """The state of a v2 group. `handed_on` is what its sub-groups can bound, `bounded` what it bounds itself."""
 
     folder: str
     is_writable: bool = False
@@ -45,14 +49,17 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """A group that can have sub-groups with limits at once. `left` is what no longer bounds a command that is put there."""
+    """A group that can have sub-groups with limits at once.
+
+    `left` is what no longer bounds a command in such a sub-group.
+    """
 
     folder: str
     left: frozenset[str]
 
 
 def lay_out(memberships: str, mounts: str) -> Layout:
-    """From the texts of /proc/self/cgroup and /proc/self/mountinfo."""
+    """Builds the layout from the texts of /proc/self/cgroup and /proc/self/mountinfo."""
     paths, trees = parse_memberships(memberships), parse_mounts(mounts)
     own = _first_folder(paths.get(""), [tree for tree in trees if tree.kind == _UNIFIED])
     old = {
@@ -68,7 +75,7 @@ def lay_out(memberships: str, mounts: str) -> Layout:
 
 
 def parse_memberships(text: str) -> dict[str, str]:
-    """The path of the own group for each controller; that of v2 has the name ''."""
+    """Returns the path of the own group for each controller. The group of v2 has the name ''."""
     found: dict[str, str] = {}
     for line in text.split("\n"):
         number, *rest = line.split(":", 2)
@@ -80,7 +87,7 @@ def parse_memberships(text: str) -> dict[str, str]:
 
 
 def parse_mounts(text: str) -> list[Mount]:
-    """The trees of control groups. Those that can be written come first."""
+    """Returns the trees of control groups. Those that can be written come first."""
     found: list[Mount] = []
     for line in text.split("\n"):
         before, _, after = line.partition(" - ")
@@ -94,7 +101,10 @@ def parse_mounts(text: str) -> list[Mount]:
 
 
 def ready_places(chain: tuple[GroupState, ...]) -> tuple[Ready, ...]:
-    """Nearest first. None that would take commands out of a bound of memory that somebody set for the daemon."""
+    """Returns the usable groups, nearest first.
+
+    A group is left out if commands there would escape a memory limit that somebody set for the daemon.
+    """
     found: list[Ready] = []
     left: frozenset[str] = frozenset()
     for seen in chain:
@@ -105,14 +115,17 @@ def ready_places(chain: tuple[GroupState, ...]) -> tuple[Ready, ...]:
 
 
 def should_step_down(chain: tuple[GroupState, ...], ours: frozenset[int]) -> bool:
-    """Whether the daemon gets groups, or better ones, by moving into a leaf of its own group: nothing else may be in that."""
+    """Tells whether the daemon gets groups, or better ones, by moving into a leaf of its own group.
+
+    Nothing else may be in that group.
+    """
     if any(not ready.left for ready in ready_places(chain)):
         return False
     return bool(chain) and chain[0].is_writable and chain[0].controllers >= WANTED and chain[0].pids <= ours
 
 
 def why_none(chain: tuple[GroupState, ...]) -> str:
-    """What is in the way of groups in v2, for whoever sets the daemon up."""
+    """Says what prevents groups in v2, for whoever sets the daemon up."""
     if not chain:
         return "control groups are not mounted here"
     own = chain[0]
@@ -133,7 +146,7 @@ def _chain(own: str, top: str) -> tuple[str, ...]:
 
 
 def _first_folder(path: str | None, trees: list[Mount]) -> tuple[str, str] | None:
-    """Where the group with this path is seen, and the mount it is seen through."""
+    """Returns where the group with this path is seen, and the mount it is seen through."""
     for tree in trees:
         inside = _below(path, tree.root) if path is not None else None
         if inside is not None and tree.point.startswith("/") and "\0" not in f"{tree.point}{inside}":
@@ -143,7 +156,7 @@ def _first_folder(path: str | None, trees: list[Mount]) -> tuple[str, str] | Non
 
 
 def _below(path: str, root: str) -> str | None:
-    """The rest of the path, '' or with a slash before it; None if it does not lie there, or outside what can be seen."""
+    """Returns the rest of the path, '' or with a slash before it; None if it does not lie below, or is out of sight."""
     path, root = path.rstrip("/"), root.rstrip("/")
     if ".." in path.split("/") or ".." in root.split("/") or not f"{path}/".startswith(f"{root}/"):
         return None

@@ -1,7 +1,8 @@
-"""Limits of a command. Owns: how much it may take, and the lines with which its shell binds itself. Not: watching it.
+"""Limits of a command: how much it may take, and the script by which its shell limits itself.
 
-What the kernel can hold for one process is set by the shell before it reads the command; hard limits cannot be raised again.
-What only sums show (memory of a whole tree, the disk) is watched from outside (watch).
+Does not own: checks of sums (watch).
+The shell sets the limits that the kernel keeps for one process before it reads the command. Hard limits cannot be
+raised again. Limits that only sums show (memory of a whole tree, the disk) are checked from outside.
 """
 
 import os
@@ -11,32 +12,34 @@ import resource
 import msgspec
 
 _KIB, _MIB, _GIB = 1024, 1024**2, 1024**3
-# From this kernel on, processes are counted for each user namespace; before, with all others of the daemon's user.
+# From this kernel on, processes are counted for each user namespace. Before, they count with all others of the daemon's
+# user.
 _OWN_COUNT_SINCE = (5, 14)
 
 
 def _default_memory_bytes() -> int:
-    """Half of the machine's memory, so that one command cannot have it all, and at most what a large build takes."""
+    """Returns half of the machine's memory, and at most what a large build takes. One command cannot have all of it."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(4 * _GIB, total // 2)
 
 
 class CommandLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """`memory_bytes` bounds each process and all of a command together; `disk_bytes` by how much the disk may fill."""
+    """`memory_bytes` bounds each process and the whole command; `disk_bytes` bounds by how much the disk may fill."""
 
     memory_bytes: int = msgspec.field(default_factory=_default_memory_bytes)
     processes_count: int = 512
     open_files_count: int = 4096
     file_bytes: int = 4 * _GIB
     disk_bytes: int = 10 * _GIB
-    cpu_s: int = 3600  # Of one process; a call ends long before, a background process may be a server.
-    temporary_bytes: int = 512 * _MIB  # /tmp and the home, each; they are memory.
+    # The limit is that of one process. A call ends long before; a background process may be a server.
+    cpu_s: int = 3600
+    temporary_bytes: int = 512 * _MIB  # /tmp and the home have this much each. Both are in memory.
     shared_memory_bytes: int = 64 * _MIB
-    output_bytes: int = 64 * _MIB  # Whoever prints more prints for nobody.
+    output_bytes: int = 64 * _MIB  # Nobody reads more output than this.
 
 
 def limits_script(limits: CommandLimits) -> str:
-    """Read by bash as its start-up file, before the command. If a limit cannot be set, the command does not run."""
+    """Returns the script that bash reads as its start-up file. If a limit cannot be set, the command does not run."""
     wanted = [
         ("c", 0, resource.RLIMIT_CORE, 1),
         ("f", limits.file_bytes, resource.RLIMIT_FSIZE, _KIB),
@@ -56,6 +59,6 @@ def kernel_version() -> tuple[int, int]:
 
 
 def _bounded(value: int, which: int) -> int:
-    """The daemon may be bound tighter already, and nobody may raise that."""
+    """Returns the value, lowered to a limit of the daemon. Nobody may raise that limit."""
     hard = resource.getrlimit(which)[1]
     return value if hard == resource.RLIM_INFINITY else min(value, hard)

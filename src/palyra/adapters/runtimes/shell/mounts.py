@@ -1,8 +1,9 @@
-"""What a sandboxed command sees. Owns: the files and folders that are put into its world, and which roots those are.
+"""What a sandboxed command sees: the files and folders that are mounted for it, and which roots those are.
 
-Not: namespaces and limits. Invariants: of the daemon's machine it sees installed software, a few files of /etc that everybody
-may read, and the roots of its workspace; only the roots and private memory can be written. A link in a root that leads out
-leads to nothing, since nothing outside is there. The daemon's own folder is never among it, even if a root holds it.
+Does not own: namespaces (sandbox), limits (limits).
+Invariants: a command sees installed software, a few files of /etc that everybody may read, and the roots of its
+workspace. Only the roots and private memory can be written. A link in a root that leads out leads to nothing, because
+nothing outside is there. The daemon's own folder is never visible, even if a root holds it.
 """
 
 import os
@@ -11,13 +12,14 @@ from glob import glob
 from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.core.errors import Invalid, NotFound
 
-HOME = "/run/home"  # Where no workspace lies, so that none can cover it.
-PRIVATE = "/run/palyra"  # Holds the command's text and the lines that bind its shell.
+HOME = "/run/home"  # No workspace lies here, so none can cover it.
+PRIVATE = "/run/palyra"  # Holds the command's text and the script that limits its shell.
 WORKSPACE_NAME = "workspace"  # The one folder of the daemon's own that a tool may see.
 
 _SOFTWARE = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _MORE_SOFTWARE = ("/nix/store", "/gnu/store")
-# What programs need to find other programs, and Java its settings. Every mount takes time, so small files are copied instead.
+# Programs need these to find other programs, and Java to find its settings. Every mount takes time, so small files are
+# copied.
 _SETTINGS = ("/etc/alternatives", "/etc/java-*", "/etc/pki/ca-trust", "/etc/pki/tls/certs", "/etc/ssl/certs")
 COPIED = ("/etc/ld.so.cache", "/etc/localtime", "/etc/timezone", "/etc/ssl/openssl.cnf")
 FILES = {
@@ -26,7 +28,8 @@ FILES = {
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
     "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
 }
-# A daemon of root owns the kernel's files and devices, and so do its commands: what an owner may do with them is taken away.
+# A daemon of root owns the kernel's files and devices, and so do its commands. An owner's rights over them are taken
+# away.
 _PROC_FILES = (
     "kcore",
     "kpagecgroup",
@@ -37,7 +40,7 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 def system_mounts() -> list[str]:
-    """The same for every command of this machine."""
+    """Returns the mounts that are the same for every command of this machine."""
     made = ["--ro-bind", "/usr", "/usr"]
     for path in _SOFTWARE:
         if os.path.islink(path):
@@ -51,7 +54,10 @@ def system_mounts() -> list[str]:
 
 
 def private_mounts(limits: CommandLimits) -> list[str]:
-    """Memory that only this command sees. Nothing without a size may stay writable, or it could take all memory."""
+    """Returns the memory that only this command sees.
+
+    A writable mount without a size could take all memory, so none may stay.
+    """
     return [
         *("--size", str(limits.shared_memory_bytes), "--perms", "1777", "--tmpfs", "/dev/shm"),  # noqa: S108 in the sandbox
         *("--remount-ro", "/dev"),
@@ -61,7 +67,7 @@ def private_mounts(limits: CommandLimits) -> list[str]:
 
 
 def root_mounts(roots: tuple[str, ...], hidden: str | None) -> list[str]:
-    """The workspace. Shorter paths first: what lies deeper is laid over what holds it."""
+    """Returns the mounts of the workspace. Shorter paths come first, because deeper ones are mounted over them."""
     made: list[str] = []
     covered = [hidden] if hidden is not None and any(_is_under(hidden, root) for root in roots) else []
     for path in sorted({*roots, *covered}, key=lambda path: (path.count("/"), path)):
@@ -72,7 +78,10 @@ def root_mounts(roots: tuple[str, ...], hidden: str | None) -> list[str]:
 
 
 def real_roots(workspace: tuple[str, ...], hidden: str | None) -> tuple[str, ...]:
-    """Where the roots really are; one that lies in another is left out, as a command could have put a link in its place."""
+    """Returns where the roots really are.
+
+    A root inside another is left out: a command could have put a link in its place.
+    """
     if not workspace:
         raise Invalid("workspace_missing", "this agent has no workspace; give it one in palyra.toml")
     found: list[str] = []
@@ -87,7 +96,7 @@ def real_roots(workspace: tuple[str, ...], hidden: str | None) -> tuple[str, ...
 
 
 def aliases_of(workspace: tuple[str, ...], roots: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Names of roots as the operator wrote them, where a link leads from there to the real folder."""
+    """Returns the operator's names of roots that differ from the real folders because of a link."""
     named = [(os.path.abspath(root), os.path.realpath(root)) for root in workspace]
     return tuple((name, real) for name, real in dict.fromkeys(named) if name != real and not is_inside(name, roots))
 
@@ -97,7 +106,10 @@ def _is_allowed(root: str, hidden: str) -> bool:
 
 
 def _is_inner(root: str, roots: list[str], hidden: str | None) -> bool:
-    """Whether another root shows it already: it does not where the daemon's folder, which is covered, lies between."""
+    """Tells whether another root shows this one already.
+
+    It does not if the daemon's folder, which is hidden, lies between.
+    """
     outer = [other for other in roots if other != root and _is_under(root, other)]
     if hidden is not None and _is_under(root, hidden):
         outer = [other for other in outer if _is_under(other, hidden)]

@@ -1,7 +1,8 @@
-"""What a command would touch. Owns: the nature of a call of shell.run, by the judgement of its text. Not: judging (core.shell).
+"""What a command would touch: the nature of a call of shell.run, from the judgement of its text.
 
-`command_words` are given only where they are all that happens: every word literal, nothing set, and nothing redirected to or
-from a file. A grant for a kind of command relies on them.
+Does not own: judging (core.shell).
+`command_words` are given only if they are all that happens. Then every word is literal, no variable is set, and nothing
+is redirected to or from a file. A grant for a kind of command relies on that.
 """
 
 import os
@@ -21,9 +22,9 @@ from palyra.ports.shell import ShellParser
 
 COMMAND_LENGTH_MAX = 64 * 1024
 PREVIEW_LENGTH_MAX = 4 * 1024
-REASONS_SHOWN_MAX = 5  # With them the command must still begin on a card of a dozen lines.
+REASONS_SHOWN_MAX = 5  # The command must still begin on a card of a dozen lines with so many reasons above it.
 REASON_LENGTH_MAX = 200
-_UNCERTAIN = re.compile(r"[*?\[\]{}~\\\s]")  # Unquoted, these may become other words.
+_UNCERTAIN = re.compile(r"[*?\[\]{}~\\\s]")  # Unquoted, these characters may make other words.
 _DESCRIPTOR = re.compile(r"[0-9]+-?|-")
 
 Words = tuple[tuple[str, ...], ...]
@@ -45,7 +46,7 @@ def nature_of(arguments: JsonObject, workspace: tuple[str, ...], parser: ShellPa
             preview=_preview(command, (refused.message,)),
         )
     scope = ShellScope(cwd=cwd, roots=workspace, repositories=repositories_of(workspace), home=HOME)
-    parse = cache(parser.parse)  # The text is looked at twice, and texts inside it more often.
+    parse = cache(parser.parse)  # The text is parsed twice, and texts inside it more often.
     judged = judge(command, scope, parse)
     # A process that goes on after its call is an effect, whatever it does.
     is_free = judged.is_free and not arguments.get("background")
@@ -60,7 +61,7 @@ def nature_of(arguments: JsonObject, workspace: tuple[str, ...], parser: ShellPa
 
 
 def folder_of(cwd: object, workspace: tuple[str, ...]) -> str:
-    """Where a command begins, by its letters; outside of the roots it is refused."""
+    """Returns the folder where a command begins, by its text. A folder outside of the roots is refused."""
     if not workspace:
         raise Invalid("workspace_missing", "this agent has no workspace; give it one in palyra.toml")
     if cwd is None:
@@ -74,7 +75,10 @@ def folder_of(cwd: object, workspace: tuple[str, ...]) -> str:
 
 
 def real_folder(cwd: object, workspace: tuple[str, ...], roots: tuple[str, ...]) -> str:
-    """Where it really begins. A link that leads out of the roots is refused before the sandbox would find nothing there."""
+    """Returns the real folder where a command begins.
+
+    A link out of the roots is refused here, because the sandbox lacks its target.
+    """
     folder = folder_of(cwd, workspace)
     real = os.path.realpath(folder)
     if not is_under(real, roots):
@@ -85,7 +89,7 @@ def real_folder(cwd: object, workspace: tuple[str, ...], roots: tuple[str, ...])
 
 
 def literal_words(node: tree.Node) -> Words:
-    """The words of every command, if they say all that would happen; else nothing."""
+    """Returns the words of every command if they say all that would happen; else nothing."""
     try:
         return tuple(_words_of(node))
     except _NotLiteralError:
@@ -136,7 +140,10 @@ def _programs(judged: Judgement) -> tuple[str, ...]:
 
 
 def _preview(command: str, reasons: tuple[str, ...]) -> str:
-    """What a person is shown: first why it asks, in our words, then the command letter by letter, every line of it marked."""
+    """Returns what a person is shown.
+
+    The reasons for asking come first, in our words. The exact command follows, every line of it marked.
+    """
     why = [f"* {_cut(spelled_out(reason), REASON_LENGTH_MAX)}" for reason in reasons[:REASONS_SHOWN_MAX]]
     if len(reasons) > REASONS_SHOWN_MAX:
         why.append(f"* and {len(reasons) - REASONS_SHOWN_MAX} more")
@@ -154,7 +161,7 @@ def _cut(text: str, length_max: int) -> str:
 
 
 def spelled_out(line: str) -> str:
-    """Characters that could hide or reorder text on a screen, as their codes."""
+    """Replaces characters that could hide or reorder text on a screen by their codes."""
     return spell_out(line, kept="\t")
 
 

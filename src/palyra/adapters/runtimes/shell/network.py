@@ -1,8 +1,9 @@
-"""A sandbox with a way out. Owns: what is put into it so that programs reach the guarded proxy. Not: the proxy (adapters.net).
+"""Gives a sandbox access to the guarded proxy: its mounts, script and variables.
 
-The sandbox keeps its own, empty network. The proxy's socket is put into it, and a small program that passes connections of a
-port on to it; programs are told of that port in the usual variables. So every target is judged by the proxy's guard, and a
-program that does not use the proxy reaches nothing.
+Does not own: the proxy (adapters.net).
+The sandbox keeps its own, empty network. The proxy's socket is mounted into it, with a small program that passes
+connections of a port on to the socket. The usual variables tell programs that port. So the proxy's guard judges every
+target, and a program that does not use the proxy reaches nothing.
 """
 
 import os
@@ -29,14 +30,14 @@ NETWORK_ENVIRONMENT = {
 
 
 def network_mounts(proxy: str) -> list[str]:
-    """The socket, and this interpreter, which runs the program."""
+    """Returns the mounts of the socket and of this interpreter, which runs the program."""
     made = ["--ro-bind", proxy, _SOCKET]
     prefix = os.path.realpath(sys.base_prefix)
     return made if prefix == "/usr" else [*made, "--ro-bind", prefix, prefix]
 
 
 def network_script() -> str:
-    """Read by bash after the limits are set."""
+    """Returns the script that bash reads after the limits are set."""
     python = os.path.realpath(sys.executable)
     words = " ".join(shlex.quote(word) for word in (python, "-ISE", FORWARDER, str(PORT), _SOCKET))
     complaint = "{ echo 'the way to the network could not be opened' >&2; exit 125; }"

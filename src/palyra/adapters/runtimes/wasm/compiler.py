@@ -1,9 +1,12 @@
-"""Compiling a module. Owns: the one engine configuration, and the program that compiles within limits of its own.
+"""Compiles a module: the one engine configuration, and a program that compiles within its own limits.
 
-Run as a program: the module comes on standard input, its machine code goes to standard output. A module of 200 KB can
-make the compiler take a gigabyte or minutes, so compiling happens here, where memory and time end with the process.
-Exit codes: 0 compiled, 3 the module is not valid (the reason is on standard output), anything else means it was too much.
-Not: running anything. This file imports nothing of ours, so that the program starts quickly.
+Does not own: running modules (module_call).
+Run as a program, it reads the module from standard input and writes its machine code to standard output. A module of
+200 KB can make the compiler take a gigabyte or minutes. So compiling happens in a process, where memory and time end
+with it.
+Exit codes: 0 means compiled. 3 means that the module is not valid; the reason is on standard output. Any other code
+means that it took too much.
+This file imports nothing of ours, so that the program starts quickly.
 """
 
 import resource
@@ -14,18 +17,20 @@ if TYPE_CHECKING:
     from wasmtime import Engine
 
 WASM_BYTES_MAX = 16 * 1024 * 1024
-COMPILED_BYTES_MAX = 64 * 1024 * 1024  # Held in the daemon's memory for as long as the plugin is in use.
-COMPILE_MEMORY_BYTES_MAX = 1024 * 1024 * 1024  # Address space; Python and the compiler themselves need about 300 MiB.
+COMPILED_BYTES_MAX = 64 * 1024 * 1024  # The daemon holds the result in memory for as long as the plugin is in use.
+# Limits address space. Python and the compiler themselves need about 300 MiB.
+COMPILE_MEMORY_BYTES_MAX = 1024 * 1024 * 1024
 COMPILE_CPU_S_MAX = 20
-STACK_BYTES_MAX = 512 * 1024  # Of a thread's 8 MiB: recursion ends here as a trap.
+STACK_BYTES_MAX = 512 * 1024  # A thread has 8 MiB. Recursion ends at this limit as a trap.
 INVALID_EXIT_CODE = 3
 REASON_LENGTH_MAX = 500
 
 
 def make_engine() -> "Engine":
-    """Deterministic where nothing is granted: no threads, one pattern for NaN, relaxed SIMD as on every machine.
+    """Makes an engine that is deterministic if nothing is granted.
 
-    Traps are checked for in the code instead of caught as signals, so that the daemon's own signals stay its own.
+    It has no threads, one pattern for NaN, and relaxed SIMD as on every machine. The code checks for traps, instead of
+    catching them as signals, so that the daemon's own signals stay its own.
     """
     from wasmtime import Config, Engine
 
@@ -38,7 +43,7 @@ def make_engine() -> "Engine":
     config.wasm_memory64 = False
     config.wasm_multi_memory = False
     config.wasm_stack_switching = False
-    config.wasm_gc = False  # What it allocates would be no part of the memory that is limited.
+    config.wasm_gc = False  # What it allocates would not be part of the limited memory.
     config.wasm_function_references = False
     config.wasm_exceptions = False
     config.wasm_relaxed_simd_deterministic = True

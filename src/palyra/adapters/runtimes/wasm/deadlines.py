@@ -1,6 +1,7 @@
-"""Deadlines of calls. Owns: one thread that stops what runs too long. Not: how a call is stopped.
+"""One thread that stops calls which run too long.
 
-A thread and not the event loop, so that a loop that is busy elsewhere lets no plugin run on.
+Does not own: how a call is stopped (module_call).
+It is a thread, and not the event loop, so that a busy loop lets no plugin run on.
 """
 
 import threading

@@ -1,7 +1,7 @@
-"""Host functions. Owns: the few that a plugin may be granted, and checking what a module imports against that.
+"""Host functions that a plugin may be granted, and the check of a module's imports against its grants.
 
-Invariant: none of them raises. The binding keeps the last error of a host function in one place for all threads, so one
-that raised could end another call; a wrong pointer is therefore answered with -1.
+Invariant: no host function raises. The binding keeps the last error of a host function in one place for all threads, so
+one that raised could end another call. A wrong pointer is therefore answered with -1.
 """
 
 import os
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from wasmtime import Caller, Engine, Linker, Memory, Module
 
 NAMESPACE = "palyra"
-PIECE_BYTES_MAX = 64 * 1024  # Of one host call, so that none takes long enough to matter to a cancel.
-LOG_BYTES_MAX = 64 * 1024  # Of one call; what is logged beyond is dropped.
+PIECE_BYTES_MAX = 64 * 1024  # Limits one host call, so that none takes long enough to delay a cancel.
+LOG_BYTES_MAX = 64 * 1024  # Limits one call's log. Anything beyond is dropped.
 LOG_LINES_MAX = 200
-CALLS_MAX = 20_000  # Of one call, under a second: while a host function works, the daemon's own Python waits.
+CALLS_MAX = 20_000  # Limits one call to under a second: while a host function works, the daemon's own Python waits.
 OK, REFUSED = 0, -1
 SIGNATURES: dict[str, tuple[HostGrant, tuple[str, ...], tuple[str, ...]]] = {
     "log": (HostGrant.LOG, ("i32", "i32"), ("i32",)),
@@ -32,7 +32,7 @@ _NUMBERING = threading.Lock()
 
 
 class Host:
-    """Those of one call."""
+    """The host functions of one call."""
 
     def __init__(self, grants: frozenset[HostGrant], log: Callable[[str], None], stop: Callable[[], None]) -> None:
         self._grants = grants
@@ -90,7 +90,7 @@ class Host:
 
 
 def close_linked(*parts: Any) -> None:
-    """Gives back a store and a linker with the numbers of their host functions."""
+    """Frees a store and a linker, with the numbers of their host functions."""
     with _NUMBERING:
         for part in parts:
             part.close()
@@ -126,12 +126,12 @@ def kinds_of(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _named(text: str) -> str:
-    """A name out of a foreign file, short and printable."""
+    """Returns a name from a foreign file, short and printable."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:64])
 
 
 def _room(caller: "Caller", start: int, length: int) -> "tuple[Memory, int, int] | None":
-    """The memory, where to begin and how far to go, if that lies inside."""
+    """Returns the memory, the start and the end of a range, if the range lies inside."""
     from wasmtime import Memory
 
     memory = caller.get("memory")

@@ -1,8 +1,9 @@
-"""Installing plugins. Owns: taking one from a folder or a zip, putting it in place whole or not at all, removing it.
+"""Installs plugins from a folder or a zip file, whole or not at all, and removes them.
 
-Invariants: of what is given, two files are read and nothing else is ever copied or unpacked; a plugin appears under its
-name by one rename of a folder that is complete and on the disk, so being killed leaves nothing or all of it. What an
-interrupted install left (`.incoming-…`) is cleared away by the next one. Not: asking whether to (cli.plugins).
+Does not own: asking whether to install (cli.commands.plugins).
+Invariants: two files are read of what is given, and nothing else is ever copied or unpacked. A plugin appears under its
+name by one rename of a folder that is complete and durable. So a killed install leaves nothing or all of it. The next
+install removes what an interrupted one left (`.incoming-…`).
 """
 
 import hashlib
@@ -31,14 +32,14 @@ ZIP_BYTES_MAX = 2 * WASM_BYTES_MAX
 ZIP_MEMBERS_MAX = 100
 STAGING = ".incoming-"
 LEAVING = ".outgoing-"
-# All that reading an archive raises.
+# These are all the errors that reading an archive raises.
 _ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError, zlib.error)
 _MEMBER_MARK = b"PK\x01\x02"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
 class PluginCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A plugin that was read and may be installed: `manifest_text` is what will be written, with its pin."""
+    """A plugin that was read and may be installed. `manifest_text` is what will be written, with its pin."""
 
     manifest: PluginManifest
     manifest_text: str
@@ -50,7 +51,7 @@ class PluginCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_candidate(path: Path, schema_errors: SchemaErrors) -> PluginCandidate:
-    """From a folder or a .zip. Raises PalyraError with what is wrong and what to do."""
+    """Reads a plugin from a folder or a .zip. Raises PalyraError, which says what is wrong and what to do."""
     if path.is_dir():
         text = decode(read_file(path / MANIFEST_NAME, MANIFEST_BYTES_MAX))
         manifest = read_manifest(text, schema_errors)
@@ -74,7 +75,7 @@ def read_candidate(path: Path, schema_errors: SchemaErrors) -> PluginCandidate:
 
 
 def put_in_place(candidate: PluginCandidate, plugins: Path, is_replacing: bool) -> None:
-    """Conflict if there is one of that name and it is not to be replaced."""
+    """Installs the candidate. Raises Conflict if the name is taken and must not be replaced."""
     with _locked(plugins):
         target = plugins / candidate.manifest.name
         if os.path.lexists(target) and not is_replacing:
@@ -93,8 +94,8 @@ def put_in_place(candidate: PluginCandidate, plugins: Path, is_replacing: bool) 
 
 
 def take_away(name: str, plugins: Path) -> None:
-    """Gone under its name at once; NotFound if there is none."""
-    _require(name, plugins)  # Before the folder would be made.
+    """Removes a plugin; its name is free at once. Raises NotFound if there is none."""
+    _require(name, plugins)  # The check comes before the folder would be made.
     with _locked(plugins):
         _require(name, plugins)
         old = _move_away(plugins / name)
@@ -103,14 +104,14 @@ def take_away(name: str, plugins: Path) -> None:
 
 
 def _require(name: str, plugins: Path) -> None:
-    """The name is looked at as it was given: joined to a folder first, an absolute path would lead anywhere."""
+    """Checks the name as it was given. Joined to a folder first, an absolute path would lead anywhere."""
     if not _NAME.fullmatch(name) or not os.path.lexists(plugins / name):
         raise NotFound("plugin_unknown", f"there is no plugin {name!r}; palyra plugins list shows those there are")
 
 
 @contextmanager
 def _locked(plugins: Path) -> Iterator[None]:
-    """One install or removal at a time; whatever an interrupted one left is cleared first."""
+    """Allows one install or removal at a time, and first removes what an interrupted one left."""
     try:
         ensure_folder(plugins)
         with held(plugins / ".lock"):
@@ -131,7 +132,7 @@ def _move_away(target: Path) -> Path:
 
 
 def _clear(path: Path) -> None:
-    """A link itself and not what it leads to."""
+    """Removes a path. For a link that is the link itself, and not its target."""
     if stat.S_ISDIR(os.lstat(path).st_mode):
         shutil.rmtree(path)
     else:
@@ -149,7 +150,7 @@ class _Members:
         member = self._by_name.get(name)
         if member is None:
             raise NotFound("plugin_incomplete", f"the archive holds no {name}; a plugin is plugin.toml and its .wasm")
-        # Read no further than the limit, whatever the archive says of its sizes.
+        # The file is read no further than the limit, whatever sizes the archive claims.
         with self._archive.open(member) as opened:
             body = opened.read(bytes_max + 1)
         if len(body) > bytes_max:
@@ -163,7 +164,7 @@ def _opened_zip(path: Path) -> Iterator[_Members]:
         body = file.read(ZIP_BYTES_MAX + 1)
     if len(body) > ZIP_BYTES_MAX:
         raise Invalid("plugin_too_large", f"{path.name} is larger than {ZIP_BYTES_MAX} bytes; pack only the plugin")
-    # Before a list of a million names is made; bytes that look like one by chance are few.
+    # The count is checked before a list of a million names is made. Bytes that look like an entry by chance are few.
     if body.count(_MEMBER_MARK) > 2 * ZIP_MEMBERS_MAX:
         raise Invalid("archive_invalid", f"the archive holds more than {ZIP_MEMBERS_MAX} files; pack only the plugin")
     try:
@@ -175,7 +176,7 @@ def _opened_zip(path: Path) -> Iterator[_Members]:
 
 
 def _checked(members: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
-    """Archives that would mean harm elsewhere are refused whole, although nothing here unpacks them."""
+    """Refuses archives that would do harm elsewhere, although nothing here unpacks them."""
     if len(members) > ZIP_MEMBERS_MAX:
         raise Invalid("archive_invalid", f"the archive holds more than {ZIP_MEMBERS_MAX} files; pack only the plugin")
     files: dict[PurePosixPath, zipfile.ZipInfo] = {}
@@ -195,7 +196,7 @@ def _checked(members: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
 
 
 def _in_one_folder(files: dict[PurePosixPath, zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
-    """At the top of the archive, or in the one folder there is."""
+    """Returns the files at the top of the archive, or those in the one folder there is."""
     manifests = [path for path in files if path.name == MANIFEST_NAME and len(path.parts) <= 2]
     if len(manifests) != 1:
         raise NotFound("plugin_incomplete", "the archive needs one plugin.toml, at its top or in its one folder")

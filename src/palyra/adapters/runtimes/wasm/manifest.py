@@ -1,6 +1,7 @@
-"""Manifests of plugins. Owns: what plugin.toml may say, and everything that is wrong with one. Not: files (shelf).
+"""Parses plugin.toml, the manifest of a plugin, and names everything that is wrong with it.
 
-Invariant: any text gives a Manifest or at least one problem, never another exception.
+Does not own: reading files (plugin_folder).
+Invariant: any text gives a PluginManifest or at least one problem, never another exception.
 """
 
 import re
@@ -19,7 +20,7 @@ from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass
 
 MANIFEST_BYTES_MAX = 256 * 1024
-PROBLEMS_MAX = 50  # A list people can read.
+PROBLEMS_MAX = 50  # People can read a list of this length.
 FUNCTIONS_MAX = 64
 FUEL_MAX = 1_000_000_000_000
 MEMORY_MIB_MAX = 256
@@ -32,7 +33,7 @@ _LINE = re.compile(r"\(at (line \d+), column \d+\)")
 
 
 class HostGrant(Enum):
-    """What a plugin may be given. Each is one host function; none of them reaches files, programs or the network."""
+    """What a plugin may be granted. Each is one host function; none of them reaches files, programs or the network."""
 
     LOG = "log"
     CLOCK = "clock"
@@ -40,14 +41,14 @@ class HostGrant(Enum):
 
 
 class AnswerForm(Enum):
-    """What a function gives back."""
+    """The form of a function's answer."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class PluginLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one call. A unit of fuel is about one instruction; a call of the default burns about a second at most."""
+    """Limits of one call. A unit of fuel is about one instruction; the default allows about a second at most."""
 
     fuel: Annotated[int, Meta(ge=1_000, le=FUEL_MAX)] = 5_000_000_000
     memory_mib: Annotated[int, Meta(ge=1, le=MEMORY_MIB_MAX)] = 32
@@ -63,7 +64,7 @@ class PluginFunction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PluginManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`sha256` is of the wasm file. An author may leave it out; what is installed always has it."""
+    """`sha256` is the hash of the wasm file. An author may leave it out; an installed plugin always has it."""
 
     name: Name
     version: Annotated[str, Meta(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+-]{0,31}\Z")]
@@ -76,7 +77,7 @@ class PluginManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ManifestInvalid(Invalid):
-    """`problems` is everything that is wrong with it."""
+    """`problems` is everything that is wrong with the manifest."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("manifest_invalid", "; ".join(problems))
@@ -87,7 +88,7 @@ SchemaErrors = Callable[[JsonObject], tuple[str, ...]]
 
 
 def read_manifest(text: str, schema_errors: SchemaErrors) -> PluginManifest:
-    """Raises ManifestInvalid. `schema_errors` tells what is wrong with a JSON Schema."""
+    """Parses a manifest. Raises ManifestInvalid. `schema_errors` tells what is wrong with a JSON Schema."""
     document = _parse(text)
     problems: list[str] = []
     members = _members(PluginManifest, document, "", problems)
@@ -112,7 +113,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 
 def _members(kind: type[msgspec.Struct], table: Mapping[str, object], where: str, problems: list[str]) -> Any:
-    """The values of a table, each checked by itself; those that nest are left to the caller."""
+    """Returns the values of a table, each checked by itself. The caller checks nested ones."""
     known = {field.name: field for field in fields(kind)}
     values: dict[str, Any] = {}
     for key, raw in table.items():
@@ -132,7 +133,7 @@ def _members(kind: type[msgspec.Struct], table: Mapping[str, object], where: str
 
 def _convert(kind: Any, raw: object, place: str, values: dict[str, Any], problems: list[str]) -> None:
     if isinstance(raw, int) and not isinstance(raw, bool) and kind is not int:
-        raw = raw if abs(raw) < 2**63 else str(raw)  # Larger than any reader of JSON keeps.
+        raw = raw if abs(raw) < 2**63 else str(raw)  # Larger numbers are kept by no reader of JSON.
     try:
         values[place.rpartition(".")[2]] = msgspec.convert(raw, kind)
     except (msgspec.ValidationError, RecursionError) as cause:
@@ -188,7 +189,10 @@ def _functions(tables: object, schema_errors: SchemaErrors, problems: list[str])
 
 
 def _plain(schema: JsonObject) -> JsonObject:
-    """As JSON has it: TOML's dates become text, and what no reader keeps exactly becomes nothing that a schema may hold."""
+    """Returns the schema as JSON.
+
+    TOML's dates become text. A value that no reader keeps exactly becomes one that no schema may hold.
+    """
     try:
         plain: JsonObject = msgspec.json.decode(msgspec.json.encode(schema))
     except (ValueError, OverflowError, RecursionError):

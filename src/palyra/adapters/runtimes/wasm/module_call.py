@@ -1,8 +1,10 @@
-"""One call of a module. Owns: a fresh instance, its limits, the way arguments go in and an answer comes out. Not: threads.
+"""One call of a module: a fresh instance, its limits, its arguments and its answer.
 
-The ABI: the module exports `memory`, `alloc(len: i32) -> i32` and each function as `(ptr: i32, len: i32) -> i64`. Arguments
-are JSON at `ptr`; the answer's place is the upper half of the result and its length the lower half, both unsigned; the
-highest bit set means that the plugin refuses and the text says why. Nothing is left of an instance after its call.
+Does not own: threads (runtime).
+The ABI: the module exports `memory`, `alloc(len: i32) -> i32` and each function as `(ptr: i32, len: i32) -> i64`.
+Arguments are JSON at `ptr`. The upper half of the result is the answer's place and the lower half its length, both
+unsigned. If the highest bit is set, the plugin refuses and the text says why.
+Invariant: nothing of an instance is left after its call.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +33,7 @@ _FUNCTION = (("i32", "i32"), ("i64",))
 
 
 class PluginProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """A compiled module and what it may use. Without a function it is only brought to life and looked at."""
+    """A compiled module and what it may use. Without a function it is only instantiated and checked."""
 
     compiled: bytes
     functions: tuple[str, ...]
@@ -41,7 +43,7 @@ class PluginProgram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PluginAnswer(msgspec.Struct, frozen=True):
-    """What a plugin answered. `fuel` is what it used."""
+    """A plugin's answer. `fuel` is what it used."""
 
     text: bytes
     is_refusal: bool
@@ -56,7 +58,7 @@ class ModuleCall:
         self._question = question
         self._log = log
         self._stopped: str | None = None
-        # An engine for each call: its epoch stops this call and no other.
+        # Each call has its own engine, whose epoch stops this call and no other.
         self._engine = make_engine()
 
     def stop(self, reason: str) -> None:
@@ -64,7 +66,7 @@ class ModuleCall:
         self._engine.increment_epoch()
 
     def run(self) -> PluginAnswer:
-        """Raises Invalid or Unavailable with one of the stable codes."""
+        """Runs the call. Raises Invalid or Unavailable with one of the stable codes."""
         from wasmtime import Module, Store
 
         module = Module.deserialize(self._engine, self._program.compiled)
@@ -113,7 +115,7 @@ class ModuleCall:
         except Trap as trap:
             raise self._trap_error(trap, store, instance) from trap
         except WasmtimeError as cause:
-            # What is left at this point are limits that the module's own declarations break.
+            # Errors that reach this point are limits that the module's own declarations break.
             text = " ".join(str(cause).split())[:200]
             message = f"the module could not be brought to life within its limits ({text}); ask for less"
             raise Invalid("memory_limit" if "limit" in text else "module_invalid", message) from cause

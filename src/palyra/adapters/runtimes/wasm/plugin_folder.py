@@ -1,7 +1,8 @@
-"""A plugin in a folder. Owns: reading its two files so that nothing leads elsewhere, and its pin. Not: installing (install).
+"""Reads the two files of a plugin's folder so that nothing leads elsewhere, and checks its pin.
 
-Invariants: a file is read only if it is a regular one, without following links, up to its limit; of a plugin that is
-installed, the module's SHA-256 is the one in its manifest, or it is refused.
+Does not own: installing (install).
+Invariants: a file is read only if it is regular, without following links, up to its limit. An installed plugin whose
+module has another SHA-256 than its manifest says is refused.
 """
 
 import hashlib
@@ -20,21 +21,21 @@ MANIFEST_NAME = "plugin.toml"
 
 
 class Plugin(msgspec.Struct, frozen=True, kw_only=True):
-    """An installed plugin whose files were found in order."""
+    """An installed plugin whose files were valid."""
 
     folder: Path
     manifest: PluginManifest
     sha256: str
 
     def read_wasm(self) -> bytes:
-        """The module's bytes, which must still be those that were pinned."""
+        """Returns the module's bytes, which must still be those that were pinned."""
         wasm = read_file(self.folder / self.manifest.wasm, WASM_BYTES_MAX)
         require_pin(wasm, self.sha256, self.manifest.name)
         return wasm
 
 
 def open_plugin(folder: Path, schema_errors: SchemaErrors) -> Plugin:
-    """Raises PalyraError with everything that is wrong."""
+    """Reads an installed plugin. Raises PalyraError with everything that is wrong."""
     manifest = open_manifest(folder, schema_errors)
     if manifest.name != folder.name:
         message = f"its folder is {folder.name} and plugin.toml names it {manifest.name}; install it with palyra plugins install"
@@ -54,7 +55,7 @@ def open_manifest(folder: Path, schema_errors: SchemaErrors) -> PluginManifest:
 
 
 def read_file(path: Path, bytes_max: int) -> bytes:
-    """The whole of a regular file; links, devices and what is too large are refused."""
+    """Reads the whole of a regular file. Links, devices and files that are too large are refused."""
     try:
         return read_regular(path, bytes_max).data
     except FileNotFoundError as cause:

@@ -1,6 +1,7 @@
-"""The WASM runtime. Owns: running calls in threads so that the event loop never waits, and stopping them. Not: what they do.
+"""The WASM runtime: runs calls in threads so that the event loop never waits, and stops them.
 
-One for a daemon: it holds the compiled modules, the threads and the deadlines.
+Does not own: what a call does (module_call).
+A daemon has one runtime. It holds the compiled modules, the threads and the deadlines.
 """
 
 import asyncio
@@ -16,12 +17,13 @@ from palyra.adapters.runtimes.wasm.manifest import PluginManifest
 from palyra.adapters.runtimes.wasm.module_call import CANCELLED, TIMEOUT, ModuleCall, PluginAnswer, PluginProgram
 from palyra.core.errors import PalyraError
 
-CALLS_AT_ONCE_MAX = 4  # A run has at most so many tools at once; further calls wait their turn.
-STOP_WAIT_S = 0.05  # A stopped module ends at its next loop or call, within microseconds; this is for a busy machine.
+CALLS_AT_ONCE_MAX = 4  # A run has at most so many tools at once. Further calls wait their turn.
+# A stopped module ends at its next loop or call, within microseconds. This allows for a busy machine.
+STOP_WAIT_S = 0.05
 
 
 class PluginCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a plugin: `function` is None to try whether it comes to life at all."""
+    """A call of a plugin. `function` is None to try whether the module can be instantiated at all."""
 
     manifest: PluginManifest
     sha256: str
@@ -36,7 +38,7 @@ class WasmRuntime:
         self._threads = ThreadPoolExecutor(CALLS_AT_ONCE_MAX, thread_name_prefix="wasm")
 
     async def call(self, asked: PluginCall, read_wasm: Callable[[], bytes], log: Callable[[str], None]) -> PluginAnswer:
-        """Raises PalyraError with a stable code. `log` is called on the event loop."""
+        """Runs a call. Raises PalyraError with a stable code. `log` is called on the event loop."""
         loop = asyncio.get_running_loop()
         program = PluginProgram(
             compiled=await self._modules.get(asked.sha256, read_wasm),
@@ -58,11 +60,11 @@ class WasmRuntime:
         return answer
 
     def close(self) -> None:
-        """Waits for nothing: calls are cancelled by those who made them."""
+        """Ends the runtime without waiting: whoever made a call cancels it."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, call: ModuleCall, timeout_s: float) -> PluginAnswer | PalyraError:
-        """An error is given back and not raised, since nobody may be waiting any more."""
+        """Runs the call. An error is returned and not raised, because nobody may be waiting any more."""
         try:
             with self._deadlines.watch(timeout_s, lambda: call.stop(TIMEOUT)):
                 return call.run()
@@ -71,5 +73,5 @@ class WasmRuntime:
 
 
 def _send(loop: asyncio.AbstractEventLoop, log: Callable[[str], None], text: str) -> None:
-    with suppress(RuntimeError):  # The loop is closed: nobody listens any more.
+    with suppress(RuntimeError):  # The loop is closed, so nobody waits any more.
         loop.call_soon_threadsafe(log, text)

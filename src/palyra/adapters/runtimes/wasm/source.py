@@ -1,6 +1,8 @@
-"""Plugins of a home. Owns: which there are, noticing that they came, went or changed. Not: installing them (install).
+"""The plugins of a home as a source of tools; notices plugins that came, went or changed.
 
-The folder is looked at when somebody asks for tools, at most once in LOOK_EVERY_S; what did not change stays the same object.
+Does not own: installing them (install).
+The folder is read when somebody asks for tools, at most once in LOOK_EVERY_S. An unchanged plugin stays the same
+object.
 """
 
 import os
@@ -56,7 +58,7 @@ class PluginTools:
         return self._missing
 
     def plugins(self) -> tuple[Plugin, ...]:
-        """Those in order."""
+        """Returns the usable plugins, in order."""
         self._refresh()
         return tuple(each.plugin for each in self._found.values() if each.plugin is not None)
 
@@ -100,7 +102,7 @@ class PluginTools:
         return _FoundPlugin(look, plugin, tools, ())
 
     def _explain(self, folder: Path, reason: str) -> tuple[MissingTool, ...]:
-        """By the names of its tools where its manifest can be read, so that who calls one is told."""
+        """Returns the missing tools by name if the manifest can be read, so that whoever calls one is told."""
         try:
             manifest = open_manifest(folder, self._schema_errors)
         except (PalyraError, OSError):
@@ -109,7 +111,7 @@ class PluginTools:
 
 
 def _names(folder: Path) -> list[str]:
-    """Names with a dot before them are installs under way."""
+    """Returns the plugins' names. A name that begins with a dot is an unfinished install."""
     try:
         return sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
@@ -117,7 +119,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _look(folder: Path) -> Look:
-    """Enough to notice a change: of the folder, the manifest, and every module in it."""
+    """Returns values that differ once the folder, the manifest or a module in it has changed."""
     try:
         with os.scandir(folder) as entries:
             files = [entry for entry in entries if entry.name == MANIFEST_NAME or entry.name.endswith(".wasm")]

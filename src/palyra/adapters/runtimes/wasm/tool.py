@@ -1,4 +1,7 @@
-"""wasm.<plugin>.<fn>. Owns: a function of a plugin as a tool, and its answer as a result. Not: running it (runtime)."""
+"""A function of a plugin as the tool `wasm.<plugin>.<fn>`, and its answer as a result.
+
+Does not own: running it (runtime).
+"""
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +19,7 @@ from palyra.ports.tools import ToolCallContext
 
 QUESTION_BYTES_MAX = 1024 * 1024
 SANDBOX = "wasmtime"
-SLACK_S = 5.0  # Waiting for a thread and making an instance, on a busy machine.
+SLACK_S = 5.0  # Allows for waiting for a thread and making an instance on a busy machine.
 
 
 class PluginTool:
@@ -54,7 +57,7 @@ class PluginTool:
     def _refused(self, refused: PalyraError) -> ToolResult:
         told = failed(refused.code, f"{self._spec.name}: {refused.message}")
         outcome = Outcome.TIMEOUT if refused.code == "timeout" else Outcome.FAILED
-        # These words are ours; of the plugin's there are none.
+        # These words are ours; none are the plugin's.
         return replace(told, outcome=outcome, trust=Trust.SYSTEM)
 
     def _result(self, answer: bytes, is_refusal: bool) -> ToolResult:
@@ -73,9 +76,9 @@ class PluginTool:
 
 
 def make_spec(plugin: Plugin, function: PluginFunction) -> ToolSpec:
-    """No capability of the policies' kind: log, clock and random reach nothing that those protect.
+    """Makes the spec. It has no capability that policies guard, because log, clock and random reach nothing protected.
 
-    The time limit has room for compiling, once after each start; the plugin's own is kept by the runtime.
+    The time limit has room for compiling, once after each start. The runtime keeps the plugin's own limit.
     """
     is_read_only = function.effect_class is EffectClass.READ_ONLY
     return ToolSpec(

@@ -1,1 +1,1 @@
-"""The journal on SQLite: WAL, one writer thread with group commit, readers beside it."""
+"""The journal on SQLite: WAL, one writer thread with group commit, and readers beside it."""

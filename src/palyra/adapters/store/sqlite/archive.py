@@ -1,7 +1,8 @@
-"""Raw, read-only access to a journal file. Owns: one snapshot of its rows as they lie. Not: judging them (core.verification).
+"""Raw, read-only access to a journal file: one snapshot of its rows as they are stored.
 
-Works beside a running daemon, on a journal whose daemon was killed, and on a copy without the files beside it.
-Invariants: nothing is ever written; all answers come from one snapshot; text is read as bytes first, so that a row
+Does not own: judging them (core.verification).
+It works beside a running daemon, on a journal whose daemon was killed, and on a copy without the files beside it.
+Invariants: nothing is ever written. All answers come from one snapshot. Text is read as bytes first, so that a row
 whose text was damaged is still a row.
 """
 
@@ -41,18 +42,19 @@ _CELLS: dict[str, tuple[type, ...]] = {
     "digest": (bytes,),
     "hash": (bytes,),
 }
-_ROW_TYPES = frozenset(product(*_CELLS.values()))  # All kinds of a row at once: four tuples to compare with.
+# These are all the kinds of a row at once: four tuples to compare with.
+_ROW_TYPES = frozenset(product(*_CELLS.values()))
 _SCHEMA = """
     SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB)
     FROM sqlite_schema ORDER BY type DESC, name
 """
-_DIFFERENCES_SHOWN_MAX = 3  # Enough to see what was done.
-_KEYS_NAME = "keys"  # Where public keys lie beside a journal.
+_DIFFERENCES_SHOWN_MAX = 3  # So many are enough to see what was done.
+_KEYS_NAME = "keys"  # Public keys lie here beside a journal.
 _STRAY_EVENTS = """
     SELECT tape_id, min(seq), count(*) FROM events
     WHERE tape_id NOT IN (SELECT id FROM tapes) GROUP BY tape_id
 """
-_INDEXED_SINCE = 3  # The schema that brought the index of words.
+_INDEXED_SINCE = 3  # This version of the schema brought the index of words.
 _MISINDEXED = """
     SELECT CAST(tapes.stream AS BLOB), events.seq, 0 FROM search_texts
     JOIN events ON events.position = search_texts.position JOIN tapes ON tapes.id = events.tape_id
@@ -73,7 +75,7 @@ class ArchiveTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Archive:
-    """A journal at one moment. Closing it ends the moment."""
+    """A journal at one moment. Closing it ends the snapshot."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -95,7 +97,7 @@ class Archive:
 
     @property
     def connection(self) -> apsw.Connection:
-        """For copying the snapshot whole; within this package only."""
+        """The connection, for copying the whole snapshot. Only this package uses it."""
         return self._connection
 
     def totals(self) -> ArchiveTotals:
@@ -106,7 +108,7 @@ class Archive:
         )
 
     def require_structure(self) -> None:
-        """Corrupt where the schema is not its version's, or pages, indexes or constraints do not hold together."""
+        """Raises Corrupt if the schema is not its version's, or pages, indexes or constraints do not agree."""
         with _reading(self._path):
             found, expected = _schema_of(self._connection), _schema_of_version(self._schema, self._path)
             if found != expected:
@@ -117,7 +119,7 @@ class Archive:
             raise Corrupt("journal_damaged", message)
 
     def evidence(self, keys: SignatureCheck, key_directory: Path | None = None) -> Evidence:
-        """What a verifier reads. `key_directory` is where `keys` lie, if not beside the journal."""
+        """Returns what a verifier reads. `key_directory` is where `keys` lie, if not beside the journal."""
         directory = self._path.parent / _KEYS_NAME if key_directory is None else key_directory
         return Evidence(
             streams=self.streams,
@@ -136,7 +138,7 @@ class Archive:
         return tuple(self._tape_ids)
 
     def events(self, stream: StreamId) -> Iterator[StoredEvent]:
-        """In order of seq; none for a tape that is not there."""
+        """Yields the events in order of seq; none for a tape that does not exist."""
         with _reading(self._path):
             for row in self._connection.execute(_EVENTS, (self._tape_ids.get(stream),)):
                 if tuple(map(type, row)) not in _ROW_TYPES:
@@ -157,12 +159,12 @@ class Archive:
                 )
 
     def rows(self, stream: StreamId) -> Iterator[StoredRow]:
-        """The projection rows that say they belong to this tape."""
+        """Yields the projection rows that say they belong to this tape."""
         for table in TABLES:
             yield from self._rows(table, "= ?", (stream,))
 
     def stray_rows(self) -> Iterator[StoredRow]:
-        """The projection rows whose tape is not there."""
+        """Yields the projection rows whose tape does not exist."""
         for table in TABLES:
             yield from self._rows(table, "NOT IN (SELECT stream FROM tapes)", ())
 
@@ -172,7 +174,7 @@ class Archive:
                 yield StrayEvents(tape_id, first_seq, count)
 
     def misindexed(self) -> Iterator[Misindexed]:
-        """Texts that are not in the index of words, and entries there without a text."""
+        """Yields texts that are not in the index of words, and entries of the index without a text."""
         if self._schema < _INDEXED_SINCE:
             return
         with _reading(self._path):
@@ -231,7 +233,8 @@ def _open(path: Path) -> apsw.Connection:
     try:
         return _connect(path, "mode=ro")
     except Unavailable:
-        # A log can be neither read nor made in a directory we may not write. Without one the file is complete in itself.
+        # A log can be neither read nor made in a directory we may not write. Without a log the file is complete in
+        # itself.
         if path.with_name(path.name + "-wal").exists():
             raise
         return _connect(path, "mode=ro&immutable=1")
@@ -243,7 +246,7 @@ def _connect(path: Path, parameters: str) -> apsw.Connection:
         connection = apsw.Connection(f"{path.resolve().as_uri()}?{parameters}", flags=flags)
         with on_failure(connection.close):
             connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # Opening is lazy: this does it.
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # Opening is lazy: this query does it.
     return connection
 
 
@@ -253,7 +256,10 @@ def _text(value: bytes) -> str:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Our own statements fit the schema, so one that SQLite does not understand means that the schema is another."""
+    """Turns SQLite's errors into ours. Our own statements fit the schema.
+
+    If SQLite does not understand one of them, the schema is another.
+    """
     try:
         yield
     except apsw.SQLError as cause:
@@ -267,7 +273,7 @@ def _altered(path: Path, what: str) -> Corrupt:
 
 
 def _schema_of(connection: apsw.Connection) -> _Schema:
-    """Kind and name of each object, to the table it belongs to and its SQL."""
+    """Returns each object's kind and name, with the table it belongs to and its SQL."""
     schema: _Schema = {}
     for cells in connection.execute(_SCHEMA):
         kind, name, table, sql = (cell if isinstance(cell, bytes) else None for cell in cells)
@@ -276,14 +282,14 @@ def _schema_of(connection: apsw.Connection) -> _Schema:
 
 
 def _schema_of_version(version: int, path: Path) -> _Schema:
-    """What the migrations give on a fresh database."""
+    """Returns the schema that the migrations give on a fresh database."""
     with closing(apsw.Connection(":memory:")) as connection:
         migrate(connection, path, known_migrations()[:version])
         return _schema_of(connection)
 
 
 def _differences(found: _Schema, expected: _Schema) -> list[str]:
-    """The first objects that differ."""
+    """Returns the first objects that differ."""
     differing = [key for key in expected | found if found.get(key) != expected.get(key)]
     said: list[str] = []
     for kind, name in differing[:_DIFFERENCES_SHOWN_MAX]:
@@ -304,6 +310,6 @@ def _wrong_cell(stream: StreamId, row: Sequence[object]) -> Corrupt:
 
 
 def _node_ids(directory: Path, keys: SignatureCheck) -> frozenset[NodeId]:
-    """The nodes whose public keys lie in the directory and are what their names say."""
+    """Returns the nodes whose public keys lie in the directory and match their names."""
     found = (keys.public_key(path.stem) for path in directory.glob("*.pub"))
     return frozenset(derive_node_id(public_key) for public_key in found if public_key is not None)

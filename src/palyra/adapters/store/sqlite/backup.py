@@ -1,8 +1,10 @@
-"""Backups of a home. Owns: copying journal, artifacts and keys into one directory that appears whole. Not: restoring.
+"""Backs up a home: copies journal, artifacts and keys into one directory that appears whole.
 
-The journal is copied from one snapshot, in steps; a daemon may go on writing. Artifacts are copied after it, so every
-one that the snapshot refers to is there. Invariant: the directory gets its name as the last act, after every byte in it
-is durable; killed before that, a hidden partial directory stays behind and nothing else.
+Does not own: restoring (restore).
+The journal is copied from one snapshot, in steps, while a daemon may go on writing. Artifacts are copied after it, so
+every one that the snapshot refers to is there.
+Invariant: the directory gets its name last, after every byte in it is durable. A backup that is killed before leaves
+only a hidden partial directory.
 """
 
 import os
@@ -29,13 +31,16 @@ from palyra.adapters.store.sqlite.manifest import (
 )
 from palyra.core.errors import Conflict, NotFound, Unavailable
 
-PAGES_PER_STEP = 256  # A mebibyte: progress moves, and a cancelled backup stops soon.
+PAGES_PER_STEP = 256  # This is a mebibyte: progress moves, and a cancelled backup stops soon.
 
 OnProgress = Callable[[int, int], None]
 
 
 def back_up(places: Places, destination: Path, created_at_ms: int, on_progress: OnProgress) -> BackupManifest:
-    """Makes the directory `destination`, which must not exist. `on_progress` hears pages copied and pages in all."""
+    """Makes the directory `destination`, which must not exist.
+
+    `on_progress` gets the pages copied and the pages in all.
+    """
     if destination.exists():
         raise Conflict("backup_exists", f"{destination} exists already; name a directory that does not")
     if not destination.parent.is_dir():
@@ -82,14 +87,14 @@ def _copy_journal(archive: Archive, target: Path, on_progress: OnProgress) -> No
             while not steps.done:
                 steps.step(PAGES_PER_STEP)
                 on_progress(steps.page_count - steps.remaining, steps.page_count)
-        # A log beside it would have to be copied too; this way the file is complete in itself.
+        # A log beside it would have to be copied too. Without one the file is complete in itself.
         copy.execute("PRAGMA journal_mode = DELETE").fetchall()
     with target.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def _copy_tree(files: Iterable[Path], target: Path, mode: int) -> dict[str, str]:
-    """Sums of the copies by name. A file that was erased since it was listed is left out."""
+    """Returns sums of the copies by name. A file that was erased since it was listed is left out."""
     target.mkdir(mode=0o700)
     sums: dict[str, str] = {}
     folders = {target}

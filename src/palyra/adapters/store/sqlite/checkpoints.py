@@ -1,6 +1,7 @@
-"""Signed checkpoints of this node. Owns: finding the heads that changed. Does not own: their signature (checkpoint_drafts).
+"""Signs checkpoints of this node: finds the heads that changed since the last one.
 
-What changed is asked of the journal itself, by position, and not remembered: after a crash it is simply right.
+Does not own: their signature (checkpoint_drafts).
+The journal itself is asked by position what changed. Nothing is remembered, so the answer is right after a crash too.
 """
 
 import apsw
@@ -19,7 +20,7 @@ from palyra.ports.signer import Signer
 
 
 def sign_heads(recorder: Recorder, signer: Signer, at_ms: int) -> tuple[Event, ...]:
-    """Appends the checkpoint, in as many events as its heads need; none if nothing but checkpoints came since the last."""
+    """Appends the checkpoint, in as many events as its heads need; none if only checkpoints came since the last."""
     connection = recorder.connection
     tape = system_stream(derive_node_id(signer.public_key))
     last = _last_checkpoint(connection, tape)
@@ -45,7 +46,7 @@ def _last_checkpoint(connection: apsw.Connection, tape: StreamId) -> CheckpointS
 
 
 def _has_changed(connection: apsw.Connection, tape: StreamId, since: int) -> bool:
-    """A checkpoint is not itself a change, or each would call for the next."""
+    """Tells whether anything changed. A checkpoint is not itself a change, or each would call for the next."""
     sql = """
         SELECT 1 FROM events WHERE position > ?
         AND NOT (type = ? AND tape_id = (SELECT id FROM tapes WHERE stream = ?)) LIMIT 1
@@ -54,7 +55,10 @@ def _has_changed(connection: apsw.Connection, tape: StreamId, since: int) -> boo
 
 
 def _changed_heads(connection: apsw.Connection, tape: StreamId, since: int) -> tuple[Head, ...]:
-    """Of the tapes with events since, and always of our own: it holds the erasures and the checkpoint before."""
+    """Returns the heads of the tapes with events since, and always of our own tape.
+
+    That tape holds the erasures and the checkpoint before.
+    """
     sql = """
         WITH changed (tape_id, seq) AS (
             SELECT tape_id, max(seq) FROM events WHERE position > :since GROUP BY tape_id

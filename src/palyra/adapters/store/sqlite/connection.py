@@ -1,7 +1,8 @@
-"""Connections to one journal file. Owns: pragmas, the lock of the one writer, SQLite's errors in our words. Not: SQL of nouns.
+"""Connections to one journal file: pragmas, the lock of the one writer, and SQLite's errors in our words.
 
-Only apsw may open the file: closing it through any other descriptor of this process would drop SQLite's POSIX locks.
-Invariant: no apsw exception leaves this package; each becomes an error that names the file and what to do.
+Does not own: SQL (views, tape_reads, plan_writes).
+Only apsw may open the file. Closing it through any other descriptor of this process would drop SQLite's POSIX locks.
+Invariant: no apsw exception leaves this package. Each becomes an error that names the file and what to do.
 """
 
 import fcntl
@@ -18,18 +19,19 @@ from palyra.core.errors import Corrupt, Invalid, PalyraError, Unavailable
 
 BUSY_TIMEOUT_MS = 5_000  # A reader from outside (verify, backup) may hold up a checkpoint that long, not a commit.
 CACHE_KIB = 32 * 1024  # Holds the upper levels of the indexes of a journal of millions of events.
-MAPPED_BYTES_MAX = 256 * 1024 * 1024  # Reads of old pages without a copy; address space only, not memory.
-WAL_PAGES_MAX = 4_000  # About 16 MiB of log before it is copied back: fewer, longer copies were measured faster.
-PAGE_ROWS_MAX = 10_000  # Rows of one read: a page, not a journal.
-PID_BYTES_MAX = 20  # More than the digits of any process id.
+MAPPED_BYTES_MAX = 256 * 1024 * 1024  # Old pages are read without a copy. This takes address space only, not memory.
+# The log grows to about 16 MiB before it is copied back: fewer, longer copies were measured faster.
+WAL_PAGES_MAX = 4_000
+PAGE_ROWS_MAX = 10_000  # Limits the rows of one read to a page.
+PID_BYTES_MAX = 20  # No process id has more digits.
 
 Bindings = tuple[str | int, ...] | dict[str, str | int | None]
 
 
 class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the journal lies and how it is kept.
+    """Where the journal is and how it is kept.
 
-    `vfs` names another file layer that apsw knows; one without shared memory needs `is_exclusive`, and then the writer's
+    `vfs` names another file layer that apsw knows. One without shared memory needs `is_exclusive`. Then the writer's
     connection is the only one and serves the reads too.
     """
 
@@ -40,7 +42,7 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_writing(settings: JournalSettings) -> apsw.Connection:
-    """The one connection that writes, made if the file is new; then nobody else may read it, nor its log."""
+    """Opens the one connection that writes, and creates a new file. Nobody else may then read the file or its log."""
     if settings.vfs is None:
         _make_private(settings.path)
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
@@ -52,14 +54,15 @@ def open_writing(settings: JournalSettings) -> apsw.Connection:
 
 
 def _make_private(path: Path) -> None:
-    """Before SQLite has the file open: opening it in another way later would drop SQLite's locks."""
-    with suppress(OSError):  # What cannot be made here, SQLite cannot make either, and says so better.
+    """Restricts the file's mode before SQLite opens it. Opening it in another way later would drop SQLite's locks."""
+    with suppress(OSError):  # If the file cannot be made here, SQLite cannot make it either, and says so better.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def open_reading(settings: JournalSettings) -> apsw.Connection:
-    """A connection that sees every durable commit and can change nothing."""
-    flags = apsw.SQLITE_OPEN_READWRITE  # Not READONLY: the first reader after a crash must be able to recover the log.
+    """Opens a connection that sees every durable commit and can change nothing."""
+    # READONLY would not do: the first reader after a crash must be able to recover the log.
+    flags = apsw.SQLITE_OPEN_READWRITE
     with our_errors(settings.path):
         connection = apsw.Connection(str(settings.path), flags=flags, vfs=settings.vfs)
         with on_failure(connection.close):
@@ -70,20 +73,23 @@ def open_reading(settings: JournalSettings) -> apsw.Connection:
 
 
 def page_limit(limit: int) -> int:
-    """The limit, checked: SQLite would take a negative one for none at all."""
+    """Checks the limit: SQLite would take a negative one for none at all."""
     if not 1 <= limit <= PAGE_ROWS_MAX:
         raise Invalid("limit_invalid", f"a read takes between 1 and {PAGE_ROWS_MAX} rows, not {limit}")
     return limit
 
 
 def fetch(connection: apsw.Connection, sql: str, bindings: Bindings = ()) -> list[tuple[Any, ...]]:
-    """All rows at once: a cursor left half way, by an error for instance, would keep its connection in an old snapshot."""
+    """Returns all rows at once.
+
+    A cursor left half way, for instance by an error, would keep its connection in an old snapshot.
+    """
     return connection.execute(sql, bindings).fetchall()
 
 
 @contextmanager
 def on_failure(undo: Callable[[], None]) -> Iterator[None]:
-    """Whatever fails inside the block, what came before it is undone."""
+    """Calls `undo` if the block fails."""
     with ExitStack() as stack:
         stack.callback(undo)
         yield
@@ -93,7 +99,8 @@ def on_failure(undo: Callable[[], None]) -> Iterator[None]:
 def _prepare_writing(connection: apsw.Connection, settings: JournalSettings) -> None:
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
     if settings.is_exclusive:
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # Before WAL, so that its index is kept in plain memory.
+        # This comes before WAL, so that its index is kept in plain memory.
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     if connection.readonly("main"):
         raise apsw.ReadOnlyError("opened, but only for reading")
     mode = connection.execute("PRAGMA journal_mode = WAL").get
@@ -106,7 +113,7 @@ def _prepare_writing(connection: apsw.Connection, settings: JournalSettings) -> 
 
 
 class WriterLock:
-    """The right to write this journal, held through the kernel, so that it ends with the process however that ends."""
+    """The right to write this journal. The kernel holds it, so it ends with the process, however that ends."""
 
     def __init__(self, journal: Path) -> None:
         path = journal.with_name(journal.name + ".lock")
@@ -118,7 +125,7 @@ class WriterLock:
             self._take(journal)
 
     def release(self) -> None:
-        """The file stays: removing it would let two writers lock two files of one name."""
+        """Releases the lock. The file stays: removing it would let two writers lock two files of one name."""
         os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
 
@@ -153,7 +160,7 @@ def our_errors(path: Path) -> Iterator[None]:
 
 
 def as_our_error(cause: apsw.Error, path: Path) -> PalyraError:
-    """What SQLite said, as one of our errors. SQLite's own text names files and tables, never rows, so it may be shown."""
+    """Turns SQLite's error into ours. Its text names files and tables, never rows, so it may be shown."""
     match cause:
         case apsw.FullError():
             return Unavailable("disk_full", f"no space left to write {path}; free some, then try again")

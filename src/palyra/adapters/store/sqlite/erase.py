@@ -1,7 +1,9 @@
-"""Erases text from tapes, in one transaction. Owns: overwriting the bytes. Does not own: what may be erased (erasure_rules).
+"""Erases text from tapes, in one transaction.
 
-Invariants: seq, hash and digest of an erased event stay, so its tape still verifies; the tape's projection rows are folded
-again from what is left, so they hold no copy; its words leave the index; its state rows go with the whole tape.
+Owns: overwriting the bytes. Does not own: what may be erased (erasure_rules).
+Invariants: seq, hash and digest of an erased event stay, so its tape still verifies. The tape's projection rows are
+folded again from what is left, so they hold no copy. Its words leave the index. Its state rows are deleted if the whole
+tape is erased.
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,7 @@ from palyra.ports.journal import Erasure
 
 
 def erase(recorder: Recorder, tape: StreamId, erasures: Sequence[Erasure]) -> tuple[Event, ...]:
-    """Overwrites what is named and records it on the system tape `tape`; what was erased before is passed over."""
+    """Overwrites what is named and records it on the system tape `tape`. Events that were erased before are skipped."""
     whole = frozenset(erasure.stream for erasure in erasures if erasure.seqs is None)
     with recorder.transaction() as connection:
         for erasure in erasures:
@@ -51,7 +53,7 @@ def _tape_facts(connection: apsw.Connection, stream: StreamId) -> TapeFacts:
 
 
 def _indexed(connection: apsw.Connection, erasures: Sequence[Erasure]) -> list[int]:
-    """Positions of the texts that the index of words has, each once however often it is named."""
+    """Returns the positions of the texts in the index of words, each once however often it is named."""
     sql = """
         SELECT search_texts.position FROM search_texts JOIN events ON events.position = search_texts.position
         WHERE events.tape_id = (SELECT id FROM tapes WHERE stream = :stream)
@@ -79,10 +81,10 @@ def _erase_one(connection: apsw.Connection, erasure: Erasure) -> list[Draft]:
 
 
 def _overwrite(connection: apsw.Connection, erasure: Erasure) -> list[int]:
-    """The seqs that held text until now.
+    """Overwrites the texts and returns the seqs that held text until now.
 
-    Zeros of the same length come first: SQLite writes those over the old bytes in place, while a shorter value may move
-    cells between pages and leave copies of them in the gaps.
+    Zeros of the same length come first, because SQLite writes those over the old bytes in place. A shorter value may
+    move cells between pages and leave copies of them in the gaps.
     """
     find = """
         SELECT position, seq FROM events
@@ -100,7 +102,7 @@ def _overwrite(connection: apsw.Connection, erasure: Erasure) -> list[int]:
 
 
 def _linked_artifacts(connection: apsw.Connection, erasure: Erasure) -> list[str]:
-    """Artifacts of the tape that the events to be erased name."""
+    """Returns the artifacts of the tape that the events to be erased name."""
     sql = """
         SELECT DISTINCT artifact_links.artifact_id FROM artifact_links, events
         WHERE artifact_links.stream = :stream
@@ -113,7 +115,7 @@ def _linked_artifacts(connection: apsw.Connection, erasure: Erasure) -> list[str
 
 
 def _unlink_unnamed(connection: apsw.Connection, stream: StreamId, artifacts: list[str]) -> None:
-    """A body that only erased events named goes with them; one that another event still names stays."""
+    """Unlinks the artifacts that only erased events named. One that another event still names stays."""
     sql = """
         DELETE FROM artifact_links WHERE artifact_id = :artifact AND stream = :stream AND NOT EXISTS (
             SELECT 1 FROM events WHERE tape_id = (SELECT id FROM tapes WHERE stream = :stream)

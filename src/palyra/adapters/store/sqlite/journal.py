@@ -1,5 +1,6 @@
-"""The SqliteJournal. Owns: tying writer, reads and views of one file together. Not: any SQL.
+"""The SQLite journal: connects the writer, the reads and the views of one file.
 
+Does not own: any SQL.
 Invariant: a call returns only what is durable, and a commit's events only after its fsync.
 """
 
@@ -30,7 +31,10 @@ from palyra.ports.signer import Signer
 
 
 def open_journal(settings: JournalSettings, signer: Signer, clock: Clock) -> "SqliteJournal":
-    """Opens for writing, made if new. Raises Unavailable or Corrupt, and then nothing is left open or locked."""
+    """Opens the journal for writing, and creates it if new.
+
+    If this raises Unavailable or Corrupt, nothing stays open or locked.
+    """
     return SqliteJournal(settings, signer, clock)
 
 
@@ -75,7 +79,7 @@ class SqliteJournal:
         return await self._writer.perform(self._checkpoint)
 
     async def vacuum(self) -> None:
-        """Gives the space of what was erased back to the disk. Commits wait for as long as copying the file takes."""
+        """Gives the space of erased text back to the disk. Commits wait for as long as copying the file takes."""
         await self._writer.perform(Recorder.vacuum)
 
     async def close(self) -> None:

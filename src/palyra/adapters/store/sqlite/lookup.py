@@ -1,4 +1,7 @@
-"""The look-ups of a commit plan in SQLite. Owns: their SQL. Does not own: caching (writer_cache), nor rules (core.commit)."""
+"""The look-ups of a commit plan in SQLite.
+
+Owns: their SQL. Does not own: caching (writer_cache), nor rules (core.commit).
+"""
 
 import apsw
 

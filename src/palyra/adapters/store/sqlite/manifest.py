@@ -1,5 +1,6 @@
-"""The manifest of a backup. Owns: which files a backup holds, under which names and sums. Not: copying them.
+"""The manifest of a backup: which files it holds, under which names and sums.
 
+Does not own: copying them (backup, restore).
 Invariant: a name that is not one of the few known forms is refused, so a manifest cannot lead a restore elsewhere.
 """
 
@@ -16,7 +17,7 @@ FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
 JOURNAL_NAME = "journal.db"
 PRIVATE_KEY_NAMES = ("signing.key", "vault.key", "vault")
-MANIFEST_BYTES_MAX = 256 * 1024 * 1024  # About 180 bytes a file: well over a million artifacts.
+MANIFEST_BYTES_MAX = 256 * 1024 * 1024  # A file takes about 180 bytes: well over a million artifacts fit.
 CHUNK_BYTES = 1024 * 1024
 
 _ARTIFACT = re.compile(r"artifacts/([0-9a-f]{2})/(\1[0-9a-f]{62})")
@@ -24,7 +25,7 @@ _NAME = re.compile(r"journal\.db|signing\.key|vault(?:\.key)?|keys/[0-9a-f]{16}\
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the parts of a home lie. `private_keys` are the files a backup takes only when asked to."""
+    """Where the parts of a home are. `private_keys` are the files that a backup takes only when asked to."""
 
     journal: Path
     artifacts: Path
@@ -73,7 +74,7 @@ def _require_names(manifest: BackupManifest) -> None:
 
 
 def copy_file(source: Path, target: Path, mode: int) -> str:
-    """Copies durably into a file that must not exist yet; the sha256 of what was copied."""
+    """Copies durably into a file that must not exist yet. Returns the sha256 of what was copied."""
     digest = hashlib.sha256()
     with source.open("rb") as reading, target.open("xb") as writing:
         os.fchmod(writing.fileno(), mode)

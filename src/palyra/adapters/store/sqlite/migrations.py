@@ -1,6 +1,8 @@
-"""The schema's history. Owns: which numbered file comes next, and refusing a schema we do not know. Not: the SQL itself.
+"""The schema's migrations: which numbered file comes next, and refusing an unknown schema.
 
-Each file in migrations/ is one step forward, applied with its number in one transaction, never edited once released.
+Does not own: the SQL itself (migrations/).
+Each file in migrations/ is one step forward. It is applied with its number in one transaction, and never edited once
+released.
 """
 
 from importlib import resources
@@ -18,14 +20,14 @@ class Migration(NamedTuple):
 
 
 def known_migrations() -> tuple[Migration, ...]:
-    """In order. Their numbers are the file names' first four digits, from 1 without gaps."""
+    """Returns the migrations in order. Their numbers are the file names' first four digits, from 1 without gaps."""
     folder = resources.files("palyra.adapters.store.sqlite") / "migrations"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return tuple(Migration(int(file.name[:4]), file.read_text(encoding="utf-8")) for file in files)
 
 
 def migrate(connection: apsw.Connection, path: Path, migrations: tuple[Migration, ...]) -> None:
-    """Brings the schema up to the last of `migrations`; a step that fails leaves the one before it."""
+    """Brings the schema up to the last of `migrations`. A step that fails leaves the schema of the one before it."""
     version = schema_version(connection)
     newest = migrations[-1].number
     if version > newest:

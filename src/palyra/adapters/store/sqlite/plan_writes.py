@@ -1,4 +1,7 @@
-"""Writes a commit plan to SQLite. Owns: the order of its statements. Does not own: the transaction (recorder)."""
+"""Writes a commit plan to SQLite.
+
+Owns: the order of its statements. Does not own: the transaction (recorder).
+"""
 
 import apsw
 
@@ -9,7 +12,7 @@ from palyra.core.commit.plan import CommitPlan
 
 
 def write_plan(connection: apsw.Connection, plan: CommitPlan) -> None:
-    """The caller holds the transaction."""
+    """Writes the plan. The caller holds the transaction."""
     if plan.tapes:
         connection.executemany("INSERT INTO tapes (id, stream) VALUES (?, ?)", plan.tapes)
     sql = """

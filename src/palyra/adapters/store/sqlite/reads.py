@@ -1,7 +1,8 @@
-"""Where reads run. Owns: the two ways to reach a connection that may read. Not: what is asked (reader, views).
+"""Where reads run: the two ways to reach a connection that may read.
 
+Does not own: the queries (tape_reads, views).
 Reading threads have a connection each and never wait for the writer. A file layer without shared memory allows only one
-connection, the writer's; there a read is one more request to the writer thread.
+connection, the writer's. There a read is one more request to the writer thread.
 """
 
 import asyncio
@@ -67,4 +68,4 @@ class WriterReads:
         return await self._writer.perform(lambda recorder: question(recorder.connection))
 
     async def close(self) -> None:
-        """The connection is the writer's to close."""
+        """Does nothing: the writer closes its connection."""

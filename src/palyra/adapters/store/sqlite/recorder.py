@@ -36,7 +36,7 @@ LOG_WAIT_MS = 250  # Every commit waits behind it, and a reader that takes longe
 
 Answer = TypeVar("Answer")
 
-# A value that no column can hold, or a row that should not have been there: the fault of one commit, not of the disk.
+# A value that no column can hold, or a row that should not exist, is the fault of one commit, not of the disk.
 _FAULTS_OF_A_COMMIT = (apsw.ConstraintError, OverflowError, UnicodeEncodeError)
 _CODE_BY_CONSTRAINT = {
     "sessions.owner, sessions.key": "session_key_taken",
@@ -55,10 +55,10 @@ class Recorder:
                 self.cache = WriterCache(SqliteLookup(self.connection))
         self._is_open = True
         self._is_suspect = False
-        self._has_old_text = True  # A process that was killed may have left a log with what it had erased.
+        self._has_old_text = True  # A killed process may have left a log with text that it had erased.
 
     def commit_group(self, commits: Sequence[Commit]) -> list[CommitOutcome]:
-        """One outcome a commit, in order. Commits that are refused leave the others untouched."""
+        """Returns one outcome for each commit, in order. Refused commits leave the others untouched."""
         try:
             return self._commit_together(commits)
         except _FAULTS_OF_A_COMMIT:
@@ -67,12 +67,12 @@ class Recorder:
             return [self._as_outcome(cause) for _ in commits]
 
     def perform(self, act: Callable[["Recorder"], Answer]) -> Answer:
-        """Something other than a commit, between two groups."""
+        """Runs something other than a commit, between two groups."""
         with our_errors(self._settings.path):
             return act(self)
 
     def record(self, commit: Commit) -> tuple[Event, ...]:
-        """One commit of our own, inside the transaction that the caller holds; forget or settle is his too."""
+        """Records one commit of our own inside the caller's transaction. The caller also calls forget or settle."""
         plan = CommitPlan(self.cache)
         events = plan.add(commit)
         write_plan(self.connection, plan)
@@ -102,7 +102,10 @@ class Recorder:
                 self._roll_back()
 
     def empty_log(self) -> None:
-        """Takes erased text out of the log too. What holds that up now is tried again at the next checkpoint."""
+        """Removes erased text from the log too.
+
+        If something holds that up, it is tried again at the next checkpoint.
+        """
         self._has_old_text = True
         self.connection.set_busy_timeout(LOG_WAIT_MS)
         with suppress(apsw.Error):  # The erasure itself is durable and stands.
@@ -139,7 +142,7 @@ class Recorder:
         return outcomes
 
     def _commit_alone(self, commit: Commit) -> CommitOutcome:
-        """Again without the others, from the file as it is, so that only the guilty one fails."""
+        """Tries one commit again without the others, from the file as it is, so that only the guilty one fails."""
         try:
             self.forget()
             return self._commit_together((commit,))[0]
@@ -151,7 +154,7 @@ class Recorder:
             return self._as_outcome(cause)
 
     def _as_outcome(self, cause: apsw.Error | PalyraError) -> PalyraError:
-        """A new error for each waiter: each will be raised, and so changed, in another place."""
+        """Returns a new error for each waiter, because raising an error changes it."""
         if isinstance(cause, PalyraError):
             return type(cause)(cause.code, cause.message, is_retryable=cause.is_retryable)
         return as_our_error(cause, self._settings.path)
@@ -168,14 +171,17 @@ class Recorder:
             self._write_over()
             self._is_open = False
             self.connection.close(True)
-        # A disk that fails here too leaves the connection closed; the next attempt begins with opening.
+        # A disk that fails here too leaves the connection closed. The next attempt begins with opening.
         self.connection = self._opened()
         self._is_open = True
         self.forget()
         self._is_suspect = False
 
     def _write_over(self) -> None:
-        """A commit that changes nothing. Frames of the log are checked in a row, so none after it can count any more."""
+        """Commits without a change.
+
+        Frames of the log are checked in a row, so none after this one can count any more.
+        """
         with self._transaction() as connection:
             connection.execute(f"PRAGMA user_version = {schema_version(connection)}")
 

@@ -23,7 +23,7 @@ _PROJECTED_TYPES = msgspec.json.encode(sorted(PROJECTED_TYPES)).decode()
 
 
 def refold(connection: apsw.Connection, stream: StreamId) -> dict[RowKey, Row]:
-    """The rows that the tape's events, as they are now, give."""
+    """Returns the rows that the tape's events give as they are now."""
     sql = """
         SELECT tapes.stream, events.* FROM tapes JOIN events ON events.tape_id = tapes.id
         WHERE tapes.stream = ? AND events.type IN (SELECT value FROM json_each(?))
@@ -34,16 +34,19 @@ def refold(connection: apsw.Connection, stream: StreamId) -> dict[RowKey, Row]:
 
 
 def replace_rows(connection: apsw.Connection, stream: StreamId) -> int:
-    """Makes the tables say what the tape says; gives the number of rows that differed. Within the caller's transaction."""
+    """Makes the tables agree with the tape, and returns the number of rows that differed.
+
+    The caller holds the transaction.
+    """
     differing_count = _drop_differing(connection, stream)
     _insert_missing(connection, stream)
     return differing_count
 
 
 def rebuild_projections(connection: apsw.Connection) -> int:
-    """Folds every tape again and replaces what differs; gives the number of rows that did. One transaction.
+    """Folds every tape again and replaces the rows that differ, in one transaction; returns their number.
 
-    All wrong rows go before any right one comes: a wrong row may hold the unique key of a right one.
+    All wrong rows are deleted before any right one is written: a wrong row may hold the unique key of a right one.
     """
     connection.execute("BEGIN IMMEDIATE")
     with on_failure(lambda: _roll_back(connection)):
@@ -59,7 +62,7 @@ def rebuild_projections(connection: apsw.Connection) -> int:
 
 
 def _drop_differing(connection: apsw.Connection, stream: StreamId) -> int:
-    """Removes the rows the tape does not give; counts those that are missing too."""
+    """Removes the rows that the tape does not give. The count includes missing rows."""
     stored, folded = _stored_cells(connection, stream), refold(connection, stream)
     wanted = {key: TABLES[key.row_type].cells(row) for key, row in folded.items()}
     differing = [key for key in stored.keys() | wanted.keys() if stored.get(key) != wanted.get(key)]
@@ -76,7 +79,7 @@ def _insert_missing(connection: apsw.Connection, stream: StreamId) -> None:
 
 
 def _stored_cells(connection: apsw.Connection, stream: StreamId) -> dict[RowKey, list[Any]]:
-    """The tape's rows as the tables have them, uninterpreted: a damaged one must not stand in the way of its repair."""
+    """Returns the tape's rows as the tables have them, uninterpreted: a damaged row must not prevent its repair."""
     stored: dict[RowKey, list[Any]] = {}
     for row_type, table in TABLES.items():
         sql = f"SELECT * FROM {table.name} WHERE {_tape_column(row_type)} = ?"  # noqa: S608 - our names

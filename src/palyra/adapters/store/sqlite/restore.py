@@ -1,9 +1,10 @@
-"""Restoring a backup. Owns: checking it, then putting it in place of what is there. Not: making backups (backup).
+"""Restores a backup: checks it, then puts it in place of the present journal.
 
-Order: copy into a staging directory of the home, checking every sum; verify the copied journal; add artifacts and keys
-that are missing; give the old journal a second name; put the new one in its place with one rename. Invariants: killed at
-any point, the home has the old journal or the new one, whole; nothing is ever deleted, what is replaced gets another
-name; a key that the home has stays the home's.
+Does not own: making backups (backup).
+Order: copy into a staging directory of the home, checking every sum. Verify the copied journal. Add artifacts and keys
+that are missing. Give the old journal a second name. Put the new one in its place with one rename.
+Invariants: after a kill at any point, the home has the old journal or the new one, whole. Nothing is ever deleted; what
+is replaced gets another name. A key that the home has is never replaced.
 """
 
 import os
@@ -36,13 +37,13 @@ _LOG_SUFFIXES = ("-wal", "-shm")
 
 
 def restore(backup: Path, places: Places, keys_of: KeysOf, at_ms: int) -> VerifyReport:
-    """Into a home that has no journal yet. The report is that of the journal now in place."""
+    """Restores into a home that has no journal yet. The report is that of the journal now in place."""
     _require_absent(places.journal)
     return _restore(backup, places, keys_of, lambda: _put_first(places.journal, at_ms))
 
 
 def restore_replacing(backup: Path, places: Places, keys_of: KeysOf, at_ms: int) -> VerifyReport:
-    """The journal that is there, if one is, becomes `journal.db.replaced-<at_ms>`."""
+    """Restores over a journal. The present one, if any, becomes `journal.db.replaced-<at_ms>`."""
     return _restore(backup, places, keys_of, lambda: _set_aside(places.journal, at_ms))
 
 
@@ -75,7 +76,7 @@ def _locked(journal: Path) -> Iterator[None]:
 
 @contextmanager
 def _staging(home: Path) -> Iterator[Path]:
-    """An empty directory on the same file system. With the lock held, any other is what a crash left."""
+    """Yields an empty directory on the same file system. The lock is held, so a crash left any other one."""
     for stale in home.glob(f"{_STAGING_PREFIX}*"):
         shutil.rmtree(stale, ignore_errors=True)
     staging = home / f"{_STAGING_PREFIX}{secrets.token_hex(4)}"
@@ -87,7 +88,7 @@ def _staging(home: Path) -> Iterator[Path]:
 
 
 def _stage(backup: Path, manifest: BackupManifest, staging: Path) -> None:
-    """Copies and checks in one pass, so that what was checked is what will be used."""
+    """Copies and checks in one pass, so that the checked bytes are the ones used."""
     for name, expected in manifest.files.items():
         target = staging / name
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,7 +110,10 @@ def _verified(backup: Path, staging: Path, keys_of: KeysOf) -> VerifyReport:
 
 
 def _add_missing(manifest: BackupManifest, staging: Path, places: Places) -> None:
-    """Artifacts are named by their hash and keys by their key: adding one changes nothing for the old journal."""
+    """Adds missing files.
+
+    Artifacts are named by their hash and keys by their key: adding one does not affect the old journal.
+    """
     directories = {"artifacts": places.artifacts, "keys": places.public_keys}
     touched = {places.journal.parent}
     for name in manifest.files:
@@ -136,11 +140,12 @@ def _require_absent(journal: Path) -> None:
 
 def _put_first(journal: Path, at_ms: int) -> None:
     _require_absent(journal)
-    _move_logs(journal, at_ms)  # Of a journal someone took away; SQLite would play them into the new one.
+    # These logs belong to a journal that someone removed. SQLite would apply them to the new one.
+    _move_logs(journal, at_ms)
 
 
 def _set_aside(journal: Path, at_ms: int) -> None:
-    """Gives the old journal a second name; the rename that follows then takes the first from it."""
+    """Gives the old journal a second name. The rename that follows then takes its first name."""
     if journal.exists():
         if _is_settled(journal):
             _require_no_log(journal)
@@ -160,9 +165,9 @@ def _aside(journal: Path, at_ms: int) -> Path:
 
 
 def _is_settled(journal: Path) -> bool:
-    """Whether the old journal is complete in its one file now; False where it cannot be opened.
+    """Tells whether the old journal is now complete in its one file; False if it cannot be opened.
 
-    A damaged journal is a good reason to restore: it is set aside as it lies, its log with it.
+    A damaged journal is a good reason to restore: it is set aside as it is, with its log.
     """
     try:
         connection = apsw.Connection(str(journal), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -179,7 +184,10 @@ def _is_settled(journal: Path) -> bool:
 
 
 def _require_no_log(journal: Path) -> None:
-    """SQLite would play an old log into the new journal; the log is gone unless someone still has the old one open."""
+    """Refuses to go on with an old log, which SQLite would apply to the new journal.
+
+    The log is gone unless someone still has the old journal open.
+    """
     for suffix in _LOG_SUFFIXES:
         if journal.with_name(journal.name + suffix).exists():
             message = f"another process still reads {journal}; stop it (a verify or a backup?), then try again"

@@ -1,5 +1,6 @@
-"""Projection rows in SQL. Owns: a table's columns, made from its record's fields, and writing what changed. Not: queries.
+"""Projection rows in SQL: a table's columns, made from its record's fields, and writes of what changed.
 
+Does not own: queries (views).
 Invariants: a record's fields are its table's columns, in the same order (a test compares them). An update names only
 the columns that changed, so that SQLite leaves the indexes over the others alone.
 """
@@ -30,7 +31,7 @@ RowT = TypeVar("RowT", bound=SessionRow | RunRow | ApprovalRow | GrantRow | Usag
 
 
 def _enum_of(annotation: Any) -> type[Enum] | None:
-    """The enumeration in a field's type, optional or not."""
+    """Returns the enumeration in a field's type, optional or not."""
     for kind in (annotation, *get_args(annotation)):
         if isinstance(kind, type) and issubclass(kind, Enum):
             return kind
@@ -38,7 +39,7 @@ def _enum_of(annotation: Any) -> type[Enum] | None:
 
 
 class _Update(NamedTuple):
-    """Setting certain columns of one row."""
+    """An update of certain columns of one row."""
 
     sql: str
     pick: Callable[[tuple[Any, ...]], Sequence[Any]]
@@ -61,7 +62,7 @@ class ProjectionTable(Generic[RowT]):
         self.select_sql = f"SELECT * FROM {name} WHERE id = ?"  # noqa: S608 - our names
 
     def read(self, values: Iterable[Any]) -> RowT:
-        """The record of one `SELECT *` row."""
+        """Returns the record of one `SELECT *` row."""
         cells = list(values)
         try:
             for index, enum in self._enums:
@@ -75,7 +76,7 @@ class ProjectionTable(Generic[RowT]):
         return self._row_type(**dict(zip(self.columns, cells, strict=True)))
 
     def select(self, connection: apsw.Connection, sql: str, bindings: Bindings) -> tuple[RowT, ...]:
-        """The records of a query over whole rows."""
+        """Returns the records of a query over whole rows."""
         return tuple([self.read(cells) for cells in fetch(connection, sql, bindings)])
 
     def cells(self, row: RowT) -> list[Any]:
@@ -88,9 +89,9 @@ class ProjectionTable(Generic[RowT]):
         return self._insert_sql, self.cells(row)
 
     def update(self, before: RowT, after: RowT) -> tuple[str, Sequence[Any]]:
-        """The statement that makes the stored row `before` into `after`, and its bindings.
+        """Returns the statement that makes the stored row `before` into `after`, and its bindings.
 
-        A field that did not change is the very same object, since records are changed by making new ones from old.
+        An unchanged field is the very same object, because records are changed by making new ones from old.
         """
         values = msgspec.structs.astuple(after)
         differs = tuple(map(is_not, values, msgspec.structs.astuple(before)))
@@ -128,7 +129,7 @@ TABLES: dict[type[Row], ProjectionTable[Any]] = {
 
 
 def store_rows(connection: apsw.Connection, changes: Iterable[tuple[Row | None, Row]]) -> None:
-    """Each change is the stored row (None: there is none yet) and what it becomes."""
+    """Writes the changes. Each is the stored row (None: there is none yet) and what it becomes."""
     batches: dict[str, list[Sequence[Any]]] = {}
     for before, after in changes:
         table = TABLES[type(after)]

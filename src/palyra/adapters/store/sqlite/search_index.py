@@ -1,8 +1,9 @@
-"""The index of words. Owns: what enters and leaves the full-text table. Not: asking it (views_search).
+"""The index of words: what enters and leaves the full-text table.
 
-The table holds no text: FTS5 reads it through the view `search_texts`, which alone says what is indexed. Invariants: the
-index changes in the transaction that changes the events; a text leaves it before its event is overwritten, since FTS5 has
-to read what it takes out; no word stays that no text holds any more, in whole or in part.
+Does not own: queries (views_search).
+The table holds no text. FTS5 reads it through the view `search_texts`, which alone says what is indexed.
+Invariants: the index changes in the transaction that changes the events. A text leaves it before its event is
+overwritten, because FTS5 has to read what it removes. No word stays that no text holds any more, in whole or in part.
 """
 
 from bisect import bisect_left
@@ -10,23 +11,26 @@ from collections.abc import Sequence
 
 import apsw
 
-_TOKENIZER = ("unicode61", ["remove_diacritics", "2"])  # As the table has it.
+_TOKENIZER = ("unicode61", ["remove_diacritics", "2"])  # The table has the same.
 _DIFFERING = """
     SELECT (SELECT count(*) FROM (SELECT position FROM search_texts EXCEPT SELECT id FROM search_docsize))
          + (SELECT count(*) FROM (SELECT id FROM search_docsize EXCEPT SELECT position FROM search_texts))
 """
-_BEGINNINGS = "SELECT CAST(term AS BLOB) FROM search_idx"  # Each after a letter of FTS5's own.
+_BEGINNINGS = "SELECT CAST(term AS BLOB) FROM search_idx"  # Each term comes after a letter of FTS5's own.
 _NEXT_WORD = "SELECT term FROM temp.search_words WHERE term >= ? ORDER BY term LIMIT 1"
 
 
 def index_texts(connection: apsw.Connection, positions: Sequence[int]) -> None:
-    """Of events that were just written."""
+    """Adds the texts of events that were just written."""
     sql = "INSERT INTO search (rowid, text) SELECT position, text FROM search_texts WHERE position = ?"
     connection.executemany(sql, [(position,) for position in positions])
 
 
 def drop_texts(connection: apsw.Connection, positions: Sequence[int]) -> frozenset[str]:
-    """Of events that are about to be overwritten; gives their words, to scrub before the transaction ends."""
+    """Removes the texts of events that are about to be overwritten.
+
+    Returns their words, to scrub before the transaction ends.
+    """
     tokenize = connection.fts5_tokenizer(*_TOKENIZER)
     words: set[str] = set()
     for position in positions:
@@ -37,10 +41,10 @@ def drop_texts(connection: apsw.Connection, positions: Sequence[int]) -> frozens
 
 
 def scrub_index(connection: apsw.Connection, words: frozenset[str]) -> None:
-    """Takes out what FTS5 leaves of words that it dropped: the beginnings of some, which it finds its pages by.
+    """Removes what FTS5 leaves of dropped words: the beginnings of some, by which it finds its pages.
 
-    Merging the index writes them anew; one that is merged already has to be made again. Both cost as much as the index is
-    long, so neither is done unless the beginning of one of these words is there, and begins no other word.
+    Merging the index writes them anew; an index that is merged already has to be made again. Both cost as much as the
+    index is long. So neither is done unless the beginning of one of these words is there and begins no other word.
     """
     ordered = sorted(words)
     for command in ("flush", "optimize", "rebuild") if words else ():
@@ -78,7 +82,7 @@ def _begins_a_kept_word(connection: apsw.Connection, beginning: str) -> bool:
 
 
 def rebuild_index(connection: apsw.Connection) -> int:
-    """Made anew from the events; gives how many texts were missing or should not have been there."""
+    """Makes the index anew from the events. Returns how many texts were missing or should not have been there."""
     differing_count = connection.execute(_DIFFERING).get
     connection.execute("INSERT INTO search (search) VALUES ('rebuild')")
     return differing_count if isinstance(differing_count, int) else 0

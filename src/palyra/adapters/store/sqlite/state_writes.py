@@ -1,4 +1,4 @@
-"""Writes to state tables. Owns: the SQL of each member of core.writes.Write, and of a whole tape's erasure.
+"""Writes to state tables: the SQL of each member of core.writes.Write, and of a whole tape's erasure.
 
 Does not own: whether a write may happen (core.commit.plan), nor reading the tables (views).
 """
@@ -41,7 +41,7 @@ def apply_write(connection: apsw.Connection, write: Write) -> None:
 
 
 def drop_state(connection: apsw.Connection, stream: StreamId) -> None:
-    """Content that belongs to the tape or its runs goes when the whole tape is erased. A heartbeat has no content."""
+    """Deletes the content of the tape and its runs when the whole tape is erased. A heartbeat has no content."""
     of_its_runs = "DELETE FROM sealed_secrets WHERE run_id IN (SELECT id FROM runs WHERE session_id = ?)"
     connection.execute(of_its_runs, (stream,))
     connection.execute("DELETE FROM artifact_links WHERE stream = ?", (stream,))
@@ -65,7 +65,7 @@ def _take_lease(connection: apsw.Connection, write: TakeLease) -> None:
 
 
 def _seal_secret(connection: apsw.Connection, write: SealSecret) -> None:
-    """Sealing the same secret again replaces it: the same value sealed twice has two forms, and either opens."""
+    """Seals a secret. Sealing it again replaces it: the same value sealed twice has two forms, and either opens."""
     sql = """
         INSERT INTO sealed_secrets (run_id, secret_id, sealed) VALUES (?, ?, ?)
         ON CONFLICT (run_id, secret_id) DO UPDATE SET sealed = excluded.sealed
@@ -74,7 +74,10 @@ def _seal_secret(connection: apsw.Connection, write: SealSecret) -> None:
 
 
 def _link_artifact(connection: apsw.Connection, write: LinkArtifact) -> None:
-    """The first link of a tape to an artifact stands, since the bytes are the same by their name; its trust may only fall."""
+    """Links an artifact.
+
+    The first link of a tape stands, because the same name means the same bytes; its trust may only fall.
+    """
     sql = """
         INSERT INTO artifact_links (artifact_id, stream, bytes, media_type, at_ms, trust, source)
         VALUES (?, ?, ?, ?, ?, ?, ?)

@@ -1,4 +1,7 @@
-"""Reading tapes. Owns: turning stored events back into records. Not: projections (views)."""
+"""Reads tapes: turns stored events back into records.
+
+Does not own: projections (views).
+"""
 
 from typing import Any
 
@@ -44,7 +47,7 @@ def read_head(connection: apsw.Connection, stream: StreamId) -> Head | None:
 
 
 def read_event(cells: tuple[Any, ...]) -> Event:
-    """The record of one stored event, its tape's name first; Corrupt if the bytes are none of ours."""
+    """Returns the record of one stored event, its tape's name first. Raises Corrupt if the bytes are not ours."""
     stream, position, _, seq, run_id, type_name, at_ms, actor, trust, data, salt, digest, event_hash = cells
     try:
         return Event(

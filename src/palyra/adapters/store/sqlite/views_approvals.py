@@ -1,6 +1,7 @@
-"""Approvals and grants, asked for. Owns: the queries behind ports.views.Approvals. Not: deciding them.
+"""Queries for approvals and grants, behind ports.views.ApprovalViews.
 
-An approval is shown to the owner of its session and to whom its run was accepted for (L11).
+Does not own: deciding them.
+An approval is shown to the owner of its session and to the principal its run was accepted for (L11).
 """
 
 import apsw
@@ -90,7 +91,7 @@ class SqliteApprovals:
         return await self._reads.ask(lambda connection: GRANTS.select(connection, sql, bindings))
 
     async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRow, ...]:
-        """Those not revoked; whether one has expired depends on the time it is asked at."""
+        """Returns the grants that are not revoked. Whether one has expired depends on the time of asking."""
         sql = """
             SELECT * FROM grants WHERE (:principal IS NULL OR principal = :principal) AND revoked_seq IS NULL
               AND (:after = '' OR (created_at_ms, granted_seq, id) >

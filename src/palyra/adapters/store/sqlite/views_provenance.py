@@ -1,4 +1,7 @@
-"""Provenance, asked for. Owns: the queries behind ports.views.Provenance. Not: what taints (core.taint)."""
+"""Queries for provenance, behind ports.views.ProvenanceViews.
+
+Does not own: what taints (core.taint).
+"""
 
 from collections.abc import Iterable
 
@@ -13,15 +16,17 @@ from palyra.core.projections.rows import FileRow, TaintRow
 
 
 class SqliteProvenance:
-    """Most journals hold no tainted file, and then no look-up need leave the loop. One process writes a journal, so that what
-    it is about to record is all that can change this."""
+    """Caches whether there is any tainted file. Most journals hold none, and then no look-up leaves the event loop.
+
+    One process writes a journal, so only what it is about to record can change this.
+    """
 
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
         self._is_empty: bool | None = None
 
     def expect(self, drafts: Iterable[Draft]) -> None:
-        """Before they are recorded: whether there will be a tainted file."""
+        """Notes before they are recorded whether these drafts taint a file."""
         if self._is_empty is not False and any(_may_taint(draft.data) for draft in drafts):
             self._is_empty = False
 
@@ -35,7 +40,7 @@ class SqliteProvenance:
             found = await self._reads.ask(
                 lambda connection: FILES.select(connection, "SELECT * FROM files LIMIT 1", ())
             )
-            # What was expected while this was asked counts more.
+            # A draft that was noted while this query ran counts more.
             self._is_empty = not found if self._is_empty is None else self._is_empty
         return self._is_empty
 
@@ -52,7 +57,7 @@ class SqliteProvenance:
         return await self._reads.ask(lambda connection: tuple(row for path in paths for row in _at(connection, path)))
 
     async def taints_workspace(self, root: str) -> bool:
-        """By path, so that a root inside another one is found from both; `0` is the character after `/`."""
+        """Looks by path, so that a root inside another one is found from both. `0` is the character after `/`."""
         if await self._has_none():
             return False
         sql = "SELECT * FROM files WHERE path >= :folder || '/' AND path < :folder || '0' LIMIT 1"
@@ -72,7 +77,7 @@ def _may_taint(data: Data) -> bool:
 
 
 def _at(connection: apsw.Connection, path: str) -> tuple[FileRow, ...]:
-    """At most one row, by the index; `0` is the character after `/`."""
+    """Returns at most one row, by the index. `0` is the character after `/`."""
     if path.endswith("/"):
         sql = "SELECT * FROM files WHERE path >= ? AND path < ? ORDER BY path LIMIT 1"
         return FILES.select(connection, sql, (path, f"{path[:-1]}0"))

@@ -1,6 +1,7 @@
-"""Runs and their spend, asked for. Owns: the queries behind ports.views.Runs. Not: changing them.
+"""Queries for runs and their spend, behind ports.views.RunViews.
 
-A run is shown to whom it was accepted for and to the owner of its session (L11).
+Does not own: changing them.
+A run is shown to the principal it was accepted for and to the owner of its session (L11).
 """
 
 import apsw
@@ -39,7 +40,8 @@ class SqliteRuns:
         )
 
     async def unfinished(self, session_id: SessionId) -> tuple[RunRow, ...]:
-        # Without the hint SQLite would walk all runs the session ever had; unfinished ones are few in the whole journal.
+        # Without the hint SQLite would walk all runs the session ever had. Unfinished ones are few in the whole
+        # journal.
         sql = """
             SELECT * FROM runs INDEXED BY runs_unfinished
             WHERE ended_seq IS NULL AND session_id = :session_id ORDER BY accepted_seq

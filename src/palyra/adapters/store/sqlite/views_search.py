@@ -1,4 +1,7 @@
-"""Search, asked for. Owns: the query behind ports.search.Search. Not: what is indexed (search_index)."""
+"""The query for messages by words, behind ports.search.MessageSearch.
+
+Does not own: what is indexed (search_index).
+"""
 
 import apsw
 
@@ -8,11 +11,12 @@ from palyra.core.ids import Principal, SessionId, StreamId
 from palyra.core.trust import Trust
 from palyra.ports.search import SearchHit, SearchQuery
 
-RANKED_MAX = 20_000  # The newest matches of a principal that are weighed: a word that is everywhere stays answerable.
+# Limits the newest matches of a principal that are ranked: a word that is everywhere stays answerable.
+RANKED_MAX = 20_000
 EXCERPT_WORDS = 40
 
-# The owner is asked for inside, so that what is weighed and counted is one principal's alone (L11). Excerpts are made of the
-# best only: making one reads the text.
+# The owner is part of the inner query, so that only one principal's matches are ranked and counted (L11). Excerpts are
+# made of the best only: making one reads the text.
 _SEARCH = f"""
     WITH own AS (
         SELECT search.rowid AS position, bm25(search) AS score

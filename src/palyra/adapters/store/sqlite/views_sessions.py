@@ -1,4 +1,7 @@
-"""Sessions, asked for. Owns: the queries behind ports.views.Sessions and of retention. Not: changing them."""
+"""Queries for sessions and their retention, behind ports.views.SessionViews.
+
+Does not own: changing them.
+"""
 
 import apsw
 import msgspec
@@ -9,7 +12,7 @@ from palyra.adapters.store.sqlite.rows import SESSIONS
 from palyra.core.ids import Principal, SessionId
 from palyra.core.projections.rows import SessionRow
 
-FAMILY_DEPTH_MAX = 1_000  # Branches of branches: a bound for the query, far beyond what a person makes.
+FAMILY_DEPTH_MAX = 1_000  # Bounds the query over branches of branches, far beyond what a person makes.
 
 
 class SqliteSessions:
@@ -44,7 +47,10 @@ class SqliteSessions:
         return await self._reads.ask(lambda connection: _rows(connection, sql, id=session_id))
 
     async def inactive_families(self, before_ms: int, limit: int) -> tuple[tuple[SessionId, ...], ...]:
-        """Sessions with their branches, of which none was active since `before_ms`: to be erased together or not at all."""
+        """Returns sessions with their branches, none of which was active since `before_ms`.
+
+        They are to be erased together or not at all.
+        """
         return await self._reads.ask(lambda connection: _inactive_families(connection, before_ms, limit))
 
 

@@ -1,4 +1,4 @@
-"""State tables, asked for. Owns: leases, heartbeats, sealed secrets and links of artifacts as readers see them."""
+"""Queries for state tables: leases, heartbeats, sealed secrets and links of artifacts."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -22,7 +22,7 @@ class SqliteState:
         return Lease(*found[0]) if found else None
 
     async def heartbeats(self, before_ms: int, limit: int) -> tuple[SetHeartbeat, ...]:
-        """The last one of each run, of those older than `before_ms`."""
+        """Returns the last heartbeat of each run, of those older than `before_ms`."""
         sql = "SELECT run_id, node, at_ms FROM heartbeats WHERE at_ms < ? ORDER BY at_ms LIMIT ?"
         found = await self._rows(sql, before_ms, page_limit(limit))
         return tuple([SetHeartbeat(*cells) for cells in found])
@@ -33,13 +33,13 @@ class SqliteState:
         return found[0][0] if found else None
 
     async def artifacts_of(self, stream: StreamId) -> tuple[ArtifactId, ...]:
-        """Ask before erasing a tape: afterwards nothing says which they were."""
+        """Returns the artifacts of a tape. Ask before erasing it: afterwards nothing says which they were."""
         sql = "SELECT artifact_id FROM artifact_links WHERE stream = ? ORDER BY artifact_id"
         found = await self._rows(sql, stream)
         return tuple([ArtifactId(artifact_id) for (artifact_id,) in found])
 
     async def unlinked(self, artifacts: Iterable[ArtifactId]) -> tuple[ArtifactId, ...]:
-        """Those of the given that no tape refers to, so that their files may go."""
+        """Returns those of the given artifacts that no tape refers to, so that their files may be removed."""
         sql = """
             SELECT value FROM json_each(?)
             WHERE value NOT IN (SELECT artifact_id FROM artifact_links WHERE artifact_id = value)

@@ -1,5 +1,6 @@
-"""Settled spend, asked for. Owns: the queries behind ports.views.Usage. Not: prices, budgets.
+"""Queries for settled spend, behind ports.views.UsageViews.
 
+Does not own: prices, budgets.
 A principal's spend is that of the runs accepted for them (L11), whoever owns the session.
 Invariant: sums and their total come from one statement, so that they agree while others write.
 """
@@ -97,7 +98,7 @@ def _report_by_key(connection: apsw.Connection, query: UsageFilter) -> UsageRepo
 
 
 def _report_by_day(connection: apsw.Connection, query: UsageFilter) -> UsageReport:
-    """Days are put together here: SQLite knows no time zones, and a year has 35 000 quarters at most."""
+    """Sums days here: SQLite knows no time zones, and a year has at most 35 000 quarters of an hour."""
     grouped, bindings = _grouped(query)
     days: dict[str, list[int]] = {}
     for quarter, *counts in fetch(connection, f"{grouped} ORDER BY key", bindings):
@@ -132,7 +133,7 @@ def _span(query: UsageFilter | SpendFilter) -> tuple[list[str], dict[str, str | 
 
 
 def _tables(parts: Iterable[str]) -> str:
-    """Runs are looked up only where something of theirs is asked for."""
+    """Returns the tables of the query. Runs are joined only if something of theirs is asked for."""
     needs_runs = any(part.startswith("runs.") for part in parts)
     return "usage JOIN runs ON runs.id = usage.run_id" if needs_runs else "usage"
 
@@ -144,7 +145,10 @@ def _quarter(at_ms: int) -> int:
 
 
 def _day(quarter: int, zone: tzinfo) -> str:
-    """The date where the quarter begins, which says enough: clocks have long been set by whole quarters everywhere."""
+    """Returns the date where the quarter begins.
+
+    That is exact: clocks have long been set by whole quarters everywhere.
+    """
     return datetime.fromtimestamp(quarter * QUARTER_MS / 1000, zone).date().isoformat()
 
 

@@ -1,8 +1,10 @@
-"""The writer thread. Owns: the queue before it, group commit, and telling the waiters. Not: what a commit does (recorder).
+"""The writer thread: the queue before it, group commit, and the answers to the waiters.
 
-While one group is being made durable, the next gathers in the queue. Invariants: requests are served in order; a waiter
-that is cancelled harms no one, its commit happens or not as a whole; nobody waits for ever: when the thread ends, whatever
-ended it, all that is left is refused. At most QUEUED_MAX requests of an event loop wait; the next awaits its turn.
+Does not own: what a commit does (recorder).
+While one group is being made durable, the next gathers in the queue.
+Invariants: requests are served in order. A cancelled waiter harms no one; its commit happens as a whole or not at all.
+Nobody waits for ever: when the thread ends, for whatever reason, all that is left is refused. At most QUEUED_MAX
+requests of an event loop wait; the next one waits for a place.
 """
 
 import asyncio
@@ -21,8 +23,8 @@ from palyra.core.commit.model import Commit
 from palyra.core.errors import PalyraError, Unavailable
 from palyra.core.events import Event
 
-GROUP_MAX = 512  # Enough to hide an fsync; few enough that the first of them does not wait long for the last.
-QUEUED_MAX = 4_096  # Of prepared commits in memory: beyond that, waiting in line is the honest answer.
+GROUP_MAX = 512  # So many hide an fsync, and are few enough that the first of them does not wait long for the last.
+QUEUED_MAX = 4_096  # Limits the prepared commits in memory. Beyond that, callers have to wait.
 
 Act = Callable[[Recorder], Any]
 Answer = TypeVar("Answer")
@@ -31,7 +33,7 @@ Answer = TypeVar("Answer")
 class _Line:
     """The requests of one event loop. All but `tell` runs in that loop's thread.
 
-    Not an asyncio.Semaphore: whole groups are released at once, and the way of those who need not wait stays short.
+    It is no asyncio.Semaphore: whole groups are released at once, and callers that need not wait take a short path.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -47,7 +49,7 @@ class _Line:
         return True
 
     async def enter(self) -> None:
-        """Waits for a place; those who came first get theirs first."""
+        """Waits for a place. Places are given in the order of arrival."""
         turn = self.loop.create_future()
         self._waiting.append(turn)
         try:
@@ -94,7 +96,7 @@ class Writer:
         self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
         self._group: list[_Request] = []
         self._is_closed = False
-        self._put_lock = threading.Lock()  # Held while a request goes in, so that none does after the door is shut.
+        self._put_lock = threading.Lock()  # Held while a request goes in, so that none does after the writer is closed.
         self._end: concurrent.futures.Future[None] = concurrent.futures.Future()
         threading.Thread(target=self._serve, name="journal-writer", daemon=True).start()
 
@@ -106,7 +108,7 @@ class Writer:
         return self._ask(act)
 
     async def stop(self, last: Act) -> None:
-        """Refuses what comes, finishes what came, does `last`, and closes the file."""
+        """Refuses new requests, finishes those that came, does `last`, and closes the file."""
         line = self._line()
         if not line.has_entered():
             await line.enter()
@@ -122,11 +124,14 @@ class Writer:
         try:
             await request.future
         finally:
-            # Shielded: cancelling one who waits must not cancel the end itself.
+            # The end is shielded: cancelling one who waits must not cancel the end itself.
             await asyncio.shield(asyncio.wrap_future(self._end))
 
     def _ask(self, work: Commit | Act) -> Awaitable[Any]:
-        """What the caller awaits is the answer itself; only who finds the queue full waits in a coroutine of its own."""
+        """Returns the answer itself as an awaitable.
+
+        Only a caller that finds the queue full waits in a coroutine of its own.
+        """
         line = self._line()
         return self._put(work, line) if line.has_entered() else self._wait(work, line)
 
@@ -171,7 +176,7 @@ class Writer:
         self._serve_commits(commits)
 
     def _drain(self) -> bool:
-        """Takes what waits, at least one request and at most a group; False once there is nothing more to come."""
+        """Takes waiting requests, at least one and at most a group; False once there is nothing more to come."""
         request = self._queue.get()
         while request is not None:
             self._group.append(request)
@@ -182,7 +187,7 @@ class Writer:
             except Empty:
                 return True
         if self._group:
-            self._queue.put(None)  # To be met again when these are served.
+            self._queue.put(None)  # The end mark is met again when these requests are served.
         return bool(self._group)
 
     def _serve_commits(self, requests: list[_Request]) -> None:
@@ -219,7 +224,7 @@ class Writer:
 
 
 def _tell(answers: list[tuple[_Request, Any]]) -> None:
-    """One call into each event loop, however many of its requests are answered."""
+    """Makes one call into each event loop, however many of its requests are answered."""
     while answers:
         line = answers[0][0].line
         line.tell([answer for answer in answers if answer[0].line is line])
