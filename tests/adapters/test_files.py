@@ -66,7 +66,7 @@ def left_by(how: str, act: str, directory: Path) -> list[dict[str, object]]:
 @pytest.mark.parametrize(("act", "old"), [("create", "none"), ("first", "none"), ("replace", "old")])
 def test_struck_at_any_step_the_file_is_as_before_or_as_after(tmp_path: Path, how: str, act: str, old: str) -> None:
     points = left_by(how, act, tmp_path)
-    assert [point["was_struck"] for point in points] == [True] * (len(points) - 1) + [False]
+    assert [point["was_stopped"] for point in points] == [True] * (len(points) - 1) + [False]
     assert len(points) > 5
     found = [point["holds"] for point in points]
     changed_at = found.index("new")

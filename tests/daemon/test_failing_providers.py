@@ -77,9 +77,9 @@ def fails(code: str, place: Place, **settings: float) -> Case:
 
 # Before the first word. Another model may do better.
 MENDABLE = {
-    "dies-refused": fails("network", lambda providers, _kind: providers.build_wall()),
-    "dies-at-once": fails("network", lambda providers, _kind: providers.open_door(close_at_once)),
-    "dies-reset": fails("network", lambda providers, _kind: providers.open_door(reset_after_the_request)),
+    "dies-refused": fails("network", lambda providers, _kind: providers.refuse_connections()),
+    "dies-at-once": fails("network", lambda providers, _kind: providers.serve_raw(close_at_once)),
+    "dies-reset": fails("network", lambda providers, _kind: providers.serve_raw(reset_after_the_request)),
     "dies-after-headers": fails("network", plays(Played(then="cut"))),
     "dies-after-a-ping": fails("network", plays(Played(body=b": ping\n\n", then="cut"))),
     "says-nothing": fails("network", plays(Played())),

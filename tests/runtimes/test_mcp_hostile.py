@@ -21,7 +21,7 @@ from palyra.core.events.tool import EffectClass, Outcome
 from palyra.core.trust import Trust
 from tests.support.mcp_servers.running import (
     QUICK,
-    Heart,
+    LoopMonitor,
     find,
     hostile,
     is_alive,
@@ -120,7 +120,7 @@ async def test_pages_without_an_end_are_followed_so_far(tmp_path: Path, behaviou
 
 @pytest.mark.parametrize("behaviour", ["giant_first", "giant_last", "giant_middle"])
 async def test_answer_of_100_mib_is_thrown_away_and_said(tmp_path: Path, behaviour: str) -> None:
-    async with ready(hostile(behaviour, tmp_path)) as servers, Heart() as heart:
+    async with ready(hostile(behaviour, tmp_path)) as servers, LoopMonitor() as monitor:
         before_bytes = resident_bytes()
         name = f"mcp.{behaviour.replace('_', '-')}.echo"
         result = await use(servers, name, {"text": "x"})
@@ -128,7 +128,7 @@ async def test_answer_of_100_mib_is_thrown_away_and_said(tmp_path: Path, behavio
         assert result.error is not None
         assert "ran" in result.error.message
         assert resident_bytes() - before_bytes < 64 * MIB
-        assert heart.beats_count > 0
+        assert monitor.ticks_count > 0
         assert status(servers, behaviour.replace("_", "-")).starts_count == 1
 
 
@@ -279,12 +279,12 @@ async def test_wrong_ids_and_second_answers_change_nothing(tmp_path: Path) -> No
 
 
 async def test_flood_of_notifications_leaves_the_loop_and_the_memory_alone(tmp_path: Path) -> None:
-    async with ready(hostile("flood", tmp_path)) as servers, Heart() as heart:
+    async with ready(hostile("flood", tmp_path)) as servers, LoopMonitor() as monitor:
         before_bytes = resident_bytes()
         for number in range(3):
             assert (await use(servers, "mcp.flood.echo", {"text": str(number)})).output == f"echo {number}"
-        beats_before = heart.beats_count
-        await until(lambda: heart.beats_count > beats_before + 100)
+        ticks_before = monitor.ticks_count
+        await until(lambda: monitor.ticks_count > ticks_before + 100)
         assert resident_bytes() - before_bytes < 32 * MIB
 
 
@@ -300,17 +300,17 @@ async def test_server_that_asks_without_end_and_never_listens_fills_nothing(tmp_
     async with running(hostile("deaf", tmp_path, timeouts=replace(QUICK, request_s=1.0))) as servers, Heart() as heart:
         before_bytes = resident_bytes()
         await until(lambda: status(servers, "deaf").state is ServerState.DOWN)
-        assert heart.beats_count > 10
+        assert monitor.ticks_count > 10
         assert resident_bytes() - before_bytes < 32 * MIB
 
 
 async def test_stderr_without_end_is_read_and_not_kept(tmp_path: Path) -> None:
-    async with ready(hostile("stderr", tmp_path)) as servers, Heart() as heart:
+    async with ready(hostile("stderr", tmp_path)) as servers, LoopMonitor() as monitor:
         before_bytes = resident_bytes()
         for number in range(20):
             assert (await use(servers, "mcp.stderr.echo", {"text": str(number)})).outcome is Outcome.OK
-        beats_before = heart.beats_count
-        await until(lambda: heart.beats_count > beats_before + 50)
+        ticks_before = monitor.ticks_count
+        await until(lambda: monitor.ticks_count > ticks_before + 50)
         assert resident_bytes() - before_bytes < 32 * MIB
 
 

@@ -19,7 +19,7 @@ LINGER_NOT = struct.pack("ii", 1, 0)  # Closing sends a reset at once, whatever 
 
 Value = TypeVar("Value")
 StandIn = TypeVar("StandIn", bound=StandInProvider)
-Meet = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+OnConnect = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Providers:
@@ -29,8 +29,8 @@ class Providers:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._stand_ins: list[StandInProvider] = []
-        self._doors: list[asyncio.Server] = []
-        self._walls: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
+        self._sockets: list[socket.socket] = []
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -53,27 +53,27 @@ class Providers:
         self._stand_ins.append(stand_in)
         return stand_in
 
-    def open_door(self, meet: Meet) -> str:
+    def serve_raw(self, on_connect: OnConnect) -> str:
         """An address where whoever connects is met in this way."""
-        door = self._do(asyncio.start_server(meet, "127.0.0.1", 0))
-        self._doors.append(door)
-        return f"http://127.0.0.1:{door.sockets[0].getsockname()[1]}"
+        server = self._do(asyncio.start_server(on_connect, "127.0.0.1", 0))
+        self._servers.append(server)
+        return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
-    def build_wall(self) -> str:
+    def refuse_connections(self) -> str:
         """An address that refuses: its port is taken, so that nobody else gets it, and not listened on."""
-        wall = socket.socket()
-        wall.bind(("127.0.0.1", 0))
-        self._walls.append(wall)
-        return f"http://127.0.0.1:{wall.getsockname()[1]}"
+        taken = socket.socket()
+        taken.bind(("127.0.0.1", 0))
+        self._sockets.append(taken)
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
 
     def _do(self, work: Coroutine[Any, Any, Value]) -> Value:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(START_TIMEOUT_S)
 
     async def _close(self) -> None:
-        for wall in self._walls:
-            wall.close()
-        for door in self._doors:
-            door.close()
+        for taken in self._sockets:
+            taken.close()
+        for server in self._servers:
+            server.close()
         for stand_in in self._stand_ins:
             await stand_in.__aexit__(None, None, None)
         await asyncio.sleep(0)  # Transports say goodbye in the next round of the loop.

@@ -36,12 +36,12 @@ def main() -> None:
         file = PrivateFile(directory / str(point) / "home" / "thing", KIND)
         if act == "replace":
             file.create(OLD)
-        was_struck = HOW[how](point, lambda file=file: ACTS[act](file))  # type: ignore[misc]
-        left = {"was_struck": was_struck, "holds": holds(file), "files": files(file)}
+        was_stopped = HOW[how](point, lambda file=file: ACTS[act](file))  # type: ignore[misc]
+        left = {"was_stopped": was_stopped, "holds": holds(file), "files": files(file)}
         replace(file)
         left |= {"then_holds": holds(file), "then_files": files(file)}
         sys.stdout.write(json.dumps(left) + "\n")
-        if not was_struck:
+        if not was_stopped:
             return
 
 

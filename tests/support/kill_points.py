@@ -51,8 +51,8 @@ def restore_point(point: int, home: Path, backup: Path, work: Path) -> dict[str,
     shutil.copytree(home, target.root)
     was_killed = die_at(point, lambda: restore_replacing(target, backup))
     left: dict[str, object] = {"was_killed": was_killed, "events_count": state_of(target)}
-    asides = [path for path in target.root.glob("journal.db.replaced-*") if path.suffix != ".lock"]
-    left["aside_events_count"] = [state_of(Home(_alone(path, work))) for path in asides]
+    replaced = [path for path in target.root.glob("journal.db.replaced-*") if path.suffix != ".lock"]
+    left["aside_events_count"] = [state_of(Home(_alone(path, work))) for path in replaced]
     if point % AGAIN_EVERY == 0 or not was_killed:
         left["again"] = restore_replacing(target, backup).summary.events_count
         left["staging"] = [path.name for path in target.root.glob(".restore-*")]

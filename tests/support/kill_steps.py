@@ -42,16 +42,16 @@ def _find_no_space() -> None:
 
 
 def _status_of(
-    point: int, act: Callable[[], object], events: tuple[str, ...], touches: frozenset[str], strike: Callable[[], None]
+    point: int, act: Callable[[], object], events: tuple[str, ...], touches: frozenset[str], fail: Callable[[], None]
 ) -> int:
     child = os.fork()
     if child == 0:
-        os._exit(_act_until(point, act, events, touches, strike))
+        os._exit(_act_until(point, act, events, touches, fail))
     return os.waitpid(child, 0)[1]
 
 
 def _act_until(
-    point: int, act: Callable[[], object], events: tuple[str, ...], touches: frozenset[str], strike: Callable[[], None]
+    point: int, act: Callable[[], object], events: tuple[str, ...], touches: frozenset[str], fail: Callable[[], None]
 ) -> int:
     left = point
 
@@ -60,7 +60,7 @@ def _act_until(
         if event in events and getattr(argument, "__name__", "") in touches:
             left -= 1
             if left == 0:
-                strike()
+                fail()
 
     sys.setprofile(step)
     try:

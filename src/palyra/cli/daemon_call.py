@@ -25,8 +25,8 @@ def ask_daemon(context: typer.Context, url: str | None, act: "Callable[[Client],
 
     target = target_of(home_of(context), url)
 
-    async def speak() -> Answer:
+    async def call() -> Answer:
         async with Client(target) as client:
             return await act(client)
 
-    return asyncio.run(speak())
+    return asyncio.run(call())

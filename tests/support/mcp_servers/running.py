@@ -75,16 +75,16 @@ def is_alive(pid: int) -> bool:
     return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 
-class Heart:
+class LoopMonitor:
     """Beats while the loop is free; `longest_s` is the longest it was held up."""
 
     def __init__(self) -> None:
-        self.beats_count = 0
+        self.ticks_count = 0
         self.longest_s = 0.0
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "Heart":
-        self._task = asyncio.create_task(self._beat())
+    async def __aenter__(self) -> "LoopMonitor":
+        self._task = asyncio.create_task(self._tick())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -92,12 +92,12 @@ class Heart:
         self._task.cancel()
         await asyncio.wait({self._task})
 
-    async def _beat(self) -> None:
+    async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             before_s = loop.time()
             await asyncio.sleep(0.01)
-            self.beats_count += 1
+            self.ticks_count += 1
             self.longest_s = max(self.longest_s, loop.time() - before_s)
 
 

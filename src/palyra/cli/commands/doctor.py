@@ -7,7 +7,7 @@ import typer
 from palyra.cli.options import JsonOption, home_of, is_json
 from palyra.cli.output import print_json
 from palyra.cli.target import UrlOption
-from palyra.cli.terminal.style import Style, ink_for, shown
+from palyra.cli.terminal.style import Style, shown, style_for
 
 app = typer.Typer()
 
@@ -31,17 +31,17 @@ def doctor(context: typer.Context, url: UrlOption = None, json: JsonOption = Fal
     if is_json(context, json):
         print_json({"ok": is_well, "checks": findings})
     else:
-        ink = ink_for(sys.stdout)
+        style = style_for(sys.stdout)
         width = max(len(finding.check) for finding in findings)
         for finding in findings:
             tail = f" → {finding.remedy}" if finding.remedy else ""
             typer.echo(
-                f"{_painted(finding.mark.value, ink)}  {finding.check.ljust(width)}  {shown(finding.what + tail)}"
+                f"{_painted(finding.mark.value, style)}  {finding.check.ljust(width)}  {shown(finding.what + tail)}"
             )
     if not is_well:
         raise typer.Exit(1)
 
 
-def _painted(mark: str, ink: Style) -> str:
-    paint = {"ok": ink.green, "warn": ink.yellow, "fail": ink.red}[mark]
+def _painted(mark: str, style: Style) -> str:
+    paint = {"ok": style.green, "warn": style.yellow, "fail": style.red}[mark]
     return paint(mark.ljust(4))

@@ -10,7 +10,7 @@ from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json, print_line, progress
 from palyra.cli.target import UrlOption
-from palyra.cli.terminal.style import duration, in_one_line, ink_for, shown
+from palyra.cli.terminal.style import duration, in_one_line, shown, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Conflict, NotFound
 from palyra.core.events.base import JsonObject
@@ -113,13 +113,13 @@ async def _check(client: "Client", name: str) -> JsonObject:
 
 
 def _print_outcome(outcome: JsonObject) -> None:
-    ink = ink_for(sys.stdout)
-    name = ink.bold(in_one_line(str(outcome.get("model")), MESSAGE_LENGTH_MAX))
+    style = style_for(sys.stdout)
+    name = style.bold(in_one_line(str(outcome.get("model")), MESSAGE_LENGTH_MAX))
     if outcome.get("ok") is True:
-        typer.echo(f"{ink.green('✓')} {name}  {_times(outcome)}{_usage(outcome)}")
+        typer.echo(f"{style.green('✓')} {name}  {_times(outcome)}{_usage(outcome)}")
         return
     message = in_one_line(str(outcome.get("message")), MESSAGE_LENGTH_MAX)
-    typer.echo(f"{ink.red('✗')} {name}  {shown(str(outcome.get('code')))}: {message}")
+    typer.echo(f"{style.red('✗')} {name}  {shown(str(outcome.get('code')))}: {message}")
 
 
 def _times(outcome: JsonObject) -> str:

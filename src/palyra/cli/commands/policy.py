@@ -12,7 +12,7 @@ from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, expanded, home_of, is_json
 from palyra.cli.output import print_json, print_line, printable
 from palyra.cli.target import UrlOption
-from palyra.cli.terminal.style import Style, ink_for, shown
+from palyra.cli.terminal.style import Style, shown, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
@@ -139,7 +139,7 @@ def try_cases(
         print_json({"ok": not failed_count, "items": outcomes})
     else:
         for outcome in outcomes:
-            _print_outcome(outcome, ink_for(sys.stdout))
+            _print_outcome(outcome, style_for(sys.stdout))
         print_line(f"{len(outcomes)} cases, {failed_count} differ")
     if failed_count:
         raise typer.Exit(1)
@@ -154,13 +154,13 @@ def _object(text: str) -> JsonObject:
         raise Invalid("arguments_invalid", "--arguments is no JSON object; quote it for the shell") from cause
 
 
-def _print_outcome(outcome: "CaseOutcome", ink: Style) -> None:
-    mark = ink.green("✓") if outcome.ok else ink.red("✗")
+def _print_outcome(outcome: "CaseOutcome", style: Style) -> None:
+    mark = style.green("✓") if outcome.ok else style.red("✗")
     tail = "" if outcome.ok else f", expected {outcome.expected}"
     typer.echo(f"{mark} {shown(outcome.name)}  {outcome.verdict} by {shown(outcome.rule)}{shown(tail)}")
 
 
 def _painted(verdict: str) -> str:
-    ink = ink_for(sys.stdout)
-    paint = {"allow": ink.green, "ask": ink.yellow, "deny": ink.red}.get(verdict, ink.bold)
+    style = style_for(sys.stdout)
+    paint = {"allow": style.green, "ask": style.yellow, "deny": style.red}.get(verdict, style.bold)
     return paint(shown(verdict))

@@ -74,9 +74,9 @@ def lab(
         principal=None if principal is None else parse_principal(principal),
         ttl_s=_parse_ttl_s(ttl),
     )
-    bench = open_lab(home, load_or_explain(home), [expanded(path) for path in drafts or ()], request)
+    opened = open_lab(home, load_or_explain(home), [expanded(path) for path in drafts or ()], request)
     with progress("replaying", None) as advance:
-        report = bench.run(advance)
+        report = opened.run(advance)
     if save is not None:
         _save(report, expanded(save))
     if is_json(context, json):

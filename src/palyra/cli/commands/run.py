@@ -75,12 +75,12 @@ def _run_to_end(context: typer.Context, url: str | None, body: JsonObject, as_js
     from palyra.cli.terminal.run_view import RunViewOptions, run_to_end
 
     is_terminal = sys.stdout.isatty()
-    manner = RunViewOptions(
+    options = RunViewOptions(
         is_streamed=is_terminal and not as_json,
         is_answer_printed=not is_terminal and not as_json,
         can_ask=sys.stdin.isatty() and sys.stderr.isatty(),
     )
-    record = ask_daemon(context, url, lambda client: run_to_end(client, body, manner))
+    record = ask_daemon(context, url, lambda client: run_to_end(client, body, options))
     if as_json:
         print_json(record)
     if record.get("state") != "done":

@@ -10,7 +10,7 @@ from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_table
 from palyra.cli.target import UrlOption
-from palyra.cli.terminal.style import date_time, duration, in_one_line, ink_for, prose
+from palyra.cli.terminal.style import date_time, duration, in_one_line, prose, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.events.base import JsonObject
 
@@ -123,7 +123,7 @@ def processes(context: typer.Context, run: RunArgument, url: UrlOption = None, j
         return
     items = found.get("items")
     rows = [
-        (each.get("id"), _how_it_goes(each), date_time(each.get("started_at_ms")), in_one_line(str(each.get("command")), 120))
+        (each.get("id"), _status_text(each), date_time(each.get("started_at_ms")), in_one_line(str(each.get("command")), 120))
         for each in (items if isinstance(items, list) else [])
     ]  # fmt: skip
     print_rows(("id", "state", "began", "command"), rows, "no processes")
@@ -148,7 +148,7 @@ def stop(
     if is_json(context, json):
         print_json(record)
     else:
-        print_line(f"{record.get('id')} {_how_it_goes(record)}")
+        print_line(f"{record.get('id')} {_status_text(record)}")
 
 
 @app.command()
@@ -200,7 +200,7 @@ def _print_run(record: JsonObject, events: list[JsonObject]) -> None:
         ]
     )
     print_line("")
-    for line in timeline(events, ink_for(sys.stdout)):
+    for line in timeline(events, style_for(sys.stdout)):
         typer.echo(line)
     if isinstance(record.get("answer"), str):
         typer.echo(f"\n{prose(str(record['answer']))}")
@@ -230,7 +230,7 @@ def _replay_members(replayed: "Replayed") -> JsonObject:
     }
 
 
-def _how_it_goes(record: JsonObject) -> str:
+def _status_text(record: JsonObject) -> str:
     code = record.get("exit_code")
     return "runs" if code is None else f"ended with {code}"
 

@@ -9,7 +9,7 @@ from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, YesOption, is_json
 from palyra.cli.output import print_json, print_line, print_table
 from palyra.cli.target import UrlOption
-from palyra.cli.terminal.style import date_time, ink_for
+from palyra.cli.terminal.style import date_time, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
@@ -90,7 +90,7 @@ def tape(
     if is_json(context, json):
         print_json({"events": events})
         return
-    for line in timeline(events, ink_for(sys.stdout)):
+    for line in timeline(events, style_for(sys.stdout)):
         typer.echo(line)
 
 

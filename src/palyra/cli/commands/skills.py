@@ -10,7 +10,7 @@ from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json, print_line
 from palyra.cli.target import UrlOption
-from palyra.cli.terminal.style import Style, in_one_line, ink_for, shown
+from palyra.cli.terminal.style import Style, in_one_line, shown, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.events.base import JsonObject
 from palyra.core.skills import SkillPlace
@@ -147,8 +147,8 @@ def _change(context: typer.Context, url: str | None, json: bool, name: str, wish
     if is_json(context, json):
         print_json(skill)
         return
-    ink = ink_for(sys.stdout)
-    typer.echo(f"{ink.bold(_text(skill, 'name'))} ({_where(skill)}) is {_status(skill, ink)}")
+    style = style_for(sys.stdout)
+    typer.echo(f"{style.bold(_text(skill, 'name'))} ({_where(skill)}) is {_status(skill, style)}")
 
 
 async def _list(client: "Client", agent: str | None) -> list[JsonObject]:
@@ -185,17 +185,17 @@ def _row(skill: JsonObject) -> tuple[object, ...]:
 
 def _print_remarks(skill: JsonObject) -> None:
     """Below the table, so that its columns stay narrow."""
-    ink = ink_for(sys.stdout)
+    style = style_for(sys.stdout)
     name = in_one_line(_text(skill, "name"), DESCRIPTION_SHOWN_MAX)
     if skill.get("problem"):
-        typer.echo(f"{ink.red('✗')} {name}: {shown(_text(skill, 'problem'))}")
+        typer.echo(f"{style.red('✗')} {name}: {shown(_text(skill, 'problem'))}")
     elif skill.get("place") == "workspace" and skill.get("status") == "quarantined":
-        typer.echo(f"{ink.yellow('!')} {name}: {'; '.join(_words(skill, 'notes')) or 'put away'}")
+        typer.echo(f"{style.yellow('!')} {name}: {'; '.join(_words(skill, 'notes')) or 'put away'}")
 
 
 def _print_skill(skill: JsonObject) -> None:
-    ink = ink_for(sys.stdout)
-    typer.echo(f"{ink.bold(_text(skill, 'name'))}  {_status(skill, ink)}  {ink.dim(_where(skill))}")
+    style = style_for(sys.stdout)
+    typer.echo(f"{style.bold(_text(skill, 'name'))}  {_status(skill, style)}  {style.dim(_where(skill))}")
     print_line(in_one_line(_text(skill, "description"), 2_000))
     lines = [
         ("trust", _text(skill, "trust")),
@@ -206,11 +206,11 @@ def _print_skill(skill: JsonObject) -> None:
     ]
     for title, value in lines:
         if value:
-            typer.echo(f"{ink.dim(title)}: {shown(value)}")
+            typer.echo(f"{style.dim(title)}: {shown(value)}")
     for note in _words(skill, "notes"):
-        typer.echo(f"{ink.yellow('!')} {note}")
+        typer.echo(f"{style.yellow('!')} {note}")
     if skill.get("problem"):
-        typer.echo(f"{ink.red('✗')} {shown(_text(skill, 'problem'))}")
+        typer.echo(f"{style.red('✗')} {shown(_text(skill, 'problem'))}")
     if _text(skill, "body"):
         typer.echo(f"\n{shown(_text(skill, 'body'))}")
     if skill.get("place") == "workspace" and skill.get("status") != "active" and not skill.get("problem"):
@@ -224,11 +224,11 @@ def _allows(skill: JsonObject) -> str:
     return ", ".join(_words(skill, "allowed_tools")) or "no tool"
 
 
-def _status(skill: JsonObject, ink: Style) -> str:
+def _status(skill: JsonObject, style: Style) -> str:
     if skill.get("problem"):
-        return ink.red("broken")
+        return style.red("broken")
     status = _text(skill, "status")
-    return {"active": ink.green, "quarantined": ink.yellow}.get(status, ink.dim)(status)
+    return {"active": style.green, "quarantined": style.yellow}.get(status, style.dim)(status)
 
 
 def _where(skill: JsonObject) -> str:

@@ -9,7 +9,7 @@ from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json
 from palyra.cli.target import UrlOption
-from palyra.cli.terminal.style import in_one_line, ink_for
+from palyra.cli.terminal.style import in_one_line, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.events.base import JsonObject
 
@@ -38,11 +38,11 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
         print_json({"items": found})
         return
     print_rows(_COLUMNS, [_row(tool) for tool in found if tool.get("available") is not False], "no tools")
-    ink = ink_for(sys.stdout)
+    style = style_for(sys.stdout)
     for tool in found:
         if tool.get("available") is False:
-            name = ink.bold(in_one_line(str(tool.get("name")), NAME_LENGTH_MAX))
-            typer.echo(f"{ink.red('✗')} {name}  {in_one_line(str(tool.get('reason')), REASON_LENGTH_MAX)}")
+            name = style.bold(in_one_line(str(tool.get("name")), NAME_LENGTH_MAX))
+            typer.echo(f"{style.red('✗')} {name}  {in_one_line(str(tool.get('reason')), REASON_LENGTH_MAX)}")
 
 
 async def _list_tools(client: "Client") -> list[JsonObject]:

@@ -15,7 +15,7 @@ from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json
 from palyra.cli.target import UrlOption
-from palyra.cli.terminal.style import cells, in_one_line, ink_for
+from palyra.cli.terminal.style import cells, in_one_line, style_for
 from palyra.core.errors import Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.ports.views import UsageGroup
@@ -145,7 +145,7 @@ def _console() -> "Console":
 
     return Console(
         width=None if sys.stdout.isatty() else PIPE_CELLS,
-        color_system="auto" if ink_for(sys.stdout).is_coloured else None,
+        color_system="auto" if style_for(sys.stdout).is_coloured else None,
         highlight=False,
         markup=False,
         emoji=False,

@@ -23,18 +23,18 @@ _INDENT = "    "
 _LABEL_CELLS = 9
 
 
-def card_lines(question: CardQuestion, ink: Style, width: int | None = None, now_ms: int | None = None) -> list[str]:
+def card_lines(question: CardQuestion, style: Style, width: int | None = None, now_ms: int | None = None) -> list[str]:
     """The card of a question; `width` and `now_ms` are the terminal's and the clock's unless given."""
     columns = max(WIDTH_MIN, shutil.get_terminal_size().columns if width is None else width)
     moment_ms = int(time.time() * 1000) if now_ms is None else now_ms
-    lines = [ink.yellow(line) for line in wrap(f"? {question.title}", columns, "  ")]
-    lines += [ink.dim(line) for line in _calls(question, columns)]
-    lines += _preview(question, ink, columns)
+    lines = [style.yellow(line) for line in wrap(f"? {question.title}", columns, "  ")]
+    lines += [style.dim(line) for line in _calls(question, columns)]
+    lines += _preview(question, style, columns)
     for label, said in _facts(question.record, moment_ms):
-        lines += [ink.dim(line) for line in _labelled(label, said, columns)]
+        lines += [style.dim(line) for line in _labelled(label, said, columns)]
     for choice in question.choices:
         first, *rest = wrap(f"{_INDENT}{choice.shown_key}  {choice.text}", columns, f"{_INDENT}      ")
-        lines += [first.replace(choice.shown_key, ink.bold(choice.shown_key), 1), *rest]
+        lines += [first.replace(choice.shown_key, style.bold(choice.shown_key), 1), *rest]
     return lines
 
 
@@ -54,12 +54,12 @@ def wrap(text: str, columns: int, indent: str) -> list[str]:
 def _pieces(text: str, room: int) -> Iterable[str]:
     """Words, each with the spaces before it, none wider than there is room."""
     word = ""
-    for letter in text:
-        is_next = letter == " " and word.strip()
-        if is_next or cells(word + letter) > max(1, room):
+    for character in text:
+        is_next = character == " " and word.strip()
+        if is_next or cells(word + character) > max(1, room):
             yield word
             word = ""
-        word += letter
+        word += character
     yield word
 
 
@@ -100,17 +100,17 @@ def _call_line(record: Mapping[str, object], arguments: object) -> str:
     return in_one_line(said, ARGUMENT_LENGTH_MAX)
 
 
-def _preview(question: CardQuestion, ink: Style, columns: int) -> list[str]:
+def _preview(question: CardQuestion, style: Style, columns: int) -> list[str]:
     preview = question.record.get("preview")
     lines = [line for line in shown(preview).splitlines() if line] if isinstance(preview, str) else []
     drawn: list[str] = []
     for line in lines[:PREVIEW_LINES_MAX]:
-        paint = {"+": ink.green, "-": ink.red}.get(line[0], ink.dim)
+        paint = {"+": style.green, "-": style.red}.get(line[0], style.dim)
         drawn += [paint(piece) for piece in wrap(_INDENT + line, columns, f"{_INDENT}  ")]
     rest_count = len(lines) - PREVIEW_LINES_MAX
     if rest_count > 0:
         said = f"{_INDENT}… {rest_count} more lines; palyra approvals show tells all"
-        drawn += [ink.dim(line) for line in wrap(said, columns, _INDENT)]
+        drawn += [style.dim(line) for line in wrap(said, columns, _INDENT)]
     return drawn
 
 

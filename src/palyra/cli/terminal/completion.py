@@ -20,7 +20,7 @@ class CommandCompleter(Completer):
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         typed = document.text_before_cursor
-        if not typed.startswith("/") or any(letter.isspace() for letter in typed):
+        if not typed.startswith("/") or any(character.isspace() for character in typed):
             return
         for command in SLASH_COMMANDS:
             if command.name.startswith(typed):

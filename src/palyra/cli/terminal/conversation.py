@@ -30,7 +30,7 @@ from palyra.cli.terminal.inbox import (
 from palyra.cli.terminal.prompt import make_chat_prompt
 from palyra.cli.terminal.questions import CardQuestion, answer_of, brief_arguments, question_of
 from palyra.cli.terminal.slash_commands import help_text
-from palyra.cli.terminal.style import date_time, in_one_line, ink_for, shown
+from palyra.cli.terminal.style import date_time, in_one_line, shown, style_for
 from palyra.cli.terminal.transcript import TERMINAL_TYPES, Transcript
 from palyra.core.errors import Conflict, NotFound, PalyraError
 from palyra.core.events.base import JsonObject
@@ -45,11 +45,11 @@ HINT_ASKED = "a key and Enter answers; any other line is a message"
 class Conversation:
     def __init__(self, client: Client, agent: str | None, history: Path) -> None:
         self._client = client
-        self._ink = ink_for(sys.stdout)
+        self._style = style_for(sys.stdout)
         self._agent = agent
         self._inbox = Inbox(client)
-        self._prompt = make_chat_prompt(self._receive, sys.stdout, self._ink, history)
-        self._transcript = Transcript(self._prompt, self._ink)
+        self._prompt = make_chat_prompt(self._receive, sys.stdout, self._style, history)
+        self._transcript = Transcript(self._prompt, self._style)
         self._stoppable = StoppableTask()
         self._session_id = ""
         self._runs: list[str] = []
@@ -93,7 +93,7 @@ class Conversation:
         active = session.get("active_run_id")
         self._runs = [active] if isinstance(active, str) else []
         name = session.get("key") or session.get("label") or self._session_id
-        self._prompt.line(self._ink.dim(f"session {in_one_line(str(name), 60)} · /help tells what there is"))
+        self._prompt.line(self._style.dim(f"session {in_one_line(str(name), 60)} · /help tells what there is"))
         await self._show_history(after)
         for approval in await self._pending():
             self._ask(question_of(approval, approval.get("arguments")))
@@ -107,9 +107,9 @@ class Conversation:
             data = event.get("data")
             text = shown(str(data.get("text"))) if isinstance(data, dict) and data.get("text") else ""
             if text and event.get("type") == "message.user":
-                self._prompt.line(self._ink.dim(f"› {text}"))
+                self._prompt.line(self._style.dim(f"› {text}"))
             elif text and event.get("type") == "message.assistant":
-                self._prompt.line(self._ink.dim(text))
+                self._prompt.line(self._style.dim(text))
             elif event.get("type") == "tool.proposed":
                 self._transcript.show(
                     SseFrame(None, "tool.proposed", event)
@@ -124,16 +124,16 @@ class Conversation:
             case SseFrame():
                 self._show(item)
             case Typed():
-                await self._say(item)
+                await self._take_line(item)
             case Interrupted(is_line_cleared=is_line_cleared):
                 if not is_line_cleared:
                     await self._interrupt()
             case InputEnded():
                 self._is_over = True
             case Retrying(error=error):
-                self._say_apart(error)
+                self._show_retrying(error)
             case Connected():
-                self._say_together()
+                self._show_connected()
             case StreamLost(error=error):
                 raise error
 
@@ -163,11 +163,11 @@ class Conversation:
         if text in self._own:
             self._own.remove(text)
         else:
-            self._prompt.line(f"{self._ink.cyan(shown(str(frame.event.get('actor'))))} › {shown(text)}")
+            self._prompt.line(f"{self._style.cyan(shown(str(frame.event.get('actor'))))} › {shown(text)}")
 
     def _ask(self, question: CardQuestion) -> None:
         self._questions[question.approval_id] = question
-        self._prompt.line("\n".join(card_lines(question, self._ink)))
+        self._prompt.line("\n".join(card_lines(question, self._style)))
 
     def _close(self, approval_id: str) -> None:
         """What is being typed for a question that somebody else answered is no answer to the next."""
@@ -182,11 +182,11 @@ class Conversation:
         hint = HINT_ASKED if question is not None else HINT_RUNNING if self._runs else ""
         self._prompt.ask(question, hint)
 
-    async def _say(self, typed: Typed) -> None:
+    async def _take_line(self, typed: Typed) -> None:
         try:
             await self._do(typed)
         except PalyraError as error:
-            self._prompt.line(self._ink.red(f"error: {shown(str(error))}"))
+            self._prompt.line(self._style.red(f"error: {shown(str(error))}"))
         self._settle()
 
     async def _do(self, typed: Typed) -> None:
@@ -201,12 +201,12 @@ class Conversation:
 
     async def _answer(self, question: CardQuestion, body: JsonObject) -> None:
         if question.approval_id not in self._questions:
-            self._prompt.line(self._ink.dim("· that question is closed already"))
+            self._prompt.line(self._style.dim("· that question is closed already"))
             return
         try:
             await self._client.post(f"/approvals/{question.approval_id}", body)
         except Conflict as error:
-            self._prompt.line(self._ink.dim(shown(error.message)))
+            self._prompt.line(self._style.dim(shown(error.message)))
         self._questions.pop(question.approval_id, None)
 
     async def _send(self, text: str) -> None:
@@ -258,7 +258,7 @@ class Conversation:
         else:
             self._attached = []
         names = ", ".join(in_one_line(str(each["name"]), 60) for each in self._attached) or "nothing"
-        self._prompt.line(self._ink.dim(f"· with your next message goes: {names}"))
+        self._prompt.line(self._style.dim(f"· with your next message goes: {names}"))
 
     async def _list_sessions(self) -> None:
         for session in await self._client.items("/sessions", SESSIONS_SHOWN):
@@ -280,24 +280,24 @@ class Conversation:
         if self._runs:
             await self._cancel()
         else:
-            self._prompt.line(self._ink.dim("Ctrl-C once more to leave"))
+            self._prompt.line(self._style.dim("Ctrl-C once more to leave"))
 
     async def _cancel(self) -> None:
         if not self._runs:
             self._prompt.line("nothing is running")
             return
-        self._prompt.line(self._ink.dim("· cancelling"))
+        self._prompt.line(self._style.dim("· cancelling"))
         try:
             await self._client.post(f"/runs/{self._runs[0]}/cancel")
         except PalyraError as error:
-            self._prompt.line(self._ink.red(f"error: {shown(str(error))}"))
+            self._prompt.line(self._style.red(f"error: {shown(str(error))}"))
 
-    def _say_together(self) -> None:
+    def _show_connected(self) -> None:
         if self._is_apart:
             self._is_apart = False
-            self._prompt.line(self._ink.dim("· connected again"))
+            self._prompt.line(self._style.dim("· connected again"))
 
-    def _say_apart(self, error: PalyraError) -> None:
+    def _show_retrying(self, error: PalyraError) -> None:
         if not self._is_apart:
             self._is_apart = True
-            self._prompt.line(self._ink.dim(f"· {shown(error.message)}; trying again"))
+            self._prompt.line(self._style.dim(f"· {shown(error.message)}; trying again"))

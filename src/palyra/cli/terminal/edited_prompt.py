@@ -40,11 +40,11 @@ ROWS_DEFAULT, COLUMNS_DEFAULT = 24, 80
 
 class EditedPrompt:
     def __init__(
-        self, put: Put, out: TextIO, ink: Style, history: History | None = None, completer: Completer | None = None
+        self, put: Put, out: TextIO, style: Style, history: History | None = None, completer: Completer | None = None
     ) -> None:
         self._put = put
         self._out = out
-        self._ink = ink
+        self._style = style
         self._pending = ""  # Not drawn yet.
         self._tail = ""  # Drawn, and not a whole line yet.
         self._drawing: asyncio.TimerHandle | None = None
@@ -164,7 +164,7 @@ class EditedPrompt:
             completer=completer,
             complete_while_typing=Condition(lambda: self.typed.startswith("/")),
             prompt_continuation=lambda width, number, is_soft: "" if is_soft else " " * width,
-            placeholder=lambda: ANSI(self._ink.dim(self._hint)),
+            placeholder=lambda: ANSI(self._style.dim(self._hint)),
             key_bindings=self._bindings(),
             input_processors=[TabsProcessor(char1=" ", char2=" ")],
             enable_suspend=True,
@@ -181,7 +181,7 @@ class EditedPrompt:
 
     @property
     def _label(self) -> str:
-        return self._ink.cyan(label_of(self._question))
+        return self._style.cyan(label_of(self._question))
 
     def _bindings(self) -> KeyBindings:
         bindings = KeyBindings()
@@ -205,7 +205,7 @@ class EditedPrompt:
             buffer.insert_text("\n")
         elif line := buffer.text.strip():
             is_answer = self._question is not None and answer_of(self._question, line) is not None
-            self.line(f"{self._label}{self._ink.bold(shown(line))}")
+            self.line(f"{self._label}{self._style.bold(shown(line))}")
             buffer.reset(append_to_history=not is_answer)
             self._put(Typed(line, self._question))
         else:
@@ -216,13 +216,13 @@ def rows_of(text: str, columns: int) -> list[str]:
     """The text as a terminal of this width breaks it."""
     rows = [""] if text else []
     width = 0
-    for letter in text:
-        letter_width = 8 - width % 8 if letter == "\t" else get_cwidth(letter)
-        if width + letter_width > columns:
+    for character in text:
+        character_width = 8 - width % 8 if character == "\t" else get_cwidth(character)
+        if width + character_width > columns:
             rows.append("")
             width = 0
-        rows[-1] += letter
-        width += letter_width
+        rows[-1] += character
+        width += character_width
     return rows
 
 

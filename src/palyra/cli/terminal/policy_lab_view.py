@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from palyra.cli.terminal.style import in_one_line, ink_for, shown
+from palyra.cli.terminal.style import in_one_line, shown, style_for
 from palyra.core.events.tool import Verdict
 from palyra.core.lab import Comparison, Gap, LabAnswers, LabGroup, VerdictChange
 
@@ -55,7 +55,7 @@ def print_drawn(draw: Callable[["Console"], None]) -> None:
 
     console = Console(
         width=None if sys.stdout.isatty() else PIPE_CELLS,
-        color_system="auto" if ink_for(sys.stdout).is_coloured else None,
+        color_system="auto" if style_for(sys.stdout).is_coloured else None,
         highlight=False,
         markup=False,
         emoji=False,

@@ -37,25 +37,25 @@ class Prompt(TextSink, Protocol):
         """Ctrl-C, where it comes as a signal."""
 
 
-def make_prompt(put: Put, out: TextIO, ink: Style) -> Prompt:
+def make_prompt(put: Put, out: TextIO, style: Style) -> Prompt:
     if _is_plain():
         from palyra.cli.terminal.plain_prompt import PlainPrompt
 
         return PlainPrompt(put, out)
     from palyra.cli.terminal.edited_prompt import EditedPrompt
 
-    return EditedPrompt(put, out, ink)
+    return EditedPrompt(put, out, style)
 
 
-def make_chat_prompt(put: Put, out: TextIO, ink: Style, history: Path) -> Prompt:
+def make_chat_prompt(put: Put, out: TextIO, style: Style, history: Path) -> Prompt:
     """With completion, and with the lines of earlier chats."""
     if _is_plain():
-        return make_prompt(put, out, ink)
+        return make_prompt(put, out, style)
     from palyra.cli.terminal.completion import chat_completer
     from palyra.cli.terminal.edited_prompt import EditedPrompt
     from palyra.cli.terminal.history import ChatHistory
 
-    return EditedPrompt(put, out, ink, ChatHistory(history), chat_completer())
+    return EditedPrompt(put, out, style, ChatHistory(history), chat_completer())
 
 
 def _is_plain() -> bool:

@@ -28,7 +28,7 @@ from palyra.cli.terminal.inbox import (
 )
 from palyra.cli.terminal.prompt import Prompt, make_prompt
 from palyra.cli.terminal.questions import CardQuestion, answer_of, question_of
-from palyra.cli.terminal.style import ink_for, prose
+from palyra.cli.terminal.style import prose, style_for
 from palyra.cli.terminal.transcript import TERMINAL_TYPES, Transcript
 from palyra.core.errors import Conflict, PalyraError
 from palyra.core.events.base import JsonObject
@@ -42,10 +42,10 @@ class RunViewOptions(msgspec.Struct, frozen=True):
     can_ask: bool
 
 
-async def run_to_end(client: Client, body: JsonObject, manner: RunViewOptions) -> JsonObject:
+async def run_to_end(client: Client, body: JsonObject, options: RunViewOptions) -> JsonObject:
     """The record of the ended run."""
     record = await client.start_run(body)
-    follower = _Following(client, str(record["id"]), manner)
+    follower = _FollowedRun(client, str(record["id"]), options)
     await follower.until_end()
     return await client.get(f"/runs/{record['id']}")
 
@@ -85,15 +85,15 @@ class StreamSink:
         typer.echo(line, err=True)
 
 
-class _Following:
-    def __init__(self, client: Client, run_id: str, manner: RunViewOptions) -> None:
+class _FollowedRun:
+    def __init__(self, client: Client, run_id: str, options: RunViewOptions) -> None:
         self._client = client
         self._run_id = run_id
-        self._manner = manner
+        self._options = options
         self._inbox = Inbox(client)
-        self._paper = StreamSink(manner.is_streamed)
-        self._ink = ink_for(sys.stderr)
-        self._transcript = Transcript(self._paper, self._ink)
+        self._sink = StreamSink(options.is_streamed)
+        self._style = style_for(sys.stderr)
+        self._transcript = Transcript(self._sink, self._style)
         self._questions: dict[str, CardQuestion] = {}
         self._interrupts_count = 0
         self._is_apart = False
@@ -118,13 +118,13 @@ class _Following:
                 await self._answer(item)
             case InputEnded():
                 await self._close_prompt()
-                self._paper.line("the input has ended; answer with palyra approvals")
+                self._sink.line("the input has ended; answer with palyra approvals")
             case Interrupted():
                 await self._interrupt()
             case Retrying(error=error):
-                self._say_apart(error)
+                self._show_retrying(error)
             case Connected():
-                self._say_together()
+                self._show_connected()
             case StreamLost(error=error):
                 raise error
         return False
@@ -137,16 +137,16 @@ class _Following:
             self._ask(frame.data)
         elif frame.type == "approval.resolved":
             await self._settle(str(frame.data.get("approval_id")))
-        elif frame.type == "message.assistant" and self._manner.is_answer_printed:
+        elif frame.type == "message.assistant" and self._options.is_answer_printed:
             typer.echo(prose(str(frame.data.get("text") or "")))
         return frame.type in TERMINAL_TYPES
 
     def _ask(self, data: Mapping[str, object]) -> None:
         question = question_of(self._transcript.asked(data), self._transcript.arguments(data.get("call_id")))
-        for line in card_lines(question, self._ink):
-            self._paper.line(line)
-        if not self._manner.can_ask:
-            self._paper.line(f"    answer with: palyra approvals allow {question.approval_id} (or deny)")
+        for line in card_lines(question, self._style):
+            self._sink.line(line)
+        if not self._options.can_ask:
+            self._sink.line(f"    answer with: palyra approvals allow {question.approval_id} (or deny)")
             return
         self._questions[question.approval_id] = question
         if len(self._questions) == 1:
@@ -158,9 +158,9 @@ class _Following:
         was_open = self._questions.pop(approval_id, None) is not None
         if not self._questions:
             await self._close_prompt()
-        elif was_open and self._paper.prompt is not None:
+        elif was_open and self._sink.prompt is not None:
             _forget_typed()
-            self._paper.prompt.replace("")
+            self._sink.prompt.replace("")
             self._show_next()
 
     async def _answer(self, typed: Typed) -> None:
@@ -172,21 +172,21 @@ class _Following:
         try:
             await self._client.post(f"/approvals/{question.approval_id}", body)
         except Conflict as error:
-            self._paper.line(error.message)
+            self._sink.line(error.message)
         await self._settle(question.approval_id)
 
     def _open_prompt(self) -> None:
         _forget_typed()
-        self._paper.end_line()
-        self._paper.prompt = make_prompt(self._inbox.put, sys.stderr, self._ink)
-        self._paper.prompt.open()
+        self._sink.end_line()
+        self._sink.prompt = make_prompt(self._inbox.put, sys.stderr, self._style)
+        self._sink.prompt.open()
 
     def _show_next(self) -> None:
-        if self._paper.prompt is not None:
-            self._paper.prompt.ask(next(iter(self._questions.values())), "")
+        if self._sink.prompt is not None:
+            self._sink.prompt.ask(next(iter(self._questions.values())), "")
 
     async def _close_prompt(self) -> None:
-        prompt, self._paper.prompt = self._paper.prompt, None
+        prompt, self._sink.prompt = self._sink.prompt, None
         if prompt is not None:
             await prompt.close()
 
@@ -195,21 +195,21 @@ class _Following:
         self._interrupts_count += 1
         if self._interrupts_count > 1:
             raise typer.Exit(1)
-        self._paper.line("cancelling; once more to leave without waiting")
+        self._sink.line("cancelling; once more to leave without waiting")
         try:
             await self._client.post(f"/runs/{self._run_id}/cancel")
         except PalyraError as error:
-            self._paper.line(f"error: {error}")
+            self._sink.line(f"error: {error}")
 
-    def _say_together(self) -> None:
+    def _show_connected(self) -> None:
         if self._is_apart:
             self._is_apart = False
-            self._paper.line(self._ink.dim("· connected again"))
+            self._sink.line(self._style.dim("· connected again"))
 
-    def _say_apart(self, error: PalyraError) -> None:
+    def _show_retrying(self, error: PalyraError) -> None:
         if not self._is_apart:
             self._is_apart = True
-            self._paper.line(self._ink.dim(f"· {error.message}; trying again"))
+            self._sink.line(self._style.dim(f"· {error.message}; trying again"))
 
 
 def _forget_typed() -> None:

@@ -42,7 +42,7 @@ class Style(msgspec.Struct, frozen=True):
         return f"{code}{text}{_RESET}" if self.is_coloured and text else text
 
 
-def ink_for(stream: TextIO) -> Style:
+def style_for(stream: TextIO) -> Style:
     return Style(stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
 
 
@@ -79,13 +79,13 @@ def duration(duration_ms: float) -> str:
 
 def cells(text: str) -> int:
     """How many columns of a terminal the text takes."""
-    return sum(_letter_cells(letter) for letter in text)
+    return sum(_character_cells(character) for character in text)
 
 
-def _letter_cells(letter: str) -> int:
-    if unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
+def _character_cells(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
-    return 2 if unicodedata.east_asian_width(letter) in ("W", "F") else 1
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
 
 
 def _local(at_ms: int) -> datetime:

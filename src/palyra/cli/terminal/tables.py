@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from palyra.cli.output import print_line
-from palyra.cli.terminal.style import cells, ink_for, shown
+from palyra.cli.terminal.style import cells, shown, style_for
 
 NOTHING = "–"
 
@@ -14,7 +14,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: 
     texts = [[" ".join(shown(str(NOTHING if value in (None, "") else value)).split()) for value in row] for row in rows]
     if not texts:
         print_line(empty)
-    elif ink_for(sys.stdout).is_coloured:
+    elif style_for(sys.stdout).is_coloured:
         _print_table(columns, texts)
     else:
         _print_plain(columns, texts)

@@ -13,7 +13,7 @@ TEXT_LENGTH_MAX = 160
 Words = Callable[[JsonObject], str]
 
 
-def timeline(events: Sequence[JsonObject], ink: Style) -> list[str]:
+def timeline(events: Sequence[JsonObject], style: Style) -> list[str]:
     """Each event with the time of day, its seq, and how long after the one before it came."""
     lines = []
     before_ms: int | None = None
@@ -23,7 +23,9 @@ def timeline(events: Sequence[JsonObject], ink: Style) -> list[str]:
         before_ms = at_ms if isinstance(at_ms, int) else before_ms
         name = str(event.get("type"))
         seq = str(event.get("seq"))
-        lines.append(f"{clock_time(at_ms)} {gap:>9} {seq:>5}  {_painted(name, event, ink)}  {describe(event)}".rstrip())
+        lines.append(
+            f"{clock_time(at_ms)} {gap:>9} {seq:>5}  {_painted(name, event, style)}  {describe(event)}".rstrip()
+        )
     return lines
 
 
@@ -38,15 +40,15 @@ def describe(event: JsonObject) -> str:
     return in_one_line(words(data) if words else _members(data), TEXT_LENGTH_MAX)
 
 
-def _painted(name: str, event: JsonObject, ink: Style) -> str:
+def _painted(name: str, event: JsonObject, style: Style) -> str:
     data = event.get("data")
     verdict = str(data.get("verdict") or data.get("outcome") or "") if isinstance(data, dict) else ""
     padded = name.ljust(18)
     if name in ("run.failed", "run.cancelled", "model.failed") or verdict in ("deny", "failed", "denied", "timeout"):
-        return ink.red(padded)
+        return style.red(padded)
     if name.startswith("approval.") or name in ("tool.uncertain", "guard.tripped", "answer.rejected"):
-        return ink.yellow(padded)
-    return ink.green(padded) if name == "run.done" else ink.cyan(padded)
+        return style.yellow(padded)
+    return style.green(padded) if name == "run.done" else style.cyan(padded)
 
 
 def _members(data: JsonObject) -> str:

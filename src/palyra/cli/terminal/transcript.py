@@ -26,9 +26,9 @@ class TextSink(Protocol):
 
 
 class Transcript:
-    def __init__(self, paper: TextSink, ink: Style) -> None:
-        self._paper = paper
-        self._ink = ink
+    def __init__(self, sink: TextSink, style: Style) -> None:
+        self._sink = sink
+        self._style = style
         self._shown_counts: dict[object, int] = {}
         self._tools: dict[object, str] = {}
         self._arguments: dict[object, object] = {}
@@ -36,7 +36,7 @@ class Transcript:
         self._tokens_count = 0
         self._cost_usd: float | None = 0.0
         self._began_at_ms = 0
-        self._tellers: dict[str, Callable[[SseFrame], None]] = {
+        self._show_by_type: dict[str, Callable[[SseFrame], None]] = {
             "run.started": self._begin,
             "model.delta": self._stream,
             "model.output": self._complete,
@@ -54,9 +54,9 @@ class Transcript:
         }
 
     def show(self, frame: SseFrame) -> None:
-        teller = self._end if frame.type in TERMINAL_TYPES else self._tellers.get(frame.type)
-        if teller is not None:
-            teller(frame)
+        show = self._end if frame.type in TERMINAL_TYPES else self._show_by_type.get(frame.type)
+        if show is not None:
+            show(frame)
 
     def arguments(self, call_id: object) -> object:
         """What is known of a call's arguments."""
@@ -80,7 +80,7 @@ class Transcript:
         text = frame.data.get("text")
         if isinstance(text, str) and text:
             self._tell(frame.data.get("turn"), text, 0)
-            self._paper.end_line()
+            self._sink.end_line()
 
     def _tell(self, turn: object, text: str, offset: int | None) -> None:
         """Only what goes beyond what was told of this turn. A gap is closed when the whole text arrives."""
@@ -89,7 +89,7 @@ class Transcript:
         new = text[max(0, told_count - start) :]
         if start <= told_count and new:
             self._shown_counts[turn] = told_count + len(new)
-            self._paper.text(prose(new))
+            self._sink.text(prose(new))
 
     def _propose(self, frame: SseFrame) -> None:
         call_id, arguments = frame.data.get("call_id"), frame.data.get("arguments")
@@ -100,11 +100,11 @@ class Transcript:
     def _judge(self, frame: SseFrame) -> None:
         if frame.data.get("verdict") == "deny":
             reason = f"{frame.data.get('rule')}: {frame.data.get('reason')}"
-            self._mark(self._ink.red("✗"), self._tool(frame), f"denied by {reason}")
+            self._mark(self._style.red("✗"), self._tool(frame), f"denied by {reason}")
 
     def _start(self, frame: SseFrame) -> None:
         self._starts[frame.data.get("call_id")] = frame.at_ms
-        self._mark(self._ink.cyan("▸"), self._tool(frame), "")
+        self._mark(self._style.cyan("▸"), self._tool(frame), "")
 
     def _finish(self, frame: SseFrame) -> None:
         call_id, outcome, error = (frame.data.get(name) for name in ("call_id", "outcome", "error"))
@@ -113,26 +113,26 @@ class Transcript:
             return  # Its verdict was told already, and it never ran.
         took = duration(frame.at_ms - self._starts.pop(call_id)) if call_id in self._starts else ""
         if outcome == "ok":
-            self._mark(self._ink.green("✓"), name, took)
+            self._mark(self._style.green("✓"), name, took)
         else:
             message = f": {error.get('message')}" if isinstance(error, dict) else ""
-            self._mark(self._ink.red("✗"), name, f"{outcome}{message} {took}".rstrip())
+            self._mark(self._style.red("✗"), name, f"{outcome}{message} {took}".rstrip())
 
     def _doubt(self, frame: SseFrame) -> None:
-        self._mark(self._ink.yellow("?"), self._tool(frame), "was started, and nobody knows whether it happened")
+        self._mark(self._style.yellow("?"), self._tool(frame), "was started, and nobody knows whether it happened")
 
     def _reject(self, frame: SseFrame) -> None:
         problems = frame.data.get("problems")
-        self._mark(self._ink.yellow("!"), "the answer is not complete", "; ".join(map(str, problems or ())))  # type: ignore[call-overload]
+        self._mark(self._style.yellow("!"), "the answer is not complete", "; ".join(map(str, problems or ())))  # type: ignore[call-overload]
 
     def _resolve(self, frame: SseFrame) -> None:
         reason = f": {frame.data['reason']}" if frame.data.get("reason") else ""
         said = f"{frame.data.get('status')} by {frame.data.get('decided_by')}{reason}"
-        self._mark(self._ink.dim("·"), in_one_line(said, _LINE_MAX), "")
+        self._mark(self._style.dim("·"), in_one_line(said, _LINE_MAX), "")
 
     def _progress(self, frame: SseFrame) -> None:
         said = str(frame.data.get("message") or frame.data.get("phase") or "")
-        self._mark(self._ink.dim("·"), in_one_line(said, _LINE_MAX), "")
+        self._mark(self._style.dim("·"), in_one_line(said, _LINE_MAX), "")
 
     def _count(self, frame: SseFrame) -> None:
         counts = [frame.data.get(name) for name in ("input_tokens", "output_tokens")]
@@ -149,14 +149,14 @@ class Transcript:
         cost = [f"${self._cost_usd:.4f}"] if self._cost_usd else []
         facts = " · ".join([*took, *tokens, *cost])
         if frame.type == "run.done":
-            self._mark(self._ink.dim("·"), self._ink.dim(f"done {facts}".rstrip()), "")
+            self._mark(self._style.dim("·"), self._style.dim(f"done {facts}".rstrip()), "")
         else:
             what = in_one_line(f"{frame.type.removeprefix('run.')}: {frame.data.get('reason')}", _LINE_MAX)
-            self._mark(self._ink.red("✗"), what, f"{frame.data.get('message') or ''} {facts}".strip())
+            self._mark(self._style.red("✗"), what, f"{frame.data.get('message') or ''} {facts}".strip())
 
     def _warn(self, what: str, member: str) -> Callable[[SseFrame], None]:
         def warn(frame: SseFrame) -> None:
-            self._mark(self._ink.yellow("!"), what, str(frame.data.get(member) or ""))
+            self._mark(self._style.yellow("!"), what, str(frame.data.get(member) or ""))
 
         return warn
 
@@ -164,5 +164,5 @@ class Transcript:
         return self._tools.get(frame.data.get("call_id"), "tool")
 
     def _mark(self, mark: str, what: str, detail: str) -> None:
-        tail = f" {self._ink.dim(in_one_line(detail, _LINE_MAX))}" if detail else ""
-        self._paper.line(f"{mark} {what}{tail}")
+        tail = f" {self._style.dim(in_one_line(detail, _LINE_MAX))}" if detail else ""
+        self._sink.line(f"{mark} {what}{tail}")

@@ -60,7 +60,7 @@ class PolicyExplainer:
     ids: IdSource
 
     async def explain(self, principal: Principal, request: ExplainRequest) -> Explanation:
-        agent, taint = await self._surroundings(principal, request)
+        agent, taint = await self._agent_and_taint(principal, request)
         tool = self.catalog.find(request.tool)
         if tool is None:
             return _refused(*why_missing(self.catalog, request.tool))
@@ -87,7 +87,9 @@ class PolicyExplainer:
         policies = answer.snapshot.policies if answer.snapshot is not None else (answer.rule,)
         return Explanation(verdict=answer.verdict, rule=answer.rule, policies=policies, reason=answer.reason)
 
-    async def _surroundings(self, principal: Principal, request: ExplainRequest) -> tuple[AgentSpec, tuple[str, ...]]:
+    async def _agent_and_taint(
+        self, principal: Principal, request: ExplainRequest
+    ) -> tuple[AgentSpec, tuple[str, ...]]:
         """NotFound where the session is not the principal's, Invalid where there is no such agent."""
         if request.session_id is None:
             return self.agents.find(request.agent), request.taint or ()

@@ -32,14 +32,14 @@ class TaintService:
     async def trust(
         self, principal: Principal, session_id: SessionId, source: str, reason: str
     ) -> tuple[TaintRecord, ...]:
-        return await self._say(principal, session_id, SourceTrusted(source=source, reason=reason))
+        return await self._record_trust(principal, session_id, SourceTrusted(source=source, reason=reason))
 
     async def distrust(
         self, principal: Principal, session_id: SessionId, source: str, reason: str
     ) -> tuple[TaintRecord, ...]:
-        return await self._say(principal, session_id, SourceDistrusted(source=source, reason=reason))
+        return await self._record_trust(principal, session_id, SourceDistrusted(source=source, reason=reason))
 
-    async def _say(
+    async def _record_trust(
         self, principal: Principal, session_id: SessionId, data: SourceTrusted | SourceDistrusted
     ) -> tuple[TaintRecord, ...]:
         """Only the owner vouches: it is his agent that would act on it."""

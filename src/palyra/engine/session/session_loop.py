@@ -94,7 +94,7 @@ class SessionLoop:
         self._effects = EffectRunner(parts.effects, session_id, self.report)
         self._retry_delay_s = RETRY_DELAY_S
         self._wakeup = asyncio.Event()
-        self._taken: list[Envelope] = []
+        self._serving: list[Envelope] = []
 
     def post(self, command: Command) -> "asyncio.Future[RunId | None]":
         """The reply comes once the command is durable; a refused command gives its error."""
@@ -152,14 +152,14 @@ class SessionLoop:
                     await self._wakeup.wait()
         finally:
             self._task = None
-            for envelope in self._taken:
+            for envelope in self._serving:
                 # Only a fault of ours ends the loop in the middle of a command; the log has it.
                 envelope.fail(
                     Unavailable(
                         "session_loop_failed", "the command could not be carried out; the daemon's log says why"
                     )
                 )
-            self._taken = []
+            self._serving = []
             if self._waiting:
                 self._wake()
             else:
@@ -167,17 +167,17 @@ class SessionLoop:
 
     async def _serve(self, envelopes: list[Envelope]) -> None:
         """All at once if that can be; one by one if something among them cannot be recorded, so that only that fails."""
-        self._taken = envelopes
+        self._serving = envelopes
         error = await self._serve_together(envelopes)
         if error is not None and len(envelopes) > 1:
             for envelope in envelopes:
-                self._taken = [envelope]
+                self._serving = [envelope]
                 refusal = await self._serve_together([envelope])
                 if refusal is not None:
                     self._refuse(envelope, refusal)
         elif error is not None:
             self._refuse(envelopes[0], error)
-        self._taken = []
+        self._serving = []
 
     async def _serve_together(self, envelopes: list[Envelope]) -> PalyraError | None:
         """The error of a commit that can never succeed as it is; None when every command has been dealt with."""

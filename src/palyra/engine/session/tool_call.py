@@ -128,7 +128,7 @@ class ToolRun:
 
     async def _finished(self, result: ToolResult) -> tuple[Draft, tuple[Write, ...]]:
         made, links = await self._keep_made(result)
-        redacted = self._executor.redactor.text(_naming(result.output, made))
+        redacted = self._executor.redactor.text(_with_artifacts(result.output, made))
         run_id = self._context.run_id
         writes: list[Write] = [
             SealSecret(run_id, secret.id, self._executor.sealer.seal(secret.value.encode(), run_id.encode()))
@@ -243,7 +243,7 @@ def live_output(executor: ToolExecutor, call: Call, context: ToolCallContext) ->
     return replace(context, emit=emit)
 
 
-def _naming(output: str, made: tuple[MadeArtifact, ...]) -> str:
+def _with_artifacts(output: str, made: tuple[MadeArtifact, ...]) -> str:
     """The text with a line for each body that was made beside it, so that what is signed names them too."""
     lines = [f"[{each.name}: {each.media_type}, {each.bytes} bytes, artifact {each.artifact_id}]" for each in made]
     return "\n".join([*([output] if output else []), *lines])
