@@ -1,1 +1,1 @@
-"""What several test packages share: fixed keys, clocks, and drafts of events."""
+"""What several test packages share: fixed keys, clocks, drafts of events, stand-ins and waits."""

@@ -1,4 +1,4 @@
-"""Short words for tests that drive an engine. Owns: turns, requests, and waiting for what a run does."""
+"""Short helpers for tests that drive an engine: turns, requests, and waits for what a run does."""
 
 from collections.abc import AsyncIterator
 
@@ -30,7 +30,7 @@ def ask(text: str = "go", **fields: object) -> RunRequest:
 
 
 async def finished(engine: Engine, record: RunRecord, principal: Principal = OWNER) -> list[Event]:
-    """All recorded events of a run, once it is over."""
+    """Returns all recorded events of a run, once it is over."""
     frames = await engine.runs.follow(principal, record.id, None)
     return [frame async for frame in frames if isinstance(frame, Event)]
 

@@ -1,7 +1,7 @@
-"""Providers beside a daemon. Owns: stand-ins in a thread of their own, doors that break before any answer, their configuration.
+"""Model providers beside a daemon: stand-ins in a thread, servers that break before any answer, their configuration.
 
-Not: what a good or a bad answer is (stand_in_provider, provider_answers). A daemon is another process and tests wait for
-it in plain calls, so the loop of the stand-ins may not be the test's own.
+Does not own: what a good or a bad answer is (stand_in_provider, provider_answers).
+A daemon is another process, and tests wait for it in plain calls. So the stand-ins have an event loop of their own.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 from tests.support.stand_in_provider import Played, StandInProvider
 
 START_TIMEOUT_S = 10.0
-LINGER_NOT = struct.pack("ii", 1, 0)  # Closing sends a reset at once, whatever was not sent yet.
+LINGER_NOT = struct.pack("ii", 1, 0)  # Closing sends a reset at once, even with unsent data.
 
 Value = TypeVar("Value")
 StandIn = TypeVar("StandIn", bound=StandInProvider)
@@ -23,7 +23,7 @@ OnConnect = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Non
 
 
 class Providers:
-    """Any number of stand-ins and doors, open until the block is left."""
+    """Any number of stand-ins and raw servers, open until the block is left."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -45,7 +45,7 @@ class Providers:
         self._loop.close()
 
     def play(self, *answers: Played) -> StandInProvider:
-        """Each answer once, in order; the last one to every later request."""
+        """Plays each answer once, in order; the last one answers every later request."""
         return self.open(StandInProvider(*answers))
 
     def open(self, stand_in: StandIn) -> StandIn:
@@ -54,13 +54,13 @@ class Providers:
         return stand_in
 
     def serve_raw(self, on_connect: OnConnect) -> str:
-        """An address where whoever connects is met in this way."""
+        """Returns an address where `on_connect` handles each connection."""
         server = self._do(asyncio.start_server(on_connect, "127.0.0.1", 0))
         self._servers.append(server)
         return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
     def refuse_connections(self) -> str:
-        """An address that refuses: its port is taken, so that nobody else gets it, and not listened on."""
+        """Returns an address that refuses connections: its port is bound, so that nobody else gets it, but not open."""
         taken = socket.socket()
         taken.bind(("127.0.0.1", 0))
         self._sockets.append(taken)
@@ -76,7 +76,7 @@ class Providers:
             server.close()
         for stand_in in self._stand_ins:
             await stand_in.__aexit__(None, None, None)
-        await asyncio.sleep(0)  # Transports say goodbye in the next round of the loop.
+        await asyncio.sleep(0)  # Transports close in the next iteration of the loop.
 
 
 async def close_at_once(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,7 +90,7 @@ async def reset_after_the_request(reader: asyncio.StreamReader, writer: asyncio.
 
 
 def section(table: str, **values: object) -> str:
-    """One `[[table]]` of palyra.toml. Values are strings, numbers, or lists of strings."""
+    """Returns one `[[table]]` of palyra.toml. Values are strings, numbers, or lists of strings."""
     lines = [f"{name} = {_literal(value)}" for name, value in values.items()]
     return "\n".join([f"[[{table}]]", *lines, ""])
 

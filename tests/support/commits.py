@@ -1,4 +1,4 @@
-"""Commits without a database. Owns: preparing them, and a store of dictionaries that a plan is made over."""
+"""Commits without a database: preparing them, and a store of dictionaries that a plan is made over."""
 
 import msgspec
 
@@ -25,7 +25,7 @@ def commit(*appends: PreparedAppend, writes: tuple[Write, ...] = (), fence: Fenc
 
 
 class DictionaryStore:
-    """Works as a store with an awaited database does: loads what a group needs, plans over that alone, keeps the plan."""
+    """Works as a store with an awaited database does: loads what a group needs, plans over that alone, stores it."""
 
     def __init__(self) -> None:
         self.last = LastNumbers(0, 0)
@@ -46,7 +46,7 @@ class DictionaryStore:
         return plan, plan.add_all(commits)
 
     def refusal(self, *commits: Commit) -> str | None:
-        """The code of the last commit's refusal; the ones before it must pass."""
+        """Returns the code of the last commit's refusal; the ones before it must pass."""
         *before, last = self.plan(*commits)[1]
         assert not any(isinstance(outcome, PalyraError) for outcome in before), before
         return last.code if isinstance(last, PalyraError) else None

@@ -1,4 +1,4 @@
-"""Daemons for tests. Owns: a real `palyra serve` process on a free port, and a plain client for it."""
+"""Daemons for tests: a real `palyra serve` process on a free port, and a plain client for it."""
 
 import json
 import os
@@ -19,7 +19,7 @@ MODEL_VARIABLES = ("ANTHROPIC_", "OPENAI_")
 
 
 class Daemon:
-    """One home; the process may be started and ended several times."""
+    """One home, whose process can be started and ended several times."""
 
     def __init__(self, home: Path, script: str = "", **environment: str) -> None:
         self.home = home
@@ -43,12 +43,12 @@ class Daemon:
         return self
 
     def kill(self) -> None:
-        """As a power cut."""
+        """Ends the process as a power cut does."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> int:
-        """As an operator; gives the exit code."""
+        """Ends the process as an operator does, and returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=ANSWER_TIMEOUT_S)
 
@@ -86,7 +86,7 @@ class Daemon:
                 yield response
 
     def follow(self, run_id: str, after_seq: int | None = None) -> Generator[dict[str, Any], None, None]:
-        """Recorded events and live frames of a run, as they come."""
+        """Yields recorded events and live frames of a run, as they come."""
         cursor = {"Last_Event_ID": str(after_seq)} if after_seq is not None else {}
         path = f"/api/v1/runs/{run_id}/events"
         with self.open("GET", path, None, Accept="text/event-stream", **cursor) as response:
@@ -109,7 +109,7 @@ class Daemon:
 
 
 def plain_environment() -> dict[str, str]:
-    """The process's own without what chooses models: neither keys nor model servers of this machine decide a test."""
+    """Returns this environment without keys and addresses of models, so that none of this machine decides a test."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(MODEL_VARIABLES)}
     return {**kept, "PALYRA_SERVER__DETECT": "[]"}
 

@@ -1,4 +1,4 @@
-"""Names for tests. Owns: a server of names on loopback whose answers are scripted, and a resolver that asks only it."""
+"""A DNS server on loopback with scripted answers, and a resolver that asks only it."""
 
 import asyncio
 import struct
@@ -8,13 +8,16 @@ from ipaddress import ip_address
 from typing import cast
 
 A, CNAME, AAAA = 1, 5, 28
-ALIAS = "alias:"  # Begins an answer that is another name.
+ALIAS = "alias:"  # Prefix of an answer that is another name.
 _HEADER = struct.Struct("!6H")
 _RECORD = struct.Struct("!2HIH")
 
 
 class DnsServer(asyncio.DatagramProtocol):
-    """`zone[name]` is what successive questions for it are answered with; the last stays. A name in `silent` gets nothing."""
+    """`zone[name]` lists the answers to successive questions for a name; the last one stays.
+
+    A name in `silent` gets none.
+    """
 
     def __init__(self) -> None:
         self.zone: dict[str, list[list[str]]] = {}
@@ -40,7 +43,7 @@ class DnsServer(asyncio.DatagramProtocol):
         self._transport.sendto(head + data[_HEADER.size : end + 4] + records, addr)
 
     async def resolve(self, name: str) -> Sequence[str]:
-        """Both kinds of addresses, as a system's resolver would ask for them."""
+        """Asks for both kinds of addresses, as a system's resolver does."""
         answers = [address for kind in (A, AAAA) for address in await _ask(self.port, name, kind)]
         if not answers:
             raise OSError("no such name")

@@ -1,4 +1,4 @@
-"""Engines for tests. Owns: a whole engine on a real journal in a folder, with scripted turns and tools that leave marks."""
+"""Engines for tests: a whole engine on a real journal in a folder, with scripted turns and tools that leave marks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -86,7 +86,7 @@ def mark_tools(marks: Path, pause_s: float = 0.0) -> list[Tool]:
 
 
 class Workshop:
-    """An engine's surroundings in one folder; `open` may be called again, as after a restart."""
+    """Everything an engine needs, in one folder. `open` may be called again, as after a restart."""
 
     def __init__(
         self, root: Path, provider: Provider | Sequence[Script], settings: EngineSettings | None = None

@@ -1,4 +1,4 @@
-"""Journals in memory for the verifier. Owns: tapes made by the pure core, kept as rows that a test can spoil."""
+"""Journals in memory for the verifier: tapes made by the pure core, kept as rows that a test can damage."""
 
 from collections.abc import Iterable, Sequence
 
@@ -25,7 +25,7 @@ TABLE_OF = {row_type: table for table, row_type in TABLES.items()}
 
 
 class Scene:
-    """A journal that grows by appends and checkpoints. `tapes` and `rows` may be changed at will before `verify`."""
+    """A journal that grows by appends and checkpoints. A test may change `tapes` and `rows` before `verify`."""
 
     def __init__(self, signer: Signer | None = None) -> None:
         self.signer = signer or FixedSigner()
@@ -78,7 +78,7 @@ class Scene:
         tape[index] = msgspec.structs.replace(tape[index], **changes)
 
     def rechain(self, stream: StreamId) -> None:
-        """What a forger does: makes every hash fit again."""
+        """Makes every hash fit again, as a forger would."""
         previous, tape = GENESIS, self.tapes[stream]
         for index, stored in enumerate(tape):
             header = header_bytes(stream, stored)

@@ -10,5 +10,5 @@ LONG_FACTOR = 50  # Minutes instead of seconds for each test.
 
 
 def examples(count: int) -> int:
-    """The count itself, or far more under the profile `long`."""
+    """Returns the count itself, or far more under the profile `long`."""
     return count * LONG_FACTOR if os.environ.get("HYPOTHESIS_PROFILE") == "long" else count

@@ -1,7 +1,7 @@
-"""Killing who writes a private file. Owns: children that die, or find the disk full, at every step, and what they leave.
+"""Kills a process that writes a private file, or fills its disk, at every step, and reports what is left.
 
-Run as a process of its own (`python -m tests.support.file_kills HOW ACT DIRECTORY`), since it forks. Prints one JSON line a
-child.
+Run it as its own process (`python -m tests.support.file_kills HOW ACT DIRECTORY`), because it forks. It prints one
+JSON line for each child.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Homes on disk for tests. Owns: a home with real keys and a real journal in it, and spoiling that journal from outside."""
+"""Homes on disk for tests: real keys and a real journal, which a test can damage from outside."""
 
 import asyncio
 import shutil
@@ -70,7 +70,7 @@ class TestHome:
         self.run(append)
 
     def spoil(self, sql: str, *bindings: object) -> None:
-        """Changes the file behind the journal's back."""
+        """Changes the file without the journal's knowledge."""
         connection = apsw.Connection(str(self.home.journal))
         try:
             connection.execute(sql, bindings)
@@ -86,15 +86,15 @@ class TestHome:
             connection.close()
 
     def event(self, stream: StreamId, seq: int) -> str:
-        """The condition that finds one event."""
+        """Returns the SQL condition that finds one event."""
         return f"{self.tape(stream)} AND seq = {seq}"
 
     def tape(self, stream: StreamId) -> str:
-        """The condition that finds all events of a tape."""
+        """Returns the SQL condition that finds all events of a tape."""
         return f"tape_id = (SELECT id FROM tapes WHERE stream = '{stream}')"
 
     def copy_to(self, root: Path) -> "TestHome":
-        """The same home elsewhere, to be spoiled."""
+        """Copies the home, so that a test can damage the copy."""
         shutil.copytree(self.home.root, root)
         copy = TestHome.__new__(TestHome)
         copy.__dict__.update(self.__dict__)
@@ -126,7 +126,7 @@ class TestHome:
 
 
 def attested_call(signer: Signer, run: RunId, artifact: str) -> tuple[Draft, ...]:
-    """Six events: a run with one attested call, whose output is an artifact, at the fifth."""
+    """Returns six events: a run with one attested call, the fifth, whose output is an artifact."""
     arguments: dict[str, object] = {"command": "ls -R", "timeout_s": 2.5}
     call = make_call_id(run, 1)
     effect = derive_effect_id(run, 1, "shell.run", arguments)

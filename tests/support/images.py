@@ -1,4 +1,4 @@
-"""Small images for tests. Owns: bytes of each kind with a header that reads, of any size, and attachments that name them."""
+"""Small images for tests: bytes of each type with a valid header, of any size, and attachments that name them."""
 
 import hashlib
 import zlib
@@ -7,7 +7,7 @@ from palyra.core.events.run import Attachment
 
 
 def png(width: int = 1, height: int = 1, filler: bytes = b"") -> bytes:
-    """A whole image that every reader takes while it is small; with a filler behind its end."""
+    """Returns a complete image that every reader accepts while it is small, with a filler after its end."""
     rows = b"".join(b"\0" + b"\0\0\0" * width for _ in range(height)) if width * height < 10_000 else b""
     header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + b"\x08\x02\0\0\0"
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))

@@ -1,4 +1,4 @@
-"""Journals for tests. Owns: a real signer with a fixed key, a clock tests move, and drafts of a run's life."""
+"""Journals for tests: a real signer with a fixed key, a clock that tests move, and drafts of a run's events."""
 
 import itertools
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ LIMITS = RunLimits(wall_clock_ms=900_000, max_tool_calls=64, max_turns=72, paral
 
 
 class FixedSigner:
-    """Real Ed25519 under a key made of one repeated byte, so that two signers differ by `seed` alone."""
+    """Signs with real Ed25519 under a key made of one repeated byte, so that two signers differ by `seed` alone."""
 
     def __init__(self, seed: int = 7) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32)
@@ -80,7 +80,7 @@ class FixedClock:
 
 
 class Ids:
-    """Ids in order of making, the same in every test."""
+    """Makes ids in ascending order, the same in every test."""
 
     def __init__(self, start: int = 1) -> None:
         self._numbers = itertools.count(start)
@@ -104,7 +104,7 @@ def session_created(owner: Principal = ALICE, key: str | None = None, label: str
 
 
 def session_branched(parent: Event, owner: Principal = ALICE) -> Draft:
-    """The first event of a branch that leaves its parent's tape after `parent`."""
+    """Returns the first event of a branch that leaves its parent's tape after `parent`."""
     origin = Parent(session_id=SessionId(parent.stream), seq=parent.seq, hash=parent.hash)
     return draft(SessionBranched(owner=owner, agent="default", parent=origin), actor=owner)
 
@@ -144,7 +144,7 @@ def approval_requested(run_id: RunId, cause: str = "c1", kind: ApprovalKind = Ap
 
 
 def run_cycle(run_id: RunId, text: str = "How many lines has README?", answer: str = "It has 120.") -> Sequence[Draft]:
-    """The thirteen events of one run with one tool call, from acceptance to its end."""
+    """Returns the thirteen events of one run with one tool call, from acceptance to its end."""
     call_id = make_call_id(run_id, 1)
     arguments: dict[str, object] = {"path": "README.md", "limit": 200}
     effect_id = derive_effect_id(run_id, 1, "fs.read", arguments)
@@ -187,7 +187,7 @@ def run_cycle(run_id: RunId, text: str = "How many lines has README?", answer: s
 
 
 def tainted_write(run_id: RunId) -> Draft:
-    """A result from outside that left a file behind."""
+    """Returns a result from outside that left a file behind."""
     written = FileBytes(root="/w", path="notes.md", sha256="ab" * 32, taint=("http:a",))
     data = ToolFinished(
         call_id=make_call_id(run_id, 1),

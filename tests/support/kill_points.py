@@ -1,7 +1,7 @@
-"""Killing an act at every step. Owns: a child that dies by SIGKILL at its n-th touch of the file system, for every n.
+"""Kills a child with SIGKILL at its n-th access to the file system, for every n, during a backup or a restore.
 
-Run as a process of its own (`python -m tests.support.kill_points backup HOME BACKUP WORK`), since it forks: a fork of
-the test process would take its threads' locks with it. Prints one JSON line a point: what was left after the kill.
+Run it as its own process (`python -m tests.support.kill_points backup HOME BACKUP WORK`), because it forks: a fork of
+the test process would inherit its threads' locks. It prints one JSON line a point: what was left after the kill.
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# Loaded beforehand, so that the steps counted are those of the act and not of the import system.
+# Loaded beforehand, so that only the steps of the act are counted, and none of the import system.
 import palyra.adapters.clock
 import palyra.adapters.keys.directory
 import palyra.adapters.store.sqlite.backup
@@ -23,7 +23,7 @@ from palyra.core.verification import verify
 
 TOUCHES = frozenset({"open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "shutil.rmtree", "os.chmod"})
 POINTS_MAX = 500
-AGAIN_EVERY = 6  # After every such point the restore is tried once more; it costs as much as the rest.
+AGAIN_EVERY = 6  # After every such point the restore is repeated, which costs as much as the rest.
 
 
 def main() -> None:
@@ -60,7 +60,7 @@ def restore_point(point: int, home: Path, backup: Path, work: Path) -> dict[str,
 
 
 def state_of(home: Home) -> int | str:
-    """How many events a home's journal holds, or what is wrong with it."""
+    """Returns how many events a home's journal holds, or what is wrong with it."""
     try:
         with open_archive(home) as archive:
             report = verify(archive.evidence(open_public_keys(home.public_keys)))
@@ -70,7 +70,7 @@ def state_of(home: Home) -> int | str:
 
 
 def die_at(point: int, act: Callable[[], object]) -> bool:
-    """Whether the act was killed before it ended."""
+    """Tells whether the act was killed before it ended."""
     child = os.fork()
     if child == 0:
         touches = iter(range(1, point))
@@ -89,7 +89,7 @@ def _touched(event: str, touches: Iterator[int]) -> None:
 
 
 def _alone(journal: Path, work: Path) -> Path:
-    """A home that holds this journal under its usual name, beside the keys of the one it came from."""
+    """Returns a home that holds this journal under its usual name, with the keys of the home it came from."""
     home = work / f"alone-{journal.name}"
     shutil.copytree(journal.parent / "keys", home / "keys")
     shutil.copy(journal, home / "journal.db")

@@ -1,7 +1,7 @@
-"""Killing and failing an act at every step. Owns: a child that dies, or finds the disk full, at its n-th touch of the disk.
+"""Kills an act, or fills its disk, at its n-th access to the disk.
 
-A step is every moment before and after a call that changes the disk. Only for a process of its own, since it forks: a fork
-of the test process would take its threads' locks with it.
+A step is every moment before and after a call that changes the disk. Use it only in a process of its own, because it
+forks: a fork of the test process would inherit its threads' locks.
 """
 
 import errno
@@ -22,7 +22,7 @@ _REFUSED = 3
 
 
 def die_at(point: int, act: Callable[[], object]) -> bool:
-    """Whether the act was killed before it ended."""
+    """Tells whether the act was killed before it ended."""
     status = _status_of(point, act, ("c_call", "c_return"), TOUCHES, lambda: os.kill(os.getpid(), signal.SIGKILL))
     if not os.WIFSIGNALED(status) and os.waitstatus_to_exitcode(status) != 0:
         raise RuntimeError("the act failed by itself")
@@ -30,7 +30,7 @@ def die_at(point: int, act: Callable[[], object]) -> bool:
 
 
 def fill_disk_at(point: int, act: Callable[[], object]) -> bool:
-    """Whether the act was refused with an error of ours, the disk being full at one of its steps."""
+    """Tells whether the act was refused with an error of ours, because the disk was full at one of its steps."""
     code = os.waitstatus_to_exitcode(_status_of(point, act, ("c_call",), NEEDS_SPACE, _find_no_space))
     if code not in (0, _REFUSED):
         raise RuntimeError("the act failed by itself")

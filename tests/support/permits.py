@@ -1,6 +1,6 @@
-"""An auditor of tapes. Owns: saying, from recorded events alone, whether every call that ran was permitted (L1, L7).
+"""An auditor of tapes: tells from recorded events alone whether every call that ran was permitted (L1, L7).
 
-It reads what the daemon recorded and nothing of what it held in memory, over all tapes in the order of the journal.
+It reads what the daemon recorded, over all tapes in the order of the journal, and nothing that it held in memory.
 """
 
 from collections.abc import Iterable
@@ -46,11 +46,11 @@ class _Tape:
     proposed: dict[CallId, ToolProposed] = field(default_factory=dict)
     judged: dict[CallId, ToolJudged] = field(default_factory=dict)
     asked: dict[str, ApprovalRequested] = field(default_factory=dict)
-    permitted: dict[CallId, int] = field(default_factory=dict)  # How many starts are permitted.
+    permitted: dict[CallId, int] = field(default_factory=dict)  # The number of starts that are permitted.
 
 
 class Auditor:
-    """Fed events in the order of their position; raises where one has no right to be there."""
+    """Takes events in the order of their position; raises if one is not permitted."""
 
     def __init__(self) -> None:
         self._tapes: dict[str, _Tape] = {}
@@ -113,7 +113,7 @@ class Auditor:
             assert tape.judged[call_id].verdict is Verdict.ASK
 
     def _answer(self, tape: _Tape, answer: ApprovalResolved, event: Event) -> None:
-        request = tape.asked.pop(answer.approval_id)  # A second answer finds none.
+        request = tape.asked.pop(answer.approval_id)  # A second answer finds no request.
         assert answer.digest == request.digest
         if answer.grant is not None:
             self._grants[answer.grant.grant_id] = _Given(answer.grant, event.stream, event.seq, answer.decided_by)

@@ -1,4 +1,7 @@
-"""Questions for policies. Owns: making one of its parts, and any one at all. Not: what is to be answered."""
+"""Questions for policies: made from given parts, or any question at all.
+
+Does not own: the expected verdicts.
+"""
 
 from pathlib import Path
 
@@ -22,7 +25,7 @@ def question(
     taint: tuple[str, ...] = (),
     **more: object,
 ) -> PolicyQuestion:
-    """`more`: runtime, is_inside, host, commands, tool, arguments, budget_left_usd, risk, skills."""
+    """`more` takes runtime, is_inside, host, commands, tool, arguments, budget_left_usd, risk, skills."""
     runtime, risk = more.get("runtime", Runtime.INTERNAL), more.get("risk", Risk.MEDIUM)
     assert isinstance(runtime, Runtime)
     assert isinstance(risk, Risk)
@@ -62,7 +65,7 @@ def with_policies(text: str, name: str = "mine") -> CedarPolicy:
 
 
 def put_policy(root: Path, text: str, name: str = "mine.cedar") -> Path:
-    """A file of policies in a home's folder, put there as an editor does."""
+    """Writes a file of policies into a home's folder, as an editor does."""
     root.mkdir(exist_ok=True)
     fresh = root / f"{name}.new"
     fresh.write_text(text)

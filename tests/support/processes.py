@@ -1,4 +1,4 @@
-"""Background processes for tests. Owns: a list of them that nothing stands behind. Not: any process."""
+"""Background processes for tests: a list of records without any real process."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""The same answers in the three wire formats. Owns: bodies that a stand-in plays, and putting deltas together again."""
+"""The same answers in the three wire formats: bodies that a stand-in plays, and joining deltas again."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ AT_ONCE = RetryPace(retries=2, first_s=0.001, most_s=0.001)
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What a stream came to."""
+    """What the deltas of one stream add up to."""
 
     text: str
     reasoning: str
@@ -51,7 +51,7 @@ async def ask(provider: Provider, asked: ModelRequest) -> Told:
 
 
 def told(deltas: list[Delta]) -> Told:
-    """Every stream has exactly one last delta, and it is the last."""
+    """Joins the deltas of a stream, which has exactly one final delta, the last one."""
     last = deltas[-1]
     assert isinstance(last, Completed | Failed)
     assert not any(isinstance(delta, Completed | Failed) for delta in deltas[:-1])
@@ -171,7 +171,7 @@ def call_item(name: str, *fragments: str) -> Json:
 
 
 def hello(kind: str) -> bytes:
-    """The shortest whole answer: the text "Hello."."""
+    """Returns the shortest complete answer: the text "Hello."."""
     match kind:
         case "openai-chat":
             return chat({"role": "assistant", "content": "Hel"}, {"content": "lo."})
@@ -182,7 +182,7 @@ def hello(kind: str) -> bytes:
 
 
 def half_hello(kind: str) -> bytes:
-    """The same, broken off after its first words."""
+    """Returns the same answer, interrupted after its first words."""
     match kind:
         case "openai-chat":
             return chat({"role": "assistant", "content": "Hel"}, finish=None)

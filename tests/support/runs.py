@@ -1,4 +1,4 @@
-"""Runs for tests. Owns: facts in short words and a script that feeds them to `decide`, keeping the tape it would record."""
+"""Runs for tests: short functions for facts, and a script that feeds them to `decide` and keeps the tape."""
 
 from palyra.core.events import Data, Draft, Event
 from palyra.core.events.model import (
@@ -72,7 +72,7 @@ class Script:
         return self.state.state is state
 
     def feed(self, *facts: Data, actor: Principal = ALICE, trust: Trust = Trust.OPERATOR) -> "Script":
-        """Facts that arrive together; raises Invalid and changes nothing if one is illegal."""
+        """Feeds facts that arrive together; raises Invalid and changes nothing if one is illegal."""
         drafts = [Draft(data=data, actor=actor, trust=trust, at_ms=self.now_ms, run_id=RUN) for data in facts]
         return self.feed_drafts(*drafts)
 
@@ -90,7 +90,7 @@ class Script:
         return [draft.data for draft in self.tape if isinstance(draft.data, data_type)]
 
     def events(self) -> list[Event]:
-        """The tape as it would be read back."""
+        """Returns the tape as it would be read back."""
         return [
             Event(
                 seq=seq,
@@ -116,7 +116,7 @@ class Script:
         return self.feed(RoutePlanned(turn=self.state.turn, mode=RouteMode.ENFORCED, chosen=chosen, budget=budget))
 
     def propose(self, *calls: tuple[str, dict[str, object]]) -> "Script":
-        """A model output that calls tools; plans the route first when the run is at that point."""
+        """Feeds a model output that calls tools; plans the route first if the run is at that point."""
         self._reach_call()
         return self.feed(output(self.state, calls=calls))
 

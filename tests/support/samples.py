@@ -1,4 +1,4 @@
-"""Sample records of event data. Owns: a record of a given type with one text wherever a string can stand."""
+"""Sample records of event data: a record of a given type with one text wherever a string can be."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from palyra.core.events import EventData
 
 
 def sample_of(data_type: type[EventData], text: str) -> EventData:
-    """Every field is there, every tuple has two items, and every string is `text`."""
+    """Sets every field, gives every tuple two items, and makes every string `text`."""
     sample = _value(inspect.type_info(data_type), text)
     assert isinstance(sample, data_type)
     return sample

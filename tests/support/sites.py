@@ -1,4 +1,4 @@
-"""Sites on loopback for tests. Owns: answering raw requests with scripted bytes, and counting whoever connects."""
+"""HTTP sites on loopback for tests: they answer raw requests with scripted bytes, and count connections."""
 
 import asyncio
 import socketserver
@@ -12,7 +12,7 @@ Respond = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Site:
-    """`answers[path]` are the bytes of a whole answer, or a function that writes them as it likes."""
+    """`answers[path]` are the bytes of a whole answer, or a function that writes the answer itself."""
 
     def __init__(self) -> None:
         self.answers: dict[str, bytes | Respond] = {}
@@ -49,7 +49,7 @@ class Site:
 
 
 async def _while_open(reader: asyncio.StreamReader, answering: Awaitable[None]) -> None:
-    """Until the answer is given, or whoever asked is gone."""
+    """Runs until the answer is given, or the client disconnects."""
     tasks = {asyncio.ensure_future(answering), asyncio.ensure_future(reader.read())}
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -86,7 +86,7 @@ def moved(location: str, status: str = "302 Found") -> bytes:
 
 @cache
 def standing_site() -> str:
-    """A page that is there as long as the process is, for tests that bring no loop: its address."""
+    """Returns the address of a page that exists as long as the process, for tests without an event loop."""
 
     class _Page(socketserver.StreamRequestHandler):
         def handle(self) -> None:

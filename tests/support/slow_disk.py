@@ -1,4 +1,4 @@
-"""A disk whose fsync hangs on demand. Owns: an apsw VFS over the ordinary one with a gate before every sync."""
+"""A disk whose fsync hangs on demand: an apsw VFS over the ordinary one with a gate before every sync."""
 
 import threading
 from typing import Any
@@ -9,7 +9,7 @@ NAME = "palyra-slow"
 
 
 class SlowDisk(apsw.VFS):
-    """Registered while the object lives; `hold` makes every sync wait for `release`."""
+    """Is registered while the object lives; `hold` makes every sync wait for `release`."""
 
     def __init__(self) -> None:
         self._gate = threading.Event()

@@ -1,4 +1,4 @@
-"""The journal on SQLite for tests. Owns: opening one for a block, and looking at its file from outside."""
+"""The journal on SQLite for tests: opening one for a block, and reading and changing its file from outside."""
 
 import subprocess
 import sys
@@ -23,14 +23,14 @@ async def journal_at(path: Path) -> AsyncIterator[SqliteJournal]:
 
 
 def change_from_outside(path: Path, sql: str, *bindings: str | int | bytes | None) -> None:
-    """What a fault, a thief or another program does to the file."""
+    """Changes the file as a fault, a thief or another program would."""
     connection = apsw.Connection(str(path))
     connection.execute(sql, bindings).fetchall()
     connection.close()
 
 
 def files_holding(folder: Path, text: str) -> list[str]:
-    """Names of the files in which the bytes of the text lie. Read by another process: ours would drop SQLite's locks."""
+    """Returns the names of files that contain the text. Another process reads them: ours would drop SQLite's locks."""
     script = (
         "import pathlib, sys\n"
         "wanted = sys.argv[2].encode()\n"

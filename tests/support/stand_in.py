@@ -1,8 +1,8 @@
-"""A stand-in for the daemon. Owns: enough of its HTTP API for the command line: one tape, scripted runs, streams that break.
+"""A stand-in for the daemon: enough of its HTTP API for the command line, with one tape and scripted runs.
 
-What a run does is chosen by a word in its text: `approval` asks, and with `settled` somebody answers at once; `slow` goes on
-until it is cancelled or steered; `fail` fails; `drop` breaks every stream once in the middle; `tokens` streams `TOKENS` one by
-one, also while `approval` asks. Each answer the client gives is kept in `calls`.
+A word in the text of a run chooses what it does. `approval` asks, and with `settled` somebody answers at once. `slow`
+continues until it is cancelled or steered. `fail` fails. `drop` breaks every stream once in the middle. `tokens`
+streams `TOKENS` one by one, also while `approval` asks. Each answer of the client is kept in `calls`.
 """
 
 import asyncio
@@ -63,13 +63,13 @@ class StandIn:
         self._loop.close()
 
     def restart(self, pause_s: float) -> None:
-        """Away for a moment, then back at the same address with the same tape."""
+        """Stops for a moment, then returns at the same address with the same tape."""
         self._do(self._close())
         self._do(asyncio.sleep(pause_s))
         self._do(self._open())
 
     def wait_for_stream(self, count: int) -> None:
-        """Until this many streams were opened."""
+        """Waits until this many streams were opened."""
         wait_until(lambda: len(self.cursors) >= count, "a stream")
 
     def sent(self, path: str) -> list[Json]:
@@ -292,7 +292,7 @@ class StandIn:
                 if run is not None and frame["type"] in ENDS and frame["run_id"] == run:
                     break
         except ConnectionError:
-            pass  # The client is gone.
+            pass  # The client has disconnected.
         finally:
             self._queues.discard(queue)
         if request.transport is not None:

@@ -1,6 +1,6 @@
-"""A stand-in for a model provider. Owns: an HTTP server on loopback that plays prepared answers, broken ones included.
+"""A stand-in for a model provider: an HTTP server on loopback that plays prepared answers, broken ones included.
 
-It speaks HTTP by hand, so that it can also say what no HTTP library would. Requests are kept as they came.
+It writes HTTP by hand, so that it can send what no HTTP library would. Requests are kept unchanged.
 """
 
 import asyncio
@@ -16,7 +16,10 @@ REQUEST_BYTES_MAX = 32 << 20
 
 @dataclass(frozen=True)
 class Played:
-    """One answer. `then` is what follows its body: `end`, `stall` (say no more), `cut` (break off), `endless` (repeat)."""
+    """One answer.
+
+    `then` is what follows its body: `end`, `stall` (send no more), `cut` (disconnect), `endless` (repeat).
+    """
 
     body: bytes = b""
     status: int = 200
@@ -24,8 +27,8 @@ class Played:
     headers: dict[str, str] = field(default_factory=dict)
     then: str = "end"
     raw: bytes | None = None
-    is_silent: bool = False  # Not even headers come.
-    reads: int = 1  # In how many pieces the body is sent.
+    is_silent: bool = False  # Not even headers are sent.
+    reads: int = 1  # The number of pieces in which the body is sent.
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Asked:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
-    at_s: float = 0.0  # By the wall clock, as dates in headers are.
+    at_s: float = 0.0  # In wall-clock time, as dates in headers are.
 
 
 class StandInProvider:
@@ -126,7 +129,7 @@ def _chunk(piece: bytes) -> bytes:
 
 
 def events(*values: dict[str, Any] | str) -> bytes:
-    """A body of events; each is named where its data has a type."""
+    """Returns a body of events; each is named if its data has a type."""
     return b"".join(_event(value) for value in values)
 
 
@@ -138,6 +141,6 @@ def _event(value: dict[str, Any] | str) -> bytes:
 
 
 def refusal(status: int, message: str, headers: dict[str, str] | None = None, **more: Any) -> Played:
-    """An error in the form of all three vendors: they agree on `error.message`."""
+    """Returns an error in the form of all three vendors: they agree on `error.message`."""
     body = json.dumps({"type": "error", "error": {"message": message, **more}}).encode()
     return Played(body=body, status=status, content_type="application/json", headers=headers or {})

@@ -11,7 +11,7 @@ from palyra.core.events import DATA_TYPES, EventData
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 integers = st.integers(-INTEGER_MAX, INTEGER_MAX)
-# Integral floats beyond 2**53 read back as integers that no reader keeps exactly, so they are no JSON of ours.
+# Integral floats beyond 2**53 read back as integers that no reader keeps exactly, so our JSON has none.
 floats = st.floats(allow_nan=False, allow_infinity=False).filter(
     lambda f: not (f.is_integer() and INTEGER_MAX < abs(f) < 1e21)
 )

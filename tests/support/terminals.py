@@ -1,4 +1,4 @@
-"""Terminals for tests. Owns: a command in a pseudo-terminal, what it shows, and the keys it is given."""
+"""Terminals for tests: a command in a pseudo-terminal, what it shows, and the keys it receives."""
 
 import codecs
 import fcntl
@@ -25,7 +25,7 @@ _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 
 class Terminal:
-    """`raw` is all it wrote, `seen` the same without codes and carriage returns, `screen` what a person would see."""
+    """`raw` is all output, `seen` the same without codes and carriage returns, `screen` what a person would see."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self._main, inner = os.openpty()
@@ -41,7 +41,7 @@ class Terminal:
             stdin=inner,
             stdout=inner,
             stderr=inner,
-            start_new_session=True,  # Else a hidden question would go to the terminal that the tests were started from.
+            start_new_session=True,  # Otherwise a hidden question would go to the terminal that started the tests.
             env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "COLUMNS": "100", **environment},
         )
         self._name = os.ttyname(inner)
@@ -60,7 +60,7 @@ class Terminal:
             os.close(self._main)
 
     def hang_up(self) -> None:
-        """The terminal is gone, as when its window is closed."""
+        """Closes the terminal, as closing its window does."""
         os.close(self._main)
         self._main = -1
 
@@ -68,7 +68,7 @@ class Terminal:
         os.write(self._main, text.encode())
 
     def type_apart(self, *pieces: str) -> None:
-        """Each piece is read before the next one is typed."""
+        """Types each piece after the one before was read."""
         inner = os.open(self._name, os.O_RDWR | os.O_NOCTTY)
         try:
             for piece in pieces:
@@ -83,16 +83,16 @@ class Terminal:
     def resize(self, columns: int, rows: int) -> None:
         self._emulator.resize(rows, columns)
         self._set_size(columns, rows)
-        self.process.send_signal(signal.SIGWINCH)  # The kernel tells the controlling process only, and here is none.
+        self.process.send_signal(signal.SIGWINCH)  # The kernel signals only the controlling process, and here is none.
 
     @property
     def screen(self) -> str:
-        """Every line, those that were scrolled away first, without the blanks at their ends."""
+        """Returns every line, scrolled ones first, without the blanks at their ends."""
         above = ["".join(line[column].data for column in sorted(line)) for line in self._emulator.history.top]
         return "\n".join(line.rstrip() for line in [*above, *self._emulator.display]).rstrip("\n")
 
     def expect_screen(self, text: str) -> str:
-        """Waits until the text is on the screen; gives the screen."""
+        """Waits until the text is on the screen, and returns the screen."""
         end_s = time.monotonic() + WAIT_S
         while text not in self.screen:
             if not self._read(end_s - time.monotonic()):
@@ -119,7 +119,7 @@ class Terminal:
         return list(termios.tcgetattr(self._main)[:4])
 
     def expect(self, text: str) -> str:
-        """Waits until the text is shown after what was expected before; gives what came in between."""
+        """Waits until the text appears after what was expected before, and returns the text in between."""
         end_s = time.monotonic() + WAIT_S
         while (found := self.seen.find(text, self._place)) < 0:
             if not self._read(end_s - time.monotonic()):
@@ -128,7 +128,7 @@ class Terminal:
         return between
 
     def wait(self) -> int:
-        """The exit code."""
+        """Waits for the end, and returns the exit code."""
         end_s = time.monotonic() + WAIT_S
         while self._read(end_s - time.monotonic()):
             pass
@@ -140,7 +140,7 @@ class Terminal:
             return False
         try:
             arrived = os.read(self._main, 65_536)
-        except OSError:  # On Linux the end of a pseudo-terminal.
+        except OSError:  # Linux reports the end of a pseudo-terminal this way.
             return False
         text = self._decoder.decode(arrived)
         self._stream.feed(text)

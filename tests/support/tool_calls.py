@@ -1,4 +1,4 @@
-"""Tool calls for tests. Owns: the catalog the daemon has, and a context to call its tools in."""
+"""Tool calls for tests: the catalog the daemon has, and a context to call its tools in."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,7 +31,7 @@ ARTIFACT_BODY = b"kept\n"
 
 
 class OneArtifact:
-    """ARTIFACT, and no other."""
+    """Holds ARTIFACT and no other."""
 
     async def put(self, body: bytes) -> ArtifactId:
         return ARTIFACT
@@ -50,7 +50,7 @@ class OneArtifact:
 
 
 class OneLink(NoState):
-    """ARTIFACT is the caller's."""
+    """Links ARTIFACT to the caller."""
 
     async def artifact_for(self, artifact_id: ArtifactId, principal: Principal) -> LinkArtifact | None:
         is_known = artifact_id == ARTIFACT

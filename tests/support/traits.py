@@ -1,4 +1,4 @@
-"""Traits of tools that tests name without having them. Owns: what the real tools of these names declare."""
+"""Traits of tools that tests name without having them: what the real tools of these names declare."""
 
 from palyra.core.offers import CallShape
 from palyra.core.tools import Runtime, Trait

@@ -1,7 +1,7 @@
-"""Killing who writes a vault. Owns: children that die by SIGKILL at every step of a change, or at any moment, and what is left.
+"""Kills a process that writes a vault with SIGKILL, at every step or at any moment, and reports what is left.
 
-Run as a process of its own (`python -m tests.support.vault_kills ACT DIRECTORY`), since it forks: a fork of the test process
-would take its threads' locks with it. Prints one JSON line for each child.
+Run it as its own process (`python -m tests.support.vault_kills ACT DIRECTORY`), because it forks: a fork of the test
+process would inherit its threads' locks. It prints one JSON line for each child.
 """
 
 import json
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# Loaded beforehand, so that the steps counted are those of the act and not of the import system.
+# Loaded beforehand, so that only the steps of the act are counted, and none of the import system.
 import argon2.low_level  # noqa: F401
 from cryptography.hazmat.bindings import _rust  # noqa: F401
 
@@ -67,7 +67,7 @@ def kill_at_each_step(act: str, directory: Path) -> Iterator[dict[str, object]]:
 
 
 def kill_at_any_moment(directory: Path) -> Iterator[dict[str, object]]:
-    """A writer counts upwards and says each number once it is kept. It is killed after some of them."""
+    """Starts writers that count upwards and print each number once it is stored, and kills them after some numbers."""
     chance = random.Random(7)
     for _ in range(KILLS):
         told = count_until_killed(directory / "vault", chance.randrange(1, 6), chance.random() * 0.003)
@@ -97,13 +97,13 @@ def in_child(act: Callable[[], object]) -> int:
 
 
 def count_until_killed(path: Path, lines_count: int, delay_s: float) -> int:
-    """The last number that the writer said."""
+    """Returns the last number that the writer printed."""
     reading, writing = os.pipe()
     child = in_child(lambda: _count(path, writing))
     os.close(writing)
     with open(reading) as lines:
         told = [int(lines.readline()) for _ in range(lines_count)]
-        time.sleep(delay_s)  # Somewhere in the next write. Any moment will do: nothing is claimed about which.
+        time.sleep(delay_s)  # The kill comes during the next write. Any moment will do: no claim depends on it.
         os.kill(child, signal.SIGKILL)
         told += [int(line) for line in lines if line.endswith("\n")]
     os.waitpid(child, 0)

@@ -1,6 +1,6 @@
-"""Waiting for a condition. Owns: asking again until it holds, no longer than a limit, for tests with and without a loop.
+"""Waits for a condition: asks again until it holds, up to a limit, for tests with and without an event loop.
 
-For what can only be seen by looking. Where a test can be told instead (an event, a frame, a line), it waits for that.
+It is for conditions that can only be polled. A test that can be notified (an event, a frame, a line) waits for that.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ import inspect
 import time
 from collections.abc import Callable
 
-WAIT_S = 60.0  # For what must come; far more than it takes on a busy machine.
+WAIT_S = 60.0  # Far more than it takes on a busy machine.
 PAUSE_S = 0.005
 _WHAT = "what the test waits for"
 
@@ -23,7 +23,7 @@ def wait_until(is_so: Callable[[], object], what: str = _WHAT, timeout_s: float 
 async def until(
     is_so: Callable[[], object], what: str = _WHAT, timeout_s: float = WAIT_S, pause_s: float = PAUSE_S
 ) -> None:
-    """The same beside other tasks. `is_so` may be asynchronous; without a pause no state of the loop is missed."""
+    """Polls beside other tasks. `is_so` may be asynchronous; without a pause no state of the loop is missed."""
     deadline_s = time.monotonic() + timeout_s
     while not await _holds(is_so):
         assert time.monotonic() < deadline_s, f"{what} did not come within {timeout_s:g} s"

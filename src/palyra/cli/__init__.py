@@ -1,1 +1,4 @@
-"""The command `palyra`, one file per command group. Not: rules or wiring."""
+"""The command `palyra`: its groups of commands, its client of the daemon, and what it prints.
+
+Does not own: rules (core), wiring (app).
+"""

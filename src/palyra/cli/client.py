@@ -1,7 +1,9 @@
-"""The daemon's HTTP API from outside. Owns: calls, streams that reconnect, errors of the one tree. Not: what is asked.
+"""A client of the daemon's HTTP API.
 
-Invariants: no redirect is followed, so the token goes to the address that was chosen and nowhere else; every wait has a
-limit; a stream that breaks goes on after the last event it gave, so each event is given exactly once.
+Owns: calls, streams that reconnect, and turning error answers into our errors.
+Does not own: what is asked (commands), or which daemon it is (target).
+Invariants: no redirect is followed, so the token goes only to the address that was chosen. Every wait has a limit.
+A broken stream continues after its last event, so each event is given exactly once.
 """
 
 import asyncio
@@ -20,18 +22,18 @@ from palyra.cli.target import DaemonTarget
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unauthorized, Unavailable
 from palyra.core.events.base import JsonObject
 
-CALL_TIMEOUT_S = 60.0  # As long as the daemon gives itself.
+CALL_TIMEOUT_S = 60.0  # The daemon's own limit for a request.
 CONNECT_TIMEOUT_S = 5.0
 SILENCE_TIMEOUT_S = 45.0  # Three missed heartbeats.
-RETRIES_MAX = 40  # With the pauses below more than a minute: enough for a daemon that restarts.
+RETRIES_MAX = 40  # More than a minute with the pauses below: a daemon restarts in less.
 PAUSE_FIRST_S = 0.1
 PAUSE_MAX_S = 2.0
-STARTS_MAX = 3  # A run that is started again with the same key is the same run.
-BODY_BYTES_MAX = 256 * 1024 * 1024  # A page of 500 of the largest events stays below.
+STARTS_MAX = 3  # A second request with the same key returns the same run.
+BODY_BYTES_MAX = 256 * 1024 * 1024  # A page of 500 of the largest events is smaller.
 API = "/api/v1"
 
 _ERRORS: dict[int, type[PalyraError]] = {401: Unauthorized, 403: Unauthorized, 404: NotFound, 409: Conflict}
-OnChange = Callable[[PalyraError | None], None]  # Told the error when a stream breaks, and None when it is connected.
+OnChange = Callable[[PalyraError | None], None]  # Called with the error of a broken stream, and None once connected.
 
 
 class Client:
@@ -69,7 +71,7 @@ class Client:
         return await self._call("POST", "/artifacts", data=io.BytesIO(body), headers={"Content-Type": media_type})
 
     async def items(self, path: str, limit: int, **query: str | int) -> list[JsonObject]:
-        """A list over its pages, up to `limit`."""
+        """Reads a list page by page, up to `limit` items."""
         found: list[JsonObject] = []
         after: object = None
         while len(found) < limit:
@@ -83,7 +85,7 @@ class Client:
         return found
 
     async def start_run(self, body: JsonObject) -> JsonObject:
-        """Tried again when no answer came: the idempotency key in the body makes that safe."""
+        """Starts a run. A request without an answer is repeated; the idempotency key in the body makes that safe."""
         for _ in range(STARTS_MAX - 1):
             try:
                 return await self.post("/runs", body)
@@ -92,7 +94,7 @@ class Client:
         return await self.post("/runs", body)
 
     async def follow(self, path: str, after: int | None, on_change: OnChange) -> AsyncIterator[SseFrame]:
-        """Frames without end, over broken connections. Raises once the daemon stays away."""
+        """Yields frames without end, and reconnects after a break. Raises if the daemon stays unreachable."""
         cursor, failures_count = after, 0
         while True:
             failure: PalyraError = Unavailable("stream_ended", f"{self._target.url} ended the stream")
@@ -110,7 +112,7 @@ class Client:
             await asyncio.sleep(_pause_s(failures_count))
 
     async def _stream(self, path: str, cursor: int | None, on_change: OnChange) -> AsyncIterator[SseFrame]:
-        """Frames of one connection, without those at or before the cursor."""
+        """Yields the frames of one connection, without those at or before the cursor."""
         reader = FrameReader()
         async for arrived in self._chunks(path, cursor, on_change):
             for frame in reader.feed(arrived):
@@ -192,13 +194,13 @@ def _error_of(status: int, body: bytes) -> PalyraError:
 
 
 def _pause_s(failures_count: int) -> float:
-    """Longer each time, and never for all clients at once."""
+    """Returns a pause that grows with each failure. It is random, so that clients do not all return at once."""
     longest: float = min(PAUSE_MAX_S, PAUSE_FIRST_S * 2 ** min(failures_count - 1, 10))
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
 
 
 def _trust(ca_file: str | None) -> ssl.SSLContext | bool:
-    """The system's authorities, and the daemon's own certificate where the configuration names one."""
+    """Trusts the system's authorities, and the daemon's own certificate if the configuration names one."""
     if ca_file is None:
         return True
     context = ssl.create_default_context()

@@ -1,6 +1,7 @@
 """One call of the daemon by a command.
 
-Owns: connecting a client in an event loop of its own. Does not own: which daemon it is (target), or the client (client).
+Owns: connecting a client in an event loop of its own.
+Does not own: which daemon it is (target), the client (client).
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,7 +19,7 @@ Answer = TypeVar("Answer")
 
 
 def ask_daemon(context: typer.Context, url: str | None, act: "Callable[[Client], Awaitable[Answer]]") -> Answer:
-    """Acts with a connected client, in an event loop of its own."""
+    """Calls `act` with a connected client, in an event loop of its own."""
     import asyncio
 
     from palyra.cli.client import Client

@@ -1,4 +1,7 @@
-"""An examination of an installation. Owns: each check, what it found, and what to do about it. Not: mending anything."""
+"""The checks of `palyra doctor`: what each one finds, and what to do about it.
+
+Does not own: repairs. Every check only reads.
+"""
 
 import os
 import re
@@ -23,9 +26,9 @@ from palyra.core.events.base import JsonObject
 
 PYTHON_MIN = (3, 11)
 SPACE_LOW_BYTES = 1024**3  # Room for a day of a busy journal.
-SPACE_FULL_BYTES = 100 * 1024**2  # Below this a write may fail at any moment.
+SPACE_FULL_BYTES = 100 * 1024**2  # With less, a write may fail at any moment.
 HEALTH_TIMEOUT_S = 3.0
-MODELS_TIMEOUT_S = 10.0  # The first question loads the price list.
+MODELS_TIMEOUT_S = 10.0  # The first request loads the price list.
 PID_BYTES_MAX = 32
 PROBLEMS_SHOWN = 5
 MODELS_SHOWN = 5
@@ -136,7 +139,10 @@ def _config(home: Home) -> Iterator[DoctorFinding]:
 
 
 def _vault(home: Home) -> DoctorFinding:
-    """Nobody is asked for a passphrase here. Variables are those of this process, which the daemon's need not be."""
+    """Checks the vault without asking for a passphrase.
+
+    It sees the variables of this process, which may differ from the daemon's.
+    """
     from palyra.app.secrets import SecretSources, references_of
 
     sources = SecretSources(home, os.environ)
@@ -158,7 +164,7 @@ def _vault(home: Home) -> DoctorFinding:
 
 
 def _config_if_sound(home: Home) -> Config:
-    """The defaults where it is not: what is wrong with it has a line of its own."""
+    """Returns the configuration, or the defaults if it is wrong; another check reports the problems."""
     try:
         return load(home.root, os.environ)
     except PalyraError:
@@ -180,7 +186,7 @@ def _journal(home: Home) -> DoctorFinding:
 
 
 def _writer(home: Home) -> int | None:
-    """Who holds the journal: the process its lock names, while that lives. The lock itself is left alone."""
+    """Returns the living process that the journal's lock names. The lock itself is not touched."""
     try:
         pid = int(home.journal.with_name(f"{home.journal.name}.lock").read_bytes()[:PID_BYTES_MAX])
         os.kill(pid, 0)
@@ -221,7 +227,7 @@ def _daemon(home: Home, url: str | None, has_writer: bool) -> DoctorFinding:
 
 
 def _models(home: Home, url: str | None) -> DoctorFinding:
-    """Those the daemon has; where none can be asked, those that a start would find from here."""
+    """Checks the daemon's models. If no daemon answers, it checks those that a start from here would find."""
     import asyncio
 
     from palyra.cli.client import Client
@@ -267,7 +273,7 @@ def _some(names: list[str]) -> str:
 
 
 def _health_status(url: str) -> int:
-    """Certificates are not checked: no token is sent, and being there is all that is asked."""
+    """Asks for the health status. Certificates are not checked, because no token is sent."""
     import ssl
 
     parts = urlsplit(url)

@@ -1,4 +1,7 @@
-"""Finding by a part of an id. Owns: what `last` and the beginning of an id name. Not: what is done with it."""
+"""Finds an id by its beginning, or by `last`.
+
+Does not own: what is done with the id.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -11,11 +14,11 @@ if TYPE_CHECKING:
 
 LAST = "last"
 LOOKED_AT_MAX = 10_000
-NAMED_MAX = 3  # Of ids that a beginning could mean.
+NAMED_MAX = 3  # Candidates that an error names.
 
 
 async def find_id(client: "Client", path: str, text: str) -> str:
-    """The id that is meant: those that wait are looked at first, then all. Lists have the newest last."""
+    """Returns the id that is meant. Items that wait come first, then all. Lists have the newest last."""
     if len(text) == ULID_LENGTH:
         return text
     is_waiting_first = path == "/approvals"
@@ -30,7 +33,7 @@ async def find_id(client: "Client", path: str, text: str) -> str:
 
 
 def choose(items: list[JsonObject], text: str) -> str | None:
-    """Invalid where several ids begin so: an answer must not go to the wrong one."""
+    """Raises Invalid if several ids begin alike, because an answer must not go to the wrong one."""
     ids = [str(item.get("id")) for item in items]
     if text == LAST:
         return ids[-1] if ids else None

@@ -1,4 +1,7 @@
-"""The command `palyra`. Owns: global options and which groups there are. Not: what any command does."""
+"""The entry points `palyra` and `palyrad`: global options and the list of command groups.
+
+Does not own: what a command does (commands).
+"""
 
 import sys
 from pathlib import Path
@@ -66,7 +69,7 @@ def main() -> None:
 
 
 def daemon() -> None:
-    """The command `palyrad`."""
+    """Runs the command `palyrad`."""
     app(args=serve.daemon_arguments(sys.argv[1:]), prog_name="palyrad")
 
 
@@ -89,7 +92,7 @@ def choose(
 ) -> None:
     """Run AI agents whose every effect is judged, recorded, provable and resumable.
 
-    Exit codes: 0 all is well, 1 failed or damage was found, 2 wrong usage.
+    Exit codes: 0 success, 1 failure or damage found, 2 wrong usage.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""Options that several commands share. Owns: their names and words, and the choice made for one call."""
+"""Options that several commands share: their names, their help texts, and reading them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for con
 
 
 class GlobalOptions(msgspec.Struct, frozen=True):
-    """What was said before the command's name."""
+    """The options given before the command's name."""
 
     home: Home
     is_json: bool

@@ -1,5 +1,6 @@
-"""What commands print. Owns: text for people, JSON for programs, errors in one form. Not: deciding what to say.
+"""What commands print: text for people, JSON for programs, errors in one form.
 
+Does not own: what is said (commands).
 Invariant: results go to standard output, everything else to standard error, so that results can be piped.
 """
 
@@ -19,7 +20,7 @@ from palyra.core.spelling import spell_json, spell_out
 class PalyraGroup(TyperGroup):
     """Prints our errors as `error: <code>: <message>` and exits with 1; wrong usage exits with 2."""
 
-    def invoke(self, ctx: Any) -> Any:  # Typer's own context, whose home moves between its releases.
+    def invoke(self, ctx: Any) -> Any:  # Typer's context; its module differs between releases.
         try:
             return super().invoke(ctx)
         except PalyraError as error:
@@ -32,7 +33,7 @@ class Advance(Protocol):
 
 
 def print_json(value: object) -> None:
-    """Characters that are not seen are escaped: it is the same value, and harmless on a terminal."""
+    """Prints JSON with invisible characters escaped: the value is the same, and it is harmless on a terminal."""
     typer.echo(spell_json(msgspec.json.encode(value).decode("utf-8")))
 
 
@@ -47,13 +48,13 @@ def print_table(rows: Sequence[tuple[str, object]]) -> None:
 
 
 def printable(text: str) -> str:
-    """Stored text may be anyone's: what of it is not seen is spelled out, in one line."""
+    """Returns stored text in one line with invisible characters spelled out, because anyone may have written it."""
     return spell_out(text)
 
 
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Advance]:
-    """A bar on a terminal, silence elsewhere."""
+    """Shows a progress bar on a terminal, and nothing elsewhere."""
     if not sys.stderr.isatty():
         yield _in_silence
         return
@@ -64,10 +65,10 @@ def progress(what: str, total: int | None) -> Iterator[Advance]:
         task = bar.add_task(what, total=total)
 
         def advance(done: int, total: int | None = None) -> None:
-            bar.update(task, completed=done, total=total)  # A total of None leaves the bar's own.
+            bar.update(task, completed=done, total=total)  # A total of None keeps the present one.
 
         yield advance
 
 
 def _in_silence(done: int, total: int | None = None) -> None:
-    """Nobody watches."""
+    """Drops the progress, because no terminal shows it."""

@@ -1,4 +1,8 @@
-"""Replay. Owns: finding a run in the journal and folding it again, offline. Not: the rules it is checked against (core.run)."""
+"""Replays one run of the journal offline.
+
+Owns: finding the run and folding it again.
+Does not own: the rules it is checked against (core.run).
+"""
 
 from collections.abc import Iterator
 
@@ -12,7 +16,7 @@ from palyra.core.verification.tape import TapeCheck
 
 
 def replay_run(home: Home, run_id: RunId) -> tuple[StreamId, Replayed]:
-    """The run's tape and what came of folding it again. A daemon may be running."""
+    """Returns the run's tape and the result of folding it again. A daemon may be running."""
     from palyra.app import open_public_keys
 
     with open_archive(home) as archive:
@@ -30,7 +34,7 @@ def _find_stream(evidence: Evidence, run_id: RunId) -> StreamId:
 
 
 def _events(evidence: Evidence, stream: StreamId, run_id: RunId) -> Iterator[Event]:
-    """Only events whose chain and data hold: a replay of altered events would prove nothing."""
+    """Yields only events whose chain and data hold, because a replay of altered events would prove nothing."""
     check = TapeCheck(stream, None)
     for stored in evidence.events(stream):
         checked = check.check(stored)

@@ -1,16 +1,19 @@
-"""Server-sent events. Owns: bytes of a stream to frames, however they were cut on the way. Not: connections (client)."""
+"""Parses server-sent events: bytes of a stream in, frames out, in whatever pieces the bytes arrive.
+
+Does not own: connections (client).
+"""
 
 import msgspec
 
 from palyra.core.errors import Unavailable
 from palyra.core.events.base import JsonObject
 
-FRAME_BYTES_MAX = 4 * 1024 * 1024  # An event's data has at most 256 KiB; live text of one turn is far below this.
+FRAME_BYTES_MAX = 4 * 1024 * 1024  # An event's data has at most 256 KiB; the live text of one turn is far smaller.
 ID_DIGITS_MAX = 16
 
 
 class SseFrame(msgspec.Struct, frozen=True):
-    """A recorded event has an id, which is the cursor to go on from; a live frame has none."""
+    """One frame. A recorded event has an id, which is the cursor to continue from; a live frame has none."""
 
     id: int | None
     type: str
@@ -28,7 +31,7 @@ class SseFrame(msgspec.Struct, frozen=True):
 
 
 class FrameReader:
-    """Fed with what arrives, gives the frames that are complete."""
+    """Takes bytes as they arrive and returns the frames that are complete."""
 
     def __init__(self) -> None:
         self._rest = b""

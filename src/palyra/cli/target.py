@@ -1,5 +1,6 @@
-"""Which daemon, and as whom. Owns: the address and token a command uses. Not: speaking to it (client).
+"""Chooses the daemon's address and the token that a command uses.
 
+Does not own: calls (client).
 Invariant: a token leaves this machine over TLS only, unless the configuration accepts the risk (`server.insecure`).
 """
 
@@ -27,7 +28,7 @@ UrlOption = Annotated[
 
 
 class DaemonTarget(msgspec.Struct, frozen=True):
-    """`ca_file` is a certificate to trust besides the system's."""
+    """`ca_file` is a certificate to trust in addition to the system's."""
 
     url: str
     token: str | None

@@ -1,1 +1,4 @@
-"""Performs what core decides. Owns: time, concurrency and order of effects. Not: rules (core), translations (adapters)."""
+"""The engine performs what core decides: time, concurrency, and the order of effects.
+
+Does not own: rules (core), translations (adapters).
+"""

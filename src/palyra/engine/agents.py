@@ -1,6 +1,7 @@
-"""Agents by name, as configured.
+"""The directory of agents by name, as configured.
 
-Owns: finding the agent a request names, or the one a recorded run had. Does not own: what an agent may do (core.agents).
+Owns: finding the agent that a request names, or the one that a recorded run had.
+Does not own: what an agent may do (core.agents).
 """
 
 from dataclasses import dataclass
@@ -16,14 +17,14 @@ class AgentDirectory:
     default: str
 
     def find(self, name: str | None) -> AgentSpec:
-        """The named agent, or the default one."""
+        """Returns the named agent, or the default one."""
         wanted = name or self.default
         if wanted not in self.agents:
             raise Invalid("agent_unknown", f"there is no agent {wanted!r}; see GET /api/v1/agents")
         return self.agents[wanted]
 
     def of_run(self, name: str) -> AgentSpec:
-        """The agent of a run accepted earlier. An agent that is no longer configured may use nothing."""
+        """Returns the agent of a run accepted earlier. An agent that is no longer configured may use nothing."""
         service = find_service(name)
         if service is not None:
             return service_agent(service)

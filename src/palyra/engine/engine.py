@@ -1,6 +1,6 @@
 """The engine: its services, its start and its end.
 
-Owns: putting its services together, resuming at the start, draining, signing checkpoints.
+Owns: assembling its services, resuming at the start, draining, signing checkpoints.
 Does not own: adapters (app), how its parts are built (parts), rules (core).
 """
 
@@ -40,7 +40,7 @@ Verify = Callable[[], Awaitable[dict[str, object]]]
 
 
 class Services:
-    """What a gateway may ask the engine for, one service for each noun."""
+    """What a gateway may ask the engine for: one service for each noun."""
 
     def __init__(self, setup: EngineSetup, parts: EngineParts, verify: Verify) -> None:
         views, ports, journal, clock = setup.views, setup.ports, setup.journal, setup.clock
@@ -121,11 +121,14 @@ class Engine(Services):
         return await self._parts.loops.resume_all()
 
     def note(self, principal: Principal, act: AdminActed) -> None:
-        """Puts an act on record from where nobody can wait for it."""
+        """Records an act for a caller that cannot wait for it."""
         self._parts.tasks.spawn(self.acts.record(principal, act), "note")
 
     async def wait_for(self, stop: asyncio.Event) -> None:
-        """Until it is asked to stop; raises if the journal's writer ended on its own, for then nothing may go on."""
+        """Waits until a stop is asked for.
+
+        Raises if the journal's writer ended on its own, because then nothing may continue.
+        """
         waiting = [asyncio.ensure_future(event.wait()) for event in (stop, self.failed)]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -138,7 +141,7 @@ class Engine(Services):
             )
 
     async def drain(self, timeout_s: float) -> bool:
-        """Takes no new runs and lets active ones finish, up to the time given. What is left resumes at the next start."""
+        """Accepts no new runs and lets active ones finish, up to the time limit. The next start resumes the rest."""
         self.runs.is_draining = self.status.is_draining = self._parts.slots.is_closed = True
         try:
             async with asyncio.timeout(timeout_s):
@@ -148,7 +151,7 @@ class Engine(Services):
         return True
 
     async def close(self) -> None:
-        """Stops effects without a word: what they were doing is on the tape as begun, and resume knows what to do."""
+        """Stops effects without recording it: the tape says that they began, and the next start resumes them."""
         await self._parts.tasks.close()
         for service in self._setup.services:
             await service.close()
@@ -165,7 +168,7 @@ class Engine(Services):
         except PalyraError as error:
             log.warning("checkpoint_failed", code=error.code, message=error.message)
             if error.code == JOURNAL_CLOSED:
-                # The writer ended on its own. Nothing can be recorded any more, so nothing may go on.
+                # The writer ended on its own. Nothing can be recorded any more, so nothing may continue.
                 self.failed.set()
 
     async def _sweep(self) -> None:

@@ -1,10 +1,12 @@
-"""The hub. Owns: handing recorded events and live frames to whoever follows a tape (L4). Not: storing anything.
+"""The hub delivers recorded events and live frames to the followers of a tape (L4).
 
-Live frames go out before and independently of any append and carry no seq. Recorded events are published once they
-are durable. A follower that is too slow loses its place in memory, never an event: it reads on from the tape. Live
-text it was too slow for is merged, so what it holds is bounded by the text of one turn. What waits together is taken
-together, so that a reader needs one task and is woken once; and a reader who waits, with nothing before it, can be handed
-a live frame in the very moment it comes, so that a token needs no turn of the loop of its own.
+Does not own: storage (the journal).
+Live frames go out before any append, independently of it, and carry no seq. Recorded events are published once they are
+durable.
+A follower that is too slow loses its buffer, never an event: it continues from the tape. Live text it was too slow for
+is merged, so its buffer is bounded by the text of one turn.
+Frames that wait together are taken together, so that a reader needs one task and wakes once. A reader that waits with
+an empty buffer can receive a live frame directly. A token then needs no iteration of the event loop of its own.
 """
 
 import asyncio
@@ -20,7 +22,7 @@ from palyra.engine.wakeup import Wakeup
 from palyra.ports.journal import Journal
 
 BUFFERED_FRAMES_MAX = 512  # A follower further behind than this reads from the tape instead.
-TAKEN_FRAMES_MAX = 128  # At once: more than ever wait for a reader who keeps up. The rest stays, to be merged.
+TAKEN_FRAMES_MAX = 128  # In one take. A reader that keeps up never has more; the rest stays, to be merged.
 PAGE_EVENTS = 200
 
 
@@ -41,21 +43,22 @@ class Frames(ABC, AsyncIterator[Frame]):
     """Frames for one reader, who takes all that wait, or one after the other."""
 
     def __init__(self) -> None:
-        self.is_over = False  # Nothing comes after what was taken last.
+        self.is_over = False  # True once nothing comes after the last take.
         self._taken: deque[Frame] = deque()
 
     @abstractmethod
     async def take(self) -> Sequence[Frame]:
-        """What waits, as soon as something does. Nothing when woken, and at the end."""
+        """Waits for frames and returns all that wait. Returns nothing when woken, and at the end."""
 
     @abstractmethod
     def wake(self) -> None:
-        """Lets a reader who waits look at something else. Whoever reads the tape just then finishes that first."""
+        """Lets a waiting reader look at something else. A reader that reads the tape at that moment finishes first."""
 
     def tap(self, tap: Tap) -> None:
-        """Offers live frames to `tap` first, while the reader waits and nothing else does; what it refuses is to be taken.
+        """Offers live frames to `tap` first, while the reader waits with an empty buffer. A refused frame is buffered.
 
-        At most one at each time of the loop's clock: what comes with it leaves together. Not every kind of frames has taps.
+        At most one frame is offered at each time of the loop's clock, so that later ones leave together. Not every kind
+        of frames has taps.
         """
 
     @abstractmethod
@@ -73,7 +76,7 @@ class Frames(ABC, AsyncIterator[Frame]):
 
 
 class NoFrames(Frames):
-    """For a reader who has seen everything."""
+    """For a reader that has seen everything."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +93,7 @@ class NoFrames(Frames):
 
 
 class Follower(Frames):
-    """One reader of one tape, from a cursor on, without end. Every event exactly once, in order."""
+    """One reader of one tape, from a cursor on, without end. It gets every event exactly once, in order."""
 
     def __init__(self, hub: "Hub", stream: StreamId) -> None:
         super().__init__()
@@ -98,7 +101,7 @@ class Follower(Frames):
         self._stream = stream
         self._frames: deque[Frame] = deque()
         self._is_behind = False
-        self._is_reading = False  # The tape, page by page.
+        self._is_reading = False  # True while it reads the tape page by page.
         self._cursor = 0
         self._wakeup = Wakeup()
         self._tap: Tap | None = None
@@ -115,7 +118,7 @@ class Follower(Frames):
         self._wakeup.set()
 
     def follow(self, after_seq: int) -> "Follower":
-        """From this cursor on; said once, before anything is taken."""
+        """Sets the cursor, once, before anything is taken."""
         self._cursor = after_seq
         self._is_behind = self._is_behind or not self._starts_at(after_seq + 1)
         return self
@@ -139,7 +142,10 @@ class Follower(Frames):
         self._wakeup.set()
 
     def is_handed(self, frame: LiveFrame) -> bool:
-        """Whether its tap took it. The clock of uvloop stands still during a turn: the second frame of one finds it unchanged."""
+        """Tells whether the tap took the frame.
+
+        The clock of uvloop does not advance during one iteration of the loop, so a second frame finds it unchanged.
+        """
         tap = self._tap
         if tap is None or self._frames or self._is_behind or not self._wakeup.is_awaited:
             return False
@@ -150,7 +156,7 @@ class Follower(Frames):
         return True
 
     async def _read_on(self) -> Sequence[Event]:
-        """A page of the tape. What is published while it is read waits; a page with nothing on it is its end."""
+        """Reads a page of the tape. Events published meanwhile are buffered; an empty page is the end of the tape."""
         self._is_behind, self._is_reading = False, True
         page = await self._hub.journal.read(self._stream, self._cursor, PAGE_EVENTS)
         if page:
@@ -160,7 +166,7 @@ class Follower(Frames):
         return page
 
     def _ready(self) -> list[Frame]:
-        """What waits here and comes next. A gap means that the tape must be read."""
+        """Takes the buffered frames that come next. A gap means that the tape must be read."""
         ready: list[Frame] = []
         while self._frames and not self._is_behind and len(ready) < TAKEN_FRAMES_MAX:
             frame = self._frames.popleft()
@@ -174,7 +180,7 @@ class Follower(Frames):
         return ready
 
     def first_seq(self) -> int:
-        """The seq of the first recorded event that waits here; 1 when none does."""
+        """Returns the seq of the first recorded event in the buffer, or 1 if there is none."""
         first = next((frame for frame in self._frames if isinstance(frame, Event)), None)
         return first.seq if first is not None else 1
 
@@ -186,7 +192,7 @@ class Follower(Frames):
         return first is not None and first.seq <= seq
 
     def _merge(self, frame: LiveFrame) -> bool:
-        """Text that directly continues the last waiting frame joins it."""
+        """Joins text that directly continues the last buffered frame."""
         last = self._frames[-1] if self._frames else None
         if not isinstance(last, LiveFrame) or last.type != frame.type or len(self._frames) < BUFFERED_FRAMES_MAX // 2:
             return False
@@ -210,7 +216,7 @@ class Watcher:
         self._wakeup.set()
 
     def offer(self, frame: LiveFrame) -> None:
-        """A watcher that is too slow loses the oldest live frames; their offsets show the gap."""
+        """Buffers a frame. A watcher that is too slow loses the oldest live frames; their offsets show the gap."""
         self._live.append(frame)
         self._wakeup.set()
 
@@ -235,7 +241,7 @@ class Hub:
         self._so_far: dict[StreamId, dict[tuple[object, ...], tuple[LiveFrame, list[str]]]] = {}
 
     def attach(self, session_id: SessionId | StreamId) -> Follower:
-        """A new follower first hears all text so far of what is running."""
+        """Adds a follower, which first gets all text so far of what is running."""
         follower = Follower(self, session_id)
         for live in self._text_so_far(session_id):
             follower.offer(live)
@@ -249,7 +255,7 @@ class Hub:
             self._followers.pop(stream, None)
 
     def publish(self, events: Iterable[Event]) -> None:
-        """After the commit that made them durable."""
+        """Call it after the commit that made the events durable."""
         for event in events:
             for follower in self._followers.get(event.stream, ()):
                 follower.offer(event)
@@ -265,11 +271,11 @@ class Hub:
         self._keep(frame)
 
     def end_live(self, session_id: StreamId) -> None:
-        """What was live is recorded now."""
+        """Forgets live text that is recorded now."""
         self._so_far.pop(session_id, None)
 
     def watch(self) -> Watcher:
-        """For readers of the whole journal; the journal itself is what they read."""
+        """For readers of the whole journal, who read the journal itself."""
         watcher = Watcher(self)
         for session_id in self._so_far:
             for live in self._text_so_far(session_id):

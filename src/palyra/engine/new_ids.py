@@ -24,7 +24,10 @@ class IdSource:
         return SessionId(StreamId(self._ulid()))
 
     def _ulid(self) -> str:
-        """Asking the kernel for bytes gives the interpreter to another thread, so bytes for many ids are drawn at once."""
+        """Makes an id.
+
+        A call of the kernel hands the interpreter to another thread, so bytes for many ids are read at once.
+        """
         if not self._entropy:
             drawn = secrets.token_bytes(ULID_RANDOM_BYTES * IDS_DRAWN_COUNT)
             starts = range(0, len(drawn), ULID_RANDOM_BYTES)

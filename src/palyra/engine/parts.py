@@ -1,6 +1,6 @@
 """Wires the parts of the engine that drive sessions.
 
-Owns: which part is given which other. Does not own: adapters (app), services (engine.engine), or any behaviour.
+Owns: which part receives which other. Does not own: adapters (app), services (engine.engine), any behaviour.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from palyra.engine.tasks import TaskSupervisor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineParts:
-    """What the engine itself starts and ends, and what its services are made of."""
+    """The parts that the engine itself starts and ends, and from which its services are made."""
 
     node: NodeId
     agents: AgentDirectory

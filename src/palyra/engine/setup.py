@@ -1,6 +1,6 @@
-"""What the app hands to the engine: settings, the journal's views, and what stands behind each port.
+"""What the app passes to the engine: settings, the journal's views, and the adapter behind each port.
 
-Owns: the records. Does not own: wiring the engine of them (engine.engine), or choosing adapters (app).
+Owns: the records. Does not own: wiring the engine (engine.parts, engine.engine), choosing adapters (app).
 """
 
 from collections.abc import Awaitable, Callable

@@ -25,7 +25,7 @@ class TaskSupervisor:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of the tasks that have not ended."""
+        """Returns the names of the tasks that have not ended."""
         return frozenset(task.get_name() for task in self._tasks)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
@@ -35,7 +35,7 @@ class TaskSupervisor:
             log.error("task_failed", task=task.get_name(), exc_info=error)
 
     async def close(self) -> None:
-        """Cancels what is left and waits for it."""
+        """Cancels the remaining tasks and waits for them."""
         self.is_closing = True
         tasks = tuple(self._tasks)
         for task in tasks:

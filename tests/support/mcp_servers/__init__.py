@@ -1,1 +1,1 @@
-"""MCP servers for tests: hostile and well-behaved stand-ins, and where the real ones are."""
+"""MCP servers for tests: hostile and well-behaved stand-ins, and the paths of the real ones."""

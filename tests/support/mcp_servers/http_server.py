@@ -1,4 +1,4 @@
-"""A server of the package itself, over streamable HTTP on this machine. Run as `python http_server.py PORT [json]`."""
+"""An MCP server of the mcp package, over streamable HTTP on loopback. Run it as `python http_server.py PORT [json]`."""
 
 import asyncio
 import sys

@@ -1,6 +1,7 @@
-"""An MCP server whose one tool leaves a mark. Owns: a line in a file for each call, and waiting while another file is there.
+"""An MCP server whose one tool leaves a mark: a line in a file for each call. It waits while another file exists.
 
-Plain JSON-RPC over standard input and output, so that nothing but the call itself happens. Usage: marking.py MARKS HOLD
+It speaks plain JSON-RPC over standard input and output, so that nothing but the call itself happens.
+Usage: marking.py MARKS HOLD
 """
 
 import json

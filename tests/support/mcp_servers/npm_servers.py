@@ -1,6 +1,6 @@
-"""The real servers that come from npm. Owns: installing them once, by the lock file beside this, and where they then are.
+"""The real MCP servers from npm: installs them once, by the lock file in this folder, and returns their paths.
 
-`PALYRA_TEST_MCP_NPM` names a folder where `npm ci` was run already; else one in the user's cache is made at the first need.
+`PALYRA_TEST_MCP_NPM` names a folder where `npm ci` has run; otherwise one in the user's cache is made when needed.
 """
 
 import functools
@@ -20,7 +20,7 @@ INSTALL_TIMEOUT_S = 240
 
 
 def command_of(server: str, *arguments: str) -> tuple[str, ...]:
-    """How `@modelcontextprotocol/server-<server>` is started; skips the test where it cannot be installed."""
+    """Returns the command of `@modelcontextprotocol/server-<server>`; skips the test if it cannot be installed."""
     entry = _installed() / "node_modules" / "@modelcontextprotocol" / f"server-{server}" / "dist" / "index.js"
     return (_program("node"), str(entry), *arguments)
 
@@ -40,7 +40,7 @@ def _installed() -> Path:
 
 
 def _install(folder: Path) -> None:
-    """Beside its place and then moved there, so that a folder that is there is whole."""
+    """Installs into another folder and then moves it, so that a folder that exists is complete."""
     beside = Path(tempfile.mkdtemp(dir=folder.parent))
     for name in ("package.json", "package-lock.json"):
         shutil.copy(LOCK_FOLDER / name, beside)
@@ -49,7 +49,7 @@ def _install(folder: Path) -> None:
         subprocess.run(command, cwd=beside, check=True, capture_output=True, timeout=INSTALL_TIMEOUT_S)
         beside.rename(folder)
     except (OSError, subprocess.SubprocessError) as cause:
-        if not folder.exists():  # Another worker of the same test run may have been quicker.
+        if not folder.exists():  # Another worker of the same test run may have been faster.
             pytest.skip(f"npm cannot install the MCP servers: {type(cause).__name__}")
     finally:
         shutil.rmtree(beside, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""MCP servers in tests. Owns: settings for stand-ins, servers that are ready, a heart that shows whether the loop still beats."""
+"""MCP servers in tests: settings for stand-ins, servers that are ready, and a monitor of the event loop."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ QUICK = ServerTimeouts(start_s=20, request_s=10, restart_wait_s=20, ping_s=0.5, 
 
 
 def hostile(behaviour: str, folder: Path, **fields: object) -> ServerSettings:
-    """The stand-in, named after how it behaves."""
+    """Returns the settings of the hostile stand-in, named after its behaviour."""
     given: dict[str, object] = {
         "name": behaviour.replace("_", "-"),
         "command": (sys.executable, str(HOSTILE), behaviour, str(folder)),
@@ -76,7 +76,7 @@ def is_alive(pid: int) -> bool:
 
 
 class LoopMonitor:
-    """Beats while the loop is free; `longest_s` is the longest it was held up."""
+    """Ticks while the loop is free; `longest_s` is the longest time it was blocked."""
 
     def __init__(self) -> None:
         self.ticks_count = 0

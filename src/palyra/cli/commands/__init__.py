@@ -1,1 +1,4 @@
-"""Commands of `palyra`, one module for each group. Not: what they show on a terminal (terminal)."""
+"""The commands of `palyra`, one module for each group.
+
+Does not own: how things look on a terminal (terminal).
+"""

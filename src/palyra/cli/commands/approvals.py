@@ -1,4 +1,7 @@
-"""`palyra approvals`. Owns: showing and answering questions through the daemon, and what was granted. Not: when to ask."""
+"""`palyra approvals`: shows and answers open questions, and shows and revokes grants.
+
+Does not own: when a person is asked (core.run).
+"""
 
 from enum import Enum
 from functools import partial
@@ -54,12 +57,12 @@ class OutcomeOption(Enum):
 
 @app.callback()
 def group() -> None:
-    """Questions that wait for a person, and what was granted."""
+    """Questions that wait for a person, and the grants given in answers."""
 
 
 @grants.callback()
 def grants_group() -> None:
-    """Approvals that cover later calls too."""
+    """Grants: answers that cover later calls too."""
 
 
 @app.command("list")
@@ -70,7 +73,7 @@ def show_all(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List approvals, the newest last; those that wait, unless told otherwise.
+    """List the approvals that wait for an answer, the newest last. --status lists others.
 
     Examples:
 
@@ -95,7 +98,7 @@ def show_all(
 
 @app.command()
 def show(context: typer.Context, approval: ApprovalArgument, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Show one approval with all its calls and its options, whose numbers go with --option.
+    """Show one approval with all its calls and options. The number of an option goes with --option.
 
     Examples:
 
@@ -119,7 +122,7 @@ def allow(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Allow what is asked, once or for calls of the same shape.
+    """Allow a call that waits: once, or also later calls of the same shape.
 
     Examples:
 
@@ -148,7 +151,7 @@ def deny(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Deny what is asked. The run goes on without it, unless told otherwise.
+    """Deny a call that waits. The run continues without it, unless you add --end-run.
 
     Examples:
 
@@ -167,7 +170,7 @@ def settle(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Say what became of a call that was started before a crash and never reported back.
+    """Decide about a call that started before a crash and whose outcome is unknown.
 
     Examples:
 
@@ -178,7 +181,7 @@ def settle(
 
 @grants.command("list")
 def list_grants(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
-    """List what was granted for more than one call.
+    """List the grants, which cover more than one call.
 
     Examples:
 
@@ -202,7 +205,7 @@ def revoke(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Take a grant back; from now on its calls are asked for again.
+    """Revoke a grant. From now on its calls wait for an answer again.
 
     Examples:
 
@@ -271,7 +274,7 @@ def _print_approval(record: JsonObject) -> None:
 
 
 def _print_calls(record: JsonObject) -> None:
-    """Each call whole: an answer is for all of them."""
+    """Prints every call in full, because an answer is for all of them."""
     calls = record.get("calls")
     several = calls if isinstance(calls, list) and len(calls) > 1 else []
     for number, call in enumerate(several, 1):

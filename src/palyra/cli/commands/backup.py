@@ -1,4 +1,7 @@
-"""`palyra backup` and `palyra restore`. Owns: their words. Not: copying (adapters.store)."""
+"""`palyra backup` and `palyra restore`: their options and messages.
+
+Does not own: copying (adapters.store).
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +24,7 @@ def backup(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Copy journal, artifacts and public keys into a new directory. A daemon may be running.
+    """Copy the journal, artifacts and public keys into a new directory. A daemon may be running.
 
     The directory appears only when it is complete.
 
@@ -58,9 +61,9 @@ def restore(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Check a backup, verify its journal, and put it in place. Stop the daemon first.
+    """Check a backup, verify its journal, and install it in this home. Stop the daemon first.
 
-    Keys that the home has are kept. With --replace the old journal becomes journal.db.replaced-TIME.
+    Keys that the home already has are kept. With --replace the old journal is renamed to journal.db.replaced-TIME.
 
     Examples:
 

@@ -1,4 +1,7 @@
-"""The command `palyra chat`. Owns: its options. Does not own: the chat itself (terminal.conversation)."""
+"""`palyra chat`: its options.
+
+Does not own: the chat itself (terminal.conversation).
+"""
 
 import sys
 from typing import Annotated
@@ -23,10 +26,10 @@ def chat(
     agent: Annotated[str | None, typer.Option(help="The agent of a new session; else the default one.")] = None,
     url: UrlOption = None,
 ) -> None:
-    """Talk in the terminal: answers as they come, tools as they run, approvals inline.
+    """Chat in the terminal. Answers stream, tools show their status, and approvals appear in the chat.
 
-    What you type while a run is active steers it. Ctrl-C cancels the run, twice leaves. /help in the chat tells the rest.
-    A chat goes on where it was left, also after the daemon was restarted.
+    A line that you send while a run is active steers that run. Ctrl-C cancels the run; pressed twice, it leaves.
+    Type /help in the chat for all commands. A chat continues where it ended, also after a restart of the daemon.
 
     Examples:
 

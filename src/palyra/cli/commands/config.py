@@ -1,4 +1,7 @@
-"""`palyra config`. Owns: showing and checking the configuration. Not: reading it (palyra.config)."""
+"""`palyra config`: shows and checks the configuration.
+
+Does not own: reading it (palyra.config).
+"""
 
 import os
 from enum import Enum
@@ -19,12 +22,12 @@ app = typer.Typer(help="The configuration: palyra.toml and variables.", no_args_
 
 @app.callback()
 def group() -> None:
-    """The configuration: palyra.toml and variables."""
+    """The configuration: palyra.toml and environment variables."""
 
 
 @app.command()
 def show(context: typer.Context, json: JsonOption = False) -> None:
-    """Print what is in force, defaults and variables included, as TOML. Secrets are references and stay so.
+    """Print the configuration in force as TOML, with defaults and variables. Secrets are shown as references.
 
     Examples:
 
@@ -41,7 +44,7 @@ def show(context: typer.Context, json: JsonOption = False) -> None:
 
 @app.command()
 def check(context: typer.Context, json: JsonOption = False) -> None:
-    """Check the file and the variables, and print everything that is wrong, each with its line.
+    """Check the file and the variables, and print every problem with its line.
 
     Examples:
 
@@ -64,7 +67,7 @@ def check(context: typer.Context, json: JsonOption = False) -> None:
 
 @app.command()
 def path(context: typer.Context, json: JsonOption = False) -> None:
-    """Print where the file is looked for.
+    """Print the path of the configuration file.
 
     Examples:
 
@@ -79,7 +82,7 @@ def path(context: typer.Context, json: JsonOption = False) -> None:
 
 @app.command()
 def example(context: typer.Context, json: JsonOption = False) -> None:
-    """Print a file with every section and key.
+    """Print an example file with every section and key.
 
     Examples:
 
@@ -100,7 +103,7 @@ def config_file(home: Home) -> Path:
 
 
 def load_or_explain(home: Home) -> "Config":
-    """The configuration; where it is wrong, every problem on a line of its own and exit code 1."""
+    """Returns the configuration. If it is wrong, prints each problem on its own line and exits with code 1."""
     from palyra.config import ConfigInvalid, load
 
     try:
@@ -112,7 +115,7 @@ def load_or_explain(home: Home) -> "Config":
 
 
 def find_problems(home: Home) -> tuple[tuple["ConfigProblem", ...], tuple["ConfigProblem", ...]]:
-    """What keeps the daemon from starting, and what it would warn of."""
+    """Returns the problems that keep the daemon from starting, and those it would warn of."""
     from palyra.app.daemon import make_agents
     from palyra.config import ConfigInvalid, ConfigProblem, load, require_safe_bind
     from palyra.core.errors import Invalid
@@ -131,12 +134,12 @@ def find_problems(home: Home) -> tuple[tuple["ConfigProblem", ...], tuple["Confi
 
 
 def warning_line(warning: "ConfigProblem") -> str:
-    """The same words in `config check` and at the start of the daemon."""
+    """Returns a warning in the words that `config check` and the start of the daemon share."""
     return f"warning: {warning}"
 
 
 def members_of(config: "Config") -> dict[str, Any]:
-    """The sections by their names in the file; what is not set is left out."""
+    """Returns the sections by their names in the file, without members that are not set."""
     from palyra.config import Section
 
     members: dict[str, Any] = {}

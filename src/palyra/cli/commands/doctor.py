@@ -1,4 +1,7 @@
-"""`palyra doctor`. Owns: how what was checked is shown. Not: the checks (examination)."""
+"""`palyra doctor`: how the findings of the checks are shown.
+
+Does not own: the checks (doctor_checks).
+"""
 
 import sys
 
@@ -14,9 +17,9 @@ app = typer.Typer()
 
 @app.command()
 def doctor(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Check this installation: Python, packages, home, configuration, vault, journal, disk, daemon, sandbox.
+    """Check this installation: Python, packages, home, configuration, vault, journal, disk, daemon, models, sandbox.
 
-    Reads only. Each line says ok, warn or fail, and what to do. Exit code 1 if anything failed.
+    It changes nothing. Each line says ok, warn or fail, and what to do. The exit code is 1 if a check failed.
 
     Examples:
 

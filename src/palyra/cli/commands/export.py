@@ -1,4 +1,7 @@
-"""`palyra export`. Owns: writing tapes as JSON lines, and checking such a file. Not: the form of a line (core.export)."""
+"""`palyra export`: writes tapes as JSON lines, and checks such a file.
+
+Does not own: the form of a line (core.export).
+"""
 
 import sys
 from collections.abc import Iterator
@@ -81,7 +84,7 @@ def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _lines(home: Home, stream: StreamId | None) -> Iterator[bytes]:
-    """Of one tape, or of all: the system tapes first, since they say what was erased."""
+    """Yields the lines of one tape or of all. System tapes come first, because they say what was erased."""
     from palyra.core.export import export_line
 
     with open_archive(home) as archive:

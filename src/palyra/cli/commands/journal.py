@@ -1,4 +1,7 @@
-"""`palyra journal`. Owns: offline maintenance of the journal: its size, erasing, retention. Not: the daemon's API."""
+"""`palyra journal`: offline maintenance of the journal: its size, erasing, retention.
+
+Does not own: erasing through a running daemon (commands.sessions).
+"""
 
 import re
 from collections.abc import Coroutine, Sequence
@@ -15,10 +18,10 @@ from palyra.ports.journal import Erasure
 
 app = typer.Typer(help="Maintenance of the journal while no daemon runs.")
 
-OPERATOR = Principal("user:owner")  # Whoever can write the home acts as its owner.
-FAMILIES_MAX = 500  # Families of sessions in one step of retention: one transaction each step.
-FAMILIES_SHOWN_MAX = 10_000  # A dry run is read by a person.
-SEQS_MAX = 1_000_000  # More is the whole tape.
+OPERATOR = Principal("user:owner")  # Anyone who can write the home acts as its owner.
+FAMILIES_MAX = 500  # Families of sessions per step of retention; each step is one transaction.
+FAMILIES_SHOWN_MAX = 10_000  # A person reads the output of a dry run.
+SEQS_MAX = 1_000_000  # A longer range would be the whole tape.
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([hdwy])")
 _UNIT_MS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000, "y": 365 * 86_400_000}
 _SEQS = re.compile(r"([1-9][0-9]{0,14})(?:-([1-9][0-9]{0,14}))?")
@@ -34,7 +37,7 @@ def group() -> None:
 
 @app.command("info")
 def show(context: typer.Context, json: JsonOption = False) -> None:
-    """Print where the journal lies, its schema, and how much it holds. A daemon may be running.
+    """Print the path of the journal, its schema, and how much it holds. A daemon may be running.
 
     Examples:
 
@@ -73,7 +76,7 @@ def erase(
 ) -> None:
     """Erase a session's texts, or some of them, for good. Stop the daemon first.
 
-    Chain and seqs stay, and a system tape records the erasure, so the journal still verifies.
+    The hash chain and the seqs stay, and a system tape records the erasure, so the journal still verifies.
 
     Examples:
 
@@ -103,7 +106,7 @@ def retain(
 ) -> None:
     """Erase sessions that nobody used for a long time. Stop the daemon first.
 
-    A session goes only together with what branches off it, and never while a run of it is unfinished.
+    A session is erased only together with its branches, and never while one of its runs is unfinished.
 
     Examples:
 
@@ -123,7 +126,9 @@ def retain(
 
 @app.command()
 def vacuum(context: typer.Context, json: JsonOption = False) -> None:
-    """Give the space of erased texts back to the disk. Stop the daemon first; needs as much free space again.
+    """Return the space of erased texts to the disk. Stop the daemon first.
+
+    It needs as much free space as the journal takes.
 
     Examples:
 
@@ -160,7 +165,7 @@ async def _retain(home: Home, before_ms: int, reason: str) -> int:
             sessions = [session for family in families for session in family]
             step_count = await _erase(offline, sessions, None, reason)
             if step_count == 0:
-                break  # What is due and has nothing left to erase would be due for ever.
+                break  # A session that is due and has nothing left to erase would stay due for ever.
             erased_count += step_count
     return erased_count
 
@@ -177,7 +182,7 @@ async def _vacuum(home: Home) -> None:
 
 
 async def _erase(offline: Offline, sessions: Sequence[SessionId], seqs: tuple[int, ...] | None, reason: str) -> int:
-    """How many events were erased. Files of artifacts go once no other tape refers to them."""
+    """Returns how many events were erased. An artifact's file is deleted once no other tape refers to it."""
     at_ms = now_ms()
     erasures = [Erasure(stream=session, seqs=seqs, reason=reason, actor=OPERATOR, at_ms=at_ms) for session in sessions]
     state = offline.journal.state
@@ -194,9 +199,9 @@ def _ranges_count(data: object) -> int:
 
 
 async def _family(offline: Offline, session_id: SessionId) -> list[SessionId]:
-    """The session and all that branches off it, each once."""
+    """Returns the session and all its branches, each once."""
     found = [session_id]
-    for each in found:  # Grows while it is walked, until no branch is left.
+    for each in found:  # The list grows during the loop, until no branch is left.
         found += [row.id for row in await offline.journal.sessions.dependents(each) if row.id not in found]
     return found
 

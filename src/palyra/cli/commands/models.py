@@ -1,4 +1,7 @@
-"""`palyra models`. Owns: listing the daemon's models and checking them with real calls. Not: which ones there are (config)."""
+"""`palyra models`: lists the daemon's models, and checks them with real calls.
+
+Does not own: which models exist (config).
+"""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +21,7 @@ from palyra.core.events.base import JsonObject
 if TYPE_CHECKING:
     from palyra.cli.client import Client
 
-CHECK_TIMEOUT_S = 90.0  # The daemon gives a check a minute, and a moment to record it.
+CHECK_TIMEOUT_S = 90.0  # The daemon gives a check one minute, and needs a moment to record it.
 MESSAGE_LENGTH_MAX = 400
 _COLUMNS = ("name", "provider", "id", "window", "$/Mtok in", "$/Mtok out", "vision", "tools", "health", "routes")
 
@@ -27,16 +30,16 @@ app = typer.Typer(help="Models: which there are, and whether they answer.")
 
 @app.callback(invoke_without_command=True)
 def group(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Models: which there are, and whether they answer. Alone it lists them."""
+    """Models: which ones the daemon has, and whether they answer. Without a command it lists them."""
     if context.invoked_subcommand is None:
         show_all(context, url, json)
 
 
 @app.command("list")
 def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
-    """List the models the daemon has. The default one is marked with *.
+    """List the daemon's models. The default one is marked with *.
 
-    A price that is not known is said to be unknown; one of your own goes into palyra.toml.
+    A price that is not known is shown as unknown. You can set prices in palyra.toml.
 
     Examples:
 
@@ -60,7 +63,7 @@ def check(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Call each model once, through the daemon, and tell which answer. Exit code 1 if any does not.
+    """Call each model once, through the daemon, and show which ones answer. The exit code is 1 if one does not.
 
     These are real calls: each costs a few tokens, and the daemon records it.
 
@@ -105,7 +108,7 @@ def _chosen(models: list[JsonObject], names: list[str]) -> list[str]:
 
 
 async def _check(client: "Client", name: str) -> JsonObject:
-    """One that somebody else checks at this moment is told as such; whatever else goes wrong ends the command."""
+    """Checks one model. A check that is already running is reported as such; any other error ends the command."""
     try:
         return await client.post(f"/models/{quote(name, safe='')}/check", timeout_s=CHECK_TIMEOUT_S)
     except Conflict as error:
@@ -153,7 +156,7 @@ def _row(model: JsonObject) -> tuple[object, ...]:
 
 
 def _price(model: JsonObject, member: str) -> str:
-    """Unknown is never shown as nothing: a free model says that it is free."""
+    """Returns a price as text. An unknown price is shown as unknown; only a free model is shown as free."""
     if model.get("price_source") == "free":
         return "free"
     price = model.get(member)

@@ -1,4 +1,7 @@
-"""`palyra plugins`. Owns: showing what a plugin asks for before it is installed. Not: installing it (adapters.runtimes.wasm)."""
+"""`palyra plugins`: shows what a plugin asks for before it is installed, lists plugins and removes them.
+
+Does not own: installing (adapters.runtimes.wasm).
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +19,7 @@ app = typer.Typer(help="WASM plugins of the home: tools of your own, in a sandbo
 
 @app.callback()
 def group() -> None:
-    """WASM plugins of the home: tools of your own, in a sandbox."""
+    """WASM plugins of this home: your own tools, in a sandbox."""
 
 
 @app.command("install")
@@ -27,9 +30,9 @@ def install_plugin(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Check a plugin, show what it asks for, and install it. A running daemon takes it up by itself.
+    """Check a plugin, show what it asks for, and install it. A running daemon loads it by itself.
 
-    It is compiled and brought to life once, and its SHA-256 is pinned: a module that changes later is refused.
+    The module is compiled and started once, and its SHA-256 is pinned. A module that changes later is refused.
 
     Examples:
 
@@ -56,7 +59,7 @@ def install_plugin(
 
 @app.command("list")
 def list_all(context: typer.Context, json: JsonOption = False) -> None:
-    """List plugins with their tools and what they may use, and those that are broken with the reason.
+    """List plugins with their tools and what they may use. Broken plugins are listed with the reason.
 
     Examples:
 
@@ -82,7 +85,7 @@ def remove_plugin(
     name: Annotated[str, typer.Argument(help="Its name, as palyra plugins list shows it.", show_default=False)],
     json: JsonOption = False,
 ) -> None:
-    """Remove a plugin. A running daemon lets go of its tools by itself.
+    """Remove a plugin. A running daemon unloads its tools by itself.
 
     Examples:
 

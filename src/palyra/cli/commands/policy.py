@@ -1,4 +1,7 @@
-"""`palyra policy`. Owns: checking, trying and explaining policies on the command line. Not: judging (adapters.policy)."""
+"""`palyra policy`: checks, tests and explains policies.
+
+Does not own: judging (adapters.policy), the lab (policy_lab).
+"""
 
 import sys
 from pathlib import Path
@@ -36,9 +39,9 @@ def check(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Read the bundled policies, those of this home and the files given, and list them. Exit code 1 if any is wrong.
+    """Check the bundled policies, those of this home and the given files, and list them.
 
-    Every problem is told with its file and line. No daemon is asked.
+    Every problem is printed with its file and line, and the exit code is 1 if there is any. No daemon is needed.
 
     Examples:
 
@@ -78,7 +81,7 @@ def explain(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Tell how the daemon would judge a call, and by which policies. Nothing is executed, and no grant is looked at.
+    """Show how the daemon would judge a call, and by which policies. Nothing is executed, and grants are ignored.
 
     Examples:
 
@@ -115,9 +118,9 @@ def try_cases(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Judge the calls of a file and compare with what it expects. Exit code 1 if any differs. No daemon is asked.
+    """Judge the calls in a file, and compare each verdict with the expected one. The exit code is 1 if any differs.
 
-    docs/policy.md has an example.
+    No daemon is needed. docs/policy.md has an example of such a file.
 
     Examples:
 

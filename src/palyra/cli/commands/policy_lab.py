@@ -1,4 +1,7 @@
-"""`palyra policy lab`. Owns: its options, and the answer for programs. Not: the replay (app.lab), its looks (policy_lab_view)."""
+"""`palyra policy lab`: its options, and its answer as JSON.
+
+Does not own: the replay (app.lab), how the report looks (terminal.policy_lab_view).
+"""
 
 import re
 from collections.abc import Mapping
@@ -48,10 +51,10 @@ def lab(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Replay recorded calls against a draft of policies: what would no longer ask, be denied, be allowed.
+    """Replay recorded calls against draft policies, and show which verdicts would change.
 
-    Nothing is executed or changed, and a daemon may be running. Without a draft it only looks for grants
-    worth giving: what people allowed again and again, and what each grant would open.
+    Nothing is executed or changed, and a daemon may be running. Without a draft it only proposes grants: calls that
+    people allowed again and again, and everything that each grant would open.
 
     Examples:
 
@@ -94,7 +97,7 @@ def _parse_ttl_s(text: str) -> int:
 
 
 def _save(report: "LabReport", target: Path) -> None:
-    """Only policies that would spare their prompts, and never over another file."""
+    """Writes only policies that would spare their prompts, and never overwrites a file."""
     texts = [each.policy for each in report.suggestions if each.policy is not None and each.held_by is None]
     if not texts:
         typer.echo(f"no proposed grant can be given by a policy, so {target} was not written", err=True)

@@ -1,4 +1,7 @@
-"""`palyra projections`. Owns: showing what a rebuild changes. Not: the rebuild (adapters.store)."""
+"""`palyra projections`: shows what a rebuild of the projections changes.
+
+Does not own: the rebuild (adapters.store).
+"""
 
 import typer
 
@@ -13,14 +16,14 @@ app = typer.Typer(help="Tables computed from tapes.")
 
 @app.callback()
 def group() -> None:
-    """Tables computed from tapes."""
+    """Projections: tables computed from tapes."""
 
 
 @app.command()
 def rebuild(context: typer.Context, json: JsonOption = False) -> None:
     """Compute every table from the tapes again, and print what differed. Stop the daemon first.
 
-    Refused while a tape itself is damaged: what comes from it would be no better than what is there.
+    A damaged tape stops the rebuild, because tables computed from it would be no better than the present ones.
 
     Examples:
 

@@ -1,4 +1,7 @@
-"""`palyra run`. Owns: its options and exit code. Not: following the run (running)."""
+"""`palyra run`: its options and exit code.
+
+Does not own: following the run (terminal.run_view).
+"""
 
 import sys
 from pathlib import Path
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from palyra.cli.client import Client
 
 SCHEMA_BYTES_MAX = 256 * 1024
-TEXT_BYTES_MAX = 1024 * 1024  # More is refused by the daemon, and belongs in an attachment.
+TEXT_BYTES_MAX = 1024 * 1024  # The daemon refuses more; longer text belongs in an attachment.
 
 app = typer.Typer()
 
@@ -47,7 +50,7 @@ def run(
     """Run one request and print the answer.
 
     The answer goes to standard output, everything else to standard error. On a terminal you are asked for approvals, and
-    Ctrl-C cancels the run. Exit code 0 if it is done, 1 if it failed or was cancelled.
+    Ctrl-C cancels the run. The exit code is 0 if the run is done, and 1 if it failed or was cancelled.
 
     Examples:
 
@@ -102,7 +105,7 @@ def _body(text: str, session: str | None) -> JsonObject:
 
 
 def _attach(context: typer.Context, url: str | None, body: JsonObject, paths: list[Path]) -> None:
-    """Puts what is uploaded into the body. All files are read before the first one is sent."""
+    """Uploads files and adds them to the body. All files are read before the first one is sent."""
     if not paths:
         return
     from palyra.cli.terminal.attachments import read_file, upload

@@ -1,4 +1,7 @@
-"""`palyra runs`. Owns: listing, showing, cancelling and replaying runs, and their processes. Not: starting them (run)."""
+"""`palyra runs`: lists, shows, cancels and replays runs, and shows and stops their processes.
+
+Does not own: starting runs (commands.run).
+"""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from palyra.core.run.replay import Replayed
 
 RUNS_MAX = 10_000
-EVENTS_MAX = 20_000  # More than the largest limits of a run can record.
+EVENTS_MAX = 20_000  # A run cannot record more, even with the largest limits.
 
 app = typer.Typer(help="Runs: what was done in sessions.", no_args_is_help=True)
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
@@ -27,7 +30,7 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")
 
 @app.callback()
 def group() -> None:
-    """Runs: what was done in sessions."""
+    """Runs: what agents did in sessions."""
 
 
 @app.command("list")
@@ -96,7 +99,7 @@ def show(context: typer.Context, run: RunArgument, url: UrlOption = None, json: 
 
 @app.command()
 def cancel(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Cancel a run: a model call, a tool, a wait or a place in the queue ends.
+    """Cancel a run. It stops its model call or tool, its wait, or its place in the queue.
 
     Examples:
 
@@ -111,7 +114,7 @@ def cancel(context: typer.Context, run: RunArgument, url: UrlOption = None, json
 
 @app.command()
 def processes(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
-    """List the programs that a run left going in the background.
+    """List the background programs that a run left running.
 
     Examples:
 
@@ -137,7 +140,7 @@ def stop(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Stop a program that a run left going in the background, and everything it started.
+    """Stop a background program of a run, and everything that program started.
 
     Examples:
 
@@ -153,9 +156,9 @@ def stop(
 
 @app.command()
 def replay(context: typer.Context, run: RunArgument, json: JsonOption = False) -> None:
-    """Fold a recorded run again, offline, and compare every decision with what this release would decide.
+    """Replay a recorded run offline, and compare every decision with what this release would decide.
 
-    Nothing is executed. Exit code 1 at the first difference. A daemon may be running.
+    Nothing is executed, and a daemon may be running. The exit code is 1 if a decision differs.
 
     Examples:
 
@@ -174,7 +177,7 @@ def replay(context: typer.Context, run: RunArgument, json: JsonOption = False) -
 
 
 async def _events_of(client: "Client", record: JsonObject) -> list[JsonObject]:
-    """The run's part of its session's tape; an unfinished run's goes to the tape's end."""
+    """Returns the run's part of its session's tape. The part of an unfinished run extends to the tape's end."""
     first, last = record.get("accepted_seq"), record.get("ended_seq")
     after = first - 1 if isinstance(first, int) else 0
     limit = last - after if isinstance(last, int) else EVENTS_MAX

@@ -1,6 +1,7 @@
-"""`palyra secrets`. Owns: taking values in without showing them, and what is said of them. Not: the vault (adapters.vault).
+"""`palyra secrets`: reads secret values without showing them, and lists and removes secrets.
 
-Invariant: a value is never read from the command line, which every process of the machine can see, and never printed.
+Does not own: the vault (adapters.vault).
+Invariant: a value is never read from the command line, which every process on the machine can see, and never printed.
 """
 
 import os
@@ -15,8 +16,8 @@ from palyra.core.errors import Invalid
 
 app = typer.Typer(help="Secrets in the encrypted vault of the home.", no_args_is_help=True)
 
-VALUE_BYTES_READ_MAX = 64 * 1024 + 2  # The largest value and its line end; what is longer is refused, not cut.
-# Words after the name are taken, so that they can be refused without being repeated: they may be a secret.
+VALUE_BYTES_READ_MAX = 64 * 1024 + 2  # The largest value and its line end. Longer input is refused, not cut.
+# Extra words are accepted here, so that the refusal does not repeat them: one may be a secret.
 _WORDS_ARE_TAKEN = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 NameArgument = Annotated[str, typer.Argument(help="What the configuration says after vault:", show_default=False)]
@@ -30,7 +31,7 @@ FromFileOption = Annotated[
 
 @app.callback()
 def group() -> None:
-    """Secrets in the encrypted vault of the home."""
+    """Secrets in the encrypted vault of this home."""
 
 
 @app.command("set", context_settings=_WORDS_ARE_TAKEN)
@@ -41,9 +42,9 @@ def set_secret(
     from_file: FromFileOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Keep a secret under a name, or give it another value. A running daemon uses it from its next request on.
+    """Store a secret under a name, or replace its value. A running daemon uses it from its next request on.
 
-    The value is asked for on a terminal, where it is not shown, or read from standard input. It cannot be an argument.
+    On a terminal you type the value without echo; otherwise it is read from standard input. It cannot be an argument.
 
     Examples:
 
@@ -68,7 +69,7 @@ def set_secret(
 
 @app.command("list")
 def list_secrets(context: typer.Context, json: JsonOption = False) -> None:
-    """List names and when each was set. Values are never shown.
+    """List the names of secrets and when each was set. Values are never shown.
 
     Examples:
 
@@ -91,7 +92,7 @@ def list_secrets(context: typer.Context, json: JsonOption = False) -> None:
 
 @app.command("rm")
 def remove_secret(context: typer.Context, name: NameArgument, json: JsonOption = False) -> None:
-    """Remove a secret, for good.
+    """Remove a secret for good.
 
     Examples:
 
@@ -117,8 +118,9 @@ def set_passphrase(
 ) -> None:
     """Lock the vault with a passphrase instead of the key file, or change the passphrase.
 
-    The present one comes from PALYRA_VAULT_PASSPHRASE, from the file PALYRA_VAULT_PASSPHRASE_FILE names, or is asked for. The new
-    one is asked for twice on a terminal, else read from standard input. The daemon needs it at its start.
+    The present passphrase comes from PALYRA_VAULT_PASSPHRASE, or from the file that PALYRA_VAULT_PASSPHRASE_FILE names.
+    Otherwise you are asked for it. You type the new one twice on a terminal; otherwise it is read from standard input.
+    The daemon needs the passphrase when it starts.
 
     Examples:
 
@@ -132,7 +134,7 @@ def set_passphrase(
     if remove and (from_env is not None or from_file is not None):
         raise typer.BadParameter("--remove needs no passphrase besides the present one")
     vault = open_vault(home_of(context))
-    vault.rows()  # The present passphrase is asked for before the new one.
+    vault.rows()  # This asks for the present passphrase before the new one.
     if remove:
         vault.lock_with_file()
         said = "the vault opens with vault.key again"
@@ -193,7 +195,7 @@ def _take_file(path: Path) -> str:
 
 
 def _as_text(data: bytes, source: str) -> str:
-    """Without the last line end, which a program or an editor put there."""
+    """Returns the text without its last line end, which a program or an editor added."""
     if len(data) > VALUE_BYTES_READ_MAX:
         message = f"what {source} gives is larger than {VALUE_BYTES_READ_MAX - 2} bytes; nothing was changed"
         raise Invalid("secret_too_large", message)
@@ -201,5 +203,5 @@ def _as_text(data: bytes, source: str) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         message = f"what {source} gives is not text in UTF-8; encode it, for example as base64"
-        raise Invalid("secret_not_text", message) from None  # The error would hold the value.
+        raise Invalid("secret_not_text", message) from None  # The cause would hold the value.
     return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text

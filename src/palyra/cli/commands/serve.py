@@ -1,4 +1,7 @@
-"""`palyra serve`. Owns: its options and its first words. Not: the daemon (app)."""
+"""`palyra serve`: its options, and what it prints at the start.
+
+Does not own: the daemon (app).
+"""
 
 import sys
 from typing import Annotated
@@ -20,9 +23,9 @@ def serve(
         bool, typer.Option("--insecure", help="Allow listening beyond this machine without TLS.")
     ] = False,
 ) -> None:
-    """Run the daemon until it is stopped with Ctrl-C or SIGTERM. `palyrad` is the same.
+    """Run the daemon until Ctrl-C or SIGTERM stops it. `palyrad` is the same command.
 
-    The first start makes the home, its keys and admin.token. Work that an earlier process left is taken up.
+    The first start creates the home, its keys and admin.token. Unfinished runs of an earlier process are resumed.
 
     Examples:
 
@@ -44,7 +47,7 @@ def serve(
     def announce(address: str, link: str) -> None:
         typer.echo(f"palyra listens on {address}; its token is in {home.admin_token}", err=True)
         if sys.stderr.isatty():
-            # Elsewhere it would stay in a log that others may read while it is good.
+            # Outside a terminal the link would stay in a log that others may read while it is valid.
             typer.echo(f"log in with a browser, once, within 10 minutes: {link}", err=True)
         else:
             typer.echo("for a browser: palyra login-link", err=True)
@@ -56,7 +59,7 @@ def serve(
 
 
 def daemon_arguments(arguments: list[str]) -> list[str]:
-    """What `palyrad` was given, as `palyra … serve …`: options of the whole command come before the command's name."""
+    """Turns arguments of `palyrad` into those of `palyra … serve …`. Global options come before the command's name."""
     ours: list[str] = []
     rest: list[str] = []
     waiting = iter(arguments)

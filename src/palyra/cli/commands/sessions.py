@@ -1,4 +1,7 @@
-"""`palyra sessions`. Owns: showing and changing sessions through the daemon. Not: what a session is."""
+"""`palyra sessions`: shows and changes sessions through the daemon.
+
+Does not own: what a session is (core).
+"""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +20,7 @@ from palyra.core.events.base import JsonObject
 if TYPE_CHECKING:
     from palyra.cli.client import Client
 
-SESSIONS_MAX = 10_000  # Looked through for a key, or for the most recent ones.
+SESSIONS_MAX = 10_000  # As many are searched for a key, or for the most recent ones.
 
 app = typer.Typer(help="Sessions: conversations with their tapes.", no_args_is_help=True)
 SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id or key.")]
@@ -26,7 +29,7 @@ LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="How many at m
 
 @app.callback()
 def group() -> None:
-    """Sessions: conversations with their tapes."""
+    """Sessions: conversations and their recorded tapes."""
 
 
 @app.command("list")
@@ -72,7 +75,7 @@ def tape(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Print the events of a session, one line each. `palyra export` gives them whole and provable.
+    """Print the events of a session, one line each. Use `palyra export` for complete events that can be verified.
 
     Examples:
 
@@ -96,7 +99,7 @@ def tape(
 
 @app.command()
 def reset(context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Begin anew in a session: earlier history is no longer context, its grants and taint end.
+    """Start a session afresh: models no longer see its earlier history, and its grants and taint end.
 
     Examples:
 
@@ -119,7 +122,7 @@ def branch(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a new session that goes on from an event of this one.
+    """Create a new session that continues from an event of this one.
 
     Examples:
 
@@ -142,7 +145,7 @@ def label(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Give a session a label, or take it away.
+    """Set the label of a session, or remove it.
 
     Examples:
 
@@ -164,7 +167,7 @@ def delete(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Erase a session's texts for good, with all that branched off it. Its chain stays.
+    """Erase the texts of a session and of all its branches for good. The hash chain stays.
 
     Examples:
 
@@ -187,7 +190,7 @@ def delete(
 
 @app.command()
 def taint(context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Show what a session has seen from outside, since when, and by which tool.
+    """Show which outside sources a session has seen, since when, and through which tool.
 
     Examples:
 
@@ -211,7 +214,7 @@ def trust(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Vouch for a source of a session's taint: what it brought in asks for nothing more, until the session is reset.
+    """Trust a source of a session's taint. Its content no longer causes questions, until the session is reset.
 
     Examples:
 
@@ -232,7 +235,7 @@ def trust(
 
 
 async def find_session(client: "Client", name: str) -> JsonObject:
-    """By id, else by key, else the newest of that label; nothing is ever made by looking."""
+    """Finds a session by id, else by key, else the newest with that label. It never creates one."""
     from palyra.core.ids import parse_session_id
 
     try:

@@ -1,4 +1,7 @@
-"""`palyra skills`. Owns: listing skills, showing one, and changing its status, through the daemon. Not: what a skill is."""
+"""`palyra skills`: lists skills, shows one, and changes its status, through the daemon.
+
+Does not own: what a skill is (core.skills).
+"""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -34,7 +37,7 @@ HashOption = Annotated[
 
 @app.callback(invoke_without_command=True)
 def group(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Skills: written procedures for agents, and which of them may be used. Alone it lists them."""
+    """Skills: written procedures for agents, and which of them may be used. Without a command it lists them."""
     if context.invoked_subcommand is None:
         show_all(context, None, url, json)
 
@@ -43,7 +46,7 @@ def group(context: typer.Context, url: UrlOption = None, json: JsonOption = Fals
 def show_all(
     context: typer.Context, agent: AgentOption = None, url: UrlOption = None, json: JsonOption = False
 ) -> None:
-    """List skills: of the home, those that come with Palyra, and of the agent's workspaces.
+    """List skills: those of the home, those that come with Palyra, and those in the agent's workspaces.
 
     Examples:
 
@@ -69,7 +72,7 @@ def show(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show a skill: what is known of it, its files, and its instructions. Characters that cannot be seen are shown as ?.
+    """Show a skill: its facts, its files and its instructions. Invisible characters are shown as ?.
 
     Examples:
 
@@ -94,7 +97,7 @@ def enable(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Let a skill be used. One of a workspace is accepted as it is now: if a file of it changes, it is not accepted any more.
+    """Allow a skill to be used. A skill of a workspace is accepted as it is now; a change of its files ends that.
 
     Examples:
 
@@ -114,7 +117,7 @@ def disable(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Take a skill out of use. It is not offered and cannot be opened.
+    """Disable a skill. Agents are not offered it and cannot open it.
 
     Examples:
 
@@ -132,7 +135,7 @@ def quarantine(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Put a skill away that is not to be trusted. It is not offered and cannot be opened, also after it changed.
+    """Quarantine a skill that you do not trust. Agents are not offered it and cannot open it, even after it changes.
 
     Examples:
 
@@ -184,7 +187,7 @@ def _row(skill: JsonObject) -> tuple[object, ...]:
 
 
 def _print_remarks(skill: JsonObject) -> None:
-    """Below the table, so that its columns stay narrow."""
+    """Prints remarks below the table, so that its columns stay narrow."""
     style = style_for(sys.stdout)
     name = in_one_line(_text(skill, "name"), DESCRIPTION_SHOWN_MAX)
     if skill.get("problem"):
@@ -251,5 +254,5 @@ def _words(skill: JsonObject, member: str) -> list[str]:
 
 
 def _text(skill: JsonObject, member: str) -> str:
-    """As it may be shown."""
+    """Returns a member as text that is safe to show."""
     return shown(str(skill.get(member) or ""))

@@ -1,6 +1,7 @@
-"""`palyra tokens` and `palyra login-link`. Owns: asking for them, through the daemon or without one. Not: what a role may do.
+"""`palyra tokens` and `palyra login-link`: requests them through the daemon, or without one.
 
-Invariant: a new token is printed once, to standard output alone, so that it can be put where it belongs without being seen.
+Does not own: what a role may do (gateway.access).
+Invariant: a new token is printed once, to standard output alone, so that a script can store it without showing it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from palyra.cli.client import Client
 
 ITEMS_MAX = 10_000
-NO_DAEMON = frozenset({"daemon_unreachable", "token_missing"})  # Nobody answers, or nothing was ever started here.
+NO_DAEMON = frozenset({"daemon_unreachable", "token_missing"})  # No daemon answers, or none was ever started here.
 
 app = typer.Typer(help="Tokens: who may use the daemon, as whom, and for how long.", no_args_is_help=True)
 link_app = typer.Typer()
@@ -31,7 +32,7 @@ Answer = TypeVar("Answer")
 
 @app.callback()
 def group() -> None:
-    """Tokens: who may use the daemon, as whom, and for how long."""
+    """Tokens: who may use the daemon, as which principal, and for how long."""
 
 
 @app.command()
@@ -49,7 +50,7 @@ def new(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a token and show it, this once.
+    """Create a token and print it. It is shown only this once.
 
     Examples:
 
@@ -72,7 +73,7 @@ def new(
 
 @app.command("list")
 def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
-    """List tokens: whose, in which role, until when, and when each was last used, to the minute.
+    """List tokens: principal, role, expiry, and when each was last used, to the minute.
 
     Examples:
 
@@ -97,7 +98,7 @@ def revoke(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Revoke a token. It is refused from the next request on.
+    """Revoke a token. The daemon refuses it from the next request on.
 
     Examples:
 
@@ -115,7 +116,7 @@ def revoke(
 
 @app.command("rotate-admin")
 def rotate_admin(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Replace the node's own admin token in admin.token. The old one is refused at once, and browsers are logged out.
+    """Replace the node's admin token in admin.token. The old one stops working at once, and browsers are logged out.
 
     Examples:
 
@@ -133,7 +134,7 @@ def rotate_admin(context: typer.Context, url: UrlOption = None, json: JsonOption
 
 @link_app.command("login-link")
 def login_link(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Print a link that logs a browser in, once and within ten minutes.
+    """Print a link that logs a browser in. It works once, within ten minutes.
 
     Examples:
 
@@ -153,7 +154,7 @@ def _ask(
     act: "Callable[[Client], Awaitable[Answer]]",
     without: Callable[[], Answer],
 ) -> Answer:
-    """Through the daemon if one answers. An address that was named must answer."""
+    """Asks the daemon if one answers, else acts without one. An address given with --url must answer."""
     try:
         return ask_daemon(context, url, act)
     except PalyraError as error:

@@ -1,4 +1,7 @@
-"""`palyra tools`. Owns: listing the daemon's tools, and those that are missing with the reason. Not: which there are (app)."""
+"""`palyra tools`: lists the daemon's tools, and the unavailable ones with the reason.
+
+Does not own: which tools exist (app).
+"""
 
 import sys
 from typing import TYPE_CHECKING
@@ -25,7 +28,7 @@ app = typer.Typer()
 
 @app.command("tools")
 def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
-    """List the tools the daemon has, and those that it cannot offer now with the reason.
+    """List the daemon's tools, and those that are unavailable now with the reason.
 
     Examples:
 

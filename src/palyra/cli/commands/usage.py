@@ -1,6 +1,7 @@
-"""`palyra usage`. Owns: spend as a table with a bar for each row. Not: the sums (the daemon's).
+"""`palyra usage`: spend as a table with a bar for each row.
 
-Invariant: a price that is not known is never shown as zero, and never left out of a sum in silence.
+Does not own: the sums, which the daemon computes.
+Invariant: an unknown price is never shown as zero, and a sum without it says so.
 """
 
 import os
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 
 PAGES_MAX = 100
 PAGE_ROWS = 400
-ROWS_SHOWN_MAX = 40  # Of other things than days; who needs more reads JSON.
+ROWS_SHOWN_MAX = 40  # Days are all shown. --json has every row.
 KEY_CELLS_MAX = 40
 BAR_CELLS_MIN, BAR_CELLS_MAX = 4, 32
-PIPE_CELLS = 160  # Where nobody looks at lines, they may be long.
+PIPE_CELLS = 160  # In a pipe, lines may be long.
 GAP = 2
 WIDE_CELLS, MIDDLE_CELLS = 72, 52
 
@@ -77,10 +78,9 @@ def usage(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what models were paid for: calls, tokens and cost, with a bar for each row.
+    """Show what model calls cost: calls, tokens and cost, with a bar for each row.
 
-    A cost that begins with ≥ leaves out calls whose price is not known. `7d` is today and the six
-    days before it.
+    A cost that begins with ≥ leaves out calls whose price is not known. `7d` means today and the six days before it.
 
     Examples:
 
@@ -111,7 +111,7 @@ def usage(
 
 
 async def _read(client: "Client", query: dict[str, str]) -> UsageAnswer:
-    """The items of all pages with the totals of the first."""
+    """Returns the items of all pages with the totals of the first."""
     report = _checked(await client.get("/usage", limit=PAGE_ROWS, **query))
     items, after = list(report.items), report.next_after
     for _ in range(PAGES_MAX):
@@ -130,7 +130,7 @@ def _checked(page: JsonObject) -> UsageAnswer:
 
 
 def local_zone() -> str:
-    """The name of this machine's time zone, as far as it tells."""
+    """Returns the name of this machine's time zone, if the machine names one."""
     from zoneinfo import ZoneInfo
 
     name = os.environ.get("TZ", "").removeprefix(":") or os.path.realpath("/etc/localtime").partition(_ZONES)[2]
@@ -153,7 +153,7 @@ def _console() -> "Console":
 
 
 def draw(console: "Console", report: UsageAnswer, by: UsageGroup, title: str) -> None:
-    """Days in their order, everything else the largest first."""
+    """Draws days by date, and everything else with the largest first."""
     is_by_cost = bool(report.totals.cost_usd) and report.totals.unpriced_calls_count == 0
     rows = list(report.items)
     if by is not UsageGroup.DAY:
@@ -166,7 +166,7 @@ def draw(console: "Console", report: UsageAnswer, by: UsageGroup, title: str) ->
 
 
 def _measure(found: Sum, is_by_cost: bool) -> float:
-    """What bars show: cost where all of it is known, else tokens, since an unknown cost has no length."""
+    """Returns what a bar shows: cost if all of it is known, else tokens, because an unknown cost has no length."""
     return found.cost_usd or 0.0 if is_by_cost else found.tokens
 
 
@@ -193,7 +193,7 @@ def _draw_rows(console: "Console", rows: Sequence[Sum], by: UsageGroup, is_by_co
 
 
 def _columns(rows: Sequence[Sum], by: UsageGroup, width: int) -> list[list[str]]:
-    """Those that fit, each with its head: the fuller first, and the last resort is the key and the cost."""
+    """Returns the columns that fit, each with its heading. The narrowest choice is the key and the cost."""
     key_cells = min(KEY_CELLS_MAX, max(10, width * 2 // 5))
     keys = [by.value, *(_shortened(in_one_line(each.label or each.key, 200), key_cells) for each in rows)]
     calls = ["calls", *(f"{each.calls_count:,}" for each in rows)]
@@ -216,7 +216,7 @@ def _cells_of(column: Sequence[str]) -> int:
 
 
 def bar(measure: float, measure_max: float, width: int) -> str:
-    """As long as its share of the longest, to an eighth of a cell; what is more than nothing is seen."""
+    """Draws a bar as long as its share of the longest, to an eighth of a cell. Any measure above zero is visible."""
     if measure <= 0 or measure_max <= 0 or width <= 0:
         return ""
     eighths = max(1, round(min(1.0, measure / measure_max) * width * 8))
@@ -224,7 +224,7 @@ def bar(measure: float, measure_max: float, width: int) -> str:
 
 
 def short_count(count: int) -> str:
-    """Three digits and a letter: 999, 1.2k, 84k, 3.4M."""
+    """Returns three digits and a letter: 999, 1.2k, 84k, 3.4M."""
     for unit, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if count >= unit * 0.9995:
             share = count / unit
@@ -263,7 +263,7 @@ def _total_line(totals: Sum) -> str:
 
 
 def _shortened(text: str, cells_max: int) -> str:
-    """Cut in the middle: names of models begin alike, ids of sessions too."""
+    """Shortens text in the middle, because names of models and ids of sessions begin alike."""
     if cells(text) <= cells_max:
         return text
     head, tail = text[: cells_max // 2], text[-(cells_max // 2) :]

@@ -1,4 +1,7 @@
-"""`palyra verify`. Owns: how a verifier's report is shown. Not: checking (core.verification)."""
+"""`palyra verify`: how a verifier's report is shown.
+
+Does not own: checking (core.verification).
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -24,8 +27,8 @@ def verify(
 ) -> None:
     """Check the whole journal offline: chains, signatures, tables and attestations.
 
-    Reads only; a daemon may be running. Each line names one thing that is not as it was written:
-    `session ID seq N: WHAT`. Exit code 1 if there is any.
+    It changes nothing, and a daemon may be running. Each line names one thing that differs from what was written:
+    `session ID seq N: WHAT`. The exit code is 1 if there is any.
 
     Examples:
 
@@ -48,14 +51,14 @@ def verify(
 
 
 def _directory(keys: Path) -> Path:
-    """A typing error must not look like a forged journal."""
+    """Refuses a path that is no directory, so that a typing error does not look like a forged journal."""
     if not keys.is_dir():
         raise NotFound("keys_missing", f"{keys} is no directory; name the one that holds your .pub files")
     return keys
 
 
 def show_report(report: VerifyReport, as_json: bool) -> None:
-    """Ends the command with exit code 1 if anything was found."""
+    """Shows the report, and exits with code 1 if anything was found."""
     if as_json:
         print_json(report.to_wire())
     else:

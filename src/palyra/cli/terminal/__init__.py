@@ -1,1 +1,4 @@
-"""The terminal: input, colours, tables, cards and live runs. Not: commands, nor speaking to the daemon (client)."""
+"""What `palyra` shows and reads on a terminal: prompts, colours, tables, approval cards and live runs.
+
+Does not own: commands, calls of the daemon (client).
+"""

@@ -1,4 +1,7 @@
-"""Files that go along with a message. Owns: reading them, what kind they are, and uploading them. Not: the message."""
+"""Files that a user attaches to a message: reading them, their media type, and uploading them.
+
+Does not own: the message.
+"""
 
 from pathlib import Path
 
@@ -9,7 +12,7 @@ from palyra.cli.options import expanded
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
 
-FILE_BYTES_MAX = 32 * 1024 * 1024  # As much as the daemon takes.
+FILE_BYTES_MAX = 32 * 1024 * 1024  # The daemon's own limit.
 NAME_LENGTH_MAX = 256
 ANY_TYPE = "application/octet-stream"
 
@@ -21,7 +24,7 @@ class File(msgspec.Struct, frozen=True):
 
 
 def read_file(path: Path) -> File:
-    """Whole. An image is what its bytes say, whatever its name ends with."""
+    """Reads the whole file. The bytes of an image decide its type, not the name."""
     path = expanded(path)
     try:
         with path.open("rb") as file:
@@ -34,7 +37,7 @@ def read_file(path: Path) -> File:
 
 
 async def upload(client: Client, file: File) -> JsonObject:
-    """The attachment as a message names it. Uploading the same bytes again is uploading them once."""
+    """Uploads a file, and returns the attachment as a message names it. The same bytes are stored once."""
     artifact = await client.upload(file.body, file.media_type)
     return {"name": file.name, "media_type": file.media_type, "artifact_id": artifact.get("id")}
 

@@ -1,7 +1,8 @@
-"""A question drawn for a terminal. Owns: the lines of its card, for any width. Not: what is asked (questions) or colours (ink).
+"""Draws the card of a question for a terminal of any width.
 
-Invariants: no line is wider than the terminal; what is left out is counted; nothing of a call reaches the terminal but as
-harmless text.
+Does not own: what is asked (questions), colours (style).
+Invariants: no line is wider than the terminal. Everything left out is counted. Text of a call reaches the terminal only
+in a harmless form.
 """
 
 import shutil
@@ -18,13 +19,13 @@ CALLS_SHOWN_MAX = 6
 TOUCHED_SHOWN_MAX = 6
 ARGUMENT_LENGTH_MAX = 400
 WIDTH_MIN = 20
-RISK_DEFAULT = "medium"  # An event leaves out what is so unless it says otherwise.
+RISK_DEFAULT = "medium"  # An event leaves out a member that has its default.
 _INDENT = "    "
 _LABEL_CELLS = 9
 
 
 def card_lines(question: CardQuestion, style: Style, width: int | None = None, now_ms: int | None = None) -> list[str]:
-    """The card of a question; `width` and `now_ms` are the terminal's and the clock's unless given."""
+    """Returns the card's lines. `width` and `now_ms` default to the terminal's width and the clock."""
     columns = max(WIDTH_MIN, shutil.get_terminal_size().columns if width is None else width)
     moment_ms = int(time.time() * 1000) if now_ms is None else now_ms
     lines = [style.yellow(line) for line in wrap(f"? {question.title}", columns, "  ")]
@@ -39,7 +40,7 @@ def card_lines(question: CardQuestion, style: Style, width: int | None = None, n
 
 
 def wrap(text: str, columns: int, indent: str) -> list[str]:
-    """The text in lines of at most so many columns; further lines are indented, words too long for one are broken."""
+    """Wraps text to lines of at most `columns` columns. Further lines are indented, and overlong words are broken."""
     lines: list[str] = []
     line = ""
     for word in _pieces(shown(text).replace("\n", " "), columns - cells(indent)):
@@ -52,7 +53,7 @@ def wrap(text: str, columns: int, indent: str) -> list[str]:
 
 
 def _pieces(text: str, room: int) -> Iterable[str]:
-    """Words, each with the spaces before it, none wider than there is room."""
+    """Yields words with the spaces before them, none wider than `room`."""
     word = ""
     for character in text:
         is_next = character == " " and word.strip()
@@ -64,7 +65,7 @@ def _pieces(text: str, room: int) -> Iterable[str]:
 
 
 def _calls(question: CardQuestion, columns: int) -> list[str]:
-    """What is called: the one call, or each of several that are not all equal, as far as there is room."""
+    """Shows the one call, or each different call as far as there is room."""
     said = [line for each in _untold(question) if (line := _call_line(question.record, each))]
     distinct = list(dict.fromkeys(said))
     lines = [line for each in distinct[:CALLS_SHOWN_MAX] for line in wrap(_INDENT + each, columns, f"{_INDENT}  ")]
@@ -75,7 +76,7 @@ def _calls(question: CardQuestion, columns: int) -> list[str]:
 
 
 def _untold(question: CardQuestion) -> tuple[object, ...]:
-    """The arguments that the preview does not show: of one command that is shown there, what else it was given."""
+    """Returns the arguments that the preview does not show: for one shown command, its other arguments."""
     preview = question.record.get("preview")
     match question.calls:
         case ({"command": str(command), **rest},) if isinstance(preview, str) and _is_shown(command, preview):
@@ -85,7 +86,7 @@ def _untold(question: CardQuestion) -> tuple[object, ...]:
 
 
 def _is_shown(command: str, preview: str) -> bool:
-    """It begins on the card, marked as shell.run marks it, and goes on as far as a preview may."""
+    """Tells whether the preview shows the command, marked as shell.run marks it, up to the preview's limit."""
     lines = shown(preview).split("\n")
     start = next((place for place, line in enumerate(lines[:PREVIEW_LINES_MAX]) if line.startswith("$ ")), None)
     if start is None:
@@ -134,7 +135,7 @@ def touched_text(touches: object) -> str:
 
 
 def why_text(record: Mapping[str, object]) -> str:
-    """The deciding policy's sentence and its name."""
+    """Returns the deciding policy's sentence and its name."""
     policies = record.get("policies")
     named = [str(each) for each in policies] if isinstance(policies, Sequence) else []
     name = in_one_line(", ".join(named) or text_of(record.get("rule")), 120)
@@ -158,7 +159,7 @@ def rough(seconds: int) -> str:
 
 
 def _labelled(label: str, said: str, columns: int) -> list[str]:
-    """Beside each other where there is room for both."""
+    """Puts label and text beside each other if there is room for both."""
     margin = _INDENT + " " * _LABEL_CELLS
     if columns < 60:
         return wrap(f"{_INDENT}{label}: {said}", columns, f"{_INDENT}  ")

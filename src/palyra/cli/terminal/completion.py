@@ -16,7 +16,7 @@ _ATTACH = "/attach "
 
 
 class CommandCompleter(Completer):
-    """The names of slash commands, at the beginning of the text."""
+    """Completes the names of slash commands at the beginning of the text."""
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         typed = document.text_before_cursor
@@ -29,7 +29,7 @@ class CommandCompleter(Completer):
 
 
 class AttachCompleter(Completer):
-    """The paths of files behind /attach."""
+    """Completes the paths of files after /attach."""
 
     def __init__(self) -> None:
         self._paths = PathCompleter(expanduser=True)

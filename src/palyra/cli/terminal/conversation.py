@@ -2,8 +2,8 @@
 
 Owns: what each line, frame and interrupt does to it.
 Does not own: the line being typed (prompt), the keys that answer a question (questions), options (commands.chat).
-Everything shown about runs comes from the session's stream. So a person sees what others do in the session too, and a chat
-whose daemon restarts goes on after the last event.
+Everything shown about runs comes from the session's stream. A person therefore also sees what others do in the session,
+and a chat continues after the last event if the daemon restarts.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from palyra.core.events.base import JsonObject
 
 HISTORY_EVENTS = 40
 SESSIONS_SHOWN = 20
-LEAVE_WITHIN_S = 3.0  # A second Ctrl-C later than this begins anew.
+LEAVE_WITHIN_S = 3.0  # A second Ctrl-C later than this counts as a first one.
 HINT_RUNNING = "type to steer, Ctrl-C to cancel"
 HINT_ASKED = "a key and Enter answers; any other line is a message"
 
@@ -73,7 +73,7 @@ class Conversation:
             await self._inbox.close()
 
     def _receive(self, item: Item) -> None:
-        """A second Ctrl-C in a row leaves at once, also while the daemon is waited for."""
+        """Takes an item. A second Ctrl-C in a row leaves at once, even while the chat waits for the daemon."""
         now_s = time.monotonic()
         if isinstance(item, Interrupted):
             is_second = self._interrupted_at_s is not None and now_s - self._interrupted_at_s < LEAVE_WITHIN_S
@@ -113,7 +113,7 @@ class Conversation:
             elif event.get("type") == "tool.proposed":
                 self._transcript.show(
                     SseFrame(None, "tool.proposed", event)
-                )  # Says nothing: its name is known from now on.
+                )  # It prints nothing, and the session's name is known from now on.
 
     async def _pending(self) -> list[JsonObject]:
         approvals = await self._client.items("/approvals", 100, status="pending")
@@ -156,7 +156,7 @@ class Conversation:
         self._settle()
 
     def _show_message(self, frame: SseFrame) -> None:
-        """What somebody else said here; what was typed is on the screen already."""
+        """Shows what others said here; the user's own lines are on the screen already."""
         text = frame.data.get("text")
         if frame.type != "message.user" or not isinstance(text, str):
             return
@@ -170,14 +170,14 @@ class Conversation:
         self._prompt.line("\n".join(card_lines(question, self._style)))
 
     def _close(self, approval_id: str) -> None:
-        """What is being typed for a question that somebody else answered is no answer to the next."""
+        """Clears a line typed for a question that somebody else answered, because it is no answer to the next one."""
         is_current = approval_id == next(iter(self._questions), None)
         closed = self._questions.pop(approval_id, None)
         if closed is not None and is_current and answer_of(closed, self._prompt.typed) is not None:
             self._prompt.replace("")
 
     def _settle(self) -> None:
-        """The prompt names the keys of the first open question."""
+        """Names the keys of the first open question in the prompt."""
         question = next(iter(self._questions.values()), None)
         hint = HINT_ASKED if question is not None else HINT_RUNNING if self._runs else ""
         self._prompt.ask(question, hint)
@@ -190,7 +190,7 @@ class Conversation:
         self._settle()
 
     async def _do(self, typed: Typed) -> None:
-        """An answer counts for the question its writer saw, and for no other."""
+        """Acts on a line. An answer counts only for the question that its writer saw."""
         answer = None if typed.question is None else answer_of(typed.question, typed.line)
         if typed.question is not None and answer is not None:
             await self._answer(typed.question, answer)
@@ -210,7 +210,7 @@ class Conversation:
         self._questions.pop(question.approval_id, None)
 
     async def _send(self, text: str) -> None:
-        """Steers the active run; begins one where none is."""
+        """Steers the active run, or starts one if none is active."""
         self._own = [*self._own, text][-100:]
         try:
             await self._steer_or_start(text)
@@ -226,7 +226,7 @@ class Conversation:
                 await self._client.post(f"/runs/{self._runs[0]}/input", {"text": text})
                 return
             except (Conflict, NotFound):
-                pass  # It ended in the same moment.
+                pass  # The run ended at the same moment.
         key = f"chat-{secrets.token_hex(16)}"
         body: JsonObject = {"session_id": self._session_id, "text": text, "when_busy": "steer", "idempotency_key": key}
         await self._client.start_run({**body, "attachments": self._attached} if self._attached else body)

@@ -1,9 +1,10 @@
-"""A prompt whose line can be edited, on prompt_toolkit.
+"""A prompt with line editing, on prompt_toolkit.
 
 Owns: what Enter, Ctrl-C, Ctrl-D and a paste do to the line, and printing above it while somebody types.
-Does not own: editing, keys, drawing and the terminal's mode (prompt_toolkit), or what a line means (conversation, run_view).
-Invariants: text that streams is drawn at most every DRAW_EVERY_S, however small its pieces are. A paragraph is printed above
-the prompt once it is whole; until then it is drawn as a part of the prompt, so that a terminal wraps and copies it as one.
+Does not own: editing, keys, drawing, the terminal's mode (prompt_toolkit), what a line means (conversation, run_view).
+Invariants: streaming text is drawn at most every DRAW_EVERY_S, however small its pieces are. A paragraph is printed
+above the prompt once it is complete. Until then it is drawn as a part of the prompt, so that a terminal wraps and
+copies it as one paragraph.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ from palyra.cli.terminal.questions import CardQuestion, answer_of, label_of
 from palyra.cli.terminal.style import Style, shown
 
 DRAW_EVERY_S = 0.04  # Twenty-five times a second looks like streaming.
-PASTE_LENGTH_MAX = 1_000_000  # The daemon refuses more.
+PASTE_LENGTH_MAX = 1_000_000  # The daemon's own limit.
 ROWS_DEFAULT, COLUMNS_DEFAULT = 24, 80
 
 
@@ -45,18 +46,18 @@ class EditedPrompt:
         self._put = put
         self._out = out
         self._style = style
-        self._pending = ""  # Not drawn yet.
-        self._tail = ""  # Drawn, and not a whole line yet.
+        self._pending = ""  # Text that is not drawn yet.
+        self._tail = ""  # Text that is drawn and not a complete line yet.
         self._drawing: asyncio.TimerHandle | None = None
         self._drawn_at_s = 0.0
         self._question: CardQuestion | None = None
         self._hint = ""
         self._session = self._make_session(history, completer)
         self._task: asyncio.Task[None] | None = None
-        self._is_gone = False  # The terminal; nobody reads what is printed.
+        self._is_gone = False  # True once the terminal is closed; then nothing is printed.
 
     def open(self) -> None:
-        """What was typed and not read before an earlier prompt closed is no line for this one."""
+        """Starts reading keys. Keys left unread by an earlier prompt are dropped."""
         if self._task is not None:
             return
         clear_typeahead(self._session.app.input)
@@ -67,7 +68,7 @@ class EditedPrompt:
         if task is None:
             return
         if not self._session.app.is_running:
-            task.cancel()  # It has not begun, or has ended by itself.
+            task.cancel()  # The prompt has not begun, or has ended by itself.
         elif not self._session.app.is_done:
             self._session.app.exit()
         await asyncio.wait([task])
@@ -108,7 +109,7 @@ class EditedPrompt:
             self._pending += "\n"
 
     def _schedule(self) -> None:
-        """What comes after a pause is drawn at once."""
+        """Schedules drawing. Text that comes after a pause is drawn at once."""
         if not self._session.app.is_running:
             self._draw()
         elif self._drawing is None:
@@ -116,7 +117,7 @@ class EditedPrompt:
             self._drawing = loop.call_at(max(loop.time(), self._drawn_at_s + DRAW_EVERY_S), self._draw)
 
     def _draw(self) -> None:
-        """Prints whole lines above the prompt; the rest is drawn as a part of it."""
+        """Prints complete lines above the prompt; the rest is drawn as a part of the prompt."""
         if self._drawing is not None:
             self._drawing.cancel()
             self._drawing = None
@@ -144,7 +145,7 @@ class EditedPrompt:
         app.invalidate()
 
     async def _run(self) -> None:
-        """Whatever is unfinished when it begins stays where it is; whatever is unfinished at its end is printed."""
+        """Runs the prompt. Unfinished text from before stays where it is; unfinished text at the end is printed."""
         if self._tail:
             self._end_line()
             self._draw()
@@ -185,7 +186,7 @@ class EditedPrompt:
 
     def _bindings(self) -> KeyBindings:
         bindings = KeyBindings()
-        is_line = has_focus(DEFAULT_BUFFER)  # And not the search in the history.
+        is_line = has_focus(DEFAULT_BUFFER)  # False in the history search.
         bindings.add(Keys.Enter, filter=is_line)(self._press_enter)
         bindings.add(Keys.Escape, Keys.Enter, filter=is_line)(lambda event: event.current_buffer.insert_text("\n"))
         bindings.add(Keys.Tab, filter=is_line)(_complete)
@@ -196,7 +197,7 @@ class EditedPrompt:
         return bindings
 
     def _press_enter(self, event: KeyPressEvent) -> None:
-        """Takes the marked completion, goes on in a new line behind a backslash, or sends what was typed."""
+        """Takes the marked completion, adds a line after a backslash, or sends what was typed."""
         buffer = event.current_buffer
         if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
             buffer.complete_state = None
@@ -213,7 +214,7 @@ class EditedPrompt:
 
 
 def rows_of(text: str, columns: int) -> list[str]:
-    """The text as a terminal of this width breaks it."""
+    """Returns the text in rows, as a terminal of this width breaks it."""
     rows = [""] if text else []
     width = 0
     for character in text:
@@ -227,7 +228,10 @@ def rows_of(text: str, columns: int) -> list[str]:
 
 
 def _complete(event: KeyPressEvent) -> None:
-    """As far as only one completion is possible, else shows the menu. prompt_toolkit would lose a Tab that comes with text."""
+    """Completes as far as only one completion is possible, else shows the menu.
+
+    prompt_toolkit itself would lose a Tab that arrives together with text.
+    """
     buffer = event.current_buffer
     if buffer.complete_state is not None:
         buffer.complete_next()
@@ -241,13 +245,16 @@ def _complete(event: KeyPressEvent) -> None:
 
 
 def _paste(event: KeyPressEvent) -> None:
-    """Keeps line ends and tabs. What else is not seen would be sent unseen."""
+    """Inserts pasted text with its line ends and tabs.
+
+    Other invisible characters are dropped, or they would be sent unseen.
+    """
     lines = event.data[:PASTE_LENGTH_MAX].replace("\r\n", "\n").replace("\r", "\n")
     event.current_buffer.insert_text("".join(each for each in lines if each.isprintable() or each in "\n\t"))
 
 
 class _TerminalReader(PosixStdinReader):
-    """Notices a terminal that is gone: where no SIGHUP tells of it, prompt_toolkit would read from it forever."""
+    """Notices a closed terminal. Without a SIGHUP, prompt_toolkit would read from it for ever."""
 
     def read(self, count: int = 1024) -> str:
         data = super().read(count)
@@ -265,7 +272,7 @@ def _input() -> Vt100Input:
 
 
 def _output(out: TextIO) -> Vt100_Output:
-    """Never asks the terminal where its cursor is: the answer would come as keys, and some terminals give none."""
+    """Never asks the terminal for its cursor position: the answer arrives as keys, and some terminals send none."""
 
     def size() -> Size:
         try:

@@ -1,8 +1,8 @@
-"""The lines a person typed in a chat, kept over restarts in a private file.
+"""The history of lines typed in chats, in a private file that outlives restarts.
 
 Owns: the form of the file: one JSON string a line, the newest last.
 Does not own: which lines are remembered (prompt), or browsing them (prompt_toolkit).
-Invariants: only the owner can read the file; it holds a bounded number of lines; a line that holds a secret is not written.
+Invariants: only the owner can read the file; it holds a bounded number of lines; a line with a secret is not written.
 """
 
 import os
@@ -15,21 +15,21 @@ from palyra.core.redaction import Redactor
 from palyra.ports.tokens import TOKEN_PREFIX
 
 LINES_MAX = 1000
-LINE_BYTES_MAX = 16 * 1024  # Longer text was pasted, and is not browsed line by line.
+LINE_BYTES_MAX = 16 * 1024  # Longer text was pasted, and nobody browses it.
 FILE_BYTES_MAX = LINES_MAX * LINE_BYTES_MAX
 
 
 class ChatHistory(History):
-    """A file that cannot be read or written means a chat without history, and never one that ends."""
+    """If the file cannot be read or written, the chat continues without history."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
         self._lines_count = 0
-        self._redactor = Redactor(b"")  # Its markers are thrown away, so they need no key.
+        self._redactor = Redactor(b"")  # Its markers are dropped, so they need no key.
 
     def load_history_strings(self) -> list[str]:
-        """The newest first, as prompt_toolkit wants them."""
+        """Returns the newest line first, as prompt_toolkit requires."""
         lines = self._read()
         self._lines_count = len(lines)
         return lines[: -LINES_MAX - 1 : -1]
@@ -47,7 +47,10 @@ class ChatHistory(History):
             return
 
     def _holds_secret(self, line: str) -> bool:
-        """The daemon's own tokens are told by their prefix; the redactor would need the word "token" before them."""
+        """Finds secrets.
+
+        The daemon's tokens are found by prefix, since the redactor needs the word "token" before them.
+        """
         return TOKEN_PREFIX in line or bool(self._redactor.text(line).secrets)
 
     def _read(self) -> list[str]:

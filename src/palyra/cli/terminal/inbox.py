@@ -1,7 +1,7 @@
 """The queue of everything a chat or a run reacts to: frames of the stream, typed lines, interrupts.
 
 Owns: one order for all of them, following the stream, and stopping at once.
-Does not own: reading keys (prompt, line_prompt), or acting on an item.
+Does not own: reading keys (edited_prompt, plain_prompt), or acting on an item (conversation, run_view).
 Invariant: one reader takes one item after the other, so nothing here needs a lock.
 """
 
@@ -22,7 +22,7 @@ EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 class Typed(msgspec.Struct, frozen=True):
-    """A line, and the question that stood at the prompt when Enter was pressed."""
+    """A line, and the question that the prompt showed when Enter was pressed."""
 
     line: str
     question: CardQuestion | None = None
@@ -35,21 +35,21 @@ class Interrupted(msgspec.Struct, frozen=True):
 
 
 class InputEnded(msgspec.Struct, frozen=True):
-    """Ctrl-D at an empty line, or the terminal is gone."""
+    """Ctrl-D at an empty line, or a closed terminal."""
 
 
 class Retrying(msgspec.Struct, frozen=True):
-    """The stream broke and is being connected again."""
+    """The stream broke and is reconnecting."""
 
     error: PalyraError
 
 
 class Connected(msgspec.Struct, frozen=True):
-    """The stream is there, for the first time or again."""
+    """The stream is connected, for the first time or again."""
 
 
 class StreamLost(msgspec.Struct, frozen=True):
-    """The stream is gone for good."""
+    """The stream could not be reconnected."""
 
     error: PalyraError
 
@@ -72,7 +72,10 @@ class Inbox:
         self._items.put_nowait(item)
 
     async def follow(self, path: str, after: int | None) -> None:
-        """From now on frames come from here. Waits for the first attempt to connect: live text before it would be missed."""
+        """Takes frames from this path from now on.
+
+        It waits for the first attempt to connect, because live text before that would be missed.
+        """
         self._stop()
         self._is_tried.clear()
         self._following = asyncio.create_task(self._follow(path, after))

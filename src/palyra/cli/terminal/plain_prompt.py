@@ -1,7 +1,7 @@
 """A prompt for terminals that cannot move their cursor: whole lines in, plain text out.
 
-Owns: reading lines as the terminal gives them, and writing the label before them.
-Does not own: editing; the terminal itself does what it can.
+Owns: reading lines from the terminal, and writing the label before them.
+Does not own: editing, which the terminal itself does.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class PlainPrompt:
         self._is_busy = False
         self._is_open = False
         self._is_within_line = False
-        self._label = ""  # What stands at the end of the output, waiting for a line.
+        self._label = ""  # The label at the end of the output, before the line.
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.typed = ""
 
@@ -45,7 +45,7 @@ class PlainPrompt:
         self._show_label()
 
     def replace(self, text: str) -> None:
-        """A line that was sent cannot be taken back into such a terminal."""
+        """Does nothing: such a terminal cannot take a line back."""
 
     def interrupt(self) -> None:
         self.typed, self._label = "", ""
@@ -88,7 +88,7 @@ class PlainPrompt:
     def _read(self) -> None:
         try:
             arrived = os.read(sys.stdin.fileno(), READ_BYTES_MAX)
-        except OSError:  # The terminal is gone.
+        except OSError:  # The terminal was closed.
             arrived = b""
         if not arrived:
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())

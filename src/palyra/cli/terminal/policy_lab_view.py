@@ -1,6 +1,8 @@
-"""How a lab's report looks. Owns: the two sets side by side, groups as tables, grants with all they open. Not: sums.
+"""How the report of the policy lab looks.
 
-Tables fit a terminal of 80 columns. Recorded text never reaches the terminal unescaped.
+Owns: the verdicts of both policy sets side by side, groups as tables, grants with everything they open.
+Does not own: the sums (core.lab).
+Invariants: tables fit a terminal of 80 columns. Recorded text never reaches the terminal unescaped.
 """
 
 import sys
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
 
     from palyra.app.lab import LabReport, Suggestion
 
-PIPE_CELLS = 160  # Where nobody looks at lines, they may be long.
-GROUPS_SHOWN_MAX = 12  # Of each class; --json has them all.
+PIPE_CELLS = 160  # In a pipe, lines may be long.
+GROUPS_SHOWN_MAX = 12  # For each class of change; --json has them all.
 SUGGESTIONS_SHOWN_MAX = 8
 CELL_CHARS_MAX = 200
 
@@ -50,7 +52,7 @@ _GAPS = {
 
 
 def print_drawn(draw: Callable[["Console"], None]) -> None:
-    """Through one captured console, so that no line ends in spaces."""
+    """Prints through one captured console, so that no line ends in spaces."""
     from rich.console import Console
 
     console = Console(
@@ -146,7 +148,7 @@ def _verdict(verdict: Verdict, rule: str) -> "Text":
 
 
 def answers_words(answers: LabAnswers) -> str:
-    """Such as `41 of 41 allowed`."""
+    """Returns words such as `41 of 41 allowed`."""
     if answers.prompts_count == 0:
         return "nobody was asked"
     words = f"{answers.allowed_count:,} of {answers.prompts_count:,} allowed"
@@ -192,7 +194,7 @@ def _draw_suggestion(console: "Console", number: int, suggestion: "Suggestion", 
         _print_lines(console, "how   ", _by_answer(suggestion.held_by, ttl_h), "")
     elif suggestion.policy is not None:
         _print_lines(console, "how   ", ("this policy:",), "")
-        # Neither indented nor wrapped, so that it can be copied.
+        # The policy is neither indented nor wrapped, so that it can be copied.
         console.print(Text(shown(suggestion.policy.rstrip()), style="cyan"), soft_wrap=True)
 
 

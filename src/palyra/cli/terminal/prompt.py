@@ -1,7 +1,7 @@
-"""The place where a person types, and the text that appears above it.
+"""The prompt of a chat or a run: where a person types, and the text that appears above it.
 
-Owns: what a chat and a run may ask of a prompt, and which kind a terminal gets.
-Does not own: either kind (edited_prompt, plain_prompt). prompt_toolkit is imported only where lines can be edited.
+Owns: the interface of a prompt, and which kind a terminal gets.
+Does not own: either kind (edited_prompt, plain_prompt). prompt_toolkit is imported only if lines can be edited.
 """
 
 import os
@@ -15,26 +15,29 @@ from palyra.cli.terminal.transcript import TextSink
 
 
 class Prompt(TextSink, Protocol):
-    """Text and lines are printed whether it is open or not. What a person does goes to the `Put` it was made with."""
+    """The interface of a prompt. Text and lines are printed whether it is open or not.
+
+    What a person types goes to the `Put` that the prompt was made with.
+    """
 
     @property
     def typed(self) -> str:
         """The line so far."""
 
     def open(self) -> None:
-        """Keys are read from now on; nothing changes where they are already."""
+        """Reads keys from now on. Opening an open prompt changes nothing."""
 
     async def close(self) -> None:
-        """The terminal has its own mode back, and everything is printed."""
+        """Prints everything that is left, and restores the terminal's mode."""
 
     def ask(self, question: CardQuestion | None, hint: str) -> None:
-        """What stands before the line, and what an empty line says while something runs."""
+        """Sets the question before the line, and the hint that an empty line shows while something runs."""
 
     def replace(self, text: str) -> None:
-        """Puts another text in the place of the line so far."""
+        """Replaces the line so far."""
 
     def interrupt(self) -> None:
-        """Ctrl-C, where it comes as a signal."""
+        """Acts as Ctrl-C does, if it arrives as a signal."""
 
 
 def make_prompt(put: Put, out: TextIO, style: Style) -> Prompt:
@@ -48,7 +51,7 @@ def make_prompt(put: Put, out: TextIO, style: Style) -> Prompt:
 
 
 def make_chat_prompt(put: Put, out: TextIO, style: Style, history: Path) -> Prompt:
-    """With completion, and with the lines of earlier chats."""
+    """Makes a prompt with completion and the lines of earlier chats."""
     if _is_plain():
         return make_prompt(put, out, style)
     from palyra.cli.terminal.completion import chat_completer

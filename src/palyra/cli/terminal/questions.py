@@ -1,6 +1,7 @@
-"""Questions to a person. Owns: the keys that answer an approval, and what each key sends. Not: drawing it (card), sending.
+"""Questions to a person: the keys that answer an approval, and what each key sends.
 
-Answers are lines of a key and Enter, never a single keystroke: what someone types ahead must not approve anything.
+Does not own: drawing (card), sending (conversation, run_view).
+Invariant: an answer is a key and Enter, never a single keystroke, so that text typed ahead approves nothing.
 """
 
 import re
@@ -15,7 +16,7 @@ from palyra.core.events.base import JsonObject
 TTL_DEFAULT_S = 3600
 ARGUMENTS_LENGTH_MAX = 400
 BRIEF_LENGTH_MAX = 160
-OPTION_LENGTH_MAX = 300  # All that an option opens must be seen.
+OPTION_LENGTH_MAX = 300  # An option must show everything it opens.
 _TELLING = ("command", "path", "url", "query", "pattern", "prompt", "id", "name")
 _DURATION = re.compile(r"([1-9][0-9]{0,5})\s*([smhd]?)")
 _UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -32,7 +33,7 @@ LABEL = "› "
 
 
 class AnswerChoice(msgspec.Struct, frozen=True):
-    """`number` answers too, where it is not 0."""
+    """One way to answer. `number` answers too, unless it is 0."""
 
     key: str
     text: str
@@ -45,7 +46,7 @@ class AnswerChoice(msgspec.Struct, frozen=True):
 
 
 class CardQuestion(msgspec.Struct, frozen=True):
-    """`calls` are the arguments of each call it is about; `record` is all that was said of it."""
+    """`calls` are the arguments of each call the question is about; `record` is everything known about the question."""
 
     approval_id: str
     run_id: str | None
@@ -60,7 +61,7 @@ class CardQuestion(msgspec.Struct, frozen=True):
 
 
 def question_of(approval: Mapping[str, object], arguments: object) -> CardQuestion:
-    """From a record of the API or the data of `approval.requested`; `arguments` are the call's, where known."""
+    """Reads a record of the API, or the data of `approval.requested`. `arguments` are the call's, if known."""
     kind, tool = text_of(approval.get("kind")) or "tool", text_of(approval.get("tool"))
     count = approval.get("count")
     titles = {
@@ -83,7 +84,7 @@ def question_of(approval: Mapping[str, object], arguments: object) -> CardQuesti
 
 
 def seen_text(approval: Mapping[str, object]) -> str:
-    """The sources of a question's taint, each with where it came in as far as that is known."""
+    """Returns the sources of a question's taint, each with where it came in, as far as that is known."""
     taint, origins = approval.get("taint"), approval.get("taint_origins")
     found = [each for each in (origins if isinstance(origins, list) else []) if isinstance(each, dict)]
     known = {each.get("source"): each for each in found}
@@ -99,12 +100,12 @@ def _origin_text(source: str, origin: Mapping[str, object]) -> str:
 
 
 def label_of(question: CardQuestion | None) -> str:
-    """What stands before the line: the keys that answer an open question."""
+    """Returns the text before the line: the keys that answer an open question."""
     return LABEL if question is None else f"{question.keys} {LABEL}"
 
 
 def answer_of(question: CardQuestion, line: str) -> JsonObject | None:
-    """The body an answer sends, or None where the line is no answer."""
+    """Returns the body that an answer sends, or None if the line is no answer."""
     key, _, rest = line.strip().partition(" ")
     if not key:
         return None
@@ -123,7 +124,7 @@ def answer_of(question: CardQuestion, line: str) -> JsonObject | None:
 
 
 def brief_arguments(arguments: object) -> str:
-    """The one argument that tells most, where there is such a one."""
+    """Returns the one argument that says most, if there is one."""
     if isinstance(arguments, dict):
         told = next((arguments[name] for name in _TELLING if isinstance(arguments.get(name), str)), None)
         return arguments_text(arguments) if told is None else in_one_line(str(told), BRIEF_LENGTH_MAX)
@@ -131,7 +132,7 @@ def brief_arguments(arguments: object) -> str:
 
 
 def arguments_text(arguments: object) -> str:
-    """The arguments of a call in one line."""
+    """Returns the arguments of a call in one line."""
     if isinstance(arguments, dict) and len(arguments) == 1:
         (value,) = arguments.values()
         arguments = value if isinstance(value, str) else arguments
@@ -152,7 +153,7 @@ def parse_seconds(text: str, option: str) -> int:
 
 
 def _choices(options: object) -> tuple[AnswerChoice, ...]:
-    """Every option that was offered, then deny. The second of one scope gets a number: s, s2, s3."""
+    """Returns every option that was offered, then deny. Options of the same scope are numbered: s, s2, s3."""
     choices: list[AnswerChoice] = []
     counts: dict[str, int] = {}
     for index, option in enumerate(options if isinstance(options, list) else []):

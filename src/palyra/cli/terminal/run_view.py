@@ -43,7 +43,7 @@ class RunViewOptions(msgspec.Struct, frozen=True):
 
 
 async def run_to_end(client: Client, body: JsonObject, options: RunViewOptions) -> JsonObject:
-    """The record of the ended run."""
+    """Starts a run, follows it, and returns its record once it has ended."""
     record = await client.start_run(body)
     follower = _FollowedRun(client, str(record["id"]), options)
     await follower.until_end()
@@ -51,9 +51,9 @@ async def run_to_end(client: Client, body: JsonObject, options: RunViewOptions) 
 
 
 class StreamSink:
-    """Text to standard output if wanted, lines to standard error, and never both in one line of a terminal.
+    """Writes text to standard output if wanted and lines to standard error, never both in one line of a terminal.
 
-    While a prompt is open both are printed above it.
+    While a prompt is open, both are printed above it.
     """
 
     def __init__(self, is_streamed: bool) -> None:
@@ -154,7 +154,7 @@ class _FollowedRun:
         self._show_next()
 
     async def _settle(self, approval_id: str) -> None:
-        """What was typed for a question that somebody else answered is no answer to the next."""
+        """Clears a line typed for a question that somebody else answered, because it is no answer to the next one."""
         was_open = self._questions.pop(approval_id, None) is not None
         if not self._questions:
             await self._close_prompt()
@@ -164,7 +164,7 @@ class _FollowedRun:
             self._show_next()
 
     async def _answer(self, typed: Typed) -> None:
-        """An answer counts for the question its writer saw, and for no other."""
+        """Sends an answer. It counts only for the question that its writer saw."""
         question = typed.question
         body = None if question is None else answer_of(question, typed.line)
         if question is None or body is None or question.approval_id not in self._questions:
@@ -191,7 +191,7 @@ class _FollowedRun:
             await prompt.close()
 
     async def _interrupt(self) -> None:
-        """The first cancels the run and waits for its end; the second leaves at once."""
+        """The first interrupt cancels the run and waits for its end; the second leaves at once."""
         self._interrupts_count += 1
         if self._interrupts_count > 1:
             raise typer.Exit(1)
@@ -213,7 +213,7 @@ class _FollowedRun:
 
 
 def _forget_typed() -> None:
-    """What was typed before the question is no answer to it."""
+    """Drops keys typed before the question, because they are no answer to it."""
     import termios
 
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)

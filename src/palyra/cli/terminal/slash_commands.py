@@ -1,6 +1,6 @@
-"""The slash commands of a chat: their names, their arguments, and what /help says.
+"""The slash commands of a chat: their names, their arguments, and what /help prints.
 
-Owns: the one table that help and completion are made of.
+Owns: the one table from which help and completion are made.
 Does not own: what a command does (conversation).
 """
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class SlashCommand(msgspec.Struct, frozen=True):
-    """`argument` is empty where the command takes none."""
+    """`argument` is empty if the command takes none."""
 
     name: str
     text: str

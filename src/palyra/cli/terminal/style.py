@@ -1,6 +1,7 @@
-"""Ink. Owns: colours on a terminal and none elsewhere, and text that cannot harm one. Not: what is said.
+"""Colours, times and widths of text on a terminal, and text that cannot harm one.
 
-Invariant: no character of a stored or received text that is not seen reaches a terminal, except line ends and tabs.
+Does not own: what is said.
+Invariant: invisible characters of stored or received text never reach a terminal, except line ends and tabs.
 """
 
 import os
@@ -13,7 +14,7 @@ import msgspec
 from palyra.core.spelling import spell_out
 
 _RESET = "\x1b[0m"
-# Blanks of other scripts, the joiners of emoji and of Indic and Persian words, and the choice of an emoji's form.
+# Spaces of other scripts, joiners of emoji and of Indic and Persian words, and selectors of an emoji's form.
 _PROSE = "\n\t\xa0\u202f\u2009\u3000\u200c\u200d\ufe0e\ufe0f"
 
 
@@ -47,12 +48,12 @@ def style_for(stream: TextIO) -> Style:
 
 
 def shown(text: str) -> str:
-    """Text of several lines as it may be shown: what is not seen is spelled out, so that no line says what it does not."""
+    """Returns text of several lines with invisible characters spelled out, so that no line hides what it says."""
     return spell_out(text, kept="\n\t")
 
 
 def prose(text: str) -> str:
-    """An answer to be read, not judged: what emoji and other scripts are put together with stays."""
+    """Returns an answer for reading, not for judging: characters that compose emoji and other scripts are kept."""
     return spell_out(text, kept=_PROSE)
 
 
@@ -62,7 +63,7 @@ def in_one_line(text: str, length_max: int) -> str:
 
 
 def clock_time(at_ms: object) -> str:
-    """The time of day where the reader is, to the millisecond."""
+    """Returns the local time of day to the millisecond."""
     return _local(at_ms).strftime("%H:%M:%S.%f")[:-3] if isinstance(at_ms, int) else "–"
 
 
@@ -78,7 +79,7 @@ def duration(duration_ms: float) -> str:
 
 
 def cells(text: str) -> int:
-    """How many columns of a terminal the text takes."""
+    """Returns how many columns of a terminal the text takes."""
     return sum(_character_cells(character) for character in text)
 
 

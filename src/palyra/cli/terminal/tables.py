@@ -1,4 +1,7 @@
-"""Lists for people. Owns: tables with colours on a terminal and plain columns elsewhere. Not: their content."""
+"""Tables for people: with colours on a terminal, plain columns elsewhere.
+
+Does not own: their content.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -10,7 +13,7 @@ NOTHING = "–"
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
-    """`empty` is said where there are no rows."""
+    """Prints rows as a table, or `empty` if there are none."""
     texts = [[" ".join(shown(str(NOTHING if value in (None, "") else value)).split()) for value in row] for row in rows]
     if not texts:
         print_line(empty)

@@ -1,4 +1,7 @@
-"""A timeline. Owns: recorded events in words, one line each, with times. Not: live text (transcript)."""
+"""A timeline: recorded events in words, one line each, with times.
+
+Does not own: live text (transcript).
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -14,7 +17,7 @@ Words = Callable[[JsonObject], str]
 
 
 def timeline(events: Sequence[JsonObject], style: Style) -> list[str]:
-    """Each event with the time of day, its seq, and how long after the one before it came."""
+    """Returns each event with its time of day, the time since the event before, and its seq."""
     lines = []
     before_ms: int | None = None
     for event in events:
@@ -30,7 +33,7 @@ def timeline(events: Sequence[JsonObject], style: Style) -> list[str]:
 
 
 def describe(event: JsonObject) -> str:
-    """What the event says, in one line."""
+    """Returns what the event says, in one line."""
     data = event.get("data")
     if not isinstance(data, dict):
         return ""

@@ -1,6 +1,8 @@
-"""A run as it happens. Owns: frames to text for a person: the answer as it streams, tools with status and duration.
+"""Turns the frames of a run into text for a person, as the run happens.
 
-Live text is told once, whatever the connection did: each piece has its offset, and what was shown before is left out.
+Owns: the answer as it streams, and tools with status and duration.
+Invariant: live text is shown once, whatever happens to the connection. Each piece has its offset, and text that was
+shown before is left out.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,12 +17,12 @@ _LINE_MAX = 160
 
 
 class TextSink(Protocol):
-    """Where a transcript is written: text in pieces, and whole lines beside it."""
+    """Receives a transcript: text in pieces, and whole lines."""
 
     def text(self, text: str) -> None: ...
 
     def end_line(self) -> None:
-        """Goes to a new line, unless it is at one."""
+        """Starts a new line, unless the last one is empty."""
 
     def line(self, line: str) -> None: ...
 
@@ -59,11 +61,11 @@ class Transcript:
             show(frame)
 
     def arguments(self, call_id: object) -> object:
-        """What is known of a call's arguments."""
+        """Returns the arguments of a call, if known."""
         return self._arguments.get(call_id)
 
     def asked(self, data: Mapping[str, object]) -> Mapping[str, object]:
-        """A question as it came, with what is known of the arguments of its calls."""
+        """Returns a question with the arguments of its calls, if known."""
         calls = data.get("calls")
         named = calls if isinstance(calls, list) else []
         return {**data, "calls": [{"call_id": each, "arguments": self._arguments.get(each)} for each in named]}
@@ -83,7 +85,7 @@ class Transcript:
             self._sink.end_line()
 
     def _tell(self, turn: object, text: str, offset: int | None) -> None:
-        """Only what goes beyond what was told of this turn. A gap is closed when the whole text arrives."""
+        """Shows only text beyond what was shown of this turn. A gap is closed when the whole text arrives."""
         told_count = self._shown_counts.get(turn, 0)
         start = told_count if offset is None else offset
         new = text[max(0, told_count - start) :]
@@ -110,7 +112,7 @@ class Transcript:
         call_id, outcome, error = (frame.data.get(name) for name in ("call_id", "outcome", "error"))
         name = self._tool(frame).partition(" ")[0]
         if call_id not in self._starts and outcome == "denied":
-            return  # Its verdict was told already, and it never ran.
+            return  # Its verdict was shown already, and it never ran.
         took = duration(frame.at_ms - self._starts.pop(call_id)) if call_id in self._starts else ""
         if outcome == "ok":
             self._mark(self._style.green("✓"), name, took)

@@ -1,1 +1,4 @@
-"""Services of the engine: what a gateway may ask for, each request for one principal (L11). Not: driving runs (session)."""
+"""The services of the engine: what a gateway may ask for, each request for one principal (L11).
+
+Does not own: driving runs (engine.session).
+"""

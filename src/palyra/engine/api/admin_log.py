@@ -14,7 +14,7 @@ from palyra.engine.hub import Hub
 from palyra.ports.clock import Clock
 from palyra.ports.journal import Append, Journal
 
-ATTEMPTS_MAX = 16  # Checkpoints and erasures are put on the same tape; one of them in between is all that can be.
+ATTEMPTS_MAX = 16  # Only checkpoints and erasures on the same tape can come in between.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +25,16 @@ class AdminLog:
     clock: Clock
 
     async def record(self, principal: Principal, act: AdminActed) -> None:
-        """Durable when it returns. What is not recorded is not done: record first, then act."""
+        """Records an act; the record is durable when this returns.
+
+        Record first, then act: an unrecorded act must not happen.
+        """
         draft = Draft(data=act, actor=principal, trust=Trust.OPERATOR, at_ms=self.clock.now_ms())
         self.hub.publish(await append_act(self.journal, self.node, draft))
 
 
 async def append_act(journal: Journal, node: NodeId, draft: Draft) -> tuple[Event, ...]:
-    """Puts an act on the node's system tape, behind whatever else is put there at the same time."""
+    """Appends an act to the node's system tape, after whatever else is appended at the same time."""
     stream = system_stream(node)
     attempts_left = ATTEMPTS_MAX
     while True:

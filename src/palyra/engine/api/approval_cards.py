@@ -1,8 +1,7 @@
-"""Cards of approvals: an approval as people see it, put together from its row and its tape.
+"""Approvals as people see them, assembled from their row and their tape.
 
 Does not own: asking or answering (api.approvals).
-
-Everything is read from the tape, where secrets are markers (L5).
+Invariant: everything is read from the tape, where secrets are markers (L5).
 """
 
 from palyra.core.errors import NotFound
@@ -17,7 +16,7 @@ from palyra.engine.api.taint import origins_of
 from palyra.ports.journal import Journal
 from palyra.ports.views import ProvenanceViews
 
-# How far before its question a call is looked for: near first, then a whole turn's proposals, verdicts and refusals.
+# How far before its question a call is searched: near first, then a whole turn's proposals and verdicts.
 LOOK_BACK_EVENTS = (40, 500)
 
 
@@ -84,7 +83,7 @@ async def _read_calls(journal: Journal, row: ApprovalRow, request: ApprovalReque
 
 
 class _Seen:
-    """What the events before a question say of calls."""
+    """What the events before a question say about calls."""
 
     def __init__(self) -> None:
         self.arguments: dict[str, JsonObject | str] = {}

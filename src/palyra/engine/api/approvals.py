@@ -39,7 +39,7 @@ class ApprovalService:
     loops: SessionLoops
 
     async def list(self, principal: Principal | None, query: ApprovalsQuery) -> tuple[ApprovalRecord, ...]:
-        """The oldest first."""
+        """Lists approvals, the oldest first."""
         rows = await self.views.list_approvals(principal, query.status, query.after, query.limit)
         return tuple([await make_card(self.journal, self.provenance, row) for row in rows])
 
@@ -49,9 +49,9 @@ class ApprovalService:
     async def answer(
         self, principal: Principal, approval_id: ApprovalId, answer: ApprovalAnswer, *, by: Principal | None = None
     ) -> ApprovalRecord:
-        """Decided once: the second answer is a Conflict, whoever gives it.
+        """Decides an approval once: a second answer is a Conflict, whoever gives it.
 
-        `by` acts in the eyes of `principal`; whether that is allowed is for the caller to know.
+        `by` acts with the permissions of `principal`. The caller checks that this is allowed.
         """
         row = await self._row(principal, approval_id)
         if row.status is not ApprovalStatus.PENDING:
@@ -70,7 +70,7 @@ class ApprovalService:
         return await self.get(principal, approval_id)
 
     async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRecord, ...]:
-        """The oldest first."""
+        """Lists grants, the oldest first."""
         rows = await self.views.grants(principal, after, limit)
         return tuple([await self._grant_record(row) for row in rows])
 

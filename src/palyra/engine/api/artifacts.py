@@ -1,6 +1,6 @@
 """Artifacts of one principal (L11).
 
-Owns: uploads, reading, and sweeping bodies nothing refers to. Does not own: the files (ports.artifacts).
+Owns: uploads, reading, and removing bodies that nothing refers to. Does not own: the files (ports.artifacts).
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from palyra.ports.state import State
 
 UPLOAD_BYTES_MAX = 32 * 1024 * 1024
 MEDIA_TYPE_LENGTH_MAX = 128
-ORPHAN_AGE_S = 3_600.0  # Far longer than the moment between writing a body and committing its link.
+ORPHAN_AGE_S = 3_600.0  # Far longer than the time between writing a body and committing its link.
 SWEPT_AT_ONCE = 500
 
 
@@ -29,14 +29,14 @@ class ArtifactService:
     clock: Clock
 
     async def put(self, principal: Principal, body: bytes, media_type: str) -> ArtifactRecord:
-        """Durable when it returns: first the file, then the link that keeps it."""
+        """Stores an upload, durable when this returns: first the file, then the link that keeps it."""
         if len(body) > UPLOAD_BYTES_MAX:
             raise Invalid("artifact_too_large", f"{len(body)} bytes; the most is {UPLOAD_BYTES_MAX}")
         if not 1 <= len(media_type) <= MEDIA_TYPE_LENGTH_MAX:
             raise Invalid("media_type_length", f"a media type has 1 to {MEDIA_TYPE_LENGTH_MAX} characters")
         artifact_id = await self.artifacts.put(body)
         now_ms = self.clock.now_ms()
-        # What a person uploads is theirs, as what they write is.
+        # An upload has the same trust as a message of the same person.
         link = LinkArtifact(artifact_id, uploads_stream(principal), len(body), media_type, now_ms, trust=Trust.OPERATOR)
         await self.journal.commit((), (link,))
         return ArtifactRecord(id=artifact_id, bytes=len(body), media_type=media_type)
@@ -49,7 +49,10 @@ class ArtifactService:
         return ArtifactRecord(id=artifact_id, bytes=link.bytes, media_type=link.media_type), body
 
     async def sweep(self) -> int:
-        """Removes bodies that nothing refers to: a crash may come between a body and its link, or a link and its body."""
+        """Removes bodies that nothing refers to.
+
+        A crash can come between a body and its link, or a link and its body.
+        """
         removed_count = 0
         settled = await self.artifacts.settled(ORPHAN_AGE_S)
         for start in range(0, len(settled), SWEPT_AT_ONCE):

@@ -26,14 +26,14 @@ class EventFeed:
     hub: Hub
 
     async def session(self, principal: Principal, session_id: SessionId, after_seq: int | None) -> Frames:
-        """Without a cursor from the first event."""
+        """Follows one session, from the first event if there is no cursor."""
         await self.sessions.get(principal, session_id)
         return self.hub.attach(session_id).follow(after_seq or 0)
 
     async def all(self, principal: Principal | None, after_position: int | None) -> Frames:
-        """Every session of the principal, of all for None: recorded events in the journal's order, live frames as they come.
+        """Follows every session of the principal, or of all principals for None.
 
-        Without a cursor from now on.
+        Recorded events come in the journal's order, live frames as they arrive. Without a cursor it starts now.
         """
         if after_position is None:
             after_position = await self.state.last_position()
@@ -65,7 +65,7 @@ class AllFrames(Frames):
         self._watcher.close()
 
     async def _next(self) -> tuple[Frame, ...]:
-        """Live frames first: what they say is never newer than the record that is read after they were taken."""
+        """Returns live frames first. They are never newer than the records read after they were taken."""
         live = self._watcher.take_live()
         page = await self._feed.journal.read_all(self._cursor, PAGE_EVENTS)
         self._cursor = page[-1].position if page else self._cursor

@@ -1,6 +1,7 @@
-"""Checks of models: one small real call, and what came of it.
+"""Checks of models: one small real call, and its outcome.
 
-Owns: the question, the times, and one check of a model at a time. Does not own: the call, which is a service run.
+Owns: the question, the times, and one check of a model at a time.
+Does not own: the call, which is a service run (service_runs).
 """
 
 import asyncio
@@ -39,7 +40,7 @@ class ModelCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelCheckService:
-    """Two checks of a model at once would tell nothing more and cost twice."""
+    """Runs one check of a model at a time: a second one would say nothing more and cost twice."""
 
     def __init__(self, router: Router, services: ServiceRuns) -> None:
         self._router = router
@@ -85,7 +86,7 @@ class ModelCheckService:
 
 
 def _failure(outcome: ServiceOutcome) -> tuple[str | None, str]:
-    """A model that answers anything is well, whatever its answer is worth."""
+    """Returns the failure, if any. A model that answers anything passes, whatever it says."""
     if outcome.code == EndReason.WALL_CLOCK.value:
         advice = "Look at the provider, or at base_url and the network."
         return "timeout", f"No answer within {CHECK_TIMEOUT_S:g} s. {advice}"

@@ -1,7 +1,8 @@
 """Finds the principal whose permissions apply to a named thing.
 
-Owns: for each kind, the asking principal where the thing is shown to them anyway (L11), else the owner of its session,
-or None where there is no such thing. Does not own: who may use another's permissions (gateway.access).
+Owns: the answer for each kind of thing. It is the asking principal if they may see the thing anyway (L11), else the
+owner of its session. It is None if there is no such thing.
+Does not own: who may use another's permissions (gateway.access).
 """
 
 from palyra.core.ids import ApprovalId, GrantId, Principal, RunId, SessionId

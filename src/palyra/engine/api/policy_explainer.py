@@ -1,8 +1,7 @@
 """Explains how a call would be judged now, and by which policies.
 
-Does not own: judging a real call (gate), nor grants.
-
-The order of questions is the gate's. Nothing is executed, recorded or granted, and no answer given earlier is looked at.
+Does not own: judging a real call (gate), grants.
+Invariants: the checks run in the gate's order. Nothing is executed, recorded or granted. Earlier answers are ignored.
 """
 
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ CHANNEL = "http"
 
 
 class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`taint` None is that of the session, if there is one; the agent likewise. `skills` are named as if they were open."""
+    """`taint` and `agent` default to the session's, if there is one. `skills` are treated as open."""
 
     tool: str
     arguments: JsonObject
@@ -90,7 +89,7 @@ class PolicyExplainer:
     async def _agent_and_taint(
         self, principal: Principal, request: ExplainRequest
     ) -> tuple[AgentSpec, tuple[str, ...]]:
-        """NotFound where the session is not the principal's, Invalid where there is no such agent."""
+        """Raises NotFound if the session is not the principal's, and Invalid if there is no such agent."""
         if request.session_id is None:
             return self.agents.find(request.agent), request.taint or ()
         row = await self.sessions.get(principal, request.session_id)

@@ -1,4 +1,7 @@
-"""Background processes of one principal's run (L11). Owns: showing and stopping them. Does not own: keeping them (ports)."""
+"""Background processes of one principal's runs (L11).
+
+Owns: showing and stopping them. Does not own: keeping them (ports).
+"""
 
 from dataclasses import dataclass
 
@@ -22,7 +25,7 @@ class ProcessService:
         return self._of(run_id)
 
     async def stop(self, principal: Principal, run_id: RunId, process_id: str) -> ProcessRecord:
-        """It and everything it started. Stopping what has ended changes nothing and is no error."""
+        """Stops a process and everything it started. Stopping one that has ended changes nothing and is no error."""
         await self._require_run(principal, run_id)
         before = self._found(run_id, process_id)
         if before is None:

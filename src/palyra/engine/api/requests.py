@@ -1,4 +1,7 @@
-"""What the gateway asks of the engine. Owns: the records of requests. Not: how they arrive (gateway)."""
+"""The records of what the gateway asks of the engine, and of what it gets back.
+
+Does not own: how requests arrive (gateway).
+"""
 
 from enum import Enum
 
@@ -10,10 +13,10 @@ from palyra.core.ids import ApprovalId, ArtifactId, GrantId, RunId, SessionId
 from palyra.core.run.states import RunState
 from palyra.ports.views import UsageGroup
 
-TEXT_LENGTH_MAX = 200_000  # Well under an event's cap in UTF-8 for most scripts; longer input belongs in an attachment.
+TEXT_LENGTH_MAX = 200_000  # Below an event's limit in UTF-8 for most scripts; longer input belongs in an attachment.
 KEY_LENGTH_MAX = 256
 LABEL_LENGTH_MAX = 256
-NAME_LENGTH_MAX = 256  # Of agents, models, tools and files.
+NAME_LENGTH_MAX = 256  # For agents, models, tools and files.
 ATTACHMENTS_MAX = 16
 
 
@@ -24,7 +27,7 @@ class WhenBusy(Enum):
 
 
 class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Resolve or create: by id, else by key, else by label, else a new one."""
+    """Finds or creates a session: by id, else by key, else by label, else a new one."""
 
     session_id: SessionId | None = None
     key: str | None = None
@@ -34,7 +37,7 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GivenAttachment(msgspec.Struct, frozen=True, kw_only=True):
-    """Either an artifact that is there already, or the bytes themselves."""
+    """Either an artifact that exists already, or the bytes themselves."""
 
     name: str
     media_type: str
@@ -43,7 +46,7 @@ class GivenAttachment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`can_ask` None: as the origin and the configuration have it (core.origins)."""
+    """If `can_ask` is None, the origin and the configuration decide (core.origins)."""
 
     text: str
     origin: str
@@ -115,7 +118,7 @@ class ApprovalsQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaintRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A source below `local` in a session's context. Of a branch's inherited sources `since_seq` is the branching."""
+    """A source below `local` in a session's context. For inherited sources `since_seq` is the seq of the branching."""
 
     source: str
     since_seq: int
@@ -125,7 +128,7 @@ class TaintRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaintOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one source of a question's taint came in; null where the session no longer remembers it."""
+    """Where one source of a question's taint came in; null if the session no longer remembers it."""
 
     source: str
     seq: int | None
@@ -133,7 +136,7 @@ class TaintOrigin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the calls that an approval is about, with the digest that the answer to it is bound to."""
+    """One of the calls that an approval is about, with the digest that its answer is bound to."""
 
     call_id: str
     digest: str
@@ -143,7 +146,7 @@ class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An approval as people see it: the row with what its request on the tape says. Secrets are markers there."""
+    """An approval as people see it: its row, and its request on the tape. Secrets are markers there."""
 
     id: ApprovalId
     kind: str
@@ -204,7 +207,7 @@ class ArtifactRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that has just been accepted: where to find it."""
+    """A run that was just accepted: where to find it."""
 
     id: RunId
     session_id: SessionId

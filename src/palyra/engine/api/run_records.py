@@ -1,4 +1,7 @@
-"""Run records. Owns: a run as people see it, its row and the texts its row points at. Not: queries."""
+"""Runs as people see them: a run's row, and the texts that the row points to.
+
+Does not own: queries (api.runs).
+"""
 
 from palyra.core.events.run import MessageAssistant, RunCancelled, RunFailed
 from palyra.core.projections.rows import RunRow
@@ -46,6 +49,6 @@ async def _error(journal: Journal, row: RunRow) -> RunError | None:
 
 
 def _usage(row: RunRow) -> RunUsage:
-    """A cost is only said when every call's price is known."""
+    """Includes a cost only if the price of every call is known."""
     cost_usd = row.cost_nano_usd / NANO if row.unpriced_count == 0 else None
     return RunUsage(input_tokens=row.input_tokens, output_tokens=row.output_tokens, cost_usd=cost_usd)

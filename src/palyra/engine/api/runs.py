@@ -61,7 +61,7 @@ class RunService:
     is_draining: bool = False
 
     async def start(self, principal: Principal, request: RunRequest) -> RunRecord:
-        """The run, accepted and durable. The same idempotency key gives the same run."""
+        """Starts a run; it is accepted and durable when this returns. The same idempotency key returns the same run."""
         known = await self._known(principal, request)
         if known is not None:
             return await make_record(self.journal, known)
@@ -70,7 +70,7 @@ class RunService:
         return await self.get(principal, started.id)
 
     async def start_and_follow(self, principal: Principal, request: RunRequest) -> tuple[StartedRun, Frames]:
-        """Starts and follows from the run's first event, without reading the tape when the follower keeps up."""
+        """Starts a run and follows it from its first event. A follower that keeps up does not read the tape."""
         known = await self._known(principal, request)
         if known is not None:
             there = StartedRun(id=known.id, session_id=known.session_id)
@@ -81,20 +81,20 @@ class RunService:
         try:
             started = await self._post(principal, session_id, command)
         finally:
-            # The command may have been refused, or answered with a run that is elsewhere or was there before.
+            # The command may have been refused, or its answer is a run in another session or from before.
             is_here = started == StartedRun(id=command.run_id, session_id=session_id)
             if not is_here:
                 follower.close()
         if not is_here:
             return started, await self.follow(principal, started.id, None)
-        # The first event that waits there is the first there is.
+        # The first event in the buffer is the first since the follower was attached.
         return started, RunFrames(follower.follow(follower.first_seq() - 1), started.id)
 
     async def get(self, principal: Principal, run_id: RunId) -> RunRecord:
         return await make_record(self.journal, await self._row(principal, run_id))
 
     async def list(self, principal: Principal | None, query: RunsQuery) -> tuple[RunRecord, ...]:
-        """Everyone's for None, which is the caller's to allow."""
+        """Lists runs; None lists everyone's. The caller checks that this is allowed."""
         wanted = RunFilter(
             session_id=query.session_id,
             state=query.state,
@@ -114,9 +114,9 @@ class RunService:
         return await self.get(principal, run_id)
 
     async def cancel(self, principal: Principal, run_id: RunId, *, by: Principal | None = None) -> RunRecord:
-        """Durable when it returns. Cancelling what is over changes nothing and is no error.
+        """Cancels a run, durable when this returns. Cancelling a run that is over changes nothing and is no error.
 
-        `by` acts in the eyes of `principal`; whether that is allowed is for the caller to know.
+        `by` acts with the permissions of `principal`. The caller checks that this is allowed.
         """
         row = await self._row(principal, run_id)
         if not is_terminal(row.state):
@@ -164,7 +164,10 @@ class RunService:
         return (session[0] if session else self.ids.session_id()), command
 
     async def _session(self, principal: Principal, request: RunRequest) -> tuple[SessionId, str] | None:
-        """The session and its agent. What a running loop knows of its owner's session is not read again."""
+        """Returns the session and its agent.
+
+        A running loop of the owner's session knows both, so nothing is read again.
+        """
         if request.session_id is not None:
             known = self.loops.known_state(request.session_id)
             if known is not None and known.owner == principal:
@@ -177,7 +180,7 @@ class RunService:
         return (found.id, found.agent) if found is not None else None
 
     async def _post(self, principal: Principal, session_id: SessionId, command: StartRun) -> StartedRun:
-        """A key taken in the same moment means that somebody else's command was the same: theirs is the answer."""
+        """Posts a command. If another command took the key at the same moment, its run is the answer."""
         try:
             run_id = await self.loops.post(session_id, command)
         except Conflict as conflict:
@@ -196,7 +199,7 @@ class RunService:
         return None if row is None else StartedRun(id=row.id, session_id=row.session_id)
 
     async def _session_beside(self, principal: Principal, command: StartRun, conflict: Conflict) -> SessionId:
-        """The session that got the key first; any other conflict is the caller's to hear."""
+        """Returns the session that got the key first. Any other conflict is raised to the caller."""
         key = command.opening.key if command.opening is not None else None
         is_taken = conflict.code == "session_key_taken" and key is not None
         row = await self.sessions.views.session_by_key(key, principal) if is_taken and key else None
@@ -219,7 +222,10 @@ class RunService:
         return row
 
     async def _tell(self, row: RunRow, command: Command) -> None:
-        """A run that ended in the same moment is no longer in its loop: that is a Conflict for input, nothing for cancel."""
+        """Sends a command to a run.
+
+        A run that ended at the same moment is a Conflict for input, and nothing for cancel.
+        """
         try:
             await self.loops.post(row.session_id, command)
         except NotFound as error:
@@ -234,7 +240,7 @@ class RunService:
         return can_ask(request.origin, waits_headless=self.settings.waits_headless)
 
     def _require_demands(self, request: RunRequest) -> None:
-        """What no answer could ever meet is said now and not after all turns are spent."""
+        """Refuses demands that no answer could meet now, rather than after all turns are spent."""
         schema = request.answer_schema
         errors = self.schemas.schema_errors(schema) if schema is not None else ()
         if errors:

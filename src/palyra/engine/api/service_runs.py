@@ -1,7 +1,7 @@
 """Service runs: runs that the daemon itself starts (core.service_runs).
 
-Owns: starting one on a tape of its own, following it to its end, and what it came to.
-Does not own: what a service asks of a model, nor what is done with the answer.
+Owns: starting one on its own tape, following it to its end, and its outcome.
+Does not own: what a service asks of a model, or what is done with the answer.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from palyra.engine.session.session_loops import SessionLoops
 
 
 class ServiceRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`principal` is whom the run serves and who is charged. `trust` is the lowest of what the text holds (L8)."""
+    """`principal` is whom the run serves and who is charged. `trust` is the lowest trust of the text's parts (L8)."""
 
     spec: ServiceSpec
     principal: Principal
@@ -38,10 +38,10 @@ class ServiceRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServiceOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a service run came to. `answer` is None unless the run is done.
+    """The outcome of a service run. `answer` is None unless the run is done.
 
     `code` and `message` say why it is not: the failure of the model call, else the reason the run ended for. `text` is
-    what the model said, also where the run failed. `usage` is what the provider counted; None where it did not count.
+    what the model said, also if the run failed. `usage` is what the provider counted, or None if it did not count.
     """
 
     run_id: RunId
@@ -61,7 +61,10 @@ class ServiceRuns:
     hub: Hub
 
     async def perform(self, request: ServiceRequest, watch: Callable[[Frame], None] | None = None) -> ServiceOutcome:
-        """Starts the run and waits for its end. Cancelling this cancels the run; `watch` sees each frame as it comes."""
+        """Starts the run and waits for its end.
+
+        Cancelling this cancels the run; `watch` sees each frame as it comes.
+        """
         session_id, run_id = self.ids.session_id(), self.ids.run_id()
         follower = self.hub.attach(session_id)
         is_over = True
@@ -112,7 +115,7 @@ def _command(request: ServiceRequest, run_id: RunId) -> StartRun:
 
 
 def _fold(outcome: ServiceOutcome, event: Event) -> tuple[ServiceOutcome, bool]:
-    """The outcome after one event, and whether it was the last."""
+    """Returns the outcome after one event, and whether it was the last."""
     match event.data:
         case ModelOutput(text=text, finish=Finish.INTERRUPTED, cause=cause):
             return replace(outcome, text=text, code="interrupted", message=cause or "The answer broke off."), False

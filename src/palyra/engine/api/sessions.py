@@ -1,6 +1,6 @@
 """Sessions of one principal (L11).
 
-Owns: resolving, labelling, branching, resetting and deleting them. Does not own: runs (api.runs).
+Owns: finding, creating, labelling, branching, resetting and deleting them. Does not own: runs (api.runs).
 """
 
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ FAMILY_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionService:
-    """`forget` ends what tools keep of a session that is deleted."""
+    """`forget` ends everything that tools keep of a deleted session."""
 
     views: SessionViews
     state: State
@@ -45,7 +45,7 @@ class SessionService:
     forget: Callable[[SessionId], Awaitable[None]]
 
     async def resolve(self, principal: Principal, request: SessionRequest) -> SessionRow:
-        """The session asked for; made when it is named by a key or label that is new, or by nothing."""
+        """Returns the session asked for. It is created if its key or label is new, or if nothing names it."""
         found = await self._find(principal, request)
         if found is None:
             found = await self._create(principal, request)
@@ -74,7 +74,7 @@ class SessionService:
         return await self.get(principal, session_id)
 
     async def branch(self, principal: Principal, session_id: SessionId, at_seq: int, label: str | None) -> SessionRow:
-        """A new session that shares this one's history up to `at_seq`; nothing is copied."""
+        """Creates a session that shares this one's history up to `at_seq`; nothing is copied."""
         parent = await self.get(principal, session_id)
         _require_length("label", label, LABEL_LENGTH_MAX)
         events = await self.journal.read(session_id, at_seq - 1, 1) if at_seq >= 1 else ()
@@ -86,7 +86,7 @@ class SessionService:
         return await self._open(principal, opening)
 
     async def delete(self, principal: Principal, session_id: SessionId) -> None:
-        """Erases the session and all that branched off it; its chain stays, its words go."""
+        """Erases the texts of the session and of all its branches. The hash chain stays."""
         await self.get(principal, session_id)
         family = await self._family(principal, session_id)
         now_ms = self.clock.now_ms()
@@ -119,7 +119,7 @@ class SessionService:
         try:
             return await self._open(principal, opening)
         except Conflict:
-            # Somebody made it in the same moment: the key names one session, whoever was first.
+            # Somebody created it at the same moment: a key names one session, and the first one counts.
             found = await self._find(principal, request)
             if found is None:
                 raise

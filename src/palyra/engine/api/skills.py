@@ -1,7 +1,7 @@
-"""Skills of agents.
+"""Skills of agents: showing them, and changing and recording their status.
 
-Owns: showing them, and changing their status on record. Does not own: their files (adapters.skills), their place in a
-prompt (prompt_base), nor how an open one narrows a run (core.skills).
+Does not own: their files (adapters.skills), their place in a prompt (prompt_base), how an open one narrows a run
+(core.skills).
 """
 
 import asyncio
@@ -33,7 +33,10 @@ ACT = "skills.change"
 
 
 class SkillQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which skill, as the agent sees them: None is the default agent. Without a place the one that counts by its name."""
+    """Names a skill as an agent sees it; None is the default agent.
+
+    Without a place, the skill in force by that name.
+    """
 
     name: str
     agent: str | None = None
@@ -41,7 +44,7 @@ class SkillQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkillChange(msgspec.Struct, frozen=True, kw_only=True):
-    """`sha256` is that of what was looked at: if it is no longer what is there, nothing changes."""
+    """`sha256` is the hash of the skill that was looked at. If the skill differs now, nothing changes."""
 
     status: SkillStatus
     sha256: str | None = None
@@ -50,8 +53,8 @@ class SkillChange(msgspec.Struct, frozen=True, kw_only=True):
 class SkillRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A skill as people see it.
 
-    `unknown_tools` are names it allows that mean none of our tools, `missing_tools` those the catalog does not have now;
-    both allow nothing. `body` is there where one skill was asked for.
+    `unknown_tools` are names it allows that mean none of our tools. `missing_tools` are those the catalog lacks now.
+    Both allow nothing. `body` is set only if one skill was asked for.
     """
 
     id: str
@@ -89,10 +92,13 @@ class SkillService:
         return self._record(found.card, found.text)
 
     async def change(self, principal: Principal, query: SkillQuery, change: SkillChange) -> SkillRecord:
-        """On record before it is done. NotFound, or Conflict where what is there is broken or another one."""
+        """Records the change before making it.
+
+        Raises NotFound, or Conflict if the skill is broken or a different one.
+        """
         found = (await asyncio.to_thread(self.skills.read, self._wish(query))).card
         wish = SkillWish(name=found.name, workspace=self.agents.find(query.agent).workspace, place=found.place)
-        # Bound to what stands in the record: if it changes in between, the record says what was meant and nothing is done.
+        # The change is bound to the recorded hash. If the skill changes in between, nothing is done.
         sha256 = change.sha256 or found.sha256
         require_change(found, change.status, sha256)
         await self.acts.record(principal, _act(found, change.status, sha256))
@@ -124,7 +130,7 @@ class SkillService:
 
 
 async def opened_skills(skills: Skills, agent: AgentSpec, names: tuple[str, ...]) -> tuple[OpenedSkill, ...]:
-    """What would be open if these were opened; a name that none has, or that none can be opened by, narrows nothing."""
+    """Returns the skills that opening these names would open. A name that cannot be opened narrows nothing."""
     if not names:
         return ()
     cards = await asyncio.to_thread(skills.cards, agent.workspace)

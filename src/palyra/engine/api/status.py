@@ -1,6 +1,5 @@
-"""What the daemon says of itself.
+"""The daemon's status: readiness of its parts, metrics, and its configured tools, agents and models.
 
-Owns: readiness of its parts, metrics, and what is configured: tools, agents, models.
 Does not own: the form on the wire (gateway).
 """
 
@@ -32,7 +31,7 @@ class StatusService:
     is_draining: bool = False
 
     async def parts(self) -> dict[str, str]:
-        """Each part is `ok`, or says what is wrong with it."""
+        """Returns `ok` for each part, or what is wrong with it."""
         try:
             await self.state.last_position()
             journal = "ok"

@@ -1,6 +1,6 @@
-"""A session's taint.
+"""A session's taint: where it came from, and the sources that a person trusts (L8).
 
-Owns: showing where it came from, and recording that a person trusts a source (L8). Does not own: the fold (core.taint).
+Owns: showing it, and recording trust. Does not own: the fold (core.taint).
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class TaintService:
     loops: SessionLoops
 
     async def show(self, principal: Principal, session_id: SessionId) -> tuple[TaintRecord, ...]:
-        """In the order met, those a person vouches for included."""
+        """Returns the sources in the order they came in, including those that a person trusts."""
         await self.sessions.get(principal, session_id)
         return tuple(_record(each) for each in await read_taint(self.provenance, session_id))
 
@@ -42,7 +42,7 @@ class TaintService:
     async def _record_trust(
         self, principal: Principal, session_id: SessionId, data: SourceTrusted | SourceDistrusted
     ) -> tuple[TaintRecord, ...]:
-        """Only the owner vouches: it is his agent that would act on it."""
+        """Records trust. Only the owner can trust a source, because it is the owner's agent that would act on it."""
         row = await self.sessions.get(principal, session_id)
         if row.owner != principal:
             raise NotFound("session_unknown", f"there is no session {session_id}")
@@ -62,7 +62,7 @@ async def read_taint(provenance: ProvenanceViews, session_id: SessionId) -> Tain
 async def origins_of(
     provenance: ProvenanceViews, session_id: SessionId, sources: tuple[str, ...]
 ) -> tuple[TaintOrigin, ...]:
-    """Where the sources that a question names came in, as far as the session still holds them."""
+    """Returns where the sources of a question came in, as far as the session still knows."""
     taint = await read_taint(provenance, session_id) if sources else ()
     return tuple(_origin(source, find_source(taint, source)) for source in sources)
 

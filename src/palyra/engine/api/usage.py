@@ -1,8 +1,7 @@
 """Reports of settled spend.
 
-Owns: whose spend a question covers, and which time its words mean. Does not own: the sums (the store).
-
-Invariant: a principal is told of the runs accepted for them alone (L11), unless the question is about everyone.
+Owns: whose spend a query covers, and which time its words mean. Does not own: the sums (the store).
+Invariant: a principal sees only the runs accepted for them (L11), unless the query is about everyone.
 """
 
 import re
@@ -18,7 +17,7 @@ from palyra.ports.clock import Clock
 from palyra.ports.views import UsageFilter, UsageReport, UsageViews
 
 HOUR_MS = 60 * 60 * 1000
-YEARS = range(1970, 9999)  # Dates that have a moment, and a day after them.
+YEARS = range(1970, 9999)  # Dates that a timestamp can express, with the day after them.
 
 _AGO = re.compile(r"([1-9][0-9]{0,3})([hd])")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -51,13 +50,16 @@ class UsageService:
 def find_zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
-    except (ValueError, OSError, KeyError) as cause:  # Which one depends on whether the name could be a path.
+    except (ValueError, OSError, KeyError) as cause:  # Which error depends on whether the name could be a path.
         message = "there is no such time zone; use an IANA name such as Europe/Prague"
         raise Invalid("timezone_unknown", message) from cause
 
 
 def begin_of(text: str, zone: tzinfo, now_ms: int) -> int:
-    """The first quarter that `text` names: `24h` ago, today and six days before it for `7d`, or a date's midnight."""
+    """Returns the first quarter hour of `text`.
+
+    That is `24h` ago, the midnight six days before today for `7d`, or a date's midnight.
+    """
     ago = _AGO.fullmatch(text)
     if ago is None:
         return _midnight_ms(_date_in(text), zone)
@@ -69,7 +71,7 @@ def begin_of(text: str, zone: tzinfo, now_ms: int) -> int:
 
 
 def end_of(text: str, zone: tzinfo, now_ms: int) -> int:
-    """The quarter after the last that `text` names: a date is meant whole."""
+    """Returns the quarter hour after the last one of `text`: a date means the whole day."""
     if _AGO.fullmatch(text) is not None:
         return begin_of(text, zone, now_ms)
     return _midnight_ms(_date_in(text) + timedelta(days=1), zone)
@@ -89,7 +91,10 @@ def _date_in(text: str) -> date:
 
 
 def _midnight_ms(day: date, zone: tzinfo) -> int:
-    """Where a day begins. One without midnight begins where its clocks were set forward, which is what fold 0 says."""
+    """Returns the beginning of a day.
+
+    A day without midnight begins where clocks were set forward, which fold 0 gives.
+    """
     return _quarter_ms(int(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp()) * 1000)
 
 

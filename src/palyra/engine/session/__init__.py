@@ -1,1 +1,4 @@
-"""One session at a time: the loop that commits, the gate that judges, the runner of effects. Not: requests (engine.api)."""
+"""Drives one session at a time: the loop that commits, the gate that judges, the runner of effects.
+
+Does not own: requests (engine.api).
+"""

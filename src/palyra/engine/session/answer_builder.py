@@ -40,7 +40,7 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerBuilder:
-    """`fold_run` reads a run that is over from its tape; `look_at_clock` has deadlines looked at now."""
+    """`fold_run` reads a finished run from its tape; `look_at_clock` makes deadlines be checked now."""
 
     gate: Gate
     agents: AgentDirectory
@@ -49,7 +49,7 @@ class AnswerBuilder:
     look_at_clock: Callable[[], None]
 
     async def answer(self, state: SessionState, command: AnswerQuestion) -> tuple[Run, Draft]:
-        """The run, and the fact of the person's answer. A question decided already is a Conflict."""
+        """Returns the run, and the fact of the person's answer. A question that is already decided is a Conflict."""
         live = [run for run in (state.active, *state.queued) if run and run.run_id == command.run.id]
         run = live[0] if live else await self.fold_run(command.run)
         asked = [question for question in run.questions if question.approval_id == command.approval_id] if run else []
@@ -78,7 +78,7 @@ class AnswerBuilder:
         return run, Draft(data=data, actor=command.principal, trust=Trust.OPERATOR, at_ms=now_ms, run_id=run.run_id)
 
     async def by_grant(self, pending: PendingCommit, run: Run, question: OpenQuestion) -> tuple[Draft, ...]:
-        """The answer to an open question that one grant covers whole; nothing where none does."""
+        """Returns the answer to an open question that one grant covers fully, or nothing."""
         now_ms = self.clock.now_ms()
         if question.kind is not ApprovalKind.TOOL or is_expired(question, now_ms):
             return ()

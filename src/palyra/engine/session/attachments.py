@@ -1,6 +1,6 @@
 """Attachments of a message.
 
-Owns: whose they are (L11), that images are what they say, and keeping them with their session.
+Owns: whose they are (L11), that images are of the type they claim, and keeping them with their session.
 Does not own: showing them to a model (core.conversation, engine.session.images).
 Invariant: a body is written before the message is recorded and linked in the same commit. A crash in between leaves a
 body that nothing refers to, and the next sweep removes it.
@@ -25,13 +25,13 @@ from palyra.ports.state import State
 
 @dataclass(frozen=True, slots=True)
 class AttachmentIntake:
-    """Takes attachments in: checks them all, then keeps their bodies."""
+    """Accepts attachments: checks them all, then stores their bodies."""
 
     artifacts: Artifacts
     state: State
 
     async def take(self, principal: Principal, given: tuple[GivenAttachment, ...]) -> tuple[Attachment, ...]:
-        """Returns them as the message will name them. All are checked before any is kept."""
+        """Returns the attachments as the message will name them. All are checked before any is stored."""
         if len(given) > ATTACHMENTS_MAX:
             raise _refusal(f"a message has at most {ATTACHMENTS_MAX} attachments, this one has {len(given)}")
         sizes = [await self._check(principal, item, at) for at, item in enumerate(given, 1)]
@@ -48,7 +48,7 @@ class AttachmentIntake:
         )
 
     async def _check(self, principal: Principal, item: GivenAttachment, at: int) -> int:
-        """Returns how many bytes it has, once nothing is wrong with it."""
+        """Returns the number of bytes, if nothing is wrong with the attachment."""
         if not 1 <= len(item.name) <= NAME_LENGTH_MAX or not 1 <= len(item.media_type) <= MEDIA_TYPE_LENGTH_MAX:
             lengths = f"a name has 1 to {NAME_LENGTH_MAX} characters, a type {MEDIA_TYPE_LENGTH_MAX}"
             raise _refusal(f"attachment {at}: {lengths}")
@@ -73,16 +73,16 @@ class AttachmentIntake:
         return link.bytes
 
     async def _image_body(self, item: GivenAttachment) -> bytes:
-        """One byte more than an image may have tells that it has too many."""
+        """Reads one byte more than an image may have, which shows that an image is too large."""
         if item.artifact_id is None:
             return item.body or b""
         return await self.artifacts.get(item.artifact_id, 0, IMAGE_BYTES_MAX + 1)
 
 
 def link_attached(pending: PendingCommit, command: StartRun | SendInput, now_ms: int) -> PendingCommit:
-    """With the message its session refers to what is attached, so that deleting the session lets it go.
+    """Links what is attached to the message's session, so that deleting the session releases it.
 
-    What is attached has the trust of the message it came with.
+    An attachment has the trust of the message it came with.
     """
     links = [
         LinkArtifact(

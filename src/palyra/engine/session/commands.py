@@ -21,7 +21,7 @@ from palyra.engine.api.requests import ApprovalAnswer, WhenBusy
 
 
 class StartRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`opening` is the session's own first event, when the session begins with this run."""
+    """`opening` is the session's own first event, if the session begins with this run."""
 
     run_id: RunId
     principal: Principal
@@ -50,7 +50,7 @@ class CancelRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """`run` is where the question was asked, which may be over when it is about an uncertain effect."""
+    """`run` is where the question was asked. That run may be over if the question is about an uncertain effect."""
 
     approval_id: ApprovalId
     principal: Principal
@@ -71,7 +71,7 @@ class ReconsiderApprovals(msgspec.Struct, frozen=True):
 
 
 class EffectReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an effect came to. It is true whatever the disk says, so it is kept until it is recorded."""
+    """The outcome of an effect. The outcome is real even if the disk fails, so it is kept until it is recorded."""
 
     run_id: RunId
     effect: CallModel | Execute
@@ -81,11 +81,11 @@ class EffectReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckDue(msgspec.Struct, frozen=True):
-    """Time has passed, or a place among the active runs has become free."""
+    """Time has passed, or a slot for an active run is free."""
 
 
 class ResumeSession(msgspec.Struct, frozen=True):
-    """The daemon has started: what was in flight no longer is."""
+    """The daemon has started: effects that were in flight no longer are."""
 
 
 Command = (
@@ -117,5 +117,5 @@ class Envelope:
     def fail(self, error: Exception) -> None:
         if not self.reply.done():
             self.reply.set_exception(error)
-            # A report's sender does not wait, so nobody may ever look at this.
+            # The sender of a report does not wait, so nobody may ever read this error.
             self.reply.exception()

@@ -69,7 +69,7 @@ class CommitBuilder:
     runs_queued_max: int
 
     async def add(self, pending: PendingCommit, command: Command) -> tuple[PendingCommit, RunId | None]:
-        """The commit with one command more, and the run that the command is about."""
+        """Returns the commit with one more command, and the run that the command is about."""
         match command:
             case StartRun():
                 return await self._start_run(pending, command)
@@ -138,7 +138,7 @@ class CommitBuilder:
         return add_drafts(replace(pending, state=replace(pending.state, doubts=doubts)), drafts)
 
     async def _reconsider(self, pending: PendingCommit) -> PendingCommit:
-        """Judges open questions again, as the context is now; a grant that covers one whole answers it."""
+        """Judges open questions again in the present context. A grant that covers one fully answers it."""
         for question in pending.state.active.questions if pending.state.active is not None else ():
             run = pending.state.active
             if run is not None and question in run.questions:
@@ -154,7 +154,7 @@ class CommitBuilder:
         run = pending.state.active
         facts = overdue(run, self.clock.now_ms()) if run is not None else ()
         if run is not None and not facts:
-            # A plan that had to wait for room in a budget is asked for again.
+            # A plan that had to wait for room in a budget is requested again.
             plans = [effect for effect in wanted(run) if isinstance(effect, PlanRoute)]
             facts = await self.effects.judge_and_plan(pending, run, plans)
         if run is not None and facts:
@@ -162,7 +162,10 @@ class CommitBuilder:
         return await self._begin_next(pending)
 
     async def _resume(self, pending: PendingCommit) -> PendingCommit:
-        """Nothing is in flight any more. Deadlines come after: time without a daemon was nobody's active time."""
+        """Records that nothing is in flight.
+
+        Deadlines come after it, because time without a daemon is no active time.
+        """
         run = pending.state.active
         if run is not None and run.state is RunState.IN_PROGRESS:
             fact = engine_draft(RunResumed(cause=ResumeCause.RESTART), run.run_id, self.clock.now_ms())
@@ -170,7 +173,7 @@ class CommitBuilder:
         return await self._check_due(pending)
 
     def _record(self, pending: PendingCommit, command: RecordSessionEvent) -> PendingCommit:
-        """An event of the session itself, outside any run."""
+        """Adds an event of the session itself, outside any run."""
         draft, writes = self.redactor.clean(
             Draft(data=command.data, actor=command.principal, trust=Trust.OPERATOR, at_ms=self.clock.now_ms())
         )
@@ -184,7 +187,7 @@ class CommitBuilder:
         return add_drafts(replace(pending, state=state, writes=(*pending.writes, *writes)), (draft,))
 
     async def _advance(self, pending: PendingCommit, run: Run | None, facts: tuple[Draft, ...]) -> PendingCommit:
-        """Adds facts, then what judging and planning make of them, until only outside effects are left."""
+        """Adds facts, then the results of judging and planning, until only outside effects are left."""
         while facts:
             cleaned = [self.redactor.clean(fact) for fact in facts]
             writes = tuple(write for _, extra in cleaned for write in extra)
@@ -231,7 +234,7 @@ class CommitBuilder:
 
 
 def _changes_trust(state: SessionState, data: SourceTrusted | SourceDistrusted) -> bool:
-    """Said again, it is recorded once. Nobody can vouch for what no context holds, nor for sources not counted."""
+    """Trust given twice is recorded once. Nobody can trust a source that the context does not hold or count."""
     found = find_source(state.taint, data.source)
     if found is None:
         raise NotFound("source_unknown", f"the session's taint has no source {data.source!r}; see GET …/taint")
@@ -242,7 +245,7 @@ def _changes_trust(state: SessionState, data: SourceTrusted | SourceDistrusted) 
 
 
 def _same_run(pending: PendingCommit, command: StartRun) -> RunId | None:
-    """The run of a command with the same key in this very commit: no table knows of it yet."""
+    """Returns the run of a command with the same key in this commit, which no table has yet."""
     key = command.accepted.idempotency_key
     for draft in pending.drafts if key is not None else ():
         is_same = isinstance(draft.data, RunAccepted) and draft.data.idempotency_key == key
@@ -252,7 +255,7 @@ def _same_run(pending: PendingCommit, command: StartRun) -> RunId | None:
 
 
 def as_conflict(error: PalyraError) -> PalyraError:
-    """To a caller a command that came too late is a Conflict, not a fault of its form."""
+    """A command that came too late is a Conflict to its caller, not a fault of its form."""
     is_late = isinstance(error, Invalid) and error.code in (
         "run_ended",
         "call_unknown",

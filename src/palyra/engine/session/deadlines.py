@@ -1,7 +1,8 @@
 """Deadlines of all sessions, in one heap.
 
-Owns: the next deadline of each session, and calling `wake` when it has come. Does not own: which deadlines a run has
-(core.run.deadlines). A run that waits for a day costs one entry, and no coroutine (L7).
+Owns: the next deadline of each session, and calling `wake` when it has come.
+Does not own: which deadlines a run has (core.run.deadlines).
+A run that waits for a day costs one entry, and no coroutine (L7).
 """
 
 import asyncio
@@ -24,7 +25,7 @@ class SessionDeadlines:
         self._changed = asyncio.Event()
 
     def set(self, session_id: SessionId, at_ms: int | None) -> None:
-        """One deadline a session: the next. Heap entries that no longer match are passed over."""
+        """Sets a session's next deadline; each session has one. Heap entries that no longer match are skipped."""
         if at_ms is None:
             self._due.pop(session_id, None)
             return
@@ -44,7 +45,7 @@ class SessionDeadlines:
             self.set(session_id, at_ms)
 
     def look_at_clock(self) -> None:
-        """Time may have passed otherwise than by waiting."""
+        """Checks the clock now, because time may have passed without a wait."""
         self._changed.set()
 
     async def keep(self) -> None:
@@ -57,7 +58,7 @@ class SessionDeadlines:
                 if self._due.get(session_id) == at_ms:
                     del self._due[session_id]
                     self._wake(session_id)
-            # Clocks jump (a laptop sleeps, an operator sets the time), so no wait is trusted for long.
+            # Clocks jump: a laptop sleeps, an operator sets the time. So every wait is short.
             left_s = (self._heap[0][0] - now_ms) / 1000 if self._heap else CLOCK_TRUSTED_S
             try:
                 async with asyncio.timeout(min(left_s, CLOCK_TRUSTED_S)):

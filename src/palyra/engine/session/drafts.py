@@ -1,4 +1,7 @@
-"""Drafts of the engine's own facts. Owns: who says them and with which trust. Does not own: what they say."""
+"""Drafts of the engine's own facts: their actor and their trust.
+
+Does not own: what they say.
+"""
 
 from palyra.core.events import Data, Draft
 from palyra.core.ids import Principal, RunId

@@ -1,9 +1,9 @@
 """Performs the effects that `core.run.decide` asks for.
 
 Owns: judging and planning within a commit; the tasks of one session's model calls and tool calls; their reports.
-Does not own: deciding to perform them (core.run), nor one call's inside (gate, route_planner, model_call, tool_call).
-Invariant: a task either returns its facts, or is cancelled and then asked what it had come to, or breaks. In each case
-exactly one report goes back to the session's loop, unless the daemon itself is stopping.
+Does not own: deciding to perform them (core.run), how one call works (gate, route_planner, model_call, tool_call).
+Invariant: a task returns its facts, or is cancelled and then asked for its outcome, or fails. In each case exactly one
+report goes back to the session's loop, unless the daemon itself is stopping.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from palyra.ports.tools import Catalog, ToolCallContext
 
 log = structlog.get_logger()
 
-# A call that was under way at a restart waits this long for its server to start again.
+# A call that was interrupted by a restart waits this long for its server to start again.
 TOOL_LOOK_S, TOOL_LOOKS_MAX = 0.1, 200
 
 _GONE = ToolError(code="tool_gone", message="The tool is no longer in the catalog.")
@@ -73,10 +73,10 @@ class EffectParts:
     async def judge_and_plan(
         self, pending: PendingCommit, run: Run, effects: Sequence[Record | Effect]
     ) -> tuple[Draft, ...]:
-        """Facts of the effects that touch nothing outside. They join the commit that asked for them."""
+        """Returns the facts of effects that touch nothing outside. They join the commit that asked for them."""
         facts: list[Draft] = []
         for effect in effects:
-            # A grant that held when the question was put may expire while it is looked up.
+            # A grant that was valid when the question was asked may expire while it is looked up.
             now_ms = self.clock.now_ms()
             match effect:
                 case PlanRoute():
@@ -92,7 +92,7 @@ class EffectParts:
 
 
 class EffectRunner:
-    """The effects of one session that are out."""
+    """The running effects of one session."""
 
     def __init__(self, parts: EffectParts, session_id: SessionId, report: Callable[[EffectReport], None]) -> None:
         self._parts = parts
@@ -118,7 +118,7 @@ class EffectRunner:
                     continue
 
     def _stop(self, effect: CallModel | Execute) -> None:
-        """An effect that is not out here has reported already, or a restart will find that it was lost."""
+        """Stops an effect. One that does not run here has reported already, or a restart will find that it was lost."""
         task = self._tasks.get(effect)
         if task is not None:
             task.cancel()
@@ -155,7 +155,7 @@ class EffectRunner:
         if tool is None:
             return self._await_tool(effect, run, state)
         if call.judged is not None and call.judged.tool_sha256 not in (None, spec_digest(tool.spec)):
-            # What was judged is no longer what would run.
+            # The tool that would run is no longer the one that was judged.
             return self._not_run(effect, run, Outcome.FAILED, _CHANGED)
         agent = self._parts.agents.of_run(run.agent)
         context = ToolCallContext(
@@ -178,7 +178,10 @@ class EffectRunner:
         self._watch(effect, execution.perform(), run.run_id, outcome)
 
     def _await_tool(self, effect: Execute, run: Run, state: SessionState) -> None:
-        """The catalog changed between verdict and execution. A server that is only starting again is waited for."""
+        """Handles a catalog that changed between verdict and execution.
+
+        A server that is starting again is waited for.
+        """
         name = find_call(run, effect.call_id).tool
         task = self._parts.tasks.spawn(_wait_for_tool(self._parts.catalog, name), f"{name} of {run.run_id}")
         self._tasks[effect] = task
@@ -195,7 +198,7 @@ class EffectRunner:
         task.add_done_callback(ended)
 
     def _not_run(self, effect: Execute, run: Run, outcome: Outcome, error: ToolError) -> None:
-        """Nothing ran, and the tape must say so."""
+        """Reports that nothing ran, because the tape must say so."""
         data = ToolFinished(
             call_id=effect.call_id, effect_id=effect.effect_id, outcome=outcome, error=error, attestation=None
         )
@@ -222,7 +225,7 @@ class EffectRunner:
 
 
 def unrecordable(report: EffectReport, refusal: PalyraError) -> EffectReport:
-    """Stands for an outcome that cannot be recorded: that it came, and why it is not here."""
+    """Replaces an outcome that cannot be recorded: it says that the outcome came, and why it is missing."""
     said = report.drafts[-1]
     message = f"What came of it could not be recorded ({refusal.code}): {refusal.message}"
     data: Data
@@ -237,13 +240,13 @@ def unrecordable(report: EffectReport, refusal: PalyraError) -> EffectReport:
         case CallModel(turn=turn):
             data = ModelFailed(turn=turn, code=ModelError.PROTOCOL, message=message)
     draft = replace(said, data=data, trust=Trust.SYSTEM)
-    # What was spent is small and true, whatever became of the words.
+    # Spend is small and real, even if the text cannot be recorded.
     spends = tuple(one for one in report.drafts if isinstance(one.data, UsageRecorded))
     return EffectReport(run_id=report.run_id, effect=report.effect, drafts=(*spends, draft), is_substitute=True)
 
 
 def _discard(_stream: str, _text: str) -> None:
-    """Output goes nowhere until a context has its own `emit`."""
+    """Drops output until a context has its own `emit`."""
 
 
 def _result(task: asyncio.Task[Any], broken: Callable[[], Any]) -> Any:
@@ -255,7 +258,7 @@ def _result(task: asyncio.Task[Any], broken: Callable[[], Any]) -> Any:
 
 
 async def _wait_for_tool(catalog: Catalog, name: str) -> bool:
-    """Whether the tool is here, or comes while the catalog knows why it is missing."""
+    """Tells whether the tool is here, or appears while the catalog knows why it is missing."""
     for _ in range(TOOL_LOOKS_MAX):
         if catalog.find(name) is not None:
             return True

@@ -1,8 +1,8 @@
 """Redacts events before anything is decided or stored (L5).
 
-Owns: the one place where the text of a draft loses its secrets, and the sealing of those secrets for its run.
-Does not own: which fields hold text (declared at the fields, core.events), nor what a secret is (core.redaction).
-Invariant: digests, effect ids and attestations are over the redacted form, because every draft passes here before
+Owns: the one place where secrets are removed from the text of a draft, and sealing those secrets for its run.
+Does not own: which fields hold text (declared at the fields, core.events), what a secret is (core.redaction).
+Invariant: digests, effect ids and attestations cover the redacted form, because every draft passes here before
 `decide` sees it.
 """
 
@@ -20,7 +20,7 @@ from palyra.core.redaction.markers import map_strings
 from palyra.core.writes import SealSecret, Write
 from palyra.ports.sealer import Sealer
 
-# Only the types that have text. The declarations are read once.
+# Only types with text are listed. The declarations are read once.
 _REWRITERS = {
     data_type: rewrite for data_type in DATA_TYPES.values() if (rewrite := rewriter_of(data_type)) is not None
 }
@@ -33,7 +33,7 @@ class EventRedactor:
         self._sealer = sealer
 
     def clean(self, draft: Draft) -> tuple[Draft, tuple[Write, ...]]:
-        """The draft without secrets, and the sealed values for the executor of its run alone."""
+        """Returns the draft without secrets, and the sealed values, which only the executor of its run gets."""
         data, secrets = self._clean_data(draft.data)
         if data is draft.data:
             return draft, ()
@@ -47,7 +47,7 @@ class EventRedactor:
         return cast(Data, rewrite(data, lambda holds, value: self._visit(holds, value, found))), found
 
     def _visit(self, holds: Holds, value: Any, found: list[Secret]) -> Any:
-        """The value without secrets; the same object where it has none."""
+        """Returns the value without secrets, or the same object if it has none."""
         if holds is Holds.PROVIDER_STATE:
             return None if self._is_telling(value) else value
         if isinstance(value, str):
@@ -66,9 +66,9 @@ class EventRedactor:
         return redacted.text
 
     def _is_telling(self, state: JsonObject) -> bool:
-        """A provider's own state is sent back as it came or not at all: a marker in it would break its signature.
+        """A provider's own state is sent back unchanged or not at all: a marker in it would break its signature.
 
-        What is opaque in it (signatures, encrypted reasoning) looks like a secret and is none of ours.
+        Its opaque parts (signatures, encrypted reasoning) look like secrets and are none of ours.
         """
         whole = msgspec.json.encode(state).decode()
         return self._redactor.knows(whole) or bool(self._redactor.value(cast(Json, _without_opaque(state))).secrets)

@@ -1,7 +1,7 @@
 """The gate judges every proposed tool call.
 
-Owns: the order of its questions: catalog, agent, open skills, schema, policy, doubt, grants, is there somebody to ask.
-Does not own: the rules behind the answers (core.grants, the policy).
+Owns: the order of its checks: catalog, agent, open skills, schema, policy, doubt, grants, whether anybody can be asked.
+Does not own: the rules behind the checks (core.grants, the policy).
 Invariant: every refusal names its rule, and an error inside is a refusal (L6).
 """
 
@@ -102,7 +102,7 @@ class Gate:
                 "arguments_invalid",
                 "The arguments are no JSON object that every reader keeps exactly, or are too long: write less at a time.",
             )
-        # By what it will really do: behind a marker anything could stand.
+        # The real arguments are judged, because a marker could hide anything.
         real = await self.restorer.restore(run.run_id, call.arguments, case.sealed)
         if real.values and tool.spec.runtime in (Runtime.INTERNAL, Runtime.SHELL) and real.hides(call.arguments):
             return _refuse(call, "secret_hides", HIDES)
@@ -131,7 +131,7 @@ class Gate:
         return self._judged(call, settled, question, real)
 
     def _reads_outside(self, name: str) -> bool:
-        """A tool that is gone says nothing of its earlier results, and so vouches for none."""
+        """A tool that no longer exists says nothing about its earlier results, so it makes none of them trusted."""
         tool = self.catalog.find(name)
         return tool is not None and Trait.READS_OUTSIDE in tool.spec.traits
 
@@ -177,19 +177,19 @@ class Gate:
         return None
 
     async def giver_of(self, grant_id: GrantId) -> Principal | None:
-        """Who gave a grant; None where that was erased."""
+        """Returns who gave a grant, or None if that was erased."""
         row = await self.approvals.grant(grant_id, None)
         answer = await self._read_answer(row) if row is not None else None
         return answer.decided_by if answer is not None else None
 
     async def _read_answer(self, row: GrantRow) -> ApprovalResolved | None:
-        """The terms are on the tape; the row only says where."""
+        """Reads the terms from the tape; the row only says where they are."""
         events = await self.journal.read(row.session_id, row.granted_seq - 1, 1)
         data = events[0].data if events else None
         return data if isinstance(data, ApprovalResolved) else None
 
     def _judged(self, call: Call, settled: "_Settled", question: PolicyQuestion, real: RealArguments) -> ToolJudged:
-        """What is recorded and shown has markers where the real arguments had secrets (L5)."""
+        """Records and shows markers in place of the secrets in the real arguments (L5)."""
         answer, spec, nature = settled.answer, question.spec, _masked(question.nature, real)
         is_ask = answer.verdict is Verdict.ASK
         has_network = spec.runtime is Runtime.SHELL and self.policy.permits_network(question)
@@ -225,7 +225,7 @@ class Gate:
 
 
 def _shown(preview: str | None, has_network: bool) -> str | None:
-    """A person is told what the words of a command do not say."""
+    """Adds to the preview what the words of a command do not say."""
     return f"{WITH_NETWORK}\n{preview or ''}" if has_network else preview
 
 
@@ -250,7 +250,7 @@ class _Settled(msgspec.Struct, frozen=True):
 
 
 def why_missing(catalog: Catalog, tool: str) -> tuple[str, str]:
-    """The rule and the reason by which a call of a tool that is not here is refused."""
+    """Returns the rule and the reason for refusing a call of a tool that is not here."""
     for missing in catalog.missing():
         if fnmatchcase(tool, missing.name):
             return "tool_unavailable", f"{tool} is not available: {missing.reason}"
@@ -258,7 +258,7 @@ def why_missing(catalog: Catalog, tool: str) -> tuple[str, str]:
 
 
 def _unnamed_taint(run: Run) -> tuple[str, ...]:
-    """A run that saw content below `local` is tainted, also where no source of it was ever recorded."""
+    """A run that saw content below `local` is tainted, even if none of its sources was recorded."""
     return (UNNAMED,) if is_tainting(run.trust) else ()
 
 
@@ -270,7 +270,7 @@ def _askable(run: Run, answer: PolicyAnswer) -> PolicyAnswer:
 
 
 def _may_cover(row: GrantRow, case: GateCase) -> bool:
-    """A session grant given before the session's reset is void."""
+    """A session grant from before the session's reset is void."""
     return row.scope is Scope.TIMEBOXED or row.granted_seq > case.reset_seq
 
 

@@ -1,6 +1,7 @@
-"""Spreads a new grant to open questions of other sessions.
+"""Applies a new grant to open questions of other sessions.
 
-Owns: telling the sessions whose open questions the grant may answer. Does not own: judging them again (answer_builder).
+Owns: telling the sessions whose open questions the grant may answer.
+Does not own: judging them again (answer_builder).
 """
 
 from asyncio import Future
@@ -16,7 +17,7 @@ from palyra.engine.tasks import TaskSupervisor
 from palyra.ports.clock import Clock
 from palyra.ports.views import ApprovalViews
 
-SESSIONS_MAX = 500  # Told of one grant. Questions of any further session stay open until answered or expired.
+SESSIONS_MAX = 500  # For one grant. Questions of further sessions stay open until answered or expired.
 
 log = structlog.get_logger()
 
@@ -34,7 +35,7 @@ class GrantFanout:
             self.tasks.spawn(self.reconsider(grant_id), f"grant {grant_id}")
 
     async def reconsider(self, grant_id: GrantId | None) -> None:
-        """None: after a restart, any grant that was given just before and could not be spread."""
+        """None stands for any grant given just before a restart and not applied yet."""
         now_ms = self.clock.now_ms()
         for session_id in await self.approvals.sessions_awaiting(grant_id, now_ms, SESSIONS_MAX):
             self.post(session_id, ReconsiderApprovals()).add_done_callback(partial(_log_failure, session_id))

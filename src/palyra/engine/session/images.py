@@ -1,8 +1,7 @@
 """Images of a model call.
 
 Owns: reading the bytes of the images that a request shows. Does not own: which are shown (core.conversation).
-
-What cannot be read is told to the model in words and to the operator in the log; a call never fails for it.
+Invariant: an unreadable image is described to the model in words and to the operator in the log; no call fails for it.
 """
 
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ log = structlog.get_logger()
 
 
 async def with_images(artifacts: Artifacts, request: ModelRequest) -> ModelRequest:
-    """The request with the bytes of its images; the window has bounded how many and how large they are."""
+    """Returns the request with the bytes of its images. The window has bounded their number and size."""
     said = [message for message in request.messages if isinstance(message, UserMessage)]
     wanted = {each.artifact_id: each for message in said for each in message.attachments}
     if not wanted:
@@ -34,7 +33,7 @@ async def with_images(artifacts: Artifacts, request: ModelRequest) -> ModelReque
 async def _load_images(
     artifacts: Artifacts, attachments: Iterable[Attachment]
 ) -> tuple[dict[str, Image], dict[str, str]]:
-    """The images by their artifacts, and why the others could not be read."""
+    """Returns the images by artifact, and why the others could not be read."""
     images: dict[str, Image] = {}
     unread: dict[str, str] = {}
     for attachment in attachments:
@@ -51,7 +50,7 @@ def _reason(error: PalyraError) -> str:
 
 
 async def _load(artifacts: Artifacts, attachment: Attachment) -> Image:
-    """Checked again, though it was when it was accepted: a provider would refuse the whole request for it."""
+    """Reads and checks an image again, because a provider would refuse the whole request for a bad one."""
     artifact_id = ArtifactId(attachment.artifact_id)
     body = await artifacts.get(artifact_id, 0, IMAGE_BYTES_MAX)
     if find_type(body) != attachment.media_type or len(body) != attachment.bytes:

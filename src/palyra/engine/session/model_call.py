@@ -1,8 +1,8 @@
 """One model call.
 
-Owns: streaming it, sending its live frames, and the facts it came to. Does not own: whether to make it (core.run).
-Live frames pass the redaction stream first: they hold back only what could still become a secret (L5), and they wait
-for no append (L4).
+Owns: streaming it, sending its live frames, and the facts of its outcome. Does not own: whether to make it (core.run).
+Invariants: live frames pass the redaction stream first, which holds back only text that could still become a secret
+(L5). They wait for no append (L4).
 """
 
 from contextlib import aclosing
@@ -27,13 +27,13 @@ from palyra.ports.provider import ENDINGS, CallDelta, Completed, Failed, ModelRe
 from palyra.ports.router import Router
 from palyra.ports.schemas import SchemaCheck
 
-# What another model of the route may do better. A request that is itself wrong, too long or refused stays so elsewhere.
+# Another model of the route may succeed after these. A wrong, too long or refused request fails everywhere.
 FAILOVER = frozenset(ModelError) - {ModelError.BAD_REQUEST, ModelError.CONTEXT_LENGTH, ModelError.CONTENT_FILTER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCaller:
-    """What model calls need. `bounds_output`: a budget is set, so what a call may say must be bounded."""
+    """What model calls need. `bounds_output` is set if there is a budget, because then the output must be bounded."""
 
     router: Router
     prices: Prices
@@ -45,7 +45,7 @@ class ModelCaller:
 
 
 class ModelCall:
-    """Runs in a task of its own. To stop it, cancel that task and then ask for `interrupted`."""
+    """Runs in its own task. To stop it, cancel that task and then ask for `interrupted`."""
 
     def __init__(
         self,
@@ -70,7 +70,10 @@ class ModelCall:
         self._assembly = Assembly(RunId(request.run_id), effect.turn, request.calls_before)
 
     async def perform(self) -> list[Data]:
-        """The facts: usage first, so that the fact that decides comes last. Falls over along the route before the first word."""
+        """Returns the facts: usage first, so that the deciding fact comes last.
+
+        Before the first word of an answer, a failure moves on to the next model of the route.
+        """
         failed = Failed(ModelError.NO_MODEL, "There is no model to call.")
         for model in self._models:
             self._model = model
@@ -89,7 +92,7 @@ class ModelCall:
         return self._cut_off()
 
     def broken(self) -> list[Data]:
-        """The adapter itself failed; what it was doing is in the log."""
+        """Returns the facts of a failure in the adapter itself, which the log describes."""
         self._router.fail(self._model, ModelError.PROTOCOL)
         self._flush()
         return self._failed(Failed(ModelError.PROTOCOL, "The provider's adapter failed; the daemon's log says how."))
@@ -113,7 +116,7 @@ class ModelCall:
         return ending
 
     def _limit(self, model: str) -> int | None:
-        """What a budget reserved for is also all that may be said, where the model has no limit of its own."""
+        """Limits the output to what the budget reserved, if the model has no limit of its own."""
         if self._request.max_output_tokens is not None:
             return self._request.max_output_tokens
         if not self._caller.bounds_output:
@@ -144,14 +147,17 @@ class ModelCall:
         return [self._bill.counted(self._model, completed.usage), output]
 
     def _checked(self, output: ModelOutput) -> ModelOutput:
-        """What the caller's schema says of the text is recorded with it: the rules may not validate JSON themselves."""
+        """Records whether the text fits the caller's schema, because the rules may not validate JSON themselves."""
         schema = self._request.answer_schema
         if schema is None or output.tool_calls:
             return output
         return replace(output, schema_errors=self._caller.schemas.text_errors(schema, output.text))
 
     def _failed(self, failed: Failed) -> list[Data]:
-        """After the first words a failure leaves an interrupted output; before them it is the call that failed, unpaid."""
+        """After the first words a failure leaves an interrupted output.
+
+        Before them the call failed, and costs nothing.
+        """
         if not self._assembly.is_empty:
             return self._cut_off(failed.message)
         return [ModelFailed(turn=self._effect.turn, code=failed.code, message=failed.message, model=self._model)]

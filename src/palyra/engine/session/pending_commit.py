@@ -1,6 +1,6 @@
-"""What one commit of a session will hold, while it is built.
+"""The content of one commit of a session, while it is built.
 
-Owns: the session's state and the commit as values; undoing a command that failed half-way is taking the earlier value.
+Owns: the session's state and the commit as values. A command that fails half-way is undone by using the earlier value.
 Does not own: the rules (core.run), building it (commit_builder), committing it (session_loop).
 """
 
@@ -26,7 +26,7 @@ _ABOUT_DOUBT = frozenset({Decision.RETRY, Decision.DONE, Decision.GIVE_UP})
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the engine knows of a session; all of it can be read again from the journal."""
+    """What the engine knows of a session. All of it can be read again from the journal."""
 
     session_id: SessionId
     owner: Principal
@@ -56,7 +56,7 @@ def find_run(state: SessionState, run_id: RunId) -> Run:
 
 
 def put_run(state: SessionState, run: Run) -> SessionState:
-    """The state with this run in its place: queued while accepted, active while it goes on, gone when it is over."""
+    """Returns the state with this run: queued while accepted, active while it runs, removed when it is over."""
     queued = tuple(other for other in state.queued if other.run_id != run.run_id)
     active = state.active if state.active is None or state.active.run_id != run.run_id else None
     if is_terminal(run.state):
@@ -67,7 +67,7 @@ def put_run(state: SessionState, run: Run) -> SessionState:
 
 
 def add_drafts(pending: PendingCommit, drafts: tuple[Draft, ...]) -> PendingCommit:
-    """Appends drafts. Their taint counts at once: a call judged in the same commit must know of it."""
+    """Appends drafts. Their taint counts at once, because a call judged in the same commit must know of it."""
     state = pending.state
     taint = fold_drafts(state.taint, drafts, state.head_seq + len(pending.drafts))
     if taint is not state.taint:
@@ -81,10 +81,10 @@ def add_record(pending: PendingCommit, record: Record, effects: tuple[Effect, ..
 
 
 def remember_doubts(pending: PendingCommit, record: Record) -> PendingCommit:
-    """While nobody knows whether a call took effect, the same call is not made again unasked (L2)."""
+    """Remembers calls whose effect is unknown: the same call is not made again unasked (L2)."""
     if not any(isinstance(draft.data, _QUESTION_TYPES) for draft in record.drafts):
         return pending
-    # An answer to the repeat's own card says nothing about the first call: only one about the doubt itself does.
+    # An answer about a repeated call says nothing about the first call. Only an answer about the doubt does.
     answered = {
         draft.data.digest
         for draft in record.drafts
@@ -102,7 +102,7 @@ def remember_doubts(pending: PendingCommit, record: Record) -> PendingCommit:
 
 
 def spends_in(record: Record, run: Run, state: SessionState) -> tuple[Spent, ...]:
-    """The spend that a record settles."""
+    """Returns the spend that a record settles."""
     settled = [draft for draft in record.drafts if isinstance(draft.data, UsageRecorded)]
     if not settled:
         return ()

@@ -1,7 +1,7 @@
 """The stable beginning of every prompt of an agent: its instructions and its tools.
 
-Owns: putting it together once, and keeping it until something of it changes. A provider's adapter can then keep what it
-makes of the same tools. Does not own: who may use what (core.agents, core.skills).
+Owns: assembling it once, and keeping it until a part of it changes. A provider's adapter can then reuse its own form of
+the same tools. Does not own: who may use what (core.agents, core.skills).
 """
 
 import msgspec
@@ -18,7 +18,7 @@ BASES_MAX = 256
 
 
 class PromptBase(msgspec.Struct, frozen=True, kw_only=True):
-    """`tools` are the very same tuple as long as they are the same; `bytes` is about how much of a prompt it takes."""
+    """`tools` is the identical tuple while nothing changes; `bytes` is about how much of a prompt the base takes."""
 
     tools: tuple[ToolSpec, ...]
     instructions: str
@@ -41,7 +41,10 @@ class PromptBases:
         self._made: dict[tuple[str, tuple[OpenedSkill, ...]], _Made] = {}
 
     def of(self, agent: AgentSpec, skills: tuple[OpenedSkill, ...]) -> PromptBase:
-        """For a run of this agent that has these skills open. Catalog and skills give the same object until they change."""
+        """Returns the base for a run of this agent with these skills open.
+
+        The catalog and the skills return the identical object until they change.
+        """
         catalog = self._catalog.specs()
         offered = self._skills.offered(agent.workspace) if _can_open(agent, catalog) else ()
         made = self._made.get((agent.name, skills))
@@ -54,7 +57,7 @@ class PromptBases:
 
 
 def _can_open(agent: AgentSpec, catalog: tuple[ToolSpec, ...]) -> bool:
-    """Asked every turn: most tools have no trait at all, which is quicker to see than that they lack this one."""
+    """Is asked every turn. Most tools have no traits, and checking that first is quicker than looking for one trait."""
     return any(spec.traits and Trait.OPENS_SKILLS in spec.traits and may_use(agent, spec.name) for spec in catalog)
 
 
@@ -68,7 +71,7 @@ def _make(
 
 
 def _instructions(agent: AgentSpec, tools: tuple[ToolSpec, ...], offered: tuple[SkillCard, ...]) -> str:
-    """What a model is told first: the agent's own words, then the skills it may open. The same bytes until those change."""
+    """Returns the agent's own instructions, then the skills it may open. The bytes stay the same until those change."""
     if not any(Trait.OPENS_SKILLS in spec.traits for spec in tools):
         return agent.instructions
     section = prompt_section(offered)

@@ -1,10 +1,9 @@
-"""The real arguments of a call: sealed secrets put back for its judge and its executor alone.
+"""The real arguments of a call: sealed secrets put back for the gate and the executor alone.
 
-Owns: restoring them, and masking them again. Does not own: sealing (event_redactor).
-
-A call is judged by what it will really do, so the gate and the executor see the same real arguments; what is recorded and
-shown has the markers again. A value that could be more than one word of a command or a path is no secret anybody can judge
-behind a marker: such a call is refused.
+Owns: restoring secrets, and masking them again. Does not own: sealing (event_redactor).
+A call is judged by what it will really do, so the gate and the executor see the same real arguments. Records and cards
+have the markers again. A value that could be more than one word of a command or a path cannot be judged behind a
+marker. Such a call is refused.
 """
 
 import re
@@ -23,26 +22,29 @@ from palyra.ports.sealer import Sealer
 from palyra.ports.state import State
 
 MARKERS_RESTORED_MAX = 256
-# What keys and tokens are made of. Anything else may end a word, a line or a path, and so do what no marker shows.
+# Characters of keys and tokens. Any other may end a word, a line or a path, which no marker shows.
 _PLAIN = re.compile(r"[A-Za-z0-9_+/=.:@%~,^-]+")
-# Arguments that are written or sent as they are: a key may stand in them, whatever it is made of.
+# Arguments that are written or sent unchanged: they may hold a key of any characters.
 _PAYLOADS = frozenset({"content", "body", "text"})
 
 
 class RealArguments(msgspec.Struct, frozen=True):
-    """`values` are what the markers in the arguments stand for; empty if there are none, and then both are the same."""
+    """`values` are what the markers in the arguments stand for.
+
+    Without markers it is empty, and both forms are equal.
+    """
 
     arguments: JsonObject
     values: dict[str, str] = {}
 
     def mask(self, text: str) -> str:
-        """The text with markers where the values stand."""
+        """Returns the text with markers in place of the values."""
         for marker, value in self.values.items():
             text = text.replace(value, marker)
         return text
 
     def hides(self, sealed: JsonObject) -> bool:
-        """Whether a marker in the arguments stands for more than a key or a token."""
+        """Tells whether a marker in the arguments stands for more than a key or a token."""
         shown = {name: member for name, member in sealed.items() if name not in _PAYLOADS}
         found = set(_markers_in(shown))
         return any(marker in found and not _is_plain(value) for marker, value in self.values.items())
@@ -54,7 +56,7 @@ class ArgumentRestorer:
     sealer: Sealer
 
     async def restore(self, run_id: RunId, arguments: JsonObject, fresh: Iterable[SealSecret] = ()) -> RealArguments:
-        """`fresh` are secrets sealed in the same commit: no table has them yet."""
+        """`fresh` are secrets sealed in the same commit, which no table has yet."""
         markers = list(dict.fromkeys(_markers_in(arguments)))[:MARKERS_RESTORED_MAX]
         if not markers:
             return RealArguments(arguments)

@@ -1,7 +1,7 @@
 """Loads a session from the journal.
 
-Owns: reading just enough to go on. Does not own: deciding anything.
-Invariant: what is read is bounded by the unfinished runs and the window, never by the length of the tape (L10).
+Owns: reading just enough to continue. Does not own: deciding anything.
+Invariant: the amount read is bounded by the unfinished runs and the window, never by the length of the tape (L10).
 """
 
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class SessionLoader:
         )
 
     async def fold_run(self, row: RunRow) -> Run | None:
-        """The run's state from its own events, which begin at `accepted_seq`."""
+        """Returns the run's state from its own events, which begin at `accepted_seq`."""
         run: Run | None = None
         cursor = row.accepted_seq - 1
         while page := await self.journal.read(row.session_id, cursor, PAGE_EVENTS):
@@ -70,7 +70,7 @@ class SessionLoader:
         return run
 
     async def taint_at(self, row: SessionRow, seq: int) -> Taint:
-        """What a session's context held at an earlier event. Read once, when a branch begins there."""
+        """Returns the taint of a session's context at an earlier event. It is read once, when a branch begins there."""
         taint: Taint = ()
         cursor = row.reset_seq if row.reset_seq <= seq else 0
         while page := await self.journal.read(row.id, cursor, min(PAGE_EVENTS, seq - cursor)):
@@ -82,11 +82,11 @@ class SessionLoader:
         return taint
 
     async def inherited_window(self, parent: Parent) -> Window:
-        """The window of a branch that has no event of its own yet."""
+        """Returns the window of a branch that has no event of its own yet."""
         return await self._fold_window([], parent.session_id, parent.seq)
 
     async def _load_window(self, row: SessionRow) -> Window:
-        """The end of the tape, and of its parents' where the tape is too short to fill the window."""
+        """Reads the end of the tape, and of its parents' tapes if it is too short to fill the window."""
         events = [*await self.journal.read_last(row.id, EVENTS_READ_MAX)]
         return await self._fold_window(events, row.parent_id, row.parent_seq)
 

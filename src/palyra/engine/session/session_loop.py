@@ -1,10 +1,10 @@
-"""The loop of one session: the only place from which anything is appended to its tape.
+"""The loop of one session: the only place that appends to its tape.
 
-Owns: the command in which things happen to a session, its commits, and what follows once they are durable.
+Owns: the order in which commands reach a session, its commits, and what follows once they are durable.
 Does not own: rules (core), building a commit (commit_builder), SQL.
-Invariants: commands that wait share one commit; effects and replies come after it is durable, never before (L1, L3).
-A loop holds nothing that the tape does not. It can be dropped whenever nothing is under way, and a run that waits for a
-person costs no coroutine (L7).
+Invariants: commands that wait share one commit. Effects and replies come after the commit is durable, never before
+(L1, L3). A loop holds nothing that the tape does not, so it can be dropped whenever nothing is under way. A run that
+waits for a person costs no coroutine (L7).
 """
 
 import asyncio
@@ -48,10 +48,10 @@ from palyra.ports.journal import Append, Journal
 
 COMMANDS_A_COMMIT_MAX = 64
 ATTEMPTS_MAX = 3
-STALE_CODES = frozenset({"seq_stale", "journal_moved"})  # The tape is longer than this loop knew: read, decide again.
-# With these what was live is recorded, or nobody waits for it any more.
+STALE_CODES = frozenset({"seq_stale", "journal_moved"})  # The tape has grown: the loop reads and decides again.
+# After these events the live text is recorded, or nobody waits for it any more.
 ENDS_LIVE_TYPES = frozenset({"model.output", "model.failed", "run.done", "run.failed", "run.cancelled"})
-JOURNAL_CLOSED = "journal_closed"  # It will not open again in this process; the outcome is for resume to find out.
+JOURNAL_CLOSED = "journal_closed"  # It does not open again in this process; the next start resumes the work.
 ENDED_TYPES = frozenset({"run.done", "run.failed", "run.cancelled"})
 RETRY_DELAY_S = 0.25
 RETRY_DELAY_MAX_S = 5.0
@@ -74,7 +74,7 @@ class LoopParts:
 
 
 class LoopSignals(Protocol):
-    """What a loop tells whoever holds the loops."""
+    """What a loop reports to the owner of all loops."""
 
     def changed(self, loop: "SessionLoop", /) -> None: ...
 
@@ -112,7 +112,7 @@ class SessionLoop:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is under way: all there is to know is on the tape."""
+        """Nothing is under way, and the tape holds everything that is known."""
         return not self._waiting and self._task is None and not self._effects.is_busy
 
     @property
@@ -121,7 +121,10 @@ class SessionLoop:
         return next_deadline_ms(active) if active is not None else None
 
     def tell_ledger(self) -> None:
-        """Which model call is out, and whether one is wanted. While the state is unknown, what was told last holds."""
+        """Tells the ledger which model call runs, and whether one is wanted.
+
+        Without a state the last message stays valid.
+        """
         if self._state is None:
             return
         active = self._state.active
@@ -141,7 +144,7 @@ class SessionLoop:
             self._task = self._parts.tasks.spawn(self._work(), f"session {self.session_id}")
 
     async def _work(self) -> None:
-        """Serves commands. The loop ends when none waits and no effect is running."""
+        """Serves commands. The loop ends when no command waits and no effect is running."""
         try:
             while self._waiting or self._effects.is_busy:
                 self._wakeup.clear()
@@ -153,7 +156,7 @@ class SessionLoop:
         finally:
             self._task = None
             for envelope in self._serving:
-                # Only a fault of ours ends the loop in the middle of a command; the log has it.
+                # Only a bug ends the loop in the middle of a command; the log has it.
                 envelope.fail(
                     Unavailable(
                         "session_loop_failed", "the command could not be carried out; the daemon's log says why"
@@ -166,7 +169,10 @@ class SessionLoop:
                 self._signals.idle(self)
 
     async def _serve(self, envelopes: list[Envelope]) -> None:
-        """All at once if that can be; one by one if something among them cannot be recorded, so that only that fails."""
+        """Serves all commands in one commit.
+
+        If that cannot be recorded, it serves them one by one, so that only one fails.
+        """
         self._serving = envelopes
         error = await self._serve_together(envelopes)
         if error is not None and len(envelopes) > 1:
@@ -180,7 +186,7 @@ class SessionLoop:
         self._serving = []
 
     async def _serve_together(self, envelopes: list[Envelope]) -> PalyraError | None:
-        """The error of a commit that can never succeed as it is; None when every command has been dealt with."""
+        """Returns the error of a commit that can never succeed as it is, or None once every command is served."""
         try:
             state = self._state or await self._load(envelopes)
         except Unavailable as error:
@@ -202,7 +208,7 @@ class SessionLoop:
         return await self._commit(pending, answered)
 
     async def _load(self, envelopes: list[Envelope]) -> SessionState:
-        """The session's state; a session that begins with these commands has no tape yet."""
+        """Returns the session's state. A session that begins with these commands has no tape yet."""
         command = envelopes[0].command
         opening = command.opening if isinstance(command, StartRun | OpenSession) else None
         if isinstance(opening, SessionBranched):
@@ -229,14 +235,14 @@ class SessionLoop:
             return await self._not_committed([envelope for envelope, _ in answered], error)
         self._retry_delay_s = RETRY_DELAY_S
         state = self._state = _after(pending, events)
-        # The model first: whoever asked waits for its first word, and telling others of what is recorded would delay it.
+        # Effects start first: a person waits for the model's first word, and publishing would delay it.
         self._effects.start(pending.effects, state)
         self._tell(events)
         self._settle(answered)
         return None
 
     async def _not_committed(self, envelopes: list[Envelope], error: PalyraError) -> PalyraError | None:
-        """Nothing of it happened. The state may be out of date, and the slot it took is free again."""
+        """Nothing was recorded. The state may be out of date, and the slot it took is free again."""
         self._state = None
         self._signals.changed(self)
         if isinstance(error, Unavailable) or error.code in STALE_CODES:
@@ -245,7 +251,7 @@ class SessionLoop:
         return error
 
     def _tell(self, events: tuple[Event, ...]) -> None:
-        """Of what is recorded now."""
+        """Publishes what is recorded now."""
         if any(event.type in ENDS_LIVE_TYPES for event in events):
             self._parts.hub.end_live(self.session_id)
         self._parts.hub.publish(events)
@@ -261,7 +267,7 @@ class SessionLoop:
             envelope.settle(reply)
 
     async def _recover(self, envelopes: list[Envelope], error: PalyraError) -> None:
-        """Effect reports and due timers are retried until they are recorded; a person is told of the failure at once."""
+        """Retries effect reports and due timers until they are recorded; a person gets the failure at once."""
         again: list[Envelope] = []
         for envelope in envelopes:
             envelope.attempts += 1
@@ -280,7 +286,10 @@ class SessionLoop:
             self._retry_delay_s = min(2 * self._retry_delay_s, RETRY_DELAY_MAX_S)
 
     def _refuse(self, envelope: Envelope, error: PalyraError) -> None:
-        """A report whose effect is still wanted must not vanish, or its run would wait for ever. A smaller one replaces it."""
+        """Refuses a command.
+
+        A report whose effect is still wanted is replaced by a smaller one, or its run would wait for ever.
+        """
         if isinstance(error, Corrupt):
             log.error("session_corrupt", session_id=self.session_id, code=error.code, message=error.message)
         command = envelope.command
@@ -297,7 +306,7 @@ class SessionLoop:
 
 
 def _planned(pending: PendingCommit) -> tuple[Turn, ...]:
-    """The turns that the commit would have begun."""
+    """Returns the turns that the commit would have begun."""
     plans = [(draft.run_id, draft.data) for draft in pending.drafts if isinstance(draft.data, RoutePlanned)]
     return tuple((run_id, plan.turn) for run_id, plan in plans if run_id is not None)
 

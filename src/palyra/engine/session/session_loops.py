@@ -1,6 +1,6 @@
 """The loops of all sessions.
 
-Owns: finding a session's loop, dropping idle ones, slots and deadlines after each commit, and resuming work at the start.
+Owns: finding a session's loop, dropping idle loops, slots and deadlines after each commit, resuming work at the start.
 Does not own: what a loop does (session_loop).
 Invariant: at most one loop a session in this process, so a tape has one writer.
 """
@@ -21,7 +21,7 @@ from palyra.engine.session.session_loop import LoopParts, SessionLoop
 from palyra.engine.session.slots import RunSlots
 from palyra.engine.setup import Views
 
-IDLE_LOOPS_MAX = 256  # Kept warm, so that the next message of a lively session reads nothing.
+IDLE_LOOPS_MAX = 256  # Kept in memory, so that the next message of a busy session reads nothing.
 PAGE_RUNS = 500
 
 log = structlog.get_logger()
@@ -46,7 +46,7 @@ class SessionLoops:
         return loop.post(command)
 
     def wake(self, session_id: SessionId) -> None:
-        """Something the session waited for may be there."""
+        """Tells a session that what it waited for may be available."""
         self.post(session_id, CheckDue())
 
     def known_state(self, session_id: SessionId) -> SessionState | None:
@@ -59,7 +59,7 @@ class SessionLoops:
         return all(loop.is_idle for loop in self._loops.values())
 
     def changed(self, loop: SessionLoop) -> None:
-        """After every commit, and after a command that changed nothing: slots and deadlines follow the run's state."""
+        """Updates slots and deadlines after every commit, and after a command that changed nothing."""
         if loop.is_running:
             self._slots.take(loop.session_id)
         else:
@@ -71,7 +71,7 @@ class SessionLoops:
         self._deadlines.set(loop.session_id, loop.deadline_ms)
 
     def idle(self, loop: SessionLoop) -> None:
-        """An idle loop is kept for a while; the one idle longest is dropped first."""
+        """Keeps an idle loop for a while. The one that has been idle longest is dropped first."""
         if not loop.is_idle or self._loops.get(loop.session_id) is not loop:
             return
         self._idle[loop.session_id] = None
@@ -85,14 +85,14 @@ class SessionLoops:
         self._fanout.spread(grant_id)
 
     def drop(self, session_id: SessionId) -> None:
-        """Of a session that was erased."""
+        """Drops the loop of an erased session."""
         self._idle.pop(session_id, None)
         self._loops.pop(session_id, None)
 
     async def resume_all(self) -> int:
         """Resumes every unfinished run; a waiting one only gets its deadline back. Returns the number of sessions.
 
-        Resuming is the first command of each loop, so whatever is asked of it afterwards finds it in order.
+        Resuming is the first command of each loop, so every later command finds the session resumed.
         """
         resumed: set[SessionId] = set()
         replies: list[asyncio.Future[RunId | None]] = []
@@ -111,12 +111,12 @@ class SessionLoops:
         return len(resumed)
 
     async def _open_ledger(self, replies: "list[asyncio.Future[RunId | None]]") -> None:
-        """Opens it once every call that was cut off is counted as spent."""
+        """Opens the ledger once every interrupted call is counted as spent."""
         await asyncio.gather(*replies, return_exceptions=True)
         self._parts.ledger.open()
 
     async def _remember_deadlines(self) -> None:
-        """Of runs that wait: the earliest of each session."""
+        """Sets the earliest deadline of each session with waiting runs."""
         after = ""
         while rows := await self._views.approvals.pending_approvals(None, after, PAGE_RUNS):
             after = rows[-1].id

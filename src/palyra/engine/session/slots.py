@@ -20,7 +20,7 @@ class RunSlots:
         self.is_closed = False
 
     def has_room(self, session_id: SessionId) -> bool:
-        """Takes a slot if there is one. A session that finds none is remembered and woken when there is."""
+        """Takes a slot if one is free. Otherwise the session is remembered, and woken when one is."""
         if session_id in self._taken and not self.is_closed:
             return True
         if self.is_closed or len(self._taken) >= self._slots_max:
@@ -30,7 +30,10 @@ class RunSlots:
         return True
 
     def take(self, session_id: SessionId) -> None:
-        """Also beyond the limit: a run that was active before a restart, or has its answer, is not held up."""
+        """Takes a slot even beyond the limit.
+
+        A run that was active before a restart, or has its answer, must not wait.
+        """
         self._waiting.pop(session_id, None)
         self._taken.add(session_id)
         self._is_free.clear()
@@ -41,7 +44,10 @@ class RunSlots:
             self._is_free.set()
 
     def next_waiting(self) -> SessionId | None:
-        """The session that has waited longest, if there is a slot; one that does not want it passes it on."""
+        """Returns the session that has waited longest, if a slot is free.
+
+        A session that does not want it passes it on.
+        """
         if self.is_closed or len(self._taken) >= self._slots_max or not self._waiting:
             return None
         waiting = next(iter(self._waiting))

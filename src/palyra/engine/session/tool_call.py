@@ -1,11 +1,11 @@
 """One tool execution.
 
-Owns: the real arguments, the time limit, where its output came from, spilling, the attestation.
+Owns: the real arguments, the time limit, the origin of its output, spilling large output, the attestation.
 Does not own: whether it may run (gate).
-
-Only here do secrets become real again, and only for the tool of a judged call whose intent is on the tape (L5). What
-it gives back is redacted before anything else sees it. What it read is looked up: bytes that were written under taint bring
-that taint back, and what it wrote is recorded with the taint the call was judged with (L8).
+Secrets become real again only here, and only for the tool of a judged call whose intent is on the tape (L5). Its result
+is redacted before anything else sees it.
+The files it read are looked up: bytes written under taint bring that taint back. The files it wrote are recorded with
+the taint that the call was judged with (L8).
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class ToolExecutor:
 
 
 class ToolRun:
-    """Runs in a task of its own. To stop it, cancel that task and then ask for `cancelled`."""
+    """Runs in its own task. To stop it, cancel that task and then ask for `cancelled`."""
 
     def __init__(self, executor: ToolExecutor, tool: Tool, call: Call, context: ToolCallContext) -> None:
         self._executor = executor
@@ -84,7 +84,7 @@ class ToolRun:
         except TimeoutError:
             limit_s = self._tool.spec.timeout_s
             error = ToolError(code="timeout", message=f"{self._call.tool} did not finish within {limit_s:g} s.")
-            # A program in a sandbox was ended with it; what was asked of somebody else may still happen.
+            # A program in a sandbox ended with it; a request to somebody else may still take effect.
             is_unknown = self._tool.spec.runtime is not Runtime.SHELL
             result = ToolResult(outcome=Outcome.TIMEOUT, error=error, is_unknown=is_unknown)
         if result.is_unknown and self._is_once:
@@ -96,7 +96,7 @@ class ToolRun:
         return self._call.judged is not None and self._call.judged.effect_class is EffectClass.ONCE
 
     def _doubted(self) -> Draft:
-        """L2: what may have happened once is not reported as failed, and not tried again in silence."""
+        """A call that may have taken effect is not reported as failed, and not repeated in silence (L2)."""
         doubt = ToolUncertain(call_id=self._call.call_id, effect_id=self._call.effect_id)
         now_ms = self._executor.clock.now_ms()
         return agent_draft(doubt, self._context.run_id, self._context.agent, Trust.SYSTEM, now_ms)
@@ -106,14 +106,17 @@ class ToolRun:
         return self._report(ToolResult(outcome=Outcome.CANCELLED, error=error), None), ()
 
     def broken(self) -> tuple[Draft, tuple[Write, ...]]:
-        """The tool itself failed in a way it did not expect; the daemon's log says how."""
+        """Reports an unexpected failure of the tool itself; the daemon's log has the details."""
         if self._is_once:
             return self._doubted(), ()
         told = failed("tool_broken", f"{self._call.tool} failed unexpectedly; see the daemon's log.")
         return self._report(replace(told, trust=Trust.SYSTEM), None), ()
 
     async def _traced(self, result: ToolResult) -> ToolResult:
-        """With the trust of the bytes and names that were read. Several tainted files at once are the tool's own source."""
+        """Adds the trust of the bytes and names that were read.
+
+        For several tainted files the source is the tool itself.
+        """
         provenance = self._executor.provenance
         tainted = {
             file.path for file in result.read if await provenance.tainted_file(full_path(file), file.sha256) is not None
@@ -144,13 +147,16 @@ class ToolRun:
         return self._report(replace(result, output=shown), artifact_id, made), tuple(writes)
 
     def _link(self, result: ToolResult, artifact_id: ArtifactId, size_bytes: int, media_type: str) -> LinkArtifact:
-        """With where the body came from, so that reading it later brings that back (L8)."""
+        """Links an artifact with the origin of its body, so that reading it later brings the taint back (L8)."""
         trust, now_ms = self._trust(result), self._executor.clock.now_ms()
         source = self._source(result) if is_tainting(trust) else None
         return LinkArtifact(artifact_id, self._context.session_id, size_bytes, media_type, now_ms, trust, source)
 
     async def _keep_made(self, result: ToolResult) -> tuple[tuple[MadeArtifact, ...], list[Write]]:
-        """The bodies a call made, each an artifact of the session. They are bytes and not text: nothing in them is redacted."""
+        """Stores the bodies that a call made, each as an artifact of the session.
+
+        They are bytes, so nothing is redacted.
+        """
         made: list[MadeArtifact] = []
         links: list[Write] = []
         for body in result.made:
@@ -171,7 +177,7 @@ class ToolRun:
             attestation=None,
             output=result.output,
             artifact_id=artifact_id,
-            # Drawn after the content is there, so that no content can hold it.
+            # The fence is drawn after the content exists, so that no content can hold it.
             fence_id=secrets.token_hex(FENCE_ID_LENGTH // 2) if is_tainted else None,
             source=self._source(result) if is_tainted else None,
             tool=self._call.tool if is_tainted else None,
@@ -184,7 +190,7 @@ class ToolRun:
         return agent_draft(attested, self._context.run_id, self._context.agent, trust, now_ms)
 
     def _trust(self, result: ToolResult) -> Trust:
-        # What failed before it reached the outside world says nothing but our own words.
+        # A call that failed before it reached the outside world contains only our own words.
         is_stopped = result.outcome in (Outcome.CANCELLED, Outcome.TIMEOUT)
         if is_stopped and not result.output and not result.made:
             return Trust.SYSTEM
@@ -198,13 +204,13 @@ class ToolRun:
         return source_of(spec, self._tool.nature(self._arguments, self._context.workspace) if is_remote else None)
 
     def _written(self, result: ToolResult) -> tuple[FileBytes, ...]:
-        """What it wrote; of a call that was stopped, what it may have written before it noticed."""
+        """Returns the files it wrote. For a call that was stopped, these are the files it may have written."""
         written = result.written
         is_stopped = result.outcome in (Outcome.CANCELLED, Outcome.TIMEOUT)
         if is_stopped and Capability.FS_WRITE in self._tool.spec.capabilities:
             written = self._tool.nature(self._arguments, self._context.workspace).writes
         judged = self._call.judged.taint if self._call.judged is not None else ()
-        # What it wrote may hold what it read: a patch of a tainted file leaves a tainted file.
+        # Written files may hold what was read: a patch of a tainted file leaves a tainted file.
         taint = tuple(dict.fromkeys((*judged, *self._read_taint)))
         return tuple(replace(file, taint=taint) for file in written)
 
@@ -224,7 +230,7 @@ class ToolRun:
 
 
 def live_output(executor: ToolExecutor, call: Call, context: ToolCallContext) -> ToolCallContext:
-    """A context whose `emit` sends tool.delta frames, redacted as they grow."""
+    """Returns a context whose `emit` sends tool.delta frames, redacted as they grow."""
     streams = {name: executor.redactor.stream() for name in ("stdout", "stderr")}
     offsets = dict.fromkeys(streams, 0)
 
@@ -244,6 +250,6 @@ def live_output(executor: ToolExecutor, call: Call, context: ToolCallContext) ->
 
 
 def _with_artifacts(output: str, made: tuple[MadeArtifact, ...]) -> str:
-    """The text with a line for each body that was made beside it, so that what is signed names them too."""
+    """Returns the text with a line for each body that the call made, so that the signed output names them too."""
     lines = [f"[{each.name}: {each.media_type}, {each.bytes} bytes, artifact {each.artifact_id}]" for each in made]
     return "\n".join([*([output] if output else []), *lines])

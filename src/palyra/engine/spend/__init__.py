@@ -1,1 +1,4 @@
-"""Spend: planning a turn, reserving its cost, settling it (L9). Not: rules of budgets and routes (core)."""
+"""Spend: planning a turn, reserving its cost, settling it (L9).
+
+Does not own: the rules of budgets and routes (core).
+"""

@@ -1,4 +1,7 @@
-"""Accounts. Owns: what is spent on every account that a budget watches, read once and followed. Not: reservations (ledger)."""
+"""What is spent on every account that a budget watches: read once, then kept up to date.
+
+Does not own: reservations (ledger).
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,13 +12,15 @@ from palyra.core.ids import Principal, RunId, SessionId, StreamId
 from palyra.ports.views import SpendFilter, UsageViews
 
 ACCOUNTS_MAX = (
-    10_000  # Accounts of days and runs that are over pile up; those not asked for longest are read again if ever.
+    10_000  # Accounts of past days and runs add up. The least recently used are dropped, and read again if needed.
 )
 
 
 class Accounts:
-    """An account is read while no spend is being recorded, and spend is recorded while none is being read: so nothing is
-    counted twice, and nothing is missed."""
+    """No account is read while spend is being recorded, and none is recorded while one is read.
+
+    So nothing is counted twice, and nothing is missed.
+    """
 
     def __init__(self, usage: UsageViews) -> None:
         self._usage = usage
@@ -26,17 +31,17 @@ class Accounts:
         self._loaded = asyncio.Event()
 
     async def load(self, accounts: tuple[Account, ...]) -> None:
-        """Nothing may be awaited between this and the look at what they hold."""
+        """Loads accounts. The caller must not await anything between this and reading their amounts."""
         while missing := [account for account in accounts if account not in self._spent]:
             await self._load(missing[0])
 
     def spent(self, account: Account) -> Amount:
         amount = self._spent.pop(account)
-        self._spent[account] = amount  # The last asked for stands last.
+        self._spent[account] = amount  # The most recently used account is last.
         return amount
 
     def add(self, account: Account, amount: Amount) -> None:
-        """Of an account that nobody has asked for yet, the projection will tell."""
+        """Adds spend. An account that nobody has asked for yet is left to the projection."""
         before = self._spent.get(account)
         if before is not None:
             self._spent[account] = plus(before, amount)

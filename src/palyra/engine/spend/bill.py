@@ -1,4 +1,4 @@
-"""Settling of model calls. Owns: the usage.recorded of one call: what the provider counted, or our estimate, and its price."""
+"""Settles model calls: the usage.recorded of one call, from the provider's count or our estimate, and its price."""
 
 from palyra.core.estimate import estimate_tokens, text_bytes
 from palyra.core.events.model import ModelOutput, Reservation, Usage, UsageRecorded
@@ -8,7 +8,7 @@ NANO = 1_000_000_000
 
 
 class Bill:
-    """Of one turn's call. `reserved` is what the plan held back for it."""
+    """Settles one turn's call. `reserved` is what the plan reserved for it."""
 
     def __init__(self, prices: Prices, turn: int, reserved: Reservation | None) -> None:
         self._prices = prices
@@ -19,7 +19,7 @@ class Bill:
         return self._recorded(model, usage, is_estimate=False)
 
     def guessed(self, model: str, output: ModelOutput) -> UsageRecorded:
-        """The provider did not count, or was cut off before it could. What was sent and received is paid for all the same."""
+        """Estimates usage that the provider did not count. What was sent and received must still be paid for."""
         arguments = sum(text_bytes(str(call.arguments)) for call in output.tool_calls)
         received = text_bytes(output.text) + text_bytes(output.reasoning or "") + arguments
         sent_tokens = self._reserved.input_tokens if self._reserved is not None else 0

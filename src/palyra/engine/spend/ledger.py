@@ -1,10 +1,9 @@
 """The ledger of spend.
 
-Owns: how budgets stand: what is spent, what calls in flight have reserved, and who waits for room.
+Owns: the state of budgets: what is spent, what running calls have reserved, and who waits for room.
 Does not own: rules (core.budget).
-
-What is spent is settled on the tapes; what is reserved stands there too, with the plan of each call that is out. Kept
-here are their sums. A restart counts every call it finds cut off before any new one is planned.
+Spend is settled on the tapes, and so is what each running call has reserved, in its plan. The ledger keeps their sums.
+A restart counts every interrupted call before any new one is planned.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -28,7 +27,7 @@ Subject = tuple[BudgetScope, str]
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """Spend that a sheet records, and on whose behalf."""
+    """Spend that a commit records, and on whose behalf."""
 
     spender: Spender
     data: UsageRecorded
@@ -40,7 +39,7 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 class EstimateFactor(NamedTuple):
-    """What an estimate is multiplied by."""
+    """The factor by which an estimate is multiplied."""
 
     usd: float = 1.0
     tokens: float = 1.0
@@ -48,7 +47,7 @@ class EstimateFactor(NamedTuple):
 
 @dataclass(slots=True)
 class ReservationHold:
-    """What one call that is out has reserved. It counts against a subject whatever the day: it will be paid on the next."""
+    """What one running call has reserved. It counts on any day, because it will be paid on the next one."""
 
     subjects: frozenset[Subject]
     amount: Amount
@@ -56,7 +55,7 @@ class ReservationHold:
 
 
 class BudgetWaiter(NamedTuple):
-    """Who found no room: where it was missing, and everything it draws on."""
+    """A session that found no room: where room was missing, and everything it draws on."""
 
     crowded: frozenset[Subject]
     subjects: frozenset[Subject]
@@ -74,12 +73,12 @@ class Ledger:
 
     @property
     def is_open(self) -> bool:
-        """Closed until what a restart cut off is counted."""
+        """The ledger is closed until the calls that a restart interrupted are counted."""
         return self._is_open
 
     @property
     def has_budgets(self) -> bool:
-        """Whether what a call may say must be bounded, so that what it may cost is."""
+        """Whether the output of a call must be bounded, so that its cost is bounded."""
         return bool(self._budgets)
 
     def open(self) -> None:
@@ -87,11 +86,14 @@ class Ledger:
         self._wake_waiting()
 
     def factor(self, model: str) -> EstimateFactor | None:
-        """By how much estimates of this model have been too low, at worst; None before its first settled call."""
+        """Returns how far estimates of this model were too low at worst, or None before its first settled call."""
         return self._factors.get(model)
 
     async def standings(self, spender: Spender, now_ms: int, spends: tuple[Spent, ...]) -> tuple[Standing, ...]:
-        """How every budget stands that this spender draws on, with what its own sheet is about to record."""
+        """Returns the state of every budget that this spender draws on.
+
+        It includes spend that the spender's own commit is about to record.
+        """
         accounts = tuple(account_of(budget, spender, now_ms) for budget in self._budgets)
         await self._accounts.load(accounts)
         own = _sum(spend.amount for spend in spends)
@@ -105,7 +107,10 @@ class Ledger:
         )
 
     def is_behind(self, spender: Spender) -> bool:
-        """Whether somebody has waited longer for the same: whoever comes later, however small, does not overtake."""
+        """Tells whether somebody has waited longer for the same budget.
+
+        A later call does not overtake, however small.
+        """
         mine = self._subjects(spender)
         for session_id, waiter in self._waiting.items():
             if session_id == spender.session_id:
@@ -115,21 +120,21 @@ class Ledger:
         return False
 
     def reserve(self, spender: Spender, plan: RoutePlanned) -> None:
-        """Beside what the session's last call holds: that is released only when its spend is recorded."""
+        """Reserves in addition to the session's last call, whose hold is released only when its spend is recorded."""
         hold = ReservationHold(self._subjects(spender), reserved_amount(plan), plan.chosen)
         self._holds.setdefault(spender.session_id, {})[(spender.run_id, plan.turn)] = hold
         if self._waiting.pop(spender.session_id, None) is not None:
             self._wake_waiting()
 
     def foresee(self, spend: Spent) -> None:
-        """Its call is over: until the spend is durable, what is held for it is what it cost."""
+        """Its call is over: until the spend is durable, its hold is what it cost."""
         hold = self._hold(spend.spender, spend.data)
         if hold is not None:
             self._learn(spend, hold)
             hold.amount = spend.amount
 
     def wait(self, spender: Spender, budgets: tuple[str, ...]) -> None:
-        """In the order of coming; told when there may be room."""
+        """Adds the session to the queue; it is woken when there may be room."""
         if spender.session_id in self._waiting:
             return
         names = set(budgets) or {budget.name for budget in self._budgets}
@@ -139,7 +144,10 @@ class Ledger:
         )
 
     def follow(self, session_id: SessionId, calling: Turn | None, *, is_planning: bool) -> None:
-        """By the session's durable state: which call is out, and whether one is wanted. All else it had is released."""
+        """Follows the session's durable state: which call runs, and whether one is wanted.
+
+        All its other holds are released.
+        """
         holds = self._holds.get(session_id, {})
         is_freed = self.release(session_id, tuple(turn for turn in holds if turn != calling))
         is_left = not is_planning and self._waiting.pop(session_id, None) is not None
@@ -147,7 +155,7 @@ class Ledger:
             self._wake_waiting()
 
     def release(self, session_id: SessionId, turns: tuple[Turn, ...]) -> bool:
-        """What these turns held; True if they held anything."""
+        """Releases what these turns held; True if they held anything."""
         holds = self._holds.get(session_id, {})
         freed = [holds.pop(turn) for turn in turns if turn in holds]
         if not holds:
@@ -156,7 +164,7 @@ class Ledger:
 
     @asynccontextmanager
     async def recording(self, spends: tuple[Spent, ...]) -> AsyncIterator[None]:
-        """Around the commit of spend. If it succeeds, they are counted before anybody may look again."""
+        """Surrounds the commit of spend. If it succeeds, the spend is counted before anybody can look again."""
         async with self._accounts.settling(len(spends)):
             yield
             for spend in spends:
@@ -164,7 +172,7 @@ class Ledger:
                     self._accounts.add(account, spend.amount)
 
     def _learn(self, spend: Spent, hold: ReservationHold) -> None:
-        """An estimate that was too low once is corrected for all that follow. Who does not count is believed."""
+        """Corrects later estimates after one that was too low. Usage that no provider counted is taken as correct."""
         model = spend.data.model
         known = self._factors.setdefault(model, EstimateFactor())
         if spend.data.is_estimate:
@@ -187,7 +195,7 @@ class Ledger:
         return frozenset(_subject(budget, spender) for budget in self._budgets)
 
     def _wake_waiting(self) -> None:
-        """Those whom nobody is ahead of. Each that is served wakes the next."""
+        """Wakes sessions that nobody is ahead of. Each one that is served wakes the next."""
         ahead: set[Subject] = set()
         for session_id, waiter in tuple(self._waiting.items()):
             if not ahead & waiter.subjects:

@@ -1,6 +1,6 @@
 """Plans which model takes a turn, and reserves its cost (L9).
 
-Owns: gathering what a UsageRoutingPlan depends on. Does not own: its rules (core.routing).
+Owns: gathering what a route plan depends on. Does not own: its rules (core.routing).
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from palyra.ports.clock import Clock
 from palyra.ports.prices import Prices
 from palyra.ports.router import RouteOption, Router
 
-OUTPUT_TOKENS_MAX = 16_384  # The most a model may say in one call where its configuration names no other limit.
+OUTPUT_TOKENS_MAX = 16_384  # The output limit of one call if the model's configuration names none.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class RoutePlanner:
     approval_timeout_ms: int
 
     async def plan(self, pending: PendingCommit, run: Run, effect: PlanRoute) -> RoutePlanned | None:
-        """Returns None while other calls hold what is left of a budget; the session is woken when there may be room."""
+        """Returns None while other calls hold the rest of a budget; the session is woken when there may be room."""
         ledger, state = self.ledger, pending.state
         now_ms = self.clock.now_ms()
         spender = spender_of(run, state.owner, state.session_id)
@@ -65,7 +65,7 @@ class RoutePlanner:
         schema_bytes = len(msgspec.json.encode(run.answer_schema)) if run.answer_schema is not None else 0
         input_tokens = estimate_tokens(said_bytes + schema_bytes + base.bytes)
         routes = self.router.options(agent.route, run.model)
-        # After half an answer the next model of the route is asked first.
+        # After half an answer, the next model of the route comes first.
         turned = run.interruptions_count % len(routes.options) if routes.options else 0
         options = (*routes.options[turned:], *routes.options[:turned])
         demand = Demand(
