@@ -118,7 +118,7 @@ def test_commands_and_their_arguments_are_completed(
         terminal.type(f"/attach {tmp_path}/pict\t")
         terminal.expect_screen(f"{tmp_path}/picture.txt")
         terminal.type("\r")
-        terminal.expect("with your next message goes: picture.txt")
+        terminal.expect("attached to your next message: picture.txt")
 
 
 def test_text_streams_above_the_prompt_through_a_resize(stand_in: StandIn, reaching: dict[str, str]) -> None:

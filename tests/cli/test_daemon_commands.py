@@ -182,7 +182,7 @@ def test_grants_are_listed_and_revoked(stand_in: StandIn) -> None:
 @reached
 def test_nothing_is_said_plainly() -> None:
     assert palyra("approvals", "list").stdout == "nothing waits for an answer\n"
-    assert palyra("runs", "list").stdout == "no runs; palyra run TEXT begins one\n"
+    assert palyra("runs", "list").stdout == "no runs; palyra run TEXT starts one\n"
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from palyra import __version__
@@ -14,17 +16,16 @@ from palyra.cli.main import app
 from tests.support.homes import TestHome
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = [
-    ["verify"],
-    ["export"],
-    ["backup"],
-    ["restore"],
-    ["projections", "rebuild"],
-    ["journal", "info"],
-    ["journal", "erase"],
-    ["journal", "retain"],
-    ["journal", "vacuum"],
-]
+
+
+def commands_of(command: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yields the path of every command and group, the root first."""
+    yield path
+    for name, each in getattr(command, "commands", {}).items():
+        yield from commands_of(each, (*path, name))
+
+
+COMMANDS = tuple(commands_of(get_command(app)))
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +92,10 @@ def test_version_is_printed() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_has_help_with_an_example(command: list[str]) -> None:
+def test_every_command_has_help_with_an_example(command: tuple[str, ...]) -> None:
     result = CliRunner().invoke(app, [*command, "--help"])
     assert result.exit_code == 0
-    assert f"palyra {' '.join(command)}" in result.stdout.partition("Examples:")[2]
+    assert " ".join(("palyra", *command)) in result.stdout.partition("Examples:")[2]
 
 
 @pytest.mark.parametrize("arguments", [["no-such-command"], ["verify", "--no-such-option"], ["backup"]])

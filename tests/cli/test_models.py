@@ -95,7 +95,7 @@ def test_a_guide_is_said_to_be_no_model(stand_in: WithModels) -> None:
     stand_in.models = [DEMO]
     lines = palyra("models").stdout.splitlines()
     assert lines[1].split()[4:7] == ["unknown", "free", "free"]
-    assert "no language model" in lines[2]
+    assert "not a language model" in lines[2]
 
 
 def test_every_model_is_checked_and_all_is_well(stand_in: WithModels) -> None:
@@ -131,7 +131,7 @@ def test_only_the_models_that_were_named_are_checked_each_once(stand_in: WithMod
 def test_an_unknown_name_is_told_before_anything_is_called(stand_in: WithModels) -> None:
     result = palyra("models", "check", "sonnet", "opus")
     assert (result.exit_code, stand_in.checked()) == (1, [])
-    assert result.stderr == "error: model_unknown: there is no model opus; there are sonnet, org/qwen\n"
+    assert result.stderr == "error: model_unknown: there is no model opus; the daemon has sonnet, org/qwen\n"
 
 
 def test_a_model_that_somebody_else_checks_is_told_as_such(stand_in: WithModels) -> None:

@@ -75,7 +75,7 @@ def test_plugin_is_installed_listed_and_removed(home: Home) -> None:
     listed = answer(plugins(home, "list", "--json"))
     assert (listed["items"], listed["broken"], listed["next_after"]) == ([plugin], [], None)
     assert answer(plugins(home, "remove", "textstats", "--json")) == {"ok": True, "name": "textstats"}
-    assert plugins(home, "list").stdout == "there are no plugins\n"
+    assert plugins(home, "list").stdout == "there are no plugins; palyra plugins install PATH adds one\n"
     assert installed(home) == []
 
 

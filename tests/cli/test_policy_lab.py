@@ -145,7 +145,7 @@ def test_what_could_not_be_replayed_is_counted_with_its_reason(prepared: Prepare
 def test_the_current_policies_as_a_draft_change_nothing(prepared: Prepared) -> None:
     result = palyra(prepared, str(prepared.policies / "mine.cedar"))
     assert result.exit_code == 0
-    assert "No recorded call would have come to anything else." in result.stdout
+    assert "Every recorded call would have had the same verdict." in result.stdout
 
 
 def test_text_shows_both_sets_side_by_side(prepared: Prepared, draft: Drafting) -> None:
@@ -213,7 +213,7 @@ def test_policies_are_saved_to_a_new_file_only(prepared: Prepared, tmp_path: Pat
     assert (
         len(parse_policies((PolicySource("grants", target.read_text()),)).entries) == len(parse_policies().entries) + 1
     )
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="exists already"):
         policy_lab._save(prepared.lab(), target)
     with pytest.raises(Unavailable, match="cannot be written"):
         policy_lab._save(prepared.lab(), tmp_path / "nowhere" / "grants.cedar")

@@ -74,7 +74,7 @@ def test_secret_is_set_listed_replaced_and_removed(home: Home) -> None:
     assert (items[0]["name"], listed["next_after"], listed["lock"]) == ("openai", None, "key-file")
     assert answer(secrets(home, "set", "openai", "--json", text="other"))["replaced"] is True
     assert answer(secrets(home, "rm", "openai", "--json")) == {"ok": True, "name": "openai"}
-    assert secrets(home, "list").stdout == "the vault holds no secrets\n"
+    assert secrets(home, "list").stdout == "the vault holds no secrets; palyra secrets set NAME adds one\n"
     assert code(secrets(home, "rm", "openai")) == "secret_unknown"
 
 
@@ -130,7 +130,7 @@ def test_value_in_the_command_line_is_refused_and_not_repeated(home: Home, words
     for command in (["set", "openai"], ["passphrase"]):
         result = secrets(home, *command, *words, text="value")
         assert result.exit_code == 2
-        assert "never taken from the command line" in " ".join(result.stderr.split())
+        assert "a secret cannot be an argument" in " ".join(result.stderr.split())
     assert not home.root.exists()
 
 
@@ -212,7 +212,7 @@ def test_passphrase_is_read_from_a_private_file(home: Home, tmp_path: Path, monk
     file = tmp_path / "passphrase"
     file.touch(0o600)
     file.write_text(f"{PASSPHRASE}\n")
-    assert "tell it to the daemon" in secrets(home, "passphrase", "--from-file", str(file)).stdout
+    assert "give it to the daemon" in secrets(home, "passphrase", "--from-file", str(file)).stdout
     monkeypatch.setenv(PASSPHRASE_FILE_VARIABLE, str(file))
     assert secrets(home, "set", "openai", text=VALUE).exit_code == 0
     assert kept(home) == VALUE

@@ -9,7 +9,7 @@ from palyra.engine.wakeup import Wakeup
 LIMIT_S = 5.0  # Nothing here takes that long; it only ends a test that would hang.
 
 
-async def test_set_wakes_who_waits() -> None:
+async def test_setting_wakes_the_waiting_task() -> None:
     wakeup = Wakeup()
     waiting = asyncio.create_task(wakeup.wait())
     await asyncio.sleep(0)
@@ -19,7 +19,7 @@ async def test_set_wakes_who_waits() -> None:
         await waiting
 
 
-async def test_set_before_anybody_waits_is_not_lost() -> None:
+async def test_setting_before_anybody_waits_is_not_lost() -> None:
     wakeup = Wakeup()
     wakeup.set()
     async with asyncio.timeout(LIMIT_S):
@@ -35,7 +35,7 @@ async def test_a_cleared_wakeup_is_waited_for_again() -> None:
             await wakeup.wait()
 
 
-async def test_who_was_cancelled_can_wait_again() -> None:
+async def test_a_cancelled_task_can_wait_again() -> None:
     wakeup = Wakeup()
     waiting = asyncio.create_task(wakeup.wait())
     await asyncio.sleep(0)

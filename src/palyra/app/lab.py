@@ -254,7 +254,7 @@ def _fact(stream: StreamId, stored: StoredEvent) -> Fact:
     try:
         data = decode_data(stored.type, stored.data)
     except Corrupt as cause:
-        message = f"session {stream} seq {stored.seq}: its data cannot be read ({cause.code}); palyra verify tells more"
+        message = f"session {stream} seq {stored.seq}: its data cannot be read ({cause.code}); palyra verify shows more"
         raise Corrupt(cause.code, message) from cause
     run_id = None if stored.run_id is None else RunId(stored.run_id)
     return Fact(type=stored.type, run_id=run_id, at_ms=stored.at_ms, data=data)

@@ -145,7 +145,7 @@ class Client:
             return msgspec.json.decode(body, type=JsonObject) if body else {}
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             raise Unavailable(
-                "answer_garbled", f"{self._target.url} answered with something that is no JSON"
+                "answer_garbled", f"{self._target.url} gave an answer that is not JSON; check --url"
             ) from cause
 
     @property
@@ -160,7 +160,10 @@ class Client:
         if isinstance(cause, TimeoutError):
             return Unavailable("daemon_silent", f"the daemon at {self._target.url} does not answer; try again")
         if isinstance(cause, aiohttp.ClientConnectorCertificateError):
-            return Unavailable("certificate_refused", f"{self._target.url} shows a certificate that is not trusted")
+            return Unavailable(
+                "certificate_refused",
+                f"{self._target.url} has a certificate that is not trusted; check --url, or trust it on this machine",
+            )
         return Unavailable(
             "daemon_unreachable", f"no daemon answers at {self._target.url}; start it with palyra serve, or check --url"
         )
@@ -189,7 +192,7 @@ def _error_of(status: int, body: bytes) -> PalyraError:
     try:
         error = msgspec.json.decode(body, type=_ErrorAnswer).error
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return kind(f"http_{status}", f"the address answered with status {status} and no error of ours; check --url")
+        return kind(f"http_{status}", f"the address answered with status {status}, and not as Palyra does; check --url")
     return kind(error.code, error.message)
 
 

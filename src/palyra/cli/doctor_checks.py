@@ -59,7 +59,9 @@ def examine(home: Home, url: str | None) -> list[DoctorFinding]:
         _vault(home),
         _journal(home),
         DoctorFinding(
-            FindingMark.OK, "writer", f"process {writer} writes the journal" if writer else "nobody writes the journal"
+            FindingMark.OK,
+            "writer",
+            f"process {writer} writes the journal" if writer else "no process writes the journal",
         ),
         _space(home),
         _daemon(home, url, writer is not None),
@@ -102,11 +104,11 @@ def _is_installed(name: str) -> bool:
 def _home(home: Home) -> Iterator[DoctorFinding]:
     root = home.root
     if not root.is_dir():
-        yield DoctorFinding(FindingMark.WARN, "home", f"{root} does not exist", "the first palyra serve makes it")
+        yield DoctorFinding(FindingMark.WARN, "home", f"{root} does not exist", "the first palyra serve creates it")
         return
     if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
         yield DoctorFinding(
-            FindingMark.FAIL, "home", f"{root} cannot be written", "give it to the user who runs palyra"
+            FindingMark.FAIL, "home", f"{root} cannot be written", "chown it to the user who runs palyra"
         )
     elif _is_open(root):
         yield DoctorFinding(FindingMark.WARN, "home", f"others may read {root}", f"chmod 700 {root}")
@@ -129,7 +131,7 @@ def _config(home: Home) -> Iterator[DoctorFinding]:
         require_safe_bind(load(home.root, os.environ))
     except ConfigInvalid as error:
         for problem in error.problems[:PROBLEMS_SHOWN]:
-            yield DoctorFinding(FindingMark.FAIL, "config", str(problem), "palyra config check tells all of it")
+            yield DoctorFinding(FindingMark.FAIL, "config", str(problem), "palyra config check shows every problem")
     except PalyraError as error:
         yield DoctorFinding(FindingMark.FAIL, "config", error.message)
     else:
@@ -177,7 +179,7 @@ def _journal(home: Home) -> DoctorFinding:
             totals = archive.totals()
     except NotFound:
         return DoctorFinding(
-            FindingMark.WARN, "journal", f"there is no {home.journal}", "the first palyra serve makes it"
+            FindingMark.WARN, "journal", f"there is no {home.journal}", "the first palyra serve creates it"
         )
     except PalyraError as error:
         remedy = "try again" if isinstance(error, Unavailable) else "palyra verify, then palyra restore"
@@ -200,10 +202,10 @@ def _space(home: Home) -> DoctorFinding:
     free_bytes = shutil.disk_usage(place).free
     free = f"{free_bytes / 1024**3:.1f} GiB free at {place}"
     if free_bytes < SPACE_FULL_BYTES:
-        return DoctorFinding(FindingMark.FAIL, "disk", free, "make room: the journal cannot grow")
+        return DoctorFinding(FindingMark.FAIL, "disk", free, "free some disk space: the journal cannot grow")
     if free_bytes < SPACE_LOW_BYTES:
         return DoctorFinding(
-            FindingMark.WARN, "disk", free, "make room soon; palyra journal retain erases old sessions"
+            FindingMark.WARN, "disk", free, "free some disk space soon; palyra journal retain erases old sessions"
         )
     return DoctorFinding(FindingMark.OK, "disk", free)
 
@@ -246,7 +248,7 @@ def _models(home: Home, url: str | None) -> DoctorFinding:
 def _finding_of(models: list[JsonObject]) -> DoctorFinding:
     if all(model.get("kind") == "demo" for model in models):
         return DoctorFinding(
-            FindingMark.WARN, "models", "the daemon has the demo guide only, which is no language model", _NO_MODEL
+            FindingMark.WARN, "models", "the daemon has only the demo guide, which is not a language model", _NO_MODEL
         )
     names = _some([str(model.get("name")) for model in models])
     return DoctorFinding(FindingMark.OK, "models", f"the daemon has {names}; palyra models check calls them")

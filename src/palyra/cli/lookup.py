@@ -29,7 +29,8 @@ async def find_id(client: "Client", path: str, text: str) -> str:
             return found
     if text == LAST and is_waiting_first:
         raise NotFound("nothing_waits", "nothing waits for an answer")
-    raise NotFound("id_unknown", f"no id of {path.removeprefix('/')} begins with {text!r}; see the list of them")
+    command = "list --status all" if is_waiting_first else "grants list"
+    raise NotFound("id_unknown", f"no id begins with {text!r}; palyra approvals {command} shows them")
 
 
 def choose(items: list[JsonObject], text: str) -> str | None:
@@ -40,5 +41,5 @@ def choose(items: list[JsonObject], text: str) -> str | None:
     found = [each for each in ids if text and each.startswith(text.upper())]
     if len(found) > 1:
         named = ", ".join(found[:NAMED_MAX]) + (" …" if len(found) > NAMED_MAX else "")
-        raise Invalid("id_ambiguous", f"{len(found)} ids begin with {text!r}: {named}; write more of it")
+        raise Invalid("id_ambiguous", f"{len(found)} ids begin with {text!r}: {named}; write more of the id")
     return found[0] if found else None

@@ -39,6 +39,6 @@ def _events(evidence: Evidence, stream: StreamId, run_id: RunId) -> Iterator[Eve
     for stored in evidence.events(stream):
         checked = check.check(stored)
         if checked.findings or checked.event is None:
-            raise Corrupt("tape_damaged", f"{checked.findings[0]}; palyra verify tells all of it")
+            raise Corrupt("tape_damaged", f"{checked.findings[0]}; palyra verify shows everything")
         if checked.event.run_id == run_id:
             yield checked.event

@@ -69,7 +69,9 @@ class FrameReader:
         try:
             return SseFrame(frame_id, name, msgspec.json.decode(b"\n".join(lines), type=JsonObject))
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-            raise Unavailable("stream_garbled", "the daemon sent something that is no event") from cause
+            raise Unavailable(
+                "stream_garbled", "the daemon sent something that is not an event; check --url"
+            ) from cause
 
     def _require_bounded(self, bytes_count: int) -> None:
         if bytes_count > FRAME_BYTES_MAX:

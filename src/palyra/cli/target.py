@@ -23,7 +23,7 @@ TOKEN_BYTES_MAX = 4096
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - who listens everywhere is reached here
 
 UrlOption = Annotated[
-    str | None, typer.Option("--url", metavar="URL", help="The daemon's address; else from the configuration.")
+    str | None, typer.Option("--url", metavar="URL", help="The daemon's address, instead of the configured one.")
 ]
 
 
@@ -64,7 +64,7 @@ def read_token(home: Home) -> str:
     except (OSError, UnicodeDecodeError) as cause:
         raise Unauthorized("token_unreadable", f"{path} cannot be read; set {TOKEN_VARIABLE} instead") from cause
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise Unauthorized("token_invalid", f"what {TOKEN_VARIABLE} or {path} holds is no token")
+        raise Unauthorized("token_invalid", f"{TOKEN_VARIABLE} or {path} holds something else than a token")
     return token
 
 

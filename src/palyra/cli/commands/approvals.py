@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 
 ITEMS_MAX = 10_000
 
-app = typer.Typer(help="Questions that wait for a person, and what was granted.", no_args_is_help=True)
-grants = typer.Typer(help="Approvals that cover later calls too.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
+grants = typer.Typer(no_args_is_help=True)
 app.add_typer(grants, name="grants")
 
 ApprovalArgument = Annotated[
     str,
-    typer.Argument(metavar="APPROVAL", help="The approval's id, how it begins, or `last` for the newest that waits."),
+    typer.Argument(
+        metavar="APPROVAL", help="The approval's id, the beginning of it, or `last` for the newest that waits."
+    ),
 ]
-ReasonOption = Annotated[str, typer.Option(help="Why; it is recorded, and the model is told.")]
+ReasonOption = Annotated[str, typer.Option(help="The reason. It is recorded, and the model sees it.")]
 
 
 class StatusOption(Enum):
@@ -57,19 +59,31 @@ class OutcomeOption(Enum):
 
 @app.callback()
 def group() -> None:
-    """Questions that wait for a person, and the grants given in answers."""
+    """Questions that wait for a person, and the grants given in answers.
+
+    Examples:
+
+      palyra approvals list
+
+      palyra approvals allow last
+    """
 
 
 @grants.callback()
 def grants_group() -> None:
-    """Grants: answers that cover later calls too."""
+    """Grants: answers that cover later calls too.
+
+    Examples:
+
+      palyra approvals grants list
+    """
 
 
 @app.command("list")
 def show_all(
     context: typer.Context,
     status: Annotated[StatusOption, typer.Option(help="Which ones.")] = StatusOption.PENDING,
-    everyone: Annotated[bool, typer.Option("--everyone", help="Of all principals; needs the role operator.")] = False,
+    everyone: Annotated[bool, typer.Option("--everyone", help="Show all principals; needs the role operator.")] = False,
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -116,8 +130,12 @@ def allow(
     context: typer.Context,
     approval: ApprovalArgument,
     scope: Annotated[ScopeOption, typer.Option(help="How far it goes.")] = ScopeOption.ONCE,
-    ttl: Annotated[str | None, typer.Option(help="How long, for --scope timeboxed: 90s, 30m, 2h, 7d.")] = None,
-    option: Annotated[int | None, typer.Option(min=0, max=63, help="Which offered option; else the first.")] = None,
+    ttl: Annotated[
+        str | None, typer.Option(help="How long it lasts, with --scope timeboxed: 90s, 30m, 2h, 7d.")
+    ] = None,
+    option: Annotated[
+        int | None, typer.Option(min=0, max=63, help="The number of an offered option; by default the first.")
+    ] = None,
     reason: ReasonOption = "",
     url: UrlOption = None,
     json: JsonOption = False,
@@ -147,7 +165,9 @@ def deny(
     context: typer.Context,
     approval: ApprovalArgument,
     reason: ReasonOption = "",
-    end_run: Annotated[bool, typer.Option("--end-run", help="End the run too, instead of letting it go on.")] = False,
+    end_run: Annotated[
+        bool, typer.Option("--end-run", help="End the run too, instead of letting it continue.")
+    ] = False,
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -201,7 +221,7 @@ def list_grants(context: typer.Context, url: UrlOption = None, json: JsonOption 
 @grants.command()
 def revoke(
     context: typer.Context,
-    grant: Annotated[str, typer.Argument(metavar="GRANT", help="The grant's id, or how it begins.")],
+    grant: Annotated[str, typer.Argument(metavar="GRANT", help="The grant's id, or the beginning of it.")],
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:

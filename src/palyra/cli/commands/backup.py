@@ -56,7 +56,7 @@ def restore(
     context: typer.Context,
     source: Annotated[Path, typer.Argument(help="A directory that palyra backup made.")],
     replace: Annotated[
-        bool, typer.Option("--replace", help="Move the journal that is there aside (it is never deleted).")
+        bool, typer.Option("--replace", help="Rename the present journal first (it is never deleted).")
     ] = False,
     yes: YesOption = False,
     json: JsonOption = False,
@@ -73,7 +73,7 @@ def restore(
     """
     home = home_of(context)
     if replace and home.journal.exists() and not yes:
-        typer.confirm(f"Move {home.journal} aside and restore {source}?", abort=True, err=True)
+        typer.confirm(f"Rename {home.journal} and restore {source}?", abort=True, err=True)
     put_back = wiring.restore_replacing if replace else wiring.restore
     report = put_back(home, expanded(source))
     if is_json(context, json):

@@ -22,8 +22,8 @@ app = typer.Typer()
 @app.command()
 def chat(
     context: typer.Context,
-    session: Annotated[str, typer.Option(metavar="KEY", help="The session; made if it is new.")] = SESSION_KEY,
-    agent: Annotated[str | None, typer.Option(help="The agent of a new session; else the default one.")] = None,
+    session: Annotated[str, typer.Option(metavar="KEY", help="The session; created if it is new.")] = SESSION_KEY,
+    agent: Annotated[str | None, typer.Option(help="The agent of a new session, instead of the default one.")] = None,
     url: UrlOption = None,
 ) -> None:
     """Chat in the terminal. Answers stream, tools show their status, and approvals appear in the chat.
@@ -38,7 +38,7 @@ def chat(
       palyra chat --session garden
     """
     if not sys.stdin.isatty() or not sys.stdout.isatty():
-        raise Invalid("terminal_needed", "a chat needs a terminal; use palyra run, which reads - from a pipe")
+        raise Invalid("terminal_needed", "a chat needs a terminal; in a pipe, use palyra run -")
     from palyra.cli.terminal.conversation import Conversation
 
     history = home_of(context).root / HISTORY_FILE

@@ -17,12 +17,17 @@ from palyra.cli.output import print_json, print_line, printable
 if TYPE_CHECKING:
     from palyra.config import Config, ConfigProblem, Section
 
-app = typer.Typer(help="The configuration: palyra.toml and variables.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """The configuration: palyra.toml and environment variables."""
+    """The configuration: palyra.toml and environment variables.
+
+    Examples:
+
+      palyra config check
+    """
 
 
 @app.command()

@@ -45,7 +45,7 @@ def export(
       palyra export --check journal.jsonl
     """
     if [session is not None, every, check is not None].count(True) != 1:
-        raise typer.BadParameter("say one of: a session, --all, or --check FILE")
+        raise typer.BadParameter("name a session, or give --all or --check FILE")
     if check is not None:
         _check(check, is_json(context, json))
     else:
@@ -78,7 +78,8 @@ def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:
     while line := file.readline(LINE_BYTES_MAX + 1):
         if len(line) > LINE_BYTES_MAX:
             raise Invalid(
-                "export_line_invalid", f"a line has more than {LINE_BYTES_MAX} bytes; this is no export of ours"
+                "export_line_invalid",
+                f"a line has more than {LINE_BYTES_MAX} bytes; this file is not an export of Palyra",
             )
         yield line
 
@@ -90,7 +91,9 @@ def _lines(home: Home, stream: StreamId | None) -> Iterator[bytes]:
     with open_archive(home) as archive:
         known = archive.streams()
         if stream is not None and stream not in known:
-            raise NotFound("session_unknown", f"the journal has no tape {stream}")
+            raise NotFound(
+                "session_unknown", f"the journal has no tape {stream}; palyra export --all prints every tape"
+            )
         chosen = sorted(known, key=lambda each: (not is_system_stream(each), each)) if stream is None else [stream]
         for each in chosen:
             for stored in archive.events(each):

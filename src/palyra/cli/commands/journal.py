@@ -16,7 +16,7 @@ from palyra.core.errors import Invalid
 from palyra.core.ids import Principal, SessionId, parse_session_id
 from palyra.ports.journal import Erasure
 
-app = typer.Typer(help="Maintenance of the journal while no daemon runs.")
+app = typer.Typer()
 
 OPERATOR = Principal("user:owner")  # Anyone who can write the home acts as its owner.
 FAMILIES_MAX = 500  # Families of sessions per step of retention; each step is one transaction.
@@ -27,12 +27,17 @@ _UNIT_MS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000, "y": 365 * 86_
 _SEQS = re.compile(r"([1-9][0-9]{0,14})(?:-([1-9][0-9]{0,14}))?")
 
 Answer = TypeVar("Answer")
-ReasonOption = Annotated[str, typer.Option(help="Why; it is recorded and stays.")]
+ReasonOption = Annotated[str, typer.Option(help="The reason. It is recorded and stays.")]
 
 
 @app.callback()
 def group() -> None:
-    """Maintenance of the journal while no daemon runs."""
+    """Maintenance of the journal while no daemon runs.
+
+    Examples:
+
+      palyra journal info
+    """
 
 
 @app.command("info")
@@ -70,7 +75,7 @@ def erase(
     seq: Annotated[
         list[str] | None, typer.Option(help="Only these events: a seq or a range FIRST-LAST; may be repeated.")
     ] = None,
-    with_branches: Annotated[bool, typer.Option("--with-branches", help="Erase what branches off it too.")] = False,
+    with_branches: Annotated[bool, typer.Option("--with-branches", help="Erase its branches too.")] = False,
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:

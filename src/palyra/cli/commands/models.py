@@ -25,12 +25,19 @@ CHECK_TIMEOUT_S = 90.0  # The daemon gives a check one minute, and needs a momen
 MESSAGE_LENGTH_MAX = 400
 _COLUMNS = ("name", "provider", "id", "window", "$/Mtok in", "$/Mtok out", "vision", "tools", "health", "routes")
 
-app = typer.Typer(help="Models: which there are, and whether they answer.")
+app = typer.Typer()
 
 
 @app.callback(invoke_without_command=True)
 def group(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Models: which ones the daemon has, and whether they answer. Without a command it lists them."""
+    """Models: which ones the daemon has, and whether they answer. Without a command it lists them.
+
+    Examples:
+
+      palyra models
+
+      palyra models check
+    """
     if context.invoked_subcommand is None:
         show_all(context, url, json)
 
@@ -53,7 +60,7 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
         return
     print_rows(_COLUMNS, [_row(model) for model in found], "no models")
     if all(model.get("kind") == "demo" for model in found):
-        print_line("the demo guide is no language model; docs/providers.md tells how to use one")
+        print_line("the demo guide is not a language model; docs/providers.md shows how to add one")
 
 
 @app.command()
@@ -103,7 +110,7 @@ def _chosen(models: list[JsonObject], names: list[str]) -> list[str]:
     known = [str(model.get("name")) for model in models]
     for name in names:
         if name not in known:
-            raise NotFound("model_unknown", f"there is no model {shown(name)}; there are {', '.join(known)}")
+            raise NotFound("model_unknown", f"there is no model {shown(name)}; the daemon has {', '.join(known)}")
     return list(dict.fromkeys(names)) or known
 
 

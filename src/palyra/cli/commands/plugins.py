@@ -14,19 +14,24 @@ from palyra.cli.output import print_json, print_line, print_table
 if TYPE_CHECKING:
     from palyra.app.plugins import PluginRow
 
-app = typer.Typer(help="WASM plugins of the home: tools of your own, in a sandbox.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """WASM plugins of this home: your own tools, in a sandbox."""
+    """WASM plugins of this home: your own tools, in a sandbox.
+
+    Examples:
+
+      palyra plugins install ./textstats
+    """
 
 
 @app.command("install")
 def install_plugin(
     context: typer.Context,
     path: Annotated[Path, typer.Argument(help="A folder with plugin.toml and the .wasm, or a .zip of it.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Put it in the place of one with the same name.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a plugin of the same name.")] = False,
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -52,9 +57,7 @@ def install_plugin(
     if is_json(context, json):
         print_json({"ok": True, "plugin": row})
     else:
-        print_line(
-            f"{row.name} {row.version} is installed; its tools ask before they run, until a policy says otherwise"
-        )
+        print_line(f"{row.name} {row.version} is installed; its tools ask before they run, until a policy allows them")
 
 
 @app.command("list")
@@ -76,13 +79,19 @@ def list_all(context: typer.Context, json: JsonOption = False) -> None:
     broken = [
         (each.name.removeprefix("wasm.").split(".")[0], "", "", f"broken: {each.reason}") for each in found.broken
     ]
-    print_rows(("name", "version", "may use", "tools"), [*rows, *broken], "there are no plugins")
+    print_rows(
+        ("name", "version", "may use", "tools"),
+        [*rows, *broken],
+        "there are no plugins; palyra plugins install PATH adds one",
+    )
 
 
 @app.command("remove")
 def remove_plugin(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Its name, as palyra plugins list shows it.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(help="The plugin's name, as palyra plugins list shows it.", show_default=False)
+    ],
     json: JsonOption = False,
 ) -> None:
     """Remove a plugin. A running daemon unloads its tools by itself.

@@ -26,8 +26,18 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("id", "effect", "where", "says")
 
-app = typer.Typer(help="Policies: what may run, what asks, what is refused.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 app.add_typer(policy_lab.app)
+
+
+@app.callback()
+def group() -> None:
+    """Policies: what may run, what asks, what is refused.
+
+    Examples:
+
+      palyra policy check
+    """
 
 
 @app.command()
@@ -35,7 +45,7 @@ def check(
     context: typer.Context,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]…", help="Drafts over policies/; one named like a file there takes its place."),
+        typer.Argument(metavar="[FILE]…", help="Draft policies. A file named like one in policies/ replaces it."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -71,13 +81,15 @@ def explain(
     tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool, such as fs.write.")],
     arguments: Annotated[str, typer.Option("--arguments", metavar="JSON", help="Its arguments, an object.")] = "{}",
     taint: Annotated[
-        str | None, typer.Option("--taint", metavar="A,B", help="As if these sources had been seen.")
+        str | None, typer.Option("--taint", metavar="A,B", help="Judge as if these sources had been seen.")
     ] = None,
     agent: Annotated[str | None, typer.Option("--agent", help="The agent that would call it.")] = None,
     principal: Annotated[
-        str | None, typer.Option("--principal", help="In the place of another; for operators.")
+        str | None, typer.Option("--principal", help="Judge for this principal; needs the role operator.")
     ] = None,
-    session: Annotated[str | None, typer.Option("--session", help="A session, for its agent and taint.")] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", help="Use the agent and the taint of this session.")
+    ] = None,
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -114,7 +126,8 @@ def try_cases(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="Cases: calls, and the verdict expected of each.")],
     drafts: Annotated[
-        list[Path] | None, typer.Option("--draft", metavar="FILE", help="Policies over those of this home.")
+        list[Path] | None,
+        typer.Option("--draft", metavar="FILE", help="Draft policies to judge with, besides those of this home."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -154,7 +167,7 @@ def _object(text: str) -> JsonObject:
     try:
         return msgspec.json.decode(text, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeEncodeError) as cause:
-        raise Invalid("arguments_invalid", "--arguments is no JSON object; quote it for the shell") from cause
+        raise Invalid("arguments_invalid", "--arguments is not a JSON object; quote it for the shell") from cause
 
 
 def _print_outcome(outcome: "CaseOutcome", style: Style) -> None:

@@ -39,12 +39,10 @@ def lab(
     context: typer.Context,
     drafts: Annotated[
         list[Path] | None,
-        typer.Argument(
-            help="Drafts of policies. One named like a file in policies/ takes its place.", metavar="DRAFT…"
-        ),
+        typer.Argument(help="Draft policies. A file named like one in policies/ replaces it.", metavar="DRAFT…"),
     ] = None,
-    since: Annotated[str, typer.Option(metavar="30d|24h|DATE", help="Calls proposed from when on.")] = "30d",
-    principal: Annotated[str | None, typer.Option(help="Only of this principal, such as user:owner.")] = None,
+    since: Annotated[str, typer.Option(metavar="30d|24h|DATE", help="Replay calls proposed since then.")] = "30d",
+    principal: Annotated[str | None, typer.Option(help="Only calls of this principal, such as user:owner.")] = None,
     ttl: Annotated[str, typer.Option(metavar="7d|12h", help="How long proposed grants last; at most 30d.")] = "7d",
     save: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the policies of the proposed grants to this file.")
@@ -106,7 +104,7 @@ def _save(report: "LabReport", target: Path) -> None:
         with target.open("x", encoding="utf-8") as file:
             file.write("\n".join(texts))
     except FileExistsError as cause:
-        message = f"{target} is there already; choose another name, or remove it first"
+        message = f"{target} exists already; choose another name, or remove it first"
         raise Conflict("file_exists", message, is_retryable=False) from cause
     except OSError as cause:
         raise Unavailable("file_unwritable", f"{target} cannot be written: {cause.strerror}") from cause

@@ -11,12 +11,17 @@ from palyra.cli.output import print_json, print_line
 from palyra.core.errors import Corrupt
 from palyra.core.verification import VerifyReport, verify
 
-app = typer.Typer(help="Tables computed from tapes.")
+app = typer.Typer()
 
 
 @app.callback()
 def group() -> None:
-    """Projections: tables computed from tapes."""
+    """Projections: tables computed from tapes.
+
+    Examples:
+
+      palyra projections rebuild
+    """
 
 
 @app.command()

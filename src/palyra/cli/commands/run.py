@@ -30,10 +30,10 @@ def run(
     context: typer.Context,
     text: Annotated[str, typer.Argument(help="What to do; - reads it from standard input.")],
     session: Annotated[
-        str | None, typer.Option(metavar="KEY|ID", help="The session to speak in; else a new one.")
+        str | None, typer.Option(metavar="KEY|ID", help="The session to use; by default a new one.")
     ] = None,
-    agent: Annotated[str | None, typer.Option(help="The agent; else the default one.")] = None,
-    model: Annotated[str | None, typer.Option(help="The model; else the agent's route chooses.")] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent, instead of the default one.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model; by default the agent's route chooses.")] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the run's id and leave it running.")] = False,
     answer_schema: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A JSON Schema that the answer must satisfy.")
@@ -42,7 +42,7 @@ def run(
         list[str] | None, typer.Option(metavar="TOOL", help="A tool the run must call; may be repeated.")
     ] = None,
     attach: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="A file to go along, such as an image; may be repeated.")
+        list[Path] | None, typer.Option(metavar="FILE", help="A file to attach, such as an image; may be repeated.")
     ] = None,
     url: UrlOption = None,
     json: JsonOption = False,
@@ -122,10 +122,13 @@ def _read_text(text: str) -> str:
     if text == "-":
         read = sys.stdin.buffer.read(TEXT_BYTES_MAX + 1)
         if len(read) > TEXT_BYTES_MAX:
-            raise Invalid("text_too_long", f"standard input has more than {TEXT_BYTES_MAX} bytes")
+            raise Invalid(
+                "text_too_long",
+                f"standard input has more than {TEXT_BYTES_MAX} bytes; write it to a file and use --attach",
+            )
         text = read.decode("utf-8", "replace")
     if not text.strip():
-        raise typer.BadParameter("there is nothing to do in an empty text")
+        raise typer.BadParameter("the text is empty; say what to do")
     return text
 
 
@@ -138,7 +141,7 @@ def _read_schema(path: Path) -> JsonObject:
     except OSError as cause:
         raise NotFound("file_unreadable", f"{path} cannot be read: {cause.strerror}") from cause
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Invalid("schema_invalid", f"{path} is no JSON object of at most {SCHEMA_BYTES_MAX} bytes") from cause
+        raise Invalid("schema_invalid", f"{path} is not a JSON object of at most {SCHEMA_BYTES_MAX} bytes") from cause
 
 
 def _show_started(record: JsonObject, as_json: bool) -> None:

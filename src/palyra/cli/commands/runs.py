@@ -24,24 +24,30 @@ if TYPE_CHECKING:
 RUNS_MAX = 10_000
 EVENTS_MAX = 20_000  # A run cannot record more, even with the largest limits.
 
-app = typer.Typer(help="Runs: what was done in sessions.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
 
 
 @app.callback()
 def group() -> None:
-    """Runs: what agents did in sessions."""
+    """Runs: what agents did in sessions.
+
+    Examples:
+
+      palyra runs list
+    """
 
 
 @app.command("list")
 def show_all(
     context: typer.Context,
-    session: Annotated[str | None, typer.Option(metavar="KEY|ID", help="Only of this session.")] = None,
+    session: Annotated[str | None, typer.Option(metavar="KEY|ID", help="Only runs of this session.")] = None,
     state: Annotated[
-        str | None, typer.Option(help="Only in this state: accepted, in_progress, waiting, done, failed, cancelled.")
+        str | None,
+        typer.Option(help="Only runs in this state: accepted, in_progress, waiting, done, failed, cancelled."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=RUNS_MAX, help="How many at most.")] = 50,
-    service: Annotated[bool, typer.Option("--service", help="Also runs that the daemon itself started.")] = False,
+    service: Annotated[bool, typer.Option("--service", help="Include runs that the daemon itself started.")] = False,
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -74,7 +80,7 @@ def show_all(
         (each.get("id"), each.get("state"), each.get("reason"), date_time(each.get("created_at_ms")), _took(each), _cost(each))
         for each in items
     ]  # fmt: skip
-    print_rows(("id", "state", "reason", "began", "took", "usage"), rows, "no runs; palyra run TEXT begins one")
+    print_rows(("id", "state", "reason", "began", "took", "usage"), rows, "no runs; palyra run TEXT starts one")
 
 
 @app.command()

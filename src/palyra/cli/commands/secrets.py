@@ -14,13 +14,15 @@ from palyra.cli.options import JsonOption, expanded, home_of, is_json
 from palyra.cli.output import print_json, print_line
 from palyra.core.errors import Invalid
 
-app = typer.Typer(help="Secrets in the encrypted vault of the home.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 VALUE_BYTES_READ_MAX = 64 * 1024 + 2  # The largest value and its line end. Longer input is refused, not cut.
 # Extra words are accepted here, so that the refusal does not repeat them: one may be a secret.
 _WORDS_ARE_TAKEN = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-NameArgument = Annotated[str, typer.Argument(help="What the configuration says after vault:", show_default=False)]
+NameArgument = Annotated[
+    str, typer.Argument(help="The name that follows vault: in the configuration.", show_default=False)
+]
 FromEnvOption = Annotated[
     str | None, typer.Option("--from-env", metavar="NAME", help="Take it from this environment variable.")
 ]
@@ -31,7 +33,12 @@ FromFileOption = Annotated[
 
 @app.callback()
 def group() -> None:
-    """Secrets in the encrypted vault of this home."""
+    """Secrets in the encrypted vault of this home.
+
+    Examples:
+
+      palyra secrets set openai
+    """
 
 
 @app.command("set", context_settings=_WORDS_ARE_TAKEN)
@@ -86,7 +93,9 @@ def list_secrets(context: typer.Context, json: JsonOption = False) -> None:
         print_json({"items": rows, "next_after": None, "lock": kind})
     else:
         print_rows(
-            ("name", "set"), [(row.name, date_time(row.set_at_ms)) for row in rows], "the vault holds no secrets"
+            ("name", "set"),
+            [(row.name, date_time(row.set_at_ms)) for row in rows],
+            "the vault holds no secrets; palyra secrets set NAME adds one",
         )
 
 
@@ -132,7 +141,7 @@ def set_passphrase(
 
     _refuse_words(context)
     if remove and (from_env is not None or from_file is not None):
-        raise typer.BadParameter("--remove needs no passphrase besides the present one")
+        raise typer.BadParameter("--remove takes no new passphrase; leave out --from-env and --from-file")
     vault = open_vault(home_of(context))
     vault.rows()  # This asks for the present passphrase before the new one.
     if remove:
@@ -140,7 +149,7 @@ def set_passphrase(
         said = "the vault opens with vault.key again"
     else:
         vault.lock_with_passphrase(_take_new(from_env, from_file))
-        said = "the vault opens with the new passphrase; tell it to the daemon before its next start"
+        said = "the vault opens with the new passphrase; give it to the daemon before its next start"
     if is_json(context, json):
         print_json({"ok": True, "lock": vault.lock_kind()})
     else:
@@ -150,9 +159,9 @@ def set_passphrase(
 def _refuse_words(context: typer.Context) -> None:
     if context.args:
         raise typer.BadParameter(
-            "there are more words than expected; a secret is never taken from the command line, where others can see it: "
-            "leave it out and it is asked for, or use standard input, --from-env or --from-file. If one of the words was a "
-            "secret, replace it where it was issued"
+            "a secret cannot be an argument, because others can see the command line. Leave it out and type it when asked, "
+            "or use standard input, --from-env or --from-file. If one of the arguments was a secret, replace it where it "
+            "was issued"
         )
 
 
@@ -160,7 +169,7 @@ def _take(question: str, from_env: str | None, from_file: Path | None) -> str:
     from palyra.app.passphrases import ask_hidden, is_terminal
 
     if from_env is not None and from_file is not None:
-        raise typer.BadParameter("--from-env and --from-file exclude each other")
+        raise typer.BadParameter("use only one of --from-env and --from-file")
     if from_env is not None:
         return _take_variable(from_env)
     if from_file is not None:
@@ -175,7 +184,7 @@ def _take_new(from_env: str | None, from_file: Path | None) -> str:
 
     passphrase = _take("New passphrase: ", from_env, from_file)
     if from_env is None and from_file is None and is_terminal() and ask_hidden("Once more: ") != passphrase:
-        raise Invalid("vault_passphrase_unequal", "the two were not the same; nothing was changed")
+        raise Invalid("vault_passphrase_unequal", "the two entries differ; nothing was changed")
     return passphrase
 
 
@@ -197,11 +206,11 @@ def _take_file(path: Path) -> str:
 def _as_text(data: bytes, source: str) -> str:
     """Returns the text without its last line end, which a program or an editor added."""
     if len(data) > VALUE_BYTES_READ_MAX:
-        message = f"what {source} gives is larger than {VALUE_BYTES_READ_MAX - 2} bytes; nothing was changed"
+        message = f"the value from {source} is larger than {VALUE_BYTES_READ_MAX - 2} bytes; nothing was changed"
         raise Invalid("secret_too_large", message)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        message = f"what {source} gives is not text in UTF-8; encode it, for example as base64"
+        message = f"the value from {source} is not text in UTF-8; encode it, for example as base64"
         raise Invalid("secret_not_text", message) from None  # The cause would hold the value.
     return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text

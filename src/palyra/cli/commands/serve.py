@@ -50,7 +50,7 @@ def serve(
             # Outside a terminal the link would stay in a log that others may read while it is valid.
             typer.echo(f"log in with a browser, once, within 10 minutes: {link}", err=True)
         else:
-            typer.echo("for a browser: palyra login-link", err=True)
+            typer.echo("to log in with a browser: palyra login-link", err=True)
 
     def tell(words: str) -> None:
         typer.echo(printable(f"models: {words}"), err=True)

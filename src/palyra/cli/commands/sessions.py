@@ -22,14 +22,19 @@ if TYPE_CHECKING:
 
 SESSIONS_MAX = 10_000  # As many are searched for a key, or for the most recent ones.
 
-app = typer.Typer(help="Sessions: conversations with their tapes.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id or key.")]
 LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")]
 
 
 @app.callback()
 def group() -> None:
-    """Sessions: conversations and their recorded tapes."""
+    """Sessions: conversations and their recorded tapes.
+
+    Examples:
+
+      palyra sessions list
+    """
 
 
 @app.command("list")
@@ -51,7 +56,7 @@ def show_all(context: typer.Context, limit: LimitOption = 50, url: UrlOption = N
         (each.get("id"), each.get("key"), each.get("label"), each.get("agent"), each.get("seq"), _used(each))
         for each in items
     ]
-    print_rows(("id", "key", "label", "agent", "events", "last used"), rows, "no sessions yet; palyra chat begins one")
+    print_rows(("id", "key", "label", "agent", "events", "last used"), rows, "no sessions yet; palyra chat starts one")
 
 
 @app.command()
@@ -141,7 +146,9 @@ def branch(
 def label(
     context: typer.Context,
     session: SessionArgument,
-    text: Annotated[str | None, typer.Argument(metavar="LABEL", help="The label; left out, it is taken away.")] = None,
+    text: Annotated[
+        str | None, typer.Argument(metavar="LABEL", help="The new label; without one, the label is removed.")
+    ] = None,
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -209,8 +216,8 @@ def trust(
     context: typer.Context,
     session: SessionArgument,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="As `palyra sessions taint` names it.")],
-    undo: Annotated[bool, typer.Option("--undo", help="No longer vouch for it.")] = False,
-    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="No longer trust it.")] = False,
+    reason: Annotated[str, typer.Option(help="The reason, for the record.")] = "",
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:

@@ -25,19 +25,31 @@ DESCRIPTION_SHOWN_MAX = 80
 SHA256_SHOWN = 12
 _COLUMNS = ("name", "place", "status", "trust", "description")
 
-app = typer.Typer(help="Skills: written procedures for agents, and which of them may be used.")
+app = typer.Typer()
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The skill's name, as skills list shows it.")]
-AgentOption = Annotated[str | None, typer.Option(metavar="AGENT", help="Whose workspaces; else the default agent's.")]
-PlaceOption = Annotated[SkillPlace | None, typer.Option(help="Where it lies, if several places have one of this name.")]
+AgentOption = Annotated[
+    str | None, typer.Option(metavar="AGENT", help="Use this agent's workspaces, not the default one's.")
+]
+PlaceOption = Annotated[
+    SkillPlace | None, typer.Option(help="The skill's place, if several places have one of this name.")
+]
 HashOption = Annotated[
-    str | None, typer.Option("--sha256", metavar="HEX", help="Only if it still has this hash, as skills show told it.")
+    str | None,
+    typer.Option("--sha256", metavar="HEX", help="Only if it still has this hash, as skills show prints it."),
 ]
 
 
 @app.callback(invoke_without_command=True)
 def group(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Skills: written procedures for agents, and which of them may be used. Without a command it lists them."""
+    """Skills: written procedures for agents, and which of them may be used. Without a command it lists them.
+
+    Examples:
+
+      palyra skills
+
+      palyra skills show investigate-failure
+    """
     if context.invoked_subcommand is None:
         show_all(context, None, url, json)
 
@@ -58,7 +70,7 @@ def show_all(
     if is_json(context, json):
         print_json({"items": found})
         return
-    print_rows(_COLUMNS, [_row(skill) for skill in found], "there are no skills; see docs/skills.md for making one")
+    print_rows(_COLUMNS, [_row(skill) for skill in found], "there are no skills; docs/skills.md shows how to write one")
     for skill in found:
         _print_remarks(skill)
 
@@ -193,7 +205,7 @@ def _print_remarks(skill: JsonObject) -> None:
     if skill.get("problem"):
         typer.echo(f"{style.red('✗')} {name}: {shown(_text(skill, 'problem'))}")
     elif skill.get("place") == "workspace" and skill.get("status") == "quarantined":
-        typer.echo(f"{style.yellow('!')} {name}: {'; '.join(_words(skill, 'notes')) or 'put away'}")
+        typer.echo(f"{style.yellow('!')} {name}: {'; '.join(_words(skill, 'notes')) or 'quarantined'}")
 
 
 def _print_skill(skill: JsonObject) -> None:

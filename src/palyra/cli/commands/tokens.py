@@ -25,27 +25,37 @@ if TYPE_CHECKING:
 ITEMS_MAX = 10_000
 NO_DAEMON = frozenset({"daemon_unreachable", "token_missing"})  # No daemon answers, or none was ever started here.
 
-app = typer.Typer(help="Tokens: who may use the daemon, as whom, and for how long.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 link_app = typer.Typer()
 Answer = TypeVar("Answer")
 
 
 @app.callback()
 def group() -> None:
-    """Tokens: who may use the daemon, as which principal, and for how long."""
+    """Tokens: who may use the daemon, as which principal, and for how long.
+
+    Examples:
+
+      palyra tokens new --for user:alice --role user --expires 30d
+    """
 
 
 @app.command()
 def new(
     context: typer.Context,
-    principal: Annotated[str, typer.Option("--for", metavar="PRINCIPAL", help="Whom it stands for, as user:alice.")],
-    role: Annotated[Role, typer.Option(help="viewer looks, user works, operator sees everyone's, admin does all.")],
+    principal: Annotated[
+        str, typer.Option("--for", metavar="PRINCIPAL", help="The principal it stands for, such as user:alice.")
+    ],
+    role: Annotated[
+        Role, typer.Option(help="viewer reads, user works, operator sees everyone's work, admin does all.")
+    ],
     expires: Annotated[
-        str | None, typer.Option(metavar="30d|12h", help="How long it is good; else until revoked.")
+        str | None, typer.Option(metavar="30d|12h", help="How long it is valid; by default until revoked.")
     ] = None,
-    label: Annotated[str, typer.Option(help="A word to know it by.")] = "",
+    label: Annotated[str, typer.Option(help="A label to recognize it by.")] = "",
     action: Annotated[
-        list[str] | None, typer.Option(metavar="ACTION", help="Only for this: runs, approvals.answer; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="ACTION", help="Allow only this: runs, approvals.answer; may be repeated."),
     ] = None,
     url: UrlOption = None,
     json: JsonOption = False,

@@ -72,9 +72,9 @@ def usage(
     by: Annotated[UsageGroup, typer.Option(help="What to sum by.")] = UsageGroup.DAY,
     since: Annotated[str, typer.Option(metavar="7d|24h|DATE", help="From when on.")] = "30d",
     timezone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="Where days begin at midnight; else where this machine is.")
+        str | None, typer.Option(metavar="ZONE", help="The time zone of the days; by default this machine's.")
     ] = None,
-    everyone: Annotated[bool, typer.Option("--everyone", help="Of all principals; needs the role operator.")] = False,
+    everyone: Annotated[bool, typer.Option("--everyone", help="Show all principals; needs the role operator.")] = False,
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -102,7 +102,7 @@ def usage(
     with console.capture() as drawn:
         if report.totals.calls_count == 0:
             console.print(
-                f"No model was called since {since}. Look further back with --since 365d, or begin: palyra run TEXT"
+                f"No model was called since {since}. Look further back with --since 365d, or start a run: palyra run TEXT"
             )
         else:
             draw(console, report, by, f"by {by.value}, since {since}, time zone {zone}")
@@ -126,7 +126,9 @@ def _checked(page: JsonObject) -> UsageAnswer:
     try:
         return msgspec.convert(page, UsageAnswer)
     except msgspec.ValidationError as cause:
-        raise Unavailable("answer_garbled", "the daemon answers in another form; is it of this release?") from cause
+        raise Unavailable(
+            "answer_garbled", "the daemon's answer has another form; check that it runs this release of palyra"
+        ) from cause
 
 
 def local_zone() -> str:

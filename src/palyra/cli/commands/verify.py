@@ -53,7 +53,7 @@ def verify(
 def _directory(keys: Path) -> Path:
     """Refuses a path that is no directory, so that a typing error does not look like a forged journal."""
     if not keys.is_dir():
-        raise NotFound("keys_missing", f"{keys} is no directory; name the one that holds your .pub files")
+        raise NotFound("keys_missing", f"{keys} is not a directory; name the one that holds your .pub files")
     return keys
 
 

@@ -71,7 +71,7 @@ def _calls(question: CardQuestion, columns: int) -> list[str]:
     lines = [line for each in distinct[:CALLS_SHOWN_MAX] for line in wrap(_INDENT + each, columns, f"{_INDENT}  ")]
     rest_count = len(distinct) - CALLS_SHOWN_MAX
     if rest_count > 0:
-        lines += wrap(f"{_INDENT}… and {rest_count} more; palyra approvals show tells all", columns, _INDENT)
+        lines += wrap(f"{_INDENT}… and {rest_count} more; see palyra approvals show", columns, _INDENT)
     return lines
 
 
@@ -110,7 +110,7 @@ def _preview(question: CardQuestion, style: Style, columns: int) -> list[str]:
         drawn += [paint(piece) for piece in wrap(_INDENT + line, columns, f"{_INDENT}  ")]
     rest_count = len(lines) - PREVIEW_LINES_MAX
     if rest_count > 0:
-        said = f"{_INDENT}… {rest_count} more lines; palyra approvals show tells all"
+        said = f"{_INDENT}… {rest_count} more lines; see palyra approvals show"
         drawn += [style.dim(line) for line in wrap(said, columns, _INDENT)]
     return drawn
 

@@ -93,7 +93,7 @@ class Conversation:
         active = session.get("active_run_id")
         self._runs = [active] if isinstance(active, str) else []
         name = session.get("key") or session.get("label") or self._session_id
-        self._prompt.line(self._style.dim(f"session {in_one_line(str(name), 60)} · /help tells what there is"))
+        self._prompt.line(self._style.dim(f"session {in_one_line(str(name), 60)} · /help lists the commands"))
         await self._show_history(after)
         for approval in await self._pending():
             self._ask(question_of(approval, approval.get("arguments")))
@@ -249,7 +249,7 @@ class Conversation:
             case "/quit" | "/exit":
                 self._is_over = True
             case other:
-                self._prompt.line(f"there is no {shown(other)}; /help tells what there is")
+                self._prompt.line(f"there is no {shown(other)}; /help lists the commands")
 
     async def _attach(self, name: str) -> None:
         if name:
@@ -258,7 +258,7 @@ class Conversation:
         else:
             self._attached = []
         names = ", ".join(in_one_line(str(each["name"]), 60) for each in self._attached) or "nothing"
-        self._prompt.line(self._style.dim(f"· with your next message goes: {names}"))
+        self._prompt.line(self._style.dim(f"· attached to your next message: {names}"))
 
     async def _list_sessions(self) -> None:
         for session in await self._client.items("/sessions", SESSIONS_SHOWN):
@@ -280,7 +280,7 @@ class Conversation:
         if self._runs:
             await self._cancel()
         else:
-            self._prompt.line(self._style.dim("Ctrl-C once more to leave"))
+            self._prompt.line(self._style.dim("press Ctrl-C again to leave"))
 
     async def _cancel(self) -> None:
         if not self._runs:

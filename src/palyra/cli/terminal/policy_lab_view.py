@@ -85,11 +85,11 @@ def _draw_coverage(console: "Console", found: Comparison, since: str) -> None:
     console.print(f"{_many(found.replayed_count, 'recorded call')} replayed, since {since}.")
     if found.gaps:
         total = sum(found.gaps.values())
-        console.print(f"{total:,} not replayed, and in no number below:", style="yellow")
+        console.print(f"{total:,} not replayed, and not counted below:", style="yellow")
         for gap, count in found.gaps.items():
             console.print(f"  {count:,} {_GAPS[gap]}", style="yellow")
     if found.drifted_count:
-        console.print(f"{found.drifted_count:,} were judged otherwise then than today's policies do.", style="dim")
+        console.print(f"{found.drifted_count:,} had another verdict then than today's policies give.", style="dim")
     if found.masked_count:
         console.print(f"{found.masked_count:,} hold masked secrets; policies saw them masked then too.", style="dim")
 
@@ -105,7 +105,7 @@ def _draw_totals(console: "Console", found: Comparison) -> None:
     console.print()
     console.print(table)
     if not found.groups:
-        console.print("No recorded call would have come to anything else.", style="bold green")
+        console.print("Every recorded call would have had the same verdict.", style="bold green")
 
 
 def _draw_change(console: "Console", change: VerdictChange, groups: Sequence[LabGroup]) -> None:
@@ -159,7 +159,7 @@ def answers_words(answers: LabAnswers) -> str:
 def _draw_suggestions(console: "Console", report: "LabReport") -> None:
     console.print()
     if not report.suggestions:
-        console.print("No grant to propose: nothing was allowed three times and never denied that still asks.")
+        console.print("No grant to propose: no call that still asks was allowed three times and never denied.")
     else:
         console.print("Grants worth giving", style="bold")
     for number, suggestion in enumerate(report.suggestions[:SUGGESTIONS_SHOWN_MAX], 1):

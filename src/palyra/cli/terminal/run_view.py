@@ -118,7 +118,7 @@ class _FollowedRun:
                 await self._answer(item)
             case InputEnded():
                 await self._close_prompt()
-                self._sink.line("the input has ended; answer with palyra approvals")
+                self._sink.line("the input has ended; answer with palyra approvals allow or deny")
             case Interrupted():
                 await self._interrupt()
             case Retrying(error=error):
@@ -195,7 +195,7 @@ class _FollowedRun:
         self._interrupts_count += 1
         if self._interrupts_count > 1:
             raise typer.Exit(1)
-        self._sink.line("cancelling; once more to leave without waiting")
+        self._sink.line("cancelling; press Ctrl-C again to leave without waiting")
         try:
             await self._client.post(f"/runs/{self._run_id}/cancel")
         except PalyraError as error:

@@ -16,9 +16,9 @@ class SlashCommand(msgspec.Struct, frozen=True):
 
 
 SLASH_COMMANDS = (
-    SlashCommand("/help", "what there is"),
-    SlashCommand("/attach", "send a file with your next message; without a file, nothing", "FILE"),
-    SlashCommand("/new", "begin a new session"),
+    SlashCommand("/help", "show this list"),
+    SlashCommand("/attach", "attach a file to your next message; without FILE, attach none", "FILE"),
+    SlashCommand("/new", "start a new session"),
     SlashCommand("/sessions", "list sessions"),
     SlashCommand("/approvals", "list open questions"),
     SlashCommand("/cancel", "cancel the run"),

@@ -247,7 +247,7 @@ class RunService:
             raise Invalid("answer_schema_invalid", f"answer_schema is no usable JSON Schema: {errors[0]}")
         missing = [tool for tool in request.must_call if self.catalog.find(tool) is None]
         if missing:
-            raise Invalid("must_call_unknown", f"must_call names tools there are none of: {', '.join(missing)}")
+            raise Invalid("must_call_unknown", f"must_call names unknown tools: {', '.join(missing)}")
 
     def _require_open(self, row: RunRow) -> None:
         if is_terminal(row.state):

@@ -33,7 +33,7 @@ class UsageService:
         since_ms = begin_of(query.since, zone, now_ms)
         until_ms = None if query.until is None else end_of(query.until, zone, now_ms)
         if until_ms is not None and until_ms <= since_ms:
-            raise Invalid("span_empty", "until is not after since; turn them round, or leave until out")
+            raise Invalid("span_empty", "until is not after since; swap them, or leave until out")
         asked = UsageFilter(
             group=query.by,
             since_ms=since_ms,

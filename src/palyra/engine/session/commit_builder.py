@@ -239,7 +239,7 @@ def _changes_trust(state: SessionState, data: SourceTrusted | SourceDistrusted) 
     if found is None:
         raise NotFound("source_unknown", f"the session's taint has no source {data.source!r}; see GET …/taint")
     if found.source == MANY:
-        message = "nobody can vouch for sources too many to list; reset the session, or go on with questions"
+        message = "sources that are too many to list cannot be trusted; reset the session, or continue with questions"
         raise Conflict("source_many", message, is_retryable=False)
     return found.is_trusted is not isinstance(data, SourceTrusted)
 

@@ -228,7 +228,7 @@ class Archive:
 def _open(path: Path) -> apsw.Connection:
     if not path.is_file():
         raise NotFound(
-            "journal_missing", f"there is no journal at {path}; check --home, or start palyra once to make it"
+            "journal_missing", f"there is no journal at {path}; check --home, or start palyra serve once to create it"
         )
     try:
         return _connect(path, "mode=ro")
