@@ -35,7 +35,7 @@ from palyra.cli.terminal.questions import CardQuestion, answer_of, label_of
 from palyra.cli.terminal.style import Style, shown
 
 DRAW_EVERY_S = 0.04  # Twenty-five times a second looks like streaming.
-PASTE_LENGTH_MAX = 1_000_000  # The daemon's own limit.
+PASTE_LENGTH_MAX = 1_000_000  # The daemon refuses longer text.
 ROWS_DEFAULT, COLUMNS_DEFAULT = 24, 80
 
 
