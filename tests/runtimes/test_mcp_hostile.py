@@ -297,7 +297,10 @@ async def test_questions_of_a_server_are_refused_and_a_ping_is_answered(tmp_path
 
 
 async def test_server_that_asks_without_end_and_never_listens_fills_nothing(tmp_path: Path) -> None:
-    async with running(hostile("deaf", tmp_path, timeouts=replace(QUICK, request_s=1.0))) as servers, Heart() as heart:
+    async with (
+        running(hostile("deaf", tmp_path, timeouts=replace(QUICK, request_s=1.0))) as servers,
+        LoopMonitor() as monitor,
+    ):
         before_bytes = resident_bytes()
         await until(lambda: status(servers, "deaf").state is ServerState.DOWN)
         assert monitor.ticks_count > 10
