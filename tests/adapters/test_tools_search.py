@@ -170,7 +170,7 @@ async def test_ignore_rule_that_backtracks_forever_elsewhere_is_answered(tmp_pat
 def children() -> set[int]:
     """Searching processes of ours that are there."""
     listed = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=False
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=False
     )
     return {int(line.split()[0]) for line in listed.stdout.splitlines() if fs_search.CHILD in line}
 

@@ -84,11 +84,11 @@ _V6_REFUSED = tuple(
         ("2001:db8::/32", "for documentation"),
         ("3fff::/20", "for documentation"),
         ("2620:4f:8000::/48", "reserved (AS112)"),
+        ("2002::/16", "an IPv4 address carried by 6to4, which nobody routes any more"),
     )
 )
 _PROTOCOLS = ip_network("2001::/23")
 _TEREDO = ip_network("2001::/32")
-_SIX_TO_FOUR = ip_network("2002::/16")
 _NAT64 = ip_network("64:ff9b::/96")
 _COMPATIBLE = ip_network("::/96")
 _GLOBAL = ip_network("2000::/3")
@@ -282,8 +282,6 @@ def _carried(address: IPv6Address) -> list[IPv4Address]:
     found: list[int] = []
     if address in _COMPATIBLE or address in _NAT64 or (number & _ISATAP_MASK) == _ISATAP_MARK:
         found.append(number)
-    if address in _SIX_TO_FOUR:
-        found.append(number >> 80)
     if address in _TEREDO:
         found += [number >> 64, ~number]
     return [IPv4Address(each & _LOW_32) for each in found]
