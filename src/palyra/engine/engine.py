@@ -1,7 +1,7 @@
 """The engine: its services, its start and its end.
 
 Owns: assembling its services, resuming at the start, draining, signing checkpoints.
-Does not own: adapters (app), how its parts are built (parts), rules (core).
+Does not own: adapters (app), how its parts are built (composition), rules (core).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from palyra.engine.api.skills import SkillService
 from palyra.engine.api.status import StatusService
 from palyra.engine.api.taint import TaintService
 from palyra.engine.api.usage import UsageService
-from palyra.engine.parts import EngineParts, build_parts
+from palyra.engine.composition import EngineParts, build_parts
 from palyra.engine.session.attachments import AttachmentIntake
 from palyra.engine.session.session_loop import JOURNAL_CLOSED
 from palyra.engine.setup import EngineSetup
