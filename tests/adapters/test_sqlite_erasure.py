@@ -9,7 +9,7 @@ import pytest
 from palyra.adapters.store.sqlite.journal import SqliteJournal
 from palyra.adapters.store.sqlite.rows import TABLES
 from palyra.core.ids import ArtifactId, NodeId, SessionId
-from palyra.core.writes import LinkArtifact, SealSecret, SetHeartbeat, TakeLease, Write
+from palyra.core.writes import Heartbeat, LinkArtifact, SealSecret, SetHeartbeat, TakeLease, Write
 from palyra.ports.journal import Append, Erasure
 from tests.support.journals import (
     ALICE,
@@ -176,7 +176,7 @@ async def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     async with journal_at(tmp_path / "journal.db") as journal:
         run, node = Ids().run(), NodeId("node-a")
         await journal.commit([], [SetHeartbeat(run, node, 5), SetHeartbeat(run, node, 7), TakeLease("l", node, 0, 9)])
-        assert await journal.state.heartbeats(8, 10) == (SetHeartbeat(run, node, 7),)
+        assert await journal.state.heartbeats(8, 10) == (Heartbeat(run, node, 7, 7),)
         assert await journal.state.heartbeats(7, 10) == ()
         lease = await journal.state.lease("l")
         assert lease is not None

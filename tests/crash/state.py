@@ -13,6 +13,7 @@ from palyra.core.writes import (
     EraseSecrets,
     LinkArtifact,
     ReleaseLease,
+    RenewHeartbeat,
     SealSecret,
     SetHeartbeat,
     TakeLease,
@@ -25,7 +26,7 @@ Tables = dict[str, dict[Row, Row]]
 
 KEY_LENGTHS = {"heartbeats": 1, "leases": 1, "sealed_secrets": 2, "artifact_links": 2}
 SELECTS = {
-    "heartbeats": "SELECT run_id, node, at_ms FROM heartbeats",
+    "heartbeats": "SELECT run_id, node, at_ms, progress_at_ms FROM heartbeats",
     "leases": "SELECT name, owner, token, expires_at_ms FROM leases",
     "sealed_secrets": "SELECT run_id, secret_id, sealed FROM sealed_secrets",
     "artifact_links": "SELECT artifact_id, stream, bytes, media_type, at_ms FROM artifact_links",
@@ -52,7 +53,7 @@ def fold(attempts: Iterable[Attempt]) -> Tables:
 def key_of(write: Write) -> tuple[str, Row]:
     """The table and key a write makes or changes, by which a commit without events is found."""
     match write:
-        case SetHeartbeat(run_id=run_id) | ClearHeartbeat(run_id=run_id):
+        case SetHeartbeat(run_id=run_id) | RenewHeartbeat(run_id=run_id) | ClearHeartbeat(run_id=run_id):
             return "heartbeats", (run_id,)
         case TakeLease(name=name) | ReleaseLease(name=name):
             return "leases", (name,)
@@ -71,7 +72,10 @@ def _apply(tables: Tables, write: Write) -> None:
     rows = tables[table]
     match write:
         case SetHeartbeat(node=node, at_ms=at_ms):
-            rows[key] = (node, at_ms)
+            rows[key] = (node, at_ms, at_ms)
+        case RenewHeartbeat(at_ms=at_ms, progress_at_ms=progress_at_ms):
+            if key in rows:
+                rows[key] = (rows[key][0], at_ms, progress_at_ms)
         case ClearHeartbeat():
             rows.pop(key, None)
         case TakeLease(owner=owner, expected_token=expected, expires_at_ms=expires_at_ms):

@@ -249,7 +249,7 @@ async def test_run_waits_for_days_as_one_entry_of_a_heap(tmp_path: Path) -> None
             deadlines.look_at_clock()
             await settled(engine)
         assert deadlines._heap == [(clock.at_ms + 20 * DAY_MS, record.session_id)]
-        assert engine._parts.tasks.names == before == {"deadlines", "checkpoints"}
+        assert engine._parts.tasks.names == before == {"deadlines", "checkpoints", "heartbeats"}
         (card,) = await pending(engine)
         await allow(engine, card)
         await finished(engine, record)
@@ -261,7 +261,7 @@ async def test_run_waits_for_days_as_one_entry_of_a_heap(tmp_path: Path) -> None
 async def settled(engine: Engine) -> None:
     """Until every loop is idle and nothing but the daemon's own tasks is left."""
     await asyncio.sleep(0.001)
-    await until(lambda: engine._parts.tasks.names <= {"deadlines", "checkpoints"}, "rest")
+    await until(lambda: engine._parts.tasks.names <= {"deadlines", "checkpoints", "heartbeats"}, "rest")
 
 
 @pytest.mark.parametrize(

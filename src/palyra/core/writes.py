@@ -17,11 +17,22 @@ from palyra.core.trust import Trust
 
 
 class SetHeartbeat(msgspec.Struct, frozen=True):
-    """A run is alive on a node. A waiting run has no heartbeat."""
+    """A run begins or goes on, on this node. A run that waits for a person has no heartbeat."""
 
     run_id: RunId
     node: NodeId
     at_ms: int
+
+
+class RenewHeartbeat(msgspec.Struct, frozen=True):
+    """The run is still alive; `progress_at_ms` is when its last event or live text was seen.
+
+    It changes nothing if the run has no heartbeat any more: a run that has just ended must not come back to life.
+    """
+
+    run_id: RunId
+    at_ms: int
+    progress_at_ms: int
 
 
 class ClearHeartbeat(msgspec.Struct, frozen=True):
@@ -72,7 +83,18 @@ class LinkArtifact(msgspec.Struct, frozen=True):
     source: str | None = None
 
 
-Write = SetHeartbeat | ClearHeartbeat | TakeLease | ReleaseLease | SealSecret | EraseSecrets | LinkArtifact
+Write = (
+    SetHeartbeat | RenewHeartbeat | ClearHeartbeat | TakeLease | ReleaseLease | SealSecret | EraseSecrets | LinkArtifact
+)
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """A heartbeat as it stands."""
+
+    run_id: RunId
+    node: NodeId
+    at_ms: int
+    progress_at_ms: int
 
 
 class Fence(msgspec.Struct, frozen=True):
@@ -96,7 +118,7 @@ def fence_of(write: Write) -> Fence | None:
     match write:
         case TakeLease(name=name, expected_token=token) | ReleaseLease(name=name, token=token):
             return Fence(name, token)
-        case SetHeartbeat() | ClearHeartbeat() | SealSecret() | EraseSecrets() | LinkArtifact():
+        case SetHeartbeat() | RenewHeartbeat() | ClearHeartbeat() | SealSecret() | EraseSecrets() | LinkArtifact():
             return None
         case _:
             assert_never(write)

@@ -16,6 +16,7 @@ from palyra.engine.session.deadlines import SessionDeadlines
 from palyra.engine.session.effect_runner import EffectParts
 from palyra.engine.session.event_redactor import EventRedactor
 from palyra.engine.session.gate import Gate
+from palyra.engine.session.heartbeats import Heartbeats
 from palyra.engine.session.model_call import ModelCaller
 from palyra.engine.session.prompt_base import PromptBases
 from palyra.engine.session.real_arguments import ArgumentRestorer
@@ -44,6 +45,7 @@ class EngineParts:
     deadlines: SessionDeadlines
     loader: SessionLoader
     loops: SessionLoops
+    heartbeats: Heartbeats
 
 
 def build_parts(setup: EngineSetup) -> EngineParts:
@@ -97,6 +99,7 @@ def build_parts(setup: EngineSetup) -> EngineParts:
         deadlines=deadlines,
         loader=loader,
         loops=loops,
+        heartbeats=Heartbeats(journal=setup.journal, loops=loops, hub=hub, clock=setup.clock),
     )
 
 

@@ -115,6 +115,7 @@ class Engine(Services):
         """Resumes what an earlier process left. Returns the number of sessions with work."""
         self._parts.tasks.spawn(self._parts.deadlines.keep(), "deadlines")
         self._parts.tasks.spawn(self._sign_regularly(), "checkpoints")
+        self._parts.tasks.spawn(self._parts.heartbeats.keep(), "heartbeats")
         self._parts.tasks.spawn(self._sweep(), "artifacts")
         for service in self._setup.services:
             await service.start()

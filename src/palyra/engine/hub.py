@@ -274,6 +274,10 @@ class Hub:
         """Forgets live text that is recorded now."""
         self._so_far.pop(session_id, None)
 
+    def live_count(self, session_id: StreamId) -> int:
+        """How many pieces of live text there are of what is running: it grows while a model or a tool speaks."""
+        return sum(len(texts) for _, texts in self._so_far.get(session_id, {}).values())
+
     def watch(self) -> Watcher:
         """For readers of the whole journal, who read the journal itself."""
         watcher = Watcher(self)

@@ -6,7 +6,7 @@ Does not own: writing it (core.writes).
 from typing import Protocol
 
 from palyra.core.ids import ArtifactId, Principal, RunId, StreamId
-from palyra.core.writes import LinkArtifact
+from palyra.core.writes import Heartbeat, LinkArtifact
 
 
 class State(Protocol):
@@ -21,6 +21,10 @@ class State(Protocol):
 
         If there are several, it is the least trusted one.
         """
+        ...
+
+    async def heartbeats(self, before_ms: int, limit: int) -> tuple[Heartbeat, ...]:
+        """Returns the heartbeats last renewed before `before_ms`, the oldest first."""
         ...
 
     async def last_position(self) -> int:
@@ -42,6 +46,9 @@ class NoState:
 
     async def artifact_for(self, artifact_id: ArtifactId, principal: Principal) -> LinkArtifact | None:
         return None
+
+    async def heartbeats(self, before_ms: int, limit: int) -> tuple[Heartbeat, ...]:
+        return ()
 
     async def last_position(self) -> int:
         return 0

@@ -50,6 +50,7 @@ from palyra.engine.session.pending_commit import (
     add_record,
     find_run,
     remember_doubts,
+    running_run,
     spends_in,
 )
 from palyra.engine.session.slots import RunSlots
@@ -93,6 +94,15 @@ class CommitBuilder:
                 return await self._resume(pending), None
             case _:
                 assert_never(command)
+
+    def with_heartbeats(self, before: SessionState, pending: PendingCommit) -> PendingCommit:
+        """Adds what the whole commit does to heartbeats: a run has one exactly while it is in progress."""
+        was, now = running_run(before), running_run(pending.state)
+        if was == now:
+            return pending
+        cleared: tuple[Write, ...] = () if was is None else (ClearHeartbeat(was),)
+        begun: tuple[Write, ...] = () if now is None else (SetHeartbeat(now, self.node, self.clock.now_ms()),)
+        return replace(pending, writes=(*pending.writes, *cleared, *begun))
 
     async def _start_run(self, pending: PendingCommit, command: StartRun) -> tuple[PendingCommit, RunId]:
         active = pending.state.active
@@ -169,7 +179,9 @@ class CommitBuilder:
         run = pending.state.active
         if run is not None and run.state is RunState.IN_PROGRESS:
             fact = engine_draft(RunResumed(cause=ResumeCause.RESTART), run.run_id, self.clock.now_ms())
-            pending = await self._advance(self._with_heartbeat(pending, run), run, (fact,))
+            heartbeat = SetHeartbeat(run.run_id, self.node, self.clock.now_ms())
+            pending = replace(pending, writes=(*pending.writes, heartbeat))
+            pending = await self._advance(pending, run, (fact,))
         return await self._check_due(pending)
 
     def _record(self, pending: PendingCommit, command: RecordSessionEvent) -> PendingCommit:
@@ -198,8 +210,7 @@ class CommitBuilder:
             pending = remember_doubts(self._count_spend(pending, record, run), record)
             facts = await self.effects.judge_and_plan(pending, run, effects)
         if run is not None and is_terminal(run.state):
-            ended: tuple[Write, ...] = (ClearHeartbeat(run.run_id), EraseSecrets(run.run_id))
-            pending = replace(pending, writes=(*pending.writes, *ended))
+            pending = replace(pending, writes=(*pending.writes, EraseSecrets(run.run_id)))
         return await self._begin_next(pending)
 
     async def _begin_next(self, pending: PendingCommit) -> PendingCommit:
@@ -208,11 +219,7 @@ class CommitBuilder:
             return pending
         run = state.queued[0]
         fact = engine_draft(RunStarted(), run.run_id, self.clock.now_ms())
-        return await self._advance(self._with_heartbeat(pending, run), run, (fact,))
-
-    def _with_heartbeat(self, pending: PendingCommit, run: Run) -> PendingCommit:
-        heartbeat = SetHeartbeat(run.run_id, self.node, self.clock.now_ms())
-        return replace(pending, writes=(*pending.writes, heartbeat))
+        return await self._advance(pending, run, (fact,))
 
     def _require_room(self, state: SessionState, command: StartRun) -> None:
         if state.active is None and not state.queued:

@@ -55,6 +55,12 @@ def find_run(state: SessionState, run_id: RunId) -> Run:
     raise NotFound("run_not_active", f"run {run_id} is not active in this session")
 
 
+def running_run(state: SessionState) -> RunId | None:
+    """The run that is in progress. A run that waits for a person is not."""
+    active = state.active
+    return active.run_id if active is not None and active.state is RunState.IN_PROGRESS else None
+
+
 def put_run(state: SessionState, run: Run) -> SessionState:
     """Returns the state with this run: queued while accepted, active while it runs, removed when it is over."""
     queued = tuple(other for other in state.queued if other.run_id != run.run_id)

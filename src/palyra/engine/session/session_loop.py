@@ -205,7 +205,7 @@ class SessionLoop:
                 self._refuse(envelope, as_conflict(error))
             else:
                 answered.append((envelope, reply))
-        return await self._commit(pending, answered)
+        return await self._commit(self._parts.builder.with_heartbeats(state, pending), answered)
 
     async def _load(self, envelopes: list[Envelope]) -> SessionState:
         """Returns the session's state. A session that begins with these commands has no tape yet."""

@@ -53,6 +53,10 @@ class SessionLoops:
         loop = self._loops.get(session_id)
         return loop.state if loop is not None else None
 
+    def running_states(self) -> list[SessionState]:
+        """The states of all sessions with a run in progress."""
+        return [loop.state for loop in self._loops.values() if loop.is_running and loop.state is not None]
+
     @property
     def is_idle(self) -> bool:
         """Nothing is under way in any session."""

@@ -13,6 +13,7 @@ from palyra.core.writes import (
     EraseSecrets,
     LinkArtifact,
     ReleaseLease,
+    RenewHeartbeat,
     SealSecret,
     SetHeartbeat,
     TakeLease,
@@ -24,6 +25,9 @@ def apply_write(connection: apsw.Connection, write: Write) -> None:
     match write:
         case SetHeartbeat():
             _set_heartbeat(connection, write)
+        case RenewHeartbeat(run_id=run_id, at_ms=at_ms, progress_at_ms=progress_at_ms):
+            sql = "UPDATE heartbeats SET at_ms = ?, progress_at_ms = ? WHERE run_id = ?"
+            connection.execute(sql, (at_ms, progress_at_ms, run_id))
         case ClearHeartbeat(run_id=run_id):
             connection.execute("DELETE FROM heartbeats WHERE run_id = ?", (run_id,))
         case TakeLease():
@@ -49,10 +53,11 @@ def drop_state(connection: apsw.Connection, stream: StreamId) -> None:
 
 def _set_heartbeat(connection: apsw.Connection, write: SetHeartbeat) -> None:
     sql = """
-        INSERT INTO heartbeats (run_id, node, at_ms) VALUES (?, ?, ?)
-        ON CONFLICT (run_id) DO UPDATE SET node = excluded.node, at_ms = excluded.at_ms
+        INSERT INTO heartbeats (run_id, node, at_ms, progress_at_ms) VALUES (?, ?, ?, ?)
+        ON CONFLICT (run_id) DO UPDATE
+        SET node = excluded.node, at_ms = excluded.at_ms, progress_at_ms = excluded.progress_at_ms
     """
-    connection.execute(sql, (write.run_id, write.node, write.at_ms))
+    connection.execute(sql, (write.run_id, write.node, write.at_ms, write.at_ms))
 
 
 def _take_lease(connection: apsw.Connection, write: TakeLease) -> None:

@@ -9,7 +9,7 @@ from palyra.adapters.store.sqlite.connection import fetch, page_limit
 from palyra.adapters.store.sqlite.reads import Reads
 from palyra.core.ids import ArtifactId, Principal, RunId, StreamId, uploads_stream
 from palyra.core.trust import Trust
-from palyra.core.writes import Lease, LinkArtifact, SetHeartbeat
+from palyra.core.writes import Heartbeat, Lease, LinkArtifact
 
 
 class SqliteState:
@@ -21,11 +21,11 @@ class SqliteState:
         found = await self._rows(sql, name)
         return Lease(*found[0]) if found else None
 
-    async def heartbeats(self, before_ms: int, limit: int) -> tuple[SetHeartbeat, ...]:
-        """Returns the last heartbeat of each run, of those older than `before_ms`."""
-        sql = "SELECT run_id, node, at_ms FROM heartbeats WHERE at_ms < ? ORDER BY at_ms LIMIT ?"
+    async def heartbeats(self, before_ms: int, limit: int) -> tuple[Heartbeat, ...]:
+        """Returns the heartbeats last renewed before `before_ms`, the oldest first."""
+        sql = "SELECT run_id, node, at_ms, progress_at_ms FROM heartbeats WHERE at_ms < ? ORDER BY at_ms LIMIT ?"
         found = await self._rows(sql, before_ms, page_limit(limit))
-        return tuple([SetHeartbeat(*cells) for cells in found])
+        return tuple([Heartbeat(*cells) for cells in found])
 
     async def sealed_secret(self, run_id: RunId, secret_id: str) -> bytes | None:
         sql = "SELECT sealed FROM sealed_secrets WHERE run_id = ? AND secret_id = ?"
