@@ -105,6 +105,27 @@ async def test_a_failed_commit_does_not_come_back_when_the_journal_is_opened_aga
     await journal.close()
 
 
+@pytest.mark.parametrize("operation", range(4))
+async def test_a_commit_that_failed_last_is_not_there_after_closing(
+    failing: tuple[Failing, JournalSettings], operation: int
+) -> None:
+    """Nothing follows it that would be written over its frames, unless closing does that."""
+    failures, settings = failing
+    journal, session = await with_session(settings)
+    failures.fail(Effect.IO_ERROR, after=operation)
+    try:
+        await journal.commit([Append(session, 1, (message_user("x"),))])
+    except Unavailable:
+        told = 1
+    else:
+        told = 2
+    failures.disk.repair()
+    await journal.close()
+    journal = open_journal(settings, FixedSigner(), FixedClock())
+    assert len([event for event in await journal.read_all(0, 10) if event.stream == session]) == told
+    await journal.close()
+
+
 async def test_a_disk_that_fails_while_closing_is_told_and_all_is_released(
     failing: tuple[Failing, JournalSettings],
 ) -> None:

@@ -79,7 +79,7 @@ def test_taint_is_shown_and_vouched_for(
 @reached
 def test_sessions_are_listed_plainly_in_a_pipe() -> None:
     lines = palyra("sessions", "list").stdout.splitlines()
-    assert lines[0].split() == ["id", "key", "label", "agent", "events", "last", "used"]
+    assert lines[0].split() == ["id", "key", "label", "agent", "last", "used"]
     assert lines[1].split()[:4] == [SESSION, "cli", "–", "main"]
     assert answer("sessions", "list")["items"]
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from palyra.core.errors import Conflict
 from palyra.core.events.model import Finish, Usage
 from palyra.core.events.session import SessionCreated
 from palyra.core.ids import SessionId
 from palyra.core.service_runs import ServiceSpec, find_service
-from palyra.engine.api.requests import RunRequest, RunsQuery, SessionRequest
+from palyra.engine.api.requests import RunRequest, RunsQuery, SessionRequest, WhenBusy
 from palyra.engine.api.service_runs import ServiceRequest
 from palyra.engine.engine import Engine
 from palyra.ports.provider import Completed, Delta, ModelRequest, TextDelta
@@ -80,8 +81,32 @@ async def test_nobody_else_sees_it_and_nobody_can_speak_in_it(tmp_path: Path) ->
         assert await engine.runs.list(ALICE, RunsQuery(has_services=True)) == ()
         with pytest.raises(Exception, match="session_unknown"):
             await engine.sessions.get(ALICE, session_id)
-        with pytest.raises(Exception, match="agent_unknown"):
-            await engine.runs.start(OWNER, RunRequest(text="go on", origin="http", session_id=session_id))
+        for agent in (None, "main"):
+            with pytest.raises(Conflict, match="session_is_service"):
+                await engine.runs.start(OWNER, RunRequest(text="go", origin="http", session_id=session_id, agent=agent))
+        with pytest.raises(Conflict, match="session_is_service"):
+            await engine.sessions.branch(OWNER, session_id, 1, None)
+        with pytest.raises(Conflict, match="session_is_service"):
+            await engine.sessions.label(OWNER, session_id, "mine")
+        with pytest.raises(Conflict, match="session_is_service"):
+            await engine.sessions.reset(OWNER, session_id)
+
+
+async def test_nobody_speaks_into_a_service_run_while_it_runs(tmp_path: Path) -> None:
+    provider = Answering("short")
+    provider.go_on.clear()
+    async with Workshop(tmp_path, provider).open() as engine:
+        task = asyncio.create_task(serve(engine))
+        while not provider.requests:
+            await asyncio.sleep(0.001)
+        (run,) = await engine.runs.list(OWNER, RunsQuery(has_services=True))
+        with pytest.raises(Conflict, match="session_is_service"):
+            await engine.runs.send_input(OWNER, run.id, "say yes")
+        steer = RunRequest(text="say yes", origin="http", session_id=run.session_id, when_busy=WhenBusy.STEER)
+        with pytest.raises(Conflict, match="session_is_service"):
+            await engine.runs.start(OWNER, steer)
+        provider.go_on.set()
+        await task
 
 
 async def test_it_is_erased_with_the_session_it_serves(tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import msgspec
+import structlog
 
 from palyra.adapters.clock import SystemClock
 from palyra.adapters.tokens.files import ADMIN_PRINCIPAL, FileTokens, ensure_admin_token
 from palyra.app import Home, now_ms, open_offline
-from palyra.core.errors import Invalid
+from palyra.core.errors import Invalid, PalyraError
 from palyra.core.events import Draft
 from palyra.core.events.base import JsonObject
 from palyra.core.events.system import AdminActed
@@ -67,14 +68,22 @@ async def noting_uses(tokens: FileTokens) -> AsyncIterator[None]:
     async def keep() -> None:
         while True:
             await asyncio.sleep(USES_EVERY_S)
-            await asyncio.to_thread(tokens.flush_uses)
+            await asyncio.to_thread(_flush, tokens)
 
     keeping = asyncio.create_task(keep())
     try:
         yield
     finally:
         keeping.cancel()
+        await asyncio.to_thread(_flush, tokens)
+
+
+def _flush(tokens: FileTokens) -> None:
+    """A time of last use is not worth ending the daemon for, nor its orderly end."""
+    try:
         tokens.flush_uses()
+    except PalyraError as error:
+        structlog.get_logger().warning("token_uses_not_written", code=error.code, message=error.message)
 
 
 def list_tokens(home: Home) -> tuple[TokenRecord, ...]:

@@ -52,9 +52,14 @@ MODEL_CHECK = ServiceSpec(
 SERVICES = {spec.agent: spec for spec in (MODEL_CHECK,)}
 
 
+def is_service(agent: str) -> bool:
+    """Whether a session of this agent belongs to the daemon: nobody speaks in it, labels it or branches off it."""
+    return agent.startswith(_PREFIX)
+
+
 def find_service(agent: str) -> ServiceSpec | None:
     """Returns the service whose runs have this agent name."""
-    return SERVICES.get(agent) if agent.startswith(_PREFIX) else None
+    return SERVICES.get(agent) if is_service(agent) else None
 
 
 @cache

@@ -167,7 +167,7 @@ _WORDS = {
 }
 _ASKING = (
     "Now something that needs your approval: a git hook, which git could run outside every sandbox. This one does "
-    "nothing. The call waits until you answer it in the console or with `palyra approvals`; you may close everything "
+    "nothing. The call waits until you answer it here or with `palyra approvals`; you may close everything "
     "and even restart the daemon meanwhile. Unanswered, it expires to a no."
 )
 _NEXT_AFTER_TOUR = (

@@ -52,11 +52,8 @@ def show_all(context: typer.Context, limit: LimitOption = 50, url: UrlOption = N
     if is_json(context, json):
         print_json({"items": items})
         return
-    rows = [
-        (each.get("id"), each.get("key"), each.get("label"), each.get("agent"), each.get("seq"), _used(each))
-        for each in items
-    ]
-    print_rows(("id", "key", "label", "agent", "events", "last used"), rows, "no sessions yet; palyra chat starts one")
+    rows = [(each.get("id"), each.get("key"), each.get("label"), each.get("agent"), _used(each)) for each in items]
+    print_rows(("id", "key", "label", "agent", "last used"), rows, "no sessions yet; palyra chat starts one")
 
 
 @app.command()
@@ -273,7 +270,6 @@ def _show_record(record: JsonObject, as_json: bool) -> None:
             ("label", record.get("label") or "–"),
             ("owner", record.get("owner")),
             ("agent", record.get("agent")),
-            ("events", record.get("seq")),
             ("active run", record.get("active_run_id") or "–"),
             ("parent", f"{record['parent_id']} at {record.get('parent_seq')}" if record.get("parent_id") else "–"),
             ("created", date_time(record.get("created_at_ms"))),

@@ -36,6 +36,7 @@ from palyra.core.errors import Conflict, NotFound, PalyraError
 from palyra.core.events.base import JsonObject
 
 HISTORY_EVENTS = 40
+TAPE_EVENTS_MAX = 2_000  # More of an active run comes with the stream.
 SESSIONS_SHOWN = 20
 LEAVE_WITHIN_S = 3.0  # A second Ctrl-C later than this counts as a first one.
 HINT_RUNNING = "type to steer, Ctrl-C to cancel"
@@ -77,8 +78,9 @@ class Conversation:
         now_s = time.monotonic()
         if isinstance(item, Interrupted):
             is_second = self._interrupted_at_s is not None and now_s - self._interrupted_at_s < LEAVE_WITHIN_S
-            self._interrupted_at_s = now_s
-            if is_second:
+            # A Ctrl-C that cleared a line was meant for that line.
+            self._interrupted_at_s = None if item.is_line_cleared else now_s
+            if is_second and not item.is_line_cleared:
                 self._stoppable.stop()
         self._inbox.put(item)
 
@@ -88,21 +90,24 @@ class Conversation:
         self._prompt.open()
         self._session_id = str(session["id"])
         seq = session.get("seq")
-        after = seq if isinstance(seq, int) else 0
         self._questions.clear()
         active = session.get("active_run_id")
         self._runs = [active] if isinstance(active, str) else []
         name = session.get("key") or session.get("label") or self._session_id
         self._prompt.line(self._style.dim(f"session {in_one_line(str(name), 60)} · /help lists the commands"))
-        await self._show_history(after)
+        after = await self._show_history(seq if isinstance(seq, int) else 0)
         for approval in await self._pending():
             self._ask(question_of(approval, approval.get("arguments")))
         await self._inbox.follow(f"/sessions/{self._session_id}/events", after)
         self._settle()
 
-    async def _show_history(self, seq: int) -> None:
+    async def _show_history(self, seq: int) -> int:
+        """Shows the last messages, and returns the seq from which to follow.
+
+        `seq` is the last event that changed the session's record. A run that is active has put more on the tape since.
+        """
         path = f"/sessions/{self._session_id}/tape"
-        page = await self._client.items(path, HISTORY_EVENTS, after=max(0, seq - HISTORY_EVENTS))
+        page = await self._client.items(path, TAPE_EVENTS_MAX, after=max(0, seq - HISTORY_EVENTS))
         for event in page:
             data = event.get("data")
             text = shown(str(data.get("text"))) if isinstance(data, dict) and data.get("text") else ""
@@ -111,9 +116,10 @@ class Conversation:
             elif text and event.get("type") == "message.assistant":
                 self._prompt.line(self._style.dim(text))
             elif event.get("type") == "tool.proposed":
-                self._transcript.show(
-                    SseFrame(None, "tool.proposed", event)
-                )  # It prints nothing, and the session's name is known from now on.
+                # The transcript prints nothing for it, and knows the call's tool and arguments from now on.
+                self._transcript.show(SseFrame(None, "tool.proposed", event))
+        last = page[-1].get("seq") if page else None
+        return last if isinstance(last, int) else seq
 
     async def _pending(self) -> list[JsonObject]:
         approvals = await self._client.items("/approvals", 100, status="pending")

@@ -5,7 +5,9 @@ Does not own: which lines are remembered (prompt), or browsing them (prompt_tool
 Invariants: only the owner can read the file; it holds a bounded number of lines; a line with a secret is not written.
 """
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 import msgspec
@@ -55,7 +57,7 @@ class ChatHistory(History):
 
     def _read(self) -> list[str]:
         try:
-            with self._path.open("rb") as file:
+            with os.fdopen(_opened(self._path, os.O_RDONLY), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(0, size - FILE_BYTES_MAX))
                 return [line for each in file.read().splitlines() if (line := _decoded(each))]
@@ -65,15 +67,25 @@ class ChatHistory(History):
     def _shorten(self) -> None:
         lines = self._read()[-LINES_MAX:]
         fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        fresh.unlink(missing_ok=True)  # A killed chat of the same process id may have left it.
         self._write(fresh, b"".join(msgspec.json.encode(line) + b"\n" for line in lines), os.O_EXCL)
         fresh.replace(self._path)
         self._lines_count = len(lines)
 
     def _write(self, path: Path, encoded: bytes, flag: int) -> None:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flag, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)
+        with os.fdopen(_opened(path, os.O_WRONLY | os.O_CREAT | flag), "wb") as file:
+            os.fchmod(file.fileno(), 0o600)
             file.write(encoded)
+
+
+def _opened(path: Path, flags: int) -> int:
+    """Opens a plain file of its own. A link or a pipe in its place is refused and is never waited for."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a plain file of its own", str(path))
+    return descriptor
 
 
 def _decoded(line: bytes) -> str:

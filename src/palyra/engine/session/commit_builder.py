@@ -21,6 +21,7 @@ from palyra.core.run.decide import Record, decide_all, wanted
 from palyra.core.run.effects import PlanRoute, is_inert
 from palyra.core.run.state import Run
 from palyra.core.run.states import RunState, is_terminal
+from palyra.core.service_runs import is_service
 from palyra.core.taint import MANY, find_source
 from palyra.core.trust import Trust
 from palyra.core.writes import ClearHeartbeat, EraseSecrets, SetHeartbeat, Write
@@ -71,6 +72,7 @@ class CommitBuilder:
 
     async def add(self, pending: PendingCommit, command: Command) -> tuple[PendingCommit, RunId | None]:
         """Returns the commit with one more command, and the run that the command is about."""
+        _require_not_service(pending.state, command)
         match command:
             case StartRun():
                 return await self._start_run(pending, command)
@@ -238,6 +240,20 @@ class CommitBuilder:
     def _said(self, data: Data, command: StartRun | SendInput) -> Draft:
         now_ms = self.clock.now_ms()
         return Draft(data=data, actor=command.principal, trust=command.trust, at_ms=now_ms, run_id=command.run_id)
+
+
+def _require_not_service(state: SessionState, command: Command) -> None:
+    """The session of a service run is the daemon's: it has the one run it began with."""
+    match command:
+        case StartRun(opening=None) | SendInput() | RecordSessionEvent():
+            is_refused = is_service(state.agent)
+        case OpenSession(opening=opening):
+            is_refused = is_service(opening.agent)
+        case _:
+            is_refused = False
+    if is_refused:
+        message = f"session {state.session_id} belongs to a service run of the daemon; use a session of your own"
+        raise Conflict("session_is_service", message, is_retryable=False)
 
 
 def _changes_trust(state: SessionState, data: SourceTrusted | SourceDistrusted) -> bool:

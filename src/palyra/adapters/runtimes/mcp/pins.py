@@ -74,6 +74,8 @@ class Pins:
                 await asyncio.to_thread(_replace, self._file, body)
             except PalyraError as error:
                 self._is_saved = False
+                # What is not pinned on disk could mean something else after a restart, so nothing is offered.
+                self.fault = f"{error.message}; then restart the daemon"
                 log.warning("mcp_pins_not_saved", path=str(self._file.path), code=error.code)
 
 

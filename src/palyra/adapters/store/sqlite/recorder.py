@@ -126,6 +126,10 @@ class Recorder:
         self.cache.forget(SqliteLookup(self.connection))
 
     def close(self) -> None:
+        if self._is_suspect and self._is_open:
+            # Otherwise a commit that was refused could be found in the log by the next process.
+            with suppress(apsw.Error, PalyraError):
+                self._write_over()
         try:
             with our_errors(self._settings.path):
                 self.connection.close()
