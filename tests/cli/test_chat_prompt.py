@@ -1,5 +1,6 @@
 """The line to type in, in a pseudo-terminal: editing, pastes, history, completion, and text that streams above it."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -227,6 +228,20 @@ def test_history_follows_no_link_and_survives_damage(tmp_path: Path) -> None:
     path.write_bytes(b'"good"\n{"bad\n\xff\n"also good"\n')
     assert ChatHistory(path).load_history_strings() == ["also good", "good"]
     assert ChatHistory(tmp_path / "none" / "chat_history").load_history_strings() == []
+
+
+def test_history_waits_for_no_pipe_and_touches_no_file_of_another_name(tmp_path: Path) -> None:
+    path, other = tmp_path / "chat_history", tmp_path / "other"
+    os.mkfifo(path)
+    history = ChatHistory(path)
+    assert history.load_history_strings() == []
+    history.store_string("hello")
+    path.unlink()
+    other.write_text("")
+    other.chmod(0o644)
+    os.link(other, path)
+    history.store_string("hello")
+    assert (other.read_text(), other.stat().st_mode & 0o777) == ("", 0o644)
 
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs"])), st.integers(2, 20))

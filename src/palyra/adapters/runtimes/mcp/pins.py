@@ -75,8 +75,10 @@ class Pins:
             except PalyraError as error:
                 self._is_saved = False
                 # What is not pinned on disk could mean something else after a restart, so nothing is offered.
-                self.fault = f"{error.message}; then restart the daemon"
+                self.fault = error.message
                 log.warning("mcp_pins_not_saved", path=str(self._file.path), code=error.code)
+            else:
+                self.fault = ""
 
 
 def _read(file: PrivateFile) -> dict[str, dict[str, str]]:
