@@ -13,7 +13,9 @@ from functools import cache
 import msgspec
 
 from palyra.core.agents import AgentSpec
+from palyra.core.errors import Conflict
 from palyra.core.events.run import RunLimits
+from palyra.core.ids import SessionId
 
 ORIGIN = "service"
 _PREFIX = "service:"
@@ -55,6 +57,13 @@ SERVICES = {spec.agent: spec for spec in (MODEL_CHECK,)}
 def is_service(agent: str) -> bool:
     """Whether a session of this agent belongs to the daemon: nobody speaks in it, labels it or branches off it."""
     return agent.startswith(_PREFIX)
+
+
+def refuse_service(session_id: SessionId, agent: str) -> None:
+    """Raises Conflict for a session of a service run."""
+    if is_service(agent):
+        message = f"session {session_id} belongs to a service run of the daemon; use a session of your own"
+        raise Conflict("session_is_service", message, is_retryable=False)
 
 
 def find_service(agent: str) -> ServiceSpec | None:

@@ -15,7 +15,7 @@ from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.origins import can_ask
 from palyra.core.projections.rows import RunRow
 from palyra.core.run.states import is_terminal
-from palyra.core.service_runs import is_service
+from palyra.core.service_runs import refuse_service
 from palyra.core.trust import Trust
 from palyra.engine.agents import AgentDirectory
 from palyra.engine.api.processes import ProcessService
@@ -140,9 +140,8 @@ class RunService:
         _require_text(request.text)
         self._require_demands(request)
         session = await self._session(principal, request)
-        if session is not None and is_service(session[1]):
-            message = f"session {session[0]} belongs to a service run of the daemon; use a session of your own"
-            raise Conflict("session_is_service", message, is_retryable=False)
+        if session is not None:
+            refuse_service(*session)
         agent = self.agents.find(request.agent or (session[1] if session else None))
         wish = SessionRequest(key=request.session_key, agent=request.agent)
         attachments = await self.attachments.take(principal, request.attachments)

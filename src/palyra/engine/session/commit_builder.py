@@ -21,7 +21,7 @@ from palyra.core.run.decide import Record, decide_all, wanted
 from palyra.core.run.effects import PlanRoute, is_inert
 from palyra.core.run.state import Run
 from palyra.core.run.states import RunState, is_terminal
-from palyra.core.service_runs import is_service
+from palyra.core.service_runs import refuse_service
 from palyra.core.taint import MANY, find_source
 from palyra.core.trust import Trust
 from palyra.core.writes import ClearHeartbeat, EraseSecrets, SetHeartbeat, Write
@@ -246,14 +246,11 @@ def _require_not_service(state: SessionState, command: Command) -> None:
     """The session of a service run is the daemon's: it has the one run it began with."""
     match command:
         case StartRun(opening=None) | SendInput() | RecordSessionEvent():
-            is_refused = is_service(state.agent)
+            refuse_service(state.session_id, state.agent)
         case OpenSession(opening=opening):
-            is_refused = is_service(opening.agent)
+            refuse_service(state.session_id, opening.agent)
         case _:
-            is_refused = False
-    if is_refused:
-        message = f"session {state.session_id} belongs to a service run of the daemon; use a session of your own"
-        raise Conflict("session_is_service", message, is_retryable=False)
+            return
 
 
 def _changes_trust(state: SessionState, data: SourceTrusted | SourceDistrusted) -> bool:
