@@ -4,16 +4,23 @@ It is a second telling on purpose: the audit compares the store's tables with it
 """
 
 from collections.abc import Iterable
-from typing import assert_never
+from typing import Any, assert_never
 
 import apsw
 
 from palyra.core.writes import (
+    ClaimJob,
     ClearHeartbeat,
+    DropJobs,
+    EndJob,
+    EnqueueJob,
     EraseSecrets,
     LinkArtifact,
     ReleaseLease,
     RenewHeartbeat,
+    RenewJob,
+    RequeueCause,
+    RequeueJob,
     SealSecret,
     SetHeartbeat,
     TakeLease,
@@ -24,11 +31,12 @@ from tests.crash.ledger import Attempt
 Row = tuple[object, ...]
 Tables = dict[str, dict[Row, Row]]
 
-KEY_LENGTHS = {"heartbeats": 1, "leases": 1, "sealed_secrets": 2, "artifact_links": 2}
+KEY_LENGTHS = {"heartbeats": 1, "leases": 1, "sealed_secrets": 2, "artifact_links": 2, "jobs": 1}
 SELECTS = {
     "heartbeats": "SELECT run_id, node, at_ms, progress_at_ms FROM heartbeats",
     "leases": "SELECT name, owner, token, expires_at_ms FROM leases",
     "sealed_secrets": "SELECT run_id, secret_id, sealed FROM sealed_secrets",
+    "jobs": "SELECT id, state, token, attempts, losses, owner, not_before_ms, error FROM jobs",
     "artifact_links": "SELECT artifact_id, stream, bytes, media_type, at_ms FROM artifact_links",
 }
 
@@ -63,6 +71,12 @@ def key_of(write: Write) -> tuple[str, Row]:
             return "sealed_secrets", (run_id,)
         case LinkArtifact(artifact_id=artifact_id, stream=stream):
             return "artifact_links", (artifact_id, stream)
+        case EnqueueJob(job=job):
+            return "jobs", (job.id,)
+        case ClaimJob(job_id=job_id) | RenewJob(job_id=job_id) | RequeueJob(job_id=job_id) | EndJob(job_id=job_id):
+            return "jobs", (job_id,)
+        case DropJobs():
+            return "jobs", ()
         case _:
             assert_never(write)
 
@@ -89,8 +103,31 @@ def _apply(tables: Tables, write: Write) -> None:
                 del rows[erased]
         case LinkArtifact(bytes=size, media_type=media_type, at_ms=at_ms):
             rows[key] = (size, media_type, at_ms)
+        case EnqueueJob(job=job):
+            rows[key] = ("queued", 1, 0, 0, None, job.not_before_ms, None)
+        case ClaimJob(owner=owner, expected_token=expected):
+            _, _, attempts, losses, _, not_before_ms, error = _numbers(rows[key])
+            rows[key] = ("running", expected + 1, attempts + 1, losses, owner, not_before_ms, error)
+        case RenewJob():
+            return
+        case RequeueJob(cause=cause, token=token):
+            _, _, attempts, losses, *_ = _numbers(rows[key])
+            attempts -= cause in (RequeueCause.LOST, RequeueCause.POSTPONED)
+            losses += cause is RequeueCause.LOST
+            counted = (0, 0) if cause is RequeueCause.ASKED else (attempts, losses)
+            rows[key] = ("queued", token + 1, *counted, None, write.not_before_ms, write.error)
+        case EndJob(token=token, state=state, error=error):
+            _, _, attempts, losses, owner, not_before_ms, _ = _numbers(rows[key])
+            rows[key] = (state.value, token + 1, attempts, losses, owner, not_before_ms, error)
+        case DropJobs():
+            for ended in [key for key, row in rows.items() if row[0] not in ("queued", "running")]:
+                del rows[ended]
         case _:
             assert_never(write)
+
+
+def _numbers(row: Row) -> tuple[Any, ...]:
+    return row
 
 
 def _keyed(table: str, rows: Iterable[Row]) -> dict[Row, Row]:

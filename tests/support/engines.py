@@ -148,7 +148,13 @@ class Workshop:
             **({"forget": self.forget} if self.forget is not None else {}),
         )
         views = Views(
-            journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage, journal.provenance
+            sessions=journal.sessions,
+            runs=journal.runs,
+            approvals=journal.approvals,
+            state=journal.state,
+            usage=journal.usage,
+            provenance=journal.provenance,
+            jobs=journal.jobs,
         )
         setup = EngineSetup(
             journal=self.wrap_journal(journal),

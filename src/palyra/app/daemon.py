@@ -165,7 +165,15 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         skills=tools.skills,
         forget=tools.forget,
     )
-    views = Views(journal.sessions, journal.runs, journal.approvals, journal.state, journal.usage, journal.provenance)
+    views = Views(
+        sessions=journal.sessions,
+        runs=journal.runs,
+        approvals=journal.approvals,
+        state=journal.state,
+        usage=journal.usage,
+        provenance=journal.provenance,
+        jobs=journal.jobs,
+    )
     setup = EngineSetup(
         journal=journal,
         views=views,

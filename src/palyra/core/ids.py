@@ -21,6 +21,7 @@ EffectId = NewType("EffectId", str)
 ApprovalId = NewType("ApprovalId", str)
 GrantId = NewType("GrantId", str)
 ArtifactId = NewType("ArtifactId", str)
+JobId = NewType("JobId", str)
 NodeId = NewType("NodeId", str)
 Principal = NewType("Principal", str)
 
@@ -58,6 +59,10 @@ def parse_session_id(text: str) -> SessionId:
 
 def parse_run_id(text: str) -> RunId:
     return RunId(_matched(_ULID, text, "run_id"))
+
+
+def parse_job_id(text: str) -> JobId:
+    return JobId(_matched(_ULID, text, "job_id"))
 
 
 def parse_approval_id(text: str) -> ApprovalId:

@@ -8,11 +8,13 @@ secrets). Everything else is an event. A new kind of state is a record here, and
 `state_writes`, a migration and a view; the type check names the stores that lack the case.
 """
 
+from enum import Enum
 from typing import assert_never
 
 import msgspec
 
-from palyra.core.ids import ArtifactId, NodeId, RunId, StreamId
+from palyra.core.ids import ArtifactId, JobId, NodeId, RunId, StreamId
+from palyra.core.jobs.model import JobState, NewJob, lease_name
 from palyra.core.trust import Trust
 
 
@@ -83,8 +85,79 @@ class LinkArtifact(msgspec.Struct, frozen=True):
     source: str | None = None
 
 
+class EnqueueJob(msgspec.Struct, frozen=True):
+    """Queues a job. Nothing happens if a live job of its kind has its dedupe key already."""
+
+    job: NewJob
+
+
+class ClaimJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker takes the job. It succeeds if the token still is `expected_token`, and adds one to it."""
+
+    job_id: JobId
+    owner: NodeId
+    expected_token: int
+    leased_until_ms: int
+    at_ms: int
+
+
+class RenewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The worker is alive; the handler last got on at `progress_at_ms`, with what `progress` says."""
+
+    job_id: JobId
+    token: int
+    leased_until_ms: int
+    progress_at_ms: int
+    progress: str
+
+
+class RequeueCause(Enum):
+    """Why a job goes back to the queue. Only a failure counts as an attempt."""
+
+    FAILED = "failed"
+    LOST = "lost"  # Its worker ended or was cut off.
+    POSTPONED = "postponed"  # The handler itself asked to be called later.
+    ASKED = "asked"  # A person wants it tried again: it starts over with all its attempts.
+
+
+class RequeueJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The job goes back to the queue, and its holder loses it."""
+
+    job_id: JobId
+    token: int
+    cause: RequeueCause
+    not_before_ms: int
+    error: str | None
+    at_ms: int
+
+
+class EndJob(msgspec.Struct, frozen=True, kw_only=True):
+    """The job is over: done, dead, cancelled or expired. Its holder, if another, loses it."""
+
+    job_id: JobId
+    token: int
+    state: JobState
+    error: str | None
+    at_ms: int
+
+
+class DropJobs(msgspec.Struct, frozen=True):
+    """Forgets ended jobs that changed last before this time."""
+
+    before_ms: int
+
+
+JobWrite = EnqueueJob | ClaimJob | RenewJob | RequeueJob | EndJob | DropJobs
 Write = (
-    SetHeartbeat | RenewHeartbeat | ClearHeartbeat | TakeLease | ReleaseLease | SealSecret | EraseSecrets | LinkArtifact
+    SetHeartbeat
+    | RenewHeartbeat
+    | ClearHeartbeat
+    | TakeLease
+    | ReleaseLease
+    | SealSecret
+    | EraseSecrets
+    | LinkArtifact
+    | JobWrite
 )
 
 
@@ -118,7 +191,24 @@ def fence_of(write: Write) -> Fence | None:
     match write:
         case TakeLease(name=name, expected_token=token) | ReleaseLease(name=name, token=token):
             return Fence(name, token)
+        case (
+            ClaimJob(job_id=job_id, expected_token=token)
+            | RenewJob(job_id=job_id, token=token)
+            | RequeueJob(job_id=job_id, token=token)
+            | EndJob(job_id=job_id, token=token)
+        ):
+            return Fence(lease_name(job_id), token)
         case SetHeartbeat() | RenewHeartbeat() | ClearHeartbeat() | SealSecret() | EraseSecrets() | LinkArtifact():
+            return None
+        case EnqueueJob() | DropJobs():
             return None
         case _:
             assert_never(write)
+
+
+def token_after(write: Write) -> Fence | None:
+    """The lease that the write gives a new token, and that token. Every other holder of the lease has lost it."""
+    fence = fence_of(write)
+    if fence is None or isinstance(write, RenewJob | ReleaseLease):
+        return None
+    return Fence(fence.lease, fence.token + 1)

@@ -3,6 +3,7 @@
 Owns: which part receives which other. Does not own: adapters (app), services (engine.engine), any behaviour.
 """
 
+import asyncio
 from dataclasses import dataclass
 
 from palyra.core.ids import NodeId, SessionId, derive_node_id
@@ -46,6 +47,7 @@ class EngineParts:
     loader: SessionLoader
     loops: SessionLoops
     heartbeats: Heartbeats
+    jobs_queued: asyncio.Event
 
 
 def build_parts(setup: EngineSetup) -> EngineParts:
@@ -57,6 +59,7 @@ def build_parts(setup: EngineSetup) -> EngineParts:
     hub, tasks, slots = Hub(setup.journal), TaskSupervisor(), RunSlots(setup.settings.runs_active_max)
     ledger = Ledger(setup.views.usage, setup.budgets, wake)
     deadlines = SessionDeadlines(setup.clock, wake)
+    jobs_queued = asyncio.Event()
     loader = SessionLoader(setup.journal, setup.views)
     node = derive_node_id(setup.ports.signer.public_key)
     effects = _wire_effects(setup, agents, redactor, _Shared(hub, tasks, ledger))
@@ -86,6 +89,7 @@ def build_parts(setup: EngineSetup) -> EngineParts:
         builder=builder,
         effects=effects,
         end_processes=setup.ports.processes.end_run,
+        wake_jobs=jobs_queued.set,
     )
     loops = SessionLoops(parts, setup.views, slots, deadlines)
     return EngineParts(
@@ -100,6 +104,7 @@ def build_parts(setup: EngineSetup) -> EngineParts:
         loader=loader,
         loops=loops,
         heartbeats=Heartbeats(journal=setup.journal, loops=loops, hub=hub, clock=setup.clock),
+        jobs_queued=jobs_queued,
     )
 
 

@@ -16,6 +16,7 @@ from palyra.engine.api.admin_log import AdminLog
 from palyra.engine.api.approvals import ApprovalService
 from palyra.engine.api.artifacts import ArtifactService
 from palyra.engine.api.feed import EventFeed
+from palyra.engine.api.jobs import JobService
 from palyra.engine.api.model_check import ModelCheckService
 from palyra.engine.api.owners import OwnerLookup
 from palyra.engine.api.policy_explainer import PolicyExplainer
@@ -28,6 +29,8 @@ from palyra.engine.api.status import StatusService
 from palyra.engine.api.taint import TaintService
 from palyra.engine.api.usage import UsageService
 from palyra.engine.composition import EngineParts, build_parts
+from palyra.engine.jobs.kinds import job_types
+from palyra.engine.jobs.worker import JobWorker
 from palyra.engine.session.attachments import AttachmentIntake
 from palyra.engine.session.session_loop import JOURNAL_CLOSED
 from palyra.engine.setup import EngineSetup
@@ -92,6 +95,27 @@ class Services:
             ids=parts.ids,
         )
         self.services = ServiceRuns(parts.ids, parts.loops, parts.hub)
+        types = job_types()
+        self.worker = JobWorker(
+            node=parts.node,
+            journal=journal,
+            views=views.jobs,
+            hub=parts.hub,
+            clock=clock,
+            tasks=parts.tasks,
+            types=types,
+            clean=lambda text: parts.redactor.text(text).text,
+            queued=parts.jobs_queued,
+        )
+        self.jobs = JobService(
+            journal=journal,
+            views=views.jobs,
+            ids=parts.ids,
+            clock=clock,
+            types=types,
+            stop_attempt=self.worker.stop_attempt,
+            wake=parts.jobs_queued.set,
+        )
         self.status = StatusService(
             state=views.state,
             slots=parts.slots,
@@ -117,6 +141,7 @@ class Engine(Services):
         self._parts.tasks.spawn(self._sign_regularly(), "checkpoints")
         self._parts.tasks.spawn(self._parts.heartbeats.keep(), "heartbeats")
         self._parts.tasks.spawn(self._sweep(), "artifacts")
+        self._parts.tasks.spawn(self.worker.keep(), "jobs")
         for service in self._setup.services:
             await service.start()
         return await self._parts.loops.resume_all()

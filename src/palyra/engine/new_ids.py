@@ -1,4 +1,4 @@
-"""New ids of runs and sessions.
+"""New ids of runs, sessions and jobs.
 
 Owns: the randomness in them. Does not own: their form (core.ids).
 """
@@ -6,7 +6,7 @@ Owns: the randomness in them. Does not own: their form (core.ids).
 import secrets
 from collections import deque
 
-from palyra.core.ids import ULID_RANDOM_BYTES, RunId, SessionId, StreamId, make_ulid
+from palyra.core.ids import ULID_RANDOM_BYTES, JobId, RunId, SessionId, StreamId, make_ulid
 from palyra.ports.clock import Clock
 
 IDS_DRAWN_COUNT = 256
@@ -22,6 +22,9 @@ class IdSource:
 
     def session_id(self) -> SessionId:
         return SessionId(StreamId(self._ulid()))
+
+    def job_id(self) -> JobId:
+        return JobId(self._ulid())
 
     def _ulid(self) -> str:
         """Makes an id.

@@ -14,6 +14,7 @@ from palyra.core.redaction import KnownSecrets
 from palyra.core.run.loop import make_limits
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.clock import Clock
+from palyra.ports.jobs import JobViews
 from palyra.ports.journal import Journal
 from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
@@ -50,6 +51,7 @@ class Views:
     state: State
     usage: UsageViews
     provenance: ProvenanceViews
+    jobs: JobViews
 
 
 async def _nothing_to_forget(_session_id: SessionId) -> None:

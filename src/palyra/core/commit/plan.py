@@ -30,7 +30,7 @@ from palyra.core.projections.project import PROJECTED_TYPES, RowKey, keys_of, pr
 from palyra.core.projections.rows import Row, RunRow, SessionRow
 from palyra.core.projections.sessions import FIRST_TYPES
 from palyra.core.search import INDEXED_TYPES
-from palyra.core.writes import Fence, TakeLease, Write, fence_of
+from palyra.core.writes import Fence, Write, fence_of, token_after
 
 CommitOutcome = tuple[Event, ...] | PalyraError
 
@@ -164,8 +164,9 @@ class CommitPlan:
         fence = fence_of(write)
         if fence is not None:
             self._require_token(fence)
-        if isinstance(write, TakeLease):
-            self._set(self.leases, write.name, write.expected_token + 1)
+        changed = token_after(write)
+        if changed is not None:
+            self._set(self.leases, changed.lease, changed.token)
         self.writes.append(write)
 
     def _require_token(self, fence: Fence) -> None:

@@ -27,6 +27,7 @@ from palyra.core.run.deadlines import next_deadline_ms
 from palyra.core.run.decide import wanted
 from palyra.core.run.state import TurnPhase
 from palyra.core.run.states import RunState
+from palyra.core.writes import EnqueueJob
 from palyra.engine.hub import Hub
 from palyra.engine.session.commands import (
     CheckDue,
@@ -61,7 +62,10 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopParts:
-    """What every loop works with. `end_processes` ends the background processes of a run that is over."""
+    """What every loop works with.
+
+    `end_processes` ends the background processes of a run that is over. `wake_jobs` tells that a job was queued.
+    """
 
     journal: Journal
     ledger: Ledger
@@ -71,6 +75,7 @@ class LoopParts:
     builder: CommitBuilder
     effects: EffectParts
     end_processes: Callable[[RunId], Coroutine[Any, Any, None]]
+    wake_jobs: Callable[[], None]
 
 
 class LoopSignals(Protocol):
@@ -238,6 +243,8 @@ class SessionLoop:
         # Effects start first: a person waits for the model's first word, and publishing would delay it.
         self._effects.start(pending.effects, state)
         self._tell(events)
+        if any(isinstance(write, EnqueueJob) for write in pending.writes):
+            self._parts.wake_jobs()
         self._settle(answered)
         return None
 

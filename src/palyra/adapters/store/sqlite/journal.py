@@ -14,6 +14,7 @@ from palyra.adapters.store.sqlite.reads import Reads, ThreadReads, WriterReads
 from palyra.adapters.store.sqlite.recorder import Recorder
 from palyra.adapters.store.sqlite.tape_reads import read_head, read_journal, read_tape, read_tape_end
 from palyra.adapters.store.sqlite.views_approvals import SqliteApprovals
+from palyra.adapters.store.sqlite.views_jobs import SqliteJobs
 from palyra.adapters.store.sqlite.views_provenance import SqliteProvenance
 from palyra.adapters.store.sqlite.views_runs import SqliteRuns
 from palyra.adapters.store.sqlite.views_search import SqliteSearch
@@ -52,6 +53,7 @@ class SqliteJournal:
         self.usage = SqliteUsage(self._reads)
         self.provenance = SqliteProvenance(self._reads)
         self.search = SqliteSearch(self._reads)
+        self.jobs = SqliteJobs(self._reads)
 
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None

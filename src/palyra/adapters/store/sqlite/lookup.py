@@ -8,6 +8,7 @@ import apsw
 from palyra.adapters.store.sqlite.rows import TABLES
 from palyra.core.commit.model import NO_HEAD, LastNumbers, TapeHead, UniqueKey
 from palyra.core.ids import StreamId
+from palyra.core.jobs.model import LEASE_PREFIX
 from palyra.core.projections.project import RowKey
 from palyra.core.projections.rows import Row, RunRow, SessionRow
 
@@ -35,6 +36,9 @@ class SqliteLookup:
         return None if cells is None else table.read(cells)
 
     def lease_token(self, name: str) -> int:
+        if name.startswith(LEASE_PREFIX):
+            job_id = name.removeprefix(LEASE_PREFIX)
+            return self._connection.execute("SELECT token FROM jobs WHERE id = ?", (job_id,)).get or 0
         return self._connection.execute("SELECT token FROM leases WHERE name = ?", (name,)).get or 0
 
     def is_taken(self, key: UniqueKey) -> bool:

@@ -41,6 +41,7 @@ _FAULTS_OF_A_COMMIT = (apsw.ConstraintError, OverflowError, UnicodeEncodeError)
 _CODE_BY_CONSTRAINT = {
     "sessions.owner, sessions.key": "session_key_taken",
     "runs.principal, runs.idempotency_key": "idempotency_key_taken",
+    "jobs.kind, jobs.dedupe_key": "job_duplicate",
 }
 
 

@@ -7,13 +7,20 @@ from typing import assert_never
 
 import apsw
 
+from palyra.adapters.store.sqlite.job_writes import apply_job_write
 from palyra.core.ids import StreamId
 from palyra.core.writes import (
+    ClaimJob,
     ClearHeartbeat,
+    DropJobs,
+    EndJob,
+    EnqueueJob,
     EraseSecrets,
     LinkArtifact,
     ReleaseLease,
     RenewHeartbeat,
+    RenewJob,
+    RequeueJob,
     SealSecret,
     SetHeartbeat,
     TakeLease,
@@ -40,6 +47,8 @@ def apply_write(connection: apsw.Connection, write: Write) -> None:
             connection.execute("DELETE FROM sealed_secrets WHERE run_id = ?", (run_id,))
         case LinkArtifact():
             _link_artifact(connection, write)
+        case EnqueueJob() | ClaimJob() | RenewJob() | RequeueJob() | EndJob() | DropJobs():
+            apply_job_write(connection, write)
         case _:
             assert_never(write)
 
@@ -49,6 +58,7 @@ def drop_state(connection: apsw.Connection, stream: StreamId) -> None:
     of_its_runs = "DELETE FROM sealed_secrets WHERE run_id IN (SELECT id FROM runs WHERE session_id = ?)"
     connection.execute(of_its_runs, (stream,))
     connection.execute("DELETE FROM artifact_links WHERE stream = ?", (stream,))
+    connection.execute("DELETE FROM jobs WHERE session_id = ?", (stream,))
 
 
 def _set_heartbeat(connection: apsw.Connection, write: SetHeartbeat) -> None:

@@ -1,0 +1,33 @@
+-- The background queue. Jobs are state: they change through core.writes.
+CREATE TABLE jobs (
+    id TEXT PRIMARY KEY,
+    kind TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    state TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    dedupe_key TEXT,
+    session_id TEXT,
+    not_before_ms INTEGER NOT NULL,
+    expires_at_ms INTEGER,
+    attempts INTEGER NOT NULL,
+    losses INTEGER NOT NULL,
+    owner TEXT,
+    token INTEGER NOT NULL,
+    leased_until_ms INTEGER NOT NULL,
+    progress_at_ms INTEGER NOT NULL,
+    progress TEXT NOT NULL,
+    error TEXT,
+    created_at_ms INTEGER NOT NULL,
+    updated_at_ms INTEGER NOT NULL
+) STRICT;
+-- The queue of one principal within a kind, so that nobody's backlog is read to find another's first job.
+CREATE INDEX jobs_queued ON jobs (kind, principal, priority DESC, not_before_ms, id) WHERE state = 'queued';
+CREATE INDEX jobs_running ON jobs (leased_until_ms) WHERE state = 'running';
+CREATE INDEX jobs_due ON jobs (not_before_ms) WHERE state = 'queued';
+CREATE INDEX jobs_expiring ON jobs (expires_at_ms) WHERE state = 'queued' AND expires_at_ms IS NOT NULL;
+CREATE INDEX jobs_ended ON jobs (updated_at_ms) WHERE state NOT IN ('queued', 'running');
+CREATE UNIQUE INDEX jobs_by_dedupe_key ON jobs (kind, dedupe_key)
+    WHERE dedupe_key IS NOT NULL AND state IN ('queued', 'running');
+CREATE INDEX jobs_by_session ON jobs (session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX jobs_by_principal ON jobs (principal, id);

@@ -1,0 +1,105 @@
+"""Queries for the background queue."""
+
+from typing import Any
+
+import msgspec
+
+from palyra.adapters.store.sqlite.connection import fetch, page_limit
+from palyra.adapters.store.sqlite.reads import Reads
+from palyra.core.ids import JobId, Principal
+from palyra.core.jobs.model import Job, JobState
+from palyra.ports.jobs import JobCount, JobFilter
+
+PRINCIPALS_MAX = 64  # Of these, each has its first jobs looked at; the others wait for the next look.
+_COLUMNS = """
+    id, kind, principal, payload, state, priority, dedupe_key, session_id, not_before_ms, expires_at_ms,
+    attempts, losses, owner, token, leased_until_ms, progress_at_ms, progress, error, created_at_ms, updated_at_ms
+"""
+
+
+class SqliteJobs:
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+
+    async def job(self, job_id: JobId) -> Job | None:
+        found = await self._jobs(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", job_id)
+        return found[0] if found else None
+
+    async def list_jobs(self, principal: Principal | None, wanted: JobFilter) -> tuple[Job, ...]:
+        sql = f"""
+            SELECT {_COLUMNS} FROM jobs
+            WHERE (:principal IS NULL OR principal = :principal) AND (:kind IS NULL OR kind = :kind)
+                AND (:state IS NULL OR state = :state) AND (:after = '' OR id < :after)
+            ORDER BY id DESC LIMIT :limit
+        """
+        named = {
+            "principal": principal,
+            "kind": wanted.kind,
+            "state": wanted.state.value if wanted.state is not None else None,
+            "after": wanted.after,
+            "limit": page_limit(wanted.limit),
+        }
+        found = await self._reads.ask(lambda connection: fetch(connection, sql, named))
+        return tuple([_read(cells) for cells in found])
+
+    async def due_jobs(self, kind: str, now_ms: int, limit: int) -> tuple[Job, ...]:
+        """Walks from principal to principal by the index, so that a long queue of one of them is not read."""
+        return await self._reads.ask(lambda connection: _due(connection, kind, now_ms, limit))
+
+    async def lost_jobs(self, before_ms: int, limit: int) -> tuple[Job, ...]:
+        sql = f"""
+            SELECT {_COLUMNS} FROM jobs WHERE state = 'running' AND leased_until_ms < ?
+            ORDER BY leased_until_ms LIMIT ?
+        """
+        return await self._jobs(sql, before_ms, page_limit(limit))
+
+    async def running_jobs(self, limit: int) -> tuple[Job, ...]:
+        sql = f"SELECT {_COLUMNS} FROM jobs WHERE state = 'running' ORDER BY leased_until_ms LIMIT ?"
+        return await self._jobs(sql, page_limit(limit))
+
+    async def late_jobs(self, now_ms: int, limit: int) -> tuple[Job, ...]:
+        sql = f"""
+            SELECT {_COLUMNS} FROM jobs WHERE state = 'queued' AND expires_at_ms IS NOT NULL AND expires_at_ms <= ?
+            ORDER BY expires_at_ms LIMIT ?
+        """
+        return await self._jobs(sql, now_ms, page_limit(limit))
+
+    async def next_due_ms(self, after_ms: int) -> int | None:
+        sql = "SELECT min(not_before_ms) FROM jobs WHERE state = 'queued' AND not_before_ms > ?"
+        found = await self._reads.ask(lambda connection: fetch(connection, sql, (after_ms,)))
+        next_ms: int | None = found[0][0]
+        return next_ms
+
+    async def count_jobs(self) -> tuple[JobCount, ...]:
+        sql = "SELECT kind, state, count(*) FROM jobs GROUP BY kind, state ORDER BY kind, state"
+        found = await self._reads.ask(lambda connection: fetch(connection, sql, ()))
+        return tuple([JobCount(kind=kind, state=JobState(state), count=count) for kind, state, count in found])
+
+    async def _jobs(self, sql: str, *bindings: str | int) -> tuple[Job, ...]:
+        found = await self._reads.ask(lambda connection: fetch(connection, sql, bindings))
+        return tuple([_read(cells) for cells in found])
+
+
+def _due(connection: Any, kind: str, now_ms: int, limit: int) -> tuple[Job, ...]:
+    next_sql = "SELECT min(principal) FROM jobs WHERE state = 'queued' AND kind = ? AND principal > ?"
+    jobs_sql = f"""
+        SELECT {_COLUMNS} FROM jobs
+        WHERE state = 'queued' AND kind = ? AND principal = ? AND not_before_ms <= ?
+            AND (expires_at_ms IS NULL OR expires_at_ms > ?)
+        ORDER BY priority DESC, not_before_ms, id LIMIT ?
+    """
+    found: list[Job] = []
+    principal = ""
+    for _ in range(PRINCIPALS_MAX):
+        principal = fetch(connection, next_sql, (kind, principal))[0][0]
+        if principal is None:
+            break
+        found += map(_read, fetch(connection, jobs_sql, (kind, principal, now_ms, now_ms, limit)))
+    return tuple(found)
+
+
+def _read(cells: tuple[Any, ...]) -> Job:
+    named = dict(zip(Job.__struct_fields__, cells, strict=True))
+    named["payload"] = msgspec.json.decode(named["payload"])
+    named["state"] = JobState(named["state"])
+    return Job(**named)

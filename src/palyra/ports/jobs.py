@@ -1,0 +1,59 @@
+"""The Queue port: reads the jobs that commits wrote.
+
+Does not own: writing them (core.writes), nor who works on which (engine.jobs).
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from palyra.core.ids import JobId, Principal
+from palyra.core.jobs.model import Job, JobState
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+    kind: str | None = None
+    state: JobState | None = None
+    after: str = ""
+    limit: int = 100
+
+
+class JobCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many jobs of a kind are in a state."""
+
+    kind: str
+    state: JobState
+    count: int
+
+
+class JobViews(Protocol):
+    async def job(self, job_id: JobId) -> Job | None: ...
+
+    async def list_jobs(self, principal: Principal | None, wanted: JobFilter) -> tuple[Job, ...]:
+        """Lists jobs by id, the newest first; `after` is the last id of the page before. None lists everyone's."""
+        ...
+
+    async def due_jobs(self, kind: str, now_ms: int, limit: int) -> tuple[Job, ...]:
+        """Returns jobs of the kind that may begin now: up to `limit` of each of the first principals that have some.
+
+        A principal's own come by priority, then by how long they have waited.
+        """
+        ...
+
+    async def lost_jobs(self, before_ms: int, limit: int) -> tuple[Job, ...]:
+        """Returns running jobs whose lease ended before `before_ms`, the oldest first."""
+        ...
+
+    async def running_jobs(self, limit: int) -> tuple[Job, ...]: ...
+
+    async def late_jobs(self, now_ms: int, limit: int) -> tuple[Job, ...]:
+        """Returns queued jobs whose time to begin is over."""
+        ...
+
+    async def next_due_ms(self, after_ms: int) -> int | None:
+        """Returns when the next queued job becomes due after this time."""
+        ...
+
+    async def count_jobs(self) -> tuple[JobCount, ...]:
+        """Counts all jobs by kind and state."""
+        ...
