@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
@@ -35,6 +36,10 @@ from palyra.gateway.http.settings import HttpSettings
 from palyra.ports.search import NoSearch
 from palyra.ports.skills import NoSkills
 from palyra.ports.state import NoState
+
+if TYPE_CHECKING:
+    from palyra.adapters.store.sqlite.journal import SqliteJournal
+    from palyra.engine.setup import Views
 
 # Records are many and short-lived, and hardly ever form cycles. The default pace cost a tenth of the time.
 GC_THRESHOLDS = (50_000, 20, 100)
@@ -130,7 +135,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
     from palyra.adapters.schema import JsonSchemaCheck
     from palyra.adapters.store.sqlite.connection import JournalSettings
     from palyra.adapters.store.sqlite.journal import open_journal
-    from palyra.engine.setup import EnginePorts, EngineSetup, Views
+    from palyra.engine.setup import EnginePorts, EngineSetup
 
     clock = SystemClock()
     signer = FileSigner(home.signing_key, home.public_keys)
@@ -165,18 +170,9 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         skills=tools.skills,
         forget=tools.forget,
     )
-    views = Views(
-        sessions=journal.sessions,
-        runs=journal.runs,
-        approvals=journal.approvals,
-        state=journal.state,
-        usage=journal.usage,
-        provenance=journal.provenance,
-        jobs=journal.jobs,
-    )
     setup = EngineSetup(
         journal=journal,
-        views=views,
+        views=make_views(journal),
         ports=ports,
         clock=clock,
         agents=make_agents(home, config),
@@ -187,6 +183,20 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         services=tools.services,
     )
     return Engine(setup, lambda: verify_in_thread(home))
+
+
+def make_views(journal: "SqliteJournal") -> "Views":
+    from palyra.engine.setup import Views
+
+    return Views(
+        sessions=journal.sessions,
+        runs=journal.runs,
+        approvals=journal.approvals,
+        state=journal.state,
+        usage=journal.usage,
+        provenance=journal.provenance,
+        jobs=journal.jobs,
+    )
 
 
 def build_catalog() -> ToolCatalog:

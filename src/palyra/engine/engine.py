@@ -95,27 +95,6 @@ class Services:
             ids=parts.ids,
         )
         self.services = ServiceRuns(parts.ids, parts.loops, parts.hub)
-        types = job_types()
-        self.worker = JobWorker(
-            node=parts.node,
-            journal=journal,
-            views=views.jobs,
-            hub=parts.hub,
-            clock=clock,
-            tasks=parts.tasks,
-            types=types,
-            clean=lambda text: parts.redactor.text(text).text,
-            queued=parts.jobs_queued,
-        )
-        self.jobs = JobService(
-            journal=journal,
-            views=views.jobs,
-            ids=parts.ids,
-            clock=clock,
-            types=types,
-            stop_attempt=self.worker.stop_attempt,
-            wake=parts.jobs_queued.set,
-        )
         self.status = StatusService(
             state=views.state,
             slots=parts.slots,
@@ -125,6 +104,31 @@ class Services:
             checks=ModelCheckService(ports.router, self.services),
             policy_state=setup.policy_state,
             verifier=verify,
+        )
+        self._add_background(setup, parts)
+
+    def _add_background(self, setup: EngineSetup, parts: EngineParts) -> None:
+        """Adds what runs unattended, and the services that show it."""
+        types = job_types()
+        self.worker = JobWorker(
+            node=parts.node,
+            journal=setup.journal,
+            views=setup.views.jobs,
+            hub=parts.hub,
+            clock=setup.clock,
+            tasks=parts.tasks,
+            types=types,
+            clean=lambda text: parts.redactor.text(text).text,
+            queued=parts.jobs_queued,
+        )
+        self.jobs = JobService(
+            journal=setup.journal,
+            views=setup.views.jobs,
+            ids=parts.ids,
+            clock=setup.clock,
+            types=types,
+            stop_attempt=self.worker.stop_attempt,
+            wake=parts.jobs_queued.set,
         )
 
 
