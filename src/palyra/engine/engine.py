@@ -95,17 +95,20 @@ class Services:
             ids=parts.ids,
         )
         self.services = ServiceRuns(parts.ids, parts.loops, parts.hub)
+        self._add_status(setup, parts, verify)
+        self._add_background(setup, parts)
+
+    def _add_status(self, setup: EngineSetup, parts: EngineParts, verify: Verify) -> None:
         self.status = StatusService(
-            state=views.state,
+            state=setup.views.state,
             slots=parts.slots,
-            catalog=ports.catalog,
+            catalog=setup.ports.catalog,
             directory=parts.agents,
-            router=ports.router,
-            checks=ModelCheckService(ports.router, self.services),
+            router=setup.ports.router,
+            checks=ModelCheckService(setup.ports.router, self.services),
             policy_state=setup.policy_state,
             verifier=verify,
         )
-        self._add_background(setup, parts)
 
     def _add_background(self, setup: EngineSetup, parts: EngineParts) -> None:
         """Adds what runs unattended, and the services that show it."""
