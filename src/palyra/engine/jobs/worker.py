@@ -209,10 +209,11 @@ class JobWorker:
                 await self._record(running.job, result)
                 return
             except Conflict as error:
-                if error.code == "lease_lost":
+                if not isinstance(result, JobDone) or not (result.appends or result.writes):
                     log.info("job_lost", kind=running.job.kind, job_id=running.job.id)
                     return
-                # What the handler wanted to append is out of date, so it has to look again.
+                # What the handler wanted to commit is out of date, so it has to look again. If the job itself was
+                # lost, recording this failure is refused too.
                 result = JobFailed(message=f"{error.code}: {error.message}")
             except PalyraError as error:
                 log.warning("job_result_waits", job_id=running.job.id, code=error.code)
