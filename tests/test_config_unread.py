@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "palyra"
 SECTIONS: dict[str, type[Section]] = {**plain_sections(), **repeated_sections()}
 MEMBERS = {field.encode_name: field.name for field in fields(Config)}
-FILE = '[server]\ngrpc = "127.0.0.1:1"\n[journal]\nretention_days = 3\n[memory]\nauto_inject = true\n'
+FILE = '[server]\ngrpc = "127.0.0.1:1"\n[learning]\nenabled = true\n[memory]\nauto_inject = true\n'
 WARNINGS = [
     "palyra.toml:2: server.grpc: is not read yet: it has no effect in this release",
-    "palyra.toml:4: journal.retention_days: is not read yet: it has no effect in this release",
+    "palyra.toml:3: learning: is not read yet: it has no effect in this release",
     "palyra.toml:5: memory: is not read yet: it has no effect in this release",
     "PALYRA_HEALING__MODE: is not read yet: it has no effect in this release",
 ]

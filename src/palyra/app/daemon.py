@@ -18,7 +18,7 @@ from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.policy.folder import PolicyFolder
 from palyra.adapters.tools.catalog import ToolCatalog
-from palyra.app import Home, verify_summary
+from palyra.app import Home
 from palyra.app.default_models import choose_models
 from palyra.app.model_facts import build_prices, describe_model, make_budgets
 from palyra.app.models import build_router
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 GC_THRESHOLDS = (50_000, 20, 100)
 # While many answers stream at once, the journal's thread would otherwise wait ten times as long for its turn.
 SWITCH_INTERVAL_S = 0.0005
+
+DAY_MS = 86_400_000
 
 Announce = Callable[[str, str], None]
 
@@ -169,6 +171,8 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         processes=tools.processes,
         skills=tools.skills,
         forget=tools.forget,
+        kept=tools.kept,
+        upkeep=journal.upkeep,
     )
     setup = EngineSetup(
         journal=journal,
@@ -182,7 +186,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         known=known,
         services=tools.services,
     )
-    return Engine(setup, lambda: verify_in_thread(home))
+    return Engine(setup, lambda: verify_in_process(home))
 
 
 def make_views(journal: "SqliteJournal") -> "Views":
@@ -252,6 +256,7 @@ def make_settings(config: Config) -> EngineSettings:
         runs_active_max=config.limits.runs_active_max,
         runs_queued_max=config.limits.runs_queued_per_session_max,
         default_agent=default or first,
+        retention_ms=None if config.journal.retention_days is None else config.journal.retention_days * DAY_MS,
     )
 
 
@@ -275,9 +280,14 @@ def journal_path(home: Home, config: Config) -> Path:
     return home.journal
 
 
-async def verify_in_thread(home: Home) -> dict[str, object]:
-    """Verifies on a snapshot, beside the running daemon."""
-    return await asyncio.to_thread(verify_summary, home)
+async def verify_in_process(home: Home) -> dict[str, object]:
+    """Verifies on a snapshot, in a process that has a lower priority and limits.
+
+    Checking takes as long as the journal is, and in a thread it would slow every run down.
+    """
+    from palyra.app.verify_process import verify_journal
+
+    return await verify_journal(home)
 
 
 def prepare_home(home: Home) -> None:

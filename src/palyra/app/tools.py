@@ -71,6 +71,7 @@ class ToolSet(msgspec.Struct, frozen=True, kw_only=True):
     skills: Skills
     services: tuple[Service, ...]
     forget: Callable[[SessionId], Awaitable[None]]
+    kept: Callable[[], Awaitable[tuple[SessionId, ...]]]
 
 
 class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +108,7 @@ def build_tools(dependencies: ToolDependencies) -> ToolSet:
         skills=skills,
         services=tuple(services),
         forget=browser.forget,
+        kept=browser.kept,
     )
 
 

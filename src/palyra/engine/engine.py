@@ -29,7 +29,10 @@ from palyra.engine.api.status import StatusService
 from palyra.engine.api.taint import TaintService
 from palyra.engine.api.usage import UsageService
 from palyra.engine.composition import EngineParts, build_parts
-from palyra.engine.jobs.kinds import job_types
+from palyra.engine.jobs.kinds import JobHandlers, job_types
+from palyra.engine.jobs.maintenance import BackgroundVerify, StoreUpkeep
+from palyra.engine.jobs.session_cleanup import SessionCleanup
+from palyra.engine.jobs.upkeep import Upkeep
 from palyra.engine.jobs.worker import JobWorker
 from palyra.engine.session.attachments import AttachmentIntake
 from palyra.engine.session.session_loop import JOURNAL_CLOSED
@@ -110,9 +113,25 @@ class Services:
             verifier=verify,
         )
 
+    def _job_handlers(self, setup: EngineSetup) -> JobHandlers:
+        cleanup = SessionCleanup(
+            sessions=self.sessions,
+            artifacts=self.artifacts,
+            views=setup.views.sessions,
+            clock=setup.clock,
+            retention_ms=setup.settings.retention_ms,
+            kept=setup.ports.kept,
+            forget=setup.ports.forget,
+        )
+        return JobHandlers(
+            session_cleanup=cleanup.perform,
+            maintenance=StoreUpkeep(upkeep=setup.ports.upkeep, clock=setup.clock).perform,
+            verify=BackgroundVerify(self.status.verify).perform,
+        )
+
     def _add_background(self, setup: EngineSetup, parts: EngineParts) -> None:
         """Adds what runs unattended, and the services that show it."""
-        types = job_types()
+        types = job_types(self._job_handlers(setup))
         self.worker = JobWorker(
             node=parts.node,
             journal=setup.journal,
@@ -133,6 +152,7 @@ class Services:
             stop_attempt=self.worker.stop_attempt,
             wake=parts.jobs_queued.set,
         )
+        self.upkeep = Upkeep(self.jobs.enqueue)
 
 
 class Engine(Services):
@@ -149,6 +169,7 @@ class Engine(Services):
         self._parts.tasks.spawn(self._parts.heartbeats.keep(), "heartbeats")
         self._parts.tasks.spawn(self._sweep(), "artifacts")
         self._parts.tasks.spawn(self.worker.keep(), "jobs")
+        self._parts.tasks.spawn(self.upkeep.keep(), "upkeep")
         for service in self._setup.services:
             await service.start()
         return await self._parts.loops.resume_all()

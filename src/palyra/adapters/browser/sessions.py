@@ -125,6 +125,10 @@ class Browsers:
         if profile.is_dir() and not profile.is_symlink():
             await asyncio.to_thread(shutil.rmtree, profile, ignore_errors=True)
 
+    async def profiles(self) -> tuple[str, ...]:
+        """Returns the names of all profile folders, which are the ids of their sessions."""
+        return await asyncio.to_thread(lambda: tuple(sorted(_folder_names(self._folder))))
+
     def _profile(self, session_id: str) -> Path:
         """Returns a folder that is never outside the profiles' folder, whatever the session's name."""
         name = session_id if _PLAIN_NAME.fullmatch(session_id) else hashlib.sha256(session_id.encode()).hexdigest()
@@ -256,3 +260,9 @@ class Browsers:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _folder_names(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return []
+    return [entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.is_symlink()]

@@ -11,7 +11,7 @@ from palyra.adapters.browser.installed import missing_tools
 from palyra.adapters.browser.sessions import Browsers, BrowserSettings
 from palyra.adapters.browser.tools import browser_tools
 from palyra.adapters.net.guard import Guard
-from palyra.core.ids import SessionId
+from palyra.core.ids import SessionId, StreamId
 from palyra.core.tools import MissingTool
 from palyra.ports.tools import Tool
 
@@ -33,6 +33,10 @@ class BrowserSource:
     async def forget(self, session_id: SessionId) -> None:
         """Ends the session's browser and removes its profile."""
         await self._browsers.forget(session_id)
+
+    async def kept(self) -> tuple[SessionId, ...]:
+        """Returns the sessions that have a profile."""
+        return tuple([SessionId(StreamId(name)) for name in await self._browsers.profiles()])
 
     async def close(self) -> None:
         await self._browsers.close()
