@@ -206,7 +206,7 @@ class JobWorker:
         """Records the result, and tries again while the disk fails. A job that was lost meanwhile records nothing."""
         while True:
             try:
-                await self._record(running.job, result)
+                await self._record(running, result)
                 return
             except Conflict as error:
                 if not isinstance(result, JobDone) or not (result.appends or result.writes):
@@ -219,13 +219,14 @@ class JobWorker:
                 log.warning("job_result_waits", job_id=running.job.id, code=error.code)
                 await asyncio.sleep(POLL_EVERY_S)
 
-    async def _record(self, job: Job, result: JobResult) -> None:
+    async def _record(self, running: RunningJob, result: JobResult) -> None:
+        job = running.job
         now_ms = self.clock.now_ms()
         fence = Fence(lease_name(job.id), job.token)
         match result:
             case JobDone(appends=appends, writes=writes):
                 # The end comes first, so that a job may queue its own successor under the same dedupe key.
-                end = _end(job, JobState.DONE, None, now_ms)
+                end = replace(_end(job, JobState.DONE, None, now_ms), progress=running.progress)
                 await self._commit(appends, (end, *writes), fence)
             case JobPostponed(until_ms=until_ms):
                 write = RequeueJob(
