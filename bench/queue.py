@@ -19,8 +19,9 @@ import apsw
 from palyra.adapters.store.sqlite.connection import JournalSettings, open_writing
 from palyra.adapters.store.sqlite.migrations import known_migrations, migrate
 from palyra.core.jobs.model import JobState
-from palyra.engine.api.jobs import JobRequest, JobService
+from palyra.engine.api.jobs import JobRequest
 from tests.support.queues import OWNER, job_type, open_queue
+from tests.support.waiting import until
 
 AT_ONCE = 64
 ROUNDS_COUNT = 3
@@ -32,8 +33,8 @@ def main() -> None:
     jobs_count = 500 if parser.parse_args().quick else 5_000
     folder = Path(tempfile.mkdtemp(prefix="palyra-bench-"))
     try:
-        ours = max(asyncio.run(_measure_queue(folder / f"queue-{n}", jobs_count)) for n in range(ROUNDS_COUNT))
-        raw = max(_measure_raw(folder / f"raw-{n}", jobs_count) for n in range(ROUNDS_COUNT))
+        ours = max(asyncio.run(_measure_queue(_new(folder, f"queue-{n}"), jobs_count)) for n in range(ROUNDS_COUNT))
+        raw = max(_measure_raw(_new(folder, f"raw-{n}"), jobs_count) for n in range(ROUNDS_COUNT))
     finally:
         shutil.rmtree(folder)
     print(f"small jobs, {jobs_count:,} queued, claimed and ended, {AT_ONCE} at once, best of {ROUNDS_COUNT}:")
@@ -42,7 +43,6 @@ def main() -> None:
 
 
 async def _measure_queue(folder: Path, jobs_count: int) -> float:
-    folder.mkdir()
     async with open_queue(folder, [job_type("small", at_once_max=AT_ONCE)]) as queue:
         began_s = time.perf_counter()
         request = JobRequest(kind="small", principal=OWNER)
@@ -50,18 +50,21 @@ async def _measure_queue(folder: Path, jobs_count: int) -> float:
             count = min(AT_ONCE, jobs_count - start)
             await queue.journal.commit((), [queue.jobs.prepare(request) for _ in range(count)])
             queue.jobs.wake()
-        while not await _is_over(queue.jobs, jobs_count):
-            await asyncio.sleep(0.01)
+
+        async def is_over() -> bool:
+            counts = await queue.jobs.counts()
+            return any(one.state is JobState.DONE and one.count == jobs_count for one in counts)
+
+        await until(is_over, "the end of all jobs")
         return jobs_count / (time.perf_counter() - began_s)
 
 
-async def _is_over(jobs: JobService, jobs_count: int) -> bool:
-    counts = await jobs.counts()
-    return any(one.state is JobState.DONE and one.count == jobs_count for one in counts)
+def _new(folder: Path, name: str) -> Path:
+    (folder / name).mkdir()
+    return folder / name
 
 
 def _measure_raw(folder: Path, jobs_count: int) -> float:
-    folder.mkdir()
     settings = JournalSettings(path=folder / "journal.db")
     with closing(open_writing(settings)) as connection:
         migrate(connection, settings.path, known_migrations())

@@ -85,7 +85,8 @@ async def _examine(folder: Path, kills_count: int) -> Outcome:
         rows = queue.journal._writer.perform(
             lambda recorder: recorder.connection.execute("SELECT id, kind, state FROM jobs").fetchall()
         )
-        for job_id, kind, state in await rows:
+        for found_id, kind, state in await rows:
+            job_id = str(found_id)
             states[JobState(state)] += 1
             if kind == "marked":
                 missing += marks[job_id] == 0

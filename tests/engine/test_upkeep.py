@@ -1,6 +1,7 @@
 """What the daemon does on its own: retention, sweeping, giving space back, and checking the journal."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -142,7 +143,7 @@ async def test_a_cleanup_that_is_stopped_anywhere_leaves_each_session_whole_or_e
         workshop.forget = forget
         async with workshop.open() as engine:
             await engine.jobs.enqueue(JobRequest(kind="session_cleanup", principal=OWNER))
-            await until(lambda left=left: left[0] == 0, "the cleanup")
+            await until(partial(_is_used_up, left), "the cleanup")
         workshop.forget = type(workshop)(tmp_path / "other", SCRIPTS).forget
         async with workshop.open() as engine:
             for run in runs:
@@ -150,6 +151,10 @@ async def test_a_cleanup_that_is_stopped_anywhere_leaves_each_session_whole_or_e
                 assert len({isinstance(event.data, ErasedData) for event in events}) == 1
             await perform(engine, "session_cleanup")
             assert [await is_erased(engine, run.session_id) for run in runs] == [True, True, True]
+
+
+def _is_used_up(left: list[int]) -> bool:
+    return left[0] == 0
 
 
 async def test_maintenance_empties_the_log_and_gives_space_back(tmp_path: Path) -> None:
@@ -190,17 +195,13 @@ async def test_a_damaged_journal_makes_the_verify_dead_and_says_where() -> None:
 
 async def test_regular_jobs_are_queued_once_however_often_the_daemon_starts(tmp_path: Path) -> None:
     workshop = workshop_with(tmp_path, SetClock())
+    jobs: tuple[Job, ...] = ()
     for _ in range(3):
         async with workshop.open() as engine:
             await engine.upkeep.queue_missing()
             jobs = await engine.jobs.list(ACTOR, JobFilter())
     assert sorted(job.kind for job in jobs) == sorted(regular.kind for regular in REGULAR_JOBS)
-    assert await_none(jobs)
-
-
-def await_none(jobs: tuple[Job, ...]) -> bool:
-    """None of them has begun: each is due an hour or a day after the first start."""
-    return all(job.state is JobState.QUEUED and job.attempts == 0 for job in jobs)
+    assert {(job.state, job.attempts) for job in jobs} == {(JobState.QUEUED, 0)}
 
 
 async def test_a_regular_job_comes_back_after_it_was_done(tmp_path: Path) -> None:

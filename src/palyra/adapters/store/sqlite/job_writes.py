@@ -22,8 +22,7 @@ def apply_job_write(connection: apsw.Connection, write: JobWrite) -> None:
             _claim(connection, write)
         case RenewJob():
             sql = "UPDATE jobs SET leased_until_ms = ?, progress_at_ms = ?, progress = ? WHERE id = ?"
-            cells = (write.leased_until_ms, write.progress_at_ms, write.progress, write.job_id)
-            connection.execute(sql, cells)
+            connection.execute(sql, (write.leased_until_ms, write.progress_at_ms, write.progress, write.job_id))
         case RequeueJob():
             _requeue(connection, write)
         case EndJob():
