@@ -13,6 +13,7 @@ from palyra.adapters.browser.tools import browser_tools
 from palyra.adapters.net.guard import Guard
 from palyra.core.ids import SessionId, StreamId
 from palyra.core.tools import MissingTool
+from palyra.ports.services import ServiceHealth
 from palyra.ports.tools import Tool
 
 
@@ -40,3 +41,6 @@ class BrowserSource:
 
     async def close(self) -> None:
         await self._browsers.close()
+
+    async def health(self) -> ServiceHealth:
+        return await self._browsers.health()
