@@ -20,6 +20,7 @@ from palyra.adapters.policy.folder import PolicyFolder
 from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.app import Home
 from palyra.app.default_models import choose_models
+from palyra.app.loop_blocks import make_loop_watch
 from palyra.app.model_facts import build_prices, describe_model, make_budgets
 from palyra.app.models import build_router
 from palyra.app.policies import record_changes, watch
@@ -97,10 +98,13 @@ async def serve(
     choice = await choose_models(config)
     client = HttpClient()
     engine = build_engine(home, choice.config, client, known, policy)
+    loop_watch = make_loop_watch(home, config.healing.mode)
     settings = http_settings(config)
     watching: asyncio.Task[None] | None = None
     try:
         resumed = await engine.start()
+        if loop_watch is not None:
+            loop_watch.start()
         record_changes(folder, engine)
         watching = asyncio.create_task(watch(folder), name="policies")
         access = Authentication(credentials, settings.requests_per_minute, time.monotonic)
@@ -122,6 +126,8 @@ async def serve(
             log.info("draining", limit_s=config.run.drain_s)
             await engine.drain(config.run.drain_s)
     finally:
+        if loop_watch is not None:
+            loop_watch.stop()
         if watching is not None:
             watching.cancel()
         await engine.close()

@@ -187,7 +187,6 @@ class LearningConfig(Section, frozen=True, kw_only=True):
 
 
 class HealingConfig(Section, frozen=True, kw_only=True):
-    is_read: ClassVar[bool] = False
     mode: HealingMode = HealingMode.OBSERVE_ONLY
 
 
