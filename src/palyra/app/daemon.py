@@ -20,7 +20,7 @@ from palyra.adapters.policy.folder import PolicyFolder
 from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.app import Home
 from palyra.app.default_models import choose_models
-from palyra.app.loop_blocks import make_loop_watch
+from palyra.app.loop_blocks import make_loop_watch, watched
 from palyra.app.model_facts import build_prices, describe_model, make_budgets
 from palyra.app.models import build_router
 from palyra.app.policies import record_changes, watch
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 GC_THRESHOLDS = (50_000, 20, 100)
 # While many answers stream at once, the journal's thread would otherwise wait ten times as long for its turn.
 SWITCH_INTERVAL_S = 0.0005
+SAME_STOP_S = 0.5  # Signals that follow within this time belong to the same request to stop.
 
 DAY_MS = 86_400_000
 
@@ -103,13 +104,11 @@ async def serve(
     watching: asyncio.Task[None] | None = None
     try:
         resumed = await engine.start()
-        if loop_watch is not None:
-            loop_watch.start()
         record_changes(folder, engine)
         watching = asyncio.create_task(watch(folder), name="policies")
         access = Authentication(credentials, settings.requests_per_minute, time.monotonic)
         gateway = Gateway(engine, access, settings)
-        async with serve_http(settings, gateway) as server, noting_uses(tokens):
+        async with serve_http(settings, gateway) as server, noting_uses(tokens), watched(loop_watch):
             announce(server.address, server.address + login_link(home, credentials))
             if choice.words:
                 tell(choice.words)
@@ -126,8 +125,6 @@ async def serve(
             log.info("draining", limit_s=config.run.drain_s)
             await engine.drain(config.run.drain_s)
     finally:
-        if loop_watch is not None:
-            loop_watch.stop()
         if watching is not None:
             watching.cancel()
         await engine.close()
@@ -308,13 +305,16 @@ def prepare_home(home: Home) -> None:
 
 
 def _stop_signal() -> asyncio.Event:
-    """Makes SIGTERM and SIGINT ask for an orderly end; a second signal has its usual effect."""
+    """Makes SIGTERM and SIGINT ask for an orderly end; a later second signal has its usual effect.
+
+    One request may arrive twice: a shell signals the whole process group, and the supervisor passes its own on.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def ask(number: int) -> None:
         stop.set()
-        loop.remove_signal_handler(number)
+        loop.call_later(SAME_STOP_S, loop.remove_signal_handler, number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ask, number)

@@ -3,6 +3,8 @@
 Does not own: noticing blocks (engine.healing.loop_watch).
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +33,19 @@ def make_loop_watch(home: Home, mode: HealingMode) -> LoopWatch | None:
     path = home.root / FILE
     settings = LoopWatchSettings(end_s=end_s)
     return LoopWatch(settings, SystemClock().now_ms, partial(save_block, path), take_saved(path))
+
+
+@asynccontextmanager
+async def watched(watch: LoopWatch | None) -> AsyncIterator[None]:
+    """Watches the loop within. Opening a journal may take long, so a watch begins only when the daemon serves."""
+    if watch is None:
+        yield
+        return
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.stop()
 
 
 def save_block(path: Path, block: LoopBlock) -> None:
