@@ -15,7 +15,7 @@ from palyra.core.budget import (
     BudgetScope,
     Spender,
     Standing,
-    account_of,
+    accounts_of,
     has_room,
     left_usd,
     period_of,
@@ -48,7 +48,7 @@ def at(zone: str, *date: int) -> int:
     ],
 )
 def test_each_scope_sums_up_its_own_subject(scope: BudgetScope, subject: str) -> None:
-    assert account_of(Budget(scope=scope, limit_tokens=1), SPENDER, 0) == Account(scope=scope, subject=subject)
+    assert accounts_of(Budget(scope=scope, limit_tokens=1), SPENDER, 0) == (Account(scope=scope, subject=subject),)
 
 
 @pytest.mark.parametrize(

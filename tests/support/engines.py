@@ -16,6 +16,7 @@ from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.adapters.schema import JsonSchemaCheck
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
+from palyra.adapters.tools.agent_delegate import AgentDelegate
 from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.adapters.tools.fs_read import FsRead
 from palyra.adapters.tools.fs_write import FsWrite
@@ -30,6 +31,7 @@ from palyra.core.trust import Trust
 from palyra.engine.engine import Engine
 from palyra.engine.setup import EnginePorts, EngineSettings, EngineSetup, Views
 from palyra.ports.clock import Clock
+from palyra.ports.delegation import DelegationSlot
 from palyra.ports.journal import Journal
 from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
@@ -113,6 +115,7 @@ class Workshop:
         self.forget: Callable[[SessionId], Awaitable[None]] = _forget_nothing
         self.kept: Callable[[], Awaitable[tuple[SessionId, ...]]] = _keep_nothing
         self.skills: Skills = NoSkills()
+        self.has_delegation = False
         self.journal_settings = JournalSettings(path=root / "journal.db")
         self.journal_tools: Callable[[SqliteJournal, FileArtifacts], Sequence[Tool]] = lambda journal, artifacts: ()
         self.wrap_journal: Callable[[Journal], Journal] = lambda journal: journal
@@ -130,6 +133,8 @@ class Workshop:
         signer = FileSigner(self.root / "signing.key", self.root / "keys")
         journal = open_journal(self.journal_settings, signer, self.clock)
         artifacts = FileArtifacts(self.root / "artifacts")
+        delegation = DelegationSlot()
+        own = [*self.tools, AgentDelegate(delegation)] if self.has_delegation else self.tools
         ports = EnginePorts(
             router=RouteTable(
                 self.providers or {"scripted": self.provider},
@@ -139,7 +144,7 @@ class Workshop:
             ),
             prices=self.prices,
             policy=self.policy,
-            catalog=ToolCatalog([*self.tools, *self.journal_tools(journal, artifacts)], self.sources, self.missing),
+            catalog=ToolCatalog([*own, *self.journal_tools(journal, artifacts)], self.sources, self.missing),
             schemas=JsonSchemaCheck(),
             artifacts=artifacts,
             signer=signer,
@@ -149,6 +154,7 @@ class Workshop:
             upkeep=journal.upkeep,
             forget=self.forget,
             kept=self.kept,
+            delegation=delegation,
         )
         views = Views(
             sessions=journal.sessions,

@@ -176,6 +176,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         forget=tools.forget,
         kept=tools.kept,
         upkeep=journal.upkeep,
+        delegation=tools.delegation,
     )
     setup = EngineSetup(
         journal=journal,
@@ -224,6 +225,7 @@ def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
             instructions=agent.instructions or DEFAULT_INSTRUCTIONS,
             route=agent.route or "",
             tools=agent.tools,
+            delegates=agent.delegates,
             workspace=tuple(_workspace_root(home, agent.name, root) for root in agent.workspace)
             or (str(home.workspace),),
         )

@@ -21,6 +21,7 @@ from palyra.core.ids import SessionId
 from palyra.core.redaction import Redactor
 from palyra.core.tools import MissingTool
 from palyra.ports.artifacts import Artifacts
+from palyra.ports.delegation import DelegationSlot
 from palyra.ports.processes import Processes
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.search import MessageSearch
@@ -65,6 +66,7 @@ class ToolSet(msgspec.Struct, frozen=True, kw_only=True):
     services: tuple[Service, ...]
     forget: Callable[[SessionId], Awaitable[None]]
     kept: Callable[[], Awaitable[tuple[SessionId, ...]]]
+    delegation: DelegationSlot
 
 
 class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +89,7 @@ def build_tools(dependencies: ToolDependencies) -> ToolSet:
     processes = ShellProcesses(lambda text: dependencies.redactor.text(text).text)
     plugins = plugin_tools(dependencies.home)
     sandbox_proxy = SandboxProxy(guard)
+    delegation = DelegationSlot()
     browser = _browser(dependencies, guard)
     sources: list[ToolSource] = [LazySource(partial(_shell, dependencies, processes, sandbox_proxy)), plugins, browser]
     services: list[Service] = [
@@ -101,17 +104,21 @@ def build_tools(dependencies: ToolDependencies) -> ToolSet:
         services.append(servers)
     stored = StoredContent(artifacts=dependencies.artifacts, state=dependencies.state, search=dependencies.search)
     return ToolSet(
-        catalog=ToolCatalog(own_tools(guard, stored, skills), sources),
+        catalog=ToolCatalog(own_tools(guard, stored, skills, delegation), sources),
         processes=processes,
         skills=skills,
         services=tuple(services),
         forget=browser.forget,
         kept=browser.kept,
+        delegation=delegation,
     )
 
 
-def own_tools(guard: "Guard", stored: StoredContent, skills: Skills) -> list[Tool]:
+def own_tools(
+    guard: "Guard", stored: StoredContent, skills: Skills, delegation: DelegationSlot | None = None
+) -> list[Tool]:
     """Returns the tools that every daemon has, wherever it runs."""
+    from palyra.adapters.tools.agent_delegate import AgentDelegate
     from palyra.adapters.tools.artifact_read import ArtifactRead
     from palyra.adapters.tools.fs_list import FsList
     from palyra.adapters.tools.fs_patch import FsPatch
@@ -134,6 +141,7 @@ def own_tools(guard: "Guard", stored: StoredContent, skills: Skills) -> list[Too
         ArtifactRead(stored.artifacts, stored.state),
         SessionSearch(stored.search),
         SkillOpen(skills),
+        AgentDelegate(delegation or DelegationSlot()),
     ]
 
 

@@ -133,6 +133,7 @@ class AgentConfig(Section, frozen=True, kw_only=True):
     route: OptionalName = None
     tools: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ("*",)
     workspace: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
+    delegates: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ("*",)
 
 
 class BudgetConfig(Section, frozen=True, kw_only=True):

@@ -74,7 +74,7 @@ def _was_given(address: str, window: Window, reads_outside: Callable[[str], bool
 def _gives(item: WindowItem, reads_outside: Callable[[str], bool], *, is_own: bool) -> bool:
     match item.message:
         case UserMessage(text=text):
-            return not text.startswith(NOTE)
+            return not text.startswith(NOTE) and not item.is_delegated
         case ToolMessage(is_error=is_error):
             kind = (item.source or "").partition(":")[0]
             is_straight = kind in _STRAIGHT and item.tool is not None and reads_outside(item.tool)
@@ -90,6 +90,8 @@ def _heard(item: WindowItem) -> str:
 def _written(item: WindowItem) -> Iterator[str]:
     """Yields what the model wrote: its words, and the calls it wanted."""
     message = item.message
+    if item.is_delegated and isinstance(message, UserMessage):
+        yield message.text  # The model of another run wrote it.
     if isinstance(message, AssistantMessage):
         yield message.text
         for call in message.tool_calls:

@@ -16,19 +16,27 @@ DEFAULT_INSTRUCTIONS = (
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """`tools` holds patterns of tool names; `*` allows the whole catalog. An empty route means the default route."""
+    """`tools` holds patterns of tool names; `*` allows the whole catalog. An empty route means the default route.
+
+    `delegates` holds patterns of the agents that it may start child runs of, besides itself.
+    """
 
     name: str
     instructions: str = DEFAULT_INSTRUCTIONS
     route: str = ""
     tools: tuple[str, ...] = ("*",)
     workspace: tuple[str, ...] = ()
+    delegates: tuple[str, ...] = ("*",)
 
 
 def may_use(agent: AgentSpec, tool: str) -> bool:
-    return _is_named(tool, agent.tools)
+    return is_named(tool, agent.tools)
+
+
+def may_delegate(agent: AgentSpec, other: str) -> bool:
+    return other == agent.name or is_named(other, agent.delegates)
 
 
 @lru_cache(ANSWERS_REMEMBERED_MAX)
-def _is_named(tool: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(tool, pattern) for pattern in patterns)
+def is_named(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -4,6 +4,7 @@ Does not own: keeping accounts (engine.spend.accounts).
 Before a call is made, the most it may cost is reserved. Afterwards what it did cost is settled. A call fits while the
 sum of spent, reserved and its own cost stays within the limit. The last call before the limit may go beyond it, but
 only while no other call is in flight.
+A delegated run draws on its own accounts and on those of every run above it. A cap on such a run is a budget as well.
 Invariant: a limit is overshot by at most one request, however many run at once (L9).
 """
 
@@ -16,9 +17,11 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from palyra.core.events.run import Ancestor
 from palyra.core.ids import Principal, RunId, SessionId
 
 NANO = 1_000_000_000
+CAP_TITLE = "delegation"  # The name of a cap on a delegated run, as plans and messages show it.
 
 
 class BudgetScope(Enum):
@@ -56,9 +59,12 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     limit_nano_usd: int | None = None
     limit_tokens: int | None = None
     timezone: str = "UTC"
+    title: str = ""
 
     @property
     def name(self) -> str:
+        if self.title:
+            return self.title
         return self.scope.value if self.period is BudgetPeriod.NONE else f"{self.scope.value}/{self.period.value}"
 
     @property
@@ -68,13 +74,22 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spender(msgspec.Struct, frozen=True, kw_only=True):
-    """The one on whose behalf a call is made. `channel` is where the run came from."""
+    """The one on whose behalf a call is made. `channel` is where the work came from.
+
+    `ancestors` are the runs above a delegated one, and `cap_nano_usd` is the most that it may spend with its children.
+    """
 
     principal: Principal
     channel: str
     agent: str
     session_id: SessionId
     run_id: RunId
+    ancestors: tuple[Ancestor, ...] = ()
+    cap_nano_usd: int | None = None
+
+    @property
+    def is_capped(self) -> bool:
+        return self.cap_nano_usd is not None or any(each.budget_nano_usd is not None for each in self.ancestors)
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +99,13 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     since_ms: int = 0
     until_ms: int | None = None
+
+
+class Draw(NamedTuple):
+    """A budget, and one of the accounts that a spender draws on under it."""
+
+    budget: Budget
+    account: Account
 
 
 class _Measure(NamedTuple):
@@ -109,9 +131,32 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         return any(measure.reserved > 0 for measure in _measures(self))
 
 
-def account_of(budget: Budget, spender: Spender, now_ms: int) -> Account:
+def draws_of(budgets: Iterable[Budget], spender: Spender, now_ms: int) -> tuple[Draw, ...]:
+    """Returns every account that this spender draws on: its own, and those of the runs above it."""
+    draws = [Draw(budget, account) for budget in budgets for account in accounts_of(budget, spender, now_ms)]
+    if spender.is_capped:
+        draws += _caps(spender)
+    return tuple(draws)
+
+
+def accounts_of(budget: Budget, spender: Spender, now_ms: int) -> tuple[Account, ...]:
     since_ms, until_ms = period_of(budget, now_ms)
-    return Account(scope=budget.scope, subject=_subject(budget.scope, spender), since_ms=since_ms, until_ms=until_ms)
+    subjects = dict.fromkeys(_subjects(budget.scope, spender))
+    return tuple(
+        Account(scope=budget.scope, subject=subject, since_ms=since_ms, until_ms=until_ms) for subject in subjects
+    )
+
+
+def _caps(spender: Spender) -> list[Draw]:
+    caps = [(each.run_id, each.budget_nano_usd) for each in spender.ancestors]
+    return [
+        Draw(
+            Budget(scope=BudgetScope.RUN, limit_nano_usd=cap, title=CAP_TITLE),
+            Account(scope=BudgetScope.RUN, subject=run_id),
+        )
+        for run_id, cap in (*caps, (spender.run_id, spender.cap_nano_usd))
+        if cap is not None
+    ]
 
 
 def has_room(standing: Standing, amount: Amount, is_proven: bool) -> bool:
@@ -167,17 +212,18 @@ def _measures(standing: Standing) -> list[_Measure]:
     return measures
 
 
-def _subject(scope: BudgetScope, spender: Spender) -> str:
+def _subjects(scope: BudgetScope, spender: Spender) -> tuple[str, ...]:
+    above = spender.ancestors
     match scope:
         case BudgetScope.GLOBAL:
-            return ""
+            return ("",)
         case BudgetScope.PRINCIPAL:
-            return spender.principal
+            return (spender.principal,)
         case BudgetScope.CHANNEL:
-            return spender.channel
+            return (spender.channel,)
         case BudgetScope.AGENT:
-            return spender.agent
+            return (spender.agent, *(each.agent for each in above))
         case BudgetScope.SESSION:
-            return spender.session_id
+            return (spender.session_id, *(each.session_id for each in above))
         case BudgetScope.RUN:
-            return spender.run_id
+            return (spender.run_id, *(each.run_id for each in above))

@@ -71,7 +71,7 @@ from palyra.core.events.tool import (
     ToolUncertain,
 )
 from palyra.core.fences import FENCE_ID_LENGTH, fence
-from palyra.core.ids import RunId
+from palyra.core.ids import RunId, is_agent
 from palyra.core.images import IMAGE_CHARS, fitting_count, is_image
 from palyra.core.taint import UNNAMED
 from palyra.core.trust import Trust, is_tainting, lowest
@@ -120,13 +120,17 @@ Message = UserMessage | AssistantMessage | ToolMessage
 
 
 class WindowItem(msgspec.Struct, frozen=True):
-    """`source` and `tool` tell where a result below `local` came from, and by which tool."""
+    """`source` and `tool` tell where a result below `local` came from, and by which tool.
+
+    `is_delegated` marks a task that another agent wrote: its words are no person's.
+    """
 
     message: Message
     trust: Trust
     chars: int
     source: str | None = None
     tool: str | None = None
+    is_delegated: bool = False
 
     @property
     def visits(self) -> tuple[str, ...]:
@@ -163,7 +167,7 @@ def _hold(window: Window, event: Event) -> Window:
     if not isinstance(event.data, MessageUser):
         return window
     message = UserMessage(event.data.text, event.data.attachments)
-    return replace(window, held=(*window.held, (event.run_id, WindowItem(message, event.trust, _size(message)))))
+    return replace(window, held=(*window.held, (event.run_id, _said(message, event))))
 
 
 def _activate(window: Window, event: Event) -> Window:
@@ -174,7 +178,7 @@ def _activate(window: Window, event: Event) -> Window:
     if event.type == RunCancelled.TYPE:
         return active
     for item in said:
-        active = _add(active, item.message, item.trust)
+        active = _put(active, item)
     return active
 
 
@@ -184,7 +188,7 @@ def _extend_active(window: Window, event: Event) -> Window:
         case SessionReset():
             return Window(held=window.held, active_run_id=window.active_run_id)
         case MessageUser(text=text, attachments=attachments):
-            return _add(window, UserMessage(text, attachments), event.trust)
+            return _put(window, _said(UserMessage(text, attachments), event))
         case ModelOutput(finish=finish) as output if finish is not Finish.INTERRUPTED:
             calls = tuple(PastCall(call.call_id, call.tool, call.arguments) for call in output.tool_calls)
             return _add(window, AssistantMessage(output.text, calls, output.provider_state), event.trust)
@@ -320,6 +324,10 @@ def _told(finished: ToolFinished, trust: Trust) -> ToolMessage:
     if finished.artifact_id is not None:
         text = f"{text}\n[The whole output is artifact {finished.artifact_id}; read on with artifact.read.]"
     return ToolMessage(finished.call_id, text, is_error=finished.outcome is not Outcome.OK)
+
+
+def _said(message: UserMessage, event: Event) -> WindowItem:
+    return WindowItem(message, event.trust, _size(message), is_delegated=is_agent(event.actor))
 
 
 def _add(window: Window, message: Message, trust: Trust) -> Window:

@@ -36,6 +36,7 @@ _DERIVED = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 _SHA256_HEX = re.compile(r"[0-9a-f]{64}")
 _PRINCIPAL = re.compile(r"(user|channel|system|agent):[^\x00-\x20\x7f]+")
 _SYSTEM_PREFIX = "system:"
+_AGENT_PREFIX = "agent:"
 
 
 def make_ulid(at_ms: int, random_bytes: bytes) -> str:
@@ -79,6 +80,15 @@ def parse_principal(text: str) -> Principal:
     return Principal(_matched(_PRINCIPAL, text, "principal"))
 
 
+def agent_principal(agent: str) -> Principal:
+    """Returns who speaks when an agent does: its model's words are no person's."""
+    return Principal(_AGENT_PREFIX + agent)
+
+
+def is_agent(principal: Principal) -> bool:
+    return principal.startswith(_AGENT_PREFIX)
+
+
 def parse_stream(text: str) -> StreamId:
     """A stream is a session's tape or a node's system tape."""
     if text.startswith(_SYSTEM_PREFIX):
@@ -120,6 +130,19 @@ def make_call_id(run_id: RunId, index: int) -> CallId:
 def derive_effect_id(run_id: RunId, call_index: int, tool: str, arguments: object) -> EffectId:
     parts = (run_id.encode(), str(call_index).encode(), tool.encode(), canonical_bytes(arguments))
     return EffectId(hashlib.sha256(length_prefixed(*parts)).hexdigest())
+
+
+def derive_child_ids(parent_run_id: RunId, effect_id: EffectId) -> tuple[SessionId, RunId]:
+    """Returns the session and the run that one effect delegates to: the same for every attempt at that effect.
+
+    Their time is that of the parent's id, so that they stand beside it in every list.
+    """
+    at_ms = ulid_at_ms(parent_run_id)
+    made = [
+        make_ulid(at_ms, hashlib.sha256(length_prefixed(noun, effect_id.encode())).digest()[:ULID_RANDOM_BYTES])
+        for noun in (b"session", b"run")
+    ]
+    return SessionId(StreamId(made[0])), RunId(made[1])
 
 
 def digest_call(tool: str, arguments: object) -> str:

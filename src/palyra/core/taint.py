@@ -5,7 +5,8 @@ A source is a short label that the daemon gives (`http:host`, `mcp:server`, `was
 `channel:name`, `skill:name`), never content.
 Invariants: the set grows with every source that is met. It shrinks only by a reset of the session or a person's
 `source.trusted`. It is bounded, and sources that no longer fit become `many`, for which nobody can vouch.
-A model's words have no source of their own: they have those of the model's context, which are in the set already.
+A model's words have no source of their own: they have those of the model's context, which are in the set already. So a
+delegated session begins with its parent's sources, and the task that a model wrote for it adds none.
 """
 
 import hashlib
@@ -21,6 +22,7 @@ from palyra.core.events.model import MemoryRecalled, ReferenceResolved
 from palyra.core.events.run import MessageUser, RunAccepted
 from palyra.core.events.session import (
     SessionBranched,
+    SessionCreated,
     SessionReset,
     SessionRestored,
     SourceDistrusted,
@@ -28,7 +30,7 @@ from palyra.core.events.session import (
     TaintSource,
 )
 from palyra.core.events.tool import ToolFinished
-from palyra.core.ids import Principal
+from palyra.core.ids import Principal, is_agent
 from palyra.core.tools import CallNature, Runtime, ToolSpec
 from palyra.core.trust import Trust, is_tainting
 
@@ -42,7 +44,14 @@ MEETING_TYPES = frozenset(
     {ToolFinished.TYPE, RunAccepted.TYPE, MessageUser.TYPE, ReferenceResolved.TYPE, MemoryRecalled.TYPE}
 )
 ACT_TYPES = frozenset(
-    {SessionReset.TYPE, SessionBranched.TYPE, SessionRestored.TYPE, SourceTrusted.TYPE, SourceDistrusted.TYPE}
+    {
+        SessionCreated.TYPE,
+        SessionReset.TYPE,
+        SessionBranched.TYPE,
+        SessionRestored.TYPE,
+        SourceTrusted.TYPE,
+        SourceDistrusted.TYPE,
+    }
 )
 
 Taint = tuple[TaintSource, ...]
@@ -98,7 +107,7 @@ def fold_taint(taint: Taint, said: Draft | Event, seq: int) -> Taint:
     match said.data:
         case SessionReset():
             return ()
-        case SessionBranched(taint=inherited) | SessionRestored(taint=inherited):
+        case SessionBranched(taint=inherited) | SessionRestored(taint=inherited) | SessionCreated(taint=inherited):
             return tuple(replace(each, since_seq=seq) for each in inherited)
         case SourceTrusted(source=source):
             return _mark(taint, source, is_trusted=True)
@@ -115,6 +124,8 @@ def touches_taint(event: Event) -> bool:
     """Tells whether folding this event could change the taint of its session."""
     if event.type in MEETING_TYPES:
         return isinstance(event.data, ErasedData | MemoryRecalled | ReferenceResolved) or is_tainting(event.trust)
+    if event.type == SessionCreated.TYPE:
+        return isinstance(event.data, SessionCreated) and bool(event.data.taint)
     return event.type in ACT_TYPES
 
 
@@ -139,9 +150,9 @@ def _met(said: Draft | Event, seq: int) -> TaintSource | None:
         case ToolFinished() as finished if is_tainting(said.trust):
             source = finished.source or UNNAMED
             return TaintSource(source=source, since_seq=seq, call_id=finished.call_id, tool=finished.tool)
-        case RunAccepted(origin=origin) if is_tainting(said.trust):
+        case RunAccepted(origin=origin, lineage=()) if is_tainting(said.trust):
             return TaintSource(source=label("channel", origin), since_seq=seq)
-        case MessageUser() if is_tainting(said.trust):
+        case MessageUser() if is_tainting(said.trust) and not is_agent(said.actor):
             return TaintSource(source=_speaker(said.actor), since_seq=seq)
         case MemoryRecalled() | ReferenceResolved() if is_tainting(said.trust):
             return TaintSource(source=UNNAMED, since_seq=seq)

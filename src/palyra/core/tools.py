@@ -45,6 +45,7 @@ class Trait(Enum):
     SENDS_REQUEST = "sends_request"  # A call is one HTTP request: `url`, `method`, `headers` and `body`.
     READS_OUTSIDE = "reads_outside"  # The result came from outside in this very call, and was not stored before.
     OPENS_SKILLS = "opens_skills"
+    STARTS_RUN = "starts_run"  # A call starts a run of its own, which ends with the run that called.
     PAGES_RESULTS = "pages_results"  # Reads further in a result that was too long to be shown.
 
 

@@ -40,6 +40,7 @@ class EngineParts:
     agents: AgentDirectory
     ids: IdSource
     redactor: Redactor
+    ledger: Ledger
     hub: Hub
     tasks: TaskSupervisor
     slots: RunSlots
@@ -97,6 +98,7 @@ def build_parts(setup: EngineSetup) -> EngineParts:
         agents=agents,
         ids=IdSource(setup.clock),
         redactor=redactor,
+        ledger=ledger,
         hub=hub,
         tasks=tasks,
         slots=slots,

@@ -21,6 +21,7 @@ from palyra.engine.api.model_check import ModelCheckService
 from palyra.engine.api.owners import OwnerLookup
 from palyra.engine.api.policy_explainer import PolicyExplainer
 from palyra.engine.api.processes import ProcessService
+from palyra.engine.api.run_tree import RunTreeService
 from palyra.engine.api.runs import RunService
 from palyra.engine.api.service_runs import ServiceRuns
 from palyra.engine.api.sessions import SessionService
@@ -29,6 +30,7 @@ from palyra.engine.api.status import StatusService
 from palyra.engine.api.taint import TaintService
 from palyra.engine.api.usage import UsageService
 from palyra.engine.composition import EngineParts, build_parts
+from palyra.engine.delegation import Delegations
 from palyra.engine.jobs.kinds import JobHandlers, job_types
 from palyra.engine.jobs.maintenance import BackgroundVerify, StoreUpkeep
 from palyra.engine.jobs.session_cleanup import SessionCleanup
@@ -113,6 +115,23 @@ class Services:
             verifier=verify,
         )
 
+    def _add_delegation(self, setup: EngineSetup, parts: EngineParts) -> None:
+        self.delegations = Delegations(
+            runs=setup.views.runs,
+            provenance=setup.views.provenance,
+            journal=setup.journal,
+            hub=parts.hub,
+            loops=parts.loops,
+            loader=parts.loader,
+            agents=parts.agents,
+            ledger=parts.ledger,
+            tasks=parts.tasks,
+            clock=setup.clock,
+            limits=setup.settings.limits,
+        )
+        setup.ports.delegation.fill(self.delegations)
+        self.trees = RunTreeService(setup.views.runs, setup.journal)
+
     def _job_handlers(self, setup: EngineSetup) -> JobHandlers:
         cleanup = SessionCleanup(
             sessions=self.sessions,
@@ -124,6 +143,7 @@ class Services:
             forget=setup.ports.forget,
         )
         return JobHandlers(
+            delegation=self.delegations.end_children,
             session_cleanup=cleanup.perform,
             maintenance=StoreUpkeep(upkeep=setup.ports.upkeep, clock=setup.clock).perform,
             verify=BackgroundVerify(self.status.verify).perform,
@@ -131,6 +151,7 @@ class Services:
 
     def _add_background(self, setup: EngineSetup, parts: EngineParts) -> None:
         """Adds what runs unattended, and the services that show it."""
+        self._add_delegation(setup, parts)
         types = job_types(self._job_handlers(setup))
         self.worker = JobWorker(
             node=parts.node,

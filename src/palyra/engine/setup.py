@@ -14,6 +14,7 @@ from palyra.core.redaction import KnownSecrets
 from palyra.core.run.loop import make_limits
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.clock import Clock
+from palyra.ports.delegation import DelegationSlot
 from palyra.ports.jobs import JobViews
 from palyra.ports.journal import Journal
 from palyra.ports.policy import Policy
@@ -67,7 +68,10 @@ async def _nothing_kept() -> tuple[SessionId, ...]:
 
 @dataclass(frozen=True, slots=True)
 class EnginePorts:
-    """`forget` ends what tools keep of a deleted session: browsers, processes. `kept` names sessions with such things."""
+    """`forget` ends what tools keep of a deleted session: browsers, processes. `kept` names sessions with such things.
+
+    The engine fills `delegation`.
+    """
 
     router: Router
     prices: Prices
@@ -79,6 +83,7 @@ class EnginePorts:
     sealer: Sealer
     processes: Processes = field(default_factory=NoProcesses)
     skills: Skills = field(default_factory=NoSkills)
+    delegation: DelegationSlot = field(default_factory=DelegationSlot)
     forget: Callable[[SessionId], Awaitable[None]] = _nothing_to_forget
     kept: Callable[[], Awaitable[tuple[SessionId, ...]]] = _nothing_kept
     upkeep: JournalUpkeep = field(default_factory=NoUpkeep)

@@ -25,15 +25,17 @@ class SessionViews(Protocol):
         """Returns the newest session of that label: labels are words for people and need not be unique."""
         ...
 
-    async def sessions(self, principal: Principal | None, after: str, limit: int) -> tuple[SessionRow, ...]:
+    async def sessions(
+        self, principal: Principal | None, after: str, limit: int, *, has_delegated: bool = False
+    ) -> tuple[SessionRow, ...]:
         """Returns sessions in order of id, which is the order of creation; `after` is the last id of the page before.
 
-        Sessions of service runs are left out.
+        Sessions of service runs are left out, and those of delegated runs unless they are wanted.
         """
         ...
 
     async def dependents(self, session_id: SessionId) -> tuple[SessionRow, ...]:
-        """Returns its branches and the sessions of service runs that are for it.
+        """Returns its branches, and the sessions of service runs and delegated runs that are for it.
 
         They are erased together with it, or nothing is erased.
         """
@@ -48,11 +50,12 @@ class SessionViews(Protocol):
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Service runs are left out unless `has_services` is set, or their own session is asked for."""
+    """Service runs and delegated runs are left out unless they are wanted, or their own session is asked for."""
 
     session_id: SessionId | None = None
     state: RunState | None = None
     has_services: bool = False
+    has_delegated: bool = False
     after: str = ""
     limit: int = 100
 
@@ -74,6 +77,10 @@ class RunViews(Protocol):
 
     async def runs_in(self, states: frozenset[RunState], after: str, limit: int) -> tuple[RunRow, ...]:
         """Returns runs of all principals, for resume and the watchdog."""
+        ...
+
+    async def children(self, run_id: RunId, principal: Principal | None) -> tuple[RunRow, ...]:
+        """Returns the runs that this run delegated, in the order in which they began."""
         ...
 
     async def usage(self, run_id: RunId) -> tuple[UsageRow, ...]: ...

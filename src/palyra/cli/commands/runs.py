@@ -1,4 +1,4 @@
-"""`palyra runs`: lists, shows, cancels and replays runs, and shows and stops their processes.
+"""`palyra runs`: lists, shows, cancels and replays runs, and shows their trees and processes.
 
 Does not own: starting runs (commands.run).
 """
@@ -13,6 +13,7 @@ from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_table
 from palyra.cli.target import UrlOption
+from palyra.cli.terminal.run_tree import children_of, tree_lines, usage_text
 from palyra.cli.terminal.style import date_time, duration, in_one_line, prose, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.events.base import JsonObject
@@ -48,6 +49,7 @@ def show_all(
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=RUNS_MAX, help="How many at most.")] = 50,
     service: Annotated[bool, typer.Option("--service", help="Include runs that the daemon itself started.")] = False,
+    delegated: Annotated[bool, typer.Option("--delegated", help="Include runs that other runs delegated.")] = False,
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -67,6 +69,8 @@ def show_all(
         query: dict[str, str | int] = {} if state is None else {"state": state}
         if service:
             query["service"] = "true"
+        if delegated:
+            query["delegated"] = "true"
         if session is not None:
             query["session_id"] = str((await find_session(client, session))["id"])
         return await client.items("/runs", RUNS_MAX, **query)
@@ -77,7 +81,7 @@ def show_all(
         print_json({"items": items})
         return
     rows = [
-        (each.get("id"), each.get("state"), each.get("reason"), date_time(each.get("created_at_ms")), _took(each), _cost(each))
+        (each.get("id"), each.get("state"), each.get("reason"), date_time(each.get("created_at_ms")), _took(each), usage_text(each))
         for each in items
     ]  # fmt: skip
     print_rows(("id", "state", "reason", "began", "took", "usage"), rows, "no runs; palyra run TEXT starts one")
@@ -92,15 +96,32 @@ def show(context: typer.Context, run: RunArgument, url: UrlOption = None, json: 
       palyra runs show 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
     """
 
-    async def read(client: "Client") -> tuple[JsonObject, list[JsonObject]]:
+    async def read(client: "Client") -> tuple[JsonObject, list[JsonObject], JsonObject]:
         record = await client.get(f"/runs/{run}")
-        return record, await _events_of(client, record)
+        return record, await _events_of(client, record), await client.get(f"/runs/{run}/tree")
 
-    record, events = ask_daemon(context, url, read)
+    record, events, found = ask_daemon(context, url, read)
+    children = children_of(found.get("root"))
     if is_json(context, json):
-        print_json({"run": record, "events": events})
+        print_json({"run": record, "events": events, "children": [child.get("id") for child in children]})
     else:
-        _print_run(record, events)
+        _print_run(record, events, children)
+
+
+@app.command()
+def tree(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Show a run and the runs it delegated: state, agent, usage and task of each.
+
+    Examples:
+
+      palyra runs tree 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
+    """
+    found = ask_daemon(context, url, lambda client: client.get(f"/runs/{run}/tree"))
+    if is_json(context, json):
+        print_json(found)
+        return
+    for line in tree_lines(found, style_for(sys.stdout)):
+        typer.echo(line)
 
 
 @app.command()
@@ -191,7 +212,7 @@ async def _events_of(client: "Client", record: JsonObject) -> list[JsonObject]:
     return [event for event in events if event.get("run_id") == record["id"]]
 
 
-def _print_run(record: JsonObject, events: list[JsonObject]) -> None:
+def _print_run(record: JsonObject, events: list[JsonObject], children: list[JsonObject]) -> None:
     from palyra.cli.terminal.timeline import timeline
 
     error = record.get("error")
@@ -204,7 +225,9 @@ def _print_run(record: JsonObject, events: list[JsonObject]) -> None:
             ("from", f"{record.get('principal')} by {record.get('origin')}"),
             ("began", date_time(record.get("created_at_ms"))),
             ("took", _took(record)),
-            ("usage", _cost(record)),
+            ("usage", usage_text(record)),
+            *([("parent", record.get("parent_run_id"))] if record.get("parent_run_id") else []),
+            *([("children", ", ".join(str(child.get("id")) for child in children))] if children else []),
             ("error", in_one_line(str(error.get("message")), 200) if isinstance(error, dict) else "–"),
         ]
     )
@@ -247,12 +270,3 @@ def _status_text(record: JsonObject) -> str:
 def _took(record: JsonObject) -> str:
     began, changed = record.get("created_at_ms"), record.get("updated_at_ms")
     return duration(changed - began) if isinstance(began, int) and isinstance(changed, int) else "–"
-
-
-def _cost(record: JsonObject) -> str:
-    usage = record.get("usage")
-    if not isinstance(usage, dict):
-        return "–"
-    cost = usage.get("cost_usd")
-    price = f"${cost:.4f}" if isinstance(cost, int | float) else "price unknown"
-    return f"{usage.get('input_tokens')} in, {usage.get('output_tokens')} out, {price}"

@@ -38,7 +38,13 @@ def group() -> None:
 
 
 @app.command("list")
-def show_all(context: typer.Context, limit: LimitOption = 50, url: UrlOption = None, json: JsonOption = False) -> None:
+def show_all(
+    context: typer.Context,
+    limit: LimitOption = 50,
+    delegated: Annotated[bool, typer.Option("--delegated", help="Include sessions of delegated runs.")] = False,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
     """List sessions, the most recently used first.
 
     Examples:
@@ -47,7 +53,8 @@ def show_all(context: typer.Context, limit: LimitOption = 50, url: UrlOption = N
 
       palyra sessions list --limit 5 --json
     """
-    found = ask_daemon(context, url, lambda client: client.items("/sessions", SESSIONS_MAX))
+    query = {"delegated": "true"} if delegated else {}
+    found = ask_daemon(context, url, lambda client: client.items("/sessions", SESSIONS_MAX, **query))
     items = sorted(found, key=lambda item: str(item.get("updated_at_ms")), reverse=True)[:limit]
     if is_json(context, json):
         print_json({"items": items})

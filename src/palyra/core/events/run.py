@@ -6,7 +6,8 @@ from typing import ClassVar
 import msgspec
 
 from palyra.core.events.base import Count, EventData, Identifier, JsonSchema, Text
-from palyra.core.ids import ApprovalId
+from palyra.core.events.tool import OpenedSkill
+from palyra.core.ids import ApprovalId, RunId, SessionId
 
 
 class EndReason(Enum):
@@ -45,8 +46,27 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     bytes: Count
 
 
+class Ancestor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A run that a delegated run works for, as it was when the delegation began.
+
+    `tools` holds the patterns of tools that its agent may use. `budget_nano_usd` is the cap it was given itself.
+    """
+
+    run_id: RunId
+    session_id: SessionId
+    agent: Identifier
+    origin: Identifier
+    tools: tuple[Identifier, ...]
+    budget_nano_usd: Count | None = None
+
+
 class RunAccepted(EventData, frozen=True, kw_only=True):
-    """Holds everything that the run's rules need, so that its fold never looks elsewhere."""
+    """Holds everything that the run's rules need, so that its fold never looks elsewhere.
+
+    The last four are set on a delegated run (core.delegation). `lineage` lists the runs it works for, the first one
+    first. `skills` are those its parent had open, and `doubts` the digests of the parent's uncertain calls.
+    `budget_nano_usd` caps what it and its own children may spend.
+    """
 
     TYPE: ClassVar[str] = "run.accepted"
     IS_PLAIN: ClassVar[bool] = False
@@ -58,6 +78,10 @@ class RunAccepted(EventData, frozen=True, kw_only=True):
     model: Identifier | None = None
     must_call: tuple[Identifier, ...] = ()
     answer_schema: JsonSchema | None = None
+    lineage: tuple[Ancestor, ...] = ()
+    skills: tuple[OpenedSkill, ...] = ()
+    doubts: tuple[Identifier, ...] = ()
+    budget_nano_usd: Count | None = None
 
 
 class RunStarted(EventData, frozen=True, kw_only=True):

@@ -30,7 +30,10 @@ class TaintSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class SessionCreated(EventData, frozen=True, kw_only=True):
-    """`purpose` is set on the tape of a service run; `serves` names the session it is for (core.service_runs)."""
+    """`purpose` is set on the tape of a service run and of a delegated one; `serves` names the session it is for.
+
+    `taint` is what the context of a delegating session held (core.service_runs, core.delegation).
+    """
 
     TYPE: ClassVar[str] = "session.created"
     owner: Principal
@@ -39,6 +42,7 @@ class SessionCreated(EventData, frozen=True, kw_only=True):
     label: Text | None = None
     purpose: Identifier | None = None
     serves: SessionId | None = None
+    taint: tuple[TaintSource, ...] = ()
 
 
 class SessionBranched(EventData, frozen=True, kw_only=True):

@@ -166,7 +166,7 @@ class ToolJudged(EventData, frozen=True, kw_only=True):
     `writes` is what the call would write, so that the bytes are known as tainted before they can exist. `commands`
     lists the programs it would start, and `command_words` the words of each, where all of them are known. `has_network`
     says that a policy lets this call's sandbox reach the network. `tool_sha256` is the hash of the judged tool's
-    definition; a tool with another definition does not run.
+    definition; a tool with another definition does not run. `starts_run` says that the call starts a run of its own.
     """
 
     TYPE: ClassVar[str] = "tool.judged"
@@ -190,6 +190,7 @@ class ToolJudged(EventData, frozen=True, kw_only=True):
     command_words: tuple[tuple[Identifier, ...], ...] = ()
     has_network: bool = False
     tool_sha256: Identifier | None = None
+    starts_run: bool = False
 
 
 class ToolStarted(EventData, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from palyra.core.run.states import RunState
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """`purpose` is set on sessions of service runs; `serves` names the session they are for."""
+    """`purpose` is set on sessions of service runs and of delegated runs; `serves` names the session they are for."""
 
     id: SessionId
     owner: Principal
@@ -37,7 +37,10 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """`cost_nano_usd` sums the priced calls; `unpriced_count` counts those without a known price."""
+    """`cost_nano_usd` sums the priced calls; `unpriced_count` counts those without a known price.
+
+    `parent_run_id` is the run that delegated this one.
+    """
 
     id: RunId
     session_id: SessionId
@@ -57,6 +60,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ms: int
     updated_at_ms: int
     seq: int
+    parent_run_id: RunId | None = None
 
 
 class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -80,4 +80,5 @@ def _accepted(event: Event) -> RunRow:
         created_at_ms=event.at_ms,
         updated_at_ms=event.at_ms,
         seq=event.seq,
+        parent_run_id=data.lineage[-1].run_id if data and data.lineage else None,
     )

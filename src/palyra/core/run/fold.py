@@ -89,6 +89,10 @@ def accept(fact: Draft) -> Run:
         state=RunState.ACCEPTED,
         trust=fact.trust,
         last_at_ms=fact.at_ms,
+        lineage=data.lineage,
+        skills=data.skills,
+        doubts=frozenset(data.doubts),
+        budget_nano_usd=data.budget_nano_usd,
     )
 
 

@@ -144,6 +144,8 @@ def start(run: Run, data: ToolStarted) -> Run:
         raise Invalid("effect_mismatch", f"the intent of {data.call_id} names another effect or attempt")
     if call.phase is CallPhase.LOST and effect_class(call) is EffectClass.ONCE:
         raise Invalid("effect_repeated", f"{data.call_id} may have happened already and is of class once (L2)")
+    if call.judged is not None and call.judged.starts_run:
+        run = replace(run, has_children=True)
     return with_call(run, replace(step(call, CallStep.START), attempt=data.attempt))
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import BudgetState, ModelError, ModelOutput, Reservation
-from palyra.core.events.run import EndReason, RunLimits
+from palyra.core.events.run import Ancestor, EndReason, RunLimits
 from palyra.core.events.tool import ApprovalKind, OpenedSkill, Outcome
 from palyra.core.ids import ApprovalId, CallId, RunId
 from palyra.core.run.call import Call, CallPhase
@@ -70,6 +70,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     `unseen_count` counts people's messages that no model call has carried yet. `has_news` says that the outcome of an
     uncertain call became known, and the model has not been told. `skills` lists the skills opened so far, each once.
+    `lineage`, `doubts` and `budget_nano_usd` are those of its run.accepted. `has_children` says that it started a call
+    that starts a run.
     """
 
     run_id: RunId
@@ -106,6 +108,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     ending: PlannedEnd | None = None
     skills: tuple[OpenedSkill, ...] = ()
     is_answered: bool = False
+    lineage: tuple[Ancestor, ...] = ()
+    doubts: frozenset[str] = frozenset()
+    budget_nano_usd: int | None = None
+    has_children: bool = False
 
 
 def find_call(run: Run, call_id: CallId) -> Call:

@@ -85,7 +85,7 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as people see it: the row of the projection with its texts."""
+    """A run as people see it: the row of the projection with its texts. `parent_run_id` is the run that delegated it."""
 
     id: RunId
     session_id: SessionId
@@ -101,12 +101,14 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     ended_seq: int | None
     created_at_ms: int
     updated_at_ms: int
+    parent_run_id: RunId | None = None
 
 
 class RunsQuery(msgspec.Struct, frozen=True, kw_only=True):
     session_id: SessionId | None = None
     state: RunState | None = None
     has_services: bool = False
+    has_delegated: bool = False
     after: str = ""
     limit: int = 100
 

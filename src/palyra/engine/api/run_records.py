@@ -19,7 +19,7 @@ async def make_record(journal: Journal, row: RunRow) -> RunRecord:
         reason=row.reason.value if row.reason is not None else None,
         answer=await _answer(journal, row),
         error=await _error(journal, row),
-        usage=_usage(row),
+        usage=usage_of(row),
         agent=row.agent,
         origin=row.origin,
         principal=row.principal,
@@ -27,6 +27,7 @@ async def make_record(journal: Journal, row: RunRow) -> RunRecord:
         ended_seq=row.ended_seq,
         created_at_ms=row.created_at_ms,
         updated_at_ms=row.updated_at_ms,
+        parent_run_id=row.parent_run_id,
     )
 
 
@@ -48,7 +49,7 @@ async def _error(journal: Journal, row: RunRow) -> RunError | None:
     return RunError(code=data.reason.value, message=data.message)
 
 
-def _usage(row: RunRow) -> RunUsage:
+def usage_of(row: RunRow) -> RunUsage:
     """Includes a cost only if the price of every call is known."""
     cost_usd = row.cost_nano_usd / NANO if row.unpriced_count == 0 else None
     return RunUsage(input_tokens=row.input_tokens, output_tokens=row.output_tokens, cost_usd=cost_usd)

@@ -100,6 +100,7 @@ class RunService:
             session_id=query.session_id,
             state=query.state,
             has_services=query.has_services,
+            has_delegated=query.has_delegated,
             after=query.after,
             limit=min(query.limit, PAGE_MAX),
         )

@@ -59,8 +59,10 @@ class SessionService:
             raise NotFound("session_unknown", f"there is no session {session_id}")
         return row
 
-    async def list(self, principal: Principal | None, after: str, limit: int) -> tuple[SessionRow, ...]:
-        return await self.views.sessions(principal, after, min(limit, PAGE_MAX))
+    async def list(
+        self, principal: Principal | None, after: str, limit: int, *, has_delegated: bool = False
+    ) -> tuple[SessionRow, ...]:
+        return await self.views.sessions(principal, after, min(limit, PAGE_MAX), has_delegated=has_delegated)
 
     async def reset(self, principal: Principal, session_id: SessionId) -> SessionRow:
         await self.get(principal, session_id)
@@ -86,7 +88,7 @@ class SessionService:
         return await self._open(principal, opening)
 
     async def delete(self, principal: Principal, session_id: SessionId) -> None:
-        """Erases the texts of the session and of all its branches. The hash chain stays."""
+        """Erases the texts of the session, its branches and its delegated sessions. The hash chain stays."""
         await self.get(principal, session_id)
         family = await self._family(principal, session_id)
         await self.erase_family(family, "delete", principal)

@@ -7,9 +7,18 @@ A new kind is a JobKind here, a handler in a module of its own, and one line in 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from palyra.core.delegation import JOB as DELEGATION_JOB
 from palyra.core.jobs.model import JobKind
 from palyra.engine.jobs.handler import JobHandler, JobType
 
+DELEGATION = JobKind(
+    name=DELEGATION_JOB,
+    summary="Cancels the child runs of a run that is over.",
+    at_once_max=8,
+    attempts_max=20,  # A child that is left behind spends money, so this gives up late.
+    timeout_s=60.0,
+    backoff_max_s=60.0,
+)
 SESSION_CLEANUP = JobKind(
     name="session_cleanup",
     summary="erase sessions idle for longer than journal.retention_days, and sweep files nothing refers to",
@@ -35,6 +44,7 @@ VERIFY = JobKind(
 class JobHandlers:
     """One handler for each kind."""
 
+    delegation: JobHandler
     session_cleanup: JobHandler
     maintenance: JobHandler
     verify: JobHandler
@@ -42,6 +52,7 @@ class JobHandlers:
 
 def job_types(handlers: JobHandlers) -> Mapping[str, JobType]:
     types = (
+        JobType(DELEGATION, handlers.delegation),
         JobType(SESSION_CLEANUP, handlers.session_cleanup),
         JobType(MAINTENANCE, handlers.maintenance),
         JobType(VERIFY, handlers.verify),

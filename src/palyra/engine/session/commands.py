@@ -21,7 +21,10 @@ from palyra.engine.api.requests import ApprovalAnswer, WhenBusy
 
 
 class StartRun(msgspec.Struct, frozen=True, kw_only=True):
-    """`opening` is the session's own first event, if the session begins with this run."""
+    """`opening` is the session's own first event, if the session begins with this run.
+
+    `speaker` is who wrote the message, if that is not the principal.
+    """
 
     run_id: RunId
     principal: Principal
@@ -30,6 +33,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     message: MessageUser
     when_busy: WhenBusy
     opening: SessionCreated | None = None
+    speaker: Principal | None = None
 
 
 class OpenSession(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from palyra.core.delegation import end_children_job
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unavailable
 from palyra.core.events import Data, Draft
 from palyra.core.events.run import CancelRequested, EndReason, ResumeCause, RunAccepted, RunResumed, RunStarted
@@ -24,7 +25,7 @@ from palyra.core.run.states import RunState, is_terminal
 from palyra.core.service_runs import refuse_service
 from palyra.core.taint import MANY, find_source
 from palyra.core.trust import Trust
-from palyra.core.writes import ClearHeartbeat, EraseSecrets, SetHeartbeat, Write
+from palyra.core.writes import ClearHeartbeat, EnqueueJob, EraseSecrets, SetHeartbeat, Write
 from palyra.engine.api.requests import WhenBusy
 from palyra.engine.session.answer_builder import AnswerBuilder
 from palyra.engine.session.attachments import link_attached
@@ -120,8 +121,9 @@ class CommitBuilder:
             opening = RecordSessionEvent(principal=command.principal, data=command.opening)
             pending = self._record(pending, opening)
         pending = link_attached(pending, command, self.clock.now_ms())
-        facts = (self._said(data, command) for data in (command.accepted, command.message))
-        return await self._advance(pending, None, tuple(facts)), command.run_id
+        accepted, said = self._said(command.accepted, command), self._said(command.message, command)
+        said = replace(said, actor=command.speaker or command.principal)
+        return await self._advance(pending, None, (accepted, said)), command.run_id
 
     async def _send_input(self, pending: PendingCommit, command: SendInput) -> PendingCommit:
         run = find_run(pending.state, command.run_id)
@@ -212,14 +214,23 @@ class CommitBuilder:
             pending = remember_doubts(self._count_spend(pending, record, run), record)
             facts = await self.effects.judge_and_plan(pending, run, effects)
         if run is not None and is_terminal(run.state):
-            pending = replace(pending, writes=(*pending.writes, EraseSecrets(run.run_id)))
+            pending = replace(pending, writes=(*pending.writes, *self._after_end(run, pending.state)))
         return await self._begin_next(pending)
+
+    def _after_end(self, run: Run, state: SessionState) -> tuple[Write, ...]:
+        """Returns what the end of a run leaves to do. The job survives a crash, so no child outlives its parent."""
+        if not run.has_children:
+            return (EraseSecrets(run.run_id),)
+        job = end_children_job(run.run_id, state.owner, state.session_id, self.clock.now_ms())
+        return EraseSecrets(run.run_id), EnqueueJob(job)
 
     async def _begin_next(self, pending: PendingCommit) -> PendingCommit:
         state = pending.state
-        if state.active is not None or not state.queued or not self.slots.has_room(state.session_id):
+        if state.active is not None or not state.queued:
             return pending
         run = state.queued[0]
+        if not self.slots.has_room(state.session_id, len(run.lineage)):
+            return pending
         fact = engine_draft(RunStarted(), run.run_id, self.clock.now_ms())
         return await self._advance(pending, run, (fact,))
 

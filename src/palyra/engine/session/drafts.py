@@ -4,7 +4,7 @@ Does not own: what they say.
 """
 
 from palyra.core.events import Data, Draft
-from palyra.core.ids import Principal, RunId
+from palyra.core.ids import Principal, RunId, agent_principal
 from palyra.core.trust import Trust
 
 ENGINE = Principal("system:engine")
@@ -15,4 +15,4 @@ def engine_draft(data: Data, run_id: RunId | None, now_ms: int) -> Draft:
 
 
 def agent_draft(data: Data, run_id: RunId, agent: str, trust: Trust, now_ms: int) -> Draft:
-    return Draft(data=data, actor=Principal(f"agent:{agent}"), trust=trust, at_ms=now_ms, run_id=run_id)
+    return Draft(data=data, actor=agent_principal(agent), trust=trust, at_ms=now_ms, run_id=run_id)

@@ -7,6 +7,7 @@ report goes back to the session's loop, unless the daemon itself is stopping.
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -37,6 +38,7 @@ from palyra.engine.session.model_call import ModelCall, ModelCaller
 from palyra.engine.session.pending_commit import PendingCommit, SessionState
 from palyra.engine.session.prompt_base import PromptBases
 from palyra.engine.session.tool_call import ToolExecutor, ToolRun, live_output
+from palyra.engine.spend.ledger import spender_of
 from palyra.engine.spend.route_planner import RoutePlanner
 from palyra.engine.tasks import TaskSupervisor
 from palyra.ports.clock import Clock
@@ -124,7 +126,10 @@ class EffectRunner:
             task.cancel()
 
     def _call_model(self, effect: CallModel, run: Run, state: SessionState) -> None:
-        call = ModelCall(self._parts.models, self._session_id, effect, self._request(effect, run, state), run.route)
+        models = self._parts.models
+        if spender_of(run, state.owner, self._session_id).is_capped:
+            models = dataclasses.replace(models, bounds_output=True)
+        call = ModelCall(models, self._session_id, effect, self._request(effect, run, state), run.route)
         trust = lowest((run.trust, trust_of(state.window), trust_of_taint(state.taint)))
 
         def outcome(task: asyncio.Task[list[Data]]) -> Found:
@@ -135,7 +140,7 @@ class EffectRunner:
         self._watch(effect, call.perform(), run.run_id, outcome)
 
     def _request(self, effect: CallModel, run: Run, state: SessionState) -> ModelRequest:
-        base = self._parts.prompts.of(self._parts.agents.of_run(run.agent), run.skills)
+        base = self._parts.prompts.of(self._parts.agents.of_run(run.agent), run.skills, run.lineage)
         service = find_service(run.agent)
         return ModelRequest(
             model=effect.model,

@@ -1,6 +1,6 @@
 """The gate judges every proposed tool call.
 
-Owns: the order of its checks: catalog, agent, open skills, schema, policy, doubt, grants, whether anybody can be asked.
+Owns: the order of its checks: catalog, agent, delegation, open skills, schema, policy, doubt, grants, whether anybody can be asked.
 Does not own: the rules behind the checks (core.grants, the policy).
 Invariant: every refusal names its rule, and an error inside is a refusal (L6).
 """
@@ -15,6 +15,7 @@ from palyra.core.addresses import is_known_address
 from palyra.core.agents import AgentSpec, may_use
 from palyra.core.budget import left_usd
 from palyra.core.conversation import Window
+from palyra.core.delegation import agents_above, channel_of, is_born_tainted, narrowing_ancestor
 from palyra.core.events.tool import ApprovalResolved, EffectClass, Grant, Scope, ToolJudged, Verdict
 from palyra.core.grants import GrantCase, covers
 from palyra.core.ids import GrantId, Principal, SessionId
@@ -41,6 +42,7 @@ from palyra.ports.views import ApprovalViews, GrantFilter
 GRANTS_LOOKED_AT_MAX = 200
 SCHEMA_ERRORS_SHOWN_MAX = 5
 WITH_NETWORK = "with a way to the network: a policy of yours lets it reach public addresses"
+_STRICTNESS = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
 HIDES = (
     "Something in the arguments is kept out of sight as a secret, and is more than a key or a token: nobody could judge what "
     "the call would do. Write keys with fs.write, and name the file."
@@ -48,7 +50,7 @@ HIDES = (
 
 
 class GateCase(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose call it is and where, beyond the call itself."""
+    """Whose call it is and where, beyond the call itself. `hears_addresses`: an address may count as a given one."""
 
     session_id: SessionId
     principal: Principal
@@ -58,6 +60,7 @@ class GateCase(msgspec.Struct, frozen=True, kw_only=True):
     taint: tuple[str, ...] = ()
     window: Window = Window()
     sealed: tuple[SealSecret, ...] = ()
+    hears_addresses: bool = True
 
 
 def gate_case(pending: PendingCommit, run: Run, agent: AgentSpec) -> GateCase:
@@ -68,10 +71,12 @@ def gate_case(pending: PendingCommit, run: Run, agent: AgentSpec) -> GateCase:
         principal=state.owner,
         agent=agent,
         reset_seq=state.reset_seq,
-        doubts=state.doubts,
+        doubts=state.doubts | run.doubts,
         taint=named if named or state.taint else _unnamed_taint(run),
         window=state.window,
         sealed=tuple(write for write in pending.writes if isinstance(write, SealSecret)),
+        # Every child would bring visits of its own, and a tainted parent could tell something by each.
+        hears_addresses=not is_born_tainted(run.lineage, state.taint),
     )
 
 
@@ -93,6 +98,10 @@ class Gate:
             return _refuse(call, *why_missing(self.catalog, call.tool))
         if not may_use(case.agent, call.tool):
             return _refuse(call, "tool_not_allowed", f"The agent {case.agent.name} may not use {call.tool}.")
+        above = narrowing_ancestor(run.lineage, tool.spec)
+        if above is not None:
+            reason = f"The run was delegated by the agent {above}, which may not use {call.tool}."
+            return _refuse(call, "delegation_narrows", reason)
         skill = narrowing_skill(run.skills, tool.spec)
         if skill is not None:
             return _refuse(call, "skill_narrows", f"The skill {skill}, which is open, does not allow {call.tool}.")
@@ -116,19 +125,21 @@ class Gate:
             principal=case.principal,
             agent=case.agent.name,
             session_id=case.session_id,
-            channel=run.origin,
+            channel=channel_of(run),
             skills=tuple(skill.name for skill in run.skills),
             spec=tool.spec,
             arguments=call.arguments,
             nature=nature,
             taint=case.taint,
-            is_known_address=is_known_address(
-                nature.address, case.window, self._reads_outside, call.call_id, run.calls
-            ),
+            is_known_address=case.hears_addresses
+            and is_known_address(nature.address, case.window, self._reads_outside, call.call_id, run.calls),
             budget_left_usd=left_usd(standings),
         )
         settled = await self._settle(run, call, case, question)
-        return self._judged(call, settled, question, real)
+        judged = self._judged(call, settled, question, real)
+        if judged.has_network and not all(map(self.policy.permits_network, _for_each_agent(run, question))):
+            return replace(judged, has_network=False)
+        return judged
 
     def _reads_outside(self, name: str) -> bool:
         """A tool that no longer exists says nothing about its earlier results, so it makes none of them trusted."""
@@ -136,7 +147,7 @@ class Gate:
         return tool is not None and Trait.READS_OUTSIDE in tool.spec.traits
 
     async def _settle(self, run: Run, call: Call, case: GateCase, question: PolicyQuestion) -> "_Settled":
-        answer = self.policy.judge(question)
+        answer = self._ask_policy(run, question)
         if answer.verdict is Verdict.DENY:
             return _Settled(answer)
         if call.digest in case.doubts:
@@ -151,6 +162,14 @@ class Gate:
             allowed = PolicyAnswer(verdict=Verdict.ALLOW, rule="grant", reason=reason, snapshot=answer.snapshot)
             return _Settled(allowed, grant)
         return _Settled(_askable(run, answer))
+
+    def _ask_policy(self, run: Run, question: PolicyQuestion) -> PolicyAnswer:
+        """Returns the strictest answer of those for the run's own agent and for each agent above it.
+
+        Otherwise an agent could do by delegation what a policy forbids it.
+        """
+        answers = [self.policy.judge(each) for each in _for_each_agent(run, question)]
+        return max(answers, key=lambda answer: _STRICTNESS[answer.verdict])
 
     async def _find_grant(self, question: PolicyQuestion, case: GateCase, has_secrets: bool) -> Grant | None:
         wanted = GrantCase(
@@ -221,7 +240,12 @@ class Gate:
             command_words=nature.command_words,
             has_network=has_network,
             tool_sha256=spec_digest(spec),
+            starts_run=Trait.STARTS_RUN in spec.traits,
         )
+
+
+def _for_each_agent(run: Run, question: PolicyQuestion) -> tuple[PolicyQuestion, ...]:
+    return (question, *(replace(question, agent=agent) for agent in agents_above(run)))
 
 
 def _shown(preview: str | None, has_network: bool) -> str | None:

@@ -7,7 +7,9 @@ the same tools. Does not own: who may use what (core.agents, core.skills).
 import msgspec
 
 from palyra.core.agents import AgentSpec, may_use
+from palyra.core.delegation import narrowing_ancestor
 from palyra.core.estimate import text_bytes
+from palyra.core.events.run import Ancestor
 from palyra.core.events.tool import OpenedSkill
 from palyra.core.skills import SkillCard, may_use_now, prompt_section
 from palyra.core.tools import ToolSpec, Trait
@@ -34,31 +36,42 @@ class _Made(msgspec.Struct, frozen=True):
     base: PromptBase
 
 
+_Key = tuple[str, tuple[OpenedSkill, ...], tuple[tuple[str, ...], ...]]
+
+
 class PromptBases:
     def __init__(self, catalog: Catalog, skills: Skills) -> None:
         self._catalog = catalog
         self._skills = skills
-        self._made: dict[tuple[str, tuple[OpenedSkill, ...]], _Made] = {}
+        self._made: dict[_Key, _Made] = {}
 
-    def of(self, agent: AgentSpec, skills: tuple[OpenedSkill, ...]) -> PromptBase:
-        """Returns the base for a run of this agent with these skills open.
+    def of(self, agent: AgentSpec, skills: tuple[OpenedSkill, ...], lineage: tuple[Ancestor, ...] = ()) -> PromptBase:
+        """Returns the base for a run of this agent with these skills open, below the runs of this lineage.
 
         The catalog and the skills return the identical object until they change.
         """
         catalog = self._catalog.specs()
         offered = self._skills.offered(agent.workspace) if _can_open(agent, catalog) else ()
-        made = self._made.get((agent.name, skills))
+        narrowing = tuple(ancestor.tools for ancestor in lineage)
+        made = self._made.get((agent.name, skills, narrowing))
         if made is None or made.agent is not agent or made.catalog is not catalog or made.offered is not offered:
-            made = _Made(agent, catalog, offered, _make(agent, skills, catalog, offered))
+            made = _Made(agent, catalog, offered, _make(agent, skills, _left(catalog, lineage), offered))
             if len(self._made) >= BASES_MAX:
                 self._made.clear()
-            self._made[agent.name, skills] = made
+            self._made[agent.name, skills, narrowing] = made
         return made.base
 
 
 def _can_open(agent: AgentSpec, catalog: tuple[ToolSpec, ...]) -> bool:
     """Is asked every turn. Most tools have no traits, and checking that first is quicker than looking for one trait."""
     return any(spec.traits and Trait.OPENS_SKILLS in spec.traits and may_use(agent, spec.name) for spec in catalog)
+
+
+def _left(catalog: tuple[ToolSpec, ...], lineage: tuple[Ancestor, ...]) -> tuple[ToolSpec, ...]:
+    """Returns the tools that every run above may use."""
+    if not lineage:
+        return catalog
+    return tuple(spec for spec in catalog if narrowing_ancestor(lineage, spec) is None)
 
 
 def _make(

@@ -142,6 +142,12 @@ class SessionLoop:
         active = self._state.active if self._state is not None else None
         return active is not None and active.state is RunState.IN_PROGRESS
 
+    @property
+    def depth(self) -> int:
+        """How many runs are above the active one."""
+        active = self._state.active if self._state is not None else None
+        return len(active.lineage) if active is not None else 0
+
     def _wake(self) -> None:
         if self._task is not None:
             self._wakeup.set()

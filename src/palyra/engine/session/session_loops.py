@@ -65,7 +65,7 @@ class SessionLoops:
     def changed(self, loop: SessionLoop) -> None:
         """Updates slots and deadlines after every commit, and after a command that changed nothing."""
         if loop.is_running:
-            self._slots.take(loop.session_id)
+            self._slots.take(loop.session_id, loop.depth)
         else:
             self._slots.leave(loop.session_id)
             waiting = self._slots.next_waiting()

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from palyra.core.budget import Amount, Budget, BudgetScope, Spender, Standing, account_of
+from palyra.core.budget import Amount, Budget, BudgetScope, Spender, Standing, draws_of
+from palyra.core.delegation import channel_of
 from palyra.core.events.model import RoutePlanned, UsageRecorded
 from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.projections.usage import nano_usd
@@ -69,12 +70,11 @@ class Ledger:
         self._holds: dict[SessionId, dict[Turn, ReservationHold]] = {}
         self._waiting: dict[SessionId, BudgetWaiter] = {}
         self._factors: dict[str, EstimateFactor] = {}
-        self._is_open = not budgets
+        self._is_open = False
 
-    @property
-    def is_open(self) -> bool:
-        """The ledger is closed until the calls that a restart interrupted are counted."""
-        return self._is_open
+    def is_open(self, spender: Spender) -> bool:
+        """Whoever a budget limits waits until the calls that a restart interrupted are counted."""
+        return self._is_open or not (self._budgets or spender.is_capped)
 
     @property
     def has_budgets(self) -> bool:
@@ -94,8 +94,8 @@ class Ledger:
 
         It includes spend that the spender's own commit is about to record.
         """
-        accounts = tuple(account_of(budget, spender, now_ms) for budget in self._budgets)
-        await self._accounts.load(accounts)
+        draws = draws_of(self._budgets, spender, now_ms)
+        await self._accounts.load(tuple(draw.account for draw in draws))
         own = _sum(spend.amount for spend in spends)
         return tuple(
             Standing(
@@ -103,7 +103,7 @@ class Ledger:
                 spent=plus(self._accounts.spent(account), own),
                 reserved=self._reserved((account.scope, account.subject), spender.session_id),
             )
-            for budget, account in zip(self._budgets, accounts, strict=True)
+            for budget, account in draws
         )
 
     def is_behind(self, spender: Spender) -> bool:
@@ -137,11 +137,10 @@ class Ledger:
         """Adds the session to the queue; it is woken when there may be room."""
         if spender.session_id in self._waiting:
             return
-        names = set(budgets) or {budget.name for budget in self._budgets}
-        crowded = [budget for budget in self._budgets if budget.name in names]
-        self._waiting[spender.session_id] = BudgetWaiter(
-            frozenset(_subject(budget, spender) for budget in crowded), self._subjects(spender)
-        )
+        draws = draws_of(self._budgets, spender, 0)
+        names = set(budgets) or {draw.budget.name for draw in draws}
+        crowded = frozenset((account.scope, account.subject) for budget, account in draws if budget.name in names)
+        self._waiting[spender.session_id] = BudgetWaiter(crowded, self._subjects(spender))
 
     def follow(self, session_id: SessionId, calling: Turn | None, *, is_planning: bool) -> None:
         """Follows the session's durable state: which call runs, and whether one is wanted.
@@ -168,7 +167,7 @@ class Ledger:
         async with self._accounts.settling(len(spends)):
             yield
             for spend in spends:
-                for account in {account_of(budget, spend.spender, spend.at_ms) for budget in self._budgets}:
+                for account in {draw.account for draw in draws_of(self._budgets, spend.spender, spend.at_ms)}:
                     self._accounts.add(account, spend.amount)
 
     def _learn(self, spend: Spent, hold: ReservationHold) -> None:
@@ -192,7 +191,7 @@ class Ledger:
         return _sum(hold.amount for hold in holds if subject in hold.subjects)
 
     def _subjects(self, spender: Spender) -> frozenset[Subject]:
-        return frozenset(_subject(budget, spender) for budget in self._budgets)
+        return frozenset((account.scope, account.subject) for _, account in draws_of(self._budgets, spender, 0))
 
     def _wake_waiting(self) -> None:
         """Wakes sessions that nobody is ahead of. Each one that is served wakes the next."""
@@ -204,12 +203,15 @@ class Ledger:
 
 
 def spender_of(run: Run, owner: Principal, session_id: SessionId) -> Spender:
-    return Spender(principal=owner, channel=run.origin, agent=run.agent, session_id=session_id, run_id=run.run_id)
-
-
-def _subject(budget: Budget, spender: Spender) -> Subject:
-    account = account_of(budget, spender, 0)
-    return account.scope, account.subject
+    return Spender(
+        principal=owner,
+        channel=channel_of(run),
+        agent=run.agent,
+        session_id=session_id,
+        run_id=run.run_id,
+        ancestors=run.lineage,
+        cap_nano_usd=run.budget_nano_usd,
+    )
 
 
 def _sum(amounts: Iterable[Amount]) -> Amount:

@@ -46,7 +46,7 @@ class RoutePlanner:
         spender = spender_of(run, state.owner, state.session_id)
         standings = await ledger.standings(spender, now_ms, pending.spends)
         demand, candidates = self._question(pending, run, effect)
-        is_turn = ledger.is_open and not ledger.is_behind(spender)
+        is_turn = ledger.is_open(spender) and not ledger.is_behind(spender)
         plan = plan_route(demand, candidates, standings) if is_turn else Wait(())
         if isinstance(plan, Wait):
             ledger.wait(spender, plan.budgets)
@@ -60,7 +60,7 @@ class RoutePlanner:
 
     def _question(self, pending: PendingCommit, run: Run, effect: PlanRoute) -> tuple[Demand, list[ModelCandidate]]:
         agent, service = self.agents.of_run(run.agent), find_service(run.agent)
-        base = self.prompts.of(agent, run.skills)
+        base = self.prompts.of(agent, run.skills, run.lineage)
         said_bytes = prompt_bytes(pending.state.window, run.run_id, pending.drafts)
         schema_bytes = len(msgspec.json.encode(run.answer_schema)) if run.answer_schema is not None else 0
         input_tokens = estimate_tokens(said_bytes + schema_bytes + base.bytes)

@@ -27,6 +27,7 @@ from palyra.engine.api.requests import (
     StartedRun,
     WhenBusy,
 )
+from palyra.engine.api.run_tree import RunTree
 from palyra.gateway.access.resources import RUN
 from palyra.gateway.http.frames import WireEvent
 from palyra.gateway.http.request_reader import read_cursor
@@ -85,6 +86,7 @@ class RunsPageQuery(PageQuery, frozen=True, kw_only=True):
     session_id: UlidText | None = None
     state: RunState | None = None
     service: bool = False
+    delegated: bool = False
 
 
 class RunPage(msgspec.Struct, frozen=True):
@@ -110,6 +112,7 @@ async def list_runs(call: HttpCall[RunsPageQuery, Unread]) -> Response:
         session_id=SessionId(StreamId(query.session_id)) if query.session_id is not None else None,
         state=query.state,
         has_services=query.service,
+        has_delegated=query.delegated,
         after=query.after,
         limit=size + 1,
     )
@@ -119,6 +122,10 @@ async def list_runs(call: HttpCall[RunsPageQuery, Unread]) -> Response:
 
 async def show(call: HttpCall[Empty, Unread]) -> Response:
     return answer_json(await call.services.engine.runs.get(call.viewer, call.id_of(RUN)))
+
+
+async def tree(call: HttpCall[Empty, Unread]) -> Response:
+    return answer_json(await call.services.engine.trees.get(call.viewer, call.id_of(RUN)))
 
 
 async def events(call: HttpCall[FeedQuery, Unread]) -> ASGIApp:
@@ -219,6 +226,18 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         query=Empty,
         body=Unread,
         answer=RunRecord,
+    ),
+    HttpRoute(
+        method="GET",
+        path="/api/v1/runs/{run_id}/tree",
+        summary="Show a run and the runs it delegated, as a tree",
+        endpoint=tree,
+        action="runs.read",
+        resource=RUN,
+        others=Role.OPERATOR,
+        query=Empty,
+        body=Unread,
+        answer=RunTree,
     ),
     HttpRoute(
         method="GET",

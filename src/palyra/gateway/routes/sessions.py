@@ -65,6 +65,10 @@ class AllFeedQuery(RequestBody, frozen=True, kw_only=True):
     everyone: bool = False
 
 
+class SessionsPageQuery(PageQuery, frozen=True, kw_only=True):
+    delegated: bool = False
+
+
 class SessionPage(msgspec.Struct, frozen=True):
     items: tuple[SessionRow, ...]
     next_after: str | None
@@ -87,9 +91,11 @@ async def resolve(call: HttpCall[Empty, SessionBody]) -> Response:
     return answer_json(await call.services.engine.sessions.resolve(call.principal, request))
 
 
-async def list_sessions(call: HttpCall[PageQuery, Unread]) -> Response:
+async def list_sessions(call: HttpCall[SessionsPageQuery, Unread]) -> Response:
     query, size = call.query, page_size(call.query.limit)
-    found = await call.services.engine.sessions.list(call.reader(query.everyone), query.after, size + 1)
+    found = await call.services.engine.sessions.list(
+        call.reader(query.everyone), query.after, size + 1, has_delegated=query.delegated
+    )
     return answer_json(SessionPage(*cut_page(found, size, attrgetter("id"))))
 
 
@@ -161,7 +167,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=list_sessions,
         action="sessions.list",
         others=Role.OPERATOR,
-        query=PageQuery,
+        query=SessionsPageQuery,
         body=Unread,
         answer=SessionPage,
     ),

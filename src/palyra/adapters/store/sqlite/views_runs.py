@@ -53,6 +53,7 @@ class SqliteRuns:
             SELECT runs.* FROM runs JOIN sessions ON sessions.id = runs.session_id
             WHERE (:principal IS NULL OR :principal IN (runs.principal, sessions.owner)) AND runs.id > :after
               AND (:has_services OR :session_id IS NOT NULL OR runs.origin <> 'service')
+              AND (:has_delegated OR :session_id IS NOT NULL OR runs.parent_run_id IS NULL)
               AND (:session_id IS NULL OR runs.session_id = :session_id) AND (:state IS NULL OR runs.state = :state)
             ORDER BY runs.id LIMIT :limit
         """
@@ -60,6 +61,7 @@ class SqliteRuns:
             "principal": principal,
             "session_id": query.session_id,
             "has_services": int(query.has_services),
+            "has_delegated": int(query.has_delegated),
             "state": query.state.value if query.state is not None else None,
             "after": query.after,
             "limit": page_limit(query.limit),
@@ -81,6 +83,13 @@ class SqliteRuns:
         return await self._reads.ask(
             lambda connection: _rows(connection, sql, states=names, after=after, limit=page_limit(limit))
         )
+
+    async def children(self, run_id: RunId, principal: Principal | None) -> tuple[RunRow, ...]:
+        sql = """
+            SELECT * FROM runs WHERE parent_run_id = :id AND (:principal IS NULL OR principal = :principal)
+            ORDER BY created_at_ms, id
+        """
+        return await self._reads.ask(lambda connection: _rows(connection, sql, id=run_id, principal=principal))
 
     async def usage(self, run_id: RunId) -> tuple[UsageRow, ...]:
         sql = "SELECT * FROM usage WHERE run_id = ? ORDER BY id"

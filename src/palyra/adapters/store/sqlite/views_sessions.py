@@ -34,10 +34,12 @@ class SqliteSessions:
         found = await self._reads.ask(lambda connection: _rows(connection, sql, principal=principal, label=label))
         return found[0] if found else None
 
-    async def sessions(self, principal: Principal | None, after: str, limit: int) -> tuple[SessionRow, ...]:
-        everyones = "SELECT * FROM sessions WHERE purpose IS NULL AND id > :after ORDER BY id LIMIT :limit"
-        own = "SELECT * FROM sessions WHERE owner = :principal AND purpose IS NULL AND id > :after ORDER BY id LIMIT :limit"
-        sql = everyones if principal is None else own
+    async def sessions(
+        self, principal: Principal | None, after: str, limit: int, *, has_delegated: bool = False
+    ) -> tuple[SessionRow, ...]:
+        whose = "" if principal is None else "owner = :principal AND"
+        which = "(purpose IS NULL OR purpose = 'delegation')" if has_delegated else "purpose IS NULL"
+        sql = f"SELECT * FROM sessions WHERE {whose} {which} AND id > :after ORDER BY id LIMIT :limit"  # noqa: S608 - ours
         return await self._reads.ask(
             lambda connection: _rows(connection, sql, principal=principal, after=after, limit=page_limit(limit))
         )

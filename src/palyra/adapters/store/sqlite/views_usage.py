@@ -38,6 +38,31 @@ _KEYS = {
 }
 
 
+# What a delegated run spends counts for every run above it, and for their sessions, agents and channel. A run and a
+# session are followed down by an index. Agents and channels are looked up from each row of the period, as far as
+# core.delegation.DEPTH_MAX lets runs be nested.
+_WITH_RUNS = "usage JOIN runs ON runs.id = usage.run_id"
+_ABOVE = """
+    LEFT JOIN runs AS parent ON parent.id = runs.parent_run_id
+    LEFT JOIN runs AS grandparent ON grandparent.id = parent.parent_run_id
+    LEFT JOIN runs AS first ON first.id = grandparent.parent_run_id"""
+_SPENT = {
+    "principal": "runs.principal = :principal",
+    "agent": ":agent IN (runs.agent, parent.agent, grandparent.agent, first.agent)",
+    "channel": "coalesce(first.origin, grandparent.origin, parent.origin, runs.origin) = :channel",
+    "session_id": """usage.session_id IN (
+        WITH RECURSIVE tree (id) AS (
+            SELECT :session_id
+            UNION SELECT sessions.id FROM sessions JOIN tree ON sessions.serves = tree.id
+            WHERE sessions.purpose = 'delegation'
+        ) SELECT id FROM tree)""",
+    "run_id": """usage.run_id IN (
+        WITH RECURSIVE tree (id) AS (
+            SELECT :run_id UNION SELECT runs.id FROM runs JOIN tree ON runs.parent_run_id = tree.id
+        ) SELECT id FROM tree)""",
+}
+
+
 class SqliteUsage:
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
@@ -50,16 +75,15 @@ class SqliteUsage:
 
     async def spent(self, query: SpendFilter) -> Spend:
         conditions, bindings = _span(query)
-        for column, value in (
-            ("runs.principal", query.principal),
-            ("runs.agent", query.agent),
-            ("runs.origin", query.channel),
-            ("usage.session_id", query.session_id),
-            ("usage.run_id", query.run_id),
+        for name, value in (
+            ("principal", query.principal),
+            ("agent", query.agent),
+            ("channel", query.channel),
+            ("session_id", query.session_id),
+            ("run_id", query.run_id),
         ):
             if value is not None:
-                name = column.partition(".")[2]
-                conditions.append(f"{column} = :{name}")
+                conditions.append(_SPENT[name])
                 bindings[name] = value
         sql = f"""
             SELECT coalesce(sum(usage.cost_nano_usd), 0),
@@ -134,8 +158,11 @@ def _span(query: UsageFilter | SpendFilter) -> tuple[list[str], dict[str, str | 
 
 def _tables(parts: Iterable[str]) -> str:
     """Returns the tables of the query. Runs are joined only if something of theirs is asked for."""
-    needs_runs = any(part.startswith("runs.") for part in parts)
-    return "usage JOIN runs ON runs.id = usage.run_id" if needs_runs else "usage"
+    given = tuple(parts)
+    if any("parent." in part for part in given):
+        return f"{_WITH_RUNS} {_ABOVE}"
+    needs_runs = any(part.startswith("runs.") for part in given)
+    return _WITH_RUNS if needs_runs else "usage"
 
 
 def _quarter(at_ms: int) -> int:

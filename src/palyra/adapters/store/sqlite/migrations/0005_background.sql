@@ -31,3 +31,7 @@ CREATE UNIQUE INDEX jobs_by_dedupe_key ON jobs (kind, dedupe_key)
     WHERE dedupe_key IS NOT NULL AND state IN ('queued', 'running');
 CREATE INDEX jobs_by_session ON jobs (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX jobs_by_principal ON jobs (principal, id);
+
+-- Delegated runs: which run started them.
+ALTER TABLE runs ADD COLUMN parent_run_id TEXT;
+CREATE INDEX runs_by_parent ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
