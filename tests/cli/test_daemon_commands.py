@@ -9,13 +9,16 @@ from typer.testing import CliRunner, Result
 from palyra.adapters.store.sqlite.journal import SqliteJournal
 from palyra.cli.lookup import choose
 from palyra.cli.main import app
+from palyra.cli.terminal.run_tree import tree_lines
+from palyra.cli.terminal.style import Style
 from palyra.core.errors import Invalid
 from palyra.core.events.tool import Verdict
 from palyra.ports.journal import Append
 from tests.support.homes import TestHome
 from tests.support.journals import session_created
 from tests.support.runs import RUN, Script
-from tests.support.stand_in import APPROVAL, GRANT, SESSION, StandIn
+from tests.support.stand_in import APPROVAL, CHILD, GRANT, SESSION, StandIn
+from tests.support.waiting import wait_until
 
 reached = pytest.mark.usefixtures("reaching")
 
@@ -109,6 +112,33 @@ def test_tape_and_timeline_tell_every_event(stand_in: StandIn) -> None:
     assert answer("runs", "show", run)["run"] == stand_in.run(run)
     assert run in palyra("runs", "list", "--session", "cli").stdout
     assert answer("sessions", "tape", "cli", "--after", "2")["events"] == stand_in.tape[2:]
+
+
+@reached
+def test_tree_of_a_run_shows_its_children_and_nothing_that_harms_a_terminal(stand_in: StandIn) -> None:
+    run = palyra("run", "fail", "--no-wait").stdout.strip()
+    wait_until(lambda: stand_in.run(run)["state"] == "failed")
+    lines = palyra("runs", "tree", run).stdout.splitlines()
+    assert lines[0] == f"{run}  failed (provider_error)  main  10 in, 5 out, $0.0010"
+    assert lines[1] == "│  look at it"
+    assert lines[2].startswith(f"└─ {CHILD}  failed")
+    assert "\x1b" not in lines[3]
+    assert lines[3].startswith("      a part")
+    assert lines[4] == "2 runs, 20 in, 10 out, $0.0020"
+    assert answer("runs", "tree", run)["runs_count"] == 2
+    assert CHILD in palyra("runs", "show", run).stdout
+    assert answer("runs", "show", run)["children"] == [CHILD]
+
+
+def test_tree_on_a_terminal_has_colours_by_state() -> None:
+    nodes = [
+        {"id": f"R{state}", "state": state, "agent": "main", "task": "t"} for state in ("done", "failed", "waiting")
+    ]
+    root = {"id": "R", "state": "in_progress", "agent": "main", "task": "t", "children": nodes}
+    text = "\n".join(tree_lines({"root": root, "runs_count": 4, "is_cut": True}, Style(True)))
+    for code, state in (("36", "in_progress"), ("32", "done"), ("31", "failed"), ("33", "waiting")):
+        assert f"\x1b[{code}m{state}\x1b[0m" in text
+    assert "and more" in text
 
 
 @reached

@@ -116,7 +116,7 @@ def test_rebuild_sees_a_damaged_tape_behind_a_hundred_wrong_rows(home: TestHome)
         home,
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 120) INSERT INTO runs "
         "SELECT 'invented' || i, session_id, principal, agent, origin, state, reason, NULL, accepted_seq, answer_seq, "
-        "ended_seq, input_tokens, output_tokens, cost_nano_usd, unpriced_count, created_at_ms, updated_at_ms, seq "
+        "ended_seq, input_tokens, output_tokens, cost_nano_usd, unpriced_count, created_at_ms, updated_at_ms, seq, NULL "
         f"FROM n, (SELECT * FROM runs WHERE session_id = '{home.first}')",
     )
     home.spoil(f"UPDATE events SET at_ms = 7 WHERE {home.event(home.second, 5)}")

@@ -15,12 +15,14 @@ from palyra.core.delegation import CHILDREN_MAX
 from palyra.core.errors import NotFound
 from palyra.core.events.run import MessageUser, RunCancelled
 from palyra.core.events.session import SessionCreated
-from palyra.core.events.tool import ApprovalStatus, Decision, Outcome
+from palyra.core.events.tool import ApprovalStatus, Decision, Outcome, ToolHeld
+from palyra.core.run.loop import make_limits
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunsQuery
 from palyra.engine.setup import EngineSettings
 from palyra.ports.delegation import DelegationRefused, DelegationRequest
 from palyra.ports.provider import Delta, ModelRequest
 from palyra.ports.tools import ToolCallContext
+from tests.engine.test_heartbeats import Moving
 from tests.support.asking import SLOW, ask, calls, finished, first, says, wait_for
 from tests.support.delegating import (
     accepted,
@@ -392,6 +394,51 @@ async def test_a_parent_gets_on_while_its_child_waits_for_a_person(tmp_path: Pat
         await wait_for(engine, child.id, "run.waiting")
         before = engine._parts.hub.live_count(record.session_id)
         await until(lambda: engine._parts.hub.live_count(record.session_id) > before + 3, "signs of life")
+
+
+async def test_time_in_which_a_child_waits_for_a_person_is_not_its_parents(tmp_path: Path) -> None:
+    made = delegating(
+        tmp_path,
+        ("^go$", (delegates("middle", "tell"), DONE)),
+        ("^middle$", (delegates("send"), says("Passed on."))),
+        ("^send$", (calls("mark.send", text="mail"), says("Sent."))),
+        ("^tell$", (calls("time.now"), says("Noon."))),
+        settings=EngineSettings(limits=make_limits(wall_clock_ms=60_000)),
+    )
+    made.clock = clock = Moving()
+    async with made.open() as engine:
+        record = await engine.runs.start(OWNER, ask())
+
+        def is_paused() -> bool:
+            state = engine._parts.loops.known_state(record.session_id)
+            return state is not None and state.active is not None and state.active.loop.active_since_ms is None
+
+        await until(is_paused, "the pause")
+        clock.at_ms += 600_000
+        engine._parts.loops.wake(record.session_id)
+        (card,) = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
+        await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW))
+        events = await finished(engine, record)
+        assert events[-1].type == "run.done"
+        assert [event.data.is_held for event in events if isinstance(event.data, ToolHeld)] == [True, False]
+
+
+async def test_a_parent_that_works_beside_a_waiting_child_uses_its_own_time(tmp_path: Path) -> None:
+    made = delegating(tmp_path)
+    made.provider = ScriptedProvider(
+        [
+            Script(when="^go$", turns=(delegates("send", "slow"), DONE)),
+            Script(when="^send$", turns=(calls("mark.send", text="mail"), says("Sent."))),
+            *SLOW,
+        ]
+    )
+    async with made.open() as engine:
+        record = await engine.runs.start(OWNER, ask())
+        await wait_for(engine, record.id, "tool.held")
+        state = engine._parts.loops.known_state(record.session_id)
+        assert state is not None
+        assert state.active is not None
+        assert state.active.loop.active_since_ms is not None
 
 
 async def test_a_child_that_does_nothing_is_no_progress_of_its_parent(tmp_path: Path) -> None:

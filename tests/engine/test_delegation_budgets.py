@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from palyra.adapters.prices.tables import PricedModel, PriceTables
 from palyra.adapters.providers.prepared_turns import Turn
+from palyra.core.agents import AgentSpec
 from palyra.core.budget import Budget, BudgetPeriod, BudgetScope
 from palyra.core.events import Event
 from palyra.core.events.model import RoutePlanned, Usage
 from palyra.engine.api.requests import RunRecord
 from palyra.engine.engine import Engine
-from palyra.core.agents import AgentSpec
 from tests.support.asking import ask, calls, finished, says
 from tests.support.delegating import accepted, child_begun, children, codes, delegates, delegating, events_of, run
 from tests.support.engines import OWNER, Workshop

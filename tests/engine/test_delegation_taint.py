@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from palyra.core.events import Event
 from palyra.core.events.run import MessageUser
 from palyra.core.events.session import SessionCreated
 from palyra.core.events.tool import ToolFinished, ToolJudged
+from palyra.core.ids import SessionId
 from palyra.core.trust import Trust
 from palyra.engine.engine import Engine
-from palyra.core.events import Event
-from palyra.core.ids import SessionId
 from tests.engine.test_taint import DONE, EVIL, FETCH, SEND, AllowAll, WebGet
 from tests.support.asking import calls, says
 from tests.support.delegating import children, delegates, delegating, events_of, rules, run
@@ -133,6 +133,6 @@ async def test_a_task_gives_no_address_to_a_tainted_child(tmp_path: Path) -> Non
     )
     made.tools = [*made.tools, Fetch()]
     async with made.open() as engine:
-        record, events = await run(engine, can_ask=False)
+        record, _ = await run(engine, can_ask=False)
         (child,) = await children(engine, record.id)
         assert rules(await events_of(engine, child)) == ["nobody_to_ask"]

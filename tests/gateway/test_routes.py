@@ -42,8 +42,9 @@ ONE_APPROVAL = f"/api/v1/approvals/{APPROVAL}"
 ONE = PAGE_DEFAULT + 1  # The engine is asked for one more than the page holds.
 
 ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
-    ("GET", SESSIONS, None, 200, ("sessions.list", OWNER, "", ONE)),
-    ("GET", f"{SESSIONS}?after={SESSION}&limit=5", None, 200, ("sessions.list", OWNER, SESSION, 6)),
+    ("GET", SESSIONS, None, 200, ("sessions.list", OWNER, "", ONE, False)),
+    ("GET", f"{SESSIONS}?after={SESSION}&limit=5", None, 200, ("sessions.list", OWNER, SESSION, 6, False)),
+    ("GET", f"{SESSIONS}?delegated=true", None, 200, ("sessions.list", OWNER, "", ONE, True)),
     ("POST", SESSIONS, None, 200, ("sessions.resolve", OWNER, SessionRequest())),
     (
         "POST",
@@ -90,7 +91,9 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
         200,
         ("runs.list", OWNER, RunsQuery(session_id=SESSION_ID, state=RunState.WAITING, after=RUN, limit=2)),
     ),
+    ("GET", "/api/v1/runs?delegated=true", None, 200, ("runs.list", OWNER, RunsQuery(has_delegated=True, limit=ONE))),
     ("GET", ONE_RUN, None, 200, ("runs.get", OWNER, RUN)),
+    ("GET", f"{ONE_RUN}/tree", None, 200, ("trees.get", OWNER, RUN)),
     ("GET", f"{ONE_RUN}/events", None, 200, ("runs.follow", OWNER, RUN, None)),
     ("GET", f"{ONE_RUN}/events?after=0", None, 200, ("runs.follow", OWNER, RUN, 0)),
     ("POST", f"{ONE_RUN}/input", {"text": "also this"}, 202, ("runs.send_input", OWNER, RUN, "also this")),
@@ -285,7 +288,7 @@ async def test_list_is_paged_by_id(scene: Scene, prepared: Prepared) -> None:
 
 async def test_wish_for_a_huge_page_is_met_with_the_largest(scene: Scene) -> None:
     assert (await scene.ask("GET", f"{SESSIONS}?limit=100000")).status == 200
-    assert scene.asked[-1] == ("sessions.list", OWNER, "", PAGE_MAX + 1)
+    assert scene.asked[-1] == ("sessions.list", OWNER, "", PAGE_MAX + 1, False)
 
 
 async def test_new_things_say_where_they_are(scene: Scene) -> None:

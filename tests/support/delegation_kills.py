@@ -95,7 +95,7 @@ def _dying(made: Workshop, point: int) -> list[Dying]:
 
     def wrap(journal: Journal) -> Journal:
         journals.append(Dying(journal, point))
-        return journals[0]  # type: ignore[return-value]
+        return journals[0]
 
     made.wrap_journal = wrap
     return journals

@@ -18,6 +18,7 @@ from tests.support.waiting import wait_until
 
 SESSION = "01JZ0000000000000000SESS01"
 APPROVAL = "0Q3K5TB1V9C7XZ2M8N4R6S0W1Y"
+CHILD = "01JZ0000000000000000CH1D01"
 GRANT = "0G3K5TB1V9C7XZ2M8N4R6S0W1Y"
 TOKEN = "stand-in-token"
 START_MS = 1_750_000_000_000
@@ -125,6 +126,7 @@ class StandIn:
             ("POST", f"{api}/runs", self._start),
             ("GET", f"{api}/runs", self._runs),
             ("GET", f"{api}/runs/{{run}}", self._run),
+            ("GET", f"{api}/runs/{{run}}/tree", self._tree),
             ("GET", f"{api}/runs/{{run}}/events", self._events),
             ("POST", f"{api}/runs/{{run}}/input", self._input),
             ("POST", f"{api}/runs/{{run}}/cancel", self._cancel),
@@ -204,6 +206,15 @@ class StandIn:
 
     async def _run(self, request: web.Request) -> web.Response:
         return web.json_response(self.run(request.match_info["run"]))
+
+    async def _tree(self, request: web.Request) -> web.Response:
+        record = self.run(request.match_info["run"])
+        node = {"task": "look at it", "depth": 0, "parent_run_id": None, **record, "children": []}
+        children = [{**node, "id": CHILD, "depth": 1, "task": "a part\x1b[2J of it", "parent_run_id": record["id"]}]
+        total = {"input_tokens": 20, "output_tokens": 10, "cost_usd": 0.002}
+        return web.json_response(
+            {"root": {**node, "children": children}, "runs_count": 2, "total": total, "is_cut": False}
+        )
 
     def run_ids(self) -> list[str]:
         return [event["run_id"] for event in self.tape if event["type"] == "run.accepted"]

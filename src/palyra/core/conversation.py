@@ -65,6 +65,7 @@ from palyra.core.events.tool import (
     GrantRevoked,
     Outcome,
     ToolFinished,
+    ToolHeld,
     ToolJudged,
     ToolProposed,
     ToolStarted,
@@ -204,6 +205,7 @@ def _extend_active(window: Window, event: Event) -> Window:
             ToolProposed()
             | ToolJudged()
             | ToolStarted()
+            | ToolHeld()
             | RoutePlanned()
             | ModelRequested()
             | UsageRecorded()

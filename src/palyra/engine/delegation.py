@@ -27,7 +27,7 @@ from palyra.core.delegation import (
     open_child,
     origin_of_answer,
 )
-from palyra.core.errors import NotFound
+from palyra.core.errors import NotFound, PalyraError
 from palyra.core.events import Event
 from palyra.core.events.run import MessageUser, RunAccepted, RunLimits, RunWaiting
 from palyra.core.events.session import SessionCreated
@@ -44,7 +44,7 @@ from palyra.engine.api.run_records import make_record
 from palyra.engine.api.runs import RunFrames
 from palyra.engine.hub import Frame, Hub
 from palyra.engine.jobs.handler import JobDone, JobResult, Report
-from palyra.engine.session.commands import CancelRun, StartRun
+from palyra.engine.session.commands import CancelRun, HoldCall, StartRun
 from palyra.engine.session.pending_commit import SessionState
 from palyra.engine.session.session_loader import SessionLoader
 from palyra.engine.session.session_loops import SessionLoops
@@ -167,19 +167,39 @@ class Delegations:
         """Waits for the child's end. Live output of the call tells what it does, so that the parent gets on too."""
         frames = RunFrames(self.hub.attach(session_id).follow(0), run_id)
         progress = _Progress(context, self.progress_every_s)
-        taking: asyncio.Future[Sequence[Frame]] | None = None
+        is_held = False
+        taking = asyncio.ensure_future(frames.take())
         try:
             while not frames.is_over:
-                taking = taking or asyncio.ensure_future(frames.take())
                 done, _ = await asyncio.wait({taking}, timeout=progress.rest_s)
                 if done:
                     progress.see(taking.result())
-                    taking = None
+                    taking = asyncio.ensure_future(frames.take())
+                    is_held = await self._hold(session_id, run_id, context, is_held)
                 progress.tell()
         finally:
-            if taking is not None:
-                taking.cancel()
+            taking.cancel()
             frames.close()
+
+    async def _hold(self, session_id: SessionId, run_id: RunId, context: ToolCallContext, is_held: bool) -> bool:
+        """Records on the parent's tape whether the child's time stands still. Returns what is recorded now."""
+        is_paused = await self._is_paused(session_id, run_id)
+        if is_paused is not is_held:
+            command = HoldCall(run_id=context.run_id, effect_id=context.effect_id, is_held=is_paused)
+            try:
+                await self.loops.post(context.session_id, command)
+            except PalyraError:
+                return is_held  # It is tried again when the child does something next.
+        return is_paused
+
+    async def _is_paused(self, session_id: SessionId, run_id: RunId) -> bool:
+        """A child that waits for a person is paused, and so is one whose own children do. A queued one is not."""
+        state = self.loops.known_state(session_id)
+        active = state.active if state is not None else None
+        if active is not None and active.run_id == run_id:
+            return active.loop.active_since_ms is None
+        row = await self.runs.run(run_id, None)
+        return row is not None and row.state is RunState.WAITING
 
     async def _cancel(self, session_id: SessionId, run_id: RunId, context: ToolCallContext) -> None:
         """Cancels the child, and waits until that is durable: then no crash can bring it back."""

@@ -116,20 +116,7 @@ class Services:
         )
 
     def _add_delegation(self, setup: EngineSetup, parts: EngineParts) -> None:
-        self.delegations = Delegations(
-            runs=setup.views.runs,
-            provenance=setup.views.provenance,
-            journal=setup.journal,
-            hub=parts.hub,
-            loops=parts.loops,
-            loader=parts.loader,
-            agents=parts.agents,
-            ledger=parts.ledger,
-            tasks=parts.tasks,
-            clock=setup.clock,
-            limits=setup.settings.limits,
-        )
-        setup.ports.delegation.fill(self.delegations)
+        self.delegations = _wire_delegations(setup, parts)
         self.trees = RunTreeService(setup.views.runs, setup.journal)
 
     def _job_handlers(self, setup: EngineSetup) -> JobHandlers:
@@ -174,6 +161,24 @@ class Services:
             wake=parts.jobs_queued.set,
         )
         self.upkeep = Upkeep(self.jobs.enqueue)
+
+
+def _wire_delegations(setup: EngineSetup, parts: EngineParts) -> Delegations:
+    delegations = Delegations(
+        runs=setup.views.runs,
+        provenance=setup.views.provenance,
+        journal=setup.journal,
+        hub=parts.hub,
+        loops=parts.loops,
+        loader=parts.loader,
+        agents=parts.agents,
+        ledger=parts.ledger,
+        tasks=parts.tasks,
+        clock=setup.clock,
+        limits=setup.settings.limits,
+    )
+    setup.ports.delegation.fill(delegations)
+    return delegations
 
 
 class Engine(Services):

@@ -81,9 +81,16 @@ def show_all(
         print_json({"items": items})
         return
     rows = [
-        (each.get("id"), each.get("state"), each.get("reason"), date_time(each.get("created_at_ms")), _took(each), usage_text(each))
+        (
+            each.get("id"),
+            each.get("state"),
+            each.get("reason"),
+            date_time(each.get("created_at_ms")),
+            _took(each),
+            usage_text(each),
+        )
         for each in items
-    ]  # fmt: skip
+    ]
     print_rows(("id", "state", "reason", "began", "took", "usage"), rows, "no runs; palyra run TEXT starts one")
 
 

@@ -48,6 +48,7 @@ from palyra.core.events.tool import (
     ApprovalResolved,
     GrantRevoked,
     ToolFinished,
+    ToolHeld,
     ToolJudged,
     ToolProposed,
     ToolStarted,
@@ -96,6 +97,7 @@ ToolData = (
     ToolProposed
     | ToolJudged
     | ToolStarted
+    | ToolHeld
     | ToolFinished
     | ToolUncertain
     | ApprovalRequested

@@ -211,6 +211,17 @@ class MadeArtifact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     bytes: Count
 
 
+class ToolHeld(EventData, frozen=True, kw_only=True):
+    """What a running call waits for: a person, because the run it started does, or no longer one.
+
+    While all calls that run are held, the run's active time stands still, as if the run itself waited.
+    """
+
+    TYPE: ClassVar[str] = "tool.held"
+    call_id: CallId
+    is_held: bool
+
+
 class OpenedSkill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A skill that a call opened. Its `allowed_tools` narrow the catalog until the run ends; None narrows nothing."""
 

@@ -74,6 +74,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """`index` counts calls over the whole run, from 1. `judged` is the gate's verdict on this very call.
 
     If a question about several calls is denied, `is_counted` is true for the first only: one no is one denial.
+    `is_held` says that the run which the call started waits for a person.
     """
 
     index: int
@@ -89,6 +90,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     is_questioned: bool = False
     is_counted: bool = True
     outcome: Outcome | None = None
+    is_held: bool = False
 
 
 def step(call: Call, taken: CallStep) -> Call:

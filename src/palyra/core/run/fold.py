@@ -56,6 +56,7 @@ from palyra.core.events.tool import (
     ApprovalResolved,
     GrantRevoked,
     ToolFinished,
+    ToolHeld,
     ToolJudged,
     ToolProposed,
     ToolStarted,
@@ -65,7 +66,7 @@ from palyra.core.ids import ApprovalId
 from palyra.core.run import fold_calls, fold_turn
 from palyra.core.run.loop import begin_active, end_active
 from palyra.core.run.progress import acknowledge
-from palyra.core.run.state import PlannedEnd, Run, TurnPhase, holding_questions
+from palyra.core.run.state import PlannedEnd, Run, TurnPhase, calls_in_flight, holding_questions
 from palyra.core.run.states import LIFECYCLE_TYPES, STATE_BY_REASON, LifecycleData, RunState, is_terminal, next_state
 from palyra.core.trust import lowest
 
@@ -104,7 +105,8 @@ def fold(run: Run, fact: Draft) -> Run:
     if is_terminal(run.state) and data.TYPE in LIFECYCLE_TYPES | _DECIDING_TYPES:
         _require_open(run, data.TYPE)
     last_at_ms = max(run.last_at_ms, fact.at_ms)
-    return replace(_fold_data(run, fact), last_at_ms=last_at_ms, trust=lowest((run.trust, fact.trust)))
+    folded = _mind_children(_fold_data(run, fact), fact.at_ms)
+    return replace(folded, last_at_ms=last_at_ms, trust=lowest((run.trust, fact.trust)))
 
 
 def fold_tape(events: Iterable[Event]) -> Run | None:
@@ -128,6 +130,16 @@ def fact_of(event: Event) -> Draft:
             "tape_erased", f"session {event.stream} seq {event.seq} was erased: its run cannot be folded again"
         )
     return Draft(data=event.data, actor=event.actor, trust=event.trust, at_ms=event.at_ms, run_id=event.run_id)
+
+
+def _mind_children(run: Run, at_ms: int) -> Run:
+    """Stops the clock of a run while all it does is waiting for children that wait for a person."""
+    if not run.has_children or run.state is not RunState.IN_PROGRESS:
+        return run
+    running = calls_in_flight(run)
+    if running and all(call.is_held for call in running):
+        return replace(run, loop=end_active(run.loop, at_ms))
+    return replace(run, loop=begin_active(run.loop, at_ms))
 
 
 def _require_open(run: Run, type_name: str) -> None:
@@ -194,6 +206,8 @@ def _fold_data(run: Run, fact: Draft) -> Run:
             return fold_calls.resolve(run, data, fact.at_ms)
         case ToolStarted():
             return fold_calls.start(run, data)
+        case ToolHeld():
+            return fold_calls.hold(run, data)
         case ToolFinished():
             return fold_calls.finish(run, data)
         case ToolUncertain():
@@ -221,6 +235,7 @@ _DECIDING_TYPES = frozenset(
         ApprovalRequested,
         ApprovalResolved,
         ToolStarted,
+        ToolHeld,
         ToolFinished,
         ToolUncertain,
     )

@@ -18,6 +18,7 @@ from palyra.core.events.tool import (
     Outcome,
     ToolError,
     ToolFinished,
+    ToolHeld,
     ToolJudged,
     ToolProposed,
     ToolStarted,
@@ -146,7 +147,14 @@ def start(run: Run, data: ToolStarted) -> Run:
         raise Invalid("effect_repeated", f"{data.call_id} may have happened already and is of class once (L2)")
     if call.judged is not None and call.judged.starts_run:
         run = replace(run, has_children=True)
-    return with_call(run, replace(step(call, CallStep.START), attempt=data.attempt))
+    return with_call(run, replace(step(call, CallStep.START), attempt=data.attempt, is_held=False))
+
+
+def hold(run: Run, data: ToolHeld) -> Run:
+    call = find_call(run, data.call_id)
+    if call.phase is not CallPhase.STARTED or call.is_held is data.is_held:
+        raise Invalid("call_not_held", f"{data.call_id} is {call.phase.value} and cannot be held or let go now")
+    return with_call(run, replace(call, is_held=data.is_held))
 
 
 def finish(run: Run, data: ToolFinished) -> Run:

@@ -12,7 +12,7 @@ from palyra.core.events import Data, Draft
 from palyra.core.events.run import MessageUser, RunAccepted
 from palyra.core.events.session import SessionBranched, SessionCreated
 from palyra.core.events.tool import ApprovalRequested
-from palyra.core.ids import ApprovalId, Principal, RunId
+from palyra.core.ids import ApprovalId, EffectId, Principal, RunId
 from palyra.core.projections.rows import RunRow
 from palyra.core.run.effects import CallModel, Execute
 from palyra.core.trust import Trust
@@ -84,6 +84,14 @@ class EffectReport(msgspec.Struct, frozen=True, kw_only=True):
     is_substitute: bool = False
 
 
+class HoldCall(msgspec.Struct, frozen=True, kw_only=True):
+    """The run that a running call started waits for a person, or no longer does."""
+
+    run_id: RunId
+    effect_id: EffectId
+    is_held: bool
+
+
 class CheckDue(msgspec.Struct, frozen=True):
     """Time has passed, or a slot for an active run is free."""
 
@@ -101,6 +109,7 @@ Command = (
     | RecordSessionEvent
     | ReconsiderApprovals
     | EffectReport
+    | HoldCall
     | CheckDue
     | ResumeSession
 )

@@ -16,11 +16,12 @@ from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unavail
 from palyra.core.events import Data, Draft
 from palyra.core.events.run import CancelRequested, EndReason, ResumeCause, RunAccepted, RunResumed, RunStarted
 from palyra.core.events.session import SessionReset, SourceDistrusted, SourceTrusted
+from palyra.core.events.tool import ToolHeld
 from palyra.core.ids import NodeId, RunId
 from palyra.core.run.deadlines import overdue
 from palyra.core.run.decide import Record, decide_all, wanted
 from palyra.core.run.effects import PlanRoute, is_inert
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, calls_in_flight
 from palyra.core.run.states import RunState, is_terminal
 from palyra.core.service_runs import refuse_service
 from palyra.core.taint import MANY, find_source
@@ -35,6 +36,7 @@ from palyra.engine.session.commands import (
     CheckDue,
     Command,
     EffectReport,
+    HoldCall,
     OpenSession,
     ReconsiderApprovals,
     RecordSessionEvent,
@@ -91,6 +93,8 @@ class CommitBuilder:
                 return await self._reconsider(pending), None
             case EffectReport():
                 return await self._report(pending, command), command.run_id
+            case HoldCall():
+                return await self._hold(pending, command), command.run_id
             case CheckDue():
                 return await self._check_due(pending), None
             case ResumeSession():
@@ -163,6 +167,15 @@ class CommitBuilder:
     async def _report(self, pending: PendingCommit, command: EffectReport) -> PendingCommit:
         run = find_run(pending.state, command.run_id)
         return await self._advance(replace(pending, writes=(*pending.writes, *command.writes)), run, command.drafts)
+
+    async def _hold(self, pending: PendingCommit, command: HoldCall) -> PendingCommit:
+        """Records that a running call is held or let go. One that is so already, or has ended, changes nothing."""
+        run = find_run(pending.state, command.run_id)
+        for call in calls_in_flight(run):
+            if call.effect_id == command.effect_id and call.is_held is not command.is_held:
+                held = ToolHeld(call_id=call.call_id, is_held=command.is_held)
+                return await self._advance(pending, run, (engine_draft(held, run.run_id, self.clock.now_ms()),))
+        return pending
 
     async def _check_due(self, pending: PendingCommit) -> PendingCommit:
         run = pending.state.active

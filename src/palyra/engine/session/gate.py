@@ -1,6 +1,7 @@
 """The gate judges every proposed tool call.
 
-Owns: the order of its checks: catalog, agent, delegation, open skills, schema, policy, doubt, grants, whether anybody can be asked.
+Owns: the order of its checks: catalog, agent, delegation, open skills, schema, policy, doubt, grants, whether anybody
+can be asked.
 Does not own: the rules behind the checks (core.grants, the policy).
 Invariant: every refusal names its rule, and an error inside is a refusal (L6).
 """
