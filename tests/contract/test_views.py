@@ -3,6 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
+from palyra.core.events.run import Ancestor, RunAccepted
+from palyra.core.events.session import SessionCreated
 from palyra.core.events.tool import (
     ApprovalKind,
     ApprovalResolved,
@@ -15,7 +17,7 @@ from palyra.core.events.tool import (
 from palyra.core.ids import ApprovalId, Principal, RunId, SessionId, derive_approval_id, derive_grant_id, digest_call
 from palyra.core.run.states import TERMINAL, RunState
 from palyra.ports.journal import Append, Journal
-from palyra.ports.views import RunFilter
+from palyra.ports.views import RunFilter, SpendFilter
 from tests.contract.conftest import Opened
 from tests.support.journals import (
     ALICE,
@@ -288,3 +290,59 @@ async def test_approvals_are_listed_in_the_order_asked_page_by_page(opened: Open
     assert [row.id for row in (*first, *rest)] == wanted
     assert await opened.approvals.list_approvals(ALICE, ApprovalStatus.DENIED, "", 4) == ()
     assert await opened.approvals.list_approvals(BOB, None, "", 4) == ()
+
+
+async def delegated(
+    journal: Journal, ids: Ids, parent: tuple[SessionId, RunId], cost_usd: float = 0.0
+) -> tuple[SessionId, RunId]:
+    """A run that another one delegated, on a tape of its own, with what it spent."""
+    session, run = ids.session(), ids.run()
+    above = Ancestor(run_id=parent[1], session_id=parent[0], agent="main", origin="api", tools=("*",))
+    accepted = run_accepted(run)
+    assert isinstance(accepted.data, RunAccepted)
+    created = SessionCreated(owner=ALICE, agent="main", purpose="delegation", serves=parent[0])
+    drafts = (draft(created), replace(accepted, data=replace(accepted.data, lineage=(above,), origin="delegation")))
+    await journal.commit([Append(session, 0, (*drafts, usage_recorded(run, cost_usd)))])
+    return session, run
+
+
+async def test_delegated_runs_are_found_by_their_parent_and_left_out_of_lists(opened: Opened) -> None:
+    journal, views, ids = opened.journal, opened, Ids()
+    session = await new_session(journal, ids)
+    run = await new_run(journal, ids, session)
+    child_session, child = await delegated(journal, ids, (session, run))
+    assert [row.id for row in await views.runs.children(run, ALICE)] == [child]
+    assert [row.parent_run_id for row in await views.runs.children(run, None)] == [run]
+    assert await views.runs.children(run, BOB) == ()
+    assert await views.runs.children(child, ALICE) == ()
+    assert [row.id for row in await views.runs.list_runs(ALICE, RunFilter())] == [run]
+    assert {row.id for row in await views.runs.list_runs(ALICE, RunFilter(has_delegated=True))} == {run, child}
+    assert [row.id for row in await views.runs.list_runs(ALICE, RunFilter(session_id=child_session))] == [child]
+    assert [row.id for row in await views.sessions.sessions(ALICE, "", 9)] == [session]
+    both = await views.sessions.sessions(ALICE, "", 9, has_delegated=True)
+    assert {row.id for row in both} == {session, child_session}
+    assert await views.sessions.sessions(BOB, "", 9, has_delegated=True) == ()
+    assert [row.id for row in await views.sessions.dependents(session)] == [child_session]
+
+
+async def test_spend_of_delegated_runs_counts_for_all_above_them(opened: Opened) -> None:
+    journal, views, ids = opened.journal, opened, Ids()
+    session = await new_session(journal, ids)
+    run = await new_run(journal, ids, session)
+    first = await delegated(journal, ids, (session, run), cost_usd=0.25)
+    second = await delegated(journal, ids, first, cost_usd=0.5)
+    row = await views.runs.run(run, None)
+    assert row is not None
+    for wanted, cost in (
+        (SpendFilter(since_ms=0, run_id=run), 0.75),
+        (SpendFilter(since_ms=0, run_id=first[1]), 0.75),
+        (SpendFilter(since_ms=0, run_id=second[1]), 0.5),
+        (SpendFilter(since_ms=0, session_id=session), 0.75),
+        (SpendFilter(since_ms=0, session_id=second[0]), 0.5),
+        (SpendFilter(since_ms=0, agent=row.agent), 0.75),
+        (SpendFilter(since_ms=0, channel=row.origin), 0.75),
+        (SpendFilter(since_ms=0, agent="other"), 0.0),
+        (SpendFilter(since_ms=0, channel="delegation"), 0.0),
+        (SpendFilter(since_ms=0, principal=ALICE), 0.75),
+    ):
+        assert (await views.usage.spent(wanted)).nano_usd == round(cost * 1e9), wanted
