@@ -5,10 +5,12 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from palyra.adapters.providers.prepared_turns import Turn
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.adapters.skills.skill_index import FolderSkills
+from palyra.adapters.tools import agent_delegate
 from palyra.adapters.tools.skill_open import SkillOpen
 from palyra.core.agents import AgentSpec
 from palyra.core.delegation import CHILDREN_MAX
@@ -23,6 +25,7 @@ from palyra.ports.delegation import DelegationRefused, DelegationRequest
 from palyra.ports.provider import Delta, ModelRequest
 from palyra.ports.tools import ToolCallContext
 from tests.engine.test_heartbeats import Moving
+from tests.engine.test_resume import lose_a_send
 from tests.support.asking import SLOW, ask, calls, finished, first, says, wait_for
 from tests.support.delegating import (
     accepted,
@@ -462,3 +465,44 @@ async def test_a_child_that_does_nothing_is_no_progress_of_its_parent(tmp_path: 
             await asyncio.sleep(0.02)
             counts.append(engine._parts.hub.live_count(record.session_id))
         assert counts[-1] == counts[len(counts) // 2]
+
+
+async def test_a_call_that_times_out_cancels_its_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_delegate, "SPEC", replace(agent_delegate.SPEC, timeout_s=0.3))
+    made = delegating(tmp_path)
+    made.provider = ScriptedProvider([Script(when="^go$", turns=(delegates("slow"), DONE)), *SLOW])
+    async with made.open() as engine:
+        record, events = await run(engine)
+        assert [result.outcome for result in results(events)] == [Outcome.TIMEOUT]
+        assert record.state == "done"
+        (child,) = await children(engine, record.id)
+        await first(await engine.runs.follow(OWNER, child.id, None), "run.cancelled")
+
+
+async def test_an_uncertain_call_of_the_parent_asks_in_its_child(tmp_path: Path) -> None:
+    made = delegating(
+        tmp_path,
+        ("^go$", (calls("mark.send", text="mail"), delegates("send"), DONE)),
+        ("^send$", (calls("mark.send", text="mail"), says("Tried."))),
+    )
+    record = await lose_a_send(made)
+    async with made.open() as engine:
+        (child,) = await child_begun(engine, record.id)
+        await wait_for(engine, child.id, "run.waiting")
+        assert rules(await events_of(engine, child)) == ["uncertain_repeat"]
+    assert len(made.executed()) == 1
+
+
+async def test_a_stop_of_the_daemon_cancels_no_child(tmp_path: Path) -> None:
+    made = delegating(tmp_path)
+    parent = Script(when="^go$", turns=(delegates("slow"), DONE))
+    made.provider = ScriptedProvider([parent, *SLOW])
+    async with made.open() as engine:
+        record = await engine.runs.start(OWNER, ask())
+        (child,) = await child_begun(engine, record.id)
+        await wait_for(engine, child.id, "model.delta")
+    made.provider = ScriptedProvider([parent, Script(turns=(says("Here again."),))])
+    async with made.open() as engine:
+        events = await finished(engine, record)
+        assert [result.output for result in results(events)] == ["Here again."]
+        assert [row.id for row in await children(engine, record.id)] == [child.id]

@@ -56,7 +56,7 @@ from palyra.ports.journal import Journal
 from palyra.ports.tools import ToolCallContext
 from palyra.ports.views import ProvenanceViews, RunViews
 
-PROGRESS_EVERY_S = 5.0  # Well within the 15 s after which a heartbeat looks for progress.
+PROGRESS_EVERY_S = 10.0  # Within the 15 s after which a heartbeat looks for progress.
 CANCEL_WAIT_S = 2.0  # A disk that takes longer leaves the child to the job that the parent's end queues.
 
 
@@ -136,12 +136,17 @@ class Delegations:
             return DelegationRefused("delegation_too_many", message)
         agent = request.agent or run.agent
         if agent not in self.agents.agents:
-            known = ", ".join(sorted(self.agents.agents))
-            return DelegationRefused("agent_unknown", f"There is no agent {agent!r}. The agents are: {known}.")
+            return DelegationRefused("agent_unknown", f"There is no agent {agent!r}. {self._choice(run)}")
         if not may_delegate(self.agents.of_run(run.agent), agent):
-            message = f"The agent {run.agent} may not delegate to {agent!r}. Use another agent, or do it yourself."
+            message = f"The agent {run.agent} may not delegate to {agent!r}. {self._choice(run)}"
             return DelegationRefused("agent_not_allowed", message)
         return None
+
+    def _choice(self, run: Run) -> str:
+        parent = self.agents.of_run(run.agent)
+        return (
+            f"It can be one of: {', '.join(sorted(name for name in self.agents.agents if may_delegate(parent, name)))}."
+        )
 
     async def _command(
         self, state: SessionState, run: Run, request: DelegationRequest, context: ToolCallContext
@@ -259,7 +264,7 @@ class _Progress:
             return
         self._due_s = self._clock() + self._every_s
         if self._has_grown or self._is_waiting:
-            self._emit("waits" if self._is_waiting else "works")
+            self._context.emit("stdout", ".\n")  # Short: live output is kept while the call runs, maybe for days.
         self._has_grown = False
 
     def _say(self, event: Event) -> None:
@@ -267,7 +272,7 @@ class _Progress:
             case ToolProposed(tool=tool):
                 self._emit(f"calls {tool}")
             case RunWaiting():
-                self._emit("waits for a person")
+                self._emit("waits for a person; see palyra approvals list")
             case _:
                 return
 
