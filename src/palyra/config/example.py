@@ -71,6 +71,7 @@ default = true
 instructions = "You look after this machine. Say plainly what you did."
 route = "main"
 tools = ["*"]
+delegates = ["*"]
 workspace = ["~/projects"]
 
 [[budget]]
