@@ -13,6 +13,7 @@ from palyra.core.delegation import (
     agents_above,
     cap_nano_usd,
     channel_of,
+    child_limits,
     end_children_job,
     extend_lineage,
     inherited_taint,
@@ -35,6 +36,7 @@ from palyra.core.ids import (
     parse_run_id,
     parse_session_id,
 )
+from palyra.core.run.loop import make_limits
 from palyra.core.run.state import Run
 from palyra.core.tools import ToolSpec
 from palyra.core.trust import Trust
@@ -102,6 +104,16 @@ def test_an_agent_delegates_to_itself_and_to_those_it_names() -> None:
 )
 def test_a_cap_is_what_was_asked_for_or_a_share(asked: float | None, left: float | None, cap: int | None) -> None:
     assert cap_nano_usd(asked, left) == cap
+
+
+def test_a_child_ends_before_its_parents_time_is_over() -> None:
+    script = Script(limits=make_limits(wall_clock_ms=100_000)).begin()
+    run, now_ms = script.state, script.now_ms
+    assert child_limits(make_limits(), run, now_ms).wall_clock_ms == 90_000
+    assert child_limits(make_limits(), run, now_ms + 50_000).wall_clock_ms == 45_000
+    assert child_limits(make_limits(wall_clock_ms=10), run, now_ms).wall_clock_ms == 10
+    assert child_limits(make_limits(), run, now_ms + 200_000).wall_clock_ms == 1
+    assert child_limits(make_limits(), run, now_ms).max_tool_calls == make_limits().max_tool_calls
 
 
 def test_a_spender_draws_on_every_account_above_it_once() -> None:

@@ -9,12 +9,15 @@ taint of its parent's context, and its answer brings its own taint back (L8).
 import hashlib
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from palyra.core.agents import AgentSpec, is_named
 from palyra.core.budget import NANO
 from palyra.core.events.run import Ancestor, RunAccepted, RunLimits
 from palyra.core.events.session import SessionCreated, TaintSource
 from palyra.core.ids import ULID_RANDOM_BYTES, JobId, Principal, RunId, SessionId, length_prefixed, make_ulid
 from palyra.core.jobs.model import NewJob
+from palyra.core.run.loop import active_ms_at
 from palyra.core.run.state import Run
 from palyra.core.taint import UNNAMED, Taint, label, labels
 from palyra.core.tools import ToolSpec
@@ -27,6 +30,7 @@ DEPTH_MAX = 3  # Deeper trees cost more than they bring, and nobody can follow t
 CHILDREN_MAX = 16  # Of one run, over its whole life.
 # Four calls may run at once. With a fifth each, the parent has as much left to make something of the answers.
 SHARE_OF_BUDGET = 0.2
+SHARE_OF_TIME = 0.9  # Of what the parent's wall clock leaves.
 
 
 def extend_lineage(run: Run, session_id: SessionId, agent: AgentSpec) -> tuple[Ancestor, ...]:
@@ -40,6 +44,12 @@ def extend_lineage(run: Run, session_id: SessionId, agent: AgentSpec) -> tuple[A
         budget_nano_usd=run.budget_nano_usd,
     )
     return (*run.lineage, parent)
+
+
+def child_limits(limits: RunLimits, run: Run, now_ms: int) -> RunLimits:
+    """Returns limits under which a child ends before its parent has to, so that the parent can still answer."""
+    left_ms = max(0, run.limits.wall_clock_ms - active_ms_at(run.loop, now_ms))
+    return replace(limits, wall_clock_ms=max(1, min(limits.wall_clock_ms, int(left_ms * SHARE_OF_TIME))))
 
 
 def accept_child(

@@ -22,6 +22,7 @@ from palyra.core.delegation import (
     DEPTH_MAX,
     accept_child,
     cap_nano_usd,
+    child_limits,
     extend_lineage,
     inherited_taint,
     open_child,
@@ -62,7 +63,7 @@ CANCEL_WAIT_S = 2.0  # A disk that takes longer leaves the child to the job that
 
 @dataclass(slots=True, kw_only=True)
 class Delegations:
-    """`limits` are those of every child, as of any other run."""
+    """`limits` are those of any run; a child has no more time than its parent."""
 
     runs: RunViews
     provenance: ProvenanceViews
@@ -144,9 +145,8 @@ class Delegations:
 
     def _choice(self, run: Run) -> str:
         parent = self.agents.of_run(run.agent)
-        return (
-            f"It can be one of: {', '.join(sorted(name for name in self.agents.agents if may_delegate(parent, name)))}."
-        )
+        names = sorted(name for name in self.agents.agents if may_delegate(parent, name))
+        return f"It can be one of: {', '.join(names)}."
 
     async def _command(
         self, state: SessionState, run: Run, request: DelegationRequest, context: ToolCallContext
@@ -154,9 +154,10 @@ class Delegations:
         session_id, run_id = derive_child_ids(run.run_id, context.effect_id)
         agent = request.agent or run.agent
         lineage = extend_lineage(run, state.session_id, self.agents.of_run(run.agent))
-        accepted = accept_child(run, lineage, agent, self.limits, state.doubts)
+        now_ms = self.clock.now_ms()
+        accepted = accept_child(run, lineage, agent, child_limits(self.limits, run, now_ms), state.doubts)
         spender = spender_of(run, state.owner, state.session_id)
-        left = left_usd(await self.ledger.standings(spender, self.clock.now_ms(), ()))
+        left = left_usd(await self.ledger.standings(spender, now_ms, ()))
         return session_id, StartRun(
             run_id=run_id,
             principal=state.owner,
