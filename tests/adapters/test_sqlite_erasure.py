@@ -8,8 +8,9 @@ import pytest
 
 from palyra.adapters.store.sqlite.journal import SqliteJournal
 from palyra.adapters.store.sqlite.rows import TABLES
-from palyra.core.ids import ArtifactId, NodeId, SessionId
-from palyra.core.writes import Heartbeat, LinkArtifact, SealSecret, SetHeartbeat, TakeLease, Write
+from palyra.core.ids import ArtifactId, JobId, NodeId, SessionId
+from palyra.core.jobs.model import NewJob
+from palyra.core.writes import EnqueueJob, Heartbeat, LinkArtifact, SealSecret, SetHeartbeat, TakeLease, Write
 from palyra.ports.journal import Append, Erasure
 from tests.support.journals import (
     ALICE,
@@ -117,6 +118,7 @@ async def test_every_state_table_about_a_tape_loses_its_rows_with_the_tape(tmp_p
         LinkArtifact(ArtifactId("a" * 64), session, 3, "text/plain", 1),
         SealSecret(run, "s1", b"sealed"),
         SetHeartbeat(run, NodeId("node-a"), 5),
+        EnqueueJob(NewJob(id=JobId(ids.run()), kind="test", principal=ALICE, session_id=session, created_at_ms=1)),
     ]
     async with journal_at(path) as journal:
         await journal.commit([Append(session, 0, (session_created(), *run_cycle(run)))], writes)
