@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from palyra.adapters.artifacts.files import FileArtifacts
@@ -29,7 +30,7 @@ from palyra.core.ids import Principal, SessionId
 from palyra.core.tools import CallNature, Capability, MissingTool, ToolResult, ToolSpec
 from palyra.core.trust import Trust
 from palyra.engine.engine import Engine
-from palyra.engine.setup import EnginePorts, EngineSettings, EngineSetup, Views
+from palyra.engine.setup import EnginePorts, EngineSettings, EngineSetup, HealingSetup, Views
 from palyra.ports.clock import Clock
 from palyra.ports.delegation import DelegationSlot
 from palyra.ports.journal import Journal
@@ -118,6 +119,8 @@ class Workshop:
         self.has_delegation = False
         self.journal_settings = JournalSettings(path=root / "journal.db")
         self.journal_tools: Callable[[SqliteJournal, FileArtifacts], Sequence[Tool]] = lambda journal, artifacts: ()
+        self.healing = HealingSetup()
+        self.policy_state: Callable[[], str] = lambda: "ok"
         self.wrap_journal: Callable[[Journal], Journal] = lambda journal: journal
 
     @asynccontextmanager
@@ -164,6 +167,7 @@ class Workshop:
             usage=journal.usage,
             provenance=journal.provenance,
             jobs=journal.jobs,
+            incidents=journal.incidents,
         )
         setup = EngineSetup(
             journal=self.wrap_journal(journal),
@@ -173,6 +177,8 @@ class Workshop:
             agents=self.agents,
             settings=self.settings,
             budgets=self.budgets,
+            policy_state=self.policy_state,
+            healing=replace(self.healing, log=self.healing.log or journal),
         )
         return Engine(setup, _no_verify)
 

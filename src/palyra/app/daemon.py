@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.redaction import KnownSecrets, Redactor
 from palyra.engine.engine import Engine
-from palyra.engine.setup import EngineSettings
+from palyra.engine.setup import EngineSettings, HealingSetup
 from palyra.gateway.http.settings import HttpSettings
 from palyra.ports.search import NoSearch
 from palyra.ports.skills import NoSkills
@@ -135,6 +136,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
     """Connects adapters with ports. A new tool, provider or store is one line here."""
     from palyra.adapters.artifacts.files import FileArtifacts
     from palyra.adapters.clock import SystemClock
+    from palyra.adapters.host import LocalHost
     from palyra.adapters.keys.sealer import FileSealer
     from palyra.adapters.keys.signer import FileSigner
     from palyra.adapters.schema import JsonSchemaCheck
@@ -189,6 +191,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         policy_state=policy.state,
         known=known,
         services=tools.services,
+        healing=replace(make_healing(config), host=LocalHost(home.root, home.artifacts), log=journal),
     )
     return Engine(setup, lambda: verify_in_process(home))
 
@@ -204,6 +207,7 @@ def make_views(journal: "SqliteJournal") -> "Views":
         usage=journal.usage,
         provenance=journal.provenance,
         jobs=journal.jobs,
+        incidents=journal.incidents,
     )
 
 
@@ -262,6 +266,18 @@ def make_settings(config: Config) -> EngineSettings:
         runs_queued_max=config.limits.runs_queued_per_session_max,
         default_agent=default or first,
         retention_ms=None if config.journal.retention_days is None else config.journal.retention_days * DAY_MS,
+    )
+
+
+def make_healing(config: Config) -> HealingSetup:
+    """A model that is given more time than usual for its first token is not taken for stuck within it."""
+    from palyra.core.healing.model import HealingModes
+    from palyra.core.healing.rules import STUCK_MS
+
+    timeouts = [max(each.first_token_timeout_s, each.idle_timeout_s) for each in config.providers]
+    return HealingSetup(
+        modes=HealingModes(mode=config.healing.mode, domains=config.healing.domains),
+        model_patience_ms=max(STUCK_MS, *(int(each * 1000) for each in timeouts), 0),
     )
 
 

@@ -18,12 +18,6 @@ class Headless(Enum):
     WAIT = "wait"
 
 
-class HealingMode(Enum):
-    OBSERVE_ONLY = "observe_only"
-    AUTO = "auto"
-    DISABLED = "disabled"
-
-
 class Misfire(Enum):
     """What happens to the times that a routine missed while no daemon ran."""
 

@@ -15,7 +15,6 @@ from palyra.config.choices import (
     DirectMessages,
     Durability,
     Headless,
-    HealingMode,
     Misfire,
     Overlap,
 )
@@ -47,6 +46,7 @@ from palyra.config.forms import (
 from palyra.config.problems import ConfigProblem
 from palyra.core.budget import BudgetAction, BudgetPeriod, BudgetScope
 from palyra.core.events.model import RouteMode
+from palyra.core.healing.model import HealingDomain, HealingMode
 
 Name = Annotated[str, Parsed(parse_name)]
 OptionalName = Annotated[str | None, Parsed(parse_name)]
@@ -189,6 +189,7 @@ class LearningConfig(Section, frozen=True, kw_only=True):
 
 class HealingConfig(Section, frozen=True, kw_only=True):
     mode: HealingMode = HealingMode.OBSERVE_ONLY
+    domains: dict[HealingDomain, HealingMode] = msgspec.field(default_factory=dict)
 
 
 class LimitConfig(Section, frozen=True, kw_only=True):

@@ -62,6 +62,8 @@ def read_value(field: FieldInfo, raw: object, path: Path, say: Say) -> Any:
         return _parse_each(parsed.parse, _bounded_list(field.type, raw, path, say), path, say)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return _choose(kind, raw, path, say)
+    if get_origin(kind) is dict and issubclass(get_args(kind)[0], enum.Enum):
+        return _choose_each(kind, raw, path, say)
     return _convert(field.type, raw, path, say)
 
 
@@ -124,6 +126,23 @@ def _choose(kind: type[enum.Enum], raw: object, path: Path, say: Say) -> object:
     near = suggestion(raw, words) if isinstance(raw, str) else ""
     say(path, f"must be one of {', '.join(words)}{near}")
     return UNREADABLE
+
+
+def _choose_each(hint: object, raw: object, path: Path, say: Say) -> object:
+    """Reads a table in which both keys and values are words of closed sets."""
+    key_kind, value_kind = get_args(hint)
+    if not isinstance(raw, dict):
+        say(path, "must be a table, which only the file can hold")
+        return UNREADABLE
+    words = [member.value for member in key_kind]
+    chosen: dict[object, object] = {}
+    for key, value in raw.items():
+        if key not in words:
+            say((*path, key), f"there is no such key{suggestion(key, words)}")
+            chosen[key] = UNREADABLE
+        else:
+            chosen[key_kind(key)] = _choose(value_kind, value, (*path, key), say)
+    return UNREADABLE if UNREADABLE in chosen.values() else chosen
 
 
 def _convert(hint: object, raw: object, path: Path, say: Say) -> object:

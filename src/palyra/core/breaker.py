@@ -74,3 +74,9 @@ def fail(breaker: Breaker, code: ModelError, now_ms: int) -> Breaker:
 def abandon(breaker: Breaker) -> Breaker:
     """Notes that the call was stopped before it could tell anything."""
     return replace(breaker, is_probing=False)
+
+
+def trip(breaker: Breaker, now_ms: int) -> Breaker:
+    """Opens the breaker at once: something else than a failed call showed that the provider does not answer."""
+    failures_count = max(FAILURES_MAX, breaker.failures_count)
+    return Breaker(failures_count=failures_count, open_until_ms=now_ms + breaker.open_ms, open_ms=breaker.open_ms)

@@ -58,6 +58,9 @@ from palyra.core.events.system import (
     AdminActed,
     CheckpointSigned,
     Erased,
+    IncidentActed,
+    IncidentOpened,
+    IncidentResolved,
 )
 from palyra.core.events.tool import (
     ApprovalRequested,
@@ -238,6 +241,9 @@ def _extend_active(window: Window, event: Event) -> Window:
             | CheckpointSigned()
             | Erased()
             | AdminActed()
+            | IncidentOpened()
+            | IncidentActed()
+            | IncidentResolved()
             | ErasedData()
         ):
             return window  # A model is told of none of these. An interrupted output is among them.

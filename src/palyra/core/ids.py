@@ -22,6 +22,7 @@ ApprovalId = NewType("ApprovalId", str)
 GrantId = NewType("GrantId", str)
 ArtifactId = NewType("ArtifactId", str)
 JobId = NewType("JobId", str)
+IncidentId = NewType("IncidentId", str)
 NodeId = NewType("NodeId", str)
 Principal = NewType("Principal", str)
 
@@ -64,6 +65,10 @@ def parse_run_id(text: str) -> RunId:
 
 def parse_job_id(text: str) -> JobId:
     return JobId(_matched(_ULID, text, "job_id"))
+
+
+def parse_incident_id(text: str) -> IncidentId:
+    return IncidentId(_matched(_ULID, text, "incident_id"))
 
 
 def parse_approval_id(text: str) -> ApprovalId:

@@ -16,6 +16,7 @@ from palyra.engine.api.admin_log import AdminLog
 from palyra.engine.api.approvals import ApprovalService
 from palyra.engine.api.artifacts import ArtifactService
 from palyra.engine.api.feed import EventFeed
+from palyra.engine.api.incidents import IncidentService
 from palyra.engine.api.jobs import JobService
 from palyra.engine.api.model_check import ModelCheckService
 from palyra.engine.api.owners import OwnerLookup
@@ -31,6 +32,7 @@ from palyra.engine.api.taint import TaintService
 from palyra.engine.api.usage import UsageService
 from palyra.engine.composition import EngineParts, build_parts
 from palyra.engine.delegation import Delegations
+from palyra.engine.healing.assembly import build_watchdog
 from palyra.engine.jobs.kinds import JobHandlers, job_types
 from palyra.engine.jobs.maintenance import BackgroundVerify, StoreUpkeep
 from palyra.engine.jobs.session_cleanup import SessionCleanup
@@ -113,6 +115,7 @@ class Services:
             checks=ModelCheckService(setup.ports.router, self.services),
             policy_state=setup.policy_state,
             verifier=verify,
+            open_incidents=lambda: self.incidents.count_open(),
         )
 
     def _add_delegation(self, setup: EngineSetup, parts: EngineParts) -> None:
@@ -161,6 +164,8 @@ class Services:
             wake=parts.jobs_queued.set,
         )
         self.upkeep = Upkeep(self.jobs.enqueue)
+        self.watchdog = build_watchdog(setup, parts, self.worker, self.artifacts.sweep)
+        self.incidents = IncidentService(views=setup.views.incidents, journal=setup.journal, watchdog=self.watchdog)
 
 
 def _wire_delegations(setup: EngineSetup, parts: EngineParts) -> Delegations:
@@ -196,6 +201,7 @@ class Engine(Services):
         self._parts.tasks.spawn(self._sweep(), "artifacts")
         self._parts.tasks.spawn(self.worker.keep(), "jobs")
         self._parts.tasks.spawn(self.upkeep.keep(), "upkeep")
+        self._parts.tasks.spawn(self.watchdog.keep(), "watchdog")
         for service in self._setup.services:
             await service.start()
         return await self._parts.loops.resume_all()

@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 from palyra.core.agents import AgentSpec
 from palyra.core.budget import Budget
 from palyra.core.events.run import RunLimits
+from palyra.core.healing.model import HealingModes
+from palyra.core.healing.rules import STUCK_MS
 from palyra.core.ids import SessionId
 from palyra.core.redaction import KnownSecrets
 from palyra.core.run.loop import make_limits
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.clock import Clock
 from palyra.ports.delegation import DelegationSlot
+from palyra.ports.host import Host, JournalLog
+from palyra.ports.incidents import IncidentViews, NoIncidents
 from palyra.ports.jobs import JobViews
 from palyra.ports.journal import Journal
 from palyra.ports.policy import Policy
@@ -30,6 +34,7 @@ from palyra.ports.state import State
 from palyra.ports.tools import Catalog
 from palyra.ports.upkeep import JournalUpkeep, NoUpkeep
 from palyra.ports.views import ApprovalViews, ProvenanceViews, RunViews, SessionViews, UsageViews
+from palyra.ports.watched import BlockReport, WatchedService
 
 QUEUED_RUNS_MAX = 32
 ACTIVE_RUNS_MAX = 256
@@ -55,6 +60,7 @@ class Views:
     usage: UsageViews
     provenance: ProvenanceViews
     jobs: JobViews
+    incidents: IncidentViews = field(default_factory=NoIncidents)
 
 
 async def _nothing_to_forget(_session_id: SessionId) -> None:
@@ -89,6 +95,26 @@ class EnginePorts:
     upkeep: JournalUpkeep = field(default_factory=NoUpkeep)
 
 
+def _no_blocks() -> tuple[BlockReport, ...]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealingSetup:
+    """What the watchdog looks at besides the engine's own parts. What is None is not looked at.
+
+    `model_patience_ms` is how long a model may take without a sign. `loop_blocks` returns each block of the event loop
+    once.
+    """
+
+    modes: HealingModes = field(default_factory=HealingModes)
+    model_patience_ms: int = STUCK_MS
+    host: Host | None = None
+    log: JournalLog | None = None
+    services: tuple[WatchedService, ...] = ()
+    loop_blocks: Callable[[], tuple[BlockReport, ...]] = _no_blocks
+
+
 @dataclass(frozen=True, slots=True)
 class EngineSetup:
     journal: Journal
@@ -101,3 +127,4 @@ class EngineSetup:
     known: KnownSecrets | None = None
     policy_state: Callable[[], str] = lambda: "ok"
     services: tuple[Service, ...] = ()
+    healing: HealingSetup = field(default_factory=HealingSetup)

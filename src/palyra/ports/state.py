@@ -27,6 +27,10 @@ class State(Protocol):
         """Returns the heartbeats last renewed before `before_ms`, the oldest first."""
         ...
 
+    async def stalled_heartbeats(self, before_ms: int, limit: int) -> tuple[Heartbeat, ...]:
+        """Returns the heartbeats of runs that were last renewed, or last got on, before `before_ms`."""
+        ...
+
     async def last_position(self) -> int:
         """Returns the journal's newest position, 0 when it is empty."""
         ...
@@ -48,6 +52,9 @@ class NoState:
         return None
 
     async def heartbeats(self, before_ms: int, limit: int) -> tuple[Heartbeat, ...]:
+        return ()
+
+    async def stalled_heartbeats(self, before_ms: int, limit: int) -> tuple[Heartbeat, ...]:
         return ()
 
     async def last_position(self) -> int:

@@ -10,7 +10,7 @@ from functools import cache
 import msgspec
 from msgspec.structs import replace
 
-from palyra.core.breaker import Breaker, ModelHealth, abandon, begin, fail, health, succeed
+from palyra.core.breaker import Breaker, ModelHealth, abandon, begin, fail, health, succeed, trip
 from palyra.core.errors import Invalid
 from palyra.core.events.model import ModelError, RouteMode
 from palyra.ports.clock import Clock
@@ -80,6 +80,9 @@ class RouteTable:
 
     def abandon(self, model: str) -> None:
         self._breakers[model] = abandon(self._breaker(model))
+
+    def trip(self, model: str) -> None:
+        self._breakers[model] = trip(self._breaker(model), self._clock.now_ms())
 
     def _wanted(self, route: str, wish: str | None) -> ModelRoute:
         if wish is not None:

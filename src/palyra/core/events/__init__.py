@@ -42,7 +42,14 @@ from palyra.core.events.session import (
     SourceDistrusted,
     SourceTrusted,
 )
-from palyra.core.events.system import AdminActed, CheckpointSigned, Erased
+from palyra.core.events.system import (
+    AdminActed,
+    CheckpointSigned,
+    Erased,
+    IncidentActed,
+    IncidentOpened,
+    IncidentResolved,
+)
 from palyra.core.events.tool import (
     ApprovalRequested,
     ApprovalResolved,
@@ -104,7 +111,7 @@ ToolData = (
     | ApprovalResolved
     | GrantRevoked
 )
-SystemData = CheckpointSigned | Erased | AdminActed
+SystemData = CheckpointSigned | Erased | AdminActed | IncidentOpened | IncidentActed | IncidentResolved
 Data = SessionData | RunData | ModelData | ToolData | SystemData
 
 DATA_TYPES: dict[str, type[EventData]] = {

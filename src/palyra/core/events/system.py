@@ -1,4 +1,4 @@
-"""Events of a node's system tape: signed checkpoints, erasures and administrative actions.
+"""Events of a node's system tape: signed checkpoints, erasures, administrative actions and incidents.
 
 Does not own: sessions (session).
 """
@@ -8,7 +8,8 @@ from typing import ClassVar
 import msgspec
 
 from palyra.core.events.base import Count, EventData, Identifier, Text
-from palyra.core.ids import NodeId, StreamId
+from palyra.core.healing.model import ActOutcome, HealingDomain, Resolution, Severity
+from palyra.core.ids import IncidentId, NodeId, StreamId
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,3 +51,42 @@ class AdminActed(EventData, frozen=True, kw_only=True):
     action: Identifier
     target: Identifier = ""
     detail: Text = ""
+
+
+class IncidentOpened(EventData, frozen=True, kw_only=True):
+    """The watchdog found something stuck or degraded.
+
+    The same id again means that the finding came back soon after it was gone, or that it became worse. `remedies` are
+    the actions on offer (core.healing.model.Remedy), in the order in which they are tried.
+    """
+
+    TYPE: ClassVar[str] = "incident.opened"
+    incident_id: IncidentId
+    domain: HealingDomain
+    subject: Identifier
+    severity: Severity
+    evidence: Text
+    remediation: Text
+    first_seen_ms: Count
+    remedies: tuple[Identifier, ...] = ()
+
+
+class IncidentActed(EventData, frozen=True, kw_only=True):
+    """An action on an incident: first that it begins, then what came of it if the finding is still there."""
+
+    TYPE: ClassVar[str] = "incident.acted"
+    incident_id: IncidentId
+    action: Identifier
+    number: Count
+    reason: Text
+    outcome: ActOutcome = ActOutcome.BEGUN
+
+
+class IncidentResolved(EventData, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "incident.resolved"
+    incident_id: IncidentId
+    resolution: Resolution
+    first_seen_ms: Count
+    last_seen_ms: Count
+    actions_count: Count = 0
+    reason: Text = ""

@@ -21,7 +21,14 @@ from palyra.core.events.model import (
 )
 from palyra.core.events.run import AnswerRejected, CancelRequested, GuardTripped, MessageAssistant
 from palyra.core.events.session import PinAdded, PinRemoved, SessionCompacted, SessionLabelled, SessionReset
-from palyra.core.events.system import AdminActed, CheckpointSigned, Erased
+from palyra.core.events.system import (
+    AdminActed,
+    CheckpointSigned,
+    Erased,
+    IncidentActed,
+    IncidentOpened,
+    IncidentResolved,
+)
 from palyra.core.events.tool import (
     ApprovalRequested,
     ApprovalResolved,
@@ -31,13 +38,15 @@ from palyra.core.events.tool import (
     ToolStarted,
     ToolUncertain,
 )
-from palyra.core.ids import ApprovalId, GrantId, derive_grant_id
+from palyra.core.ids import ApprovalId, GrantId, IncidentId, derive_grant_id
 from palyra.core.projections.approvals import project_grant, project_request, project_resolution, project_revocation
+from palyra.core.projections.incidents import project_incident
 from palyra.core.projections.provenance import FILE_TYPES, file_ids, project_files, project_taint
 from palyra.core.projections.rows import (
     ApprovalRow,
     FileRow,
     GrantRow,
+    IncidentRow,
     Row,
     RunRow,
     SessionRow,
@@ -59,7 +68,8 @@ class RowKey(NamedTuple):
 Rows = Mapping[RowKey, Row]
 
 SESSION_TYPES = FIRST_TYPES | {SessionReset.TYPE, SessionLabelled.TYPE, SessionCompacted.TYPE}
-_OtherListed = UsageRecorded | MessageAssistant | ApprovalRequested | ApprovalResolved | GrantRevoked
+_IncidentData = IncidentOpened | IncidentActed | IncidentResolved
+_OtherListed = UsageRecorded | MessageAssistant | ApprovalRequested | ApprovalResolved | GrantRevoked | _IncidentData
 _LISTED_TYPES = SESSION_TYPES | LIFECYCLE_TYPES | {data_type.TYPE for data_type in _OtherListed.__args__}
 PROJECTED_TYPES = _LISTED_TYPES | MEETING_TYPES | ACT_TYPES | FILE_TYPES
 # Lists every other type by name: a test refuses one that is in neither set.
@@ -122,6 +132,8 @@ def _listed_keys(event: Event) -> tuple[RowKey, ...]:
             return (RowKey(ApprovalRow, approval_id), RowKey(GrantRow, derive_grant_id(approval_id)))
         case GrantRevoked(grant_id=grant_id):
             return (RowKey(GrantRow, grant_id),)
+        case IncidentOpened() | IncidentActed() | IncidentResolved():
+            return (RowKey(IncidentRow, data.incident_id),)
         case _:
             assert_never(data)
 
@@ -166,6 +178,8 @@ def _project_listed(event: Event, rows: Rows) -> tuple[Row, ...]:
         case GrantRevoked():
             grant = _grant_row(data.grant_id, rows)
             return (project_revocation(event, data, grant),) if grant is not None else ()
+        case IncidentOpened() | IncidentActed() | IncidentResolved():
+            return project_incident(event, data, _incident_row(data.incident_id, rows))
         case _:
             assert_never(data)
 
@@ -224,3 +238,8 @@ def _approval_row(approval_id: ApprovalId, rows: Rows) -> ApprovalRow | None:
 def _grant_row(grant_id: GrantId, rows: Rows) -> GrantRow | None:
     row = rows.get(RowKey(GrantRow, grant_id))
     return row if isinstance(row, GrantRow) else None
+
+
+def _incident_row(incident_id: IncidentId, rows: Rows) -> IncidentRow | None:
+    row = rows.get(RowKey(IncidentRow, incident_id))
+    return row if isinstance(row, IncidentRow) else None

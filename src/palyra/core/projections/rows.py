@@ -11,7 +11,8 @@ import msgspec
 
 from palyra.core.events.run import EndReason
 from palyra.core.events.tool import ApprovalKind, ApprovalStatus, Scope
-from palyra.core.ids import ApprovalId, CallId, GrantId, Principal, RunId, SessionId, StreamId
+from palyra.core.healing.model import HealingDomain, IncidentStatus, Resolution, Severity
+from palyra.core.ids import ApprovalId, CallId, GrantId, IncidentId, Principal, RunId, SessionId, StreamId
 from palyra.core.run.states import RunState
 
 
@@ -142,8 +143,42 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
 
 
-Row = SessionRow | RunRow | ApprovalRow | GrantRow | UsageRow | TaintRow | FileRow
+class IncidentRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What the watchdog found, and what came of it. `stream` is the system tape of the node that found it.
+
+    `remedies` are the actions on offer, separated by spaces. The words of it are in the event at `opened_seq`.
+    `told_count` counts the actions whose outcome is on the tape.
+    """
+
+    id: IncidentId
+    stream: StreamId
+    domain: HealingDomain
+    subject: str
+    severity: Severity
+    status: IncidentStatus
+    resolution: Resolution | None
+    remedies: str
+    first_seen_ms: int
+    opened_at_ms: int
+    opened_count: int
+    acted_count: int
+    told_count: int
+    acted_at_ms: int | None
+    resolved_at_ms: int | None
+    opened_seq: int
+    seq: int
+
+
+Row = SessionRow | RunRow | ApprovalRow | GrantRow | UsageRow | TaintRow | FileRow | IncidentRow
+
+_TAPE_FIELDS: dict[type[Row], str] = {SessionRow: "id", IncidentRow: "stream"}
+
+
+def tape_field(row_type: type[Row]) -> str:
+    """Names the field that says to which tape a row belongs."""
+    return _TAPE_FIELDS.get(row_type, "session_id")
 
 
 def tape_of(row: Row) -> StreamId:
-    return row.id if isinstance(row, SessionRow) else row.session_id
+    stream: StreamId = getattr(row, tape_field(type(row)))
+    return stream

@@ -50,7 +50,14 @@ from palyra.core.events.session import (
     SourceDistrusted,
     SourceTrusted,
 )
-from palyra.core.events.system import AdminActed, CheckpointSigned, Erased
+from palyra.core.events.system import (
+    AdminActed,
+    CheckpointSigned,
+    Erased,
+    IncidentActed,
+    IncidentOpened,
+    IncidentResolved,
+)
 from palyra.core.events.tool import (
     ApprovalRequested,
     ApprovalResolved,
@@ -166,6 +173,9 @@ _WithoutEffect = (
     | CheckpointSigned
     | Erased
     | AdminActed
+    | IncidentOpened
+    | IncidentActed
+    | IncidentResolved
 )
 
 

@@ -14,11 +14,13 @@ from palyra.core.projections.rows import (
     ApprovalRow,
     FileRow,
     GrantRow,
+    IncidentRow,
     Row,
     RunRow,
     SessionRow,
     TaintRow,
     UsageRow,
+    tape_field,
 )
 from palyra.core.verification.evidence import Misindexed, StoredRow, VerifyFinding
 
@@ -30,11 +32,12 @@ TABLES: dict[str, type[Row]] = {
     "usage": UsageRow,
     "taints": TaintRow,
     "files": FileRow,
+    "incidents": IncidentRow,
 }
 _TABLE_OF = {row_type: table for table, row_type in TABLES.items()}
 
 # Words of a closed set. Any other text could be one that a person, a client or a model chose.
-_WORD_FIELDS = frozenset({"state", "reason", "kind", "status", "scope"})
+_WORD_FIELDS = frozenset({"state", "reason", "kind", "status", "scope", "domain", "severity", "resolution"})
 _SHOWN_LENGTH_MAX = 80  # An edited row may hold anything, at any length.
 
 
@@ -65,7 +68,7 @@ class TapeFold:
 
 def stray_row(stored: StoredRow) -> VerifyFinding:
     """A row that no event gave."""
-    owner = stored.values.get("session_id", stored.values["id"])
+    owner = stored.values[tape_field(TABLES[stored.table])]
     seq = stored.values["seq"]
     what = f"{_named(stored.table, str(stored.values['id']))} comes from no event"
     return VerifyFinding(StreamId(printable(str(owner))), seq if isinstance(seq, int) else 0, what, is_of_row=True)

@@ -28,6 +28,7 @@ class StatusService:
     checks: ModelCheckService
     policy_state: Callable[[], str]
     verifier: Callable[[], Awaitable[dict[str, object]]]
+    open_incidents: Callable[[], Awaitable[int]]
     is_draining: bool = False
 
     async def parts(self) -> dict[str, str]:
@@ -39,6 +40,13 @@ class StatusService:
             journal = str(error)
         runs = "draining" if self.is_draining else "ok"
         return {"journal": journal, "policy": self.policy_state(), "runs": runs}
+
+    async def incidents_count(self) -> int:
+        """Counts open incidents. They do not make the daemon unready: most of them concern one run or one model."""
+        try:
+            return await self.open_incidents()
+        except PalyraError:
+            return 0  # The journal's own part says why.
 
     async def verify(self) -> dict[str, object]:
         return await self.verifier()

@@ -89,6 +89,13 @@ class JobWorker:
         running.attempt.cancel()
         return True
 
+    async def take_from(self, job: Job) -> bool:
+        """Puts a job back whose holder is lost or hangs. False if the job has changed hands meanwhile."""
+        refused = await self._commit_each([self._lost(job)])
+        self.stop_attempt(job.id)
+        self.queued.set()
+        return not refused
+
     async def renew(self) -> None:
         """Renews the leases of all jobs that run here, in one commit. A job that was lost is stopped."""
         now_ms = self.clock.now_ms()

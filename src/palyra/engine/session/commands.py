@@ -51,6 +51,7 @@ class SendInput(msgspec.Struct, frozen=True, kw_only=True):
 class CancelRun(msgspec.Struct, frozen=True, kw_only=True):
     run_id: RunId
     principal: Principal
+    message: str = "Cancelled on request."
 
 
 class AnswerQuestion(msgspec.Struct, frozen=True, kw_only=True):

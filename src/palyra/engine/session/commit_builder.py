@@ -140,7 +140,7 @@ class CommitBuilder:
         run = find_run(pending.state, command.run_id)
         if run.ending is not None:
             return pending
-        data = CancelRequested(reason=EndReason.CANCELLED, message="Cancelled on request.")
+        data = CancelRequested(reason=EndReason.CANCELLED, message=command.message)
         fact = Draft(
             data=data, actor=command.principal, trust=Trust.SYSTEM, at_ms=self.clock.now_ms(), run_id=run.run_id
         )

@@ -47,6 +47,7 @@ from palyra.ports.tools import Catalog, ToolCallContext
 
 log = structlog.get_logger()
 
+STOP_WAIT_S = 5.0  # An effect that does not stop by then is left behind, and its outcome is reported without it.
 # A call that was interrupted by a restart waits this long for its server to start again.
 TOOL_LOOK_S, TOOL_LOOKS_MAX = 0.1, 200
 
@@ -101,6 +102,8 @@ class EffectRunner:
         self._session_id = session_id
         self._report = report
         self._tasks: dict[Effect, asyncio.Task[Any]] = {}
+        self._leave_behind: dict[Effect, Callable[[], None]] = {}
+        self._given_up: set[Effect] = set()
 
     @property
     def is_busy(self) -> bool:
@@ -119,6 +122,19 @@ class EffectRunner:
                 case CallModel() | Execute() | Judge() | PlanRoute():
                     continue
 
+    def give_up(self) -> int:
+        """Stops all effects, because nothing came of them for too long. Returns their number.
+
+        Each is reported, even one that does not stop. So the run goes on, or ends, whatever the effect does.
+        """
+        for effect, task in self._tasks.items():
+            task.cancel()
+            leave_behind = self._leave_behind.get(effect)
+            if leave_behind is not None:
+                self._given_up.add(effect)
+                asyncio.get_running_loop().call_later(STOP_WAIT_S, leave_behind)
+        return len(self._tasks)
+
     def _stop(self, effect: CallModel | Execute) -> None:
         """Stops an effect. One that does not run here has reported already, or a restart will find that it was lost."""
         task = self._tasks.get(effect)
@@ -133,7 +149,7 @@ class EffectRunner:
         trust = lowest((run.trust, trust_of(state.window), trust_of_taint(state.taint)))
 
         def outcome(task: asyncio.Task[list[Data]]) -> Found:
-            facts = call.interrupted() if task.cancelled() else _result(task, call.broken)
+            facts = call.interrupted() if _is_stopped(task) else _result(task, call.broken)
             now_ms = self._parts.clock.now_ms()
             return tuple(agent_draft(data, run.run_id, run.agent, trust, now_ms) for data in facts), ()
 
@@ -177,7 +193,10 @@ class EffectRunner:
         execution = ToolRun(self._parts.tools, tool, call, live_output(self._parts.tools, call, context))
 
         def outcome(task: asyncio.Task[tuple[Draft, tuple[Write, ...]]]) -> Found:
-            draft, writes = execution.cancelled() if task.cancelled() else _result(task, execution.broken)
+            if not _is_stopped(task):
+                draft, writes = _result(task, execution.broken)
+            else:
+                draft, writes = execution.stuck() if effect in self._given_up else execution.cancelled()
             return (draft,), writes
 
         self._watch(effect, execution.perform(), run.run_id, outcome)
@@ -221,11 +240,15 @@ class EffectRunner:
         self._tasks[effect] = task
 
         def ended(done: asyncio.Task[Any]) -> None:
-            self._tasks.pop(effect, None)
+            if self._tasks.get(effect) is not done:
+                return  # It was left behind, and is reported already.
+            del self._tasks[effect], self._leave_behind[effect]
             if not self._parts.tasks.is_closing:
                 drafts, writes = outcome(done)
                 self._report(EffectReport(run_id=run_id, effect=effect, drafts=drafts, writes=writes))
+            self._given_up.discard(effect)
 
+        self._leave_behind[effect] = lambda: ended(task)
         task.add_done_callback(ended)
 
 
@@ -248,6 +271,11 @@ def unrecordable(report: EffectReport, refusal: PalyraError) -> EffectReport:
     # Spend is small and real, even if the text cannot be recorded.
     spends = tuple(one for one in report.drafts if isinstance(one.data, UsageRecorded))
     return EffectReport(run_id=report.run_id, effect=report.effect, drafts=(*spends, draft), is_substitute=True)
+
+
+def _is_stopped(task: asyncio.Task[Any]) -> bool:
+    """An effect that is reported before its task ends was left behind."""
+    return not task.done() or task.cancelled()
 
 
 def _discard(_stream: str, _text: str) -> None:

@@ -148,6 +148,10 @@ class SessionLoop:
         active = self._state.active if self._state is not None else None
         return len(active.lineage) if active is not None else 0
 
+    def give_up_effects(self) -> int:
+        """Stops what the run waits for. The outcomes come as reports, and the run goes on from them."""
+        return self._effects.give_up()
+
     def _wake(self) -> None:
         if self._task is not None:
             self._wakeup.set()

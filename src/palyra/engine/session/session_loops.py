@@ -13,7 +13,7 @@ import structlog
 
 from palyra.core.ids import GrantId, RunId, SessionId
 from palyra.core.run.states import RunState
-from palyra.engine.session.commands import CheckDue, Command, ResumeSession
+from palyra.engine.session.commands import CancelRun, CheckDue, Command, ResumeSession
 from palyra.engine.session.deadlines import SessionDeadlines
 from palyra.engine.session.grant_fanout import GrantFanout
 from palyra.engine.session.pending_commit import SessionState
@@ -56,6 +56,22 @@ class SessionLoops:
     def running_states(self) -> list[SessionState]:
         """The states of all sessions with a run in progress."""
         return [loop.state for loop in self._loops.values() if loop.is_running and loop.state is not None]
+
+    async def redrive(self, session_id: SessionId) -> str:
+        """Moves a stuck run on: what it waits for is given up, or else it is resumed as after a restart."""
+        loop = self._loops.get(session_id)
+        count = loop.give_up_effects() if loop is not None else 0
+        if count:
+            return f"{count} effects were given up"
+        await self.post(session_id, ResumeSession())
+        return "the run was resumed"
+
+    async def end_run(self, session_id: SessionId, cancel: CancelRun) -> str:
+        """Cancels a run, and gives up what does not end by itself."""
+        await self.post(session_id, cancel)
+        loop = self._loops.get(session_id)
+        count = loop.give_up_effects() if loop is not None else 0
+        return f"the run was cancelled; {count} effects were given up" if count else "the run was cancelled"
 
     @property
     def is_idle(self) -> bool:

@@ -105,6 +105,13 @@ class ToolRun:
         error = ToolError(code="cancelled", message="The run was ended while this call ran.")
         return self._report(ToolResult(outcome=Outcome.CANCELLED, error=error), None), ()
 
+    def stuck(self) -> tuple[Draft, tuple[Write, ...]]:
+        """Reports a call that was given up although its run goes on. A `once` call may have taken effect (L2)."""
+        if self._is_once:
+            return self._doubted(), ()
+        error = ToolError(code="stuck", message=f"{self._call.tool} gave no sign for too long and was stopped.")
+        return self._report(ToolResult(outcome=Outcome.TIMEOUT, error=error), None), ()
+
     def broken(self) -> tuple[Draft, tuple[Write, ...]]:
         """Reports an unexpected failure of the tool itself; the daemon's log has the details."""
         if self._is_once:

@@ -47,8 +47,11 @@ class HealthRecord(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
+    """`open_incidents` counts what the watchdog found and is not over."""
+
     status: str
     parts: dict[str, str]
+    open_incidents: int = 0
 
 
 class ToolRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,13 +102,14 @@ async def health(call: HttpCall[Empty, Unread]) -> Response:
     return answer_json(HealthRecord("ok"))
 
 
-async def readiness(call: HttpCall[Empty, Unread]) -> Response:
+async def ready(call: HttpCall[Empty, Unread]) -> Response:
     status = call.services.engine.status
     parts = await status.parts()
     if status.is_draining:
         parts = {**parts, "daemon": "draining"}
     is_ready = all(state == "ok" for state in parts.values())
-    return answer_json(Readiness("ok" if is_ready else "not_ready", parts), 200 if is_ready else 503)
+    readiness = Readiness("ok" if is_ready else "not_ready", parts, await status.incidents_count())
+    return answer_json(readiness, 200 if is_ready else 503)
 
 
 async def metrics(call: HttpCall[Empty, Unread]) -> Response:
@@ -191,7 +195,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         method="GET",
         path="/readyz",
         summary="Whether the daemon can work, part by part; 503 if not",
-        endpoint=readiness,
+        endpoint=ready,
         action="daemon.ready",
         query=Empty,
         body=Unread,

@@ -20,6 +20,7 @@ from palyra.adapters.store.sqlite.connection import BUSY_TIMEOUT_MS, as_our_erro
 from palyra.adapters.store.sqlite.migrations import known_migrations, migrate, schema_version
 from palyra.core.errors import Corrupt, NotFound, Unavailable
 from palyra.core.ids import NodeId, StreamId, derive_node_id
+from palyra.core.projections.rows import tape_field
 from palyra.core.verification.evidence import Evidence, Misindexed, StoredEvent, StoredRow, StrayEvents
 from palyra.core.verification.projections import TABLES, printable
 from palyra.ports.signer import SignatureCheck
@@ -191,7 +192,7 @@ class Archive:
     def _rows(self, table: str, condition: str, bindings: tuple[str, ...]) -> Iterator[StoredRow]:
         fields = TABLES[table].__struct_fields__
         columns = ", ".join(f"iif(typeof({field}) = 'text', CAST({field} AS BLOB), {field})" for field in fields)
-        owner = "id" if table == "sessions" else "session_id"
+        owner = tape_field(TABLES[table])
         query = f"SELECT {columns} FROM {table} WHERE {owner} {condition} ORDER BY id"  # noqa: S608 - our names
         with _reading(self._path):
             for row in self._connection.execute(query, bindings):

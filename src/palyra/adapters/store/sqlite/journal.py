@@ -4,7 +4,9 @@ Does not own: any SQL.
 Invariant: a call returns only what is durable, and a commit's events only after its fsync.
 """
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from palyra.adapters.store.commit_preparation import prepare_commit
 from palyra.adapters.store.sqlite.checkpoints import sign_heads
@@ -15,6 +17,7 @@ from palyra.adapters.store.sqlite.recorder import Recorder
 from palyra.adapters.store.sqlite.tape_reads import read_head, read_journal, read_tape, read_tape_end
 from palyra.adapters.store.sqlite.upkeep import SqliteUpkeep
 from palyra.adapters.store.sqlite.views_approvals import SqliteApprovals
+from palyra.adapters.store.sqlite.views_incidents import SqliteIncidents
 from palyra.adapters.store.sqlite.views_jobs import SqliteJobs
 from palyra.adapters.store.sqlite.views_provenance import SqliteProvenance
 from palyra.adapters.store.sqlite.views_runs import SqliteRuns
@@ -44,6 +47,7 @@ class SqliteJournal:
     def __init__(self, settings: JournalSettings, signer: Signer, clock: Clock) -> None:
         self._writer = Writer(Recorder(settings))
         self._reads: Reads = WriterReads(self._writer) if settings.is_exclusive else ThreadReads(settings)
+        self._log_path = settings.path.with_name(settings.path.name + "-wal")
         self._signer = signer
         self._clock = clock
         self._system_tape = system_stream(derive_node_id(signer.public_key))
@@ -56,6 +60,7 @@ class SqliteJournal:
         self.search = SqliteSearch(self._reads)
         self.jobs = SqliteJobs(self._reads)
         self.upkeep = SqliteUpkeep(self._writer, settings.path)
+        self.incidents = SqliteIncidents(self._reads)
 
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
@@ -85,6 +90,15 @@ class SqliteJournal:
     async def vacuum(self) -> None:
         """Gives the space of erased text back to the disk. Commits wait for as long as copying the file takes."""
         await self._writer.perform(Recorder.vacuum)
+
+    async def log_bytes(self) -> int:
+        with suppress(FileNotFoundError):
+            return (await asyncio.to_thread(self._log_path.stat)).st_size
+        return 0
+
+    async def empty_log(self) -> bool:
+        """Empties the write-ahead log between two commits. False if a reader still needs it."""
+        return await self._writer.perform(Recorder.empty_log)
 
     async def close(self) -> None:
         await self._reads.close()

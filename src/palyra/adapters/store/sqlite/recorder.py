@@ -105,6 +105,8 @@ class Recorder:
     def empty_log(self) -> bool:
         """Copies the log into the main file and empties it, which removes erased text from it too.
 
+        Returns whether it is empty.
+
         If something holds that up, it is tried again at the next checkpoint.
         """
         self._has_old_text = True

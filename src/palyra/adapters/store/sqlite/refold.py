@@ -17,7 +17,7 @@ from palyra.adapters.store.sqlite.search_index import rebuild_index
 from palyra.adapters.store.sqlite.tape_reads import read_event
 from palyra.core.ids import StreamId
 from palyra.core.projections.project import PROJECTED_TYPES, RowKey, fold_rows
-from palyra.core.projections.rows import Row, SessionRow
+from palyra.core.projections.rows import Row, tape_field
 
 _PROJECTED_TYPES = msgspec.json.encode(sorted(PROJECTED_TYPES)).decode()
 
@@ -82,7 +82,7 @@ def _stored_cells(connection: apsw.Connection, stream: StreamId) -> dict[RowKey,
     """Returns the tape's rows as the tables have them, uninterpreted: a damaged row must not prevent its repair."""
     stored: dict[RowKey, list[Any]] = {}
     for row_type, table in TABLES.items():
-        sql = f"SELECT * FROM {table.name} WHERE {_tape_column(row_type)} = ?"  # noqa: S608 - our names
+        sql = f"SELECT * FROM {table.name} WHERE {tape_field(row_type)} = ?"  # noqa: S608 - our names
         for cells in fetch(connection, sql, (stream,)):
             stored[RowKey(row_type, str(cells[0]))] = list(cells)
     return stored
@@ -91,13 +91,9 @@ def _stored_cells(connection: apsw.Connection, stream: StreamId) -> dict[RowKey,
 def _drop_rows_without_tape(connection: apsw.Connection) -> int:
     before = connection.total_changes()
     for row_type, table in TABLES.items():
-        sql = f"DELETE FROM {table.name} WHERE {_tape_column(row_type)} NOT IN (SELECT stream FROM tapes)"  # noqa: S608
+        sql = f"DELETE FROM {table.name} WHERE {tape_field(row_type)} NOT IN (SELECT stream FROM tapes)"  # noqa: S608
         connection.execute(sql)
     return connection.total_changes() - before
-
-
-def _tape_column(row_type: type[Row]) -> str:
-    return "id" if row_type is SessionRow else "session_id"
 
 
 def _roll_back(connection: apsw.Connection) -> None:

@@ -20,6 +20,7 @@ from palyra.core.projections.rows import (
     ApprovalRow,
     FileRow,
     GrantRow,
+    IncidentRow,
     Row,
     RunRow,
     SessionRow,
@@ -27,7 +28,7 @@ from palyra.core.projections.rows import (
     UsageRow,
 )
 
-RowT = TypeVar("RowT", bound=SessionRow | RunRow | ApprovalRow | GrantRow | UsageRow | TaintRow | FileRow)
+RowT = TypeVar("RowT", bound=Row)
 
 
 def _enum_of(annotation: Any) -> type[Enum] | None:
@@ -117,6 +118,7 @@ GRANTS = ProjectionTable("grants", GrantRow)
 USAGE = ProjectionTable("usage", UsageRow)
 TAINTS = ProjectionTable("taints", TaintRow)
 FILES = ProjectionTable("files", FileRow)
+INCIDENTS = ProjectionTable("incidents", IncidentRow)
 TABLES: dict[type[Row], ProjectionTable[Any]] = {
     SessionRow: SESSIONS,
     RunRow: RUNS,
@@ -125,6 +127,7 @@ TABLES: dict[type[Row], ProjectionTable[Any]] = {
     UsageRow: USAGE,
     TaintRow: TAINTS,
     FileRow: FILES,
+    IncidentRow: INCIDENTS,
 }
 
 

@@ -27,6 +27,15 @@ class SqliteState:
         found = await self._rows(sql, before_ms, page_limit(limit))
         return tuple([Heartbeat(*cells) for cells in found])
 
+    async def stalled_heartbeats(self, before_ms: int, limit: int) -> tuple[Heartbeat, ...]:
+        """Reads the whole table: it has one row for each run in progress."""
+        sql = """
+            SELECT run_id, node, at_ms, progress_at_ms FROM heartbeats
+            WHERE at_ms < ? OR progress_at_ms < ? ORDER BY min(at_ms, progress_at_ms) LIMIT ?
+        """
+        found = await self._rows(sql, before_ms, before_ms, page_limit(limit))
+        return tuple([Heartbeat(*cells) for cells in found])
+
     async def sealed_secret(self, run_id: RunId, secret_id: str) -> bytes | None:
         sql = "SELECT sealed FROM sealed_secrets WHERE run_id = ? AND secret_id = ?"
         found = await self._rows(sql, run_id, secret_id)

@@ -35,3 +35,27 @@ CREATE INDEX jobs_by_principal ON jobs (principal, id);
 -- Delegated runs: which run started them.
 ALTER TABLE runs ADD COLUMN parent_run_id TEXT;
 CREATE INDEX runs_by_parent ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
+
+-- Incidents are a projection of system tapes: what the watchdog found stuck or degraded.
+CREATE TABLE incidents (
+    id TEXT PRIMARY KEY,
+    stream TEXT NOT NULL,
+    domain TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    severity TEXT NOT NULL,
+    status TEXT NOT NULL,
+    resolution TEXT,
+    remedies TEXT NOT NULL,
+    first_seen_ms INTEGER NOT NULL,
+    opened_at_ms INTEGER NOT NULL,
+    opened_count INTEGER NOT NULL,
+    acted_count INTEGER NOT NULL,
+    told_count INTEGER NOT NULL,
+    acted_at_ms INTEGER,
+    resolved_at_ms INTEGER,
+    opened_seq INTEGER NOT NULL,
+    seq INTEGER NOT NULL
+) STRICT;
+CREATE INDEX incidents_open ON incidents (id) WHERE status = 'open';
+CREATE INDEX incidents_resolved ON incidents (resolved_at_ms) WHERE status = 'resolved';
+CREATE INDEX incidents_by_stream ON incidents (stream);

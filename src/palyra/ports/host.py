@@ -1,0 +1,30 @@
+"""The Host port: what the watchdog asks of the machine beneath the daemon.
+
+Does not own: what is too little or too much (core.healing.rules).
+"""
+
+from typing import Protocol
+
+
+class Host(Protocol):
+    def monotonic_ms(self) -> int:
+        """Returns a time that nobody can set. Compared with the wall clock, it shows that the clock jumped."""
+        ...
+
+    async def free_bytes(self) -> int:
+        """Returns the space that is left on the disk of the home."""
+        ...
+
+    async def artifacts_problem(self) -> str:
+        """Says why artifacts cannot be read or written; empty if they can."""
+        ...
+
+
+class JournalLog(Protocol):
+    """The write-ahead log of a journal."""
+
+    async def log_bytes(self) -> int: ...
+
+    async def empty_log(self) -> bool:
+        """Copies the log into the journal between two commits, and empties it. False if a reader holds it."""
+        ...
