@@ -132,7 +132,7 @@ def test_an_approval_that_waits_is_told_and_never_acted_on(
         approval_id=ApprovalId("a"), created_at_ms=NOW - waits_s * S, expires_at_ms=expires_at_ms, tool="shell.run"
     )
     found = approval_findings([observed], NOW)
-    assert [(finding.severity, finding.remedies) for finding in found] == ([(Severity.INFO, ())] if is_told else [])
+    assert [(finding.severity, finding.remedies) for finding in found] == ([(Severity.NOTICE, ())] if is_told else [])
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.redaction import KnownSecrets, Redactor
 from palyra.engine.engine import Engine
-from palyra.engine.setup import EngineSettings, HealingSetup
+from palyra.engine.setup import EngineSettings, HealingSetup, Views
 from palyra.gateway.http.settings import HttpSettings
 from palyra.ports.search import NoSearch
 from palyra.ports.skills import NoSkills
@@ -136,9 +136,9 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
     """Connects adapters with ports. A new tool, provider or store is one line here."""
     from palyra.adapters.artifacts.files import FileArtifacts
     from palyra.adapters.clock import SystemClock
-    from palyra.adapters.host import LocalHost
     from palyra.adapters.keys.sealer import FileSealer
     from palyra.adapters.keys.signer import FileSigner
+    from palyra.adapters.machine import LocalMachine
     from palyra.adapters.schema import JsonSchemaCheck
     from palyra.adapters.store.sqlite.connection import JournalSettings
     from palyra.adapters.store.sqlite.journal import open_journal
@@ -191,7 +191,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         policy_state=policy.state,
         known=known,
         services=tools.services,
-        healing=replace(make_healing(config), host=LocalHost(home.root, home.artifacts), log=journal),
+        healing=replace(make_healing(config), machine=LocalMachine(home.root, home.artifacts), log=journal),
     )
     return Engine(setup, lambda: verify_in_process(home))
 

@@ -14,7 +14,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from palyra.core.events import Draft, Event
+from palyra.core.events import Draft, Event, SystemData
 from palyra.core.events.base import ErasedData, JsonObject
 from palyra.core.events.model import (
     ContextAssembled,
@@ -53,14 +53,6 @@ from palyra.core.events.session import (
     SessionRestored,
     SourceDistrusted,
     SourceTrusted,
-)
-from palyra.core.events.system import (
-    AdminActed,
-    CheckpointSigned,
-    Erased,
-    IncidentActed,
-    IncidentOpened,
-    IncidentResolved,
 )
 from palyra.core.events.tool import (
     ApprovalRequested,
@@ -238,17 +230,13 @@ def _extend_active(window: Window, event: Event) -> Window:
             | SourceDistrusted()
             | PinAdded()
             | PinRemoved()
-            | CheckpointSigned()
-            | Erased()
-            | AdminActed()
-            | IncidentOpened()
-            | IncidentActed()
-            | IncidentResolved()
             | ErasedData()
         ):
             return window  # A model is told of none of these. An interrupted output is among them.
-        case _:
-            assert_never(event.data)
+        case data:
+            if isinstance(data, SystemData):
+                return window
+            assert_never(data)
 
 
 def render(window: Window) -> tuple[Message, ...]:

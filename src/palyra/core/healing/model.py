@@ -39,9 +39,9 @@ class HealingMode(Enum):
 
 
 class Severity(Enum):
-    """INFO waits for a person. WARNING works, but not well. CRITICAL does not work, or soon will not."""
+    """NOTICE waits for a person. WARNING works, but not well. CRITICAL does not work, or soon will not."""
 
-    INFO = "info"
+    NOTICE = "info"
     WARNING = "warning"
     CRITICAL = "critical"
 

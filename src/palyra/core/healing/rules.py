@@ -152,7 +152,7 @@ def approval_findings(observed: Iterable[ApprovalObservation], now_ms: int) -> t
         Finding(
             domain=HealingDomain.APPROVAL,
             subject=one.approval_id,
-            severity=Severity.INFO,
+            severity=Severity.NOTICE,
             evidence=f"approval {one.approval_id} for {one.tool or 'a question'} has waited for a person for "
             f"{_seconds(now_ms - one.created_at_ms)}",
             remediation=f"Answer it: palyra approvals show {one.approval_id}.",

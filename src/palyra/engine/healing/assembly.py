@@ -50,5 +50,5 @@ def build_watchdog(
             healing=setup.healing,
         ),
         modes=setup.healing.modes,
-        host=setup.healing.host,
+        machine=setup.healing.machine,
     )

@@ -89,12 +89,12 @@ class Probes:
         return log_findings(await log.log_bytes()) if log is not None else ()
 
     async def _look_at_disk(self, _moment: Moment) -> tuple[Finding, ...]:
-        host = self.healing.host
-        return disk_findings(await host.free_bytes()) if host is not None else ()
+        machine = self.healing.machine
+        return disk_findings(await machine.free_bytes()) if machine is not None else ()
 
     async def _look_at_artifacts(self, _moment: Moment) -> tuple[Finding, ...]:
-        host = self.healing.host
-        return artifact_findings(await host.artifacts_problem()) if host is not None else ()
+        machine = self.healing.machine
+        return artifact_findings(await machine.artifacts_problem()) if machine is not None else ()
 
     async def _look_at_clock(self, moment: Moment) -> tuple[Finding, ...]:
         return clock_findings(moment.jump_ms)

@@ -45,8 +45,8 @@ from palyra.engine.healing.probes import TIMED_DOMAINS, Probe
 from palyra.engine.healing.remedies import HEALER, Remedies
 from palyra.engine.tasks import TaskSupervisor
 from palyra.ports.clock import Clock
-from palyra.ports.host import Host
 from palyra.ports.incidents import IncidentViews
+from palyra.ports.machine import Machine
 
 CYCLE_S = 30.0
 PROBE_TIMEOUT_S = 5.0
@@ -68,7 +68,7 @@ class Watchdog:
     probes: Mapping[HealingDomain, Probe]
     remedies: Remedies
     modes: HealingModes
-    host: Host | None = None
+    machine: Machine | None = None
     open_count: int = 0
     _looking: dict[HealingDomain, "asyncio.Task[tuple[Finding, ...]]"] = field(default_factory=dict)
     _missed: dict[str, int] = field(default_factory=dict)
@@ -129,9 +129,9 @@ class Watchdog:
     def _moment(self) -> Moment:
         """Compares how far both clocks went since the last cycle."""
         now_ms = self.clock.now_ms()
-        if self.host is None:
+        if self.machine is None:
             return Moment(now_ms)
-        steady_ms, before = self.host.monotonic_ms(), self._clocks
+        steady_ms, before = self.machine.monotonic_ms(), self._clocks
         self._clocks = (now_ms, steady_ms)
         jump_ms = 0 if before is None else (now_ms - before[0]) - (steady_ms - before[1])
         if abs(jump_ms) > CLOCK_JUMP_MS:

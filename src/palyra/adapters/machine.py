@@ -12,7 +12,7 @@ from pathlib import Path
 from palyra.core.errors import Unavailable
 
 
-class LocalHost:
+class LocalMachine:
     """Blocking work happens in threads."""
 
     def __init__(self, home: Path, artifacts: Path) -> None:
