@@ -93,7 +93,7 @@ async def test_a_handler_that_raises_until_its_job_is_dead_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(job: Job, report: Report) -> JobResult:
-        raise RuntimeError("the sum is sk-ant-api03-" + "a" * 80)
+        raise RuntimeError("the sum is sk-ant-api03-" + "x7Kq9ZbT3mWvR5nY8cLd2HfG" * 4)
 
     offer(monkeypatch, fail, attempts_max=1)
     async with watched(watched_workshop(tmp_path, [], AUTO)) as scene:

