@@ -443,3 +443,16 @@ def test_lines_of_every_kind_of_key() -> None:
         ("l", 1, "sub"): 10, ("l", 1, "sub", "q"): 11, ("l", 1, "sub", "r"): 14,
     }  # fmt: skip
     assert lines == expected
+
+
+def test_modes_of_domains_are_words_of_closed_sets() -> None:
+    config = config_of('[healing]\nmode = "auto"\n[healing.domains]\nrun = "disabled"\nmcp = "observe_only"\n')
+    modes = {domain.value: mode.value for domain, mode in config.healing.domains.items()}
+    assert (config.healing.mode.value, modes) == ("auto", {"run": "disabled", "mcp": "observe_only"})
+    assert config.warnings == ()
+    assert problems_of('[healing.domains]\nrnu = "auto"\nmcp = "sometimes"\n') == [
+        "palyra.toml:2: healing.domains.rnu: there is no such key; did you mean run?",
+        "palyra.toml:3: healing.domains.mcp: must be one of observe_only, auto, disabled",
+    ]
+    (problem,) = problems_of("", PALYRA_HEALING__DOMAINS="run")
+    assert "which only the file can hold" in problem

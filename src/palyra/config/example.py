@@ -122,6 +122,9 @@ auto_write_bps = 9000
 [healing]
 mode = "observe_only"
 
+[healing.domains]
+run = "auto"
+
 [limits]
 requests_per_minute = 600
 runs_active_max = 256

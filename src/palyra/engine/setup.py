@@ -20,7 +20,7 @@ from palyra.ports.delegation import DelegationSlot
 from palyra.ports.incidents import IncidentViews, NoIncidents
 from palyra.ports.jobs import JobViews
 from palyra.ports.journal import Journal
-from palyra.ports.machine import JournalLog, Machine
+from palyra.ports.machine import HostMachine, JournalLog
 from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
 from palyra.ports.processes import NoProcesses, Processes
@@ -109,7 +109,7 @@ class HealingSetup:
 
     modes: HealingModes = field(default_factory=HealingModes)
     model_patience_ms: int = STUCK_MS
-    machine: Machine | None = None
+    machine: HostMachine | None = None
     log: JournalLog | None = None
     services: tuple[WatchedService, ...] = ()
     loop_blocks: Callable[[], tuple[BlockReport, ...]] = _no_blocks

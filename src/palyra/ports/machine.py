@@ -1,4 +1,4 @@
-"""The Machine port: what the watchdog asks of the machine beneath the daemon.
+"""The HostMachine port: what the watchdog asks of the machine beneath the daemon.
 
 Does not own: what is too little or too much (core.healing.rules).
 """
@@ -6,7 +6,7 @@ Does not own: what is too little or too much (core.healing.rules).
 from typing import Protocol
 
 
-class Machine(Protocol):
+class HostMachine(Protocol):
     def monotonic_ms(self) -> int:
         """Returns a time that nobody can set. Compared with the wall clock, it shows that the clock jumped."""
         ...

@@ -179,6 +179,8 @@ def _plain(value: Any) -> Any:
         return value.value
     if isinstance(value, ListenAddress | SecretRef):
         return str(value)
+    if isinstance(value, dict):
+        return {_plain(key): _plain(each) for key, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
 
 

@@ -46,7 +46,7 @@ from palyra.engine.healing.remedies import HEALER, Remedies
 from palyra.engine.tasks import TaskSupervisor
 from palyra.ports.clock import Clock
 from palyra.ports.incidents import IncidentViews
-from palyra.ports.machine import Machine
+from palyra.ports.machine import HostMachine
 
 CYCLE_S = 30.0
 PROBE_TIMEOUT_S = 5.0
@@ -68,7 +68,7 @@ class Watchdog:
     probes: Mapping[HealingDomain, Probe]
     remedies: Remedies
     modes: HealingModes
-    machine: Machine | None = None
+    machine: HostMachine | None = None
     open_count: int = 0
     _looking: dict[HealingDomain, "asyncio.Task[tuple[Finding, ...]]"] = field(default_factory=dict)
     _missed: dict[str, int] = field(default_factory=dict)
