@@ -13,6 +13,7 @@ import pytest
 
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
+from palyra.ports.incidents import IncidentViews
 from palyra.ports.journal import Journal
 from palyra.ports.search import MessageSearch
 from palyra.ports.state import State
@@ -32,6 +33,7 @@ class Opened:
     usage: UsageViews
     provenance: ProvenanceViews
     search: MessageSearch
+    incidents: IncidentViews
 
 
 Opener = Callable[[Path, FixedClock], Awaitable[Opened]]
@@ -70,6 +72,7 @@ def _with_views(journal: SqliteJournal) -> Opened:
         usage=journal.usage,
         provenance=journal.provenance,
         search=journal.search,
+        incidents=journal.incidents,
     )
 
 

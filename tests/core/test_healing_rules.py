@@ -188,3 +188,10 @@ def test_a_service_that_restarts_itself_is_only_reported() -> None:
 def test_a_run_that_gives_signs_is_never_stuck(silent_ms: int, idle_ms: int, jumped_at_ms: int) -> None:
     observed = run(at_ms=NOW - silent_ms, progress_at_ms=NOW - idle_ms)
     assert run_findings([observed], Moment(NOW, jumped_at_ms=jumped_at_ms)) == ()
+
+
+def test_a_dead_jobs_error_stays_with_the_job() -> None:
+    """The error may hold words of a session, and a system tape is never erased."""
+    dead = job(state=JobState.DEAD, error="the words of a person", updated_at_ms=NOW)
+    (finding,) = job_findings([JobObservation(job=dead, timeout_ms=1)], Moment(NOW))
+    assert "words" not in finding.evidence

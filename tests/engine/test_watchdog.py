@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from palyra.adapters.providers.scripted import Script
 from palyra.core.events.model import Finish
 from palyra.core.events.run import RunCancelled
-from palyra.core.events.tool import ToolFinished
+from palyra.core.events.tool import ApprovalStatus, Decision, ToolFinished
 from palyra.core.healing.model import HealingMode, IncidentStatus, Severity
-from palyra.engine.api.requests import RunRecord
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunRecord
 from palyra.engine.healing.remedies import Remedies
 from palyra.engine.session import effect_runner
 from palyra.engine.setup import EngineSettings
@@ -176,6 +176,32 @@ async def test_a_call_that_does_not_even_end_when_cancelled_holds_no_run(
         await scene.pass_s(FOUND_S)
         assert (await finished(scene.engine, record))[-1].type == "run.done"
         stubborn.released.set()
+
+
+async def test_a_once_call_that_is_given_up_is_uncertain_and_not_repeated(tmp_path: Path) -> None:
+    """It may have taken effect (L2)."""
+    script = [Script(turns=(calls("mark.send", text="mail"), says("Sent.")))]
+    workshop = watched_workshop(tmp_path, script, AUTO)
+    tool = next(tool for tool in workshop.tools if tool.spec.name == "mark.send")
+    begun, released, sends_count = asyncio.Event(), asyncio.Event(), 0
+
+    async def hang(*_: object) -> object:
+        nonlocal sends_count
+        sends_count += 1
+        begun.set()
+        await released.wait()
+        raise AssertionError
+
+    tool.execute = hang  # type: ignore[method-assign, assignment]
+    async with watched(workshop) as scene:
+        record = await started(scene, "run.waiting")
+        (card,) = await scene.engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
+        await scene.engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW))
+        await begun.wait()
+        await scene.pass_s(tool.spec.timeout_s + FOUND_S)
+        events = await finished(scene.engine, record)
+        assert "tool.uncertain" in [event.type for event in events]
+        assert sends_count == 1
 
 
 async def test_a_run_whose_process_is_gone_is_resumed(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ async def test_a_handler_that_raises_until_its_job_is_dead_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(job: Job, report: Report) -> JobResult:
-        raise RuntimeError("the sum is sk-ant-api03-" + "x7Kq9ZbT3mWvR5nY8cLd2HfG" * 4)
+        raise RuntimeError("the sum of what a person said")
 
     offer(monkeypatch, fail, attempts_max=1)
     async with watched(watched_workshop(tmp_path, [], AUTO)) as scene:
@@ -106,8 +106,7 @@ async def test_a_handler_that_raises_until_its_job_is_dead_is_told(
         await scene.pass_s(30)
         (record,) = await scene.engine.incidents.list(None, "", 10)
         assert (record.subject, record.severity.value, record.remedy) == (job_id, "warning", "")
-        assert "RuntimeError" in record.evidence
-        assert "sk-ant" not in record.evidence
+        assert record.evidence.endswith("failed 1 times and is not tried again")
 
 
 @pytest.mark.parametrize("mode", [AUTO, OBSERVE, DISABLED])

@@ -1,7 +1,8 @@
 """The rules that turn observations into findings.
 
 Owns: every limit of self-healing, with its reason. Does not own: observing (engine.healing.probes).
-Invariants: a run that waits for a person has no heartbeat, so no rule can take it for stuck. What makes progress, or is
+Invariants: evidence holds ids, names and numbers, never words of a session: it is stored where nothing is erased.
+A run that waits for a person has no heartbeat, so no rule can take it for stuck. What makes progress, or is
 within the time that it declared, is no finding.
 """
 
@@ -141,8 +142,9 @@ def _dead_job(job: Job) -> Finding:
         domain=HealingDomain.JOB,
         subject=job.id,
         severity=Severity.WARNING,
-        evidence=f"job {job.id} of kind {job.kind} failed {job.attempts} times and is not tried again: {job.error}",
-        remediation="Mend what the error names, then try the job again.",
+        # The error may hold words of a session. A system tape is never erased, so they stay with the job.
+        evidence=f"job {job.id} of kind {job.kind} failed {job.attempts} times and is not tried again",
+        remediation="Mend what the job's error names, then try the job again.",
     )
 
 
@@ -195,7 +197,7 @@ def policy_findings(state: str) -> tuple[Finding, ...]:
             subject="policies",
             severity=Severity.CRITICAL,
             evidence=f"the policies on disk are not in force: {state}",
-            remediation="Mend the file that palyra policy check names. Until then the policies read last stay in force.",
+            remediation="Mend the file that palyra policy check names.",
         ),
     )
 
