@@ -116,6 +116,7 @@ class Services:
             policy_state=setup.policy_state,
             verifier=verify,
             open_incidents=lambda: self.incidents.count_open(),
+            incidents_seen=lambda: self.watchdog.open_count,
         )
 
     def _add_delegation(self, setup: EngineSetup, parts: EngineParts) -> None:

@@ -29,6 +29,7 @@ class StatusService:
     policy_state: Callable[[], str]
     verifier: Callable[[], Awaitable[dict[str, object]]]
     open_incidents: Callable[[], Awaitable[int]]
+    incidents_seen: Callable[[], int]
     is_draining: bool = False
 
     async def parts(self) -> dict[str, str]:
@@ -52,7 +53,8 @@ class StatusService:
         return await self.verifier()
 
     def metrics(self) -> str:
-        return f"# TYPE palyra_runs_active gauge\npalyra_runs_active {self.slots.taken_count}\n"
+        gauges = {"palyra_runs_active": self.slots.taken_count, "palyra_incidents_open": self.incidents_seen()}
+        return "".join(f"# TYPE {name} gauge\n{name} {value}\n" for name, value in gauges.items())
 
     def tools(self) -> tuple[ToolSpec, ...]:
         return self.catalog.specs()
