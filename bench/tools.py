@@ -32,7 +32,8 @@ from palyra.adapters.runtimes.shell.sandbox import NoSandbox, Sandbox, find_sand
 from palyra.adapters.tools.fs_read import FsRead
 from palyra.adapters.tools.time_now import TimeNow
 from palyra.app import Home
-from palyra.app.daemon import GC_THRESHOLDS, SWITCH_INTERVAL_S, build_engine, prepare_home
+from palyra.app.daemon import GC_THRESHOLDS, SWITCH_INTERVAL_S, prepare_home
+from palyra.app.engine_builder import DaemonParts, build_engine
 from palyra.config import load
 from palyra.core.events import Event
 from palyra.core.events.base import JsonObject
@@ -238,7 +239,7 @@ async def main() -> None:
             for number in range(4):
                 (home.workspace / f"t{turn}-{number}.txt").write_text(f"{turn} {number}\n" * 200)
         client = HttpClient()
-        engine = build_engine(home, load(home.root, {}), client, KnownSecrets(), CedarPolicy())
+        engine = build_engine(home, load(home.root, {}), DaemonParts(client, KnownSecrets(), CedarPolicy()))
         try:
             await engine.start()
             await run_turns(engine, "time")

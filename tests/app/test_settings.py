@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from palyra.app import Home
-from palyra.app.daemon import make_agents, make_settings
+from palyra.app.engine_builder import make_agents, make_settings
 from palyra.config.choices import Headless
 from palyra.config.records import AgentConfig, ApprovalConfig, Config
 from palyra.core.errors import Invalid

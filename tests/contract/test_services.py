@@ -18,7 +18,8 @@ from palyra.adapters.policy.folder import PolicyFolder
 from palyra.adapters.runtimes.wasm import runtime as wasm
 from palyra.adapters.runtimes.wasm.runtime import CALLS_AT_ONCE_MAX
 from palyra.app import Home
-from palyra.app.daemon import build_engine, prepare_home
+from palyra.app.daemon import prepare_home
+from palyra.app.engine_builder import DaemonParts, build_engine
 from palyra.app.services import LazyService, SandboxProxy
 from palyra.config.records import Config, McpServerConfig
 from palyra.core.errors import Unavailable
@@ -44,7 +45,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
     server = McpServerConfig(name="fine", command=(sys.executable, str(HOSTILE), "plain", str(tmp_path)))
     client = HttpClient()
     policy = CedarPolicy(PolicyFolder(home.policies))
-    made = build_engine(home, Config(mcp_servers=(server,)), client, KnownSecrets(), policy)
+    made = build_engine(home, Config(mcp_servers=(server,)), DaemonParts(client, KnownSecrets(), policy))
     yield made
     await made.close()
     await client.close()

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 import palyra
-from palyra.app.daemon import build_catalog
+from palyra.app.engine_builder import build_catalog
 from palyra.core.tools import ToolSpec, Trait, spec_digest
 from tests.support.traits import traits_of
 

@@ -15,7 +15,7 @@ import pytest
 
 from palyra.app import Home
 from palyra.app.loop_blocks import FILE, make_loop_watch, save_block, take_saved
-from palyra.config.choices import HealingMode
+from palyra.core.healing.model import HealingMode
 from palyra.engine.healing import loop_watch
 from palyra.engine.healing.loop_watch import (
     BLOCKS_MAX,

@@ -45,7 +45,7 @@ def still_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 def offer(monkeypatch: pytest.MonkeyPatch, handler: JobHandler, **fields: object) -> None:
     kind = JobKind(name="sum", summary="adds", timeout_s=300.0, **fields)  # type: ignore[arg-type]
     types: Mapping[str, JobType] = {"sum": JobType(kind, handler)}
-    monkeypatch.setattr(engine_module, "job_types", lambda: types)
+    monkeypatch.setattr(engine_module, "job_types", lambda _handlers: types)
 
 
 async def queued(scene: WatchedScene) -> JobId:

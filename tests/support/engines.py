@@ -178,7 +178,7 @@ class Workshop:
             settings=self.settings,
             budgets=self.budgets,
             policy_state=self.policy_state,
-            healing=replace(self.healing, log=self.healing.log or journal),
+            healing=replace(self.healing, log=self.healing.log or journal.upkeep),
         )
         return Engine(setup, _no_verify)
 

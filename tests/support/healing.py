@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 
 from palyra.core.events import Event
@@ -16,6 +15,7 @@ from palyra.core.projections.rows import IncidentRow
 from palyra.engine.engine import Engine
 from palyra.engine.setup import HealingSetup
 from palyra.ports.provider import Completed, Delta, ModelRequest, TextDelta
+from palyra.ports.services import ServiceHealth, ServiceState
 from tests.support.engines import Workshop
 
 BEAT_S = 15
@@ -76,18 +76,6 @@ class AnsweringProvider:
         yield Completed(Finish.STOP)
 
 
-class FakeState(Enum):
-    OK = "ok"
-    IDLE = "idle"
-    FAILED = "failed"
-
-
-@dataclass
-class FakeHealth:
-    state: FakeState
-    reason: str = ""
-
-
 @dataclass
 class FakeService:
     """A service whose health is set by hand. A restart mends it unless `is_broken`."""
@@ -95,17 +83,21 @@ class FakeService:
     name: str
     domain: str
     restarts_itself: bool = False
-    state: FakeState = FakeState.OK
+    state: ServiceState = ServiceState.OK
     is_broken: bool = False
     restarts_count: int = 0
 
-    async def health(self) -> FakeHealth:
-        return FakeHealth(self.state, "its process ended")
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def health(self) -> ServiceHealth:
+        return ServiceHealth(state=self.state, reason="its process ended")
 
     async def restart(self) -> None:
         self.restarts_count += 1
         if not self.is_broken:
-            self.state = FakeState.OK
+            self.state = ServiceState.OK
 
 
 @dataclass

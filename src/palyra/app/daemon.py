@@ -5,51 +5,30 @@ Does not own: rules.
 
 import asyncio
 import gc
-import os
 import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.policy.folder import PolicyFolder
-from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.app import Home
 from palyra.app.default_models import choose_models
+from palyra.app.engine_builder import DaemonParts, build_engine, make_modes
 from palyra.app.loop_blocks import make_loop_watch, watched
-from palyra.app.model_facts import build_prices, describe_model, make_budgets
-from palyra.app.models import build_router
 from palyra.app.policies import record_changes, watch
-from palyra.app.secrets import open_sources
-from palyra.app.tools import StoredContent, ToolDependencies, build_tools, own_tools
 from palyra.config import Config
-from palyra.config.choices import Headless
-from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
-from palyra.core.errors import Invalid, Unavailable
-from palyra.core.redaction import KnownSecrets, Redactor
-from palyra.engine.engine import Engine
-from palyra.engine.setup import EngineSettings, HealingSetup, Views
+from palyra.core.errors import Unavailable
+from palyra.core.healing.model import HealingDomain
+from palyra.core.redaction import KnownSecrets
 from palyra.gateway.http.settings import HttpSettings
-from palyra.ports.search import NoSearch
-from palyra.ports.skills import NoSkills
-from palyra.ports.state import NoState
-
-if TYPE_CHECKING:
-    from palyra.adapters.store.sqlite.journal import SqliteJournal
-    from palyra.engine.setup import Views
 
 # Records are many and short-lived, and hardly ever form cycles. The default pace cost a tenth of the time.
 GC_THRESHOLDS = (50_000, 20, 100)
 # While many answers stream at once, the journal's thread would otherwise wait ten times as long for its turn.
 SWITCH_INTERVAL_S = 0.0005
 SAME_STOP_S = 0.5  # Signals that follow within this time belong to the same request to stop.
-
-DAY_MS = 86_400_000
 
 Announce = Callable[[str, str], None]
 
@@ -99,8 +78,8 @@ async def serve(
     stop = _stop_signal()
     choice = await choose_models(config)
     client = HttpClient()
-    engine = build_engine(home, choice.config, client, known, policy)
-    loop_watch = make_loop_watch(home, config.healing.mode)
+    loop_watch = make_loop_watch(home, make_modes(config).of(HealingDomain.LOOP))
+    engine = build_engine(home, choice.config, DaemonParts(client, known, policy, loop_watch))
     settings = http_settings(config)
     watching: asyncio.Task[None] | None = None
     try:
@@ -132,155 +111,6 @@ async def serve(
         await client.close()
 
 
-def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSecrets, policy: CedarPolicy) -> Engine:
-    """Connects adapters with ports. A new tool, provider or store is one line here."""
-    from palyra.adapters.artifacts.files import FileArtifacts
-    from palyra.adapters.clock import SystemClock
-    from palyra.adapters.keys.sealer import FileSealer
-    from palyra.adapters.keys.signer import FileSigner
-    from palyra.adapters.machine import LocalMachine
-    from palyra.adapters.schema import JsonSchemaCheck
-    from palyra.adapters.store.sqlite.connection import JournalSettings
-    from palyra.adapters.store.sqlite.journal import open_journal
-    from palyra.engine.setup import EnginePorts, EngineSetup
-
-    clock = SystemClock()
-    signer = FileSigner(home.signing_key, home.public_keys)
-    settings = JournalSettings(path=journal_path(home, config), durability=config.journal.durability.value)
-    secrets = open_sources(home, config, known)
-    prices = build_prices(config)
-    journal = open_journal(settings, signer, clock)
-    artifacts, schemas, sealer = FileArtifacts(home.artifacts), JsonSchemaCheck(), FileSealer(home.vault_key)
-    tools = build_tools(
-        ToolDependencies(
-            home=home,
-            config=config,
-            secrets=secrets,
-            artifacts=artifacts,
-            schemas=schemas,
-            redactor=Redactor(sealer.marker_key, known),
-            state=journal.state,
-            search=journal.search,
-            provenance=journal.provenance,
-        )
-    )
-    ports = EnginePorts(
-        router=build_router(home, config, client, secrets, partial(describe_model, config, prices)),
-        prices=prices,
-        policy=policy,
-        catalog=tools.catalog,
-        schemas=schemas,
-        artifacts=artifacts,
-        signer=signer,
-        sealer=sealer,
-        processes=tools.processes,
-        skills=tools.skills,
-        forget=tools.forget,
-        kept=tools.kept,
-        upkeep=journal.upkeep,
-        delegation=tools.delegation,
-    )
-    setup = EngineSetup(
-        journal=journal,
-        views=make_views(journal),
-        ports=ports,
-        clock=clock,
-        agents=make_agents(home, config),
-        settings=make_settings(config),
-        budgets=make_budgets(config),
-        policy_state=policy.state,
-        known=known,
-        services=tools.services,
-        healing=replace(make_healing(config), machine=LocalMachine(home.root, home.artifacts), log=journal),
-    )
-    return Engine(setup, lambda: verify_in_process(home))
-
-
-def make_views(journal: "SqliteJournal") -> "Views":
-    from palyra.engine.setup import Views
-
-    return Views(
-        sessions=journal.sessions,
-        runs=journal.runs,
-        approvals=journal.approvals,
-        state=journal.state,
-        usage=journal.usage,
-        provenance=journal.provenance,
-        jobs=journal.jobs,
-        incidents=journal.incidents,
-    )
-
-
-def build_catalog() -> ToolCatalog:
-    """Returns the tools for offline commands, which ask what a recorded call was, and run none."""
-    from palyra.adapters.artifacts.files import FileArtifacts
-    from palyra.adapters.net.guard import Guard
-    from palyra.adapters.runtimes.shell.unavailable import ShellLook
-    from palyra.adapters.shell import TreeSitterShell
-
-    stored = StoredContent(artifacts=FileArtifacts(Path(os.devnull)), state=NoState(), search=NoSearch())
-    return ToolCatalog([*own_tools(Guard(), stored, NoSkills()), ShellLook(TreeSitterShell())])
-
-
-def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
-    agents = {
-        agent.name: AgentSpec(
-            name=agent.name,
-            instructions=agent.instructions or DEFAULT_INSTRUCTIONS,
-            route=agent.route or "",
-            tools=agent.tools,
-            delegates=agent.delegates,
-            workspace=tuple(_workspace_root(home, agent.name, root) for root in agent.workspace)
-            or (str(home.workspace),),
-        )
-        for agent in config.agents
-    }
-    return agents or {"main": AgentSpec(name="main", workspace=(str(home.workspace),))}
-
-
-def _workspace_root(home: Home, agent: str, root: str) -> str:
-    """Returns a workspace's root. No tool reaches anything of the home but its workspace, whatever the file says."""
-    wanted = home.root / Path(root).expanduser()
-    real, own = wanted.resolve(), home.root.resolve()
-    holds_home = own.is_relative_to(real)
-    lies_in_home = real.is_relative_to(own) and not real.is_relative_to(home.workspace.resolve())
-    if holds_home or lies_in_home:
-        raise Invalid(
-            "workspace_invalid",
-            f"agent {agent}: the workspace {root} would open {home.root} to tools, with its keys and its journal; "
-            f"use a folder below {home.workspace}, or one outside {home.root}",
-        )
-    return str(wanted)
-
-
-def make_settings(config: Config) -> EngineSettings:
-    from palyra.core.run.loop import make_limits
-
-    default = next((agent.name for agent in config.agents if agent.default), None)
-    first = config.agents[0].name if config.agents else "main"
-    return EngineSettings(
-        limits=make_limits(config.run.wall_clock_s * 1000, config.run.max_tool_calls, config.run.parallel_tools),
-        approval_timeout_ms=config.approvals.timeout_s * 1000,
-        waits_headless=config.approvals.headless is Headless.WAIT,
-        runs_active_max=config.limits.runs_active_max,
-        runs_queued_max=config.limits.runs_queued_per_session_max,
-        default_agent=default or first,
-        retention_ms=None if config.journal.retention_days is None else config.journal.retention_days * DAY_MS,
-    )
-
-
-def make_healing(config: Config) -> HealingSetup:
-    """A model that is given more time than usual for its first token is not taken for stuck within it."""
-    from palyra.core.healing.model import HealingModes
-    from palyra.core.healing.rules import STUCK_MS
-
-    timeouts = [max(each.first_token_timeout_s, each.idle_timeout_s) for each in config.providers]
-    return HealingSetup(
-        modes=HealingModes(mode=config.healing.mode, domains=config.healing.domains),
-        model_patience_ms=max(STUCK_MS, *(int(each * 1000) for each in timeouts), 0),
-    )
-
-
 def http_settings(config: Config) -> HttpSettings:
     server = config.server
     return HttpSettings(
@@ -292,23 +122,6 @@ def http_settings(config: Config) -> HttpSettings:
         hosts=server.hosts,
         requests_per_minute=config.limits.requests_per_minute,
     )
-
-
-def journal_path(home: Home, config: Config) -> Path:
-    """Returns the one place of the journal, so that the offline tools find what the daemon wrote."""
-    if config.journal.url != "sqlite:journal.db":
-        raise Invalid("journal_url", f"{config.journal.url} is not part of this release yet; use sqlite:journal.db")
-    return home.journal
-
-
-async def verify_in_process(home: Home) -> dict[str, object]:
-    """Verifies on a snapshot, in a process that has a lower priority and limits.
-
-    Checking takes as long as the journal is, and in a thread it would slow every run down.
-    """
-    from palyra.app.verify_process import verify_journal
-
-    return await verify_journal(home)
 
 
 def prepare_home(home: Home) -> None:

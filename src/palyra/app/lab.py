@@ -144,7 +144,7 @@ class Lab:
 def open_lab(home: Home, config: Config, drafts: Sequence[Path], request: LabRequest) -> Lab:
     """Opens the lab with the daemon's tools and agents. Invalid says what is wrong with the policies or the drafts."""
     from palyra.adapters.schema import JsonSchemaCheck
-    from palyra.app.daemon import build_catalog, make_agents
+    from palyra.app.engine_builder import build_catalog, make_agents
 
     return Lab(home, ReplayDependencies(build_catalog(), make_agents(home, config), JsonSchemaCheck()), drafts, request)
 

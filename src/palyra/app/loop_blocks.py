@@ -15,7 +15,7 @@ from palyra.adapters.clock import SystemClock
 from palyra.adapters.files.durable import clear_partials, replace_whole
 from palyra.adapters.files.regular import UnfitFile, read_regular
 from palyra.app import Home
-from palyra.config.choices import HealingMode
+from palyra.core.healing.model import HealingMode
 from palyra.engine.healing import loop_watch
 from palyra.engine.healing.loop_watch import LoopBlock, LoopWatch, LoopWatchSettings
 

@@ -14,13 +14,14 @@ from palyra.core.healing.rules import STUCK_MS
 from palyra.core.ids import SessionId
 from palyra.core.redaction import KnownSecrets
 from palyra.core.run.loop import make_limits
+from palyra.engine.healing.loop_watch import LoopBlock
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.clock import Clock
 from palyra.ports.delegation import DelegationSlot
 from palyra.ports.incidents import IncidentViews, NoIncidents
 from palyra.ports.jobs import JobViews
 from palyra.ports.journal import Journal
-from palyra.ports.machine import HostMachine, JournalLog
+from palyra.ports.machine import HostMachine
 from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
 from palyra.ports.processes import NoProcesses, Processes
@@ -34,7 +35,6 @@ from palyra.ports.state import State
 from palyra.ports.tools import Catalog
 from palyra.ports.upkeep import JournalUpkeep, NoUpkeep
 from palyra.ports.views import ApprovalViews, ProvenanceViews, RunViews, SessionViews, UsageViews
-from palyra.ports.watched import BlockReport, WatchedService
 
 QUEUED_RUNS_MAX = 32
 ACTIVE_RUNS_MAX = 256
@@ -95,7 +95,7 @@ class EnginePorts:
     upkeep: JournalUpkeep = field(default_factory=NoUpkeep)
 
 
-def _no_blocks() -> tuple[BlockReport, ...]:
+def _no_blocks() -> tuple[LoopBlock, ...]:
     return ()
 
 
@@ -110,9 +110,9 @@ class HealingSetup:
     modes: HealingModes = field(default_factory=HealingModes)
     model_patience_ms: int = STUCK_MS
     machine: HostMachine | None = None
-    log: JournalLog | None = None
-    services: tuple[WatchedService, ...] = ()
-    loop_blocks: Callable[[], tuple[BlockReport, ...]] = _no_blocks
+    log: JournalUpkeep | None = None
+    services: tuple[Service, ...] = ()
+    loop_blocks: Callable[[], tuple[LoopBlock, ...]] = _no_blocks
 
 
 @dataclass(frozen=True, slots=True)

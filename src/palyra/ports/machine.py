@@ -18,13 +18,3 @@ class HostMachine(Protocol):
     async def artifacts_problem(self) -> str:
         """Says why artifacts cannot be read or written; empty if they can."""
         ...
-
-
-class JournalLog(Protocol):
-    """The write-ahead log of a journal."""
-
-    async def log_bytes(self) -> int: ...
-
-    async def empty_log(self) -> bool:
-        """Copies the log into the journal between two commits, and empties it. False if a reader holds it."""
-        ...

@@ -121,7 +121,7 @@ def load_or_explain(home: Home) -> "Config":
 
 def find_problems(home: Home) -> tuple[tuple["ConfigProblem", ...], tuple["ConfigProblem", ...]]:
     """Returns the problems that keep the daemon from starting, and those it would warn of."""
-    from palyra.app.daemon import make_agents
+    from palyra.app.engine_builder import make_agents
     from palyra.config import ConfigInvalid, ConfigProblem, load, require_safe_bind
     from palyra.core.errors import Invalid
 

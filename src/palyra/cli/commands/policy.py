@@ -141,7 +141,7 @@ def try_cases(
 
       palyra policy test cases.toml --draft draft.cedar
     """
-    from palyra.app.daemon import build_catalog, make_agents, make_settings
+    from palyra.app.engine_builder import build_catalog, make_agents, make_settings
     from palyra.app.policies import open_policy
     from palyra.app.policy_trial import TrialContext, read_cases, try_case
 

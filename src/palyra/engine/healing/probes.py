@@ -39,8 +39,8 @@ from palyra.engine.session.pending_commit import SessionState
 from palyra.engine.setup import HealingSetup, Views
 from palyra.ports.jobs import JobFilter
 from palyra.ports.router import Router
+from palyra.ports.services import ServiceState
 from palyra.ports.tools import Catalog
-from palyra.ports.watched import FAILED
 
 FOUND_MAX = 100  # The oldest so many of a domain; more incidents at once help nobody.
 
@@ -86,7 +86,7 @@ class Probes:
 
     async def _look_at_log(self, _moment: Moment) -> tuple[Finding, ...]:
         log = self.healing.log
-        return log_findings(await log.log_bytes()) if log is not None else ()
+        return log_findings((await log.size()).log_bytes) if log is not None else ()
 
     async def _look_at_disk(self, _moment: Moment) -> tuple[Finding, ...]:
         machine = self.healing.machine
@@ -115,7 +115,7 @@ class Probes:
             if service.domain != domain.value:
                 continue
             answer = await service.health()
-            if answer.state.value == FAILED:
+            if answer.state is ServiceState.FAILED:
                 itself = service.restarts_itself
                 found.append(service_finding(domain, service.name, answer.reason, restarts_itself=itself))
         return tuple(found)

@@ -4,9 +4,7 @@ Does not own: any SQL.
 Invariant: a call returns only what is durable, and a commit's events only after its fsync.
 """
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 
 from palyra.adapters.store.commit_preparation import prepare_commit
 from palyra.adapters.store.sqlite.checkpoints import sign_heads
@@ -47,7 +45,6 @@ class SqliteJournal:
     def __init__(self, settings: JournalSettings, signer: Signer, clock: Clock) -> None:
         self._writer = Writer(Recorder(settings))
         self._reads: Reads = WriterReads(self._writer) if settings.is_exclusive else ThreadReads(settings)
-        self._log_path = settings.path.with_name(settings.path.name + "-wal")
         self._signer = signer
         self._clock = clock
         self._system_tape = system_stream(derive_node_id(signer.public_key))
@@ -90,15 +87,6 @@ class SqliteJournal:
     async def vacuum(self) -> None:
         """Gives the space of erased text back to the disk. Commits wait for as long as copying the file takes."""
         await self._writer.perform(Recorder.vacuum)
-
-    async def log_bytes(self) -> int:
-        with suppress(FileNotFoundError):
-            return (await asyncio.to_thread(self._log_path.stat)).st_size
-        return 0
-
-    async def empty_log(self) -> bool:
-        """Empties the write-ahead log between two commits. False if a reader still needs it."""
-        return await self._writer.perform(Recorder.empty_log)
 
     async def close(self) -> None:
         await self._reads.close()

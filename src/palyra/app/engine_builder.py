@@ -1,0 +1,244 @@
+"""Builds the engine of a daemon: which adapter implements which port.
+
+Owns: connecting adapters with ports, and turning the configuration into the engine's settings.
+Does not own: rules, the daemon's start and end (daemon), which tools there are (tools).
+Adapters are imported inside the functions that need them, so that a command loads only what it uses.
+"""
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from palyra.adapters.net.client import HttpClient
+from palyra.adapters.policy.cedar import CedarPolicy
+from palyra.adapters.tools.catalog import ToolCatalog
+from palyra.app import Home
+from palyra.app.model_facts import build_prices, describe_model, make_budgets
+from palyra.app.models import build_router
+from palyra.app.secrets import SecretSources, open_sources
+from palyra.app.tools import StoredContent, ToolDependencies, ToolSet, build_tools, own_tools
+from palyra.app.verify_process import verify_journal
+from palyra.config import Config
+from palyra.config.choices import Headless
+from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
+from palyra.core.errors import Invalid
+from palyra.core.healing.model import HealingModes
+from palyra.core.redaction import KnownSecrets, Redactor
+from palyra.engine.engine import Engine
+from palyra.engine.healing.loop_watch import LoopWatch
+from palyra.engine.setup import EnginePorts, EngineSettings, EngineSetup, HealingSetup, Views
+from palyra.ports.artifacts import Artifacts
+from palyra.ports.clock import Clock
+from palyra.ports.schemas import SchemaCheck
+from palyra.ports.sealer import Sealer
+from palyra.ports.search import NoSearch
+from palyra.ports.signer import Signer
+from palyra.ports.skills import NoSkills
+from palyra.ports.state import NoState
+
+if TYPE_CHECKING:
+    from palyra.adapters.store.sqlite.journal import SqliteJournal
+
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonParts:
+    """What the daemon opened before its engine."""
+
+    client: HttpClient
+    known: KnownSecrets
+    policy: CedarPolicy
+    loop_watch: LoopWatch | None = None
+
+
+class Stores(NamedTuple):
+    """What a home holds."""
+
+    journal: "SqliteJournal"
+    artifacts: Artifacts
+    schemas: SchemaCheck
+    signer: Signer
+    sealer: Sealer
+    clock: Clock
+
+
+def build_engine(home: Home, config: Config, parts: DaemonParts) -> Engine:
+    """Connects adapters with ports. A new tool, provider or store is one line here or in `tools`."""
+    secrets = open_sources(home, config, parts.known)
+    stores = open_stores(home, config)
+    tools = build_tools(
+        ToolDependencies(
+            home=home,
+            config=config,
+            secrets=secrets,
+            artifacts=stores.artifacts,
+            schemas=stores.schemas,
+            redactor=Redactor(stores.sealer.marker_key, parts.known),
+            state=stores.journal.state,
+            search=stores.journal.search,
+            provenance=stores.journal.provenance,
+        )
+    )
+    setup = EngineSetup(
+        journal=stores.journal,
+        views=make_views(stores.journal),
+        ports=_make_ports(home, config, parts, stores, _Made(secrets, tools)),
+        clock=stores.clock,
+        agents=make_agents(home, config),
+        settings=make_settings(config),
+        budgets=make_budgets(config),
+        policy_state=parts.policy.state,
+        known=parts.known,
+        services=tools.services,
+        healing=_make_healing(home, config, parts, stores, tools),
+    )
+    return Engine(setup, partial(verify_journal, home))
+
+
+def open_stores(home: Home, config: Config) -> Stores:
+    from palyra.adapters.artifacts.files import FileArtifacts
+    from palyra.adapters.clock import SystemClock
+    from palyra.adapters.keys.sealer import FileSealer
+    from palyra.adapters.keys.signer import FileSigner
+    from palyra.adapters.schema import JsonSchemaCheck
+    from palyra.adapters.store.sqlite.connection import JournalSettings
+    from palyra.adapters.store.sqlite.journal import open_journal
+
+    clock = SystemClock()
+    signer = FileSigner(home.signing_key, home.public_keys)
+    settings = JournalSettings(path=journal_path(home, config), durability=config.journal.durability.value)
+    return Stores(
+        journal=open_journal(settings, signer, clock),
+        artifacts=FileArtifacts(home.artifacts),
+        schemas=JsonSchemaCheck(),
+        signer=signer,
+        sealer=FileSealer(home.vault_key),
+        clock=clock,
+    )
+
+
+class _Made(NamedTuple):
+    secrets: SecretSources
+    tools: ToolSet
+
+
+def _make_ports(home: Home, config: Config, parts: DaemonParts, stores: Stores, made: _Made) -> EnginePorts:
+    secrets, tools = made
+    prices = build_prices(config)
+    return EnginePorts(
+        router=build_router(home, config, parts.client, secrets, partial(describe_model, config, prices)),
+        prices=prices,
+        policy=parts.policy,
+        catalog=tools.catalog,
+        schemas=stores.schemas,
+        artifacts=stores.artifacts,
+        signer=stores.signer,
+        sealer=stores.sealer,
+        processes=tools.processes,
+        skills=tools.skills,
+        forget=tools.forget,
+        kept=tools.kept,
+        upkeep=stores.journal.upkeep,
+        delegation=tools.delegation,
+    )
+
+
+def _make_healing(home: Home, config: Config, parts: DaemonParts, stores: Stores, tools: ToolSet) -> HealingSetup:
+    """A model that is given more time than usual for its first token is not taken for stuck within it."""
+    from palyra.adapters.machine import LocalMachine
+    from palyra.core.healing.rules import STUCK_MS
+
+    timeouts = [max(each.first_token_timeout_s, each.idle_timeout_s) for each in config.providers]
+    return HealingSetup(
+        modes=make_modes(config),
+        model_patience_ms=max(STUCK_MS, *(int(each * 1000) for each in timeouts), 0),
+        machine=LocalMachine(home.root, home.artifacts),
+        log=stores.journal.upkeep,
+        services=tools.services,
+        loop_blocks=tuple if parts.loop_watch is None else parts.loop_watch.take,
+    )
+
+
+def make_modes(config: Config) -> HealingModes:
+    return HealingModes(mode=config.healing.mode, domains=config.healing.domains)
+
+
+def make_views(journal: "SqliteJournal") -> Views:
+    return Views(
+        sessions=journal.sessions,
+        runs=journal.runs,
+        approvals=journal.approvals,
+        state=journal.state,
+        usage=journal.usage,
+        provenance=journal.provenance,
+        jobs=journal.jobs,
+        incidents=journal.incidents,
+    )
+
+
+def build_catalog() -> ToolCatalog:
+    """Returns the tools for offline commands, which ask what a recorded call was, and run none."""
+    from palyra.adapters.artifacts.files import FileArtifacts
+    from palyra.adapters.net.guard import Guard
+    from palyra.adapters.runtimes.shell.unavailable import ShellLook
+    from palyra.adapters.shell import TreeSitterShell
+
+    stored = StoredContent(artifacts=FileArtifacts(Path(os.devnull)), state=NoState(), search=NoSearch())
+    return ToolCatalog([*own_tools(Guard(), stored, NoSkills()), ShellLook(TreeSitterShell())])
+
+
+def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
+    agents = {
+        agent.name: AgentSpec(
+            name=agent.name,
+            instructions=agent.instructions or DEFAULT_INSTRUCTIONS,
+            route=agent.route or "",
+            tools=agent.tools,
+            delegates=agent.delegates,
+            workspace=tuple(_workspace_root(home, agent.name, root) for root in agent.workspace)
+            or (str(home.workspace),),
+        )
+        for agent in config.agents
+    }
+    return agents or {"main": AgentSpec(name="main", workspace=(str(home.workspace),))}
+
+
+def _workspace_root(home: Home, agent: str, root: str) -> str:
+    """Returns a workspace's root. No tool reaches anything of the home but its workspace, whatever the file says."""
+    wanted = home.root / Path(root).expanduser()
+    real, own = wanted.resolve(), home.root.resolve()
+    holds_home = own.is_relative_to(real)
+    lies_in_home = real.is_relative_to(own) and not real.is_relative_to(home.workspace.resolve())
+    if holds_home or lies_in_home:
+        raise Invalid(
+            "workspace_invalid",
+            f"agent {agent}: the workspace {root} would open {home.root} to tools, with its keys and its journal; "
+            f"use a folder below {home.workspace}, or one outside {home.root}",
+        )
+    return str(wanted)
+
+
+def make_settings(config: Config) -> EngineSettings:
+    from palyra.core.run.loop import make_limits
+
+    default = next((agent.name for agent in config.agents if agent.default), None)
+    first = config.agents[0].name if config.agents else "main"
+    return EngineSettings(
+        limits=make_limits(config.run.wall_clock_s * 1000, config.run.max_tool_calls, config.run.parallel_tools),
+        approval_timeout_ms=config.approvals.timeout_s * 1000,
+        waits_headless=config.approvals.headless is Headless.WAIT,
+        runs_active_max=config.limits.runs_active_max,
+        runs_queued_max=config.limits.runs_queued_per_session_max,
+        default_agent=default or first,
+        retention_ms=None if config.journal.retention_days is None else config.journal.retention_days * DAY_MS,
+    )
+
+
+def journal_path(home: Home, config: Config) -> Path:
+    """Returns the one place of the journal, so that the offline tools find what the daemon wrote."""
+    if config.journal.url != "sqlite:journal.db":
+        raise Invalid("journal_url", f"{config.journal.url} is not part of this release yet; use sqlite:journal.db")
+    return home.journal
