@@ -7,6 +7,7 @@ from pathlib import Path
 
 from palyra.adapters.artifacts.files import FileArtifacts
 from palyra.adapters.clock import SystemClock
+from palyra.adapters.cron import SimulatedCron
 from palyra.adapters.keys.sealer import FileSealer
 from palyra.adapters.keys.signer import FileSigner
 from palyra.adapters.policy.cedar import CedarPolicy
@@ -25,6 +26,7 @@ from palyra.core.budget import Budget
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
 from palyra.core.ids import Principal, SessionId
+from palyra.core.routines.wish import ConfiguredRoutine
 from palyra.core.tools import CallNature, Capability, MissingTool, ToolResult, ToolSpec
 from palyra.core.trust import Trust
 from palyra.engine.engine import Engine
@@ -106,6 +108,7 @@ class Workshop:
         self.describe: Callable[[str], ModelCard] | None = None
         self.prices: Prices = PriceTables({})
         self.budgets: tuple[Budget, ...] = ()
+        self.routines: tuple[ConfiguredRoutine, ...] = ()
         self.tools: list[Tool] = [TimeNow(), FsRead(), FsWrite(), *mark_tools(self.marks)]
         self.sources: list[ToolSource] = []
         self.missing: list[MissingTool] = []
@@ -143,6 +146,7 @@ class Workshop:
             artifacts=artifacts,
             signer=signer,
             sealer=FileSealer(self.root / "vault.key"),
+            cron=SimulatedCron(),
             skills=self.skills,
             processes=self.processes,
             **({"forget": self.forget} if self.forget is not None else {}),
@@ -155,6 +159,7 @@ class Workshop:
             usage=journal.usage,
             provenance=journal.provenance,
             jobs=journal.jobs,
+            routines=journal.routines,
         )
         setup = EngineSetup(
             journal=self.wrap_journal(journal),
@@ -164,6 +169,7 @@ class Workshop:
             agents=self.agents,
             settings=self.settings,
             budgets=self.budgets,
+            routines=self.routines,
         )
         return Engine(setup, _no_verify)
 

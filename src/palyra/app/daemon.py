@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from palyra.adapters.cron import SimulatedCron
 from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.policy.folder import PolicyFolder
@@ -23,18 +25,24 @@ from palyra.app.model_facts import build_prices, describe_model, make_budgets
 from palyra.app.models import build_router
 from palyra.app.policies import record_changes, watch
 from palyra.app.secrets import open_sources
-from palyra.app.tools import StoredContent, ToolDependencies, build_tools, own_tools
+from palyra.app.tools import LateRoutines, StoredContent, ToolDependencies, build_tools, own_tools
 from palyra.config import Config
 from palyra.config.choices import Headless
 from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
 from palyra.core.errors import Invalid, Unavailable
+from palyra.core.ids import parse_principal
 from palyra.core.redaction import KnownSecrets, Redactor
+from palyra.core.routines.wish import ConfiguredRoutine, RoutineWish, make_definition
 from palyra.engine.engine import Engine
 from palyra.engine.setup import EngineSettings
 from palyra.gateway.http.settings import HttpSettings
 from palyra.ports.search import NoSearch
 from palyra.ports.skills import NoSkills
 from palyra.ports.state import NoState
+
+if TYPE_CHECKING:
+    from palyra.adapters.store.sqlite.journal import SqliteJournal
+    from palyra.engine.setup import Views
 
 # Records are many and short-lived, and hardly ever form cycles. The default pace cost a tenth of the time.
 GC_THRESHOLDS = (50_000, 20, 100)
@@ -130,13 +138,12 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
     from palyra.adapters.schema import JsonSchemaCheck
     from palyra.adapters.store.sqlite.connection import JournalSettings
     from palyra.adapters.store.sqlite.journal import open_journal
-    from palyra.engine.setup import EnginePorts, EngineSetup, Views
+    from palyra.engine.setup import EnginePorts, EngineSetup
 
     clock = SystemClock()
     signer = FileSigner(home.signing_key, home.public_keys)
     settings = JournalSettings(path=journal_path(home, config), durability=config.journal.durability.value)
-    secrets = open_sources(home, config, known)
-    prices = build_prices(config)
+    secrets, prices = open_sources(home, config, known), build_prices(config)
     journal = open_journal(settings, signer, clock)
     artifacts, schemas, sealer = FileArtifacts(home.artifacts), JsonSchemaCheck(), FileSealer(home.vault_key)
     tools = build_tools(
@@ -161,22 +168,14 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         artifacts=artifacts,
         signer=signer,
         sealer=sealer,
+        cron=SimulatedCron(),
         processes=tools.processes,
         skills=tools.skills,
         forget=tools.forget,
     )
-    views = Views(
-        sessions=journal.sessions,
-        runs=journal.runs,
-        approvals=journal.approvals,
-        state=journal.state,
-        usage=journal.usage,
-        provenance=journal.provenance,
-        jobs=journal.jobs,
-    )
     setup = EngineSetup(
         journal=journal,
-        views=views,
+        views=make_views(journal),
         ports=ports,
         clock=clock,
         agents=make_agents(home, config),
@@ -185,8 +184,26 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         policy_state=policy.state,
         known=known,
         services=tools.services,
+        routines=make_routines(config),
     )
-    return Engine(setup, lambda: verify_in_thread(home))
+    engine = Engine(setup, lambda: verify_in_thread(home))
+    tools.routines.bind(engine.routines)
+    return engine
+
+
+def make_views(journal: "SqliteJournal") -> "Views":
+    from palyra.engine.setup import Views
+
+    return Views(
+        sessions=journal.sessions,
+        runs=journal.runs,
+        approvals=journal.approvals,
+        state=journal.state,
+        usage=journal.usage,
+        provenance=journal.provenance,
+        jobs=journal.jobs,
+        routines=journal.routines,
+    )
 
 
 def build_catalog() -> ToolCatalog:
@@ -197,7 +214,7 @@ def build_catalog() -> ToolCatalog:
     from palyra.adapters.shell import TreeSitterShell
 
     stored = StoredContent(artifacts=FileArtifacts(Path(os.devnull)), state=NoState(), search=NoSearch())
-    return ToolCatalog([*own_tools(Guard(), stored, NoSkills()), ShellLook(TreeSitterShell())])
+    return ToolCatalog([*own_tools(Guard(), stored, NoSkills(), LateRoutines()), ShellLook(TreeSitterShell())])
 
 
 def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
@@ -213,6 +230,35 @@ def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
         for agent in config.agents
     }
     return agents or {"main": AgentSpec(name="main", workspace=(str(home.workspace),))}
+
+
+def make_routines(config: Config) -> tuple[ConfiguredRoutine, ...]:
+    """Returns the routines of the file. Invalid names the routine that cannot be, and says why."""
+    agents = {agent.name for agent in config.agents} or {"main"}
+    found = []
+    for section in config.routines:
+        wish = RoutineWish(
+            name=section.name,
+            prompt=section.prompt,
+            every_s=section.every_s,
+            cron=section.cron,
+            at=section.at,
+            timezone=section.timezone,
+            misfire=section.misfire,
+            misfire_max=section.misfire_max,
+            overlap=section.overlap,
+            session_key=section.session_key,
+            channel=section.channel,
+            agent=section.agent,
+        )
+        try:
+            definition = make_definition(wish, SimulatedCron().check)
+        except Invalid as cause:
+            raise Invalid(cause.code, f"routine {section.name}: {cause.message}") from cause
+        if section.agent is not None and section.agent not in agents:
+            raise Invalid("agent_unknown", f"routine {section.name}: there is no [[agent]] named {section.agent}")
+        found.append(ConfiguredRoutine(principal=parse_principal(section.principal), definition=definition))
+    return tuple(found)
 
 
 def _workspace_root(home: Home, agent: str, root: str) -> str:

@@ -21,12 +21,15 @@ from palyra.app import Home
 from palyra.app.secrets import SecretSources
 from palyra.config import Config
 from palyra.config.records import McpServerConfig
-from palyra.core.errors import PalyraError
-from palyra.core.ids import SessionId
+from palyra.core.errors import PalyraError, Unavailable
+from palyra.core.ids import EffectId, Principal, SessionId
 from palyra.core.redaction import Redactor
+from palyra.core.routines.model import Routine
+from palyra.core.routines.wish import RoutineWish
 from palyra.core.tools import MissingTool
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.processes import Processes
+from palyra.ports.routines import RoutineMaker
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.search import MessageSearch
 from palyra.ports.services import Service
@@ -70,6 +73,7 @@ class ToolSet(msgspec.Struct, frozen=True, kw_only=True):
     processes: Processes
     skills: Skills
     services: tuple[Service, ...]
+    routines: "LateRoutines"
     forget: Callable[[SessionId], Awaitable[None]]
 
 
@@ -101,16 +105,18 @@ def build_tools(dependencies: ToolDependencies) -> ToolSet:
         sources.append(servers)
         services.append(servers)
     stored = StoredContent(artifacts=dependencies.artifacts, state=dependencies.state, search=dependencies.search)
+    routines = LateRoutines()
     return ToolSet(
-        catalog=ToolCatalog(own_tools(guard, stored, skills), sources),
+        catalog=ToolCatalog(own_tools(guard, stored, skills, routines), sources),
         processes=processes,
         skills=skills,
         services=tuple(services),
+        routines=routines,
         forget=browser.forget,
     )
 
 
-def own_tools(guard: "Guard", stored: StoredContent, skills: Skills) -> list[Tool]:
+def own_tools(guard: "Guard", stored: StoredContent, skills: Skills, routines: RoutineMaker) -> list[Tool]:
     """Returns the tools that every daemon has, wherever it runs."""
     from palyra.adapters.tools.artifact_read import ArtifactRead
     from palyra.adapters.tools.fs_list import FsList
@@ -119,6 +125,7 @@ def own_tools(guard: "Guard", stored: StoredContent, skills: Skills) -> list[Too
     from palyra.adapters.tools.fs_search import FsSearch
     from palyra.adapters.tools.fs_write import FsWrite
     from palyra.adapters.tools.http_fetch import HttpFetch
+    from palyra.adapters.tools.routine_create import RoutineCreate
     from palyra.adapters.tools.session_search import SessionSearch
     from palyra.adapters.tools.skill_open import SkillOpen
     from palyra.adapters.tools.time_now import TimeNow
@@ -134,7 +141,30 @@ def own_tools(guard: "Guard", stored: StoredContent, skills: Skills) -> list[Too
         ArtifactRead(stored.artifacts, stored.state),
         SessionSearch(stored.search),
         SkillOpen(skills),
+        RoutineCreate(routines),
     ]
+
+
+class LateRoutines:
+    """The routines of an engine, for tools that are built before it."""
+
+    def __init__(self) -> None:
+        self._maker: RoutineMaker | None = None
+
+    def bind(self, maker: RoutineMaker) -> None:
+        self._maker = maker
+
+    async def make(self, principal: Principal, wish: RoutineWish, effect_id: EffectId) -> Routine:
+        return await self._bound.make(principal, wish, effect_id)
+
+    def describe(self, wish: RoutineWish) -> str:
+        return self._bound.describe(wish)
+
+    @property
+    def _bound(self) -> RoutineMaker:
+        if self._maker is None:
+            raise Unavailable("routines_unavailable", "routines need a running daemon")
+        return self._maker
 
 
 class LazySource:

@@ -14,7 +14,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from palyra.core.events import Draft, Event
+from palyra.core.events import Draft, Event, RoutineData
 from palyra.core.events.base import ErasedData, JsonObject
 from palyra.core.events.model import (
     ContextAssembled,
@@ -236,6 +236,8 @@ def _extend_active(window: Window, event: Event) -> Window:
         ):
             return window  # A model is told of none of these. An interrupted output is among them.
         case _:
+            if isinstance(event.data, RoutineData):
+                return window
             assert_never(event.data)
 
 

@@ -21,6 +21,7 @@ from palyra.engine.api.model_check import ModelCheckService
 from palyra.engine.api.owners import OwnerLookup
 from palyra.engine.api.policy_explainer import PolicyExplainer
 from palyra.engine.api.processes import ProcessService
+from palyra.engine.api.routines import RoutineService
 from palyra.engine.api.runs import RunService
 from palyra.engine.api.service_runs import ServiceRuns
 from palyra.engine.api.sessions import SessionService
@@ -31,6 +32,9 @@ from palyra.engine.api.usage import UsageService
 from palyra.engine.composition import EngineParts, build_parts
 from palyra.engine.jobs.kinds import job_types
 from palyra.engine.jobs.worker import JobWorker
+from palyra.engine.routines.fire_handler import RoutineFireHandler
+from palyra.engine.routines.scheduler import RoutineScheduler
+from palyra.engine.routines.system_tape import RoutineTape
 from palyra.engine.session.attachments import AttachmentIntake
 from palyra.engine.session.session_loop import JOURNAL_CLOSED
 from palyra.engine.setup import EngineSetup
@@ -95,7 +99,24 @@ class Services:
             ids=parts.ids,
         )
         self.services = ServiceRuns(parts.ids, parts.loops, parts.hub)
-        types = job_types()
+        self._wire_background(setup, parts)
+        self.status = StatusService(
+            state=views.state,
+            slots=parts.slots,
+            catalog=ports.catalog,
+            directory=parts.agents,
+            router=ports.router,
+            checks=ModelCheckService(ports.router, self.services),
+            policy_state=setup.policy_state,
+            verifier=verify,
+        )
+
+    def _wire_background(self, setup: EngineSetup, parts: EngineParts) -> None:
+        """Wires what runs unattended: the queue of jobs, and routines."""
+        views, journal, clock = setup.views, setup.journal, setup.clock
+        tape = RoutineTape(node=parts.node, journal=journal, hub=parts.hub, clock=clock)
+        fires = RoutineFireHandler(views=views.routines, runs=self.runs, tape=tape)
+        types = job_types(routine=fires.perform)
         self.worker = JobWorker(
             node=parts.node,
             journal=journal,
@@ -116,15 +137,23 @@ class Services:
             stop_attempt=self.worker.stop_attempt,
             wake=parts.jobs_queued.set,
         )
-        self.status = StatusService(
-            state=views.state,
-            slots=parts.slots,
-            catalog=ports.catalog,
-            directory=parts.agents,
-            router=ports.router,
-            checks=ModelCheckService(ports.router, self.services),
-            policy_state=setup.policy_state,
-            verifier=verify,
+        self.scheduler = RoutineScheduler(
+            views=views.routines,
+            tape=tape,
+            jobs=self.jobs,
+            cron=setup.ports.cron,
+            clock=clock,
+            changed=asyncio.Event(),
+        )
+        self.routines = RoutineService(
+            views=views.routines,
+            tape=tape,
+            jobs=self.jobs,
+            ids=parts.ids,
+            agents=parts.agents,
+            cron=setup.ports.cron,
+            clean=lambda text: parts.redactor.text(text).text,
+            changed=self.scheduler.changed.set,
         )
 
 
@@ -142,6 +171,8 @@ class Engine(Services):
         self._parts.tasks.spawn(self._parts.heartbeats.keep(), "heartbeats")
         self._parts.tasks.spawn(self._sweep(), "artifacts")
         self._parts.tasks.spawn(self.worker.keep(), "jobs")
+        await self.routines.sync(self._setup.routines)
+        self._parts.tasks.spawn(self.scheduler.keep(), "routines")
         for service in self._setup.services:
             await service.start()
         return await self._parts.loops.resume_all()

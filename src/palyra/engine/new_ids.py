@@ -1,4 +1,4 @@
-"""New ids of runs, sessions and jobs.
+"""New ids of runs, sessions, jobs and routines.
 
 Owns: the randomness in them. Does not own: their form (core.ids).
 """
@@ -6,7 +6,7 @@ Owns: the randomness in them. Does not own: their form (core.ids).
 import secrets
 from collections import deque
 
-from palyra.core.ids import ULID_RANDOM_BYTES, JobId, RunId, SessionId, StreamId, make_ulid
+from palyra.core.ids import ULID_RANDOM_BYTES, JobId, RoutineId, RunId, SessionId, StreamId, make_ulid
 from palyra.ports.clock import Clock
 
 IDS_DRAWN_COUNT = 256
@@ -25,6 +25,9 @@ class IdSource:
 
     def job_id(self) -> JobId:
         return JobId(self._ulid())
+
+    def routine_id(self) -> RoutineId:
+        return RoutineId(self._ulid())
 
     def _ulid(self) -> str:
         """Makes an id.

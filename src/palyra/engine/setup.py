@@ -11,15 +11,18 @@ from palyra.core.budget import Budget
 from palyra.core.events.run import RunLimits
 from palyra.core.ids import SessionId
 from palyra.core.redaction import KnownSecrets
+from palyra.core.routines.wish import ConfiguredRoutine
 from palyra.core.run.loop import make_limits
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.clock import Clock
+from palyra.ports.cron import Cron
 from palyra.ports.jobs import JobViews
 from palyra.ports.journal import Journal
 from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
 from palyra.ports.processes import NoProcesses, Processes
 from palyra.ports.router import Router
+from palyra.ports.routines import RoutineViews
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.sealer import Sealer
 from palyra.ports.services import Service
@@ -52,6 +55,7 @@ class Views:
     usage: UsageViews
     provenance: ProvenanceViews
     jobs: JobViews
+    routines: RoutineViews
 
 
 async def _nothing_to_forget(_session_id: SessionId) -> None:
@@ -70,6 +74,7 @@ class EnginePorts:
     artifacts: Artifacts
     signer: Signer
     sealer: Sealer
+    cron: Cron
     processes: Processes = field(default_factory=NoProcesses)
     skills: Skills = field(default_factory=NoSkills)
     forget: Callable[[SessionId], Awaitable[None]] = _nothing_to_forget
@@ -87,3 +92,4 @@ class EngineSetup:
     known: KnownSecrets | None = None
     policy_state: Callable[[], str] = lambda: "ok"
     services: tuple[Service, ...] = ()
+    routines: tuple[ConfiguredRoutine, ...] = ()

@@ -150,6 +150,7 @@ _WithoutEffect = (
     | CheckpointSigned
     | Erased
     | AdminActed
+    | RoutineData
 )
 
 

@@ -16,6 +16,7 @@ from palyra.adapters.store.sqlite.tape_reads import read_head, read_journal, rea
 from palyra.adapters.store.sqlite.views_approvals import SqliteApprovals
 from palyra.adapters.store.sqlite.views_jobs import SqliteJobs
 from palyra.adapters.store.sqlite.views_provenance import SqliteProvenance
+from palyra.adapters.store.sqlite.views_routines import SqliteRoutines
 from palyra.adapters.store.sqlite.views_runs import SqliteRuns
 from palyra.adapters.store.sqlite.views_search import SqliteSearch
 from palyra.adapters.store.sqlite.views_sessions import SqliteSessions
@@ -54,6 +55,7 @@ class SqliteJournal:
         self.provenance = SqliteProvenance(self._reads)
         self.search = SqliteSearch(self._reads)
         self.jobs = SqliteJobs(self._reads)
+        self.routines = SqliteRoutines(self._reads)
 
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
