@@ -14,7 +14,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from palyra.core.events import Draft, Event, RoutineData
+from palyra.core.events import Draft, Event, SystemData
 from palyra.core.events.base import ErasedData, JsonObject
 from palyra.core.events.model import (
     ContextAssembled,
@@ -53,11 +53,6 @@ from palyra.core.events.session import (
     SessionRestored,
     SourceDistrusted,
     SourceTrusted,
-)
-from palyra.core.events.system import (
-    AdminActed,
-    CheckpointSigned,
-    Erased,
 )
 from palyra.core.events.tool import (
     ApprovalRequested,
@@ -229,14 +224,11 @@ def _extend_active(window: Window, event: Event) -> Window:
             | SourceDistrusted()
             | PinAdded()
             | PinRemoved()
-            | CheckpointSigned()
-            | Erased()
-            | AdminActed()
             | ErasedData()
         ):
             return window  # A model is told of none of these. An interrupted output is among them.
         case _:
-            if isinstance(event.data, RoutineData):
+            if isinstance(event.data, SystemData):
                 return window
             assert_never(event.data)
 

@@ -85,8 +85,7 @@ class Services:
         self.taint = TaintService(self.sessions, views.provenance, parts.loops)
         self.feed = EventFeed(sessions=self.sessions, journal=journal, state=views.state, hub=parts.hub)
         self.artifacts = ArtifactService(artifacts=ports.artifacts, journal=journal, state=views.state, clock=clock)
-        self.usage = UsageService(views.usage, clock)
-        self.owners = OwnerLookup(views)
+        self.usage, self.owners = UsageService(views.usage, clock), OwnerLookup(views)
         self.skills = SkillService(skills=ports.skills, catalog=ports.catalog, agents=parts.agents, acts=self.acts)
         self.explaining = PolicyExplainer(
             sessions=self.sessions,
