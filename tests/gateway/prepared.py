@@ -4,9 +4,10 @@ Owns: the engine's scripts, tools, skills and processes, and making sessions, ru
 Does not own: the gateway over it (scene), any claim.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -16,7 +17,8 @@ from palyra.adapters.providers.scripted import Script
 from palyra.adapters.skills.skill_index import FolderSkills
 from palyra.core.events.system import AdminActed
 from palyra.core.events.tool import ApprovalStatus, Decision, EffectClass, Scope
-from palyra.core.ids import ArtifactId, GrantId, Principal, SessionId
+from palyra.core.ids import ArtifactId, GrantId, Principal, RoutineId, SessionId
+from palyra.core.routines.wish import RoutineWish
 from palyra.core.tools import MissingTool, ToolSpec
 from palyra.core.trust import Trust
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord, SessionRequest
@@ -53,6 +55,7 @@ class Prepared:
     journal: Journal
     processes: FakeProcesses
     ids: dict[str, str] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=count)
 
     async def resource_ids(self, owner: Principal = OWNER) -> dict[str, str]:
         """One new resource of each kind. The session is tainted and its run is over; the run waits for an approval."""
@@ -64,6 +67,7 @@ class Prepared:
             "approval_id": (await self.approval_of(run, owner)).id,
             "grant_id": await self.grant(owner),
             "artifact_id": await self.artifact(owner),
+            "routine_id": await self.routine(owner),
             "name": "scripted",
             "token_id": "admin",
         }
@@ -107,6 +111,14 @@ class Prepared:
     async def artifact(self, owner: Principal = OWNER) -> ArtifactId:
         body = HTML if owner == OWNER else f"of {owner}".encode()
         return (await self.engine.artifacts.put(owner, body, "text/html")).id
+
+    async def routine(self, owner: Principal = OWNER) -> RoutineId:
+        wish = RoutineWish(name=self.new_name(), prompt="go", every_s=86_400)
+        return (await self.engine.routines.create(owner, wish)).id
+
+    def new_name(self) -> str:
+        """A name that no routine has."""
+        return f"routine {next(self.numbers)}"
 
     async def acts(self) -> list[tuple[str, AdminActed]]:
         """Every administrative act on record, with who did it."""
