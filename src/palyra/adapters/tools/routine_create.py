@@ -70,7 +70,12 @@ SPEC = ToolSpec(
                 "enum": [one.value for one in Misfire],
                 "description": "Times missed while the daemon was off: skip them, make them up once, or all.",
             },
-            "misfire_max": {"type": "integer", "minimum": 1, "maximum": MISFIRE_MAX_LIMIT},
+            "misfire_max": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MISFIRE_MAX_LIMIT,
+                "description": "How many missed times misfire all makes up for.",
+            },
             "overlap": {
                 "enum": [one.value for one in Overlap],
                 "description": "Due while its last run goes on: forbid a second, queue it, or replace the first.",
@@ -133,7 +138,7 @@ def _wish(arguments: JsonObject) -> RoutineWish | None:
         return None
     if not isinstance(cron, str | None) or not isinstance(at, str | None):
         return None
-    if not isinstance(every_s, int | None) or not isinstance(most, int | None):
+    if not isinstance(every_s, int | None) or not isinstance(most, int | None) or isinstance(every_s, bool):
         return None
     try:
         misfire = None if texts["misfire"] is None else Misfire(texts["misfire"])
