@@ -14,6 +14,7 @@ import pytest
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
 from palyra.ports.journal import Journal
+from palyra.ports.routines import RoutineViews
 from palyra.ports.search import MessageSearch
 from palyra.ports.state import State
 from palyra.ports.views import ApprovalViews, ProvenanceViews, RunViews, SessionViews, UsageViews
@@ -32,6 +33,7 @@ class Opened:
     usage: UsageViews
     provenance: ProvenanceViews
     search: MessageSearch
+    routines: RoutineViews
 
 
 Opener = Callable[[Path, FixedClock], Awaitable[Opened]]
@@ -70,6 +72,7 @@ def _with_views(journal: SqliteJournal) -> Opened:
         usage=journal.usage,
         provenance=journal.provenance,
         search=journal.search,
+        routines=journal.routines,
     )
 
 

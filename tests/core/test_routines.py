@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from palyra.core.errors import Invalid
 from palyra.core.ids import RunId
-from palyra.core.routines.due import GAP_MS, awake_since, is_set_back, plan_routine, settled_next_ms
+from palyra.core.routines.due import GAP_MS, ON_TIME_MAX, awake_since, is_set_back, plan_routine, settled_next_ms
 from palyra.core.routines.model import (
     WAITING_RUNS_MAX,
     CronSchedule,
@@ -115,6 +115,13 @@ def test_missed_times_and_those_since_waking_are_told_apart() -> None:
     assert plan is not None
     assert plan.fires == (START_MS + 8_000, START_MS + 9_000)
     assert (plan.skipped_at_ms, plan.skipped_count) == (START_MS + 7_000, 8)
+
+
+def test_times_that_a_full_queue_held_up_are_fired_up_to_a_limit_and_counted() -> None:
+    plan = plan_routine(routine_at(START_MS, EverySchedule(1)), START_MS + 99_000, START_MS, hourly)
+    assert plan is not None
+    assert plan.fires == tuple(START_MS + 1_000 * second for second in range(100 - ON_TIME_MAX, 100))
+    assert (plan.skipped_at_ms, plan.skipped_count) == (plan.fires[0] - 1_000, 100 - ON_TIME_MAX)
 
 
 @pytest.mark.parametrize("misfire", list(Misfire))

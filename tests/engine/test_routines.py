@@ -398,6 +398,22 @@ async def test_history_is_bounded_and_outlives_the_routine_for_its_owner_alone(t
             await engine.routines.history(OWNER, routine.id, None, 1)
 
 
+async def test_erasing_the_session_of_a_routine_does_not_stop_it(tmp_path: Path) -> None:
+    clock = SetClock()
+    async with workshop_at(tmp_path, clock).open() as engine:
+        routine = await engine.routines.create(OWNER, wish())
+        clock.forward(60)
+        await settled(engine)
+        (first,) = await runs_of(engine)
+        await engine.sessions.delete(OWNER, first.session_id)
+        clock.forward(60)
+        await settled(engine)
+        times = await times_of(engine, routine.id)
+        assert [time.fire.reason for time in times] == [None, None]
+        assert times[-1].run_state == "done"
+        assert times[-1].run_id != first.id
+
+
 async def test_a_removed_routine_does_not_start_what_was_due(tmp_path: Path) -> None:
     clock = SetClock()
     async with workshop_at(tmp_path, clock).open() as engine:

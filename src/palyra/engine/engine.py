@@ -169,8 +169,9 @@ class Engine(Services):
         self._parts.tasks.spawn(self._sign_regularly(), "checkpoints")
         self._parts.tasks.spawn(self._parts.heartbeats.keep(), "heartbeats")
         self._parts.tasks.spawn(self._sweep(), "artifacts")
-        self._parts.tasks.spawn(self.worker.keep(), "jobs")
+        # The file's routines first: a worker that skips a due time would change the same rows.
         await self.routines.sync(self._setup.routines)
+        self._parts.tasks.spawn(self.worker.keep(), "jobs")
         self._parts.tasks.spawn(self.scheduler.keep(), "routines")
         for service in self._setup.services:
             await service.start()

@@ -14,7 +14,7 @@ import msgspec
 from palyra.core.routines.model import CronSchedule, EverySchedule, Misfire, OnceSchedule, Routine
 from palyra.core.routines.schedule import CronNext, passed_times, time_after
 
-ON_TIME_MAX = 32  # Looks at the clock are at most GAP_MS apart while awake, and intervals last a second at least.
+ON_TIME_MAX = 32  # Far more than come between two looks while awake; only a full queue lets more wait.
 GAP_MS = 10_000  # A longer time between two looks at the clock means that the machine slept or its clock was set.
 BACK_MS = 1_000  # Clocks are corrected by less than this all the time.
 
@@ -37,13 +37,14 @@ def plan_routine(routine: Routine, now_ms: int, awake_since_ms: int, cron: CronN
     schedule, made_up_max = routine.definition.schedule, _made_up_max(routine)
     missed = passed_times(schedule, first_ms, min(now_ms, awake_since_ms - 1), made_up_max + 1, cron)
     from_ms = first_ms if missed.count == 0 else time_after(schedule, first_ms, awake_since_ms - 1, cron)
-    awake = passed_times(schedule, now_ms + 1 if from_ms is None else from_ms, now_ms, ON_TIME_MAX, cron)
+    awake = passed_times(schedule, now_ms + 1 if from_ms is None else from_ms, now_ms, ON_TIME_MAX + 1, cron)
     made_up = missed.newest[-made_up_max:] if made_up_max else ()
-    skipped = missed.newest[: len(missed.newest) - len(made_up)]
+    on_time = awake.newest[-ON_TIME_MAX:]
+    skipped = (*missed.newest[: len(missed.newest) - len(made_up)], *awake.newest[: len(awake.newest) - len(on_time)])
     return RoutinePlan(
-        fires=(*made_up, *awake.newest),
+        fires=(*made_up, *on_time),
         skipped_at_ms=skipped[-1] if skipped else None,
-        skipped_count=missed.count - len(made_up),
+        skipped_count=missed.count - len(made_up) + awake.count - len(on_time),
         next_at_ms=time_after(schedule, first_ms, now_ms, cron),
         last_due_ms=(*missed.newest, *awake.newest)[-1],
     )
