@@ -15,7 +15,8 @@ pytestmark = pytest.mark.anyio
 
 
 def numbered(number: int, next_at_ms: int | None = START_MS, **fields: object) -> Routine:
-    routine = routine_at(next_at_ms, principal=ALICE, **{"id": RoutineId(f"{number:026}"), **fields})
+    named = {"id": RoutineId(f"{number:026}"), "principal": ALICE, **fields}
+    routine = routine_at(next_at_ms, **named)  # type: ignore[arg-type]
     return replace(routine, definition=replace(routine.definition, name=f"name {number}"))
 
 

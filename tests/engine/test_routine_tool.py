@@ -40,7 +40,7 @@ async def card_of(engine: Engine) -> ApprovalRecord:
 
 async def outcome(engine: Engine, answer: Decision | None, **fields: object) -> ToolFinished:
     """Runs the agent to its end, with an answer to its question if there is one."""
-    run = await engine.runs.start(OWNER, ask(**fields))
+    run = await engine.runs.start(OWNER, ask(**fields))  # type: ignore[arg-type]
     if answer is not None:
         await wait_for(engine, run.id, "approval.requested")
         await engine.approvals.answer(OWNER, (await card_of(engine)).id, ApprovalAnswer(decision=answer))
