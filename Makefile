@@ -44,10 +44,11 @@ index: setup ## Write docs/where-to-look.md anew from the docstrings.
 bench: setup ## Run every benchmark in bench/, one after the other.
 	@set -e; for name in $(BENCHES); do echo "== bench.$$name"; $(BIN)/python -m bench.$$name; done
 
-campaign: setup ## Run the long campaigns: faults of the journal, the daemon and a cap, all injections, costly properties.
+campaign: setup ## Run the long campaigns: faults of the journal, the daemon, a cap and the queue, all injections, costly properties.
 	$(BIN)/python -m tests.crash.campaign $(CAMPAIGN)
 	$(BIN)/python -m tests.crash.daemon_campaign --kills $(KILLS)
 	$(BIN)/python -m tests.crash.cap_campaign --kills $(CAPS)
+	$(BIN)/python -m tests.crash.queue_campaign
 	$(BIN)/python -m tests.corpora.injection_campaign
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n $(TEST_WORKERS) $(PROPERTIES)
 

@@ -16,12 +16,12 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "palyra"
 SECTIONS: dict[str, type[Section]] = {**plain_sections(), **repeated_sections()}
 MEMBERS = {field.encode_name: field.name for field in fields(Config)}
-FILE = '[server]\ngrpc = "127.0.0.1:1"\n[journal]\nretention_days = 3\n[memory]\nauto_inject = true\n'
+FILE = '[server]\ngrpc = "127.0.0.1:1"\n[learning]\nenabled = true\n[memory]\nauto_inject = true\n'
 WARNINGS = [
     "palyra.toml:2: server.grpc: is not read yet: it has no effect in this release",
-    "palyra.toml:4: journal.retention_days: is not read yet: it has no effect in this release",
+    "palyra.toml:3: learning: is not read yet: it has no effect in this release",
     "palyra.toml:5: memory: is not read yet: it has no effect in this release",
-    "PALYRA_HEALING__MODE: is not read yet: it has no effect in this release",
+    "PALYRA_LEARNING__ENABLED: is not read yet: it has no effect in this release",
 ]
 
 
@@ -55,7 +55,7 @@ def test_a_key_is_read_unless_it_is_marked(name: str) -> None:
 
 
 def test_what_has_no_effect_is_told_with_its_line() -> None:
-    config = read_config(FILE, {"PALYRA_HEALING__MODE": "auto"}, "palyra.toml")
+    config = read_config(FILE, {"PALYRA_LEARNING__ENABLED": "true"}, "palyra.toml")
     assert isinstance(config, Config)
     assert [str(warning) for warning in config.warnings] == WARNINGS
 
@@ -70,7 +70,7 @@ def test_check_tells_warnings_and_what_would_stop_the_start(tmp_path: Path) -> N
     file = tmp_path / "palyra.toml"
     file.write_text(FILE)
     arguments = ["--home", str(tmp_path), "config", "check"]
-    checked = CliRunner().invoke(app, arguments, env={"PALYRA_HEALING__MODE": "auto"})
+    checked = CliRunner().invoke(app, arguments, env={"PALYRA_LEARNING__ENABLED": "true"})
     expected = [f"warning: {each.replace('palyra.toml', str(file))}" for each in WARNINGS]
     assert (checked.exit_code, checked.output.splitlines()) == (0, [*expected, "all is well"])
     file.write_text('[server]\nhttp = "0.0.0.0:1"\n[[agent]]\nname = "a"\nworkspace = ["/"]\n')

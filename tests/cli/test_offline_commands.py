@@ -102,7 +102,7 @@ def test_doctor_of_an_empty_home_only_warns(tmp_path: Path, monkeypatch: pytest.
 
 def test_serve_starts_nothing_with_a_wrong_configuration(tmp_path: Path) -> None:
     (tmp_path / "palyra.toml").write_text("[run]\ndrain = 1\n[sever]\n")
-    result = palyra(tmp_path, "serve")
+    result = palyra(tmp_path, "serve", "--no-supervisor")
     assert result.exit_code == 1
     assert [line.split(":")[2] for line in result.stderr.splitlines()] == ["2", "3"]
 
@@ -115,8 +115,8 @@ def test_serve_refuses_an_open_bind_unless_told(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(wiring, "serve", serve)
     monkeypatch.setenv("PALYRA_SERVER__HTTP", "0.0.0.0:7142")
-    assert "bind_insecure" in palyra(tmp_path, "serve").stderr
-    assert palyra(tmp_path, "serve", "--insecure").exit_code == 0
+    assert "bind_insecure" in palyra(tmp_path, "serve", "--no-supervisor").stderr
+    assert palyra(tmp_path, "serve", "--no-supervisor", "--insecure").exit_code == 0
     assert [config.server.insecure for config in served] == [True]
 
 

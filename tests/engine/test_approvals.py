@@ -33,6 +33,8 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
+REGULAR_TASKS = {"deadlines", "checkpoints", "heartbeats", "jobs", "job leases", "routines", "upkeep"}
+
 DAY_MS = 24 * 3600 * 1000
 WRITES = tuple(PreparedCall("fs.write", {"path": f".git/hooks/{n}", "content": f"line {n}\n"}) for n in range(12))
 MAILS = Turn(calls=tuple(PreparedCall("mark.send", {"text": text}) for text in ("a", "a", "b", "a")))
@@ -249,7 +251,7 @@ async def test_run_waits_for_days_as_one_entry_of_a_heap(tmp_path: Path) -> None
             deadlines.look_at_clock()
             await settled(engine)
         assert deadlines._heap == [(clock.at_ms + 20 * DAY_MS, record.session_id)]
-        assert engine._parts.tasks.names == before == {"deadlines", "checkpoints", "heartbeats"}
+        assert engine._parts.tasks.names == before == REGULAR_TASKS
         (card,) = await pending(engine)
         await allow(engine, card)
         await finished(engine, record)
@@ -261,7 +263,7 @@ async def test_run_waits_for_days_as_one_entry_of_a_heap(tmp_path: Path) -> None
 async def settled(engine: Engine) -> None:
     """Until every loop is idle and nothing but the daemon's own tasks is left."""
     await asyncio.sleep(0.001)
-    await until(lambda: engine._parts.tasks.names <= {"deadlines", "checkpoints", "heartbeats"}, "rest")
+    await until(lambda: engine._parts.tasks.names <= REGULAR_TASKS, "rest")
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,11 @@ from palyra.adapters.providers.scripted import Script
 from palyra.adapters.skills.skill_index import FolderSkills
 from palyra.core.events.system import AdminActed
 from palyra.core.events.tool import ApprovalStatus, Decision, EffectClass, Scope
-from palyra.core.ids import ArtifactId, GrantId, Principal, RoutineId, SessionId
+from palyra.core.ids import ArtifactId, GrantId, JobId, Principal, RoutineId, SessionId
 from palyra.core.routines.wish import RoutineWish
 from palyra.core.tools import MissingTool, ToolSpec
 from palyra.core.trust import Trust
+from palyra.engine.api.jobs import JobRequest
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord, SessionRequest
 from palyra.engine.engine import Engine
 from palyra.ports.journal import Journal
@@ -68,6 +69,7 @@ class Prepared:
             "grant_id": await self.grant(owner),
             "artifact_id": await self.artifact(owner),
             "routine_id": await self.routine(owner),
+            "job_id": await self.job(owner),
             "name": "scripted",
             "token_id": "admin",
         }
@@ -107,6 +109,12 @@ class Prepared:
         await self.engine.approvals.answer(owner, card.id, allowed)
         grants = await self.engine.approvals.grants(owner, "", 400)
         return next(grant.id for grant in grants if grant.approval_id == card.id)
+
+    async def job(self, owner: Principal = OWNER) -> JobId:
+        """A job that waits for a day."""
+        job_id = await self.engine.jobs.enqueue(JobRequest(kind="maintenance", principal=owner, delay_ms=86_400_000))
+        assert job_id is not None
+        return job_id
 
     async def artifact(self, owner: Principal = OWNER) -> ArtifactId:
         body = HTML if owner == OWNER else f"of {owner}".encode()

@@ -36,10 +36,10 @@ NEW_ADMIN = "palyra_another-admin-token-of-the-tests-alone"
 HOST = "127.0.0.1:7142"
 # Written in a target or a body, these stand for the ids of the scene.
 SESSION, RUN, APPROVAL = "{session_id}", "{run_id}", "{approval_id}"
-GRANT, ARTIFACT, PROCESS = "{grant_id}", "{artifact_id}", "{process_id}"
+GRANT, ARTIFACT, PROCESS, JOB = "{grant_id}", "{artifact_id}", "{process_id}", "{job_id}"
 NOTED = (
     "sessions", "runs", "approvals", "taint", "feed", "artifacts", "usage", "acts", "skills", "explaining", "status",
-    "routines",
+    "jobs", "routines",
 )  # fmt: skip
 
 

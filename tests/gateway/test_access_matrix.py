@@ -15,6 +15,7 @@ from palyra.core.ids import Principal
 from palyra.gateway.access.resources import APPROVAL, ARTIFACT, GRANT, RUN, SESSION, AnyResourceKind
 from palyra.gateway.access.roles import RoleTable
 from palyra.gateway.http.route import AnyHttpRoute, parameters_of
+from palyra.gateway.routes.jobs import JOB
 from palyra.gateway.routes.routines import ROUTINE
 from palyra.gateway.routes.table import ROUTES, document
 from palyra.ports.policy import ApiQuestion, PolicyAnswer
@@ -102,6 +103,7 @@ class World:
             GRANT: self.prepared.grant,
             ARTIFACT: self.prepared.artifact,
             ROUTINE: self.prepared.routine,
+            JOB: self.prepared.job,
         }
         self.scene.ids = {"token_id": TOKEN_ID, "name": "scripted", "process_id": ""}
         if route.resource is not None:
@@ -158,10 +160,10 @@ def test_a_route_declares_the_resource_in_its_path() -> None:
 
 def test_what_may_be_changed_for_another_is_this() -> None:
     changes = {route.action for route in ROUTES if route.others is not None and not route.is_read_only}
-    assert changes == {"runs.cancel", "processes.stop", "approvals.answer", "grants.revoke", "policy.explain"} | {
-        "routines.change",
-        "routines.remove",
-    }
+    assert changes == {
+        "runs.cancel", "processes.stop", "approvals.answer", "grants.revoke", "policy.explain",
+        "jobs.cancel", "jobs.retry", "routines.change", "routines.remove",
+    }  # fmt: skip
     assert {route.others for route in ROUTES} == {None, Role.OPERATOR}
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from palyra.core.chain import to_wire
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.core.ids import ApprovalId, ArtifactId, Principal, RunId, SessionId, StreamId
+from palyra.core.jobs.model import JobState
 from palyra.core.run.states import RunState
 from palyra.engine.api.requests import (
     ApprovalAnswer,
@@ -26,9 +27,10 @@ from palyra.engine.api.requests import (
 from palyra.gateway.http.settings import PAGE_DEFAULT, PAGE_MAX
 from palyra.gateway.routes import login, policy, routines, skills, tokens
 from palyra.gateway.routes.table import ROUTES
+from palyra.ports.jobs import JobFilter
 from palyra.ports.tokens import Role
 from tests.gateway.prepared import HTML, MISSING, SOURCE, Prepared, open_prepared
-from tests.gateway.scene import APPROVAL, ARTIFACT, GRANT, PROCESS, RUN, SESSION, Scene
+from tests.gateway.scene import APPROVAL, ARTIFACT, GRANT, JOB, PROCESS, RUN, SESSION, Scene
 
 OWNER = Principal("user:owner")
 MODEL = "scripted"
@@ -116,6 +118,17 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
     ("DELETE", f"/api/v1/grants/{GRANT}", None, 200, ("approvals.revoke", OWNER, GRANT, OWNER)),
     ("POST", "/api/v1/artifacts", b"hello", 201, ("artifacts.put", OWNER, b"hello", "application/octet-stream")),
     ("GET", f"/api/v1/artifacts/{ARTIFACT}", None, 200, ("artifacts.get", OWNER, ARTIFACT)),
+    ("GET", "/api/v1/jobs", None, 200, ("jobs.list", OWNER, JobFilter(limit=ONE))),
+    (
+        "GET",
+        "/api/v1/jobs?kind=verify&state=dead&everyone=true&limit=1",
+        None,
+        200,
+        ("jobs.list", None, JobFilter(kind="verify", state=JobState.DEAD, limit=2)),
+    ),
+    ("GET", f"/api/v1/jobs/{JOB}", None, 200, ("jobs.get", OWNER, JOB)),
+    ("POST", f"/api/v1/jobs/{JOB}/cancel", {}, 200, ("jobs.cancel", OWNER, JOB)),
+    ("POST", f"/api/v1/jobs/{JOB}/retry", {}, 200, ("jobs.retry", OWNER, JOB)),
     ("GET", "/api/v1/usage", None, 200, ("usage.report", OWNER, UsageQuery(limit=ONE))),
     ("GET", "/readyz", None, 200, ("status.parts",)),
     ("GET", "/metrics", None, 200, ("status.metrics",)),

@@ -30,7 +30,8 @@ from palyra.adapters.runtimes.shell.groups_place import (
 )
 from palyra.adapters.runtimes.shell.sandbox import Sandbox
 from palyra.app import Home
-from palyra.app.tools import SandboxProxy, ToolDependencies, _shell, try_sandbox
+from palyra.app.services import SandboxProxy
+from palyra.app.tools import ToolDependencies, _shell, try_sandbox
 from tests.runtimes.shells import make_setup, never_tainted
 
 HYBRID_GROUPS = "9:name=systemd:/\n8:pids:/\n4:memory:/jobs/a:b\n2:cpu,cpuacct:/\n0::/\n"

@@ -1,4 +1,7 @@
-"""Daemons for tests: a real `palyra serve` process on a free port, and a plain client for it."""
+"""Daemons for tests: a real `palyra serve` process on a free port, and a plain client for it.
+
+The process is the daemon itself, without a supervisor: tests that kill it mean the daemon.
+"""
 
 import json
 import os
@@ -13,13 +16,19 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import wait_until
+
 READY_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 20.0
 MODEL_VARIABLES = ("ANTHROPIC_", "OPENAI_")
+SYSTEMD_VARIABLES = ("INVOCATION_ID", "NOTIFY_SOCKET")  # They would switch the supervisor off.
 
 
 class Daemon:
     """One home, whose process can be started and ended several times."""
+
+    program: tuple[str, ...] = ("-m", "palyra")
+    options: tuple[str, ...] = ("--no-supervisor",)
 
     def __init__(self, home: Path, script: str = "", **environment: str) -> None:
         self.home = home
@@ -36,10 +45,10 @@ class Daemon:
     def start(self) -> "Daemon":
         own = {"PALYRA_SERVER__HTTP": f"127.0.0.1:{self.port}", "PALYRA_HOME": str(self.home)}
         environment = {**plain_environment(), **own, **self._environment}
-        command = [sys.executable, "-m", "palyra", "serve"]
+        command = [sys.executable, *self.program, "serve", *self.options]
         with (self.home / "daemon.log").open("ab") as log:
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        self._wait_until_ready()
+        self.wait_until_ready()
         return self
 
     def kill(self) -> None:
@@ -94,7 +103,7 @@ class Daemon:
                 if line.startswith(b"data: "):
                     yield json.loads(line[6:])
 
-    def _wait_until_ready(self) -> None:
+    def wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_TIMEOUT_S
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
@@ -108,9 +117,34 @@ class Daemon:
         raise AssertionError(f"the daemon is not ready: {self.log()}")
 
 
+class SupervisedDaemon(Daemon):
+    """A daemon as users run it: `process` is the supervisor, and `child` the process id of the daemon itself."""
+
+    options = ()
+
+    @property
+    def child(self) -> int | None:
+        """Returns None between two lives."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        pids = children.read_text().split() if children.exists() else []
+        return int(pids[0]) if pids else None
+
+    def kill_child(self) -> int:
+        """Kills the daemon, and waits until the supervisor has started another one. Returns its process id."""
+        old = self.child
+        assert old is not None
+        os.kill(old, signal.SIGKILL)
+        wait_until(lambda: self.child not in (None, old), "a new daemon")
+        new = self.child
+        assert new is not None
+        return new
+
+
 def plain_environment() -> dict[str, str]:
     """Returns this environment without keys and addresses of models, so that none of this machine decides a test."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(MODEL_VARIABLES)}
+    for name in SYSTEMD_VARIABLES:
+        kept.pop(name, None)
     return {**kept, "PALYRA_SERVER__DETECT": "[]"}
 
 

@@ -113,7 +113,8 @@ class Workshop:
         self.sources: list[ToolSource] = []
         self.missing: list[MissingTool] = []
         self.processes: Processes = NoProcesses()
-        self.forget: Callable[[SessionId], Awaitable[None]] | None = None
+        self.forget: Callable[[SessionId], Awaitable[None]] = _forget_nothing
+        self.kept: Callable[[], Awaitable[tuple[SessionId, ...]]] = _keep_nothing
         self.skills: Skills = NoSkills()
         self.journal_settings = JournalSettings(path=root / "journal.db")
         self.journal_tools: Callable[[SqliteJournal, FileArtifacts], Sequence[Tool]] = lambda journal, artifacts: ()
@@ -149,7 +150,9 @@ class Workshop:
             cron=SimulatedCron(),
             skills=self.skills,
             processes=self.processes,
-            **({"forget": self.forget} if self.forget is not None else {}),
+            upkeep=journal.upkeep,
+            forget=self.forget,
+            kept=self.kept,
         )
         views = Views(
             sessions=journal.sessions,
@@ -175,6 +178,13 @@ class Workshop:
 
     def executed(self) -> list[str]:
         return self.marks.read_text().splitlines() if self.marks.exists() else []
+
+
+async def _forget_nothing(session_id: SessionId) -> None: ...
+
+
+async def _keep_nothing() -> tuple[SessionId, ...]:
+    return ()
 
 
 async def _no_verify() -> dict[str, object]:

@@ -19,8 +19,9 @@ from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.policy.folder import PolicyFolder
 from palyra.adapters.tools.catalog import ToolCatalog
-from palyra.app import Home, verify_summary
+from palyra.app import Home
 from palyra.app.default_models import choose_models
+from palyra.app.loop_blocks import make_loop_watch, watched
 from palyra.app.model_facts import build_prices, describe_model, make_budgets
 from palyra.app.models import build_router
 from palyra.app.policies import record_changes, watch
@@ -43,11 +44,16 @@ from palyra.ports.state import NoState
 if TYPE_CHECKING:
     from palyra.adapters.store.sqlite.journal import SqliteJournal
     from palyra.engine.setup import Views
+    from palyra.ports.clock import Clock
+    from palyra.ports.signer import Signer
 
 # Records are many and short-lived, and hardly ever form cycles. The default pace cost a tenth of the time.
 GC_THRESHOLDS = (50_000, 20, 100)
 # While many answers stream at once, the journal's thread would otherwise wait ten times as long for its turn.
 SWITCH_INTERVAL_S = 0.0005
+SAME_STOP_S = 0.5  # Signals that follow within this time belong to the same request to stop.
+
+DAY_MS = 86_400_000
 
 Announce = Callable[[str, str], None]
 
@@ -98,6 +104,7 @@ async def serve(
     choice = await choose_models(config)
     client = HttpClient()
     engine = build_engine(home, choice.config, client, known, policy)
+    loop_watch = make_loop_watch(home, config.healing.mode)
     settings = http_settings(config)
     watching: asyncio.Task[None] | None = None
     try:
@@ -106,7 +113,7 @@ async def serve(
         watching = asyncio.create_task(watch(folder), name="policies")
         access = Authentication(credentials, settings.requests_per_minute, time.monotonic)
         gateway = Gateway(engine, access, settings)
-        async with serve_http(settings, gateway) as server, noting_uses(tokens):
+        async with serve_http(settings, gateway) as server, noting_uses(tokens), watched(loop_watch):
             announce(server.address, server.address + login_link(home, credentials))
             if choice.words:
                 tell(choice.words)
@@ -136,15 +143,12 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
     from palyra.adapters.keys.sealer import FileSealer
     from palyra.adapters.keys.signer import FileSigner
     from palyra.adapters.schema import JsonSchemaCheck
-    from palyra.adapters.store.sqlite.connection import JournalSettings
-    from palyra.adapters.store.sqlite.journal import open_journal
     from palyra.engine.setup import EnginePorts, EngineSetup
 
     clock = SystemClock()
     signer = FileSigner(home.signing_key, home.public_keys)
-    settings = JournalSettings(path=journal_path(home, config), durability=config.journal.durability.value)
     secrets, prices = open_sources(home, config, known), build_prices(config)
-    journal = open_journal(settings, signer, clock)
+    journal = open_home_journal(home, config, signer, clock)
     artifacts, schemas, sealer = FileArtifacts(home.artifacts), JsonSchemaCheck(), FileSealer(home.vault_key)
     tools = build_tools(
         ToolDependencies(
@@ -172,6 +176,8 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         processes=tools.processes,
         skills=tools.skills,
         forget=tools.forget,
+        kept=tools.kept,
+        upkeep=journal.upkeep,
     )
     setup = EngineSetup(
         journal=journal,
@@ -186,9 +192,17 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         services=tools.services,
         routines=make_routines(config),
     )
-    engine = Engine(setup, lambda: verify_in_thread(home))
+    engine = Engine(setup, lambda: verify_in_process(home))
     tools.routines.bind(engine.routines)
     return engine
+
+
+def open_home_journal(home: Home, config: Config, signer: "Signer", clock: "Clock") -> "SqliteJournal":
+    from palyra.adapters.store.sqlite.connection import JournalSettings
+    from palyra.adapters.store.sqlite.journal import open_journal
+
+    settings = JournalSettings(path=journal_path(home, config), durability=config.journal.durability.value)
+    return open_journal(settings, signer, clock)
 
 
 def make_views(journal: "SqliteJournal") -> "Views":
@@ -288,6 +302,7 @@ def make_settings(config: Config) -> EngineSettings:
         runs_active_max=config.limits.runs_active_max,
         runs_queued_max=config.limits.runs_queued_per_session_max,
         default_agent=default or first,
+        retention_ms=None if config.journal.retention_days is None else config.journal.retention_days * DAY_MS,
     )
 
 
@@ -311,9 +326,14 @@ def journal_path(home: Home, config: Config) -> Path:
     return home.journal
 
 
-async def verify_in_thread(home: Home) -> dict[str, object]:
-    """Verifies on a snapshot, beside the running daemon."""
-    return await asyncio.to_thread(verify_summary, home)
+async def verify_in_process(home: Home) -> dict[str, object]:
+    """Verifies on a snapshot, in a process that has a lower priority and limits.
+
+    Checking takes as long as the journal is, and in a thread it would slow every run down.
+    """
+    from palyra.app.verify_process import verify_journal
+
+    return await verify_journal(home)
 
 
 def prepare_home(home: Home) -> None:
@@ -328,13 +348,16 @@ def prepare_home(home: Home) -> None:
 
 
 def _stop_signal() -> asyncio.Event:
-    """Makes SIGTERM and SIGINT ask for an orderly end; a second signal has its usual effect."""
+    """Makes SIGTERM and SIGINT ask for an orderly end; a later second signal has its usual effect.
+
+    One request may arrive twice: a shell signals the whole process group, and the supervisor passes its own on.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def ask(number: int) -> None:
         stop.set()
-        loop.remove_signal_handler(number)
+        loop.call_later(SAME_STOP_S, loop.remove_signal_handler, number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ask, number)

@@ -5,23 +5,19 @@ A new tool is one line here. A tool whose package or program is missing is a Mis
 take long to load are loaded at their first use.
 """
 
-import inspect
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
-import structlog
 
 from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.app import Home
 from palyra.app.secrets import SecretSources
+from palyra.app.services import LazyService, SandboxProxy
 from palyra.config import Config
 from palyra.config.records import McpServerConfig
-from palyra.core.errors import PalyraError, Unavailable
+from palyra.core.errors import Unavailable
 from palyra.core.ids import EffectId, Principal, SessionId
 from palyra.core.redaction import Redactor
 from palyra.core.routines.model import Routine
@@ -44,8 +40,6 @@ if TYPE_CHECKING:
     from palyra.adapters.runtimes.mcp.servers import McpServers
     from palyra.adapters.runtimes.mcp.settings import ServerSettings
     from palyra.adapters.runtimes.shell.processes import ShellProcesses
-
-log = structlog.get_logger()
 
 SKILLS_FRESH_S = (
     1.0  # How old the list in a prompt may be: looking at every folder at every turn would cost more than judging.
@@ -75,6 +69,7 @@ class ToolSet(msgspec.Struct, frozen=True, kw_only=True):
     services: tuple[Service, ...]
     routines: "LateRoutines"
     forget: Callable[[SessionId], Awaitable[None]]
+    kept: Callable[[], Awaitable[tuple[SessionId, ...]]]
 
 
 class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +94,12 @@ def build_tools(dependencies: ToolDependencies) -> ToolSet:
     sandbox_proxy = SandboxProxy(guard)
     browser = _browser(dependencies, guard)
     sources: list[ToolSource] = [LazySource(partial(_shell, dependencies, processes, sandbox_proxy)), plugins, browser]
-    services: list[Service] = [sandbox_proxy, LazyService(processes), LazyService(plugins), LazyService(browser)]
+    services: list[Service] = [
+        sandbox_proxy,
+        LazyService("background processes", "process", processes),
+        LazyService("plugins", "sandbox", plugins),
+        LazyService("browser", "browser", browser),
+    ]
     if dependencies.config.mcp_servers:
         servers = _servers(dependencies)
         sources.append(servers)
@@ -113,6 +113,7 @@ def build_tools(dependencies: ToolDependencies) -> ToolSet:
         services=tuple(services),
         routines=routines,
         forget=browser.forget,
+        kept=browser.kept,
     )
 
 
@@ -185,47 +186,6 @@ class LazySource:
     @cached_property
     def _source(self) -> ToolSource:
         return self._build()
-
-
-class Stoppable(Protocol):
-    def close(self) -> object: ...
-
-
-class LazyService:
-    """A service that starts at its first use and has to be ended."""
-
-    def __init__(self, part: Stoppable) -> None:
-        self._part = part
-
-    async def start(self) -> None:
-        """Does nothing: the service starts at its first use."""
-
-    async def close(self) -> None:
-        ended = self._part.close()
-        if inspect.isawaitable(ended):
-            await ended
-
-
-class SandboxProxy:
-    """The guarded proxy that a sandbox gets if a policy lets it reach the network."""
-
-    def __init__(self, guard: "Guard") -> None:
-        from palyra.adapters.net.proxy import GuardedProxy
-
-        self._proxy = GuardedProxy(guard)
-        # The path of a home may be too long for the name of a socket; that of a temporary folder is not.
-        self._folder = Path(tempfile.mkdtemp(prefix="palyra-"))
-        self.path = self._folder / "proxy"
-
-    async def start(self) -> None:
-        try:
-            await self._proxy.start(self.path)
-        except PalyraError as error:
-            log.warning("proxy_unavailable", message=error.message)
-
-    async def close(self) -> None:
-        await self._proxy.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _shell(dependencies: ToolDependencies, processes: "ShellProcesses", sandbox_proxy: SandboxProxy) -> ToolSource:

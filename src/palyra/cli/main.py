@@ -18,6 +18,7 @@ from palyra.cli.commands import (
     config,
     doctor,
     export,
+    jobs,
     journal,
     models,
     plugins,
@@ -47,6 +48,7 @@ app.add_typer(run.app)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
 app.add_typer(approvals.app, name="approvals")
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(models.app, name="models")
 app.add_typer(tools.app)
 app.add_typer(skills.app, name="skills")

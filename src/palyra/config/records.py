@@ -90,7 +90,7 @@ class ServerConfig(Section, frozen=True, kw_only=True):
 class JournalConfig(Section, frozen=True, kw_only=True):
     url: Annotated[str, Parsed(parse_journal_url)] = JOURNAL_URL
     durability: Durability = Durability.FULL
-    retention_days: Annotated[OptionalPositive, NotReadYet()] = None
+    retention_days: OptionalPositive = None
 
 
 class ProviderConfig(Section, frozen=True, kw_only=True):
@@ -187,7 +187,6 @@ class LearningConfig(Section, frozen=True, kw_only=True):
 
 
 class HealingConfig(Section, frozen=True, kw_only=True):
-    is_read: ClassVar[bool] = False
     mode: HealingMode = HealingMode.OBSERVE_ONLY
 
 

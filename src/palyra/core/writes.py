@@ -133,13 +133,17 @@ class RequeueJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndJob(msgspec.Struct, frozen=True, kw_only=True):
-    """The job is over: done, dead, cancelled or expired. Its holder, if another, loses it."""
+    """The job is over: done, dead, cancelled or expired. Its holder, if another, loses it.
+
+    `progress` is the handler's last word; None leaves the stored one.
+    """
 
     job_id: JobId
     token: int
     state: JobState
     error: str | None
     at_ms: int
+    progress: str | None = None
 
 
 class DropJobs(msgspec.Struct, frozen=True):

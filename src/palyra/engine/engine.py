@@ -30,7 +30,10 @@ from palyra.engine.api.status import StatusService
 from palyra.engine.api.taint import TaintService
 from palyra.engine.api.usage import UsageService
 from palyra.engine.composition import EngineParts, build_parts
-from palyra.engine.jobs.kinds import job_types
+from palyra.engine.jobs.kinds import JobHandlers, job_types
+from palyra.engine.jobs.maintenance import BackgroundVerify, StoreUpkeep
+from palyra.engine.jobs.session_cleanup import SessionCleanup
+from palyra.engine.jobs.upkeep import Upkeep
 from palyra.engine.jobs.worker import JobWorker
 from palyra.engine.routines.fire_handler import RoutineFireHandler
 from palyra.engine.routines.scheduler import RoutineScheduler
@@ -98,54 +101,77 @@ class Services:
             ids=parts.ids,
         )
         self.services = ServiceRuns(parts.ids, parts.loops, parts.hub)
-        self._wire_background(setup, parts)
+        self._add_status(setup, parts, verify)
+        self._add_background(setup, parts)
+
+    def _add_status(self, setup: EngineSetup, parts: EngineParts, verify: Verify) -> None:
         self.status = StatusService(
-            state=views.state,
+            state=setup.views.state,
             slots=parts.slots,
-            catalog=ports.catalog,
+            catalog=setup.ports.catalog,
             directory=parts.agents,
-            router=ports.router,
-            checks=ModelCheckService(ports.router, self.services),
+            router=setup.ports.router,
+            checks=ModelCheckService(setup.ports.router, self.services),
             policy_state=setup.policy_state,
             verifier=verify,
         )
 
-    def _wire_background(self, setup: EngineSetup, parts: EngineParts) -> None:
-        """Wires what runs unattended: the queue of jobs, and routines."""
-        views, journal, clock = setup.views, setup.journal, setup.clock
-        tape = RoutineTape(node=parts.node, journal=journal, hub=parts.hub, clock=clock)
-        fires = RoutineFireHandler(views=views.routines, runs=self.runs, tape=tape)
-        types = job_types(routine=fires.perform)
+    def _job_handlers(self, setup: EngineSetup, fires: RoutineFireHandler) -> JobHandlers:
+        cleanup = SessionCleanup(
+            sessions=self.sessions,
+            artifacts=self.artifacts,
+            views=setup.views.sessions,
+            clock=setup.clock,
+            retention_ms=setup.settings.retention_ms,
+            kept=setup.ports.kept,
+            forget=setup.ports.forget,
+        )
+        return JobHandlers(
+            session_cleanup=cleanup.perform,
+            maintenance=StoreUpkeep(upkeep=setup.ports.upkeep, clock=setup.clock).perform,
+            verify=BackgroundVerify(self.status.verify).perform,
+            routine=fires.perform,
+        )
+
+    def _add_background(self, setup: EngineSetup, parts: EngineParts) -> None:
+        """Adds what runs unattended, and the services that show it."""
+        tape = RoutineTape(node=parts.node, journal=setup.journal, hub=parts.hub, clock=setup.clock)
+        fires = RoutineFireHandler(views=setup.views.routines, runs=self.runs, tape=tape)
+        types = job_types(self._job_handlers(setup, fires))
         self.worker = JobWorker(
             node=parts.node,
-            journal=journal,
-            views=views.jobs,
+            journal=setup.journal,
+            views=setup.views.jobs,
             hub=parts.hub,
-            clock=clock,
+            clock=setup.clock,
             tasks=parts.tasks,
             types=types,
             clean=lambda text: parts.redactor.text(text).text,
             queued=parts.jobs_queued,
         )
         self.jobs = JobService(
-            journal=journal,
-            views=views.jobs,
+            journal=setup.journal,
+            views=setup.views.jobs,
             ids=parts.ids,
-            clock=clock,
+            clock=setup.clock,
             types=types,
             stop_attempt=self.worker.stop_attempt,
             wake=parts.jobs_queued.set,
         )
+        self.upkeep = Upkeep(self.jobs.enqueue)
+        self._add_routines(setup, parts, tape)
+
+    def _add_routines(self, setup: EngineSetup, parts: EngineParts, tape: RoutineTape) -> None:
         self.scheduler = RoutineScheduler(
-            views=views.routines,
+            views=setup.views.routines,
             tape=tape,
             jobs=self.jobs,
             cron=setup.ports.cron,
-            clock=clock,
+            clock=setup.clock,
             changed=asyncio.Event(),
         )
         self.routines = RoutineService(
-            views=views.routines,
+            views=setup.views.routines,
             tape=tape,
             jobs=self.jobs,
             ids=parts.ids,
@@ -173,6 +199,7 @@ class Engine(Services):
         await self.routines.sync(self._setup.routines)
         self._parts.tasks.spawn(self.worker.keep(), "jobs")
         self._parts.tasks.spawn(self.scheduler.keep(), "routines")
+        self._parts.tasks.spawn(self.upkeep.keep(), "upkeep")
         for service in self._setup.services:
             await service.start()
         return await self._parts.loops.resume_all()

@@ -30,6 +30,7 @@ from palyra.ports.signer import Signer
 from palyra.ports.skills import NoSkills, Skills
 from palyra.ports.state import State
 from palyra.ports.tools import Catalog
+from palyra.ports.upkeep import JournalUpkeep, NoUpkeep
 from palyra.ports.views import ApprovalViews, ProvenanceViews, RunViews, SessionViews, UsageViews
 
 QUEUED_RUNS_MAX = 32
@@ -44,6 +45,7 @@ class EngineSettings:
     runs_active_max: int = ACTIVE_RUNS_MAX
     runs_queued_max: int = QUEUED_RUNS_MAX
     default_agent: str = "main"
+    retention_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,14 @@ async def _nothing_to_forget(_session_id: SessionId) -> None:
     """For tools that keep nothing of a session."""
 
 
+async def _nothing_kept() -> tuple[SessionId, ...]:
+    """For tools that keep nothing of any session."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class EnginePorts:
-    """`forget` ends what tools keep of a deleted session: browsers, processes."""
+    """`forget` ends what tools keep of a deleted session: browsers, processes. `kept` names sessions with such things."""
 
     router: Router
     prices: Prices
@@ -78,6 +85,8 @@ class EnginePorts:
     processes: Processes = field(default_factory=NoProcesses)
     skills: Skills = field(default_factory=NoSkills)
     forget: Callable[[SessionId], Awaitable[None]] = _nothing_to_forget
+    kept: Callable[[], Awaitable[tuple[SessionId, ...]]] = _nothing_kept
+    upkeep: JournalUpkeep = field(default_factory=NoUpkeep)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,13 @@ class SessionViews(Protocol):
         """
         ...
 
+    async def inactive_families(self, before_ms: int, limit: int) -> tuple[tuple[SessionId, ...], ...]:
+        """Returns sessions with their dependents, none of which was active since `before_ms`.
+
+        They are to be erased together or not at all.
+        """
+        ...
+
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Service runs are left out unless `has_services` is set, or their own session is asked for."""

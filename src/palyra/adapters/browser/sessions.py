@@ -22,6 +22,7 @@ from palyra.adapters.browser.installed import find_chromium
 from palyra.adapters.browser.outline import Control, Refs
 from palyra.adapters.net.guard import Guard
 from palyra.core.errors import PalyraError, Unavailable
+from palyra.ports.services import ServiceHealth, ServiceState
 
 if TYPE_CHECKING:
     from playwright.async_api import Playwright
@@ -34,6 +35,9 @@ log = structlog.get_logger()
 IDLE_S = 600.0
 SESSIONS_MAX = 3  # A Chromium takes some 300 MB.
 STOP_S = 5.0
+HEALTH_S = (
+    0.7  # How long a question about health waits for answers. A browser may take longer before it counts as silent.
+)
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # After these faults the page cannot be used any more: the next call gets a new one.
 _SPOILING_CODES = frozenset({"open_failed", "timed_out", "page_hangs", "page_gone", "page_restless", "browser_gone"})
@@ -52,6 +56,12 @@ class LiveBrowser:
         self.opening = opening
         self.lock = asyncio.Lock()
         self.idle: asyncio.TimerHandle | None = None
+        self.probe: asyncio.Task[None] | None = None
+        self.is_silent = False
+
+    async def check(self) -> None:
+        """Notes whether the browser answers. It has Chromium's own time for that, not the short one of `health`."""
+        self.is_silent = not await self.opening.result()[0].is_answering() and not self.is_over
 
     @property
     def is_over(self) -> bool:
@@ -117,6 +127,17 @@ class Browsers:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._stop_driver()
 
+    async def health(self) -> ServiceHealth:
+        """Asks every browser. One that is slow counts as well until its own question is over; the next call tells."""
+        lives = [live for live in self._lives.values() if live.tab is not None]
+        if not lives:
+            return ServiceHealth(state=ServiceState.IDLE)
+        await asyncio.wait({self._probe(live) for live in lives}, timeout=HEALTH_S)
+        silent_count = sum(live.is_silent for live in lives)
+        if silent_count:
+            return ServiceHealth(state=ServiceState.FAILED, reason=f"{silent_count} of {len(lives)} do not answer")
+        return ServiceHealth(state=ServiceState.OK)
+
     async def forget(self, session_id: str) -> None:
         """Ends the session's browser and removes its profile: cookies, logins, everything."""
         async with self._lives_lock:
@@ -124,6 +145,10 @@ class Browsers:
         profile = self._profile(session_id)
         if profile.is_dir() and not profile.is_symlink():
             await asyncio.to_thread(shutil.rmtree, profile, ignore_errors=True)
+
+    async def profiles(self) -> tuple[str, ...]:
+        """Returns the names of all profile folders, which are the ids of their sessions."""
+        return await asyncio.to_thread(lambda: tuple(sorted(_folder_names(self._folder))))
 
     def _profile(self, session_id: str) -> Path:
         """Returns a folder that is never outside the profiles' folder, whatever the session's name."""
@@ -252,7 +277,19 @@ class Browsers:
             if self._lives.get(session_id) is live and not live.lock.locked():
                 await self._end(session_id)
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+    def _probe(self, live: LiveBrowser) -> asyncio.Task[None]:
+        if live.probe is None or live.probe.done():
+            live.probe = self._spawn(live.check())
+        return live.probe
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _folder_names(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return []
+    return [entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.is_symlink()]

@@ -11,8 +11,9 @@ from palyra.adapters.browser.installed import missing_tools
 from palyra.adapters.browser.sessions import Browsers, BrowserSettings
 from palyra.adapters.browser.tools import browser_tools
 from palyra.adapters.net.guard import Guard
-from palyra.core.ids import SessionId
+from palyra.core.ids import SessionId, StreamId
 from palyra.core.tools import MissingTool
+from palyra.ports.services import ServiceHealth
 from palyra.ports.tools import Tool
 
 
@@ -34,5 +35,12 @@ class BrowserSource:
         """Ends the session's browser and removes its profile."""
         await self._browsers.forget(session_id)
 
+    async def kept(self) -> tuple[SessionId, ...]:
+        """Returns the sessions that have a profile."""
+        return tuple([SessionId(StreamId(name)) for name in await self._browsers.profiles()])
+
     async def close(self) -> None:
         await self._browsers.close()
+
+    async def health(self) -> ServiceHealth:
+        return await self._browsers.health()

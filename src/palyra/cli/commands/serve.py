@@ -3,12 +3,14 @@
 Does not own: the daemon (app).
 """
 
+import os
 import sys
 from typing import Annotated
 
 import msgspec
 import typer
 
+from palyra.cli import supervisor
 from palyra.cli.commands.config import load_or_explain, warning_line
 from palyra.cli.options import home_of
 from palyra.cli.output import printable
@@ -22,10 +24,14 @@ def serve(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Allow listening beyond this machine without TLS.")
     ] = False,
+    no_supervisor: Annotated[
+        bool, typer.Option("--no-supervisor", help="Run the daemon in this process; nothing starts it again.")
+    ] = False,
 ) -> None:
     """Run the daemon until Ctrl-C or SIGTERM stops it. `palyrad` is the same command.
 
-    The first start creates the home, its keys and admin.token. Unfinished runs of an earlier process are resumed.
+    The first start creates the home, its keys and admin.token. Unfinished runs of an earlier process are resumed. A
+    small supervisor starts the daemon again if it is killed or stuck. systemd does that itself, so there is none there.
 
     Examples:
 
@@ -33,6 +39,8 @@ def serve(
 
       PALYRA_SERVER__HTTP=127.0.0.1:8000 palyra --home /srv/palyra serve
     """
+    reason = "" if no_supervisor else _supervised()
+
     from palyra.app.daemon import run_daemon
     from palyra.config import require_safe_bind
 
@@ -41,10 +49,13 @@ def serve(
     if insecure:
         config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, insecure=True))
     require_safe_bind(config)
-    for warning in config.warnings:
-        typer.echo(printable(warning_line(warning)), err=True)
+    if not reason:
+        for warning in config.warnings:
+            typer.echo(printable(warning_line(warning)), err=True)
 
     def announce(address: str, link: str) -> None:
+        if reason:
+            return typer.echo(f"palyra listens on {address} again, restarted after {reason}", err=True)
         typer.echo(f"palyra listens on {address}; its token is in {home.admin_token}", err=True)
         if sys.stderr.isatty():
             # Outside a terminal the link would stay in a log that others may read while it is valid.
@@ -53,9 +64,17 @@ def serve(
             typer.echo("to log in with a browser: palyra login-link", err=True)
 
     def tell(words: str) -> None:
-        typer.echo(printable(f"models: {words}"), err=True)
+        if not reason:
+            typer.echo(printable(f"models: {words}"), err=True)
 
     run_daemon(home, config, announce, tell)
+
+
+def _supervised() -> str:
+    """Returns in the process that becomes the daemon: why it was started again, or nothing at the first start."""
+    if supervisor.is_under_systemd(os.environ, os.getpid()) or not supervisor.can_supervise():
+        return ""
+    return supervisor.supervise()
 
 
 def daemon_arguments(arguments: list[str]) -> list[str]:

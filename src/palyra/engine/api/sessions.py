@@ -3,7 +3,7 @@
 Owns: finding, creating, labelling, branching, resetting and deleting them. Does not own: runs (api.runs).
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from palyra.core.errors import Conflict, Invalid, NotFound
@@ -89,11 +89,16 @@ class SessionService:
         """Erases the texts of the session and of all its branches. The hash chain stays."""
         await self.get(principal, session_id)
         family = await self._family(principal, session_id)
+        await self.erase_family(family, "delete", principal)
+
+    async def erase_family(self, family: Sequence[SessionId], reason: str, actor: Principal) -> None:
+        """Erases sessions that belong together, in one transaction; then what tools and artifacts hold of them.
+
+        A crash in between leaves files that nothing refers to. Session cleanup removes them.
+        """
         now_ms = self.clock.now_ms()
         artifacts = [item for member in family for item in await self.state.artifacts_of(member)]
-        erasures = [
-            Erasure(stream=member, seqs=None, reason="delete", actor=principal, at_ms=now_ms) for member in family
-        ]
+        erasures = [Erasure(stream=member, seqs=None, reason=reason, actor=actor, at_ms=now_ms) for member in family]
         self.hub.publish(await self.journal.erase(erasures))
         for member in family:
             self.loops.drop(member)

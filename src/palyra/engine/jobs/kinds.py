@@ -5,11 +5,48 @@ A new kind is a JobKind here, a handler in a module of its own, and one line in 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from palyra.core.jobs.model import JobKind
 from palyra.engine.jobs.handler import JobHandler, JobType
 from palyra.engine.routines.fire_handler import ROUTINE_KIND
 
+SESSION_CLEANUP = JobKind(
+    name="session_cleanup",
+    summary="erase sessions idle for longer than journal.retention_days, and sweep files nothing refers to",
+    at_once_max=1,
+    timeout_s=3_600.0,
+)
+MAINTENANCE = JobKind(
+    name="maintenance",
+    summary="empty the journal's log, give unused space back, forget jobs that ended a week ago",
+    at_once_max=1,
+    timeout_s=1_800.0,
+)
+VERIFY = JobKind(
+    name="verify",
+    summary="check the whole journal in a process of its own",
+    at_once_max=1,
+    attempts_max=2,
+    timeout_s=7_200.0,
+)
 
-def job_types(routine: JobHandler) -> Mapping[str, JobType]:
-    types: tuple[JobType, ...] = (JobType(ROUTINE_KIND, routine),)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHandlers:
+    """One handler for each kind."""
+
+    session_cleanup: JobHandler
+    maintenance: JobHandler
+    verify: JobHandler
+    routine: JobHandler
+
+
+def job_types(handlers: JobHandlers) -> Mapping[str, JobType]:
+    types = (
+        JobType(SESSION_CLEANUP, handlers.session_cleanup),
+        JobType(MAINTENANCE, handlers.maintenance),
+        JobType(VERIFY, handlers.verify),
+        JobType(ROUTINE_KIND, handlers.routine),
+    )
     return {one.kind.name: one for one in types}

@@ -8,10 +8,10 @@ records nothing about it. No more than a kind's `at_once_max` of its jobs run he
 
 import asyncio
 import contextlib
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import SystemRandom
 
 import structlog
 from msgspec.structs import replace
@@ -63,6 +63,7 @@ class JobWorker:
     types: Mapping[str, JobType]
     clean: Callable[[str], str]
     queued: asyncio.Event
+    chance: Callable[[], float] = SystemRandom().random
     _running: dict[JobId, RunningJob] = field(default_factory=dict)
 
     @property
@@ -76,10 +77,7 @@ class JobWorker:
         try:
             while True:
                 self.queued.clear()
-                wait_s = await self._until_done(self._step)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait_s):
-                        await self.queued.wait()
+                await self._wait(await self._until_done(self._step))
         finally:
             renewing.cancel()
 
@@ -97,6 +95,12 @@ class JobWorker:
         writes = [_renewal(running, now_ms) for running in self._running.values()]
         for write in await self._commit_each(writes):
             self.stop_attempt(write.job_id)
+
+    async def _wait(self, timeout_s: float) -> None:
+        """Waits until a job is queued or a place is free, but no longer than this."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self.queued.wait()
 
     async def _renew_regularly(self) -> None:
         while True:
@@ -202,25 +206,27 @@ class JobWorker:
         """Records the result, and tries again while the disk fails. A job that was lost meanwhile records nothing."""
         while True:
             try:
-                await self._record(running.job, result)
+                await self._record(running, result)
                 return
             except Conflict as error:
-                if error.code == "lease_lost":
+                if not isinstance(result, JobDone) or not (result.appends or result.writes):
                     log.info("job_lost", kind=running.job.kind, job_id=running.job.id)
                     return
-                # What the handler wanted to append is out of date, so it has to look again.
+                # What the handler wanted to commit is out of date, so it has to look again. If the job itself was
+                # lost, recording this failure is refused too.
                 result = JobFailed(message=f"{error.code}: {error.message}")
             except PalyraError as error:
                 log.warning("job_result_waits", job_id=running.job.id, code=error.code)
                 await asyncio.sleep(POLL_EVERY_S)
 
-    async def _record(self, job: Job, result: JobResult) -> None:
+    async def _record(self, running: RunningJob, result: JobResult) -> None:
+        job = running.job
         now_ms = self.clock.now_ms()
         fence = Fence(lease_name(job.id), job.token)
         match result:
             case JobDone(appends=appends, writes=writes):
                 # The end comes first, so that a job may queue its own successor under the same dedupe key.
-                end = _end(job, JobState.DONE, None, now_ms)
+                end = replace(_end(job, JobState.DONE, None, now_ms), progress=running.progress)
                 await self._commit(appends, (end, *writes), fence)
             case JobPostponed(until_ms=until_ms):
                 write = RequeueJob(
@@ -237,7 +243,7 @@ class JobWorker:
 
     def _failed(self, job: Job, result: JobFailed, now_ms: int) -> RequeueJob | EndJob:
         error = self.clean(result.message)[:ERROR_LENGTH_MAX]
-        delay_ms = None if result.is_final else retry_delay_ms(self.types[job.kind].kind, job.attempts, random.random())
+        delay_ms = None if result.is_final else retry_delay_ms(self.types[job.kind].kind, job.attempts, self.chance())
         if delay_ms is None:
             return _end(job, JobState.DEAD, error, now_ms)
         return RequeueJob(

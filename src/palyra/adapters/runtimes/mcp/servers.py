@@ -14,21 +14,26 @@ from msgspec.structs import replace
 from palyra.adapters.runtimes.mcp.extras import make_extras
 from palyra.adapters.runtimes.mcp.pins import Pins
 from palyra.adapters.runtimes.mcp.process import kill_marked
-from palyra.adapters.runtimes.mcp.server import McpServer, ServerStatus
+from palyra.adapters.runtimes.mcp.server import McpServer, ServerState, ServerStatus
 from palyra.adapters.runtimes.mcp.settings import ServerSettings
 from palyra.adapters.runtimes.mcp.tools import McpTool
 from palyra.core.tools import MissingTool
 from palyra.ports.schemas import SchemaCheck
+from palyra.ports.services import ServiceHealth, ServiceState
 from palyra.ports.tools import Tool
 
 log = structlog.get_logger()
 
 
 class McpServers:
-    """A ToolSource. `start` returns soon and each server connects on its own; `close` leaves no process behind.
+    """A ToolSource and a Service. `start` returns soon and each server connects on its own; `close` leaves no process behind.
 
     `pins_path` is a file in the daemon's home. One daemon at a time uses a home.
     """
+
+    name = "MCP servers"
+    domain = "mcp"
+    restarts_itself = True
 
     def __init__(self, settings: Sequence[ServerSettings], schemas: SchemaCheck, pins_path: Path | None = None) -> None:
         self._pins = Pins(pins_path)
@@ -39,8 +44,10 @@ class McpServers:
         self._made: dict[str, McpTool] = {}
         self._tools: tuple[Tool, ...] = ()
         self._is_current = True
+        self._is_started = False
 
     async def start(self) -> None:
+        self._is_started = True
         await self._pins.load()
         if self._owner and self._servers:
             count = await asyncio.to_thread(kill_marked, self._owner)
@@ -55,11 +62,26 @@ class McpServers:
             self._tasks.add(task)
 
     async def close(self) -> None:
+        self._is_started = False
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._tasks.clear()
+
+    async def health(self) -> ServiceHealth:
+        """Fails if any server is down, and names each with its reason. One that is restarting is not down yet."""
+        if not self._is_started or not self._servers:
+            return ServiceHealth(state=ServiceState.IDLE)
+        broken = sorted(task.get_name() for task in self._tasks if task.done())
+        down = [_words_of(each) for each in self.status() if each.state is ServerState.DOWN]
+        if broken or down:
+            reason = "; ".join([*down, *(f"the {name} ended" for name in broken)])
+            return ServiceHealth(state=ServiceState.FAILED, reason=reason)
+        return ServiceHealth(state=ServiceState.OK)
+
+    async def restart(self) -> None:
+        """Does nothing: each server is started again by itself, with growing delays."""
 
     def tools(self) -> tuple[Tool, ...]:
         """Returns the same tuple until a server comes, goes or changes what it offers."""
@@ -90,6 +112,10 @@ class McpServers:
         self._made = made
         is_unchanged = [each.spec for each in tools] == [each.spec for each in self._tools]
         return self._tools if is_unchanged and _are_same(made, self._tools) else tools
+
+
+def _words_of(status: ServerStatus) -> str:
+    return f"{status.name} is down: {status.reason}" if status.reason else f"{status.name} is down"
 
 
 def _note_broken(task: asyncio.Task[None]) -> None:

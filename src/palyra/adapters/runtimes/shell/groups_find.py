@@ -205,7 +205,15 @@ def _is_writable(folder: str) -> bool:
 
 
 def _ours() -> frozenset[int]:
-    return frozenset(processes_below(os.getpid(), _OURS_MAX))
+    """Returns the daemon, its children, and the supervisor that forked it."""
+    return frozenset(processes_below(os.getpid(), _OURS_MAX)) | _supervisor()
+
+
+def _supervisor() -> frozenset[int]:
+    """Returns the parent if it is the daemon's supervisor: the child of a plain fork has its parent's command line."""
+    parent = os.getppid()
+    own = _text("/proc/self/cmdline")
+    return frozenset({parent}) if own and own == _text(f"/proc/{parent}/cmdline") else frozenset()
 
 
 def _pids(folder: str) -> frozenset[int]:

@@ -14,6 +14,7 @@ from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox
 from palyra.core.errors import Conflict
 from palyra.core.ids import RunId, SessionId
 from palyra.ports.processes import ProcessRecord
+from palyra.ports.services import ServiceHealth, ServiceState
 
 RUNNING_PER_RUN_MAX = 8
 RUNNING_MAX = 32
@@ -106,6 +107,11 @@ class ShellProcesses:
         """Ends all processes, because the daemon stops."""
         for run_id in {process.record.run_id for process in self._all.values()}:
             await self.end_run(run_id)
+
+    def health(self) -> ServiceHealth:
+        """Never fails: a process that ends is its run's affair, and none of them serves another."""
+        is_running = any(not process.child.is_over for process in self._all.values())
+        return ServiceHealth(state=ServiceState.OK if is_running else ServiceState.IDLE)
 
     def _make_room(self, run_id: RunId) -> None:
         running = [process.record for process in self._all.values() if not process.child.is_over]

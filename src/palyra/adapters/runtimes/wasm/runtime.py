@@ -5,6 +5,7 @@ A daemon has one runtime. It holds the compiled modules, the threads and the dea
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,11 +16,13 @@ from palyra.adapters.runtimes.wasm.compiled_modules import CompiledModules
 from palyra.adapters.runtimes.wasm.deadlines import Deadlines
 from palyra.adapters.runtimes.wasm.manifest import PluginManifest
 from palyra.adapters.runtimes.wasm.module_call import CANCELLED, TIMEOUT, ModuleCall, PluginAnswer, PluginProgram
-from palyra.core.errors import PalyraError
+from palyra.core.errors import PalyraError, Unavailable
+from palyra.ports.services import ServiceHealth, ServiceState
 
 CALLS_AT_ONCE_MAX = 4  # A run has at most so many tools at once. Further calls wait their turn.
 # A stopped module ends at its next loop or call, within microseconds. This allows for a busy machine.
 STOP_WAIT_S = 0.05
+STUCK_S = 10.0  # A call that runs so long after its deadline does not end any more.
 
 
 class PluginCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +38,8 @@ class WasmRuntime:
     def __init__(self) -> None:
         self._modules = CompiledModules()
         self._deadlines = Deadlines()
-        self._threads = ThreadPoolExecutor(CALLS_AT_ONCE_MAX, thread_name_prefix="wasm")
+        self._threads: ThreadPoolExecutor | None = None
+        self._due_at_s: dict[ModuleCall, float] = {}  # Calls that run in a thread; threads add and remove them.
 
     async def call(self, asked: PluginCall, read_wasm: Callable[[], bytes], log: Callable[[str], None]) -> PluginAnswer:
         """Runs a call. Raises PalyraError with a stable code. `log` is called on the event loop."""
@@ -48,10 +52,12 @@ class WasmRuntime:
             limits=asked.manifest.limits,
         )
         call = ModuleCall(program, asked.question, lambda text: _send(loop, log, text))
-        future = loop.run_in_executor(self._threads, self._run, call, asked.manifest.limits.timeout_s)
+        future = loop.run_in_executor(self._open_threads(), self._run, call, asked.manifest.limits.timeout_s)
         try:
             answer = await asyncio.shield(future)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cause:
+            if future.cancelled() and not _is_cancelled():
+                raise Unavailable("plugins_restarted", "the plugins were restarted before the call began") from cause
             call.stop(CANCELLED)
             await asyncio.wait({future}, timeout=STOP_WAIT_S)
             raise
@@ -60,16 +66,44 @@ class WasmRuntime:
         return answer
 
     def close(self) -> None:
-        """Ends the runtime without waiting: whoever made a call cancels it."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Ends the runtime without waiting: whoever made a call cancels it. The next call has new threads."""
+        threads, self._threads = self._threads, None
+        self._due_at_s = {}
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    def health(self) -> ServiceHealth:
+        """Fails once every thread is taken by a call that cannot be stopped, because further calls would wait."""
+        due_at_s = list(self._due_at_s.values())
+        if not due_at_s:
+            return ServiceHealth(state=ServiceState.IDLE)
+        stuck_count = sum(due_s + STUCK_S < time.monotonic() for due_s in due_at_s)
+        if stuck_count < CALLS_AT_ONCE_MAX:
+            return ServiceHealth(state=ServiceState.OK)
+        return ServiceHealth(state=ServiceState.FAILED, reason=f"{stuck_count} calls did not end after their deadline")
+
+    def _open_threads(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(CALLS_AT_ONCE_MAX, thread_name_prefix="wasm")
+        return self._threads
 
     def _run(self, call: ModuleCall, timeout_s: float) -> PluginAnswer | PalyraError:
         """Runs the call. An error is returned and not raised, because nobody may be waiting any more."""
+        running = self._due_at_s
+        running[call] = time.monotonic() + timeout_s
         try:
             with self._deadlines.watch(timeout_s, lambda: call.stop(TIMEOUT)):
                 return call.run()
         except PalyraError as refused:
             return refused
+        finally:
+            running.pop(call, None)
+
+
+def _is_cancelled() -> bool:
+    """Tells whether the caller is cancelled; otherwise only the call was, by a restart."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _send(loop: asyncio.AbstractEventLoop, log: Callable[[str], None], text: str) -> None:

@@ -19,6 +19,7 @@ from palyra.adapters.runtimes.wasm.runtime import WasmRuntime
 from palyra.adapters.runtimes.wasm.tool import PluginTool, tool_name
 from palyra.core.errors import PalyraError
 from palyra.core.tools import MissingTool
+from palyra.ports.services import ServiceHealth
 from palyra.ports.tools import Tool
 
 LOOK_EVERY_S = 1.0
@@ -64,6 +65,9 @@ class PluginTools:
 
     def close(self) -> None:
         self._runtime.close()
+
+    def health(self) -> ServiceHealth:
+        return self._runtime.health()
 
     def _refresh(self) -> None:
         now_s = self._clock_s()

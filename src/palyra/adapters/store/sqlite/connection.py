@@ -103,6 +103,8 @@ def _prepare_writing(connection: apsw.Connection, settings: JournalSettings) -> 
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     if connection.readonly("main"):
         raise apsw.ReadOnlyError("opened, but only for reading")
+    # This works for a file without tables only. Later it takes a VACUUM (`palyra journal vacuum`) to have an effect.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     mode = connection.execute("PRAGMA journal_mode = WAL").get
     if mode != "wal":
         raise Unavailable("journal_mode", f"{settings.path} cannot be kept in WAL mode (it is in {mode} mode)")

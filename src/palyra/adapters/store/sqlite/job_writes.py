@@ -22,15 +22,18 @@ def apply_job_write(connection: apsw.Connection, write: JobWrite) -> None:
             _claim(connection, write)
         case RenewJob():
             sql = "UPDATE jobs SET leased_until_ms = ?, progress_at_ms = ?, progress = ? WHERE id = ?"
-            cells = (write.leased_until_ms, write.progress_at_ms, write.progress, write.job_id)
-            connection.execute(sql, cells)
+            connection.execute(sql, (write.leased_until_ms, write.progress_at_ms, write.progress, write.job_id))
         case RequeueJob():
             _requeue(connection, write)
         case EndJob():
             sql = """
-                UPDATE jobs SET state = ?, token = ?, error = ?, updated_at_ms = ?, leased_until_ms = 0 WHERE id = ?
+                UPDATE jobs
+                SET state = ?, token = ?, error = ?, updated_at_ms = ?, leased_until_ms = 0,
+                    progress = coalesce(?, progress)
+                WHERE id = ?
             """
-            connection.execute(sql, (write.state.value, write.token + 1, write.error, write.at_ms, write.job_id))
+            cells = (write.state.value, write.token + 1, write.error, write.at_ms, write.progress, write.job_id)
+            connection.execute(sql, cells)
         case DropJobs(before_ms=before_ms):
             sql = """
                 DELETE FROM jobs WHERE id IN (

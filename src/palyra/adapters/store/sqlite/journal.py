@@ -13,6 +13,7 @@ from palyra.adapters.store.sqlite.erase import erase
 from palyra.adapters.store.sqlite.reads import Reads, ThreadReads, WriterReads
 from palyra.adapters.store.sqlite.recorder import Recorder
 from palyra.adapters.store.sqlite.tape_reads import read_head, read_journal, read_tape, read_tape_end
+from palyra.adapters.store.sqlite.upkeep import SqliteUpkeep
 from palyra.adapters.store.sqlite.views_approvals import SqliteApprovals
 from palyra.adapters.store.sqlite.views_jobs import SqliteJobs
 from palyra.adapters.store.sqlite.views_provenance import SqliteProvenance
@@ -56,6 +57,7 @@ class SqliteJournal:
         self.search = SqliteSearch(self._reads)
         self.jobs = SqliteJobs(self._reads)
         self.routines = SqliteRoutines(self._reads)
+        self.upkeep = SqliteUpkeep(self._writer, settings.path)
 
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None

@@ -103,8 +103,8 @@ class Recorder:
             if not is_committed:
                 self._roll_back()
 
-    def empty_log(self) -> None:
-        """Removes erased text from the log too.
+    def empty_log(self) -> bool:
+        """Copies the log into the main file and empties it, which removes erased text from it too.
 
         If something holds that up, it is tried again at the next checkpoint.
         """
@@ -114,6 +114,7 @@ class Recorder:
             is_busy, _, _ = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0]
             self._has_old_text = bool(is_busy)
         self.connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        return not self._has_old_text
 
     def retry_empty_log(self) -> None:
         if self._has_old_text:

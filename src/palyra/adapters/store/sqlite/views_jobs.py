@@ -11,10 +11,6 @@ from palyra.core.jobs.model import Job, JobState
 from palyra.ports.jobs import JobCount, JobFilter
 
 PRINCIPALS_MAX = 64  # Of these, each has its first jobs looked at; the others wait for the next look.
-_COLUMNS = """
-    id, kind, principal, payload, state, priority, dedupe_key, session_id, not_before_ms, expires_at_ms,
-    attempts, losses, owner, token, leased_until_ms, progress_at_ms, progress, error, created_at_ms, updated_at_ms
-"""
 
 
 class SqliteJobs:
@@ -22,12 +18,12 @@ class SqliteJobs:
         self._reads = reads
 
     async def job(self, job_id: JobId) -> Job | None:
-        found = await self._jobs(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", job_id)
+        found = await self._jobs("SELECT * FROM jobs WHERE id = ?", job_id)
         return found[0] if found else None
 
     async def list_jobs(self, principal: Principal | None, wanted: JobFilter) -> tuple[Job, ...]:
-        sql = f"""
-            SELECT {_COLUMNS} FROM jobs
+        sql = """
+            SELECT * FROM jobs
             WHERE (:principal IS NULL OR principal = :principal) AND (:kind IS NULL OR kind = :kind)
                 AND (:state IS NULL OR state = :state) AND (:after = '' OR id < :after)
             ORDER BY id DESC LIMIT :limit
@@ -47,19 +43,19 @@ class SqliteJobs:
         return await self._reads.ask(lambda connection: _due(connection, kind, now_ms, limit))
 
     async def lost_jobs(self, before_ms: int, limit: int) -> tuple[Job, ...]:
-        sql = f"""
-            SELECT {_COLUMNS} FROM jobs WHERE state = 'running' AND leased_until_ms < ?
+        sql = """
+            SELECT * FROM jobs WHERE state = 'running' AND leased_until_ms < ?
             ORDER BY leased_until_ms LIMIT ?
         """
         return await self._jobs(sql, before_ms, page_limit(limit))
 
     async def running_jobs(self, limit: int) -> tuple[Job, ...]:
-        sql = f"SELECT {_COLUMNS} FROM jobs WHERE state = 'running' ORDER BY leased_until_ms LIMIT ?"
+        sql = "SELECT * FROM jobs WHERE state = 'running' ORDER BY leased_until_ms LIMIT ?"
         return await self._jobs(sql, page_limit(limit))
 
     async def late_jobs(self, now_ms: int, limit: int) -> tuple[Job, ...]:
-        sql = f"""
-            SELECT {_COLUMNS} FROM jobs WHERE state = 'queued' AND expires_at_ms IS NOT NULL AND expires_at_ms <= ?
+        sql = """
+            SELECT * FROM jobs WHERE state = 'queued' AND expires_at_ms IS NOT NULL AND expires_at_ms <= ?
             ORDER BY expires_at_ms LIMIT ?
         """
         return await self._jobs(sql, now_ms, page_limit(limit))
@@ -82,8 +78,8 @@ class SqliteJobs:
 
 def _due(connection: Any, kind: str, now_ms: int, limit: int) -> tuple[Job, ...]:
     next_sql = "SELECT min(principal) FROM jobs WHERE state = 'queued' AND kind = ? AND principal > ?"
-    jobs_sql = f"""
-        SELECT {_COLUMNS} FROM jobs
+    jobs_sql = """
+        SELECT * FROM jobs
         WHERE state = 'queued' AND kind = ? AND principal = ? AND not_before_ms <= ?
             AND (expires_at_ms IS NULL OR expires_at_ms > ?)
         ORDER BY priority DESC, not_before_ms, id LIMIT ?

@@ -1,0 +1,1 @@
+"""Self-healing: notices what is stuck or failed beside the runs."""
