@@ -17,12 +17,14 @@ from palyra.engine.api.requests import RunRecord, RunsQuery
 from palyra.engine.api.routine_records import RoutineChange, fire_record, routine_record
 from palyra.engine.engine import Engine
 from palyra.engine.setup import EngineSettings
+from palyra.ports.jobs import JobFilter
 from tests.support.asking import calls, says
 from tests.support.engines import ALICE, OWNER, Workshop
 from tests.support.routines import (
     START_MS,
     SetClock,
     fired_times,
+    live_jobs_count,
     local_ms,
     routine_events,
     skipped_times,
@@ -57,13 +59,13 @@ async def settled(engine: Engine) -> None:
 
 
 async def _is_quiet(engine: Engine) -> bool:
-    is_live = any(one.state.value in ("queued", "running") for one in await engine.jobs.counts())
-    return not is_live and all(run.state in ("done", "failed", "cancelled") for run in await runs_of(engine))
+    is_over = all(run.state in ("done", "failed", "cancelled") for run in await runs_of(engine))
+    return is_over and not await live_jobs_count(engine)
 
 
 async def jobs_are_done(engine: Engine) -> None:
     async def are_done() -> bool:
-        return not any(one.state.value in ("queued", "running") for one in await engine.jobs.counts())
+        return not await live_jobs_count(engine)
 
     await until(are_done)
 
@@ -414,6 +416,11 @@ async def test_erasing_the_session_of_a_routine_does_not_stop_it(tmp_path: Path)
         assert times[-1].run_id != first.id
 
 
+async def has_failed_once(engine: Engine) -> bool:
+    jobs = await engine._setup.views.jobs.list_jobs(None, JobFilter(kind="routine"))
+    return any(job.error is not None for job in jobs)
+
+
 async def test_a_removed_routine_does_not_start_what_was_due(tmp_path: Path) -> None:
     clock = SetClock()
     async with workshop_at(tmp_path, clock).open() as engine:
@@ -421,6 +428,7 @@ async def test_a_removed_routine_does_not_start_what_was_due(tmp_path: Path) -> 
         routine = await engine.routines.create(OWNER, wish())
         clock.forward(60)
         await engine.scheduler.look()
+        await until(lambda: has_failed_once(engine))
         await engine.routines.remove(OWNER, routine.id, OWNER)
         engine.runs.is_draining = False
         clock.forward(3_600)

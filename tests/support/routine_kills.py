@@ -22,7 +22,7 @@ from palyra.engine.api.requests import RunsQuery
 from palyra.engine.engine import Engine
 from palyra.ports.journal import Append, Journal
 from tests.support.engines import OWNER, Workshop
-from tests.support.routines import SetClock, fired_times, times_of, wish
+from tests.support.routines import SetClock, fired_times, live_jobs_count, times_of, wish
 from tests.support.waiting import until
 
 POINTS_MAX = 100
@@ -119,10 +119,9 @@ def workshop_at(root: Path, clock: SetClock) -> Workshop:
 
 async def is_quiet(engine: Engine) -> bool:
     """Tells whether a time has fired, no job is left and no run goes on."""
-    counts = await engine.jobs.counts()
     runs = await engine.runs.list(OWNER, RunsQuery())
-    is_live = any(one.state.value in ("queued", "running") for one in counts)
-    return bool(counts) and not is_live and all(run.state in ("done", "failed", "cancelled") for run in runs)
+    is_over = all(run.state in ("done", "failed", "cancelled") for run in runs)
+    return is_over and bool(await fired_times(engine)) and not await live_jobs_count(engine)
 
 
 if __name__ == "__main__":

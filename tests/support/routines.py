@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 from palyra.core.events import Event
 from palyra.core.events.routine import RoutineFired, RoutineSkipped
 from palyra.core.ids import Principal, RoutineId, configured_routine_id
+from palyra.core.jobs.model import LIVE_STATES
 from palyra.core.routines.model import (
     EverySchedule,
     Misfire,
@@ -17,6 +18,7 @@ from palyra.core.routines.model import (
 )
 from palyra.core.routines.wish import RoutineWish
 from palyra.engine.engine import Engine
+from palyra.engine.routines.fire_handler import ROUTINE_KIND
 from tests.support.engines import OWNER
 
 START_MS = 1_800_000_000_000  # 2027-01-15T08:00:00Z, a Friday.
@@ -83,3 +85,9 @@ async def fired_times(engine: Engine) -> list[int]:
 async def skipped_times(engine: Engine) -> list[tuple[int, str, int]]:
     data = [event.data for event in await routine_events(engine)]
     return [(one.due_at_ms, one.reason, one.count) for one in data if isinstance(one, RoutineSkipped)]
+
+
+async def live_jobs_count(engine: Engine) -> int:
+    """How many jobs of routines wait or run."""
+    counts = await engine.jobs.counts()
+    return sum(one.count for one in counts if one.kind == ROUTINE_KIND.name and one.state in LIVE_STATES)

@@ -51,7 +51,8 @@ class RoutineScheduler:
     changed: asyncio.Event
     _awake_since_ms: int | None = None
     _last_look_ms: int = 0
-    _next_ms: int | None = field(default=None)
+    _next_ms: int | None = None
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def keep(self) -> None:
         """Works until it is cancelled."""
@@ -70,6 +71,10 @@ class RoutineScheduler:
 
     async def look(self) -> float:
         """Looks at the clock once and fires what is due. Returns how long to wait for the next look."""
+        async with self._looking:
+            return await self._look()
+
+    async def _look(self) -> float:
         now_ms, is_start = self.clock.now_ms(), self._awake_since_ms is None
         if is_start or is_set_back(self._last_look_ms, now_ms):
             await self._settle(now_ms)
