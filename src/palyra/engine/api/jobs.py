@@ -132,7 +132,8 @@ class JobService:
 
     async def _require_room(self, kind: str) -> None:
         if not await self.has_room(kind):
-            raise Unavailable("job_queue_full", f"the most {kind} jobs wait already; try later")
+            message = f"{await self._queued_count(kind)} {kind} jobs wait already, which is the most; try later"
+            raise Unavailable("job_queue_full", message)
 
     async def _queued_count(self, kind: str) -> int:
         counts = await self.views.count_jobs()
