@@ -63,7 +63,8 @@ def test_example_reads_and_holds_every_key() -> None:
     document = tomllib.loads(EXAMPLE)
     given_keys = {f"{name}.{key}" for name in plain_sections() for key in document[name]}
     given_keys |= {f"{name}.{key}" for name in repeated_sections() for table in document[name] for key in table}
-    assert sorted(set(setting_names()) - given_keys) == []
+    # Answers of routines go to channels once there are channels; until then the key is refused.
+    assert sorted(set(setting_names()) - given_keys) == ["routine.channel"]
 
 
 def test_page_holds_the_example_and_a_row_for_every_key() -> None:

@@ -15,6 +15,7 @@ from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
 from palyra.ports.incidents import IncidentViews
 from palyra.ports.journal import Journal
+from palyra.ports.routines import RoutineViews
 from palyra.ports.search import MessageSearch
 from palyra.ports.state import State
 from palyra.ports.views import ApprovalViews, ProvenanceViews, RunViews, SessionViews, UsageViews
@@ -34,6 +35,7 @@ class Opened:
     provenance: ProvenanceViews
     search: MessageSearch
     incidents: IncidentViews
+    routines: RoutineViews
 
 
 Opener = Callable[[Path, FixedClock], Awaitable[Opened]]
@@ -73,6 +75,7 @@ def _with_views(journal: SqliteJournal) -> Opened:
         provenance=journal.provenance,
         search=journal.search,
         incidents=journal.incidents,
+        routines=journal.routines,
     )
 
 

@@ -35,6 +35,7 @@ GOOD: dict[str, JsonObject] = {
     "session.search": {"query": "what we said", "k": 5},
     "http.fetch": {"url": standing_site()},
     "skill.open": {"name": "investigate-failure"},
+    "routine.create": {"name": "monday", "prompt": "Say hello.", "cron": "0 9 * * 1", "timezone": "Europe/Prague"},
 }
 BAD: dict[str, list[JsonObject]] = {
     "http.fetch": [
@@ -56,6 +57,18 @@ BAD: dict[str, list[JsonObject]] = {
         {"name": "a", "file": ""},
         {"name": "a", "file": 1},
         {"name": "a", "x": 1},
+    ],
+    "routine.create": [
+        {},
+        {"name": "a"},
+        {"name": "", "prompt": "b", "every_s": 1},
+        {"name": "a", "prompt": "b", "every_s": 0},
+        {"name": "a", "prompt": "b", "every_s": "1"},
+        {"name": "a", "prompt": "b", "every_s": True},
+        {"name": "a", "prompt": "b", "cron": 5},
+        {"name": "a", "prompt": "b", "every_s": 1, "misfire": "never"},
+        {"name": "a", "prompt": "b", "every_s": 1, "overlap": []},
+        {"name": "a", "prompt": "b", "every_s": 1, "principal": "user:bob"},
     ],
     "fs.list": [
         {},

@@ -12,10 +12,13 @@ from palyra.core.writes import (
     ClaimJob,
     ClearHeartbeat,
     DropJobs,
+    DropRoutines,
     EndJob,
     EnqueueJob,
     EraseSecrets,
     LinkArtifact,
+    PutRoutine,
+    RecordFire,
     ReleaseLease,
     RenewHeartbeat,
     RenewJob,
@@ -31,12 +34,22 @@ from tests.crash.ledger import Attempt
 Row = tuple[object, ...]
 Tables = dict[str, dict[Row, Row]]
 
-KEY_LENGTHS = {"heartbeats": 1, "leases": 1, "sealed_secrets": 2, "artifact_links": 2, "jobs": 1}
+KEY_LENGTHS = {
+    "heartbeats": 1,
+    "leases": 1,
+    "sealed_secrets": 2,
+    "artifact_links": 2,
+    "jobs": 1,
+    "routines": 1,
+    "routine_fires": 2,
+}
 SELECTS = {
     "heartbeats": "SELECT run_id, node, at_ms, progress_at_ms FROM heartbeats",
     "leases": "SELECT name, owner, token, expires_at_ms FROM leases",
     "sealed_secrets": "SELECT run_id, secret_id, sealed FROM sealed_secrets",
     "jobs": "SELECT id, state, token, attempts, losses, owner, not_before_ms, error FROM jobs",
+    "routines": "SELECT id, principal, name, next_at_ms, is_removed, revision, updated_at_ms FROM routines",
+    "routine_fires": "SELECT routine_id, due_at_ms, reason, count, at_ms FROM routine_fires",
     "artifact_links": "SELECT artifact_id, stream, bytes, media_type, at_ms FROM artifact_links",
 }
 
@@ -77,6 +90,12 @@ def key_of(write: Write) -> tuple[str, Row]:
             return "jobs", (job_id,)
         case DropJobs():
             return "jobs", ()
+        case PutRoutine(routine=routine):
+            return "routines", (routine.id,)
+        case RecordFire(fire=fire):
+            return "routine_fires", (fire.routine_id, fire.due_at_ms)
+        case DropRoutines():
+            return "routines", ()
         case _:
             assert_never(write)
 
@@ -122,6 +141,19 @@ def _apply(tables: Tables, write: Write) -> None:
         case DropJobs():
             for ended in [key for key, row in rows.items() if row[0] not in ("queued", "running")]:
                 del rows[ended]
+        case PutRoutine(routine=routine):
+            named = (routine.principal, routine.definition.name, routine.next_at_ms)
+            rows[key] = (*named, int(routine.is_removed), routine.revision, routine.updated_at_ms)
+        case RecordFire(fire=fire, kept_max=kept_max):
+            rows[key] = (fire.reason, fire.count, fire.at_ms)
+            own = sorted((one for one in rows if one[0] == key[0]), key=lambda one: _numbers((rows[one][2], one[1])))
+            for dropped in own[: max(0, len(own) - kept_max)]:
+                del rows[dropped]
+        case DropRoutines(before_ms=before_ms):
+            for removed in [one for one, row in rows.items() if row[3] and _numbers(row)[5] < before_ms]:
+                del rows[removed]
+                for fired in [one for one in tables["routine_fires"] if one[0] == removed[0]]:
+                    del tables["routine_fires"][fired]
         case _:
             assert_never(write)
 

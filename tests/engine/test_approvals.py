@@ -33,7 +33,9 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-REGULAR_TASKS = {"deadlines", "checkpoints", "heartbeats", "jobs", "job leases", "upkeep", "watchdog"}
+REGULAR_TASKS = {
+    "deadlines", "checkpoints", "heartbeats", "jobs", "job leases", "routines", "upkeep", "watchdog",
+}  # fmt: skip
 
 DAY_MS = 24 * 3600 * 1000
 WRITES = tuple(PreparedCall("fs.write", {"path": f".git/hooks/{n}", "content": f"line {n}\n"}) for n in range(12))

@@ -4,9 +4,10 @@ Owns: the engine's scripts, tools, skills and processes, and making sessions, ru
 Does not own: the gateway over it (scene), any claim.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -17,7 +18,8 @@ from palyra.adapters.skills.skill_index import FolderSkills
 from palyra.core.events.system import AdminActed
 from palyra.core.events.tool import ApprovalStatus, Decision, EffectClass, Scope
 from palyra.core.healing.model import Finding, HealingDomain, Remedy, Severity
-from palyra.core.ids import ArtifactId, GrantId, JobId, Principal, SessionId
+from palyra.core.ids import ArtifactId, GrantId, JobId, Principal, RoutineId, SessionId
+from palyra.core.routines.wish import RoutineWish
 from palyra.core.tools import MissingTool, ToolSpec
 from palyra.core.trust import Trust
 from palyra.engine.api.jobs import JobRequest
@@ -56,6 +58,7 @@ class Prepared:
     journal: Journal
     processes: FakeProcesses
     ids: dict[str, str] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=count)
 
     async def resource_ids(self, owner: Principal = OWNER) -> dict[str, str]:
         """One new resource of each kind. The session is tainted and its run is over; the run waits for an approval."""
@@ -67,6 +70,7 @@ class Prepared:
             "approval_id": (await self.approval_of(run, owner)).id,
             "grant_id": await self.grant(owner),
             "artifact_id": await self.artifact(owner),
+            "routine_id": await self.routine(owner),
             "job_id": await self.job(owner),
             "name": "scripted",
             "token_id": "admin",
@@ -130,6 +134,14 @@ class Prepared:
     async def artifact(self, owner: Principal = OWNER) -> ArtifactId:
         body = HTML if owner == OWNER else f"of {owner}".encode()
         return (await self.engine.artifacts.put(owner, body, "text/html")).id
+
+    async def routine(self, owner: Principal = OWNER) -> RoutineId:
+        wish = RoutineWish(name=self.new_name(), prompt="go", every_s=86_400)
+        return (await self.engine.routines.create(owner, wish)).id
+
+    def new_name(self) -> str:
+        """A name that no routine has."""
+        return f"routine {next(self.numbers)}"
 
     async def acts(self) -> list[tuple[str, AdminActed]]:
         """Every administrative act on record, with who did it."""

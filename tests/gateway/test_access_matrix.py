@@ -16,6 +16,7 @@ from palyra.gateway.access.resources import APPROVAL, ARTIFACT, GRANT, RUN, SESS
 from palyra.gateway.access.roles import RoleTable
 from palyra.gateway.http.route import AnyHttpRoute, parameters_of
 from palyra.gateway.routes.jobs import JOB
+from palyra.gateway.routes.routines import ROUTINE
 from palyra.gateway.routes.table import ROUTES, document
 from palyra.ports.policy import ApiQuestion, PolicyAnswer
 from palyra.ports.tokens import Role, hash_token, includes
@@ -37,6 +38,7 @@ BODIES: dict[str, object] = {
     "skills.change": {"status": "active"},
     "tokens.issue": {"principal": "user:carol", "role": "viewer"},
     "artifacts.write": "bytes",
+    "routines.change": {"paused": True},
 }
 QUERIES = {("DELETE", "sessions.trust"): f"?source={SOURCE}"}
 
@@ -100,6 +102,7 @@ class World:
             APPROVAL: self.approval,
             GRANT: self.prepared.grant,
             ARTIFACT: self.prepared.artifact,
+            ROUTINE: self.prepared.routine,
             JOB: self.prepared.job,
         }
         self.scene.ids = {"token_id": TOKEN_ID, "name": "scripted", "process_id": ""}
@@ -121,6 +124,8 @@ class World:
         if "session_id" in route.body.__struct_fields__:
             wanted = {"session_id": await self.prepared.session(owner)}
             return wanted | ({"text": "go"} if "text" in route.body.__struct_fields__ else {})
+        if route.action == "routines.create":
+            return {"name": self.prepared.new_name(), "prompt": "go", "every_s": 86_400}
         return BODIES.get(route.action, {})
 
     async def run(self, owner: Principal) -> str:
@@ -157,8 +162,10 @@ def test_a_route_declares_the_resource_in_its_path() -> None:
 
 def test_what_may_be_changed_for_another_is_this() -> None:
     changes = {route.action for route in ROUTES if route.others is not None and not route.is_read_only}
-    jobs = {"jobs.cancel", "jobs.retry"}
-    assert changes == {"runs.cancel", "processes.stop", "approvals.answer", "grants.revoke", "policy.explain", *jobs}
+    assert changes == {
+        "runs.cancel", "processes.stop", "approvals.answer", "grants.revoke", "policy.explain",
+        "jobs.cancel", "jobs.retry", "routines.change", "routines.remove",
+    }  # fmt: skip
     assert {route.others for route in ROUTES} == {None, Role.OPERATOR}
 
 

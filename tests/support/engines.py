@@ -8,6 +8,7 @@ from pathlib import Path
 
 from palyra.adapters.artifacts.files import FileArtifacts
 from palyra.adapters.clock import SystemClock
+from palyra.adapters.cron import SimulatedCron
 from palyra.adapters.keys.sealer import FileSealer
 from palyra.adapters.keys.signer import FileSigner
 from palyra.adapters.policy.cedar import CedarPolicy
@@ -27,6 +28,7 @@ from palyra.core.budget import Budget
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
 from palyra.core.ids import Principal, SessionId
+from palyra.core.routines.wish import ConfiguredRoutine
 from palyra.core.tools import CallNature, Capability, MissingTool, ToolResult, ToolSpec
 from palyra.core.trust import Trust
 from palyra.engine.engine import Engine
@@ -109,6 +111,7 @@ class Workshop:
         self.describe: Callable[[str], ModelCard] | None = None
         self.prices: Prices = PriceTables({})
         self.budgets: tuple[Budget, ...] = ()
+        self.routines: tuple[ConfiguredRoutine, ...] = ()
         self.tools: list[Tool] = [TimeNow(), FsRead(), FsWrite(), *mark_tools(self.marks)]
         self.sources: list[ToolSource] = []
         self.missing: list[MissingTool] = []
@@ -152,6 +155,7 @@ class Workshop:
             artifacts=artifacts,
             signer=signer,
             sealer=FileSealer(self.root / "vault.key"),
+            cron=SimulatedCron(),
             skills=self.skills,
             processes=self.processes,
             upkeep=journal.upkeep,
@@ -168,6 +172,7 @@ class Workshop:
             provenance=journal.provenance,
             jobs=journal.jobs,
             incidents=journal.incidents,
+            routines=journal.routines,
         )
         setup = EngineSetup(
             journal=self.wrap_journal(journal),
@@ -179,6 +184,7 @@ class Workshop:
             budgets=self.budgets,
             policy_state=self.policy_state,
             healing=replace(self.healing, log=self.healing.log or journal.upkeep),
+            routines=self.routines,
         )
         return Engine(setup, _no_verify)
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from palyra.adapters.cron import SimulatedCron
 from palyra.adapters.net.guard import Guard
 from palyra.adapters.skills.skill_index import FolderSkills
 from palyra.adapters.tools.artifact_read import ArtifactRead
@@ -13,11 +14,14 @@ from palyra.adapters.tools.fs_read import FsRead
 from palyra.adapters.tools.fs_search import FsSearch
 from palyra.adapters.tools.fs_write import FsWrite
 from palyra.adapters.tools.http_fetch import HttpFetch
+from palyra.adapters.tools.routine_create import RoutineCreate
 from palyra.adapters.tools.session_search import SessionSearch
 from palyra.adapters.tools.skill_open import SkillOpen
 from palyra.adapters.tools.time_now import TimeNow
 from palyra.core.events.base import JsonObject
-from palyra.core.ids import ArtifactId, EffectId, Principal, RunId, SessionId, StreamId
+from palyra.core.ids import ArtifactId, EffectId, Principal, RunId, SessionId, StreamId, derive_routine_id
+from palyra.core.routines.model import Routine
+from palyra.core.routines.wish import RoutineWish, make_definition
 from palyra.core.tools import ToolResult
 from palyra.core.writes import LinkArtifact
 from palyra.ports.search import NoSearch
@@ -57,6 +61,24 @@ class OneLink(NoState):
         return LinkArtifact(ARTIFACT, StreamId("s"), len(ARTIFACT_BODY), "text/plain", 1) if is_known else None
 
 
+class OneRoutine:
+    """Makes the same routine for the same effect, and stores none."""
+
+    async def make(self, principal: Principal, wish: RoutineWish, effect_id: EffectId) -> Routine:
+        definition = make_definition(wish, SimulatedCron().check)
+        return Routine(
+            id=derive_routine_id(effect_id),
+            principal=principal,
+            definition=definition,
+            next_at_ms=NOW_MS,
+            created_at_ms=NOW_MS,
+            updated_at_ms=NOW_MS,
+        )
+
+    def describe(self, wish: RoutineWish) -> str:
+        return str(make_definition(wish, SimulatedCron().check))
+
+
 def make_catalog() -> ToolCatalog:
     site = urlsplit(standing_site())
     return ToolCatalog(
@@ -71,6 +93,7 @@ def make_catalog() -> ToolCatalog:
             FsPatch(),
             ArtifactRead(OneArtifact(), OneLink()),
             SessionSearch(NoSearch()),
+            RoutineCreate(OneRoutine()),
         ]
     )
 

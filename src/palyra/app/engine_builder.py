@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from palyra.adapters.cron import SimulatedCron
 from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.tools.catalog import ToolCatalog
@@ -18,14 +19,16 @@ from palyra.app import Home
 from palyra.app.model_facts import build_prices, describe_model, make_budgets
 from palyra.app.models import build_router
 from palyra.app.secrets import SecretSources, open_sources
-from palyra.app.tools import StoredContent, ToolDependencies, ToolSet, build_tools, own_tools
+from palyra.app.tools import StartingTools, StoredContent, ToolDependencies, ToolSet, build_tools, own_tools
 from palyra.app.verify_process import verify_journal
 from palyra.config import Config
 from palyra.config.choices import Headless
 from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
 from palyra.core.errors import Invalid
 from palyra.core.healing.model import HealingModes
+from palyra.core.ids import parse_principal
 from palyra.core.redaction import KnownSecrets, Redactor
+from palyra.core.routines.wish import ConfiguredRoutine, RoutineWish, make_definition
 from palyra.engine.engine import Engine
 from palyra.engine.healing.loop_watch import LoopWatch
 from palyra.engine.setup import EnginePorts, EngineSettings, EngineSetup, HealingSetup, Views
@@ -94,8 +97,11 @@ def build_engine(home: Home, config: Config, parts: DaemonParts) -> Engine:
         known=parts.known,
         services=tools.services,
         healing=_make_healing(home, config, parts, stores, tools),
+        routines=make_routines(config),
     )
-    return Engine(setup, partial(verify_journal, home))
+    engine = Engine(setup, partial(verify_journal, home))
+    tools.routines.bind(engine.routines)
+    return engine
 
 
 def open_stores(home: Home, config: Config) -> Stores:
@@ -137,6 +143,7 @@ def _make_ports(home: Home, config: Config, parts: DaemonParts, stores: Stores, 
         artifacts=stores.artifacts,
         signer=stores.signer,
         sealer=stores.sealer,
+        cron=SimulatedCron(),
         processes=tools.processes,
         skills=tools.skills,
         forget=tools.forget,
@@ -176,6 +183,7 @@ def make_views(journal: "SqliteJournal") -> Views:
         provenance=journal.provenance,
         jobs=journal.jobs,
         incidents=journal.incidents,
+        routines=journal.routines,
     )
 
 
@@ -187,7 +195,7 @@ def build_catalog() -> ToolCatalog:
     from palyra.adapters.shell import TreeSitterShell
 
     stored = StoredContent(artifacts=FileArtifacts(Path(os.devnull)), state=NoState(), search=NoSearch())
-    return ToolCatalog([*own_tools(Guard(), stored, NoSkills()), ShellLook(TreeSitterShell())])
+    return ToolCatalog([*own_tools(Guard(), stored, NoSkills(), StartingTools()), ShellLook(TreeSitterShell())])
 
 
 def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
@@ -235,6 +243,35 @@ def make_settings(config: Config) -> EngineSettings:
         default_agent=default or first,
         retention_ms=None if config.journal.retention_days is None else config.journal.retention_days * DAY_MS,
     )
+
+
+def make_routines(config: Config) -> tuple[ConfiguredRoutine, ...]:
+    """Returns the routines of the file. Invalid names the routine that cannot be, and says why."""
+    agents = {agent.name for agent in config.agents} or {"main"}
+    found = []
+    for section in config.routines:
+        wish = RoutineWish(
+            name=section.name,
+            prompt=section.prompt,
+            every_s=section.every_s,
+            cron=section.cron,
+            at=section.at,
+            timezone=section.timezone,
+            misfire=section.misfire,
+            misfire_max=section.misfire_max,
+            overlap=section.overlap,
+            session_key=section.session_key,
+            channel=section.channel,
+            agent=section.agent,
+        )
+        try:
+            definition = make_definition(wish, SimulatedCron().check)
+        except Invalid as cause:
+            raise Invalid(cause.code, f"routine {section.name}: {cause.message}") from cause
+        if section.agent is not None and section.agent not in agents:
+            raise Invalid("agent_unknown", f"routine {section.name}: there is no [[agent]] named {section.agent}")
+        found.append(ConfiguredRoutine(principal=parse_principal(section.principal), definition=definition))
+    return tuple(found)
 
 
 def journal_path(home: Home, config: Config) -> Path:

@@ -17,12 +17,16 @@ from palyra.app.secrets import SecretSources
 from palyra.app.services import LazyService, SandboxProxy
 from palyra.config import Config
 from palyra.config.records import McpServerConfig
-from palyra.core.ids import SessionId
+from palyra.core.errors import Unavailable
+from palyra.core.ids import EffectId, Principal, SessionId
 from palyra.core.redaction import Redactor
+from palyra.core.routines.model import Routine
+from palyra.core.routines.wish import RoutineWish
 from palyra.core.tools import MissingTool
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.delegation import DelegationSlot
 from palyra.ports.processes import Processes
+from palyra.ports.routines import RoutineMaker
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.search import MessageSearch
 from palyra.ports.services import Service
@@ -64,6 +68,7 @@ class ToolSet(msgspec.Struct, frozen=True, kw_only=True):
     processes: Processes
     skills: Skills
     services: tuple[Service, ...]
+    routines: "LateRoutines"
     forget: Callable[[SessionId], Awaitable[None]]
     kept: Callable[[], Awaitable[tuple[SessionId, ...]]]
     delegation: DelegationSlot
@@ -75,6 +80,13 @@ class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: Artifacts
     state: State
     search: MessageSearch
+
+
+class StartingTools(msgspec.Struct, frozen=True):
+    """What tools that start runs reach the engine through. The engine fills both in when it is built."""
+
+    delegation: DelegationSlot = msgspec.field(default_factory=DelegationSlot)
+    routines: "LateRoutines" = msgspec.field(default_factory=lambda: LateRoutines())
 
 
 def build_tools(dependencies: ToolDependencies) -> ToolSet:
@@ -103,20 +115,20 @@ def build_tools(dependencies: ToolDependencies) -> ToolSet:
         sources.append(servers)
         services.append(servers)
     stored = StoredContent(artifacts=dependencies.artifacts, state=dependencies.state, search=dependencies.search)
+    routines = LateRoutines()
     return ToolSet(
-        catalog=ToolCatalog(own_tools(guard, stored, skills, delegation), sources),
+        catalog=ToolCatalog(own_tools(guard, stored, skills, StartingTools(delegation, routines)), sources),
         processes=processes,
         skills=skills,
         services=tuple(services),
+        routines=routines,
         forget=browser.forget,
         kept=browser.kept,
         delegation=delegation,
     )
 
 
-def own_tools(
-    guard: "Guard", stored: StoredContent, skills: Skills, delegation: DelegationSlot | None = None
-) -> list[Tool]:
+def own_tools(guard: "Guard", stored: StoredContent, skills: Skills, starting: StartingTools) -> list[Tool]:
     """Returns the tools that every daemon has, wherever it runs."""
     from palyra.adapters.tools.agent_delegate import AgentDelegate
     from palyra.adapters.tools.artifact_read import ArtifactRead
@@ -126,6 +138,7 @@ def own_tools(
     from palyra.adapters.tools.fs_search import FsSearch
     from palyra.adapters.tools.fs_write import FsWrite
     from palyra.adapters.tools.http_fetch import HttpFetch
+    from palyra.adapters.tools.routine_create import RoutineCreate
     from palyra.adapters.tools.session_search import SessionSearch
     from palyra.adapters.tools.skill_open import SkillOpen
     from palyra.adapters.tools.time_now import TimeNow
@@ -141,8 +154,31 @@ def own_tools(
         ArtifactRead(stored.artifacts, stored.state),
         SessionSearch(stored.search),
         SkillOpen(skills),
-        AgentDelegate(delegation or DelegationSlot()),
+        AgentDelegate(starting.delegation),
+        RoutineCreate(starting.routines),
     ]
+
+
+class LateRoutines:
+    """The routines of an engine, for tools that are built before it."""
+
+    def __init__(self) -> None:
+        self._maker: RoutineMaker | None = None
+
+    def bind(self, maker: RoutineMaker) -> None:
+        self._maker = maker
+
+    async def make(self, principal: Principal, wish: RoutineWish, effect_id: EffectId) -> Routine:
+        return await self._bound.make(principal, wish, effect_id)
+
+    def describe(self, wish: RoutineWish) -> str:
+        return self._bound.describe(wish)
+
+    @property
+    def _bound(self) -> RoutineMaker:
+        if self._maker is None:
+            raise Unavailable("routines_unavailable", "routines need a running daemon")
+        return self._maker
 
 
 class LazySource:

@@ -25,6 +25,7 @@ from palyra.cli.commands import (
     plugins,
     policy,
     projections,
+    routines,
     run,
     runs,
     secrets,
@@ -54,6 +55,7 @@ app.add_typer(tools.app)
 app.add_typer(skills.app, name="skills")
 app.add_typer(plugins.app, name="plugins")
 app.add_typer(policy.app, name="policy")
+app.add_typer(routines.app, name="routines")
 app.add_typer(usage.app)
 app.add_typer(incidents.app, name="incidents")
 app.add_typer(verify.app)

@@ -18,22 +18,6 @@ class Headless(Enum):
     WAIT = "wait"
 
 
-class Misfire(Enum):
-    """What happens to the times that a routine missed while no daemon ran."""
-
-    SKIP = "skip"
-    ONCE = "once"
-    ALL = "all"
-
-
-class Overlap(Enum):
-    """What happens to a routine that is due while its last run goes on."""
-
-    FORBID = "forbid"
-    QUEUE = "queue"
-    REPLACE = "replace"
-
-
 class ChannelKind(Enum):
     DISCORD = "discord"
     SLACK = "slack"

@@ -149,15 +149,19 @@ name = "morning"
 prompt = "What is on today?"
 cron = "30 7 * * 1-5"
 timezone = "Europe/Prague"
-misfire = "once"
-overlap = "forbid"
-channel = "team"
+misfire = "once"                 # times missed while no daemon ran: skip, once, all
+overlap = "forbid"               # due while its last run goes on: forbid, queue, replace
+# channel = "team"               # where answers go; refused until there are channels
 
 [[routine]]
 name = "sweep"
 prompt = "Tidy the download folder."
 every_s = 3600
+misfire = "all"
+misfire_max = 3
 session_key = "sweep"
+principal = "user:owner"
+agent = "main"
 
 [[routine]]
 name = "new-year"

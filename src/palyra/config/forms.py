@@ -27,7 +27,7 @@ _KIND = re.compile(r"[a-z][a-z0-9-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VAULT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _CRON_FIELD = re.compile(r"[0-9A-Za-z*/,#-]+")
-_CRON_FIELDS_COUNT = (5, 6)
+_CRON_FIELDS_COUNT = 5
 
 
 class Parsed(msgspec.Struct, frozen=True):
@@ -179,7 +179,7 @@ def parse_timezone(text: str) -> str:
 
 def parse_cron(text: str) -> str:
     fields = text.split()
-    if len(fields) not in _CRON_FIELDS_COUNT or not all(_CRON_FIELD.fullmatch(field) for field in fields):
+    if len(fields) != _CRON_FIELDS_COUNT or not all(_CRON_FIELD.fullmatch(field) for field in fields):
         raise Invalid("cron_invalid", 'must be a cron expression of five fields, such as "30 7 * * 1-5"')
     return text
 

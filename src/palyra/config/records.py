@@ -15,8 +15,6 @@ from palyra.config.choices import (
     DirectMessages,
     Durability,
     Headless,
-    Misfire,
-    Overlap,
 )
 from palyra.config.forms import (
     JOURNAL_URL,
@@ -47,6 +45,8 @@ from palyra.config.problems import ConfigProblem
 from palyra.core.budget import BudgetAction, BudgetPeriod, BudgetScope
 from palyra.core.events.model import RouteMode
 from palyra.core.healing.model import HealingDomain, HealingMode
+from palyra.core.ids import parse_principal
+from palyra.core.routines.model import MISFIRE_MAX_DEFAULT, MISFIRE_MAX_LIMIT, Misfire, Overlap
 
 Name = Annotated[str, Parsed(parse_name)]
 OptionalName = Annotated[str | None, Parsed(parse_name)]
@@ -211,17 +211,21 @@ class McpServerConfig(Section, frozen=True, kw_only=True):
 
 
 class RoutineConfig(Section, frozen=True, kw_only=True):
-    is_read: ClassVar[bool] = False
+    """`channel` is refused as long as there are no channels (references)."""
+
     name: Name
     prompt: Text
     every_s: OptionalPositive = None
     cron: Annotated[str | None, Parsed(parse_cron)] = None
     at: Annotated[str | None, Parsed(parse_time)] = None
     timezone: Annotated[str, Parsed(parse_timezone)] = "UTC"
-    misfire: Misfire = Misfire.SKIP
+    misfire: Misfire | None = None
+    misfire_max: Annotated[int, Meta(ge=1, le=MISFIRE_MAX_LIMIT)] = MISFIRE_MAX_DEFAULT
     overlap: Overlap = Overlap.FORBID
     session_key: OptionalText = None
     channel: OptionalName = None
+    principal: Annotated[str, Parsed(parse_principal)] = "user:owner"
+    agent: OptionalName = None
 
 
 class ChannelConfig(Section, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ GrantId = NewType("GrantId", str)
 ArtifactId = NewType("ArtifactId", str)
 JobId = NewType("JobId", str)
 IncidentId = NewType("IncidentId", str)
+RoutineId = NewType("RoutineId", str)
 NodeId = NewType("NodeId", str)
 Principal = NewType("Principal", str)
 
@@ -69,6 +70,10 @@ def parse_job_id(text: str) -> JobId:
 
 def parse_incident_id(text: str) -> IncidentId:
     return IncidentId(_matched(_ULID, text, "incident_id"))
+
+
+def parse_routine_id(text: str) -> RoutineId:
+    return RoutineId(_matched(_DERIVED, text, "routine_id"))
 
 
 def parse_approval_id(text: str) -> ApprovalId:
@@ -125,6 +130,16 @@ def derive_approval_id(run_id: RunId, cause: str, attempt: int) -> ApprovalId:
 
 def derive_grant_id(approval_id: ApprovalId) -> GrantId:
     return GrantId(_derived("grant", approval_id))
+
+
+def configured_routine_id(name: str) -> RoutineId:
+    """Names a routine of palyra.toml by its name there, so that a change of the file changes the same routine."""
+    return RoutineId(_derived("routine of the file", name))
+
+
+def derive_routine_id(effect_id: EffectId) -> RoutineId:
+    """Names the routine that a tool call makes, so that the call may be repeated."""
+    return RoutineId(_derived("routine", effect_id))
 
 
 def make_call_id(run_id: RunId, index: int) -> CallId:

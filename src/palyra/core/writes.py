@@ -15,6 +15,7 @@ import msgspec
 
 from palyra.core.ids import ArtifactId, JobId, NodeId, RunId, StreamId
 from palyra.core.jobs.model import JobState, NewJob, lease_name
+from palyra.core.routines.model import Routine, RoutineFire, routine_lease
 from palyra.core.trust import Trust
 
 
@@ -151,6 +152,26 @@ class DropJobs(msgspec.Struct, frozen=True):
     before_ms: int
 
 
+class PutRoutine(msgspec.Struct, frozen=True):
+    """Stores a routine whole. It succeeds if the stored revision is one below the routine's (0 = no such routine)."""
+
+    routine: Routine
+
+
+class RecordFire(msgspec.Struct, frozen=True):
+    """Records a time of a routine, or replaces its record. Of older ones `kept_max` stay."""
+
+    fire: RoutineFire
+    kept_max: int
+
+
+class DropRoutines(msgspec.Struct, frozen=True):
+    """Forgets routines that were removed before this time, with their history."""
+
+    before_ms: int
+
+
+RoutineWrite = PutRoutine | RecordFire | DropRoutines
 JobWrite = EnqueueJob | ClaimJob | RenewJob | RequeueJob | EndJob | DropJobs
 Write = (
     SetHeartbeat
@@ -162,6 +183,7 @@ Write = (
     | EraseSecrets
     | LinkArtifact
     | JobWrite
+    | RoutineWrite
 )
 
 
@@ -202,9 +224,11 @@ def fence_of(write: Write) -> Fence | None:
             | EndJob(job_id=job_id, token=token)
         ):
             return Fence(lease_name(job_id), token)
+        case PutRoutine(routine=routine):
+            return Fence(routine_lease(routine.id), routine.revision - 1)
         case SetHeartbeat() | RenewHeartbeat() | ClearHeartbeat() | SealSecret() | EraseSecrets() | LinkArtifact():
             return None
-        case EnqueueJob() | DropJobs():
+        case EnqueueJob() | DropJobs() | RecordFire() | DropRoutines():
             return None
         case _:
             assert_never(write)

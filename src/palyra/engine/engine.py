@@ -22,6 +22,7 @@ from palyra.engine.api.model_check import ModelCheckService
 from palyra.engine.api.owners import OwnerLookup
 from palyra.engine.api.policy_explainer import PolicyExplainer
 from palyra.engine.api.processes import ProcessService
+from palyra.engine.api.routines import RoutineService
 from palyra.engine.api.run_tree import RunTreeService
 from palyra.engine.api.runs import RunService
 from palyra.engine.api.service_runs import ServiceRuns
@@ -38,6 +39,9 @@ from palyra.engine.jobs.maintenance import BackgroundVerify, StoreUpkeep
 from palyra.engine.jobs.session_cleanup import SessionCleanup
 from palyra.engine.jobs.upkeep import Upkeep
 from palyra.engine.jobs.worker import JobWorker
+from palyra.engine.routines.fire_handler import RoutineFireHandler
+from palyra.engine.routines.scheduler import RoutineScheduler
+from palyra.engine.routines.system_tape import RoutineTape
 from palyra.engine.session.attachments import AttachmentIntake
 from palyra.engine.session.session_loop import JOURNAL_CLOSED
 from palyra.engine.setup import EngineSetup
@@ -88,8 +92,7 @@ class Services:
         self.taint = TaintService(self.sessions, views.provenance, parts.loops)
         self.feed = EventFeed(sessions=self.sessions, journal=journal, state=views.state, hub=parts.hub)
         self.artifacts = ArtifactService(artifacts=ports.artifacts, journal=journal, state=views.state, clock=clock)
-        self.usage = UsageService(views.usage, clock)
-        self.owners = OwnerLookup(views)
+        self.usage, self.owners = UsageService(views.usage, clock), OwnerLookup(views)
         self.skills = SkillService(skills=ports.skills, catalog=ports.catalog, agents=parts.agents, acts=self.acts)
         self.explaining = PolicyExplainer(
             sessions=self.sessions,
@@ -123,7 +126,7 @@ class Services:
         self.delegations = _wire_delegations(setup, parts)
         self.trees = RunTreeService(setup.views.runs, setup.journal)
 
-    def _job_handlers(self, setup: EngineSetup) -> JobHandlers:
+    def _job_handlers(self, setup: EngineSetup, fires: RoutineFireHandler) -> JobHandlers:
         cleanup = SessionCleanup(
             sessions=self.sessions,
             artifacts=self.artifacts,
@@ -138,12 +141,15 @@ class Services:
             session_cleanup=cleanup.perform,
             maintenance=StoreUpkeep(upkeep=setup.ports.upkeep, clock=setup.clock).perform,
             verify=BackgroundVerify(self.status.verify).perform,
+            routine=fires.perform,
         )
 
     def _add_background(self, setup: EngineSetup, parts: EngineParts) -> None:
         """Adds what runs unattended, and the services that show it."""
         self._add_delegation(setup, parts)
-        types = job_types(self._job_handlers(setup))
+        tape = RoutineTape(node=parts.node, journal=setup.journal, hub=parts.hub, clock=setup.clock)
+        fires = RoutineFireHandler(views=setup.views.routines, runs=self.runs, tape=tape)
+        types = job_types(self._job_handlers(setup, fires))
         self.worker = JobWorker(
             node=parts.node,
             journal=setup.journal,
@@ -167,6 +173,27 @@ class Services:
         self.upkeep = Upkeep(self.jobs.enqueue)
         self.watchdog = build_watchdog(setup, parts, self.worker, self.artifacts.sweep)
         self.incidents = IncidentService(views=setup.views.incidents, journal=setup.journal, watchdog=self.watchdog)
+        self._add_routines(setup, parts, tape)
+
+    def _add_routines(self, setup: EngineSetup, parts: EngineParts, tape: RoutineTape) -> None:
+        self.scheduler = RoutineScheduler(
+            views=setup.views.routines,
+            tape=tape,
+            jobs=self.jobs,
+            cron=setup.ports.cron,
+            clock=setup.clock,
+            changed=asyncio.Event(),
+        )
+        self.routines = RoutineService(
+            views=setup.views.routines,
+            tape=tape,
+            jobs=self.jobs,
+            ids=parts.ids,
+            agents=parts.agents,
+            cron=setup.ports.cron,
+            clean=lambda text: parts.redactor.text(text).text,
+            changed=self.scheduler.changed.set,
+        )
 
 
 def _wire_delegations(setup: EngineSetup, parts: EngineParts) -> Delegations:
@@ -200,7 +227,10 @@ class Engine(Services):
         self._parts.tasks.spawn(self._sign_regularly(), "checkpoints")
         self._parts.tasks.spawn(self._parts.heartbeats.keep(), "heartbeats")
         self._parts.tasks.spawn(self._sweep(), "artifacts")
+        # The file's routines first: a worker that skips a due time would change the same rows.
+        await self.routines.sync(self._setup.routines)
         self._parts.tasks.spawn(self.worker.keep(), "jobs")
+        self._parts.tasks.spawn(self.scheduler.keep(), "routines")
         self._parts.tasks.spawn(self.upkeep.keep(), "upkeep")
         self._parts.tasks.spawn(self.watchdog.keep(), "watchdog")
         for service in self._setup.services:

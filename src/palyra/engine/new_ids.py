@@ -1,4 +1,4 @@
-"""New ids of runs, sessions, jobs and incidents.
+"""New ids of runs, sessions, jobs, incidents and routines.
 
 Owns: the randomness in them. Does not own: their form (core.ids).
 """
@@ -6,7 +6,7 @@ Owns: the randomness in them. Does not own: their form (core.ids).
 import secrets
 from collections import deque
 
-from palyra.core.ids import ULID_RANDOM_BYTES, IncidentId, JobId, RunId, SessionId, StreamId, make_ulid
+from palyra.core.ids import ULID_RANDOM_BYTES, IncidentId, JobId, RoutineId, RunId, SessionId, StreamId, make_ulid
 from palyra.ports.clock import Clock
 
 IDS_DRAWN_COUNT = 256
@@ -28,6 +28,9 @@ class IdSource:
 
     def incident_id(self) -> IncidentId:
         return IncidentId(self._ulid())
+
+    def routine_id(self) -> RoutineId:
+        return RoutineId(self._ulid())
 
     def _ulid(self) -> str:
         """Makes an id.

@@ -13,10 +13,12 @@ from palyra.core.healing.model import HealingModes
 from palyra.core.healing.rules import STUCK_MS
 from palyra.core.ids import SessionId
 from palyra.core.redaction import KnownSecrets
+from palyra.core.routines.wish import ConfiguredRoutine
 from palyra.core.run.loop import make_limits
 from palyra.engine.healing.loop_watch import LoopBlock
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.clock import Clock
+from palyra.ports.cron import Cron
 from palyra.ports.delegation import DelegationSlot
 from palyra.ports.incidents import IncidentViews, NoIncidents
 from palyra.ports.jobs import JobViews
@@ -26,6 +28,7 @@ from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
 from palyra.ports.processes import NoProcesses, Processes
 from palyra.ports.router import Router
+from palyra.ports.routines import RoutineViews
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.sealer import Sealer
 from palyra.ports.services import Service
@@ -60,6 +63,7 @@ class Views:
     usage: UsageViews
     provenance: ProvenanceViews
     jobs: JobViews
+    routines: RoutineViews
     incidents: IncidentViews = field(default_factory=NoIncidents)
 
 
@@ -87,6 +91,7 @@ class EnginePorts:
     artifacts: Artifacts
     signer: Signer
     sealer: Sealer
+    cron: Cron
     processes: Processes = field(default_factory=NoProcesses)
     skills: Skills = field(default_factory=NoSkills)
     delegation: DelegationSlot = field(default_factory=DelegationSlot)
@@ -128,3 +133,4 @@ class EngineSetup:
     policy_state: Callable[[], str] = lambda: "ok"
     services: tuple[Service, ...] = ()
     healing: HealingSetup = field(default_factory=HealingSetup)
+    routines: tuple[ConfiguredRoutine, ...] = ()

@@ -121,7 +121,7 @@ def load_or_explain(home: Home) -> "Config":
 
 def find_problems(home: Home) -> tuple[tuple["ConfigProblem", ...], tuple["ConfigProblem", ...]]:
     """Returns the problems that keep the daemon from starting, and those it would warn of."""
-    from palyra.app.engine_builder import make_agents
+    from palyra.app.engine_builder import make_agents, make_routines
     from palyra.config import ConfigInvalid, ConfigProblem, load, require_safe_bind
     from palyra.core.errors import Invalid
 
@@ -130,7 +130,8 @@ def find_problems(home: Home) -> tuple[tuple["ConfigProblem", ...], tuple["Confi
     except ConfigInvalid as error:
         return error.problems, ()
     problems = []
-    for check_start in (lambda: require_safe_bind(config), lambda: make_agents(home, config)):
+    checks = (lambda: require_safe_bind(config), lambda: make_agents(home, config), lambda: make_routines(config))
+    for check_start in checks:
         try:
             check_start()
         except Invalid as error:

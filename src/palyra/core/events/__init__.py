@@ -16,6 +16,13 @@ from palyra.core.events.model import (
     RoutePlanned,
     UsageRecorded,
 )
+from palyra.core.events.routine import (
+    RoutineChanged,
+    RoutineCreated,
+    RoutineFired,
+    RoutineRemoved,
+    RoutineSkipped,
+)
 from palyra.core.events.run import (
     AnswerRejected,
     CancelRequested,
@@ -111,7 +118,9 @@ ToolData = (
     | ApprovalResolved
     | GrantRevoked
 )
-SystemData = CheckpointSigned | Erased | AdminActed | IncidentOpened | IncidentActed | IncidentResolved
+IncidentData = IncidentOpened | IncidentActed | IncidentResolved
+RoutineData = RoutineCreated | RoutineChanged | RoutineRemoved | RoutineFired | RoutineSkipped
+SystemData = CheckpointSigned | Erased | AdminActed | IncidentData | RoutineData
 Data = SessionData | RunData | ModelData | ToolData | SystemData
 
 DATA_TYPES: dict[str, type[EventData]] = {
@@ -150,4 +159,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
 
-__all__ = ["DATA_TYPES", "SYSTEM_TYPES", "Data", "Draft", "ErasedData", "Event", "EventData", "JsonObject"]
+__all__ = [
+    "DATA_TYPES",
+    "SYSTEM_TYPES",
+    "Data",
+    "Draft",
+    "ErasedData",
+    "Event",
+    "EventData",
+    "JsonObject",
+    "RoutineData",
+]

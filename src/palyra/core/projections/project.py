@@ -19,6 +19,13 @@ from palyra.core.events.model import (
     RoutePlanned,
     UsageRecorded,
 )
+from palyra.core.events.routine import (
+    RoutineChanged,
+    RoutineCreated,
+    RoutineFired,
+    RoutineRemoved,
+    RoutineSkipped,
+)
 from palyra.core.events.run import AnswerRejected, CancelRequested, GuardTripped, MessageAssistant
 from palyra.core.events.session import PinAdded, PinRemoved, SessionCompacted, SessionLabelled, SessionReset
 from palyra.core.events.system import (
@@ -93,6 +100,11 @@ UNPROJECTED_TYPES = frozenset(
         CheckpointSigned,
         Erased,
         AdminActed,
+        RoutineCreated,
+        RoutineChanged,
+        RoutineRemoved,
+        RoutineFired,
+        RoutineSkipped,
     )
 )
 

@@ -10,7 +10,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from palyra.core.errors import Corrupt, Invalid
-from palyra.core.events import Draft, Event
+from palyra.core.events import Draft, Event, SystemData
 from palyra.core.events.base import ErasedData
 from palyra.core.events.model import (
     ContextAssembled,
@@ -49,14 +49,6 @@ from palyra.core.events.session import (
     SessionRestored,
     SourceDistrusted,
     SourceTrusted,
-)
-from palyra.core.events.system import (
-    AdminActed,
-    CheckpointSigned,
-    Erased,
-    IncidentActed,
-    IncidentOpened,
-    IncidentResolved,
 )
 from palyra.core.events.tool import (
     ApprovalRequested,
@@ -170,12 +162,7 @@ _WithoutEffect = (
     | SourceDistrusted
     | PinAdded
     | PinRemoved
-    | CheckpointSigned
-    | Erased
-    | AdminActed
-    | IncidentOpened
-    | IncidentActed
-    | IncidentResolved
+    | SystemData
 )
 
 

@@ -78,6 +78,11 @@ class JobService:
         self.wake()
         return write.job.id if await self.views.job(write.job.id) is not None else None
 
+    async def has_room(self, kind: str) -> bool:
+        """Tells whether one more job of the kind may wait."""
+        found = self.types.get(kind)
+        return found is None or await self._queued_count(kind) < found.kind.queued_max
+
     async def get(self, principal: Principal | None, job_id: JobId) -> Job:
         job = await self.views.job(job_id)
         if job is None or (principal is not None and job.principal != principal):
@@ -126,9 +131,10 @@ class JobService:
             raise Conflict("job_changed", f"job {job_id} has just changed; look at it again") from cause
 
     async def _require_room(self, kind: str) -> None:
-        found = self.types.get(kind)
-        counts = await self.views.count_jobs()
-        queued_count = sum(one.count for one in counts if one.kind == kind and one.state is JobState.QUEUED)
-        if found is not None and queued_count >= found.kind.queued_max:
-            message = f"{queued_count} {kind} jobs wait already, which is the most; try later"
+        if not await self.has_room(kind):
+            message = f"{await self._queued_count(kind)} {kind} jobs wait already, which is the most; try later"
             raise Unavailable("job_queue_full", message)
+
+    async def _queued_count(self, kind: str) -> int:
+        counts = await self.views.count_jobs()
+        return sum(one.count for one in counts if one.kind == kind and one.state is JobState.QUEUED)

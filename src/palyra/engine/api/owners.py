@@ -5,7 +5,7 @@ owner of its session. It is None if there is no such thing.
 Does not own: who may use another's permissions (gateway.access).
 """
 
-from palyra.core.ids import ApprovalId, GrantId, JobId, Principal, RunId, SessionId
+from palyra.core.ids import ApprovalId, GrantId, JobId, Principal, RoutineId, RunId, SessionId
 from palyra.engine.setup import Views
 
 
@@ -31,6 +31,10 @@ class OwnerLookup:
 
     async def of_grant(self, principal: Principal, grant_id: GrantId) -> Principal | None:
         row = await self._views.approvals.grant(grant_id, None)
+        return row.principal if row is not None else None
+
+    async def of_routine(self, principal: Principal, routine_id: RoutineId) -> Principal | None:
+        row = await self._views.routines.routine(routine_id)
         return row.principal if row is not None else None
 
     async def of_job(self, principal: Principal, job_id: JobId) -> Principal | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from palyra.core.delegation import JOB as DELEGATION_JOB
 from palyra.core.jobs.model import JobKind
 from palyra.engine.jobs.handler import JobHandler, JobType
+from palyra.engine.routines.fire_handler import ROUTINE_KIND
 
 DELEGATION = JobKind(
     name=DELEGATION_JOB,
@@ -48,6 +49,7 @@ class JobHandlers:
     session_cleanup: JobHandler
     maintenance: JobHandler
     verify: JobHandler
+    routine: JobHandler
 
 
 def job_types(handlers: JobHandlers) -> Mapping[str, JobType]:
@@ -56,5 +58,6 @@ def job_types(handlers: JobHandlers) -> Mapping[str, JobType]:
         JobType(SESSION_CLEANUP, handlers.session_cleanup),
         JobType(MAINTENANCE, handlers.maintenance),
         JobType(VERIFY, handlers.verify),
+        JobType(ROUTINE_KIND, handlers.routine),
     )
     return {one.kind.name: one for one in types}

@@ -18,6 +18,7 @@ from palyra.adapters.store.sqlite.views_approvals import SqliteApprovals
 from palyra.adapters.store.sqlite.views_incidents import SqliteIncidents
 from palyra.adapters.store.sqlite.views_jobs import SqliteJobs
 from palyra.adapters.store.sqlite.views_provenance import SqliteProvenance
+from palyra.adapters.store.sqlite.views_routines import SqliteRoutines
 from palyra.adapters.store.sqlite.views_runs import SqliteRuns
 from palyra.adapters.store.sqlite.views_search import SqliteSearch
 from palyra.adapters.store.sqlite.views_sessions import SqliteSessions
@@ -56,6 +57,7 @@ class SqliteJournal:
         self.provenance = SqliteProvenance(self._reads)
         self.search = SqliteSearch(self._reads)
         self.jobs = SqliteJobs(self._reads)
+        self.routines = SqliteRoutines(self._reads)
         self.upkeep = SqliteUpkeep(self._writer, settings.path)
         self.incidents = SqliteIncidents(self._reads)
 

@@ -11,6 +11,7 @@ from palyra.core.ids import StreamId
 from palyra.core.jobs.model import LEASE_PREFIX
 from palyra.core.projections.project import RowKey
 from palyra.core.projections.rows import Row, RunRow, SessionRow
+from palyra.core.routines.model import LEASE_PREFIX as ROUTINE_PREFIX
 
 _SQL_OF_KEY = {
     RunRow: "SELECT 1 FROM runs WHERE principal = ? AND idempotency_key = ?",
@@ -39,6 +40,9 @@ class SqliteLookup:
         if name.startswith(LEASE_PREFIX):
             job_id = name.removeprefix(LEASE_PREFIX)
             return self._connection.execute("SELECT token FROM jobs WHERE id = ?", (job_id,)).get or 0
+        if name.startswith(ROUTINE_PREFIX):
+            routine_id = name.removeprefix(ROUTINE_PREFIX)
+            return self._connection.execute("SELECT revision FROM routines WHERE id = ?", (routine_id,)).get or 0
         return self._connection.execute("SELECT token FROM leases WHERE name = ?", (name,)).get or 0
 
     def is_taken(self, key: UniqueKey) -> bool:

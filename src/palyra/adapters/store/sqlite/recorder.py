@@ -42,6 +42,7 @@ _CODE_BY_CONSTRAINT = {
     "sessions.owner, sessions.key": "session_key_taken",
     "runs.principal, runs.idempotency_key": "idempotency_key_taken",
     "jobs.kind, jobs.dedupe_key": "job_duplicate",
+    "routines.principal, routines.name": "routine_name_taken",
 }
 
 

@@ -8,15 +8,19 @@ from typing import assert_never
 import apsw
 
 from palyra.adapters.store.sqlite.job_writes import apply_job_write
+from palyra.adapters.store.sqlite.routine_writes import apply_routine_write
 from palyra.core.ids import StreamId
 from palyra.core.writes import (
     ClaimJob,
     ClearHeartbeat,
     DropJobs,
+    DropRoutines,
     EndJob,
     EnqueueJob,
     EraseSecrets,
     LinkArtifact,
+    PutRoutine,
+    RecordFire,
     ReleaseLease,
     RenewHeartbeat,
     RenewJob,
@@ -49,6 +53,8 @@ def apply_write(connection: apsw.Connection, write: Write) -> None:
             _link_artifact(connection, write)
         case EnqueueJob() | ClaimJob() | RenewJob() | RequeueJob() | EndJob() | DropJobs():
             apply_job_write(connection, write)
+        case PutRoutine() | RecordFire() | DropRoutines():
+            apply_routine_write(connection, write)
         case _:
             assert_never(write)
 

@@ -59,3 +59,35 @@ CREATE TABLE incidents (
 CREATE INDEX incidents_open ON incidents (id) WHERE status = 'open';
 CREATE INDEX incidents_resolved ON incidents (resolved_at_ms) WHERE status = 'resolved';
 CREATE INDEX incidents_by_stream ON incidents (stream);
+
+-- Routines. The definition holds the prompt; a removed routine has none, and its row stays for its history.
+CREATE TABLE routines (
+    id TEXT PRIMARY KEY,
+    principal TEXT NOT NULL,
+    name TEXT NOT NULL,
+    definition TEXT NOT NULL,
+    is_configured INTEGER NOT NULL,
+    is_paused INTEGER NOT NULL,
+    is_removed INTEGER NOT NULL,
+    next_at_ms INTEGER,
+    last_due_ms INTEGER,
+    fired_count INTEGER NOT NULL,
+    skipped_count INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    updated_at_ms INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX routines_by_name ON routines (principal, name) WHERE is_removed = 0;
+CREATE INDEX routines_due ON routines (next_at_ms) WHERE next_at_ms IS NOT NULL AND is_paused = 0 AND is_removed = 0;
+CREATE INDEX routines_removed ON routines (updated_at_ms) WHERE is_removed = 1;
+CREATE TABLE routine_fires (
+    routine_id TEXT NOT NULL,
+    due_at_ms INTEGER NOT NULL,
+    principal TEXT NOT NULL,
+    reason TEXT,
+    count INTEGER NOT NULL,
+    is_manual INTEGER NOT NULL,
+    job_id TEXT,
+    at_ms INTEGER NOT NULL,
+    PRIMARY KEY (routine_id, due_at_ms)
+) STRICT;

@@ -1,0 +1,237 @@
+"""Routes of routines.
+
+Owns: listing, creating, changing, removing and running routines over HTTP, and their history.
+Does not own: what a routine is (core.routines), whose it is (engine.api.routines).
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+from starlette.responses import Response
+
+from palyra.core.ids import parse_routine_id
+from palyra.core.routines.model import (
+    CRON_LENGTH_MAX,
+    EVERY_S_MAX,
+    MISFIRE_MAX_DEFAULT,
+    MISFIRE_MAX_LIMIT,
+    NAME_LENGTH_MAX,
+    PROMPT_LENGTH_MAX,
+    ZONE_LENGTH_MAX,
+    Misfire,
+    Overlap,
+)
+from palyra.core.routines.wish import RoutineWish
+from palyra.engine.api.routine_records import (
+    RoutineChange,
+    RoutineFireRecord,
+    RoutineRecord,
+    fire_record,
+    routine_record,
+)
+from palyra.gateway.access.resources import ResourceKind
+from palyra.gateway.http.responses import answer_json, answer_nothing
+from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.settings import PAGE_DEFAULT
+from palyra.gateway.routes.bodies import Cursor, Key, Name, PageLimit, PageQuery, RequestBody, cut_page, page_size
+from palyra.ports.tokens import Role
+
+MOMENT_LENGTH_MAX = 40
+
+ROUTINE = ResourceKind(
+    "routine", parse_routine_id, lambda owners, principal, routine_id: owners.of_routine(principal, routine_id)
+)
+
+RoutineName = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
+Prompt = Annotated[str, Meta(min_length=1, max_length=PROMPT_LENGTH_MAX)]
+Interval = Annotated[int, Meta(ge=1, le=EVERY_S_MAX)]
+CronText = Annotated[str, Meta(min_length=1, max_length=CRON_LENGTH_MAX)]
+MomentText = Annotated[str, Meta(min_length=1, max_length=MOMENT_LENGTH_MAX)]
+Zone = Annotated[str, Meta(min_length=1, max_length=ZONE_LENGTH_MAX)]
+MisfireMax = Annotated[int, Meta(ge=1, le=MISFIRE_MAX_LIMIT)]
+
+
+class RoutineBody(RequestBody, frozen=True, kw_only=True):
+    """One of `every_s`, `cron` and `at` is given. `channel` is refused until there are channels."""
+
+    name: RoutineName
+    prompt: Prompt
+    every_s: Interval | None = None
+    cron: CronText | None = None
+    at: MomentText | None = None
+    timezone: Zone = "UTC"
+    misfire: Misfire | None = None
+    misfire_max: MisfireMax = MISFIRE_MAX_DEFAULT
+    overlap: Overlap = Overlap.FORBID
+    session_key: Key | None = None
+    channel: Name | None = None
+    agent: Name | None = None
+
+
+class RoutineChangeBody(RequestBody, frozen=True, kw_only=True):
+    """What is not given stays. One of `every_s`, `cron` and `at` takes the place of the schedule before."""
+
+    name: RoutineName | UnsetType = UNSET
+    prompt: Prompt | UnsetType = UNSET
+    every_s: Interval | UnsetType = UNSET
+    cron: CronText | UnsetType = UNSET
+    at: MomentText | UnsetType = UNSET
+    timezone: Zone | UnsetType = UNSET
+    misfire: Misfire | UnsetType = UNSET
+    misfire_max: MisfireMax | UnsetType = UNSET
+    overlap: Overlap | UnsetType = UNSET
+    session_key: Key | UnsetType | None = UNSET
+    channel: Name | UnsetType = UNSET
+    agent: Name | UnsetType | None = UNSET
+    paused: bool | UnsetType = UNSET
+
+
+class HistoryQuery(RequestBody, frozen=True, kw_only=True):
+    """`after` is the due time of the last item of the page before; the newest come first."""
+
+    after: Cursor | None = None
+    limit: PageLimit = PAGE_DEFAULT
+
+
+class RoutinePage(msgspec.Struct, frozen=True):
+    items: tuple[RoutineRecord, ...]
+    next_after: str | None
+
+
+class RoutineHistoryPage(msgspec.Struct, frozen=True):
+    items: tuple[RoutineFireRecord, ...]
+    next_after: int | None
+
+
+async def list_routines(call: HttpCall[PageQuery, Unread]) -> Response:
+    size, reader = page_size(call.query.limit), call.reader(call.query.everyone)
+    found = await call.services.engine.routines.list(reader, call.query.after, size + 1)
+    records = [routine_record(routine) for routine in found]
+    return answer_json(RoutinePage(*cut_page(records, size, lambda record: str(record.id))))
+
+
+async def create(call: HttpCall[Empty, RoutineBody]) -> Response:
+    wish = RoutineWish(**msgspec.structs.asdict(call.body))
+    return answer_json(routine_record(await call.services.engine.routines.create(call.principal, wish)), 201)
+
+
+async def show(call: HttpCall[Empty, Unread]) -> Response:
+    return answer_json(routine_record(await call.services.engine.routines.get(call.viewer, call.id_of(ROUTINE))))
+
+
+async def change(call: HttpCall[Empty, RoutineChangeBody]) -> Response:
+    wish = RoutineChange(**msgspec.structs.asdict(call.body))
+    changed = await call.services.engine.routines.change(call.viewer, call.id_of(ROUTINE), wish, call.principal)
+    return answer_json(routine_record(changed))
+
+
+async def remove(call: HttpCall[Empty, Unread]) -> Response:
+    await call.services.engine.routines.remove(call.viewer, call.id_of(ROUTINE), call.principal)
+    return answer_nothing()
+
+
+async def run(call: HttpCall[Empty, Empty]) -> Response:
+    fired = await call.services.engine.routines.run(call.viewer, call.id_of(ROUTINE))
+    return answer_json(fire_record(fired), 202)
+
+
+async def history(call: HttpCall[HistoryQuery, Unread]) -> Response:
+    size, routine_id = page_size(call.query.limit), call.id_of(ROUTINE)
+    found = await call.services.engine.routines.history(call.viewer, routine_id, call.query.after, size + 1)
+    records = [fire_record(view) for view in found]
+    return answer_json(RoutineHistoryPage(*cut_page(records, size, lambda record: record.due_at_ms)))
+
+
+ROUTES: tuple[AnyHttpRoute, ...] = (
+    HttpRoute(
+        method="GET",
+        path="/api/v1/routines",
+        summary="List routines, in the order of their ids",
+        endpoint=list_routines,
+        action="routines.list",
+        others=Role.OPERATOR,
+        query=PageQuery,
+        body=Unread,
+        answer=RoutinePage,
+    ),
+    HttpRoute(
+        method="POST",
+        path="/api/v1/routines",
+        summary="Create a routine that runs as you",
+        endpoint=create,
+        action="routines.create",
+        query=Empty,
+        body=RoutineBody,
+        answer=RoutineRecord,
+        status=201,
+        role=Role.USER,
+        errors=(409,),
+    ),
+    HttpRoute(
+        method="GET",
+        path="/api/v1/routines/{routine_id}",
+        summary="Show a routine",
+        endpoint=show,
+        action="routines.read",
+        resource=ROUTINE,
+        others=Role.OPERATOR,
+        query=Empty,
+        body=Unread,
+        answer=RoutineRecord,
+    ),
+    HttpRoute(
+        method="PATCH",
+        path="/api/v1/routines/{routine_id}",
+        summary="Change, pause or resume a routine; another's can be paused and resumed only",
+        endpoint=change,
+        action="routines.change",
+        resource=ROUTINE,
+        others=Role.OPERATOR,
+        query=Empty,
+        body=RoutineChangeBody,
+        answer=RoutineRecord,
+        role=Role.USER,
+        errors=(409,),
+    ),
+    HttpRoute(
+        method="DELETE",
+        path="/api/v1/routines/{routine_id}",
+        summary="Remove a routine with its prompt; its history stays for 90 days",
+        endpoint=remove,
+        action="routines.remove",
+        resource=ROUTINE,
+        others=Role.OPERATOR,
+        query=Empty,
+        body=Unread,
+        status=204,
+        role=Role.USER,
+        errors=(409,),
+    ),
+    HttpRoute(
+        method="POST",
+        path="/api/v1/routines/{routine_id}/run",
+        summary="Run a routine now, besides its schedule",
+        endpoint=run,
+        action="routines.run",
+        resource=ROUTINE,
+        query=Empty,
+        body=Empty,
+        answer=RoutineFireRecord,
+        status=202,
+        role=Role.USER,
+        errors=(409,),
+    ),
+    HttpRoute(
+        method="GET",
+        path="/api/v1/routines/{routine_id}/history",
+        summary="List the times that came, the newest first, with their runs",
+        endpoint=history,
+        action="routines.read",
+        resource=ROUTINE,
+        others=Role.OPERATOR,
+        query=HistoryQuery,
+        body=Unread,
+        answer=RoutineHistoryPage,
+    ),
+)
