@@ -30,6 +30,7 @@ from palyra.core.taint import UNNAMED, labels
 from palyra.core.tools import CallNature, Runtime, Trait, spec_digest
 from palyra.core.trust import is_tainting
 from palyra.core.writes import SealSecret
+from palyra.engine.session.call_nature import NATURE_REASON, NATURE_RULE, read_nature
 from palyra.engine.session.pending_commit import PendingCommit
 from palyra.engine.session.real_arguments import ArgumentRestorer, RealArguments, has_markers
 from palyra.engine.spend.ledger import Ledger, spender_of
@@ -119,7 +120,9 @@ class Gate:
         errors = self.schemas.errors(tool.spec.input_schema, real.arguments)
         if errors:
             return _refuse(call, "schema", real.mask("; ".join(errors[:SCHEMA_ERRORS_SHOWN_MAX])))
-        nature = tool.nature(real.arguments, case.agent.workspace)
+        nature = read_nature(tool, real.arguments, case.agent.workspace)
+        if nature is None:
+            return _refuse(call, NATURE_RULE, NATURE_REASON)
         spender = spender_of(run, case.principal, case.session_id)
         standings = await self.ledger.standings(spender, self.clock.now_ms(), ())
         question = PolicyQuestion(

@@ -35,10 +35,11 @@ from palyra.core.projections.provenance import full_path
 from palyra.core.redaction import Redactor
 from palyra.core.run.call import Call
 from palyra.core.taint import label, source_of
-from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, Capability, Runtime, ToolResult, failed
+from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, CallNature, Capability, Runtime, ToolResult, failed
 from palyra.core.trust import Trust, is_tainting
 from palyra.core.writes import LinkArtifact, SealSecret, Write
 from palyra.engine.hub import Hub, LiveFrame
+from palyra.engine.session.call_nature import read_nature
 from palyra.engine.session.drafts import agent_draft
 from palyra.engine.session.real_arguments import ArgumentRestorer
 from palyra.ports.artifacts import Artifacts
@@ -208,18 +209,26 @@ class ToolRun:
             return result.source
         spec = self._tool.spec
         is_remote = Capability.NETWORK in spec.capabilities
-        return source_of(spec, self._tool.nature(self._arguments, self._context.workspace) if is_remote else None)
+        return source_of(spec, self._nature() if is_remote else None)
 
     def _written(self, result: ToolResult) -> tuple[FileBytes, ...]:
         """Returns the files it wrote. For a call that was stopped, these are the files it may have written."""
         written = result.written
         is_stopped = result.outcome in (Outcome.CANCELLED, Outcome.TIMEOUT)
         if is_stopped and Capability.FS_WRITE in self._tool.spec.capabilities:
-            written = self._tool.nature(self._arguments, self._context.workspace).writes
+            nature = self._nature()
+            written = nature.writes if nature is not None else self._judged_writes
         judged = self._call.judged.taint if self._call.judged is not None else ()
         # Written files may hold what was read: a patch of a tainted file leaves a tainted file.
         taint = tuple(dict.fromkeys((*judged, *self._read_taint)))
         return tuple(replace(file, taint=taint) for file in written)
+
+    def _nature(self) -> CallNature | None:
+        return read_nature(self._tool, self._arguments, self._context.workspace)
+
+    @property
+    def _judged_writes(self) -> tuple[FileBytes, ...]:
+        return self._call.judged.writes if self._call.judged is not None else ()
 
     def _attest(self, finished: ToolFinished, sandbox: str, now_ms: int) -> Attestation:
         signer = self._executor.signer
