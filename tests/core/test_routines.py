@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from palyra.core.errors import Invalid
 from palyra.core.ids import RunId
@@ -19,7 +20,7 @@ from palyra.core.routines.model import (
 )
 from palyra.core.routines.overlap import SkipTime, StartAfter, decide_overlap
 from palyra.core.routines.schedule import first_time, passed_times, time_after
-from palyra.core.routines.wish import RoutineWish, make_definition, wish_of
+from palyra.core.routines.wish import RoutineWish, make_definition, moment_text, wish_of
 from tests.support.routines import START_MS, local_ms, routine_at, wish
 
 EVERY_HOUR = CronSchedule("0 * * * *", "UTC")
@@ -243,6 +244,8 @@ def test_overlap_is_decided_by_the_runs_that_go_on(
         (wish(cron="*" * 200), "cron_invalid"),
         (wish(at="tomorrow"), "time_invalid"),
         (wish(at="0001-01-01T00:00:00+14:00"), "time_invalid"),
+        (wish(at="2201-01-01T00:00:00Z"), "time_invalid"),
+        (wish(at="9999-12-31T23:59:59+00:00", timezone="Pacific/Auckland"), "time_invalid"),
         (wish(at="2026-03-29T02:30:00", timezone="Europe/Prague"), "time_missing"),
         (wish(timezone="Mars/Olympus"), "timezone_unknown"),
         (wish(timezone="../etc/passwd"), "timezone_unknown"),
@@ -286,3 +289,14 @@ def test_a_missed_moment_is_made_up_for_by_default_and_other_times_are_not() -> 
     assert make_definition(wish(at="2027-01-31T07:30:00Z"), no_check).misfire is Misfire.ONCE
     assert make_definition(wish(), no_check).misfire is Misfire.SKIP
     assert make_definition(wish(misfire=Misfire.ALL), no_check).misfire is Misfire.ALL
+
+
+@given(st.integers(-(10**20), 10**20), st.sampled_from(["UTC", "Pacific/Auckland", "America/Adak", "Mars", "", "../x"]))
+def test_every_stored_moment_can_be_told(at_ms: int, zone: str) -> None:
+    assert moment_text(at_ms, zone)
+
+
+@pytest.mark.parametrize("at_ms", [253_402_300_799_000, 10**18])
+def test_a_stored_routine_with_an_odd_moment_still_has_a_wish(at_ms: int) -> None:
+    routine = routine_at(at_ms, OnceSchedule(at_ms))
+    assert wish_of(replace(routine.definition, timezone="Pacific/Auckland")).at

@@ -104,6 +104,7 @@ async def test_a_run_that_cannot_ask_cannot_create_one(tmp_path: Path) -> None:
         ({"timezone": "Mars/Olympus"}, "timezone_unknown"),
         ({"every_s": 60}, "routine_schedule"),
         ({"cron": None, "at": "2020-01-01T00:00:00"}, "time_past"),
+        ({"cron": None, "at": "9999-12-31T23:59:59+00:00", "timezone": "Pacific/Auckland"}, "time_invalid"),
     ],
 )
 async def test_a_wish_that_cannot_be_met_is_told_to_the_model(

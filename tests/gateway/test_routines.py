@@ -107,6 +107,7 @@ async def test_a_routine_of_the_file_is_paused_and_run_but_edited_there(real: Sc
         ({"cron": None, "every_s": 0.5}, 400, "body_invalid"),
         ({"cron": None, "at": "2020-01-01T00:00:00Z"}, 400, "time_past"),
         ({"cron": None, "at": "soon"}, 400, "time_invalid"),
+        ({"cron": None, "at": "9999-12-31T23:59:59Z", "timezone": "Pacific/Auckland"}, 400, "time_invalid"),
         ({"cron": None, "at": "2027-03-28T02:30:00"}, 400, "time_missing"),
         ({"misfire": "never"}, 400, "body_invalid"),
         ({"misfire_max": 101}, 400, "body_invalid"),

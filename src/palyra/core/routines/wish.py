@@ -30,6 +30,7 @@ from palyra.core.routines.model import (
 )
 
 SESSION_KEY_LENGTH_MAX = 256
+MOMENT_END_MS = 7_289_654_400_000  # 2201-01-01T00:00:00Z. Near the year 9999 a time zone could not be applied.
 
 CheckCron = Callable[[CronSchedule], None]
 
@@ -137,7 +138,18 @@ def find_zone(name: str) -> ZoneInfo:
 
 
 def moment_text(at_ms: int, timezone: str) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(find_zone(timezone)).isoformat()
+    """Returns a moment in its time zone. It never raises, so that one odd row cannot break a list.
+
+    Where the zone is no longer known the moment is in UTC; where no calendar has it, its milliseconds are told.
+    """
+    try:
+        in_utc = datetime.fromtimestamp(at_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
+    try:
+        return in_utc.astimezone(find_zone(timezone)).isoformat()
+    except (Invalid, ValueError, OverflowError):
+        return in_utc.isoformat()
 
 
 def _parse_moment(text: str, zone: ZoneInfo, zone_name: str) -> int:
@@ -154,6 +166,8 @@ def _parse_moment(text: str, zone: ZoneInfo, zone_name: str) -> int:
         raise Invalid("time_missing", f"that time does not exist in {zone_name}: the clocks are set forward over it")
     if at_ms < 0:
         raise Invalid("time_invalid", "at lies before 1970")
+    if at_ms >= MOMENT_END_MS:
+        raise Invalid("time_invalid", "at lies after the year 2200")
     return at_ms
 
 
