@@ -161,14 +161,18 @@ async def test_a_pending_approval_is_listed_for_those_it_concerns(opened: Opened
     run = await new_run(opened.journal, ids, session, BOB)
     asked = (approval_requested(run, "c1"), approval_requested(run, "c2"))
     await opened.journal.commit([Append(session, 2, asked)])
-    wanted = sorted(derive_approval_id(run, cause, 1) for cause in ("c1", "c2"))
+    wanted = [derive_approval_id(run, cause, 1) for cause in ("c1", "c2")]
     for principal in (ALICE, BOB, None):
-        assert [row.id for row in await opened.approvals.pending_approvals(principal, "", 10)] == wanted
+        assert [
+            row.id for row in await opened.approvals.list_approvals(principal, ApprovalStatus.PENDING, "", 10)
+        ] == wanted
         assert await opened.approvals.approval(wanted[0], principal) is not None
     stranger = Principal("user:carol")
-    assert await opened.approvals.pending_approvals(stranger, "", 10) == ()
+    assert await opened.approvals.list_approvals(stranger, ApprovalStatus.PENDING, "", 10) == ()
     assert await opened.approvals.approval(wanted[0], stranger) is None
-    assert [row.id for row in await opened.approvals.pending_approvals(None, wanted[0], 10)] == wanted[1:]
+    assert [
+        row.id for row in await opened.approvals.list_approvals(None, ApprovalStatus.PENDING, wanted[0], 10)
+    ] == wanted[1:]
 
 
 async def test_everyones_things_are_listed_for_nobody_in_particular(opened: Opened, ids: Ids) -> None:
@@ -191,10 +195,26 @@ async def test_an_answered_approval_is_pending_no_more(opened: Opened, ids: Ids)
     run = await new_run(opened.journal, ids, session)
     approval_id = derive_approval_id(run, "c1", 1)
     await opened.journal.commit([Append(session, 2, (approval_requested(run), draft(answer(approval_id, "c1"), run)))])
-    assert await opened.approvals.pending_approvals(None, "", 10) == ()
+    assert await opened.approvals.list_approvals(None, ApprovalStatus.PENDING, "", 10) == ()
     row = await opened.approvals.approval(approval_id, ALICE)
     assert row is not None
     assert (row.status, row.resolved_seq, row.decided_by) == (ApprovalStatus.ALLOWED, 4, ALICE)
+
+
+async def test_an_uncertain_call_is_in_doubt_in_every_session_of_its_principal_until_answered(
+    opened: Opened, ids: Ids
+) -> None:
+    session = await new_session(opened.journal, ids)
+    run = await new_run(opened.journal, ids, session, BOB)
+    asked = (approval_requested(run, "c1", ApprovalKind.UNCERTAIN), approval_requested(run, "c2"))
+    await opened.journal.commit([Append(session, 2, asked)])
+    digests = [digest_call("shell.run", {"command": cause}) for cause in ("c1", "c2", "c3")]
+    for principal, doubted in ((ALICE, True), (BOB, True), (Principal("user:carol"), False)):
+        found = [await opened.approvals.is_doubted(principal, digest) for digest in digests]
+        assert found == [doubted, False, False]
+    done = replace(answer(derive_approval_id(run, "c1", 1), "c1"), decision=Decision.DONE)
+    await opened.journal.commit([Append(session, 4, (draft(done, run),))])
+    assert not await opened.approvals.is_doubted(ALICE, digests[0])
 
 
 async def test_the_open_questions_of_a_session_are_its_own_alone(opened: Opened, ids: Ids) -> None:

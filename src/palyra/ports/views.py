@@ -97,10 +97,6 @@ class GrantFilter(msgspec.Struct, frozen=True, kw_only=True):
 class ApprovalViews(Protocol):
     async def approval(self, approval_id: ApprovalId, principal: Principal | None) -> ApprovalRow | None: ...
 
-    async def pending_approvals(
-        self, principal: Principal | None, after: str, limit: int
-    ) -> tuple[ApprovalRow, ...]: ...
-
     async def list_approvals(
         self, principal: Principal | None, status: ApprovalStatus | None, after: str, limit: int
     ) -> tuple[ApprovalRow, ...]:
@@ -109,6 +105,10 @@ class ApprovalViews(Protocol):
 
     async def pending_of(self, session_id: SessionId) -> tuple[ApprovalRow, ...]:
         """Returns the open questions of one session."""
+        ...
+
+    async def is_doubted(self, principal: Principal, digest: str) -> bool:
+        """Tells whether an uncertain call with this digest, in any session of the principal, awaits a person's word."""
         ...
 
     async def grants_for(self, query: "GrantFilter") -> tuple[GrantRow, ...]:

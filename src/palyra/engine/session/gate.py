@@ -154,7 +154,7 @@ class Gate:
         answer = self._ask_policy(run, question)
         if answer.verdict is Verdict.DENY:
             return _Settled(answer)
-        if call.digest in case.doubts:
+        if call.digest in case.doubts or await self._is_doubted_elsewhere(call, case, question.nature):
             reason = "The same call is uncertain: nobody knows whether it took effect. A person must look first."
             doubted = PolicyAnswer(verdict=Verdict.ASK, rule=UNCERTAIN_REPEAT, reason=reason, snapshot=answer.snapshot)
             return _Settled(_askable(run, doubted))
@@ -166,6 +166,12 @@ class Gate:
             allowed = PolicyAnswer(verdict=Verdict.ALLOW, rule="grant", reason=reason, snapshot=answer.snapshot)
             return _Settled(allowed, grant)
         return _Settled(_askable(run, answer))
+
+    async def _is_doubted_elsewhere(self, call: Call, case: GateCase, nature: CallNature) -> bool:
+        """A parent or a sibling must not repeat what is uncertain in a session of its own (L2)."""
+        if nature.effect_class is not EffectClass.ONCE:
+            return False
+        return await self.approvals.is_doubted(case.principal, call.digest)
 
     def _ask_policy(self, run: Run, question: PolicyQuestion) -> PolicyAnswer:
         """Returns the strictest answer of those for the run's own agent and for each agent above it.

@@ -11,6 +11,7 @@ from functools import partial
 
 import structlog
 
+from palyra.core.events.tool import ApprovalStatus
 from palyra.core.ids import GrantId, RunId, SessionId
 from palyra.core.run.states import RunState
 from palyra.engine.session.commands import CancelRun, CheckDue, Command, ResumeSession
@@ -138,7 +139,7 @@ class SessionLoops:
     async def _remember_deadlines(self) -> None:
         """Sets the earliest deadline of each session with waiting runs."""
         after = ""
-        while rows := await self._views.approvals.pending_approvals(None, after, PAGE_RUNS):
+        while rows := await self._views.approvals.list_approvals(None, ApprovalStatus.PENDING, after, PAGE_RUNS):
             after = rows[-1].id
             for row in rows:
                 if row.expires_at_ms is not None:

@@ -30,32 +30,21 @@ class SqliteApprovals:
         found = await self._reads.ask(lambda connection: _rows(connection, sql, id=approval_id, principal=principal))
         return found[0] if found else None
 
-    async def pending_approvals(self, principal: Principal | None, after: str, limit: int) -> tuple[ApprovalRow, ...]:
-        sql = """
-            SELECT approvals.* FROM approvals
-            JOIN sessions ON sessions.id = approvals.session_id
-            LEFT JOIN runs ON runs.id = approvals.run_id
-            WHERE approvals.status = 'pending' AND approvals.id > :after
-              AND (:principal IS NULL OR sessions.owner = :principal OR runs.principal IS :principal)
-            ORDER BY approvals.id LIMIT :limit
-        """
-        return await self._reads.ask(
-            lambda connection: _rows(connection, sql, principal=principal, after=after, limit=page_limit(limit))
-        )
-
     async def list_approvals(
         self, principal: Principal | None, status: ApprovalStatus | None, after: str, limit: int
     ) -> tuple[ApprovalRow, ...]:
-        sql = """
+        # Spelled out, because only then are the open questions found by their index.
+        is_wanted = "= 'pending'" if status is ApprovalStatus.PENDING else "= coalesce(:status, approvals.status)"
+        sql = f"""
             SELECT approvals.* FROM approvals
             JOIN sessions ON sessions.id = approvals.session_id
             LEFT JOIN runs ON runs.id = approvals.run_id
-            WHERE (:status IS NULL OR approvals.status = :status)
+            WHERE approvals.status {is_wanted}
               AND (:after = '' OR (approvals.created_at_ms, approvals.requested_seq, approvals.id) >
                   (SELECT created_at_ms, requested_seq, id FROM approvals WHERE id = :after))
               AND (:principal IS NULL OR sessions.owner = :principal OR runs.principal IS :principal)
             ORDER BY approvals.created_at_ms, approvals.requested_seq, approvals.id LIMIT :limit
-        """
+        """  # noqa: S608 - our words; every value is bound
         wanted = status.value if status is not None else None
         return await self._reads.ask(
             lambda connection: _rows(
@@ -66,6 +55,20 @@ class SqliteApprovals:
     async def pending_of(self, session_id: SessionId) -> tuple[ApprovalRow, ...]:
         sql = "SELECT * FROM approvals WHERE session_id = :session_id AND status = 'pending' ORDER BY requested_seq"
         return await self._reads.ask(lambda connection: _rows(connection, sql, session_id=session_id))
+
+    async def is_doubted(self, principal: Principal, digest: str) -> bool:
+        sql = """
+            SELECT EXISTS (
+                SELECT 1 FROM approvals
+                JOIN sessions ON sessions.id = approvals.session_id
+                LEFT JOIN runs ON runs.id = approvals.run_id
+                WHERE approvals.digest = :digest AND approvals.status = 'pending' AND approvals.kind = 'uncertain'
+                  AND (sessions.owner = :principal OR runs.principal IS :principal)
+            )
+        """
+        bindings: dict[str, str | int | None] = {"digest": digest, "principal": principal}
+        found = await self._reads.ask(lambda connection: fetch(connection, sql, bindings))
+        return bool(found[0][0])
 
     async def grant(self, grant_id: GrantId, principal: Principal | None) -> GrantRow | None:
         sql = "SELECT * FROM grants WHERE id = :id AND (:principal IS NULL OR principal = :principal)"

@@ -91,3 +91,6 @@ CREATE TABLE routine_fires (
     at_ms INTEGER NOT NULL,
     PRIMARY KEY (routine_id, due_at_ms)
 ) STRICT;
+
+-- Uncertain calls by what they do: the same call must not be repeated in another session of its principal.
+CREATE INDEX approvals_in_doubt ON approvals (digest) WHERE status = 'pending' AND kind = 'uncertain';
