@@ -59,6 +59,7 @@ async def test_a_person_sees_when_it_would_run_and_allows_it(tmp_path: Path) -> 
         assert card.preview is not None
         assert "0 9 * * 1 in Europe/Prague, first at 2027-01-18T09:00:00+01:00" in card.preview
         assert "Remind me of the bins." in card.preview
+        assert card.preview.startswith("As the agent main.")
         assert await engine.routines.list(None, "", 9) == ()
         await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW))
         await finished(engine, run)

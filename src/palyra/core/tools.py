@@ -46,6 +46,7 @@ class Trait(Enum):
     READS_OUTSIDE = "reads_outside"  # The result came from outside in this very call, and was not stored before.
     OPENS_SKILLS = "opens_skills"
     STARTS_RUN = "starts_run"  # A call starts a run of its own, which ends with the run that called.
+    OUTLIVES_RUN = "outlives_run"  # What a call makes starts runs later, as the agent of the run that called.
     PAGES_RESULTS = "pages_results"  # Reads further in a result that was too long to be shown.
 
 

@@ -17,7 +17,8 @@ class ToolCallContext(msgspec.Struct, frozen=True, kw_only=True):
     """Who calls and where. `effect_id` is the idempotency key: the same for every attempt at one effect.
 
     `emit` sends live output of a stream, `stdout` or `stderr`. `has_network` says that a policy lets this call's
-    sandbox reach the network.
+    sandbox reach the network. `taint` are the sources that the call was judged with. `is_delegated` says that another
+    run started this one.
     """
 
     session_id: SessionId
@@ -29,6 +30,8 @@ class ToolCallContext(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
     emit: Callable[[str, str], None]
     has_network: bool = False
+    taint: tuple[str, ...] = ()
+    is_delegated: bool = False
 
 
 class Tool(Protocol):

@@ -3,7 +3,10 @@
 Does not own: routines (ports.routines).
 A bundled policy always asks a person. The risk is critical, so no earlier answer covers a call: a routine goes on
 acting when nobody watches. The routine's id is made from the effect, so that repeating the call makes nothing twice.
+The routine runs as the agent of the run that made it, with the taint of that run's context (L8).
 """
+
+from msgspec.structs import replace
 
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
@@ -20,7 +23,7 @@ from palyra.core.routines.model import (
     Overlap,
 )
 from palyra.core.routines.wish import RoutineWish, moment_text
-from palyra.core.tools import CallNature, ToolResult, ToolSpec, failed
+from palyra.core.tools import CallNature, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust
 from palyra.ports.routines import RoutineMaker
 from palyra.ports.tools import ToolCallContext
@@ -89,6 +92,7 @@ SPEC = ToolSpec(
     risk=Risk.CRITICAL,
     output_trust=Trust.SYSTEM,
     timeout_s=20.0,
+    traits=frozenset({Trait.OUTLIVES_RUN}),
 )
 
 
@@ -109,6 +113,12 @@ class RoutineCreate:
         wish = _wish(arguments)
         if wish is None:
             return failed("arguments_invalid", "name and prompt are texts; every_s and misfire_max are whole numbers")
+        if context.is_delegated:
+            return failed(
+                "delegated_run", "A delegated run may not create routines; say in your answer what is needed."
+            )
+        # The prompt is the model's, so a run of the routine has neither more rights nor more trust than this one.
+        wish = replace(wish, agent=context.agent, taint=context.taint)
         try:
             routine = await self._routines.make(context.principal, wish, context.effect_id)
         except PalyraError as error:

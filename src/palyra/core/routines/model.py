@@ -58,7 +58,10 @@ RoutineSchedule = EverySchedule | CronSchedule | OnceSchedule
 
 
 class RoutineDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person said. If `session_key` is None, the routine has a session of its own."""
+    """What a person said. If `session_key` is None, the routine has a session of its own.
+
+    `taint` are the sources that the context held in which a model wrote the prompt. Every run begins with them (L8).
+    """
 
     name: str
     prompt: str
@@ -69,6 +72,7 @@ class RoutineDefinition(msgspec.Struct, frozen=True, kw_only=True):
     overlap: Overlap = Overlap.FORBID
     session_key: str | None = None
     agent: str | None = None
+    taint: tuple[str, ...] = ()
 
 
 class Routine(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,7 +38,8 @@ CheckCron = Callable[[CronSchedule], None]
 class RoutineWish(msgspec.Struct, frozen=True, kw_only=True):
     """One of `every_s`, `cron` and `at` is given. `at` is a date and time; without an offset it is in `timezone`.
 
-    If `misfire` is None, a single moment is made up for once, and other times are skipped.
+    If `misfire` is None, a single moment is made up for once, and other times are skipped. `taint` is where the prompt
+    comes from, if a model wrote it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class RoutineWish(msgspec.Struct, frozen=True, kw_only=True):
     session_key: str | None = None
     channel: str | None = None
     agent: str | None = None
+    taint: tuple[str, ...] = ()
 
 
 class ConfiguredRoutine(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +92,7 @@ def make_definition(wish: RoutineWish, check_cron: CheckCron) -> RoutineDefiniti
         overlap=wish.overlap,
         session_key=wish.session_key,
         agent=wish.agent,
+        taint=wish.taint,
     )
 
 
@@ -125,6 +128,7 @@ def wish_of(definition: RoutineDefinition) -> RoutineWish:
         overlap=definition.overlap,
         session_key=definition.session_key,
         agent=definition.agent,
+        taint=definition.taint,
     )
 
 

@@ -46,7 +46,10 @@ class GivenAttachment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """If `can_ask` is None, the origin and the configuration decide (core.origins)."""
+    """If `can_ask` is None, the origin and the configuration decide (core.origins).
+
+    `taint` are the sources that the text comes from, if nobody who is trusted wrote it (L8).
+    """
 
     text: str
     origin: str
@@ -60,6 +63,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     answer_schema: JsonObject | None = None
     must_call: tuple[str, ...] = ()
     when_busy: WhenBusy = WhenBusy.QUEUE
+    taint: tuple[str, ...] = ()
 
 
 class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from palyra.core.errors import Conflict, Invalid, NotFound, Unavailable
 from palyra.core.events import Event
 from palyra.core.events.run import MessageUser, RunAccepted, RunCancelled, RunDone, RunFailed
-from palyra.core.ids import Principal, RunId, SessionId
+from palyra.core.events.session import SessionCreated, TaintSource
+from palyra.core.ids import Principal, RunId, SessionId, agent_principal
 from palyra.core.origins import can_ask
 from palyra.core.projections.rows import RunRow
 from palyra.core.run.states import is_terminal
@@ -159,11 +160,13 @@ class RunService:
         command = StartRun(
             run_id=self.ids.run_id(),
             principal=principal,
-            trust=Trust.OPERATOR,
+            # Below `local` the accepted run is a source by itself, so that a session that exists is tainted too.
+            trust=Trust.EXTERNAL if request.taint else Trust.OPERATOR,
             accepted=accepted,
             message=MessageUser(text=request.text, attachments=attachments),
             when_busy=request.when_busy,
-            opening=self.sessions.opening(principal, wish) if session is None else None,
+            opening=_tainted(self.sessions.opening(principal, wish), request.taint) if session is None else None,
+            speaker=agent_principal(agent.name) if request.taint else None,
         )
         return (session[0] if session else self.ids.session_id()), command
 
@@ -288,6 +291,10 @@ class RunFrames(Frames):
 
     def close(self) -> None:
         self._follower.close()
+
+
+def _tainted(opening: SessionCreated, taint: tuple[str, ...]) -> SessionCreated:
+    return replace(opening, taint=tuple(TaintSource(source=source, since_seq=1) for source in taint))
 
 
 def _require_text(text: str) -> None:

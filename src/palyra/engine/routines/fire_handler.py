@@ -131,4 +131,5 @@ def _request(routine: Routine, key: str) -> RunRequest:
         session_key=definition.session_key or f"routine:{routine.id}",
         agent=definition.agent,
         idempotency_key=key,
+        taint=definition.taint,
     )

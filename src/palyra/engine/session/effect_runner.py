@@ -189,6 +189,8 @@ class EffectRunner:
             now_ms=self._parts.clock.now_ms(),
             emit=_discard,
             has_network=call.judged is not None and call.judged.has_network,
+            taint=call.judged.taint if call.judged is not None else (),
+            is_delegated=bool(run.lineage),
         )
         execution = ToolRun(self._parts.tools, tool, call, live_output(self._parts.tools, call, context))
 

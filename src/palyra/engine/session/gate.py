@@ -104,6 +104,9 @@ class Gate:
         if above is not None:
             reason = f"The run was delegated by the agent {above}, which may not use {call.tool}."
             return _refuse(call, "delegation_narrows", reason)
+        if run.lineage and Trait.OUTLIVES_RUN in tool.spec.traits:
+            reason = f"A delegated run may not use {call.tool}: what it makes would outlive its task."
+            return _refuse(call, "delegated_run", reason)
         skill = narrowing_skill(run.skills, tool.spec)
         if skill is not None:
             return _refuse(call, "skill_narrows", f"The skill {skill}, which is open, does not allow {call.tool}.")
@@ -241,7 +244,7 @@ class Gate:
             taint=question.taint,
             policy=answer.snapshot,
             grant_id=settled.grant.grant_id if settled.grant else None,
-            preview=_shown(nature.preview, has_network) if is_ask else None,
+            preview=_shown(nature.preview, question, has_network) if is_ask else None,
             options=make_options(call.tool, question.arguments, shape) if is_ask else (),
             expires_in_ms=self.approval_timeout_ms if is_ask else None,
             writes=nature.writes,
@@ -258,8 +261,10 @@ def _for_each_agent(run: Run, question: PolicyQuestion) -> tuple[PolicyQuestion,
     return (question, *(replace(question, agent=agent) for agent in agents_above(run)))
 
 
-def _shown(preview: str | None, has_network: bool) -> str | None:
+def _shown(preview: str | None, question: PolicyQuestion, has_network: bool) -> str | None:
     """Adds to the preview what the words of a command do not say."""
+    if Trait.OUTLIVES_RUN in question.spec.traits:
+        preview = f"As the agent {question.agent}.\n{preview or ''}"
     return f"{WITH_NETWORK}\n{preview or ''}" if has_network else preview
 
 
