@@ -5,10 +5,11 @@ from msgspec.structs import replace
 
 from palyra.core.errors import Conflict
 from palyra.core.ids import JobId, RoutineId
-from palyra.core.routines.model import CronSchedule, OnceSchedule, Routine, RoutineFire
+from palyra.core.routines.model import CronSchedule, OnceSchedule, Routine, RoutineFire, run_key
 from palyra.core.writes import DropRoutines, Fence, PutRoutine, RecordFire
+from palyra.ports.journal import Append
 from tests.contract.conftest import Opened, Store
-from tests.support.journals import ALICE, BOB
+from tests.support.journals import ALICE, BOB, Ids, run_accepted, session_created
 from tests.support.routines import START_MS, routine_at
 
 pytestmark = pytest.mark.anyio
@@ -110,13 +111,29 @@ async def test_a_history_is_newest_first_bounded_and_its_records_can_be_replaced
     await opened.journal.commit([], [RecordFire(fire_of(other, 1), 5)])
     skipped = fire_of(routine, 6, reason="overlap", count=2, is_manual=True)
     await opened.journal.commit([], [RecordFire(skipped, 5)])
-    views = await opened.routines.history(routine.id, None, 10)
+    views = await opened.routines.history(routine.id, ALICE, None, 10)
     assert [view.fire.due_at_ms for view in views] == [7, 6, 5, 4, 3]
     assert (views[1].fire, views[1].run_id, views[1].job_state) == (skipped, None, None)
-    assert [view.fire.due_at_ms for view in await opened.routines.history(routine.id, 5, 1)] == [4]
+    assert [view.fire.due_at_ms for view in await opened.routines.history(routine.id, ALICE, 5, 1)] == [4]
     assert await opened.routines.fire(routine.id, 7) == fire_of(routine, 7, job_id=JobId("j7"))
-    assert len(await opened.routines.history(other.id, None, 10)) == 1
-    assert await opened.routines.active_runs(routine.id) == ()
+    assert len(await opened.routines.history(other.id, ALICE, None, 10)) == 1
+    assert await opened.routines.history(routine.id, BOB, None, 10) == ()
+
+
+async def test_active_runs_are_found_when_the_history_no_longer_reaches_them(store: Store, ids: Ids) -> None:
+    opened = await store.open()
+    routine, other = numbered(1), numbered(11)
+    runs = {}
+    for owner, name, due in ((ALICE, routine, 1), (ALICE, routine, 2), (ALICE, other, 1), (BOB, routine, 1)):
+        session, run = ids.session(), ids.run()
+        accepted = run_accepted(run, owner)
+        keyed = replace(accepted, data=replace(accepted.data, idempotency_key=run_key(name.id, due)))
+        await opened.journal.commit([Append(session, 0, (session_created(owner), keyed))])
+        runs[owner, name.id, due] = run
+    wanted = tuple(sorted((runs[ALICE, routine.id, 1], runs[ALICE, routine.id, 2])))
+    assert await opened.routines.active_runs(routine.id, ALICE) == wanted
+    assert await opened.routines.active_runs(routine.id, BOB) == (runs[BOB, routine.id, 1],)
+    assert await opened.routines.active_runs(other.id, BOB) == ()
 
 
 async def test_what_was_removed_long_ago_is_forgotten_with_its_history(store: Store) -> None:
@@ -129,4 +146,4 @@ async def test_what_was_removed_long_ago_is_forgotten_with_its_history(store: St
     await opened.journal.commit([], [RecordFire(fire_of(one, 1), 9) for one in (old, new, live)])
     await opened.journal.commit([], [DropRoutines(15)])
     assert [await opened.routines.routine(one.id) for one in (old, new, live)] == [None, new, live]
-    assert [len(await opened.routines.history(one.id, None, 9)) for one in (old, new, live)] == [0, 1, 1]
+    assert [len(await opened.routines.history(one.id, ALICE, None, 9)) for one in (old, new, live)] == [0, 1, 1]

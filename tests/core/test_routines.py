@@ -7,7 +7,15 @@ from msgspec.structs import replace
 
 from palyra.core.errors import Invalid
 from palyra.core.ids import RunId
-from palyra.core.routines.due import GAP_MS, ON_TIME_MAX, awake_since, is_set_back, plan_routine, settled_next_ms
+from palyra.core.routines.due import (
+    GAP_MS,
+    ON_TIME_MAX,
+    awake_since,
+    is_set_back,
+    known_last_due_ms,
+    plan_routine,
+    settled_next_ms,
+)
 from palyra.core.routines.model import (
     WAITING_RUNS_MAX,
     CronSchedule,
@@ -189,12 +197,12 @@ def test_no_history_of_looks_fires_a_time_twice_or_forgets_one(
         (EverySchedule(60), START_MS + 90_000, None, START_MS + 60_000),
         (EverySchedule(60), START_MS + 120_000, START_MS + 60_000, START_MS + 60_001),
         (EVERY_HOUR, START_MS + 900 * HOUR_MS, None, START_MS + HOUR_MS),
-        (EVERY_HOUR, START_MS + 3 * HOUR_MS, START_MS + 2 * HOUR_MS, START_MS + 3 * HOUR_MS),
+        (EVERY_HOUR, START_MS + 3 * HOUR_MS, START_MS + 2 * HOUR_MS, START_MS + HOUR_MS),
         (OnceSchedule(START_MS + HOUR_MS), START_MS + HOUR_MS, None, START_MS + HOUR_MS),
         (EverySchedule(60), None, START_MS, None),
     ],
 )
-def test_a_clock_set_back_moves_the_next_time_nearer_but_never_onto_one_that_fired(
+def test_a_clock_set_back_moves_the_next_time_nearer(
     schedule: RoutineSchedule, next_ms: int | None, last_due_ms: int | None, expected: int | None
 ) -> None:
     assert settled_next_ms(routine_at(next_ms, schedule, last_due_ms=last_due_ms), START_MS, hourly) == expected
@@ -300,3 +308,11 @@ def test_every_stored_moment_can_be_told(at_ms: int, zone: str) -> None:
 def test_a_stored_routine_with_an_odd_moment_still_has_a_wish(at_ms: int) -> None:
     routine = routine_at(at_ms, OnceSchedule(at_ms))
     assert wish_of(replace(routine.definition, timezone="Pacific/Auckland")).at
+
+
+def test_a_cron_time_that_has_just_come_is_not_the_next_one() -> None:
+    now = START_MS - 500
+    routine = routine_at(START_MS + HOUR_MS, EVERY_HOUR, last_due_ms=START_MS)
+    assert settled_next_ms(routine, now, hourly) == START_MS + HOUR_MS
+    assert known_last_due_ms(routine, now) == START_MS
+    assert known_last_due_ms(routine, START_MS - GAP_MS - 1) is None

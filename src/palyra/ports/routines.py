@@ -29,14 +29,19 @@ class RoutineViews(Protocol):
         """Returns the earliest next time of all routines that are not paused."""
         ...
 
-    async def active_runs(self, routine_id: RoutineId) -> tuple[RunId, ...]:
-        """Returns the runs of the routine that are not over, oldest first."""
+    async def active_runs(self, routine_id: RoutineId, principal: Principal) -> tuple[RunId, ...]:
+        """Returns the principal's runs of the routine that are not over, oldest first, however long ago they began."""
         ...
 
     async def fire(self, routine_id: RoutineId, due_at_ms: int) -> RoutineFire | None: ...
 
-    async def history(self, routine_id: RoutineId, before_ms: int | None, limit: int) -> tuple[RoutineFireView, ...]:
-        """Returns times that came, the newest first; those before `before_ms` if it is given."""
+    async def history(
+        self, routine_id: RoutineId, principal: Principal, before_ms: int | None, limit: int
+    ) -> tuple[RoutineFireView, ...]:
+        """Returns times that came while the routine was the principal's, the newest first (L11).
+
+        If `before_ms` is given, only earlier ones.
+        """
         ...
 
 

@@ -54,7 +54,7 @@ def settled_next_ms(routine: Routine, now_ms: int, cron: CronNext) -> int | None
     """Returns the next time, moved nearer if the clock was ahead when it was worked out.
 
     An interval begins again from now, because its next time cannot be further away than one interval. A cron time moves
-    to the first one after now that did not fire yet. A single moment never moves.
+    to the first one after now, or after the last due time if that has just come. A single moment never moves.
     """
     next_ms, schedule = routine.next_at_ms, routine.definition.schedule
     if next_ms is None:
@@ -68,12 +68,18 @@ def settled_next_ms(routine: Routine, now_ms: int, cron: CronNext) -> int | None
             is_old_time = (next_ms - now_ms) % step_ms == 0
             return now_ms + step_ms + (1 if is_old_time else 0)
         case CronSchedule():
-            found_ms = cron(schedule, max(now_ms, routine.last_due_ms or 0))
+            found_ms = cron(schedule, max(now_ms, known_last_due_ms(routine, now_ms) or 0))
             return next_ms if found_ms is None else min(next_ms, found_ms)
         case OnceSchedule():
             return next_ms
         case _:
             assert_never(schedule)
+
+
+def known_last_due_ms(routine: Routine, now_ms: int) -> int | None:
+    """Returns the last due time, unless a clock that was ahead made it: nothing waits for such a time to pass."""
+    last_ms = routine.last_due_ms
+    return None if last_ms is None or last_ms > now_ms + GAP_MS else last_ms
 
 
 def awake_since(before_ms: int | None, last_look_ms: int, now_ms: int) -> int:

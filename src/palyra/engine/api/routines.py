@@ -42,6 +42,7 @@ PAGE_MAX = 500
 ATTEMPTS_MAX = 8  # The scheduler may advance the routine in between.
 
 Answer = TypeVar("Answer")
+Said = TypeVar("Said", RoutineWish, RoutineDefinition)
 
 log = structlog.get_logger()
 
@@ -140,7 +141,7 @@ class RoutineService:
 
         due_at_ms = await self._until_current(attempt)
         self.jobs.wake()
-        return (await self.views.history(routine_id, due_at_ms + 1, 1))[0]
+        return (await self.views.history(routine_id, principal, due_at_ms + 1, 1))[0]
 
     async def history(
         self, principal: Principal, routine_id: RoutineId, before_ms: int | None, limit: int
@@ -149,7 +150,7 @@ class RoutineService:
         routine = await self.views.routine(routine_id)
         if routine is None or routine.principal != principal:
             raise _unknown(routine_id)
-        return await self.views.history(routine_id, before_ms, min(limit, PAGE_MAX))
+        return await self.views.history(routine_id, principal, before_ms, min(limit, PAGE_MAX))
 
     async def sync(self, configured: Sequence[ConfiguredRoutine]) -> None:
         """Makes the routines of palyra.toml those that are stored: new ones, changed ones, removed ones."""
@@ -173,7 +174,7 @@ class RoutineService:
 
     async def _take_over(self, routine_id: RoutineId, one: ConfiguredRoutine) -> None:
         """A changed schedule begins anew. A single moment that is over before it was ever seen does not fire."""
-        definition = replace(one.definition, prompt=self.clean(one.definition.prompt))
+        definition = self._cleaned(one.definition)
         stored, now_ms = await self.views.routine(routine_id), self.tape.clock.now_ms()
         is_there = stored is not None and not stored.is_removed
         if stored is not None and is_there and (stored.definition, stored.principal) == (definition, one.principal):
@@ -282,10 +283,15 @@ class RoutineService:
                     raise _told(conflict) from conflict
 
     def _definition(self, wish: RoutineWish) -> RoutineDefinition:
-        if wish.agent is not None:
-            self.agents.find(wish.agent)
-        cleaned = replace(wish, name=self.clean(wish.name), prompt=self.clean(wish.prompt))
+        cleaned = self._cleaned(wish)
+        if cleaned.agent is not None:
+            self.agents.find(cleaned.agent)
         return make_definition(cleaned, self.cron.check)
+
+    def _cleaned(self, said: Said) -> Said:
+        """Redacts every text of a wish or a definition, because all of them are stored and shown (L5)."""
+        texts = {name: text for name in said.__struct_fields__ if isinstance(text := getattr(said, name), str)}
+        return replace(said, **{name: self.clean(text) for name, text in texts.items()})
 
     def _changed(self, definition: RoutineDefinition, given: dict[str, object]) -> RoutineDefinition:
         wish = wish_of(definition)

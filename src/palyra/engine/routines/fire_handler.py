@@ -9,7 +9,7 @@ that is performed again after a crash finds that run.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -69,11 +69,14 @@ class RoutineFireHandler:
             return await self._skip(job, due, "removed")
         if routine.principal != job.principal:
             return await self._skip(job, due, "principal_changed")
-        decision = decide_overlap(routine.definition.overlap, await self.views.active_runs(routine.id))
+        decision = decide_overlap(
+            routine.definition.overlap, await self.views.active_runs(routine.id, routine.principal)
+        )
         if isinstance(decision, SkipTime):
             return await self._skip(job, due, decision.reason)
         for run_id in decision.cancelled:
-            await self.runs.cancel(routine.principal, run_id)
+            with suppress(NotFound):  # It was erased meanwhile.
+                await self.runs.cancel(routine.principal, run_id)
         try:
             await self.runs.start(routine.principal, _request(routine, key))
         except (Invalid, NotFound, Unauthorized) as refusal:

@@ -20,8 +20,15 @@ from palyra.core.errors import Conflict, Invalid, PalyraError
 from palyra.core.events import Data
 from palyra.core.events.routine import RoutineChanged, RoutineFired, RoutineSkipped
 from palyra.core.ids import Principal
-from palyra.core.routines.due import RoutinePlan, awake_since, is_set_back, plan_routine, settled_next_ms
-from palyra.core.routines.model import HISTORY_MAX, REMOVED_KEPT_MS, Routine, RoutineFire
+from palyra.core.routines.due import (
+    RoutinePlan,
+    awake_since,
+    is_set_back,
+    known_last_due_ms,
+    plan_routine,
+    settled_next_ms,
+)
+from palyra.core.routines.model import HISTORY_MAX, REMOVED_KEPT_MS, CronSchedule, Routine, RoutineFire
 from palyra.core.writes import DropRoutines, PutRoutine, RecordFire, Write
 from palyra.engine.api.jobs import JobRequest, JobService
 from palyra.engine.routines.fire_handler import ROUTINE_KIND
@@ -97,7 +104,7 @@ class RoutineScheduler:
         after = ""
         while found := await self.views.list_routines(None, after, PAGE_ROUTINES):
             for routine in found:
-                next_ms = self._settled(routine, now_ms)
+                next_ms = await self._unfired(routine, self._settled(routine, now_ms))
                 if next_ms != routine.next_at_ms:
                     await self._move(routine, next_ms, now_ms)
             after = found[-1].id
@@ -109,6 +116,18 @@ class RoutineScheduler:
         except Invalid as error:
             log.error("routine_unreadable", routine_id=routine.id, code=error.code, message=error.message)
             return None
+
+    async def _unfired(self, routine: Routine, next_ms: int | None) -> int | None:
+        """Moves on from cron times that fired before the clock was set back. Beyond the history their runs tell."""
+        schedule = routine.definition.schedule
+        for _ in range(HISTORY_MAX):
+            if next_ms is None or next_ms == routine.next_at_ms or not isinstance(schedule, CronSchedule):
+                break
+            fire = await self.views.fire(routine.id, next_ms)
+            if fire is None or fire.reason is not None:
+                break
+            next_ms = self.cron.next_ms(schedule, next_ms)
+        return next_ms
 
     async def _move(self, routine: Routine, next_ms: int | None, now_ms: int) -> None:
         moved = replace(routine, next_at_ms=next_ms, revision=routine.revision + 1, updated_at_ms=now_ms)
@@ -144,7 +163,7 @@ class RoutineScheduler:
         advanced = replace(
             routine,
             next_at_ms=plan.next_at_ms,
-            last_due_ms=max(plan.last_due_ms, routine.last_due_ms or 0),
+            last_due_ms=max(plan.last_due_ms, known_last_due_ms(routine, now_ms) or 0),
             fired_count=routine.fired_count + len(plan.fires),
             skipped_count=routine.skipped_count + plan.skipped_count,
             revision=routine.revision + 1,

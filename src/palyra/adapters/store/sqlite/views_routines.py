@@ -8,7 +8,6 @@ from palyra.adapters.store.sqlite.connection import fetch, page_limit
 from palyra.adapters.store.sqlite.reads import Reads
 from palyra.core.ids import Principal, RoutineId, RunId
 from palyra.core.routines.model import Routine, RoutineDefinition, RoutineFire, RoutineFireView
-from palyra.core.run.states import RunState, is_terminal
 
 _COLUMNS = """
     id, principal, definition, is_configured, is_paused, is_removed, next_at_ms, last_due_ms, fired_count,
@@ -23,7 +22,6 @@ _RUN_OF_FIRE = """
     runs.principal = fires.principal
     AND runs.idempotency_key = 'routine:' || fires.routine_id || ':' || fires.due_at_ms
 """
-_OVER = ", ".join(f"'{state.value}'" for state in RunState if is_terminal(state))
 _DEFINITION = msgspec.json.Decoder(RoutineDefinition)
 
 
@@ -65,12 +63,15 @@ class SqliteRoutines:
         next_ms: int | None = (await self._reads.ask(lambda connection: fetch(connection, sql, ())))[0][0]
         return next_ms
 
-    async def active_runs(self, routine_id: RoutineId) -> tuple[RunId, ...]:
-        sql = f"""
-            SELECT runs.id FROM routine_fires AS fires JOIN runs ON {_RUN_OF_FIRE}
-            WHERE fires.routine_id = ? AND runs.state NOT IN ({_OVER}) ORDER BY runs.id
-        """  # noqa: S608 - our names; every value is bound
-        found = await self._reads.ask(lambda connection: fetch(connection, sql, (routine_id,)))
+    async def active_runs(self, routine_id: RoutineId, principal: Principal) -> tuple[RunId, ...]:
+        """Asks the runs themselves, because a history is bounded and a run may go on for longer than it reaches."""
+        sql = """
+            SELECT id FROM runs INDEXED BY runs_unfinished
+            WHERE ended_seq IS NULL AND principal = ? AND idempotency_key >= ? AND idempotency_key < ? ORDER BY id
+        """
+        # A semicolon follows a colon, so these are the keys that begin with the routine's name.
+        cells = (principal, f"routine:{routine_id}:", f"routine:{routine_id};")
+        found = await self._reads.ask(lambda connection: fetch(connection, sql, cells))
         return tuple([RunId(cells[0]) for cells in found])
 
     async def fire(self, routine_id: RoutineId, due_at_ms: int) -> RoutineFire | None:
@@ -80,14 +81,21 @@ class SqliteRoutines:
         found = await self._reads.ask(lambda connection: fetch(connection, sql, (routine_id, due_at_ms)))
         return _read_fire(found[0]) if found else None
 
-    async def history(self, routine_id: RoutineId, before_ms: int | None, limit: int) -> tuple[RoutineFireView, ...]:
+    async def history(
+        self, routine_id: RoutineId, principal: Principal, before_ms: int | None, limit: int
+    ) -> tuple[RoutineFireView, ...]:
         sql = f"""
             SELECT {_FIRE_COLUMNS}, runs.id, runs.state, jobs.state, jobs.error FROM routine_fires AS fires
             LEFT JOIN runs ON {_RUN_OF_FIRE} LEFT JOIN jobs ON jobs.id = fires.job_id
-            WHERE fires.routine_id = :id AND (:before IS NULL OR fires.due_at_ms < :before)
+            WHERE fires.routine_id = :id AND fires.principal = :principal AND (:before IS NULL OR fires.due_at_ms < :before)
             ORDER BY fires.due_at_ms DESC LIMIT :limit
         """  # noqa: S608 - our names; every value is bound
-        cells: dict[str, str | int | None] = {"id": routine_id, "before": before_ms, "limit": page_limit(limit)}
+        cells: dict[str, str | int | None] = {
+            "id": routine_id,
+            "principal": principal,
+            "before": before_ms,
+            "limit": page_limit(limit),
+        }
         found = await self._reads.ask(lambda connection: fetch(connection, sql, cells))
         return tuple([_read_view(row) for row in found])
 
