@@ -274,15 +274,59 @@ async def test_nobody_sees_or_changes_anothers_jobs(tmp_path: Path) -> None:
 
 
 async def test_bad_jobs_are_refused_with_the_limit(tmp_path: Path) -> None:
-    async with open_queue(tmp_path, [job_type("test", succeed, queued_max=2)], is_working=False) as queue:
+    async with open_queue(tmp_path, [job_type("test", succeed, queued_max=20)], is_working=False) as queue:
         with pytest.raises(Invalid, match="no kind"):
             await queue.add("unknown")
         with pytest.raises(Invalid, match=str(PAYLOAD_BYTES_MAX)):
             await queue.add("test", payload={"text": "x" * PAYLOAD_BYTES_MAX})
-        for _ in range(2):
+        for number in range(20):
+            await queue.add("test", Principal(f"user:{number // 2}"))
+            if number % 2:
+                with pytest.raises(Unavailable, match=f"2 test jobs of user:{number // 2} wait|20 test jobs wait"):
+                    await queue.add("test", Principal(f"user:{number // 2}"))
+        with pytest.raises(Unavailable, match="20 test jobs wait"):
             await queue.add("test")
-        with pytest.raises(Unavailable, match="2 test jobs wait"):
-            await queue.add("test")
+
+
+async def test_a_due_job_is_found_however_many_principals_wait_for_later(tmp_path: Path) -> None:
+    clock = SetClock()
+    async with open_queue(tmp_path, [job_type("test")], clock, is_working=False) as queue:
+        for number in range(70):
+            await queue.add("test", Principal(f"user:a{number:03}"), delay_ms=10**8)
+        last = await queue.add("test", Principal("user:z"))
+        views = queue.journal.jobs
+        assert [job.id for job in await views.due_jobs("test", clock.at_ms, 4)] == [last]
+        await queue.worker._step()
+        await queue.ended(last, JobState.DONE)
+
+
+async def test_of_too_many_principals_those_that_waited_longest_come_first(tmp_path: Path) -> None:
+    clock = SetClock()
+    async with open_queue(tmp_path, [job_type("test")], clock, is_working=False) as queue:
+        for number in reversed(range(70)):
+            await queue.add("test", Principal(f"user:{number:03}"), delay_ms=70 - number)
+        found = await queue.journal.jobs.due_jobs("test", clock.at_ms + 100, 1)
+        assert {job.principal for job in found} == {f"user:{number:03}" for number in range(6, 70)}
+
+
+@pytest.mark.parametrize(
+    ("sql", "index"),
+    [
+        ("SELECT 1 FROM jobs INDEXED BY jobs_queued WHERE state = 'queued' AND kind = ? LIMIT 9", "jobs_queued"),
+        ("SELECT * FROM jobs WHERE state = 'dead' AND (? = '' OR id < '') ORDER BY id DESC LIMIT 9", "jobs_dead"),
+        (
+            "SELECT id FROM jobs WHERE state NOT IN ('queued', 'running') AND updated_at_ms < ? ORDER BY updated_at_ms",
+            "jobs_ended",
+        ),
+    ],
+)
+async def test_what_is_asked_often_reads_no_ended_jobs(tmp_path: Path, sql: str, index: str) -> None:
+    async with open_queue(tmp_path, [job_type("test")], is_working=False) as queue:
+        plan = await queue.journal._writer.perform(
+            lambda recorder: recorder.connection.execute(f"EXPLAIN QUERY PLAN {sql}", ("x",)).fetchall()
+        )
+        assert index in str(plan)
+        assert "TEMP B-TREE" not in str(plan)
 
 
 async def test_old_ended_jobs_are_forgotten_and_live_ones_stay(tmp_path: Path) -> None:
@@ -291,5 +335,9 @@ async def test_old_ended_jobs_are_forgotten_and_live_ones_stay(tmp_path: Path) -
         done, kept = await queue.add("test"), await queue.add("test", delay_ms=1)
         await queue.worker._step()
         await queue.ended(done, JobState.DONE)
-        await queue.journal.commit((), (DropJobs(clock.at_ms + 1),))
+        assert await queue.jobs.list(None, JobFilter(ended_before_ms=clock.at_ms)) == ()
+        assert [job.id for job in await queue.jobs.list(None, JobFilter(ended_before_ms=clock.at_ms + 1))] == [done]
+        await queue.journal.commit((), (DropJobs(clock.at_ms + 1, "other"),))
+        assert len(await queue.jobs.list(None, JobFilter())) == 2
+        await queue.journal.commit((), (DropJobs(clock.at_ms + 1, "test"),))
         assert [job.id for job in await queue.jobs.list(None, JobFilter())] == [kept]

@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from palyra.core.errors import Invalid
+from palyra.core.errors import Invalid, Unavailable
 from palyra.core.ids import configured_routine_id
 from palyra.core.routines.model import HISTORY_MAX, Overlap, run_key
 from palyra.core.routines.wish import ConfiguredRoutine
 from palyra.core.writes import RecordFire
+from palyra.engine.api.jobs import JobRequest
+from palyra.engine.routines.fire_handler import ROUTINE_KIND
 from tests.engine.test_routines import active_run, configured, jobs_are_done, runs_of, settled, workshop_at
 from tests.support.engines import ALICE, OWNER
 from tests.support.routines import START_MS, SetClock, fired_times, skipped_times, times_of, wish
@@ -39,6 +41,24 @@ async def test_overlap_is_forbidden_however_many_times_were_skipped(tmp_path: Pa
         assert [one.id for one in await runs_of(engine)] == [run.id]
         assert (await skipped_times(engine))[-1] == (clock.at_ms, "overlap", 1)
         await engine.runs.cancel(OWNER, run.id)
+
+
+async def test_times_of_one_who_has_too_many_jobs_waiting_are_skipped_and_others_fire(tmp_path: Path) -> None:
+    clock = SetClock()
+    async with workshop_at(tmp_path, clock).open() as engine:
+        mine = await engine.routines.create(OWNER, wish(every_s=5))
+        theirs = await engine.routines.create(ALICE, wish(every_s=5))
+        full = [
+            JobRequest(kind="routine", principal=OWNER, delay_ms=10**9) for _ in range(ROUTINE_KIND.queued_each_max)
+        ]
+        await engine._setup.journal.commit((), [engine.jobs.prepare(request) for request in full])
+        with pytest.raises(Unavailable, match="job_queue_full"):
+            await engine.routines.run(OWNER, mine.id)
+        clock.forward(5)
+        await engine.scheduler.look()
+        assert await skipped_times(engine) == [(clock.at_ms, "queue_full", 1)]
+        assert [time.fire.reason for time in await times_of(engine, theirs.id, ALICE)] == [None]
+        assert (await engine.routines.get(OWNER, mine.id)).next_at_ms == clock.at_ms + 5_000
 
 
 async def test_cron_goes_on_at_once_after_a_clock_was_years_ahead(tmp_path: Path) -> None:

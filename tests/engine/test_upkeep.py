@@ -37,7 +37,8 @@ def workshop_with(folder: Path, clock: SetClock, retention_ms: int | None = 30 *
 
 async def perform(engine: Engine, kind: str) -> Job:
     """Runs a job of the kind now. Returns it when it is over."""
-    job_id = await engine.jobs.enqueue(JobRequest(kind=kind, principal=OWNER))
+    payload = {"routine_id": "0" * 26, "due_at_ms": 1} if kind == "routine" else {}
+    job_id = await engine.jobs.enqueue(JobRequest(kind=kind, principal=OWNER, payload=payload))
     assert job_id is not None
     return await ended(engine, job_id)
 
@@ -181,6 +182,21 @@ async def test_maintenance_forgets_jobs_that_ended_long_ago(tmp_path: Path) -> N
         await perform(engine, "maintenance")
         with pytest.raises(NotFound):
             await engine.jobs.get(None, first.id)
+
+
+async def test_maintenance_forgets_every_old_job_and_those_of_routines_after_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palyra.adapters.store.sqlite.job_writes.DROPPED_AT_ONCE_MAX", 2)
+    clock = SetClock()
+    async with workshop_with(tmp_path, clock).open() as engine:
+        kept = await perform(engine, "session_cleanup")
+        for _ in range(7):
+            await perform(engine, "routine")
+        clock.at_ms += DAY_MS + 1
+        await perform(engine, "maintenance")
+        assert await engine.jobs.list(None, JobFilter(kind="routine")) == ()
+        assert (await engine.jobs.get(None, kept.id)).state is JobState.DONE
 
 
 async def test_a_damaged_journal_makes_the_verify_dead_and_says_where() -> None:

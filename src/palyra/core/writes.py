@@ -147,9 +147,10 @@ class EndJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DropJobs(msgspec.Struct, frozen=True):
-    """Forgets ended jobs that changed last before this time."""
+    """Forgets ended jobs that changed last before this time, of one kind if given; a bounded number at once."""
 
     before_ms: int
+    kind: str | None = None
 
 
 class PutRoutine(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ from palyra.engine.jobs.maintenance import BackgroundVerify, StoreUpkeep
 from palyra.engine.jobs.session_cleanup import SessionCleanup
 from palyra.engine.jobs.upkeep import Upkeep
 from palyra.engine.jobs.worker import JobWorker
-from palyra.engine.routines.fire_handler import RoutineFireHandler
+from palyra.engine.routines.fire_handler import ROUTINE_KIND, RoutineFireHandler
 from palyra.engine.routines.scheduler import RoutineScheduler
 from palyra.engine.routines.system_tape import RoutineTape
 from palyra.engine.session.attachments import AttachmentIntake
@@ -136,10 +136,17 @@ class Services:
             kept=setup.ports.kept,
             forget=setup.ports.forget,
         )
+        upkeep = StoreUpkeep(
+            upkeep=setup.ports.upkeep,
+            clock=setup.clock,
+            journal=setup.journal,
+            jobs=setup.views.jobs,
+            kept_ms={ROUTINE_KIND.name: ROUTINE_KIND.kept_days * 86_400_000},
+        )
         return JobHandlers(
             delegation=self.delegations.end_children,
             session_cleanup=cleanup.perform,
-            maintenance=StoreUpkeep(upkeep=setup.ports.upkeep, clock=setup.clock).perform,
+            maintenance=upkeep.perform,
             verify=BackgroundVerify(self.status.verify).perform,
             routine=fires.perform,
         )

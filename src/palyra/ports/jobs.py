@@ -12,10 +12,13 @@ from palyra.core.jobs.model import Job, JobState
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """With `ended_before_ms` only jobs that ended before it are listed, those that ended longest ago first."""
+
     kind: str | None = None
     state: JobState | None = None
     after: str = ""
     limit: int = 100
+    ended_before_ms: int | None = None
 
 
 class JobCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,17 +37,16 @@ class JobViews(Protocol):
         ...
 
     async def due_jobs(self, kind: str, now_ms: int, limit: int) -> tuple[Job, ...]:
-        """Returns jobs of the kind that may begin now: up to `limit` of each of the first principals that have some.
+        """Returns jobs of the kind that may begin now: up to `limit` of each principal that has some.
 
-        A principal's own come by priority, then by how long they have waited.
+        If too many principals have some, those that have waited longest come. A principal's own jobs come by priority,
+        then by how long they have waited.
         """
         ...
 
-    async def lost_jobs(self, before_ms: int, limit: int) -> tuple[Job, ...]:
-        """Returns running jobs whose lease ended before `before_ms`, the oldest first."""
+    async def running_jobs(self, limit: int, before_ms: int | None = None) -> tuple[Job, ...]:
+        """Returns running jobs, those with the oldest lease first; if given, only leases that ended before this."""
         ...
-
-    async def running_jobs(self, limit: int) -> tuple[Job, ...]: ...
 
     async def late_jobs(self, now_ms: int, limit: int) -> tuple[Job, ...]:
         """Returns queued jobs whose time to begin is over."""
@@ -52,6 +54,10 @@ class JobViews(Protocol):
 
     async def next_due_ms(self, after_ms: int) -> int | None:
         """Returns when the next queued job becomes due after this time."""
+        ...
+
+    async def count_queued(self, kind: str, principal: Principal | None, most: int) -> int:
+        """Counts the queued jobs of a kind, and of one principal if given, up to `most`."""
         ...
 
     async def count_jobs(self) -> tuple[JobCount, ...]:

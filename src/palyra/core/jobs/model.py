@@ -85,7 +85,7 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for all jobs of one kind.
 
     `at_once_max` is how many run at the same time on one node. `timeout_s` bounds one attempt. `queued_max` is how many
-    may wait at once.
+    may wait at once; one principal may fill a tenth of that. `kept_days` is how long a job stays after its end.
     """
 
     name: str
@@ -97,6 +97,12 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True):
     backoff_s: float = 2.0
     backoff_max_s: float = 900.0
     queued_max: int = 10_000
+    kept_days: int = 7
+
+    @property
+    def queued_each_max(self) -> int:
+        """How many jobs of one principal may wait, so that nobody keeps everybody else out."""
+        return max(1, self.queued_max // 10)
 
 
 LEASE_PREFIX = "job:"

@@ -10,6 +10,7 @@ either fired or counted as skipped.
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from palyra.core.routines.model import CronSchedule, EverySchedule, Misfire, OnceSchedule, Routine
 from palyra.core.routines.schedule import CronNext, passed_times, time_after
@@ -48,6 +49,13 @@ def plan_routine(routine: Routine, now_ms: int, awake_since_ms: int, cron: CronN
         next_at_ms=time_after(schedule, first_ms, now_ms, cron),
         last_due_ms=(*missed.newest, *awake.newest)[-1],
     )
+
+
+def skip_all(plan: RoutinePlan) -> RoutinePlan:
+    """Returns the plan with every time skipped."""
+    skipped_ms = [*plan.fires, *(() if plan.skipped_at_ms is None else (plan.skipped_at_ms,))]
+    count = plan.skipped_count + len(plan.fires)
+    return replace(plan, fires=(), skipped_at_ms=max(skipped_ms, default=None), skipped_count=count)
 
 
 def settled_next_ms(routine: Routine, now_ms: int, cron: CronNext) -> int | None:

@@ -72,16 +72,21 @@ class JobService:
 
     async def enqueue(self, request: JobRequest, appends: tuple[Append, ...] = ()) -> JobId | None:
         """Queues a job; it is durable when this returns. None means that an equal job is live already."""
-        await self._require_room(request.kind)
+        await self._require_room(request.kind, request.principal)
         write = self.prepare(request)
         await self.journal.commit(appends, (write,))
         self.wake()
         return write.job.id if await self.views.job(write.job.id) is not None else None
 
-    async def has_room(self, kind: str) -> bool:
-        """Tells whether one more job of the kind may wait."""
+    async def has_room(self, kind: str, principal: Principal | None = None) -> bool:
+        """Tells whether one more job of the kind may wait, and if given one of this principal."""
         found = self.types.get(kind)
-        return found is None or await self._queued_count(kind) < found.kind.queued_max
+        if found is None:
+            return True
+        most, each = found.kind.queued_max, found.kind.queued_each_max
+        if await self.views.count_queued(kind, None, most) >= most:
+            return False
+        return principal is None or await self.views.count_queued(kind, principal, each) < each
 
     async def get(self, principal: Principal | None, job_id: JobId) -> Job:
         job = await self.views.job(job_id)
@@ -130,11 +135,11 @@ class JobService:
         except Conflict as cause:
             raise Conflict("job_changed", f"job {job_id} has just changed; look at it again") from cause
 
-    async def _require_room(self, kind: str) -> None:
+    async def _require_room(self, kind: str, principal: Principal) -> None:
         if not await self.has_room(kind):
-            message = f"{await self._queued_count(kind)} {kind} jobs wait already, which is the most; try later"
+            most = self.types[kind].kind.queued_max
+            raise Unavailable("job_queue_full", f"{most} {kind} jobs wait already, which is the most; try later")
+        if not await self.has_room(kind, principal):
+            each = self.types[kind].kind.queued_each_max
+            message = f"{each} {kind} jobs of {principal} wait already, which is the most for one; try later"
             raise Unavailable("job_queue_full", message)
-
-    async def _queued_count(self, kind: str) -> int:
-        counts = await self.views.count_jobs()
-        return sum(one.count for one in counts if one.kind == kind and one.state is JobState.QUEUED)

@@ -126,7 +126,7 @@ class RoutineService:
 
     async def run(self, principal: Principal, routine_id: RoutineId) -> RoutineFireView:
         """Queues a run now, besides the schedule. Its overlap rule holds."""
-        if not await self.jobs.has_room(ROUTINE_KIND.name):
+        if not await self.jobs.has_room(ROUTINE_KIND.name, principal):
             raise Unavailable("job_queue_full", "too many jobs of routines wait already; try later")
 
         async def attempt() -> int:

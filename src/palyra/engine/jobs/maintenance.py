@@ -4,13 +4,15 @@ Owns: what is done and in which steps. Does not own: how (ports.upkeep), when (u
 The verify runs in a process of its own with limits, because it takes as long as the journal is.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from palyra.core.jobs.model import Job
 from palyra.core.writes import DropJobs
 from palyra.engine.jobs.handler import JobDone, JobFailed, JobResult, Report
 from palyra.ports.clock import Clock
+from palyra.ports.jobs import JobFilter, JobViews
+from palyra.ports.journal import Journal
 from palyra.ports.upkeep import JournalUpkeep
 
 ENDED_JOBS_KEPT_MS = 7 * 86_400_000
@@ -20,8 +22,13 @@ STEPS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUpkeep:
+    """`kept_ms` says how long jobs of a kind stay after their end, by name. Those of other kinds stay a week."""
+
     upkeep: JournalUpkeep
     clock: Clock
+    journal: Journal
+    jobs: JobViews
+    kept_ms: Mapping[str, int]
 
     async def perform(self, job: Job, report: Report) -> JobResult:
         """Empties the log, gives unused space back in small steps, and forgets jobs that ended long ago."""
@@ -34,7 +41,19 @@ class StoreUpkeep:
                 break
             report(f"gave {given_bytes // 1024} KiB back to the disk")
         report(f"gave {given_bytes // 1024} KiB back; the log is {'empty' if is_emptied else 'still being read'}")
-        return JobDone(writes=(DropJobs(self.clock.now_ms() - ENDED_JOBS_KEPT_MS),))
+        await self._forget_jobs()
+        return JobDone()
+
+    async def _forget_jobs(self) -> None:
+        """Forgets ended jobs, each step in a commit of its own. What a crash leaves is forgotten the next time."""
+        now_ms = self.clock.now_ms()
+        drops = [DropJobs(now_ms - kept_ms, kind) for kind, kept_ms in self.kept_ms.items()]
+        for drop in (DropJobs(now_ms - ENDED_JOBS_KEPT_MS), *drops):
+            oldest = JobFilter(kind=drop.kind, ended_before_ms=drop.before_ms, limit=1)
+            for _ in range(STEPS_MAX):
+                if not await self.jobs.list_jobs(None, oldest):
+                    break
+                await self.journal.commit((), (drop,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ class JobWorker:
         now_ms = self.clock.now_ms()
         late = await self.views.late_jobs(now_ms, PAGE_JOBS)
         expired = [_end(job, JobState.EXPIRED, "its time to begin was over", now_ms) for job in late]
-        lost = [job for job in await self.views.lost_jobs(now_ms, PAGE_JOBS) if job.id not in self._running]
+        lost = [job for job in await self.views.running_jobs(PAGE_JOBS, now_ms) if job.id not in self._running]
         await self._commit_each([*expired, *map(self._lost, lost)])
         is_full = await self._begin_due(now_ms)
         next_ms = await self.views.next_due_ms(now_ms)

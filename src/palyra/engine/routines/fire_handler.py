@@ -36,6 +36,7 @@ ROUTINE_KIND = JobKind(
     attempts_max=8,
     timeout_s=60.0,
     backoff_max_s=60.0,
+    kept_days=1,  # One for every due time; the routine's own history tells more.
 )
 ORIGIN = "routine"
 ATTEMPTS_MAX = 8

@@ -27,6 +27,7 @@ from palyra.core.routines.due import (
     known_last_due_ms,
     plan_routine,
     settled_next_ms,
+    skip_all,
 )
 from palyra.core.routines.model import HISTORY_MAX, REMOVED_KEPT_MS, CronSchedule, Routine, RoutineFire
 from palyra.core.writes import DropRoutines, PutRoutine, RecordFire, Write
@@ -155,10 +156,15 @@ class RoutineScheduler:
             log.error("routine_unreadable", routine_id=routine.id, code=error.code, message=error.message)
             await self._move(routine, None, now_ms)
             return
-        if plan is not None:
-            await self._advance(routine, plan, now_ms)
+        if plan is None:
+            return
+        if await self.jobs.has_room(ROUTINE_KIND.name, routine.principal):
+            await self._advance(routine, plan, now_ms, "misfire")
+        else:
+            # Left as it is, the routine would stand before everybody else's at each look.
+            await self._advance(routine, skip_all(plan), now_ms, "queue_full")
 
-    async def _advance(self, routine: Routine, plan: RoutinePlan, now_ms: int) -> None:
+    async def _advance(self, routine: Routine, plan: RoutinePlan, now_ms: int, reason: str) -> None:
         """Commits a plan. If the routine has changed meanwhile, it is looked at again."""
         advanced = replace(
             routine,
@@ -172,11 +178,9 @@ class RoutineScheduler:
         facts: list[Data] = []
         writes: list[Write] = [PutRoutine(advanced)]
         if plan.skipped_at_ms is not None:
-            skipped = _skipped(routine, plan.skipped_at_ms, plan.skipped_count, now_ms)
+            skipped = replace(_skipped(routine, plan.skipped_at_ms, plan.skipped_count, now_ms), reason=reason)
             facts.append(
-                RoutineSkipped(
-                    routine_id=routine.id, due_at_ms=skipped.due_at_ms, reason="misfire", count=skipped.count
-                )
+                RoutineSkipped(routine_id=routine.id, due_at_ms=skipped.due_at_ms, reason=reason, count=skipped.count)
             )
             writes.append(RecordFire(skipped, HISTORY_MAX))
         for due_at_ms in plan.fires:
@@ -216,7 +220,6 @@ def _skipped(routine: Routine, due_at_ms: int, count: int, now_ms: int) -> Routi
         routine_id=routine.id,
         principal=routine.principal,
         due_at_ms=due_at_ms,
-        reason="misfire",
         count=count,
         at_ms=now_ms,
     )

@@ -34,14 +34,15 @@ def apply_job_write(connection: apsw.Connection, write: JobWrite) -> None:
             """
             cells = (write.state.value, write.token + 1, write.error, write.at_ms, write.progress, write.job_id)
             connection.execute(sql, cells)
-        case DropJobs(before_ms=before_ms):
+        case DropJobs(before_ms=before_ms, kind=kind):
             sql = """
                 DELETE FROM jobs WHERE id IN (
-                    SELECT id FROM jobs WHERE state NOT IN ('queued', 'running') AND updated_at_ms < ?
-                    ORDER BY updated_at_ms LIMIT ?
+                    SELECT id FROM jobs WHERE state NOT IN ('queued', 'running') AND updated_at_ms < :before
+                        AND (:kind IS NULL OR kind = :kind)
+                    ORDER BY updated_at_ms LIMIT :most
                 )
             """
-            connection.execute(sql, (before_ms, DROPPED_AT_ONCE_MAX))
+            connection.execute(sql, {"before": before_ms, "kind": kind, "most": DROPPED_AT_ONCE_MAX})
         case _:
             assert_never(write)
 

@@ -11,6 +11,10 @@ from palyra.core.jobs.model import Job, JobState
 from palyra.ports.jobs import JobCount, JobFilter
 
 PRINCIPALS_MAX = 64  # Of these, each has its first jobs looked at; the others wait for the next look.
+PRINCIPALS_SEEN_MAX = 10_000  # A kind has no more jobs than that, and so no more principals.
+
+
+_EVER_MS = 2**63 - 1
 
 
 class SqliteJobs:
@@ -22,18 +26,25 @@ class SqliteJobs:
         return found[0] if found else None
 
     async def list_jobs(self, principal: Principal | None, wanted: JobFilter) -> tuple[Job, ...]:
-        sql = """
+        # Dead and ended jobs are few among many, so their indexes are used: the conditions are spelled as theirs are.
+        is_in_state = "state = 'dead'" if wanted.state is JobState.DEAD else "(:state IS NULL OR state = :state)"
+        order = "id DESC"
+        if wanted.ended_before_ms is not None:
+            is_in_state = f"{is_in_state} AND state NOT IN ('queued', 'running') AND updated_at_ms < :ended"
+            order = "updated_at_ms"
+        sql = f"""
             SELECT * FROM jobs
             WHERE (:principal IS NULL OR principal = :principal) AND (:kind IS NULL OR kind = :kind)
-                AND (:state IS NULL OR state = :state) AND (:after = '' OR id < :after)
-            ORDER BY id DESC LIMIT :limit
-        """
+                AND {is_in_state} AND (:after = '' OR id < :after)
+            ORDER BY {order} LIMIT :limit
+        """  # noqa: S608 - our words; every value is bound
         named = {
             "principal": principal,
             "kind": wanted.kind,
             "state": wanted.state.value if wanted.state is not None else None,
             "after": wanted.after,
             "limit": page_limit(wanted.limit),
+            "ended": wanted.ended_before_ms,
         }
         found = await self._reads.ask(lambda connection: fetch(connection, sql, named))
         return tuple([_read(cells) for cells in found])
@@ -42,16 +53,12 @@ class SqliteJobs:
         """Walks from principal to principal by the index, so that a long queue of one of them is not read."""
         return await self._reads.ask(lambda connection: _due(connection, kind, now_ms, limit))
 
-    async def lost_jobs(self, before_ms: int, limit: int) -> tuple[Job, ...]:
+    async def running_jobs(self, limit: int, before_ms: int | None = None) -> tuple[Job, ...]:
         sql = """
             SELECT * FROM jobs WHERE state = 'running' AND leased_until_ms < ?
             ORDER BY leased_until_ms LIMIT ?
         """
-        return await self._jobs(sql, before_ms, page_limit(limit))
-
-    async def running_jobs(self, limit: int) -> tuple[Job, ...]:
-        sql = "SELECT * FROM jobs WHERE state = 'running' ORDER BY leased_until_ms LIMIT ?"
-        return await self._jobs(sql, page_limit(limit))
+        return await self._jobs(sql, _EVER_MS if before_ms is None else before_ms, page_limit(limit))
 
     async def late_jobs(self, now_ms: int, limit: int) -> tuple[Job, ...]:
         sql = """
@@ -66,6 +73,19 @@ class SqliteJobs:
         next_ms: int | None = found[0][0]
         return next_ms
 
+    async def count_queued(self, kind: str, principal: Principal | None, most: int) -> int:
+        is_own = "" if principal is None else "AND principal = :principal"
+        sql = f"""
+            SELECT count(*) FROM (
+                SELECT 1 FROM jobs INDEXED BY jobs_queued WHERE state = 'queued' AND kind = :kind {is_own} LIMIT :most
+            )
+        """  # noqa: S608 - our words; every value is bound
+        named: dict[str, str | int | None] = {"kind": kind, "most": most}
+        if principal is not None:
+            named["principal"] = principal
+        count: int = (await self._reads.ask(lambda connection: fetch(connection, sql, named)))[0][0]
+        return count
+
     async def count_jobs(self) -> tuple[JobCount, ...]:
         sql = "SELECT kind, state, count(*) FROM jobs GROUP BY kind, state ORDER BY kind, state"
         found = await self._reads.ask(lambda connection: fetch(connection, sql, ()))
@@ -77,7 +97,6 @@ class SqliteJobs:
 
 
 def _due(connection: Any, kind: str, now_ms: int, limit: int) -> tuple[Job, ...]:
-    next_sql = "SELECT min(principal) FROM jobs WHERE state = 'queued' AND kind = ? AND principal > ?"
     jobs_sql = """
         SELECT * FROM jobs
         WHERE state = 'queued' AND kind = ? AND principal = ? AND not_before_ms <= ?
@@ -85,13 +104,27 @@ def _due(connection: Any, kind: str, now_ms: int, limit: int) -> tuple[Job, ...]
         ORDER BY priority DESC, not_before_ms, id LIMIT ?
     """
     found: list[Job] = []
-    principal = ""
-    for _ in range(PRINCIPALS_MAX):
-        principal = fetch(connection, next_sql, (kind, principal))[0][0]
-        if principal is None:
-            break
+    for principal in _due_principals(connection, kind, now_ms):
         found += map(_read, fetch(connection, jobs_sql, (kind, principal, now_ms, now_ms, limit)))
     return tuple(found)
+
+
+def _due_principals(connection: Any, kind: str, now_ms: int) -> list[str]:
+    """Returns the principals that have a job due now, those whose first has waited longest, if they are too many."""
+    sql = """
+        SELECT principal, not_before_ms FROM jobs INDEXED BY jobs_by_turn
+        WHERE state = 'queued' AND kind = ? AND principal > ? ORDER BY principal, not_before_ms LIMIT 1
+    """
+    due: list[tuple[int, str]] = []
+    principal = ""
+    for _ in range(PRINCIPALS_SEEN_MAX):
+        rows = fetch(connection, sql, (kind, principal))
+        if not rows:
+            break
+        principal, not_before_ms = rows[0]
+        if not_before_ms <= now_ms:
+            due.append((not_before_ms, principal))
+    return [principal for _, principal in sorted(due)[:PRINCIPALS_MAX]]
 
 
 def _read(cells: tuple[Any, ...]) -> Job:

@@ -23,6 +23,9 @@ CREATE TABLE jobs (
 ) STRICT;
 -- The queue of one principal within a kind, so that nobody's backlog is read to find another's first job.
 CREATE INDEX jobs_queued ON jobs (kind, principal, priority DESC, not_before_ms, id) WHERE state = 'queued';
+-- The principals of a kind, each with the time at which its first job is due.
+CREATE INDEX jobs_by_turn ON jobs (kind, principal, not_before_ms) WHERE state = 'queued';
+CREATE INDEX jobs_dead ON jobs (id) WHERE state = 'dead';
 CREATE INDEX jobs_running ON jobs (leased_until_ms) WHERE state = 'running';
 CREATE INDEX jobs_due ON jobs (not_before_ms) WHERE state = 'queued';
 CREATE INDEX jobs_expiring ON jobs (expires_at_ms) WHERE state = 'queued' AND expires_at_ms IS NOT NULL;
