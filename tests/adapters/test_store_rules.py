@@ -1,6 +1,7 @@
 """Rules that every store of the journal shares, without a database: preparing, erasing, checkpoints."""
 
 import pytest
+from msgspec.structs import replace
 
 from palyra.adapters.store.checkpoint_drafts import draft_checkpoints, read_checkpoint
 from palyra.adapters.store.commit_preparation import COMMIT_EVENTS_MAX, prepare_commit
@@ -57,6 +58,13 @@ def test_only_what_is_there_is_erased() -> None:
 
 def test_a_session_with_an_unfinished_run_is_not_erased() -> None:
     assert refusal(erasure((1,)), TapeFacts(head_seq=9, unfinished_run=RUN, branches=())) == "run_active"
+
+
+def test_a_session_that_was_used_meanwhile_is_not_erased_as_idle() -> None:
+    used = replace(IDLE, used_at_ms=START_MS)
+    assert refusal(replace(erasure(), idle_before_ms=START_MS), used) == "session_used"
+    assert refusal(replace(erasure(), idle_before_ms=START_MS + 1), used) is None
+    assert refusal(erasure(), used) is None
 
 
 def test_what_a_branch_shares_goes_only_with_the_branch() -> None:

@@ -1,12 +1,15 @@
 """What every store promises about erasing: what may go, what stays, and that it is on record."""
 
 import pytest
+from msgspec.structs import replace
 
 from palyra.core.chain import is_erased
 from palyra.core.errors import PalyraError
-from palyra.core.events import ErasedData, Event
+from palyra.core.events import Draft, ErasedData, Event
+from palyra.core.events.session import SessionLabelled
 from palyra.core.events.system import Erased, SeqRange
 from palyra.core.ids import ArtifactId, SessionId, StreamId, derive_node_id, system_stream
+from palyra.core.trust import Trust
 from palyra.core.writes import LinkArtifact
 from palyra.ports.journal import Append, Erasure, Journal
 from tests.contract.conftest import Opened, Store
@@ -182,3 +185,15 @@ async def test_a_body_that_only_an_erased_event_named_loses_its_link(opened: Ope
     await journal.commit([Append(session, 0, (session_created(), *(message_user(text) for text in texts)))], links)
     await journal.erase([erasure(session, 2)])
     assert await opened.state.artifacts_of(session) == (kept,)
+
+
+async def test_an_idle_session_that_was_used_meanwhile_stays_whole(journal: Journal, ids: Ids) -> None:
+    idle, before = await new_session(journal, ids)
+    used, _ = await new_session(journal, ids)
+    last_ms = before[-1].at_ms
+    label = Draft(data=SessionLabelled(label="new"), actor=ALICE, trust=Trust.OPERATOR, at_ms=last_ms + 10)
+    await journal.commit([Append(used, len(before), (label,))])
+    both = [replace(erasure(stream), idle_before_ms=last_ms + 5) for stream in (idle, used)]
+    assert await refusal(journal, *both) == "session_used"
+    await journal.erase(both[:1])
+    assert all(is_erased(event) for event in await journal.read(idle, 0, 100))

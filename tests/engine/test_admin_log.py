@@ -1,5 +1,6 @@
 """Acts of administrators are on the system tape, whatever else is put there at the same moment."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ import pytest
 from palyra.core.errors import Conflict
 from palyra.core.events import Draft, Event
 from palyra.core.events.system import AdminActed
+from palyra.core.healing.model import Finding, HealingDomain, Severity
 from palyra.core.ids import system_stream
 from palyra.core.trust import Trust
 from palyra.engine.engine import Engine
 from palyra.ports.journal import Append, Journal
 from tests.support.engines import OWNER, Workshop
+from tests.support.routines import wish
 
 pytestmark = pytest.mark.anyio
 
@@ -55,3 +58,20 @@ async def test_an_act_that_cannot_be_recorded_is_an_error(tmp_path: Path) -> Non
     async with made.open() as engine:
         with pytest.raises(Conflict, match="seq_stale"):
             await engine.acts.record(OWNER, AdminActed(action="policy.reloaded"))
+
+
+async def test_many_acts_incidents_and_routines_at_once_are_all_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palyra.engine.system_tape.ATTEMPTS_MAX", 1)  # Nobody else appends, so none may be needed.
+    finding = Finding(
+        domain=HealingDomain.DISK, subject="disk", severity=Severity.WARNING, evidence="full", remediation="clear it"
+    )
+    async with Workshop(tmp_path, []).open() as engine:
+        await asyncio.gather(
+            *(engine.acts.record(OWNER, AdminActed(action=f"act.{number}")) for number in range(40)),
+            *(engine.watchdog.record.opened(OWNER, finding, None) for _ in range(40)),
+            *(engine.routines.create(OWNER, wish(f"routine {number}")) for number in range(40)),
+        )
+        assert len(await acts(engine)) == 40
+        assert len(await engine.routines.list(OWNER, "", 100)) == 40

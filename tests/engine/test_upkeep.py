@@ -3,6 +3,7 @@
 import asyncio
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from palyra.engine.api.jobs import JobRequest
 from palyra.engine.api.requests import SessionRequest
 from palyra.engine.engine import Engine
 from palyra.engine.jobs.maintenance import ENDED_JOBS_KEPT_MS, BackgroundVerify
+from palyra.engine.jobs.session_cleanup import SessionCleanup
 from palyra.engine.jobs.upkeep import ACTOR, REGULAR_JOBS
 from palyra.engine.setup import EngineSettings
 from palyra.ports.jobs import JobFilter
@@ -74,6 +76,36 @@ async def test_idle_sessions_are_erased_and_others_stay(tmp_path: Path) -> None:
         assert not await is_erased(engine, young.session_id)
         events = await engine._setup.journal.read(old.session_id, 0, 100)
         assert all(isinstance(event.data, ErasedData) for event in events)
+
+
+async def test_a_session_that_is_used_after_the_look_is_not_erased(tmp_path: Path) -> None:
+    clock = SetClock()
+    async with workshop_with(tmp_path, clock).open() as engine:
+        old = await engine.runs.start(OWNER, ask("old words"))
+        await finished(engine, old)
+        clock.at_ms += 31 * DAY_MS
+        views = engine.sessions.views
+        look = views.inactive_families
+
+        async def look_and_be_late(before_ms: int, limit: int) -> tuple[tuple[SessionId, ...], ...]:
+            families = await look(before_ms, limit)
+            await finished(engine, await engine.runs.start(OWNER, ask("new words", session_id=old.session_id)))
+            return families
+
+        late = SimpleNamespace(inactive_families=look_and_be_late, session=views.session)
+        cleanup = SessionCleanup(
+            sessions=engine.sessions,
+            artifacts=engine.artifacts,
+            views=late,  # type: ignore[arg-type]
+            clock=clock,
+            retention_ms=30 * DAY_MS,
+            kept=engine._setup.ports.kept,
+            forget=engine._setup.ports.forget,
+        )
+        told: list[str] = []
+        assert await cleanup._erase_idle(told.append) == 0
+        assert not await is_erased(engine, old.session_id)
+        assert told == ["erased 0 sessions"]
 
 
 async def test_a_session_lives_as_long_as_one_of_its_branches_is_used(tmp_path: Path) -> None:

@@ -144,6 +144,27 @@ async def test_an_id_that_nobody_has_is_not_found(real: Scene, method: str) -> N
         assert (answer.status, answer.code) == (404, "routine_unknown")
 
 
+async def test_a_token_without_the_right_to_start_runs_starts_none_by_a_routine(real: Scene) -> None:
+    narrow = real.tokens.add("palyra_narrow-0123456789", Role.USER, principal="user:owner", actions=("routines",))
+    wide = real.tokens.add(
+        "palyra_wide-01234567890", Role.USER, principal="user:owner", id="wide", actions=("routines", "runs.start")
+    )
+    assert (await real.ask("POST", PATH, BODY, token=wide)).status == 201
+    record = (await real.ask("GET", f"{PATH}?limit=500", token=narrow)).json["items"][-1]
+    one = f"{PATH}/{record['id']}"
+    tries: list[tuple[str, str, object]] = [
+        ("POST", PATH, {**BODY, "name": "other"}),
+        ("POST", f"{one}/run", {}),
+        *(("PATCH", one, change) for change in ({"prompt": "x"}, {"every_s": 5}, {"agent": "main"}, {"paused": False})),
+    ]
+    for method, path, body in tries:
+        answer = await real.ask(method, path, body, token=narrow)
+        assert (answer.status, answer.code) == (403, "scope_insufficient")
+    assert (await real.ask("GET", one, token=narrow)).json == record
+    assert (await real.ask("PATCH", one, {"paused": True}, token=narrow)).status == 200
+    assert (await real.ask("PATCH", one, {"paused": False}, token=wide)).status == 200
+
+
 async def test_an_operator_sees_and_pauses_anothers_but_gives_it_no_words(real: Scene) -> None:
     alice = real.tokens.add("palyra_alice-0123456789", Role.USER, principal="user:alice", id="alice")
     bob = real.tokens.add("palyra_bob-0123456789", Role.OPERATOR, principal="user:bob", id="bob")

@@ -22,7 +22,7 @@ from palyra.core.events.base import JsonObject
 from palyra.core.events.system import AdminActed
 from palyra.core.ids import derive_node_id
 from palyra.core.trust import Trust
-from palyra.engine.api.admin_log import append_act
+from palyra.engine.system_tape import append_to_system
 from palyra.gateway.access.console_sessions import ConsoleSessions
 from palyra.gateway.access.credentials import Credentials
 from palyra.gateway.routes.login import link_path
@@ -129,4 +129,4 @@ async def _record(home: Home, act: AdminActed) -> None:
     node = derive_node_id(FileSigner(home.signing_key, home.public_keys).public_key)
     draft = Draft(data=act, actor=ADMIN_PRINCIPAL, trust=Trust.OPERATOR, at_ms=now_ms())
     async with open_offline(home) as offline:
-        await append_act(offline.journal, node, draft)
+        await append_to_system(offline.journal, node, (draft,))

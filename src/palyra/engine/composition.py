@@ -29,6 +29,7 @@ from palyra.engine.session.tool_call import ToolExecutor
 from palyra.engine.setup import EngineSetup
 from palyra.engine.spend.ledger import Ledger
 from palyra.engine.spend.route_planner import RoutePlanner
+from palyra.engine.system_tape import SystemTape
 from palyra.engine.tasks import TaskSupervisor
 
 
@@ -42,6 +43,7 @@ class EngineParts:
     redactor: Redactor
     ledger: Ledger
     hub: Hub
+    system_tape: SystemTape
     tasks: TaskSupervisor
     slots: RunSlots
     deadlines: SessionDeadlines
@@ -100,6 +102,7 @@ def build_parts(setup: EngineSetup) -> EngineParts:
         redactor=redactor,
         ledger=ledger,
         hub=hub,
+        system_tape=SystemTape(node=node, journal=setup.journal, hub=hub),
         tasks=tasks,
         slots=slots,
         deadlines=deadlines,

@@ -40,8 +40,8 @@ from palyra.engine.jobs.session_cleanup import SessionCleanup
 from palyra.engine.jobs.upkeep import Upkeep
 from palyra.engine.jobs.worker import JobWorker
 from palyra.engine.routines.fire_handler import ROUTINE_KIND, RoutineFireHandler
+from palyra.engine.routines.routine_tape import RoutineTape
 from palyra.engine.routines.scheduler import RoutineScheduler
-from palyra.engine.routines.system_tape import RoutineTape
 from palyra.engine.session.attachments import AttachmentIntake
 from palyra.engine.session.session_loop import JOURNAL_CLOSED
 from palyra.engine.setup import EngineSetup
@@ -58,7 +58,7 @@ class Services:
 
     def __init__(self, setup: EngineSetup, parts: EngineParts, verify: Verify) -> None:
         views, ports, journal, clock = setup.views, setup.ports, setup.journal, setup.clock
-        self.acts = AdminLog(node=parts.node, journal=journal, hub=parts.hub, clock=clock)
+        self.acts = AdminLog(system=parts.system_tape, clock=clock)
         self.sessions = SessionService(
             views=views.sessions,
             state=views.state,
@@ -154,7 +154,7 @@ class Services:
     def _add_background(self, setup: EngineSetup, parts: EngineParts) -> None:
         """Adds what runs unattended, and the services that show it."""
         self._add_delegation(setup, parts)
-        tape = RoutineTape(node=parts.node, journal=setup.journal, hub=parts.hub, clock=setup.clock)
+        tape = RoutineTape(system=parts.system_tape, clock=setup.clock)
         fires = RoutineFireHandler(views=setup.views.routines, runs=self.runs, tape=tape)
         types = job_types(self._job_handlers(setup, fires))
         self.worker = JobWorker(

@@ -25,13 +25,17 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
-    """What to erase: these seqs of one tape, or all of it."""
+    """What to erase: these seqs of one tape, or all of it.
+
+    With `idle_before_ms`, only if the session has not been used since then: whoever looked may have looked too early.
+    """
 
     stream: StreamId
     seqs: tuple[int, ...] | None
     reason: str
     actor: Principal
     at_ms: int
+    idle_before_ms: int | None = None
 
 
 class Journal(Protocol):

@@ -23,12 +23,14 @@ REASON_LENGTH_MAX = 200  # A reason is a word or a sentence, and it stays for ev
 class TapeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a store knows of a tape that is to be erased. `head_seq` is 0 if there is no such tape.
 
-    `branches` are the sessions that branch off the tape, each with the seq after which it left.
+    `branches` are the sessions that branch off the tape, each with the seq after which it left. `used_at_ms` is when
+    the session was last used.
     """
 
     head_seq: int
     unfinished_run: RunId | None
     branches: tuple[tuple[SessionId, int], ...]
+    used_at_ms: int = 0
 
 
 def require_erasable(erasure: Erasure, tape: TapeFacts, whole: frozenset[StreamId]) -> None:
@@ -47,6 +49,8 @@ def require_erasable(erasure: Erasure, tape: TapeFacts, whole: frozenset[StreamI
     if tape.unfinished_run is not None:
         message = f"run {tape.unfinished_run} of session {stream} has not ended; cancel it or wait, then erase"
         raise Conflict("run_active", message)
+    if erasure.idle_before_ms is not None and tape.used_at_ms >= erasure.idle_before_ms:
+        raise Conflict("session_used", f"session {stream} has been used meanwhile, so it stays")
     for branch, parent_seq in tape.branches:
         if branch not in whole and _is_shared(erasure, parent_seq):
             message = f"session {branch} branches off {stream}; erase it whole in the same call, or keep both"

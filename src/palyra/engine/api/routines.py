@@ -33,8 +33,8 @@ from palyra.engine.api.jobs import JobService
 from palyra.engine.api.routine_records import RoutineChange
 from palyra.engine.new_ids import IdSource
 from palyra.engine.routines.fire_handler import ROUTINE_KIND
+from palyra.engine.routines.routine_tape import RoutineTape
 from palyra.engine.routines.scheduler import SCHEDULER, fire_parts
-from palyra.engine.routines.system_tape import RoutineTape
 from palyra.ports.cron import Cron
 from palyra.ports.routines import RoutineViews
 

@@ -6,6 +6,8 @@ Owns: finding, creating, labelling, branching, resetting and deleting them. Does
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events import Event
 from palyra.core.events.session import Parent, SessionBranched, SessionCreated, SessionLabelled, SessionReset
@@ -93,14 +95,21 @@ class SessionService:
         family = await self._family(principal, session_id)
         await self.erase_family(family, "delete", principal)
 
-    async def erase_family(self, family: Sequence[SessionId], reason: str, actor: Principal) -> None:
+    async def erase_family(
+        self, family: Sequence[SessionId], reason: str, actor: Principal, idle_before_ms: int | None = None
+    ) -> None:
         """Erases sessions that belong together, in one transaction; then what tools and artifacts hold of them.
+
+        With `idle_before_ms` this is a Conflict if one of them has been used since then.
 
         A crash in between leaves files that nothing refers to. Session cleanup removes them.
         """
         now_ms = self.clock.now_ms()
         artifacts = [item for member in family for item in await self.state.artifacts_of(member)]
-        erasures = [Erasure(stream=member, seqs=None, reason=reason, actor=actor, at_ms=now_ms) for member in family]
+        whole = Erasure(
+            stream=family[0], seqs=None, reason=reason, actor=actor, at_ms=now_ms, idle_before_ms=idle_before_ms
+        )
+        erasures = [replace(whole, stream=member) for member in family]
         self.hub.publish(await self.journal.erase(erasures))
         for member in family:
             self.loops.drop(member)

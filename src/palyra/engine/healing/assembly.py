@@ -37,9 +37,7 @@ def build_watchdog(
         clock=setup.clock,
         tasks=parts.tasks,
         views=setup.views.incidents,
-        record=IncidentLog(
-            node=parts.node, journal=setup.journal, hub=parts.hub, clock=setup.clock, ids=parts.ids, clean=clean
-        ),
+        record=IncidentLog(system=parts.system_tape, clock=setup.clock, ids=parts.ids, clean=clean),
         probes=probes.table(),
         remedies=Remedies(
             views=setup.views,

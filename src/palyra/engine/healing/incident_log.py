@@ -10,23 +10,19 @@ from dataclasses import dataclass
 from palyra.core.events import Draft
 from palyra.core.events.system import IncidentActed, IncidentOpened, IncidentResolved
 from palyra.core.healing.model import EVIDENCE_LENGTH_MAX, ActOutcome, Finding, Remedy, Resolution
-from palyra.core.ids import IncidentId, NodeId, Principal
+from palyra.core.ids import IncidentId, Principal
 from palyra.core.projections.rows import IncidentRow
 from palyra.core.trust import Trust
-from palyra.engine.api.admin_log import append_act
-from palyra.engine.hub import Hub
 from palyra.engine.new_ids import IdSource
+from palyra.engine.system_tape import SystemTape
 from palyra.ports.clock import Clock
-from palyra.ports.journal import Journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentLog:
     """`clean` removes secrets from the texts of a draft."""
 
-    node: NodeId
-    journal: Journal
-    hub: Hub
+    system: SystemTape
     clock: Clock
     ids: IdSource
     clean: Callable[[Draft], Draft]
@@ -73,4 +69,4 @@ class IncidentLog:
 
     async def _record(self, by: Principal, data: IncidentOpened | IncidentActed | IncidentResolved) -> None:
         draft = self.clean(Draft(data=data, actor=by, trust=Trust.SYSTEM, at_ms=self.clock.now_ms()))
-        self.hub.publish(await append_act(self.journal, self.node, draft))
+        await self.system.append((draft,))

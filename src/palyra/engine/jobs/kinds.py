@@ -28,7 +28,7 @@ SESSION_CLEANUP = JobKind(
 )
 MAINTENANCE = JobKind(
     name="maintenance",
-    summary="empty the journal's log, give unused space back, forget jobs that ended a week ago, and those of routines after a day",
+    summary="empty the journal's log, give unused space back, forget jobs that ended a week (routines: a day) ago",
     at_once_max=1,
     timeout_s=1_800.0,
 )

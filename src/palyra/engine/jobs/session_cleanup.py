@@ -54,7 +54,7 @@ class SessionCleanup:
                 return erased_count
             for family in families:
                 try:
-                    await self.sessions.erase_family(family, "retention", ACTOR)
+                    await self.sessions.erase_family(family, "retention", ACTOR, before_ms)
                     erased_count += len(family)
                 except Conflict:
                     # Somebody has just begun to use it again, so it is idle no more.

@@ -25,7 +25,7 @@ from palyra.core.writes import Fence, PutRoutine, RecordFire, Write
 from palyra.engine.api.requests import RunRequest
 from palyra.engine.api.runs import RunService
 from palyra.engine.jobs.handler import JobDone, JobFailed, JobResult, Report
-from palyra.engine.routines.system_tape import RoutineTape
+from palyra.engine.routines.routine_tape import RoutineTape
 from palyra.engine.session.drafts import ENGINE
 from palyra.ports.routines import RoutineViews
 

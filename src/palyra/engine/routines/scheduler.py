@@ -33,7 +33,7 @@ from palyra.core.routines.model import HISTORY_MAX, REMOVED_KEPT_MS, CronSchedul
 from palyra.core.writes import DropRoutines, PutRoutine, RecordFire, Write
 from palyra.engine.api.jobs import JobRequest, JobService
 from palyra.engine.routines.fire_handler import ROUTINE_KIND
-from palyra.engine.routines.system_tape import RoutineTape
+from palyra.engine.routines.routine_tape import RoutineTape
 from palyra.ports.clock import Clock
 from palyra.ports.cron import Cron
 from palyra.ports.routines import RoutineViews
@@ -101,7 +101,7 @@ class RoutineScheduler:
 
     async def _settle(self, now_ms: int) -> None:
         """Moves next times nearer that were worked out by a clock that was ahead. Forgets what was removed long ago."""
-        await self.tape.journal.commit((), (DropRoutines(now_ms - REMOVED_KEPT_MS),))
+        await self.tape.system.journal.commit((), (DropRoutines(now_ms - REMOVED_KEPT_MS),))
         after = ""
         while found := await self.views.list_routines(None, after, PAGE_ROUTINES):
             for routine in found:

@@ -42,6 +42,10 @@ class Viewers:
             await self._acts.record(own, act)
         return owner
 
+    def require_also(self, caller: Caller, action: str) -> None:
+        """Unauthorized unless the caller may do this too: what they ask for leads to it."""
+        require(self._policy, caller, action, None)
+
     def reader_for(self, caller: Caller, action: str, is_everyone: bool) -> Principal | None:
         """For lists: the caller, or None for everyone's resources where the policy permits that."""
         if not is_everyone:

@@ -64,6 +64,10 @@ class HttpCall(Generic[Query, Body]):
         """The id of that kind in the path; NotFound if it has the wrong form."""
         return kind.read_id(self.path[kind.parameter])
 
+    def require_also(self, action: str) -> None:
+        """Unauthorized (403) unless the caller may do this too: what the call asks for leads to it."""
+        self.services.viewers.require_also(self.caller, action)
+
     def reader(self, is_everyone: bool) -> Principal | None:
         """For lists: the caller, or None for everyone's resources where the access policy permits that."""
         return self.services.viewers.reader_for(self.caller, self.action, is_everyone)

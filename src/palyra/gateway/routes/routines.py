@@ -38,6 +38,7 @@ from palyra.gateway.routes.bodies import Cursor, Key, Name, PageLimit, PageQuery
 from palyra.ports.tokens import Role
 
 MOMENT_LENGTH_MAX = 40
+STARTS = "runs.start"  # A routine starts runs, also when the token that made it has ended.
 
 ROUTINE = ResourceKind(
     "routine", parse_routine_id, lambda owners, principal, routine_id: owners.of_routine(principal, routine_id)
@@ -112,6 +113,7 @@ async def list_routines(call: HttpCall[PageQuery, Unread]) -> Response:
 
 
 async def create(call: HttpCall[Empty, RoutineBody]) -> Response:
+    call.require_also(STARTS)
     wish = RoutineWish(**msgspec.structs.asdict(call.body))
     return answer_json(routine_record(await call.services.engine.routines.create(call.principal, wish)), 201)
 
@@ -122,6 +124,8 @@ async def show(call: HttpCall[Empty, Unread]) -> Response:
 
 async def change(call: HttpCall[Empty, RoutineChangeBody]) -> Response:
     wish = RoutineChange(**msgspec.structs.asdict(call.body))
+    if wish.given() or wish.paused is False:
+        call.require_also(STARTS)
     changed = await call.services.engine.routines.change(call.viewer, call.id_of(ROUTINE), wish, call.principal)
     return answer_json(routine_record(changed))
 
@@ -132,6 +136,7 @@ async def remove(call: HttpCall[Empty, Unread]) -> Response:
 
 
 async def run(call: HttpCall[Empty, Empty]) -> Response:
+    call.require_also(STARTS)
     fired = await call.services.engine.routines.run(call.viewer, call.id_of(ROUTINE))
     return answer_json(fire_record(fired), 202)
 

@@ -49,6 +49,7 @@ def _tape_facts(connection: apsw.Connection, stream: StreamId) -> TapeFacts:
         head_seq=load_head(connection, stream).seq,
         unfinished_run=connection.execute(unfinished, (stream,)).get,
         branches=tuple([(branch, parent_seq) for branch, parent_seq in branches]),
+        used_at_ms=connection.execute("SELECT updated_at_ms FROM sessions WHERE id = ?", (stream,)).get or 0,
     )
 
 
