@@ -15,11 +15,13 @@ import pytest
 
 from tests.crash.daemon_campaign import Home as CrashHome
 from tests.support.daemons import Daemon, SupervisedDaemon, plain_environment
+from tests.support.examples import examples
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-TURNS_COUNT = 40
-RESTARTS_COUNT = 20
+# The suite affords a few restarts; the campaign has the full number.
+TURNS_COUNT = min(40, examples(12))
+RESTARTS_COUNT = min(20, examples(4))
 SLOW_TURN = """
 [[scripts.turns]]
 delay_ms = 400

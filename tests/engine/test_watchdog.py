@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from palyra.adapters.providers.scripted import Script
 from palyra.core.events.model import Finish
 from palyra.core.events.run import RunCancelled
+from palyra.core.events.system import IncidentOpened, IncidentResolved
 from palyra.core.events.tool import ApprovalStatus, Decision, ToolFinished
-from palyra.core.healing.model import HealingMode, IncidentStatus, Severity
+from palyra.core.healing.model import HealingDomain, HealingMode, IncidentStatus, Severity
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunRecord
 from palyra.engine.healing.remedies import Remedies
 from palyra.engine.session import effect_runner
@@ -78,12 +79,14 @@ async def test_a_run_that_waits_a_day_for_a_person_is_not_stuck(tmp_path: Path) 
     async with watched(workshop) as scene:
         record = await started(scene, "run.waiting")
         await scene.pass_s(86_400, step_s=600)
-        (row,) = await scene.incidents(None)
+        # Upkeep runs in real time, so a busy machine may let a step of ten minutes pass during one of its jobs.
+        (row,) = [row for row in await scene.incidents(None) if row.domain is not HealingDomain.JOB]
         assert (row.domain.value, row.severity, row.acted_count) == ("approval", Severity.NOTICE, 0)
         await scene.engine.runs.cancel(OWNER, record.id)
         await finished(scene.engine, record)
         await scene.pass_s(60)
-        assert await scene.story() == ["opened approval", "resolved gone"]
+        told = [event.data for event in await scene.tape() if event.data.incident_id == row.id]  # type: ignore[union-attr]
+        assert [type(data) for data in told] == [IncidentOpened, IncidentResolved]
 
 
 async def test_a_quiet_tool_within_its_own_time_is_not_stuck(tmp_path: Path) -> None:
