@@ -96,7 +96,7 @@ async def test_a_session_that_is_used_after_the_look_is_not_erased(tmp_path: Pat
         cleanup = SessionCleanup(
             sessions=engine.sessions,
             artifacts=engine.artifacts,
-            views=late,  # type: ignore[arg-type]
+            views=late,
             clock=clock,
             retention_ms=30 * DAY_MS,
             kept=engine._setup.ports.kept,
