@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from palyra.core.errors import Invalid, Unavailable
-from palyra.gateway.http.connection import BoundedProtocol
+from palyra.gateway.http.connection import PIPELINED_MAX, BoundedProtocol
 from palyra.gateway.http.server import check_bind
 from palyra.gateway.http.settings import HEAD_BYTES_MAX, HttpSettings
 from palyra.ports.tokens import hash_token
@@ -116,6 +117,42 @@ async def ask_health(port: int) -> bytes:
     async with connected(port) as wire:
         await wire.send(HEALTH)
         return await wire.until(b"\r\n\r\n")
+
+
+async def test_requests_sent_ahead_are_answered_and_no_more_of_them_wait_than_the_limit(prepared: Prepared) -> None:
+    scene = Scene(prepared.engine, settings=HttpSettings(port=0))
+    async with listening(scene) as server:
+        async with connected(server.port) as wire:
+            for _ in range(3):
+                await wire.send(HEALTH * 40)
+                for _ in range(40):
+                    assert b"200 OK" in await wire.until(b"\r\n\r\n")
+        async with connected(server.port) as wire:
+            await wire.send(HEALTH * (PIPELINED_MAX + 2))
+            assert (await wire.rest()).count(b"200 OK") <= PIPELINED_MAX
+        assert b"200 OK" in await ask_health(server.port)
+
+
+async def test_client_that_sends_faster_than_it_is_answered_is_cut_off(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else every answer would let in another read, and the requests that wait would grow without a bound."""
+    most: list[int] = []
+    begin = BoundedProtocol.on_message_begin
+
+    def count(self: BoundedProtocol) -> None:
+        most.append(len(self.pipeline))
+        begin(self)
+
+    monkeypatch.setattr(BoundedProtocol, "on_message_begin", count)
+    scene = Scene(prepared.engine, settings=HttpSettings(port=0))
+    async with listening(scene) as server:
+        async with connected(server.port) as wire:
+            with suppress(ConnectionError):
+                for _ in range(2_000):
+                    await wire.send(HEALTH * 20)
+        assert b"200 OK" in await ask_health(server.port)
+    assert max(most) <= PIPELINED_MAX
 
 
 async def test_large_head_below_the_limit_is_answered_with_its_body(prepared: Prepared) -> None:

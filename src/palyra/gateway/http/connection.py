@@ -1,7 +1,8 @@
 """The bounds of one connection before there is a request.
 
-Owns: how many connections there are, and how long and how large the head of a request may be.
+Owns: how many connections there are, how long and how large the head of a request may be, and how many requests wait.
 Does not own: HTTP itself. uvicorn's parser takes heads of any size and waits for them without end, hence these bounds.
+It also reads on after every answer, however many requests wait, so one client could fill the memory without a token.
 """
 
 import asyncio
@@ -19,6 +20,9 @@ _HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
     b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_HEAD_BODY), _HEAD_BODY)
 )
+
+
+PIPELINED_MAX = 64  # Requests of one connection that wait for the answer before them. Few clients send even two.
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -48,6 +52,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self.pipeline.clear()  # Nobody waits for these any more.
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -61,6 +66,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= PIPELINED_MAX:
+            raise ValueError("too many requests wait")  # The parser stops here, and uvicorn closes the connection.
         super().on_message_begin()
         self._is_in_head = True
         if self._head_timer is None:
@@ -76,6 +83,11 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if cycle is not None and extensions is not None:
             extensions[WRITE_EXTENSION] = {"call": partial(write_now, cycle)}
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.pipeline:
+            self.flow.pause_reading()
 
     def _stop_timer(self) -> None:
         if self._head_timer is not None:
