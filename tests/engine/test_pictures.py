@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from palyra.adapters.providers.demo import BLIND, DemoProvider
 from palyra.adapters.providers.prepared_turns import Turn, play
-from palyra.core.conversation import UserMessage
+from palyra.core.context.messages import UserMessage
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events.model import ModelError, RoutePlanned
 from palyra.core.events.run import MessageUser

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from urllib.parse import unquote_plus
 
-from palyra.core.conversation import AssistantMessage, ToolMessage, UserMessage, Window, WindowItem, is_visit
+from palyra.core.context.messages import AssistantMessage, ToolMessage, UserMessage
+from palyra.core.context.window import Window, WindowItem, is_visit
 from palyra.core.run.call import Call
 from palyra.core.trust import Trust, is_tainting
 

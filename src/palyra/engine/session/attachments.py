@@ -1,7 +1,7 @@
 """Attachments of a message.
 
 Owns: whose they are (L11), that images are of the type they claim, and keeping them with their session.
-Does not own: showing them to a model (core.conversation, engine.session.images).
+Does not own: showing them to a model (core.context, engine.session.images).
 Invariant: a body is written before the message is recorded and linked in the same commit. A crash in between leaves a
 body that nothing refers to, and the next sweep removes it.
 """

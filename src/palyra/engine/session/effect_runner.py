@@ -16,7 +16,8 @@ from typing import Any
 import structlog
 from msgspec.structs import replace
 
-from palyra.core.conversation import render, trust_of
+from palyra.core.context.prompt import render
+from palyra.core.context.window import trust_of
 from palyra.core.errors import PalyraError
 from palyra.core.events import Data, Draft
 from palyra.core.events.model import ModelError, ModelFailed, UsageRecorded

@@ -6,7 +6,7 @@ Invariant: the amount read is bounded by the unfinished runs and the window, nev
 
 from dataclasses import dataclass
 
-from palyra.core.conversation import EVENTS_READ_MAX, Window, extend
+from palyra.core.context.window import EVENTS_READ_MAX, Window, extend
 from palyra.core.errors import NotFound
 from palyra.core.events import Event
 from palyra.core.events.session import Parent

@@ -1,0 +1,57 @@
+"""The messages of a model call, made from the window.
+
+Does not own: the window (window), providers' wire forms (adapters.providers), the bytes of images.
+Invariants: a call is never shown without its result, nor a result without its call. The text mentions every attachment;
+a message also names the images that are shown.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from palyra.core.context.attached import images_of, named, tell_attached
+from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from palyra.core.context.window import Window
+from palyra.core.images import fitting_count
+
+
+def render(window: Window) -> tuple[Message, ...]:
+    """Returns the messages to send. A call without a result, or a result without its call, is left out.
+
+    Results stand right behind their calls, in the calls' order, whatever was said while the calls ran: providers refuse
+    anything else. A later result of an uncertain call replaces the earlier one, in its place.
+    """
+    images = images_of(item.message for item in window.items)
+    left_out_count = len(images) - fitting_count(images)
+    results = {item.message.call_id: item.message for item in window.items if isinstance(item.message, ToolMessage)}
+    messages: list[Message] = []
+    for item in window.items:
+        match item.message:
+            case AssistantMessage() as said:
+                calls = tuple(call for call in said.tool_calls if call.call_id in results)
+                if calls or said.text:
+                    messages.append(replace(said, tool_calls=calls))
+                messages += [results[call.call_id] for call in calls]
+            case UserMessage() as said_by_user:
+                messages.append(tell_attached(said_by_user, left_out_count))
+                left_out_count -= len(images_of([said_by_user]))
+            case ToolMessage():
+                continue
+    return tuple(messages)
+
+
+def has_images(window: Window) -> bool:
+    """Tells whether a request made from this window shows images."""
+    return bool(images_of(item.message for item in window.items))
+
+
+def hide_images(messages: Iterable[Message], reasons: Mapping[str, str]) -> tuple[Message, ...]:
+    """Returns the same messages without the images of these artifacts; a reason stands in the place of each."""
+    return tuple(_hide(message, reasons) if isinstance(message, UserMessage) else message for message in messages)
+
+
+def _hide(message: UserMessage, reasons: Mapping[str, str]) -> UserMessage:
+    hidden = [attachment for attachment in message.attachments if attachment.artifact_id in reasons]
+    notes = [f"[image {named(each)} not shown: {reasons[each.artifact_id]}]" for each in hidden]
+    kept = tuple(attachment for attachment in message.attachments if attachment not in hidden)
+    return UserMessage("\n".join((message.text, *notes)), kept)

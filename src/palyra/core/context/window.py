@@ -1,0 +1,281 @@
+"""The window: a bounded fold over the last events of a tape.
+
+Does not own: what of it is sent (prompt).
+It is bounded in items, characters and images, so a turn costs the same however long the session is (L10).
+Invariant: results below `local` stand in fences.
+"""
+
+import re
+from typing import NamedTuple, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from palyra.core.context.attached import attached_size
+from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
+from palyra.core.events import Data, Event, SystemData
+from palyra.core.events.base import ErasedData, JsonObject
+from palyra.core.events.model import (
+    ContextAssembled,
+    Finish,
+    MemoryRecalled,
+    ModelFailed,
+    ModelOutput,
+    ModelRequested,
+    ReferenceResolved,
+    RoutePlanned,
+    UsageRecorded,
+)
+from palyra.core.events.run import (
+    AnswerRejected,
+    CancelRequested,
+    GuardTripped,
+    MessageAssistant,
+    MessageUser,
+    RunAccepted,
+    RunCancelled,
+    RunDone,
+    RunFailed,
+    RunResumed,
+    RunStarted,
+    RunWaiting,
+)
+from palyra.core.events.session import (
+    PinAdded,
+    PinRemoved,
+    SessionBranched,
+    SessionCompacted,
+    SessionCreated,
+    SessionLabelled,
+    SessionReset,
+    SessionRestored,
+    SourceDistrusted,
+    SourceTrusted,
+)
+from palyra.core.events.tool import (
+    ApprovalRequested,
+    ApprovalResolved,
+    GrantRevoked,
+    Outcome,
+    ToolFinished,
+    ToolHeld,
+    ToolJudged,
+    ToolProposed,
+    ToolStarted,
+    ToolUncertain,
+)
+from palyra.core.fences import FENCE_ID_LENGTH, fence
+from palyra.core.ids import Principal, RunId, is_agent
+from palyra.core.taint import UNNAMED
+from palyra.core.trust import Trust, is_tainting, lowest
+
+ITEMS_MAX = 400
+CHARS_MAX = 300_000  # About 75,000 tokens: fits every current model with room for tools and output.
+EVENTS_READ_MAX = 1_200  # About three events an item: as many as are read from the tape to fill the window once.
+
+_SCHEME = re.compile(r"\s*https?:", re.IGNORECASE)
+
+
+class WindowItem(msgspec.Struct, frozen=True):
+    """`source` and `tool` tell where a result below `local` came from, and by which tool.
+
+    `seq` is the event that brought the message. `is_delegated` marks a task that another agent wrote: its words are no
+    person's.
+    """
+
+    message: Message
+    trust: Trust
+    chars: int
+    source: str | None = None
+    tool: str | None = None
+    seq: int = 0
+    is_delegated: bool = False
+
+    @property
+    def visits(self) -> tuple[str, ...]:
+        """Returns the calls by which a model wanted to go to an address."""
+        calls = self.message.tool_calls if isinstance(self.message, AssistantMessage) else ()
+        return tuple(call.call_id for call in calls if is_visit(call.arguments))
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """`held` holds the words of queued runs: a model hears them when their run begins, not before.
+
+    `tainted_visits_count` counts visits wanted under taint since the last reset, in items that have left the window.
+    """
+
+    items: tuple[WindowItem, ...] = ()
+    chars: int = 0
+    tainted_visits_count: int = 0
+    active_run_id: RunId | None = None
+    held: tuple[tuple[RunId | None, WindowItem], ...] = ()
+
+
+class WindowFact(NamedTuple):
+    """An event that is recorded or about to be. `data` of an erased event says only that it was erased."""
+
+    seq: int
+    run_id: RunId | None
+    actor: Principal
+    trust: Trust
+    data: Data | ErasedData
+
+
+def extend(window: Window, event: Event) -> Window:
+    """Returns the window after one more event of its tape."""
+    return extend_by(window, WindowFact(event.seq, event.run_id, event.actor, event.trust, event.data))
+
+
+def extend_by(window: Window, fact: WindowFact) -> Window:
+    """Returns the window after one more fact."""
+    data = fact.data
+    if isinstance(data, MessageUser) and fact.run_id != window.active_run_id:
+        item = _said(data, fact)
+        return replace(window, held=(*window.held, (fact.run_id, item)))
+    if isinstance(data, RunAccepted | CancelRequested):
+        return window
+    if fact.run_id is not None and fact.run_id != window.active_run_id:
+        window = _activate(window, fact)
+    return _extend_active(window, fact)
+
+
+def _said(data: MessageUser, fact: WindowFact) -> WindowItem:
+    message = UserMessage(data.text, data.attachments)
+    return WindowItem(message, fact.trust, _size(message), seq=fact.seq, is_delegated=is_agent(fact.actor))
+
+
+def _activate(window: Window, fact: WindowFact) -> Window:
+    """Adds what a person said to a queued run, now that this run is the active one."""
+    held = tuple(pair for pair in window.held if pair[0] != fact.run_id)
+    said = [item for run_id, item in window.held if run_id == fact.run_id]
+    active = replace(window, active_run_id=fact.run_id, held=held)
+    if isinstance(fact.data, RunCancelled):
+        return active
+    for item in said:
+        active = _put(active, item)
+    return active
+
+
+def _extend_active(window: Window, fact: WindowFact) -> Window:
+    """Handles one event type a case. Frequent types without effect come first, because cases are tried in order."""
+    data = fact.data
+    match data:
+        case SessionReset():
+            return Window(held=window.held, active_run_id=window.active_run_id)
+        case MessageUser():
+            return _put(window, _said(data, fact))
+        case ModelOutput(finish=finish) as output if finish is not Finish.INTERRUPTED:
+            calls = tuple(PastCall(call.call_id, call.tool, call.arguments) for call in output.tool_calls)
+            return _add(window, AssistantMessage(output.text, calls, output.provider_state), fact)
+        case ToolFinished() as finished:
+            return _put(window, _result(finished, fact))
+        case ToolUncertain(call_id=call_id):
+            return _add(window, ToolMessage(call_id, _UNCERTAIN, is_error=True), fact)
+        case GuardTripped(guidance=guidance):
+            return _add(window, UserMessage(f"[palyra] {guidance}"), fact)
+        case AnswerRejected(problems=problems):
+            return _add(window, UserMessage("[palyra] " + " ".join(problems)), fact)
+        case (
+            ToolProposed()
+            | ToolJudged()
+            | ToolStarted()
+            | ToolHeld()
+            | RoutePlanned()
+            | ModelRequested()
+            | UsageRecorded()
+            | ModelOutput()
+            | RunAccepted()
+            | RunStarted()
+            | RunWaiting()
+            | RunResumed()
+            | RunDone()
+            | RunFailed()
+            | RunCancelled()
+            | CancelRequested()
+            | MessageAssistant()
+            | ContextAssembled()
+            | MemoryRecalled()
+            | ReferenceResolved()
+            | ModelFailed()
+            | ApprovalRequested()
+            | ApprovalResolved()
+            | GrantRevoked()
+            | SessionCreated()
+            | SessionBranched()
+            | SessionRestored()
+            | SessionLabelled()
+            | SessionCompacted()
+            | SourceTrusted()
+            | SourceDistrusted()
+            | PinAdded()
+            | PinRemoved()
+            | ErasedData()
+        ):
+            return window  # A model is told of none of these. An interrupted output is among them.
+        case _:
+            if isinstance(data, SystemData):
+                return window
+            assert_never(data)
+
+
+def is_visit(arguments: JsonObject | str) -> bool:
+    """Tells whether a call with these arguments goes to an address, as far as the arguments tell."""
+    if isinstance(arguments, str):
+        return False
+    return "url" in arguments or any(isinstance(each, str) and _SCHEME.match(each) for each in arguments.values())
+
+
+def trust_of(window: Window) -> Trust:
+    return lowest(item.trust for item in window.items)
+
+
+_UNCERTAIN = (
+    "It is not known whether this call took effect: the daemon stopped while it ran. Do not repeat it on your own; "
+    "the operator has been asked."
+)
+
+
+def _told(finished: ToolFinished, trust: Trust) -> ToolMessage:
+    """Fences a result that came from outside; the daemon's notes on it stand before and behind the fence."""
+    text = finished.output or ""
+    head = ""
+    if finished.error is not None:
+        head = f"{finished.outcome.value}: {finished.error.code}: "
+        text = f"{finished.error.message}\n{text}".rstrip()
+    if is_tainting(trust) and text:
+        head = head and f"{head.rstrip(' :')}\n"
+        text = fence(text, finished.fence_id or finished.effect_id[:FENCE_ID_LENGTH], finished.source or UNNAMED)
+    text = f"{head}{text}"
+    if finished.artifact_id is not None:
+        text = f"{text}\n[The whole output is artifact {finished.artifact_id}; read on with artifact.read.]"
+    return ToolMessage(finished.call_id, text, is_error=finished.outcome is not Outcome.OK)
+
+
+def _add(window: Window, message: Message, fact: WindowFact) -> Window:
+    return _put(window, WindowItem(message, fact.trust, _size(message), seq=fact.seq))
+
+
+def _result(finished: ToolFinished, fact: WindowFact) -> WindowItem:
+    message = _told(finished, fact.trust)
+    return WindowItem(message, fact.trust, _size(message), finished.source, finished.tool, fact.seq)
+
+
+def _put(window: Window, item: WindowItem) -> Window:
+    items = (*window.items, item)
+    total = window.chars + item.chars
+    first = 0
+    while first < len(items) - 1 and (len(items) - first > ITEMS_MAX or total > CHARS_MAX):
+        total -= items[first].chars
+        first += 1
+    gone = sum(len(each.visits) for each in items[:first] if is_tainting(each.trust))
+    return replace(window, items=items[first:], chars=total, tainted_visits_count=window.tainted_visits_count + gone)
+
+
+def _size(message: Message) -> int:
+    match message:
+        case AssistantMessage(text=text, tool_calls=calls):
+            return len(text) + sum(len(str(call.arguments)) + len(call.tool) for call in calls)
+        case UserMessage(text=text, attachments=attachments):
+            return len(text) + sum(attached_size(attachment) for attachment in attachments)
+        case ToolMessage(text=text):
+            return len(text)
