@@ -40,6 +40,7 @@ from palyra.ports.search import NoSearch
 from palyra.ports.signer import Signer
 from palyra.ports.skills import NoSkills
 from palyra.ports.state import NoState
+from palyra.ports.token_counter import TokenCounter
 
 if TYPE_CHECKING:
     from palyra.adapters.store.sqlite.journal import SqliteJournal
@@ -150,7 +151,14 @@ def _make_ports(home: Home, config: Config, parts: DaemonParts, stores: Stores, 
         kept=tools.kept,
         upkeep=stores.journal.upkeep,
         delegation=tools.delegation,
+        counter=_make_counter(config),
     )
+
+
+def _make_counter(config: Config) -> TokenCounter:
+    from palyra.adapters.vocabulary.bundled import BundledVocabularies
+
+    return BundledVocabularies({model.name: model.id or model.name for model in config.models})
 
 
 def _make_healing(home: Home, config: Config, parts: DaemonParts, stores: Stores, tools: ToolSet) -> HealingSetup:

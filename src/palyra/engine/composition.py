@@ -13,6 +13,7 @@ from palyra.engine.hub import Hub
 from palyra.engine.new_ids import IdSource
 from palyra.engine.session.answer_builder import AnswerBuilder
 from palyra.engine.session.commit_builder import CommitBuilder
+from palyra.engine.session.context_assembler import ContextAssembler
 from palyra.engine.session.deadlines import SessionDeadlines
 from palyra.engine.session.effect_runner import EffectParts
 from palyra.engine.session.event_redactor import EventRedactor
@@ -137,6 +138,7 @@ def _wire_effects(setup: EngineSetup, agents: AgentDirectory, redactor: Redactor
             clock=clock,
             approval_timeout_ms=timeout_ms,
         ),
+        assembler=ContextAssembler(agents=agents, prompts=prompts, router=ports.router, counter=ports.counter),
         planner=RoutePlanner(
             agents=agents,
             prompts=prompts,

@@ -35,6 +35,7 @@ from palyra.ports.services import Service
 from palyra.ports.signer import Signer
 from palyra.ports.skills import NoSkills, Skills
 from palyra.ports.state import State
+from palyra.ports.token_counter import EstimatedTokens, TokenCounter
 from palyra.ports.tools import Catalog
 from palyra.ports.upkeep import JournalUpkeep, NoUpkeep
 from palyra.ports.views import ApprovalViews, ProvenanceViews, RunViews, SessionViews, UsageViews
@@ -98,6 +99,7 @@ class EnginePorts:
     forget: Callable[[SessionId], Awaitable[None]] = _nothing_to_forget
     kept: Callable[[], Awaitable[tuple[SessionId, ...]]] = _nothing_kept
     upkeep: JournalUpkeep = field(default_factory=NoUpkeep)
+    counter: TokenCounter = field(default_factory=EstimatedTokens)
 
 
 def _no_blocks() -> tuple[LoopBlock, ...]:

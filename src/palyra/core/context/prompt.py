@@ -5,14 +5,20 @@ Invariants: a call is never shown without its result, nor a result without its c
 a message also names the images that are shown.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
 from palyra.core.context.attached import images_of, named, tell_attached
+from palyra.core.context.layers import low_signal
 from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from palyra.core.context.window import Window
+from palyra.core.context.window import Window, WindowItem
+from palyra.core.fences import neutralise
 from palyra.core.images import fitting_count
+
+SHORT_CHARS = 160
+_ARTIFACT = re.compile(r"\[The whole output is artifact ([0-9a-f]{64});")
 
 
 def render(window: Window) -> tuple[Message, ...]:
@@ -21,11 +27,12 @@ def render(window: Window) -> tuple[Message, ...]:
     Results stand right behind their calls, in the calls' order, whatever was said while the calls ran: providers refuse
     anything else. A later result of an uncertain call replaces the earlier one, in its place.
     """
-    images = images_of(item.message for item in window.items)
+    items = _sent_items(window)
+    images = images_of(item.message for item in items)
     left_out_count = len(images) - fitting_count(images)
-    results = {item.message.call_id: item.message for item in window.items if isinstance(item.message, ToolMessage)}
+    results = {item.message.call_id: item.message for item in items if isinstance(item.message, ToolMessage)}
     messages: list[Message] = []
-    for item in window.items:
+    for item in items:
         match item.message:
             case AssistantMessage() as said:
                 calls = tuple(call for call in said.tool_calls if call.call_id in results)
@@ -38,6 +45,33 @@ def render(window: Window) -> tuple[Message, ...]:
             case ToolMessage():
                 continue
     return tuple(messages)
+
+
+def shorten(message: ToolMessage) -> ToolMessage:
+    """Returns a line in the place of an old result: how it began, how long it was, and how to read it again."""
+    if len(message.text) <= SHORT_CHARS:
+        return message
+    artifact = _ARTIFACT.search(message.text)
+    source = artifact.group(1) if artifact is not None else message.call_id
+    first = neutralise(message.text.strip().split("\n", 1)[0][:SHORT_CHARS])
+    note = f"[… {len(message.text)} characters, shortened; read them again with artifact.read, id {source}]"
+    return replace(message, text=f"{first} {note}")
+
+
+def _sent_items(window: Window) -> tuple[WindowItem, ...]:
+    """Returns the items of the window as pruning leaves them."""
+    if not window.pruned_place and not window.dropped_place:
+        return window.items
+    replaced = low_signal(window)
+    sent: list[WindowItem] = []
+    for item in window.items:
+        is_low = replaced.get(item.place, window.dropped_place + 1) <= window.dropped_place
+        if isinstance(item.message, ToolMessage):
+            is_short = is_low or item.place <= window.pruned_place
+            sent.append(replace(item, message=shorten(item.message)) if is_short else item)
+        elif not is_low:
+            sent.append(item)
+    return tuple(sent)
 
 
 def has_images(window: Window) -> bool:

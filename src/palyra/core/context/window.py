@@ -79,8 +79,8 @@ _SCHEME = re.compile(r"\s*https?:", re.IGNORECASE)
 class WindowItem(msgspec.Struct, frozen=True):
     """`source` and `tool` tell where a result below `local` came from, and by which tool.
 
-    `seq` is the event that brought the message. `is_delegated` marks a task that another agent wrote: its words are no
-    person's.
+    `place` is where the event that brought the message stands in the whole conversation, parents of a branch included.
+    `is_delegated` marks a task that another agent wrote: its words are no person's.
     """
 
     message: Message
@@ -88,7 +88,7 @@ class WindowItem(msgspec.Struct, frozen=True):
     chars: int
     source: str | None = None
     tool: str | None = None
-    seq: int = 0
+    place: int = 0
     is_delegated: bool = False
 
     @property
@@ -102,6 +102,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     """`held` holds the words of queued runs: a model hears them when their run begins, not before.
 
     `tainted_visits_count` counts visits wanted under taint since the last reset, in items that have left the window.
+    `pruned_place` and `dropped_place` are those of the last `context.assembled`. `base` is how many events of the
+    session's ancestors come before its own, so that places in a branch go on where its parent's end.
     """
 
     items: tuple[WindowItem, ...] = ()
@@ -109,12 +111,15 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     tainted_visits_count: int = 0
     active_run_id: RunId | None = None
     held: tuple[tuple[RunId | None, WindowItem], ...] = ()
+    pruned_place: int = 0
+    dropped_place: int = 0
+    base: int = 0
 
 
 class WindowFact(NamedTuple):
     """An event that is recorded or about to be. `data` of an erased event says only that it was erased."""
 
-    seq: int
+    place: int
     run_id: RunId | None
     actor: Principal
     trust: Trust
@@ -123,7 +128,7 @@ class WindowFact(NamedTuple):
 
 def extend(window: Window, event: Event) -> Window:
     """Returns the window after one more event of its tape."""
-    return extend_by(window, WindowFact(event.seq, event.run_id, event.actor, event.trust, event.data))
+    return extend_by(window, WindowFact(window.base + event.seq, event.run_id, event.actor, event.trust, event.data))
 
 
 def extend_by(window: Window, fact: WindowFact) -> Window:
@@ -141,7 +146,7 @@ def extend_by(window: Window, fact: WindowFact) -> Window:
 
 def _said(data: MessageUser, fact: WindowFact) -> WindowItem:
     message = UserMessage(data.text, data.attachments)
-    return WindowItem(message, fact.trust, _size(message), seq=fact.seq, is_delegated=is_agent(fact.actor))
+    return WindowItem(message, fact.trust, _size(message), place=fact.place, is_delegated=is_agent(fact.actor))
 
 
 def _activate(window: Window, fact: WindowFact) -> Window:
@@ -157,11 +162,11 @@ def _activate(window: Window, fact: WindowFact) -> Window:
 
 
 def _extend_active(window: Window, fact: WindowFact) -> Window:
-    """Handles one event type a case. Frequent types without effect come first, because cases are tried in order."""
+    """Handles one event type a case."""
     data = fact.data
     match data:
         case SessionReset():
-            return Window(held=window.held, active_run_id=window.active_run_id)
+            return Window(held=window.held, active_run_id=window.active_run_id, base=window.base)
         case MessageUser():
             return _put(window, _said(data, fact))
         case ModelOutput(finish=finish) as output if finish is not Finish.INTERRUPTED:
@@ -173,49 +178,57 @@ def _extend_active(window: Window, fact: WindowFact) -> Window:
             return _add(window, ToolMessage(call_id, _UNCERTAIN, is_error=True), fact)
         case GuardTripped(guidance=guidance):
             return _add(window, UserMessage(f"[palyra] {guidance}"), fact)
+        case ContextAssembled(pruned_place=pruned_place, dropped_place=dropped_place):
+            if (pruned_place, dropped_place) == (window.pruned_place, window.dropped_place):
+                return window
+            return replace(window, pruned_place=pruned_place, dropped_place=dropped_place)
         case AnswerRejected(problems=problems):
             return _add(window, UserMessage("[palyra] " + " ".join(problems)), fact)
-        case (
-            ToolProposed()
-            | ToolJudged()
-            | ToolStarted()
-            | ToolHeld()
-            | RoutePlanned()
-            | ModelRequested()
-            | UsageRecorded()
-            | ModelOutput()
-            | RunAccepted()
-            | RunStarted()
-            | RunWaiting()
-            | RunResumed()
-            | RunDone()
-            | RunFailed()
-            | RunCancelled()
-            | CancelRequested()
-            | MessageAssistant()
-            | ContextAssembled()
-            | MemoryRecalled()
-            | ReferenceResolved()
-            | ModelFailed()
-            | ApprovalRequested()
-            | ApprovalResolved()
-            | GrantRevoked()
-            | SessionCreated()
-            | SessionBranched()
-            | SessionRestored()
-            | SessionLabelled()
-            | SessionCompacted()
-            | SourceTrusted()
-            | SourceDistrusted()
-            | PinAdded()
-            | PinRemoved()
-            | ErasedData()
-        ):
-            return window  # A model is told of none of these. An interrupted output is among them.
+        case ModelOutput():
+            return window
         case _:
-            if isinstance(data, SystemData):
+            if isinstance(data, _Untold):
                 return window
             assert_never(data)
+
+
+# A model is told of none of these, nor of an interrupted output. A type that is neither here nor a case fails the type
+# check. Frequent types come first.
+_Untold = (
+    ToolProposed
+    | ToolJudged
+    | ToolStarted
+    | ToolHeld
+    | RoutePlanned
+    | ModelRequested
+    | UsageRecorded
+    | RunAccepted
+    | RunStarted
+    | RunWaiting
+    | RunResumed
+    | RunDone
+    | RunFailed
+    | RunCancelled
+    | CancelRequested
+    | MessageAssistant
+    | MemoryRecalled
+    | ReferenceResolved
+    | ModelFailed
+    | ApprovalRequested
+    | ApprovalResolved
+    | GrantRevoked
+    | SessionCreated
+    | SessionBranched
+    | SessionRestored
+    | SessionLabelled
+    | SessionCompacted
+    | SourceTrusted
+    | SourceDistrusted
+    | PinAdded
+    | PinRemoved
+    | SystemData
+    | ErasedData
+)
 
 
 def is_visit(arguments: JsonObject | str) -> bool:
@@ -252,12 +265,12 @@ def _told(finished: ToolFinished, trust: Trust) -> ToolMessage:
 
 
 def _add(window: Window, message: Message, fact: WindowFact) -> Window:
-    return _put(window, WindowItem(message, fact.trust, _size(message), seq=fact.seq))
+    return _put(window, WindowItem(message, fact.trust, _size(message), place=fact.place))
 
 
 def _result(finished: ToolFinished, fact: WindowFact) -> WindowItem:
     message = _told(finished, fact.trust)
-    return WindowItem(message, fact.trust, _size(message), finished.source, finished.tool, fact.seq)
+    return WindowItem(message, fact.trust, _size(message), finished.source, finished.tool, fact.place)
 
 
 def _put(window: Window, item: WindowItem) -> Window:

@@ -134,11 +134,24 @@ class RoutePlanned(EventData, frozen=True, kw_only=True):
 
 
 class ContextAssembled(EventData, frozen=True, kw_only=True):
+    """What one model call is sent, layer by layer. The request can be made again from this and the tape.
+
+    `budget_tokens` is the room for input; 0 means that nobody knows the model's window. Places count the events of the
+    whole conversation, a branch's parents included. `from_place` is the first whose message is sent. Results up to
+    `pruned_place` are shortened, and messages up to `dropped_place` that nothing needs any more are left out. `is_over`
+    says that the context does not fit.
+    """
+
     TYPE: ClassVar[str] = "context.assembled"
     turn: Count
     budget_tokens: Count
     layers: tuple[ContextLayer, ...]
     taint: tuple[Identifier, ...] = ()
+    input_tokens: Count = 0
+    from_place: Count = 0
+    pruned_place: Count = 0
+    dropped_place: Count = 0
+    is_over: bool = False
 
 
 class RecalledItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,6 +10,12 @@ import msgspec
 from palyra.core.ids import CallId, EffectId
 
 
+class Assemble(msgspec.Struct, frozen=True):
+    """Choose what this turn's model call is sent; answered by context.assembled."""
+
+    turn: int
+
+
 class PlanRoute(msgspec.Struct, frozen=True):
     """Choose a model for this turn and reserve its budget; answered by route.planned."""
 
@@ -44,8 +50,8 @@ class Stop(msgspec.Struct, frozen=True):
     effect: CallModel | Execute
 
 
-Effect = PlanRoute | CallModel | Judge | Execute | Stop
+Effect = Assemble | PlanRoute | CallModel | Judge | Execute | Stop
 
 
 def is_inert(effect: Effect) -> bool:
-    return isinstance(effect, PlanRoute | Judge)
+    return isinstance(effect, Assemble | PlanRoute | Judge)

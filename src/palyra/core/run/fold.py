@@ -148,8 +148,7 @@ def _require_open(run: Run, type_name: str) -> None:
 
 # Lists the types that decide nothing about a run. A type that is neither here nor a case fails the type check.
 _WithoutEffect = (
-    ContextAssembled
-    | MemoryRecalled
+    MemoryRecalled
     | ReferenceResolved
     | GrantRevoked
     | SessionCreated
@@ -174,7 +173,10 @@ def _fold_data(run: Run, fact: Draft) -> Run:
             return _fold_lifecycle(run, data, fact.at_ms)
         case MessageUser(idempotency_key=key):
             input_keys = run.input_keys if key is None else run.input_keys | {key}
-            return replace(run, unseen_count=run.unseen_count + 1, input_keys=input_keys, restarts_count=0)
+            # A context that was assembled before these words lacks them.
+            return replace(
+                run, unseen_count=run.unseen_count + 1, input_keys=input_keys, restarts_count=0, context=None
+            )
         case MessageAssistant():
             return _fold_answer(run)
         case CancelRequested(reason=reason, message=message):
@@ -183,6 +185,8 @@ def _fold_data(run: Run, fact: Draft) -> Run:
             return _fold_guard(run, guard)
         case AnswerRejected():
             return fold_turn.reject_answer(run)
+        case ContextAssembled():
+            return fold_turn.assemble(run, data)
         case RoutePlanned():
             return fold_turn.plan(run, data)
         case ModelRequested():
@@ -223,6 +227,7 @@ _DECIDING_TYPES = frozenset(
         CancelRequested,
         GuardTripped,
         AnswerRejected,
+        ContextAssembled,
         RoutePlanned,
         ModelRequested,
         ModelOutput,

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from palyra.core.errors import Invalid
 from palyra.core.events.model import (
     BudgetState,
+    ContextAssembled,
     Finish,
     ModelError,
     ModelFailed,
@@ -22,7 +23,7 @@ from palyra.core.events.run import EndReason
 from palyra.core.ids import derive_effect_id, digest_call, make_call_id
 from palyra.core.run.call import Call, CallPhase, is_settled
 from palyra.core.run.loop import CALLS_A_TURN_MAX
-from palyra.core.run.state import ChosenRoute, PlannedEnd, Run, TurnPhase, Unsettled, calls_in_flight
+from palyra.core.run.state import ChosenRoute, ContextSize, PlannedEnd, Run, TurnPhase, Unsettled, calls_in_flight
 from palyra.core.run.states import RunState
 
 
@@ -33,6 +34,7 @@ def begin_turn(run: Run) -> Run:
         run,
         phase=TurnPhase.PLANNING,
         turn=run.turn + 1,
+        context=None,
         route=None,
         output=None,
         calls=(),
@@ -40,7 +42,13 @@ def begin_turn(run: Run) -> Run:
     )
 
 
+def assemble(run: Run, data: ContextAssembled) -> Run:
+    _require(run, TurnPhase.PLANNING, data.turn, ContextAssembled.TYPE)
+    return replace(run, context=ContextSize(data.input_tokens, data.budget_tokens, data.is_over))
+
+
 def plan(run: Run, data: RoutePlanned) -> Run:
+    """Takes a plan. Tapes of earlier releases have one without a context before it."""
     _require(run, TurnPhase.PLANNING, data.turn, RoutePlanned.TYPE)
     route = ChosenRoute(
         data.chosen, data.budget, data.message, data.fallbacks, data.reserved, data.code, data.expires_in_ms

@@ -57,6 +57,14 @@ class ChosenRoute(msgspec.Struct, frozen=True):
     expires_in_ms: int | None = None
 
 
+class ContextSize(msgspec.Struct, frozen=True):
+    """How large the assembled context of the present turn is. Without a known window `budget_tokens` is 0."""
+
+    input_tokens: int
+    budget_tokens: int
+    is_over: bool = False
+
+
 class Unsettled(msgspec.Struct, frozen=True):
     """A model call that a restart cut off. Its cost will never be known, so its reservation counts as spent."""
 
@@ -89,6 +97,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     progress: RunProgressController = RunProgressController()
     phase: TurnPhase = TurnPhase.PLANNING
     turn: int = 0
+    context: ContextSize | None = None
     route: ChosenRoute | None = None
     unsettled: Unsettled | None = None
     is_budget_approved: bool = False

@@ -24,7 +24,7 @@ from palyra.core.events.model import ModelError, ModelFailed, UsageRecorded
 from palyra.core.events.tool import Outcome, ToolError, ToolFinished, ToolUncertain
 from palyra.core.ids import RunId, SessionId
 from palyra.core.run.decide import Record
-from palyra.core.run.effects import CallModel, Effect, Execute, Judge, PlanRoute, Stop
+from palyra.core.run.effects import Assemble, CallModel, Effect, Execute, Judge, PlanRoute, Stop
 from palyra.core.run.state import Run, find_call
 from palyra.core.service_runs import find_service
 from palyra.core.taint import trust_of_taint
@@ -33,6 +33,7 @@ from palyra.core.trust import Trust, lowest
 from palyra.core.writes import Write
 from palyra.engine.agents import AgentDirectory
 from palyra.engine.session.commands import EffectReport
+from palyra.engine.session.context_assembler import ContextAssembler
 from palyra.engine.session.drafts import agent_draft, engine_draft
 from palyra.engine.session.gate import Gate, gate_case
 from palyra.engine.session.model_call import ModelCall, ModelCaller
@@ -68,6 +69,7 @@ class EffectParts:
     prompts: PromptBases
     catalog: Catalog
     gate: Gate
+    assembler: ContextAssembler
     planner: RoutePlanner
     models: ModelCaller
     tools: ToolExecutor
@@ -83,6 +85,9 @@ class EffectParts:
             # A grant that was valid when the question was asked may expire while it is looked up.
             now_ms = self.clock.now_ms()
             match effect:
+                case Assemble():
+                    context = await self.assembler.assemble(pending, run)
+                    facts.append(engine_draft(context, run.run_id, now_ms))
                 case PlanRoute():
                     plan = await self.planner.plan(pending, run, effect)
                     facts += [] if plan is None else [engine_draft(plan, run.run_id, self.clock.now_ms())]
@@ -120,7 +125,7 @@ class EffectRunner:
                     self._execute(effect, state.active, state)
                 case Stop(effect=stopped):
                     self._stop(stopped)
-                case CallModel() | Execute() | Judge() | PlanRoute():
+                case CallModel() | Execute() | Judge() | PlanRoute() | Assemble():
                     continue
 
     def give_up(self) -> int:

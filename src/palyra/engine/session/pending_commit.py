@@ -82,7 +82,7 @@ def add_drafts(pending: PendingCommit, drafts: tuple[Draft, ...]) -> PendingComm
     taint = fold_drafts(state.taint, drafts, last_seq)
     window = state.window
     for seq, draft in enumerate(drafts, last_seq + 1):
-        window = extend_by(window, WindowFact(seq, draft.run_id, draft.actor, draft.trust, draft.data))
+        window = extend_by(window, WindowFact(window.base + seq, draft.run_id, draft.actor, draft.trust, draft.data))
     if taint is not state.taint or window is not state.window:
         state = replace(state, taint=taint, window=window)
     return replace(pending, state=state, drafts=(*pending.drafts, *drafts))
