@@ -15,6 +15,7 @@ from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.prices.tables import PriceTables
 from palyra.adapters.providers.route_table import ModelRoute, RouteTable
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
+from palyra.adapters.readable.reader import IsolatedReader
 from palyra.adapters.schema import JsonSchemaCheck
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
@@ -162,6 +163,7 @@ class Workshop:
             forget=self.forget,
             kept=self.kept,
             delegation=delegation,
+            documents=IsolatedReader(),
         )
         views = Views(
             sessions=journal.sessions,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from palyra.adapters.cron import SimulatedCron
 from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
+from palyra.adapters.readable.reader import IsolatedReader
 from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.app import Home
 from palyra.app.model_facts import build_prices, describe_model, make_budgets
@@ -152,6 +153,7 @@ def _make_ports(home: Home, config: Config, parts: DaemonParts, stores: Stores, 
         upkeep=stores.journal.upkeep,
         delegation=tools.delegation,
         counter=_make_counter(config),
+        documents=IsolatedReader(),
     )
 
 

@@ -27,6 +27,7 @@ from palyra.ports.machine import HostMachine
 from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
 from palyra.ports.processes import NoProcesses, Processes
+from palyra.ports.readable import DocumentReader, NoDocumentReader
 from palyra.ports.router import Router
 from palyra.ports.routines import RoutineViews
 from palyra.ports.schemas import SchemaCheck
@@ -100,6 +101,7 @@ class EnginePorts:
     kept: Callable[[], Awaitable[tuple[SessionId, ...]]] = _nothing_kept
     upkeep: JournalUpkeep = field(default_factory=NoUpkeep)
     counter: TokenCounter = field(default_factory=EstimatedTokens)
+    documents: DocumentReader = field(default_factory=NoDocumentReader)
 
 
 def _no_blocks() -> tuple[LoopBlock, ...]:
