@@ -115,6 +115,8 @@ def fold_taint(taint: Taint, said: Draft | Event, seq: int) -> Taint:
             return _mark(taint, source, is_trusted=False)
         case ErasedData():
             return _fold_erased(taint, said, seq)
+        case MessageUser() as message if is_tainting(said.trust):
+            return _fold_message(taint, message, said, seq)
         case _:
             met = _met(said, seq)
             return taint if met is None else _add(taint, met)
@@ -152,12 +154,24 @@ def _met(said: Draft | Event, seq: int) -> TaintSource | None:
             return TaintSource(source=source, since_seq=seq, call_id=finished.call_id, tool=finished.tool)
         case RunAccepted(origin=origin, lineage=()) if is_tainting(said.trust):
             return TaintSource(source=label("channel", origin), since_seq=seq)
-        case MessageUser() if is_tainting(said.trust) and not is_agent(said.actor):
-            return TaintSource(source=_speaker(said.actor), since_seq=seq)
         case MemoryRecalled() | ReferenceResolved() if is_tainting(said.trust):
             return TaintSource(source=UNNAMED, since_seq=seq)
         case _:
             return None
+
+
+def _fold_message(taint: Taint, message: MessageUser, said: Draft | Event, seq: int) -> Taint:
+    """Adds the sources of what is attached, and the speaker, unless the attachments alone lowered the trust.
+
+    A task that an agent delegated brings no source of its own: its session inherited the agent's.
+    """
+    sources = [each.source for each in message.attachments if each.source is not None]
+    is_speakers = not sources or is_tainting(message.sender_trust or said.trust)
+    if is_speakers and not is_agent(said.actor):
+        sources.append(_speaker(said.actor))
+    for source in sources:
+        taint = _add(taint, TaintSource(source=source, since_seq=seq))
+    return taint
 
 
 def _speaker(actor: Principal) -> str:

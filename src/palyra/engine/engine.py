@@ -42,6 +42,7 @@ from palyra.engine.jobs.worker import JobWorker
 from palyra.engine.routines.fire_handler import RoutineFireHandler
 from palyra.engine.routines.scheduler import RoutineScheduler
 from palyra.engine.routines.system_tape import RoutineTape
+from palyra.engine.session.attached_texts import TextIntake
 from palyra.engine.session.attachments import AttachmentIntake
 from palyra.engine.session.session_loop import JOURNAL_CLOSED
 from palyra.engine.setup import EngineSetup
@@ -80,7 +81,11 @@ class Services:
             loops=parts.loops,
             agents=parts.agents,
             ids=parts.ids,
-            attachments=AttachmentIntake(ports.artifacts, views.state),
+            attachments=AttachmentIntake(
+                artifacts=ports.artifacts,
+                state=views.state,
+                texts=TextIntake(ports.documents, ports.artifacts, lambda text: parts.redactor.text(text).text),
+            ),
             schemas=ports.schemas,
             catalog=ports.catalog,
             processes=ProcessService(views.runs, ports.processes, parts.redactor),

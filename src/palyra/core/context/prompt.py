@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from palyra.core.context.attached import images_of, named, tell_attached
+from palyra.core.attachments import named
+from palyra.core.context.attached import images_of, tell_attached
 from palyra.core.context.layers import low_signal
 from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.context.window import Window, WindowItem
@@ -40,7 +41,7 @@ def render(window: Window) -> tuple[Message, ...]:
                     messages.append(replace(said, tool_calls=calls))
                 messages += [results[call.call_id] for call in calls]
             case UserMessage() as said_by_user:
-                messages.append(tell_attached(said_by_user, left_out_count))
+                messages.append(tell_attached(said_by_user, item.trust, left_out_count))
                 left_out_count -= len(images_of([said_by_user]))
             case ToolMessage():
                 continue

@@ -11,10 +11,19 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from palyra.core.attachments import lowest_trust
 from palyra.core.delegation import end_children_job
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unavailable
 from palyra.core.events import Data, Draft
-from palyra.core.events.run import CancelRequested, EndReason, ResumeCause, RunAccepted, RunResumed, RunStarted
+from palyra.core.events.run import (
+    CancelRequested,
+    EndReason,
+    MessageUser,
+    ResumeCause,
+    RunAccepted,
+    RunResumed,
+    RunStarted,
+)
 from palyra.core.events.session import SessionReset, SourceDistrusted, SourceTrusted
 from palyra.core.events.tool import ToolHeld
 from palyra.core.ids import NodeId, RunId
@@ -262,8 +271,10 @@ class CommitBuilder:
         return replace(pending, spends=(*pending.spends, *spends)) if spends else pending
 
     def _said(self, data: Data, command: StartRun | SendInput) -> Draft:
-        now_ms = self.clock.now_ms()
-        return Draft(data=data, actor=command.principal, trust=command.trust, at_ms=now_ms, run_id=command.run_id)
+        now_ms, trust = self.clock.now_ms(), command.trust
+        if isinstance(data, MessageUser) and (least := lowest_trust(data, trust)) is not trust:
+            data, trust = replace(data, sender_trust=trust), least
+        return Draft(data=data, actor=command.principal, trust=trust, at_ms=now_ms, run_id=command.run_id)
 
 
 def _require_not_service(state: SessionState, command: Command) -> None:
