@@ -253,6 +253,24 @@ async def test_attachment_has_one_valid_source(scene: Scene, attachment: dict[st
     assert scene.asked == []
 
 
+@pytest.mark.parametrize(
+    ("media_type", "body", "reason"),
+    [
+        ("application/pdf", b"words", "its media type is application/pdf, but its bytes are no PDF"),
+        ("text/csv", bytes(range(256)), "its bytes are no text"),
+        ("application/pdf", b"%PDF-1.7", "the PDF is damaged"),
+    ],
+)
+async def test_document_that_cannot_be_read_is_refused_with_the_reason(
+    scene: Scene, media_type: str, body: bytes, reason: str
+) -> None:
+    given = {"name": "a", "media_type": media_type, "data_base64": base64.b64encode(body).decode()}
+    answer = await scene.ask("POST", "/api/v1/runs", {"text": "hi", "attachments": [given]})
+    assert (answer.status, answer.code) == (400, "attachment_invalid")
+    assert answer.json["error"]["message"].startswith("attachment 1: ")
+    assert reason in answer.json["error"]["message"]
+
+
 async def test_session_is_named_once(scene: Scene) -> None:
     answer = await scene.ask("POST", "/api/v1/runs", {"text": "hi", "session_id": SESSION, "session_key": "k"})
     assert (answer.status, answer.code) == (400, "session_ambiguous")

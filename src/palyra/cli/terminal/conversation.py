@@ -220,7 +220,9 @@ class Conversation:
         self._own = [*self._own, text][-100:]
         try:
             await self._steer_or_start(text)
-        except PalyraError:
+        except PalyraError as refused:
+            if refused.code == "attachment_invalid":
+                self._prompt.line(self._style.dim("· /attach without a file sends your message without attachments"))
             self._own.remove(text)
             if not self._prompt.typed:
                 self._prompt.replace(text)
