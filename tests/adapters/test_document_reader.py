@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from palyra.adapters.readable.extraction import extract
-from palyra.adapters.readable.reader import BODY_BYTES_MAX, IN_PROCESS_BYTES_MAX, IsolatedReader
+from palyra.adapters.readable.reader import BODY_BYTES_MAX, IN_PROCESS_BYTES_MAX, IsolatedReader, receive
 from palyra.core.charsets import decode_text
 from palyra.core.documents import UNREADABLE, DocumentKind, find_kind, kind_of_type
 from palyra.core.errors import Invalid
@@ -213,6 +214,15 @@ async def test_reading_that_takes_too_long_is_refused_and_its_process_is_gone() 
     with pytest.raises(Invalid, match="takes too long"):
         await IsolatedReader(read_s=0.3).read(slow, "application/pdf", CHARS_MAX)
     assert children() == before
+
+
+async def test_reply_without_end_is_dropped_and_its_process_killed() -> None:
+    endless = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", endless, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert await receive(process, 1_000_000) == b""
+    assert await process.wait() == -signal.SIGKILL
 
 
 async def test_cancelled_reading_leaves_no_process() -> None:

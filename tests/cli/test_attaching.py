@@ -78,6 +78,7 @@ def test_image_is_what_its_bytes_say(tmp_path: Path) -> None:
     [
         ("a.zip", b"PK\x03\x04" + bytes(9), "of the type application/zip"),
         ("program", b"\x7fELF" + bytes(60), "no text and no image"),
+        ("a.csv.gz", b"\x1f\x8b\x08" + bytes(60), "no text and no image"),
     ],
 )
 def test_file_of_a_type_that_no_model_reads_is_refused_before_it_is_sent(

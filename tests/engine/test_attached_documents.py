@@ -5,27 +5,29 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import pytest
 
 from palyra.adapters.artifacts.files import FileArtifacts
+from palyra.adapters.providers.prepared_turns import play
 from palyra.adapters.store.sqlite.journal import SqliteJournal
 from palyra.adapters.tools.artifact_read import ArtifactRead
 from palyra.core.attachments import SHOWN_BYTES_MAX, SHOWN_TOGETHER_BYTES_MAX, encoded_bytes
-from palyra.core.errors import Invalid, NotFound
+from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events.run import Attachment, MessageUser
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
 from palyra.core.ids import ArtifactId
 from palyra.core.tools import CallNature, Made, ToolResult, ToolSpec
 from palyra.core.trust import Trust
-from palyra.engine.api.requests import TEXT_LENGTH_MAX, GivenAttachment, RunRecord
+from palyra.engine.api.requests import TEXT_LENGTH_MAX, GivenAttachment, RunRecord, WhenBusy
 from palyra.engine.engine import Engine
 from palyra.engine.session.attached_texts import READ_CHARS_MAX
+from palyra.ports.provider import Delta, ModelRequest
 from palyra.ports.tools import Tool, ToolCallContext
 from tests.engine.test_pictures import Onlooker
-from tests.support.asking import ask, calls, finished, wait_for
+from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.documents import encrypted_pdf, pdf
 from tests.support.engines import ALICE, OWNER, Workshop
 from tests.support.images import png
@@ -240,6 +242,26 @@ async def test_secret_in_a_document_is_marked_everywhere(tmp_path: Path) -> None
     assert kept.count("‹secret:") == 2
 
 
+class Copier(Onlooker):
+    """Passes the first marker that it is shown to a tool, then answers."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        self.asked.append(request)
+        marker = re.findall("‹secret:[^›]*›", self.read())[0]
+        async for delta in play(calls("mark.read", text=marker) if len(self.asked) == 1 else says("Done.")):
+            yield delta
+
+
+async def test_secret_of_a_document_reaches_the_tool_alone(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, Copier())
+    async with workshop.open() as engine:
+        record = await send(engine, given(f"first line\nkey = {SECRET}\n" + "filler words\n" * 8000))
+        events = await finished(engine, record)
+    assert SECRET not in str([event.data for event in events])
+    (mark,) = workshop.executed()
+    assert mark.endswith(f"mark.read {SECRET}")
+
+
 async def test_cut_never_falls_into_a_secret(tmp_path: Path) -> None:
     lines = "\n".join(base64.b64encode(hashlib.sha256(bytes([at])).digest() * 2).decode()[:64] for at in range(20))
     block = f"-----BEGIN RSA PRIVATE KEY-----\n{lines}\n-----END RSA PRIVATE KEY-----\n"
@@ -262,6 +284,22 @@ async def test_documents_of_somebody_else_cannot_be_attached(tmp_path: Path) -> 
         stolen = GivenAttachment(name="a", media_type="text/plain", artifact_id=theirs.id)
         with pytest.raises(NotFound, match="there is no artifact"):
             await engine.runs.start(OWNER, ask("Read.", attachments=(stolen,)))
+
+
+async def test_text_of_a_message_that_is_not_taken_is_left_to_the_sweep(tmp_path: Path) -> None:
+    onlooker = Onlooker()
+    onlooker.hold = asyncio.Event()
+    async with Workshop(tmp_path, onlooker).open() as engine:
+        first = await engine.runs.start(OWNER, ask("Wait.", session_key="s"))
+        await wait_for(engine, first.id, "model.requested")
+        refused = ask("No.", session_key="s", attachments=(given("a\u200bb\n" * 20_000),), when_busy=WhenBusy.REJECT)
+        with pytest.raises(Conflict):
+            await engine.runs.start(OWNER, refused)
+        left = tuple(ArtifactId(each) for each in stored(tmp_path))
+        assert len(left) == 2
+        assert set(await engine._setup.views.state.unlinked(left)) == set(left)
+        onlooker.hold.set()
+        await finished(engine, first)
 
 
 async def test_text_of_a_document_goes_with_its_session(tmp_path: Path) -> None:

@@ -60,8 +60,9 @@ def _read_pages(document: PdfReader, count: int, chars_max: int) -> tuple[list[t
     """Returns the pages that could be read, and how many could not."""
     pages: list[tuple[int, str]] = []
     unread_count = length = 0
+    end_s = time.process_time() + PAGES_S
     for at in range(count):
-        if length > chars_max or time.process_time() > PAGES_S:
+        if length > chars_max or time.process_time() > end_s:
             break
         text = _text_of(document, at)
         if text is None:

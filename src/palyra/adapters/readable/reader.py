@@ -53,7 +53,7 @@ class IsolatedReader:
         try:
             async with asyncio.timeout(self._read_s):
                 await _send(process, msgspec.json.encode(task) + b"\n", body)
-                said = await _receive(process, task.chars_max * _REPLY_BYTES_A_CHAR + _REPLY_BYTES)
+                said = await receive(process, task.chars_max * _REPLY_BYTES_A_CHAR + _REPLY_BYTES)
         except TimeoutError as cause:
             raise unreadable("reading it takes too long") from cause
         finally:
@@ -88,15 +88,20 @@ async def _send(process: Process, *parts: bytes) -> None:
     process.stdin.close()
 
 
-async def _receive(process: Process, bytes_max: int) -> bytes:
-    """Reads the whole reply; nothing if it is longer than it may be."""
+async def receive(process: Process, bytes_max: int) -> bytes:
+    """Reads the whole reply; nothing if it is longer than it may be.
+
+    The rest of too long a reply is read and dropped: a pipe that is not read to its end keeps the process from ending.
+    """
     assert process.stdout is not None
     said = bytearray()
     while piece := await process.stdout.read(_PIECE_BYTES):
-        said += piece
-        if len(said) > bytes_max:
-            return b""
-    return bytes(said)
+        if len(said) <= bytes_max:
+            said += piece
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+    return bytes(said) if len(said) <= bytes_max else b""
 
 
 def _decoded(said: bytes) -> ReadingReply | None:

@@ -55,7 +55,8 @@ def _media_type(path: Path, body: bytes) -> str:
 
     tables = mimetypes.MimeTypes()
     tables.add_type("text/markdown", ".md")
-    guessed = tables.guess_type(path.name)[0] or ANY_TYPE
+    named, packing = tables.guess_type(path.name)
+    guessed = named if named is not None and packing is None else ANY_TYPE
     image = find_type(body)
     if image is not None or guessed in IMAGE_TYPES:
         return image or guessed

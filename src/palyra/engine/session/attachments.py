@@ -122,7 +122,7 @@ class AttachmentIntake:
         if checked.media_type in IMAGE_TYPES:
             return checked
         body = await self._body(checked.given, checked.bytes)
-        key = hashlib.sha256(body).hexdigest(), checked.media_type
+        key = await asyncio.to_thread(_digest, body), checked.media_type
         if key not in known:
             try:
                 known[key] = await self.texts.read(body, checked.given.media_type)
@@ -133,6 +133,10 @@ class AttachmentIntake:
                     raise _refusal(f"attachment {at}: {refused.message}") from refused
                 known[key] = None
         return replace(checked, text=known[key])
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
 
 
 def _attachment(checked: CheckedAttachment, artifact_id: ArtifactId, text: AttachedText | None) -> Attachment:

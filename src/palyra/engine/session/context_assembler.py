@@ -130,6 +130,8 @@ class ContextAssembler:
 def _counted_text(message: Message) -> str:
     if isinstance(message, AssistantMessage) and message.tool_calls:
         return message.text + "".join(f"{call.tool}{call.arguments}" for call in message.tool_calls)
+    if isinstance(message, UserMessage) and message.attachments:
+        return message.text + "".join(each.text.shown for each in message.attachments if each.text is not None)
     return message.text
 
 
