@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,15 @@ async def test_pdf_is_read_page_by_page() -> None:
     assert cut.is_cut
     assert len(cut.text) <= 200
     assert "50 pages; the first" in cut.detail
+
+
+async def test_page_that_cannot_be_read_is_counted_and_the_others_are_read() -> None:
+    words = b"BT /F1 12 Tf 72 700 Td (Good words.) Tj ET"
+    body = pdf_of_streams([zlib.compress(words), zlib.compress(words)], is_packed=True)
+    at = body.index(b"/FlateDecode ")
+    made = await read(body[:at] + b"/Fl          " + body[at + 13 :], "application/pdf")
+    assert made.text == "[page 2]\nGood words."
+    assert made.detail == "2 pages, 1 of them could not be read"
 
 
 async def test_pdf_without_text_says_so() -> None:

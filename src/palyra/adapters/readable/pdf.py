@@ -8,7 +8,7 @@ import io
 import time
 
 from pypdf import PageObject, PdfReader
-from pypdf.errors import PyPdfError
+from pypdf.errors import DeprecationError, PyPdfError
 
 from palyra.adapters.readable.cut import counted, cut_at_line
 from palyra.core.documents import unreadable
@@ -21,6 +21,7 @@ TITLE_LENGTH_MAX = 300
 # What pypdf raises for damaged documents, besides its own errors.
 _FAULTS = (
     PyPdfError,
+    DeprecationError,
     ArithmeticError,
     AssertionError,
     AttributeError,
