@@ -39,7 +39,7 @@ SESSION, RUN, APPROVAL = "{session_id}", "{run_id}", "{approval_id}"
 GRANT, ARTIFACT, PROCESS, JOB = "{grant_id}", "{artifact_id}", "{process_id}", "{job_id}"
 NOTED = (
     "sessions", "runs", "approvals", "taint", "feed", "artifacts", "usage", "acts", "skills", "explaining", "status",
-    "jobs",
+    "jobs", "previews",
 )  # fmt: skip
 
 

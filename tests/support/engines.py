@@ -35,6 +35,7 @@ from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
 from palyra.ports.processes import NoProcesses, Processes
 from palyra.ports.provider import Provider
+from palyra.ports.references import ReferenceReaders
 from palyra.ports.router import ModelCard
 from palyra.ports.skills import NoSkills, Skills
 from palyra.ports.tools import Tool, ToolCallContext, ToolSource
@@ -113,6 +114,7 @@ class Workshop:
         self.forget: Callable[[SessionId], Awaitable[None]] = _forget_nothing
         self.kept: Callable[[], Awaitable[tuple[SessionId, ...]]] = _keep_nothing
         self.skills: Skills = NoSkills()
+        self.references = ReferenceReaders()
         self.journal_settings = JournalSettings(path=root / "journal.db")
         self.journal_tools: Callable[[SqliteJournal, FileArtifacts], Sequence[Tool]] = lambda journal, artifacts: ()
         self.wrap_journal: Callable[[Journal], Journal] = lambda journal: journal
@@ -145,6 +147,7 @@ class Workshop:
             signer=signer,
             sealer=FileSealer(self.root / "vault.key"),
             skills=self.skills,
+            references=self.references,
             processes=self.processes,
             upkeep=journal.upkeep,
             forget=self.forget,

@@ -170,6 +170,7 @@ def build_engine(home: Home, config: Config, client: HttpClient, known: KnownSec
         sealer=sealer,
         processes=tools.processes,
         skills=tools.skills,
+        references=tools.references,
         forget=tools.forget,
         kept=tools.kept,
         upkeep=journal.upkeep,

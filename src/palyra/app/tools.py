@@ -27,6 +27,7 @@ from palyra.core.redaction import Redactor
 from palyra.core.tools import MissingTool
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.processes import Processes
+from palyra.ports.references import ReferenceReaders
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.search import MessageSearch
 from palyra.ports.services import Service
@@ -69,6 +70,7 @@ class ToolSet(msgspec.Struct, frozen=True, kw_only=True):
     catalog: ToolCatalog
     processes: Processes
     skills: Skills
+    references: ReferenceReaders
     services: tuple[Service, ...]
     forget: Callable[[SessionId], Awaitable[None]]
     kept: Callable[[], Awaitable[tuple[SessionId, ...]]]
@@ -106,10 +108,22 @@ def build_tools(dependencies: ToolDependencies) -> ToolSet:
         catalog=ToolCatalog(own_tools(guard, stored, skills), sources),
         processes=processes,
         skills=skills,
+        references=reference_readers(guard),
         services=tuple(services),
         forget=browser.forget,
         kept=browser.kept,
     )
+
+
+def reference_readers(guard: "Guard") -> ReferenceReaders:
+    """Returns what references are read by: `@file`, `@folder`, `@diff`, `@staged` and `@url`."""
+    from palyra.adapters.references.changes import GitChanges
+    from palyra.adapters.references.files import WorkspaceFiles
+    from palyra.adapters.references.pages import GuardedPages
+    from palyra.ports.readable import NoDocumentReader
+
+    pages = GuardedPages(guard, NoDocumentReader())
+    return ReferenceReaders(files=WorkspaceFiles(), changes=GitChanges(), pages=pages)
 
 
 def own_tools(guard: "Guard", stored: StoredContent, skills: Skills) -> list[Tool]:

@@ -19,6 +19,7 @@ from palyra.ports.journal import Journal
 from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
 from palyra.ports.processes import NoProcesses, Processes
+from palyra.ports.references import ReferenceReaders
 from palyra.ports.router import Router
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.sealer import Sealer
@@ -82,6 +83,7 @@ class EnginePorts:
     forget: Callable[[SessionId], Awaitable[None]] = _nothing_to_forget
     kept: Callable[[], Awaitable[tuple[SessionId, ...]]] = _nothing_kept
     upkeep: JournalUpkeep = field(default_factory=NoUpkeep)
+    references: ReferenceReaders = field(default_factory=ReferenceReaders)
 
 
 @dataclass(frozen=True, slots=True)

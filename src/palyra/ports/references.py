@@ -13,6 +13,7 @@ import msgspec
 
 from palyra.core.errors import Unavailable
 from palyra.core.events.tool import FileBytes
+from palyra.core.trust import Trust
 
 
 class ReadScope(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,12 +35,13 @@ class TextPart(msgspec.Struct, frozen=True, kw_only=True):
 class ReferenceText(msgspec.Struct, frozen=True, kw_only=True):
     """What a reader found. `read` and `named` are those of a tool's result; by them, taint comes back.
 
-    `source` is set where the content came from outside.
+    `trust` and `source` are set where the reader knows them better than the tool that the reference stands for.
     """
 
     parts: tuple[TextPart, ...]
     read: tuple[FileBytes, ...] = ()
     named: tuple[str, ...] = ()
+    trust: Trust | None = None
     source: str | None = None
 
 

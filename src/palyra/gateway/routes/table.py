@@ -17,6 +17,7 @@ from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, 
 from palyra.gateway.routes import (
     approvals,
     artifacts,
+    context,
     jobs,
     login,
     models,
@@ -54,6 +55,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
     *skills.ROUTES,
     *usage.ROUTES,
     *policy.ROUTES,
+    *context.ROUTES,
     *tokens.ROUTES,
     *login.ROUTES,
     HttpRoute(
