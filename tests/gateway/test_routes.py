@@ -25,7 +25,7 @@ from palyra.engine.api.requests import (
     WhenBusy,
 )
 from palyra.gateway.http.settings import PAGE_DEFAULT, PAGE_MAX
-from palyra.gateway.routes import login, policy, skills, tokens
+from palyra.gateway.routes import context, login, policy, skills, tokens
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.jobs import JobFilter
 from palyra.ports.tokens import Role
@@ -171,7 +171,13 @@ async def test_route_answers_without_the_engine(scene: Scene, method: str, path:
 
 def test_every_route_is_tested_here() -> None:
     tested = {(method, target.partition("?")[0]) for method, target, *_ in ASKED} | set(NOTHING_ASKED)
-    elsewhere = {*tokens.ROUTES, *login.ROUTES, *policy.ROUTES, *skills.ROUTES}  # In tests of their own.
+    elsewhere = {
+        *tokens.ROUTES,
+        *login.ROUTES,
+        *policy.ROUTES,
+        *skills.ROUTES,
+        *context.ROUTES,
+    }  # In tests of their own.
     assert tested == {(route.method, route.path) for route in ROUTES if route not in elsewhere}
 
 

@@ -18,7 +18,9 @@ from palyra.ports.journal import Journal
 from palyra.ports.references import ReferenceText, TextPart
 from palyra.ports.views import RunViews, SessionViews
 
-EVENTS_READ_MAX = 600  # Some hundred turns. Earlier messages would not fit into the reference anyway.
+EVENTS_READ_MAX = (
+    400  # A window of as many items holds a conversation. Earlier messages would not fit into the reference anyway.
+)
 MESSAGE_CHARS_MAX = 4_000
 
 

@@ -138,7 +138,8 @@ class ReferenceResolver:
         return self.judge.judge(call, sender).code is None
 
     async def _resolved(self, reference: Reference, found: ReferenceText, trust: Trust) -> ResolvedReference:
-        composed = self._compose(found.parts, CHARS_MAX[reference.kind])
+        # Redacting takes milliseconds, in which other sessions go on.
+        composed = await asyncio.to_thread(self._compose, found.parts, CHARS_MAX[reference.kind])
         trust = found.trust or trust
         source = found.source or label(reference.kind.value, reference.target or WHOLE)
         tainted = await self._tainted(found)
@@ -188,7 +189,7 @@ class ReferenceResolver:
 
 
 def _outcome(reference: Reference, task: "asyncio.Task[ResolvedReference]") -> ResolvedReference:
-    error = task.exception()
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
     if error is None:
         return task.result()
     log.error("reference_broken", kind=reference.kind.value, exc_info=error)
