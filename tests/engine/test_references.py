@@ -9,14 +9,17 @@ from msgspec.structs import replace
 
 from palyra.adapters.providers.scripted import Script
 from palyra.core.agents import AgentSpec
+from palyra.core.events.model import ReferenceResolved
 from palyra.core.events.tool import EffectClass, OpenedSkill
 from palyra.core.ids import RunId
 from palyra.core.references.model import CHARS_MAX, TOTAL_CHARS_MAX, ReferenceKind, ResolvedReference
 from palyra.core.references.parser import parse_references
 from palyra.core.references.prompt import record_of
 from palyra.core.trust import Trust
+from palyra.core.writes import SealSecret
 from palyra.engine.session.drafts import engine_draft
 from palyra.engine.session.event_redactor import EventRedactor
+from palyra.engine.session.reference_facts import reference_facts
 from palyra.ports.references import NoReferences, ReadScope, ReferenceReaders, ReferenceText, TextPart
 from tests.gateway.prepared import OutsideTool
 from tests.references.repositories import git, make_repository, write
@@ -257,6 +260,23 @@ async def test_record_of_a_reference_is_redacted_by_its_declaration(tmp_path: Pa
         draft, writes = cleaner.clean(engine_draft(record, RunId("01JZ0000000000000000000002"), 1))
     assert KEY not in repr(draft.data)
     assert len(writes) == 1
+
+
+async def test_facts_of_references_have_their_trust_and_seal_their_secrets(tmp_path: Path) -> None:
+    shop = reference_workshop(tmp_path)
+    write(shop.workspace, {"a.md": f"key {KEY}"})
+    run_id = RunId("01JZ0000000000000000000002")
+    async with shop.open() as engine:
+        found = await resolve(engine, "@file:a.md @file:a.md @file:none", sender(shop))
+        sealer = engine._setup.ports.sealer
+        drafts, writes = reference_facts(found, run_id, sealer, 7)
+        cleaned = [EventRedactor(resolver_of(engine).redactor, sealer).clean(draft) for draft in drafts]
+    assert [draft.trust for draft in drafts] == [Trust.LOCAL, Trust.LOCAL, Trust.SYSTEM]
+    assert [type(draft.data) for draft in drafts] == [ReferenceResolved] * 3
+    assert KEY not in repr(drafts)
+    assert [write.run_id for write in writes if isinstance(write, SealSecret)] == [run_id]
+    # The one place of redaction finds nothing left to do, so a marker stays what it was sealed as.
+    assert [(draft, more) for draft, more in cleaned] == [(draft, ()) for draft in drafts]
 
 
 class SlowFiles(NoReferences):

@@ -1,6 +1,7 @@
 """Changes of a repository: what a diff shows, and that nothing in a hostile repository makes a program run."""
 
 import asyncio
+import hashlib
 import os
 import shutil
 from collections.abc import Callable
@@ -322,6 +323,26 @@ async def test_links_in_the_working_tree_are_not_followed(repository: Path, tmp_
     (repository / "c.txt").unlink()
     (repository / "c.txt").symlink_to(outside / "b.txt")
     assert "SECRET OUTSIDE" not in await changes(repository)
+
+
+@pytest.mark.parametrize(
+    "path", ["../outside.txt", "/../outside.tx", "src/../.envxy", "src/../../o.txt", "./././././a.t"]
+)
+async def test_forged_path_in_an_index_shows_nothing_outside(tmp_path: Path, path: str) -> None:
+    outer = tmp_path / "outer"
+    folder = outer / "work"
+    make_repository(folder, {"a" * 14: "one\n"})
+    write(tmp_path, {"outer/outside.txt": "OUTSIDE\n", "outer/o.txt": "OUTSIDE\n", "outer/work/.envxy": "OUTSIDE\n"})
+    (folder / "src").mkdir()
+    index = folder / ".git" / "index"
+    body = index.read_bytes()[:-20].replace(b"a" * 14, path.encode().ljust(14, b"x")[:14])
+    index.write_bytes(body + hashlib.sha1(body, usedforsecurity=False).digest())
+    for root, below in ((folder, "."), (outer, "work")):
+        for read in (changes, staged):
+            try:
+                assert "OUTSIDE" not in await read(root, below)
+            except PalyraError as refused:
+                assert refused.code == "git_failed"
 
 
 @pytest.mark.parametrize("damage", [b"", b"DIRC\x00\x00\x00\x02\xff\xff\xff\xff", b"\x00" * 100])

@@ -21,6 +21,7 @@ from palyra.ports.references import ReadScope, ReferenceText, TextPart
 FILES_MAX = 100
 NAMES_BYTES_MAX = 1024 * 1024
 _BYTES_A_CHAR = 4
+_CLIMBING = frozenset({"", ".", ".."})
 
 
 class GitChanges:
@@ -78,7 +79,8 @@ def _choose(listed: bytes, snapshot: Snapshot, scope: ReadScope) -> _ChosenFiles
 
 
 def _is_shown(file: str, snapshot: Snapshot, scope: ReadScope) -> bool:
-    if is_secret("/".join((*snapshot.below, file))):
+    # No path of an honest index climbs. A forged one could otherwise name any file of the machine.
+    if is_secret("/".join((*snapshot.below, file))) or any(part in _CLIMBING for part in file.split("/")):
         return False
     try:
         place = locate("/".join((snapshot.root.rstrip("/"), *snapshot.below, file)), scope.workspace)
