@@ -27,6 +27,7 @@ from palyra.core.redaction import Redactor
 from palyra.core.tools import MissingTool
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.processes import Processes
+from palyra.ports.readable import DocumentReader, NoDocumentReader
 from palyra.ports.references import ReferenceReaders
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.search import MessageSearch
@@ -62,6 +63,7 @@ class ToolDependencies(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     search: MessageSearch
     provenance: ProvenanceViews
+    documents: DocumentReader = msgspec.field(default_factory=NoDocumentReader)
 
 
 class ToolSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,22 +110,20 @@ def build_tools(dependencies: ToolDependencies) -> ToolSet:
         catalog=ToolCatalog(own_tools(guard, stored, skills), sources),
         processes=processes,
         skills=skills,
-        references=reference_readers(guard),
+        references=reference_readers(guard, dependencies.documents),
         services=tuple(services),
         forget=browser.forget,
         kept=browser.kept,
     )
 
 
-def reference_readers(guard: "Guard") -> ReferenceReaders:
+def reference_readers(guard: "Guard", documents: DocumentReader) -> ReferenceReaders:
     """Returns what references are read by: `@file`, `@folder`, `@diff`, `@staged` and `@url`."""
     from palyra.adapters.references.changes import GitChanges
     from palyra.adapters.references.files import WorkspaceFiles
     from palyra.adapters.references.pages import GuardedPages
-    from palyra.ports.readable import NoDocumentReader
 
-    pages = GuardedPages(guard, NoDocumentReader())
-    return ReferenceReaders(files=WorkspaceFiles(), changes=GitChanges(), pages=pages)
+    return ReferenceReaders(files=WorkspaceFiles(), changes=GitChanges(), pages=GuardedPages(guard, documents))
 
 
 def own_tools(guard: "Guard", stored: StoredContent, skills: Skills) -> list[Tool]:

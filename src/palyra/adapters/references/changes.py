@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack
 
 import msgspec
 
-from palyra.adapters.files.workspace import locate, locate_folder
+from palyra.adapters.files.workspace import WorkspacePath, locate, locate_folder
 from palyra.adapters.references.files import refuse_secret
 from palyra.adapters.references.git_program import DiffBase, list_changed, show_changes
 from palyra.adapters.references.repository import Snapshot, open_snapshot
@@ -19,12 +19,16 @@ from palyra.core.sensitive_files import is_secret
 from palyra.ports.references import ReadScope, ReferenceText, TextPart
 
 FILES_MAX = 100
+PROGRAMS_MAX = 4  # Each may use a whole core. Further references wait, within their own limit.
 NAMES_BYTES_MAX = 1024 * 1024
 _BYTES_A_CHAR = 4
 _CLIMBING = frozenset({"", ".", ".."})
 
 
 class GitChanges:
+    def __init__(self) -> None:
+        self._programs = asyncio.Semaphore(PROGRAMS_MAX)
+
     async def read_changes(self, path: str, scope: ReadScope) -> ReferenceText:
         return await self._read(path, scope, DiffBase.INDEX)
 
@@ -34,6 +38,10 @@ class GitChanges:
     async def _read(self, path: str, scope: ReadScope, base: DiffBase) -> ReferenceText:
         place = locate_folder(path, scope.workspace)
         refuse_secret(place)
+        async with self._programs:
+            return await self._compare(place, scope, base)
+
+    async def _compare(self, place: WorkspacePath, scope: ReadScope, base: DiffBase) -> ReferenceText:
         with ExitStack() as opened:
             # Entering makes a copy of the index, which takes a moment for a large repository.
             snapshot = await _entered(opened, open_snapshot(place))

@@ -13,7 +13,7 @@ from palyra.core.trust import Trust
 REFERENCES_MAX = 8
 LISTED_MAX = 32  # Further references are not even listed as too many. A person would not read such a list.
 TARGET_LENGTH_MAX = 4096  # As long as a path may be.
-RAW_SHOWN_MAX = 300
+RAW_SHOWN_MAX = 1_000
 FOLDER_FILES_MAX = 6
 TOTAL_CHARS_MAX = 24_000
 

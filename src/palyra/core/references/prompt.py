@@ -16,6 +16,7 @@ from palyra.core.spelling import spell_out
 OPENING, CLOSING = "<context_references>", "</context_references>"
 _LOOK_ALIKE = re.compile(r"<(\s*/?\s*)(\\*)(context_references)", re.IGNORECASE | re.ASCII)
 _UNKNOWN = "unknown"
+_NAME_LENGTH_MAX = 160
 
 
 def render_references(resolved: Iterable[ReferenceResolved]) -> str:
@@ -42,7 +43,7 @@ def record_of(resolved: ResolvedReference) -> ReferenceResolved:
 
 
 def _part(resolved: ReferenceResolved) -> str:
-    name = _one_line(resolved.raw)
+    name = _one_line(resolved.raw[:_NAME_LENGTH_MAX])
     if not resolved.ok or resolved.content is None:
         return f"[palyra] {name} was not included ({resolved.code or _UNKNOWN}): {_one_line(resolved.warning or '')}"
     label = f"{resolved.source or resolved.kind} ({name})"
