@@ -25,7 +25,7 @@ from palyra.engine.api.requests import (
     WhenBusy,
 )
 from palyra.gateway.http.settings import PAGE_DEFAULT, PAGE_MAX
-from palyra.gateway.routes import incidents, login, policy, routines, skills, tokens
+from palyra.gateway.routes import context, incidents, login, policy, routines, skills, tokens
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.jobs import JobFilter
 from palyra.ports.tokens import Role
@@ -181,6 +181,7 @@ def test_every_route_is_tested_here() -> None:
         *policy.ROUTES,
         *skills.ROUTES,
         *routines.ROUTES,
+        *context.ROUTES,
     }  # In tests of their own.
     assert tested == {(route.method, route.path) for route in ROUTES if route not in elsewhere}
 

@@ -41,6 +41,7 @@ from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
 from palyra.ports.processes import NoProcesses, Processes
 from palyra.ports.provider import Provider
+from palyra.ports.references import ReferenceReaders
 from palyra.ports.router import ModelCard
 from palyra.ports.skills import NoSkills, Skills
 from palyra.ports.tools import Tool, ToolCallContext, ToolSource
@@ -121,6 +122,7 @@ class Workshop:
         self.kept: Callable[[], Awaitable[tuple[SessionId, ...]]] = _keep_nothing
         self.skills: Skills = NoSkills()
         self.has_delegation = False
+        self.references = ReferenceReaders()
         self.journal_settings = JournalSettings(path=root / "journal.db")
         self.journal_tools: Callable[[SqliteJournal, FileArtifacts], Sequence[Tool]] = lambda journal, artifacts: ()
         self.healing = HealingSetup()
@@ -158,6 +160,7 @@ class Workshop:
             sealer=FileSealer(self.root / "vault.key"),
             cron=SimulatedCron(),
             skills=self.skills,
+            references=self.references,
             processes=self.processes,
             upkeep=journal.upkeep,
             forget=self.forget,

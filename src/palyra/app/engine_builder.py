@@ -85,6 +85,7 @@ def build_engine(home: Home, config: Config, parts: DaemonParts) -> Engine:
             state=stores.journal.state,
             search=stores.journal.search,
             provenance=stores.journal.provenance,
+            documents=IsolatedReader(),
         )
     )
     setup = EngineSetup(
@@ -148,6 +149,7 @@ def _make_ports(home: Home, config: Config, parts: DaemonParts, stores: Stores, 
         cron=SimulatedCron(),
         processes=tools.processes,
         skills=tools.skills,
+        references=tools.references,
         forget=tools.forget,
         kept=tools.kept,
         upkeep=stores.journal.upkeep,

@@ -16,6 +16,7 @@ from palyra.cli.commands import (
     backup,
     chat,
     config,
+    context,
     doctor,
     export,
     incidents,
@@ -56,6 +57,7 @@ app.add_typer(skills.app, name="skills")
 app.add_typer(plugins.app, name="plugins")
 app.add_typer(policy.app, name="policy")
 app.add_typer(routines.app, name="routines")
+app.add_typer(context.app, name="context")
 app.add_typer(usage.app)
 app.add_typer(incidents.app, name="incidents")
 app.add_typer(verify.app)

@@ -147,8 +147,8 @@ def _met(said: Draft | Event, seq: int) -> TaintSource | None:
     match said.data:
         case MemoryRecalled(items=items) if any(is_tainting(item.trust) for item in items):
             return TaintSource(source=label("memory", "recall"), since_seq=seq)
-        case ReferenceResolved(trust=trust, kind=kind) if is_tainting(trust):
-            return TaintSource(source=label("reference", kind), since_seq=seq)
+        case ReferenceResolved(trust=trust, kind=kind, source=source) if is_tainting(trust):
+            return TaintSource(source=source or label("reference", kind), since_seq=seq)
         case ToolFinished() as finished if is_tainting(said.trust):
             source = finished.source or UNNAMED
             return TaintSource(source=source, since_seq=seq, call_id=finished.call_id, tool=finished.tool)

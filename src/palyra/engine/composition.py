@@ -22,6 +22,9 @@ from palyra.engine.session.heartbeats import Heartbeats
 from palyra.engine.session.model_call import ModelCaller
 from palyra.engine.session.prompt_base import PromptBases
 from palyra.engine.session.real_arguments import ArgumentRestorer
+from palyra.engine.session.reference_judge import ReferenceJudge
+from palyra.engine.session.reference_records import RecordReader
+from palyra.engine.session.reference_resolver import ReferenceResolver
 from palyra.engine.session.session_loader import SessionLoader
 from palyra.engine.session.session_loop import LoopParts
 from palyra.engine.session.session_loops import SessionLoops
@@ -50,6 +53,7 @@ class EngineParts:
     loops: SessionLoops
     heartbeats: Heartbeats
     jobs_queued: asyncio.Event
+    references: ReferenceResolver
 
 
 def build_parts(setup: EngineSetup) -> EngineParts:
@@ -108,6 +112,18 @@ def build_parts(setup: EngineSetup) -> EngineParts:
         loops=loops,
         heartbeats=Heartbeats(journal=setup.journal, loops=loops, hub=hub, clock=setup.clock),
         jobs_queued=jobs_queued,
+        references=_wire_references(setup, redactor),
+    )
+
+
+def _wire_references(setup: EngineSetup, redactor: Redactor) -> ReferenceResolver:
+    ports, views = setup.ports, setup.views
+    return ReferenceResolver(
+        judge=ReferenceJudge(catalog=ports.catalog, schemas=ports.schemas, policy=ports.policy),
+        readers=ports.references,
+        records=RecordReader(sessions=views.sessions, runs=views.runs, journal=setup.journal),
+        provenance=views.provenance,
+        redactor=redactor,
     )
 
 

@@ -15,6 +15,7 @@ from palyra.core.ids import Principal
 from palyra.engine.api.admin_log import AdminLog
 from palyra.engine.api.approvals import ApprovalService
 from palyra.engine.api.artifacts import ArtifactService
+from palyra.engine.api.context_preview import ContextPreviewer
 from palyra.engine.api.feed import EventFeed
 from palyra.engine.api.incidents import IncidentService
 from palyra.engine.api.jobs import JobService
@@ -107,6 +108,14 @@ class Services:
             policy=ports.policy,
             skills=ports.skills,
             provenance=views.provenance,
+            ids=parts.ids,
+        )
+        self.previews = ContextPreviewer(
+            sessions=self.sessions,
+            agents=parts.agents,
+            provenance=views.provenance,
+            resolver=parts.references,
+            redactor=parts.redactor,
             ids=parts.ids,
         )
         self.services = ServiceRuns(parts.ids, parts.loops, parts.hub)

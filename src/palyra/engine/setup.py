@@ -28,6 +28,7 @@ from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
 from palyra.ports.processes import NoProcesses, Processes
 from palyra.ports.readable import DocumentReader, NoDocumentReader
+from palyra.ports.references import ReferenceReaders
 from palyra.ports.router import Router
 from palyra.ports.routines import RoutineViews
 from palyra.ports.schemas import SchemaCheck
@@ -102,6 +103,7 @@ class EnginePorts:
     upkeep: JournalUpkeep = field(default_factory=NoUpkeep)
     counter: TokenCounter = field(default_factory=EstimatedTokens)
     documents: DocumentReader = field(default_factory=NoDocumentReader)
+    references: ReferenceReaders = field(default_factory=ReferenceReaders)
 
 
 def _no_blocks() -> tuple[LoopBlock, ...]:

@@ -13,10 +13,7 @@ from threading import Event
 
 import msgspec
 
-from palyra.adapters.tools.fs_read import paths_of
-from palyra.adapters.tools.offload import STOPPED, offload
-from palyra.adapters.tools.preview import preview_write
-from palyra.adapters.tools.workspace import (
+from palyra.adapters.files.workspace import (
     PATH_SCHEMA,
     WorkspacePath,
     bytes_at,
@@ -27,6 +24,9 @@ from palyra.adapters.tools.workspace import (
     open_folder,
     read_bytes,
 )
+from palyra.adapters.tools.fs_read import paths_of
+from palyra.adapters.tools.offload import STOPPED, offload
+from palyra.adapters.tools.preview import preview_write
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk

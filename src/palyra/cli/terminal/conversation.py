@@ -29,6 +29,7 @@ from palyra.cli.terminal.inbox import (
 )
 from palyra.cli.terminal.prompt import make_chat_prompt
 from palyra.cli.terminal.questions import CardQuestion, answer_of, brief_arguments, question_of
+from palyra.cli.terminal.reference_preview import ReferencePreviews
 from palyra.cli.terminal.slash_commands import help_text
 from palyra.cli.terminal.style import date_time, in_one_line, shown, style_for
 from palyra.cli.terminal.transcript import TERMINAL_TYPES, Transcript
@@ -49,7 +50,9 @@ class Conversation:
         self._style = style_for(sys.stdout)
         self._agent = agent
         self._inbox = Inbox(client)
-        self._prompt = make_chat_prompt(self._receive, sys.stdout, self._style, history)
+        self._roots: tuple[Path, ...] = ()
+        self._prompt = make_chat_prompt(self._receive, sys.stdout, self._style, history, lambda: self._roots)
+        self._previews = ReferencePreviews(client, self._style, self._prompt.line)
         self._transcript = Transcript(self._prompt, self._style)
         self._stoppable = StoppableTask()
         self._session_id = ""
@@ -70,6 +73,7 @@ class Conversation:
             while not self._is_over:
                 await self._take(await self._inbox.next())
         finally:
+            await self._previews.close()
             await self._prompt.close()
             await self._inbox.close()
 
@@ -87,6 +91,7 @@ class Conversation:
     async def _enter(self, request: JsonObject) -> None:
         agent: JsonObject = {} if self._agent is None else {"agent": self._agent}
         session = await self._client.post("/sessions", {**request, **agent})
+        await self._find_roots(session.get("agent"))
         self._prompt.open()
         self._session_id = str(session["id"])
         seq = session.get("seq")
@@ -100,6 +105,16 @@ class Conversation:
             self._ask(question_of(approval, approval.get("arguments")))
         await self._inbox.follow(f"/sessions/{self._session_id}/events", after)
         self._settle()
+
+    async def _find_roots(self, agent: object) -> None:
+        """Finds the workspace whose paths are completed. On another machine than the daemon's there is none here."""
+        try:
+            items = (await self._client.get("/agents")).get("items")
+        except PalyraError:
+            items = None
+        agents = [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
+        roots = next((each.get("workspace") for each in agents if each.get("name") == agent), None)
+        self._roots = tuple(Path(str(root)) for root in roots) if isinstance(roots, list) else ()
 
     async def _show_history(self, seq: int) -> int:
         """Shows the last messages, and returns the seq from which to follow.
@@ -220,6 +235,7 @@ class Conversation:
         self._own = [*self._own, text][-100:]
         try:
             await self._steer_or_start(text)
+            self._previews.begin(text, self._session_id)
         except PalyraError as refused:
             if refused.code == "attachment_invalid":
                 self._prompt.line(self._style.dim("· /attach without a file sends your message without attachments"))

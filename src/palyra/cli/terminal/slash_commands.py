@@ -28,7 +28,8 @@ SLASH_COMMANDS = (
 _KEYS = (
     ("Enter", "send; while a run is active your line steers it"),
     ("Alt-Enter", "a new line; so does a backslash at the end of a line"),
-    ("Tab", "complete a command or a file name"),
+    ("Tab", "complete a command, a file name or a reference"),
+    ("@", "refer to something: @file:notes.md, @folder:src, @diff, @url:https://…"),
     ("Up, Ctrl-R", "earlier lines, also of earlier chats"),
     ("Ctrl-C", "clear the line, or cancel the run; twice to leave"),
 )

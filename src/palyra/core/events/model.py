@@ -167,6 +167,11 @@ class MemoryRecalled(EventData, frozen=True, kw_only=True):
 
 
 class ReferenceResolved(EventData, frozen=True, kw_only=True):
+    """One reference of a message, such as `@file:notes.md`: what it brought, or why it brought nothing.
+
+    `source` names where the content came from, in the words of taint. `is_cut` says that the content is not whole.
+    """
+
     TYPE: ClassVar[str] = "reference.resolved"
     raw: Text
     kind: Identifier
@@ -178,6 +183,8 @@ class ReferenceResolved(EventData, frozen=True, kw_only=True):
     fence_id: Identifier | None = None
     content: Text | None = None
     artifact_id: Identifier | None = None
+    source: Identifier | None = None
+    is_cut: bool = False
 
 
 class ModelRequested(EventData, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, 
 from palyra.gateway.routes import (
     approvals,
     artifacts,
+    context,
     incidents,
     jobs,
     login,
@@ -58,6 +59,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
     *usage.ROUTES,
     *incidents.ROUTES,
     *policy.ROUTES,
+    *context.ROUTES,
     *tokens.ROUTES,
     *login.ROUTES,
     HttpRoute(
