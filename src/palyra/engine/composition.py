@@ -112,7 +112,7 @@ def build_parts(setup: EngineSetup) -> EngineParts:
         loops=loops,
         heartbeats=Heartbeats(journal=setup.journal, loops=loops, hub=hub, clock=setup.clock),
         jobs_queued=jobs_queued,
-        references=_wire_references(setup, redactor),
+        references=effects.references,
     )
 
 
@@ -154,6 +154,7 @@ def _wire_effects(setup: EngineSetup, agents: AgentDirectory, redactor: Redactor
             clock=clock,
             approval_timeout_ms=timeout_ms,
         ),
+        references=_wire_references(setup, redactor),
         assembler=ContextAssembler(agents=agents, prompts=prompts, router=ports.router, counter=ports.counter),
         planner=RoutePlanner(
             agents=agents,

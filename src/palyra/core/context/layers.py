@@ -91,7 +91,8 @@ def protected_place(window: Window) -> int:
 
 def is_said_by_person(item: WindowItem) -> bool:
     message = item.message
-    return isinstance(message, UserMessage) and not message.text.startswith(GUIDANCE_PREFIX)
+    is_said = isinstance(message, UserMessage) and not item.is_reference
+    return is_said and not message.text.startswith(GUIDANCE_PREFIX)
 
 
 def low_signal(window: Window) -> dict[int, int]:
@@ -102,7 +103,7 @@ def low_signal(window: Window) -> dict[int, int]:
     found = {
         item.place: item.place
         for item in window.items
-        if isinstance(item.message, UserMessage) and not is_said_by_person(item)
+        if isinstance(item.message, UserMessage) and not item.is_reference and not is_said_by_person(item)
     }
     return found | _repeated_reads(window)
 

@@ -66,6 +66,7 @@ from palyra.core.events.tool import (
 )
 from palyra.core.fences import FENCE_ID_LENGTH, fence
 from palyra.core.ids import Principal, RunId, is_agent
+from palyra.core.references.prompt import join_references, render_references
 from palyra.core.taint import UNNAMED
 from palyra.core.trust import Trust, is_tainting, lowest
 
@@ -80,7 +81,8 @@ class WindowItem(msgspec.Struct, frozen=True):
     """`source` and `tool` tell where a result below `local` came from, and by which tool.
 
     `place` is where the event that brought the message stands in the whole conversation, parents of a branch included.
-    `is_delegated` marks a task that another agent wrote: its words are no person's.
+    `is_delegated` marks a task that another agent wrote: its words are no person's. `is_reference` marks what a message
+    referred to.
     """
 
     message: Message
@@ -90,6 +92,7 @@ class WindowItem(msgspec.Struct, frozen=True):
     tool: str | None = None
     place: int = 0
     is_delegated: bool = False
+    is_reference: bool = False
 
     @property
     def visits(self) -> tuple[str, ...]:
@@ -182,6 +185,8 @@ def _extend_active(window: Window, fact: WindowFact) -> Window:
             if (pruned_place, dropped_place) == (window.pruned_place, window.dropped_place):
                 return window
             return replace(window, pruned_place=pruned_place, dropped_place=dropped_place)
+        case ReferenceResolved():
+            return _refer(window, data, fact)
         case AnswerRejected(problems=problems):
             return _add(window, UserMessage("[palyra] " + " ".join(problems)), fact)
         case ModelOutput():
@@ -212,7 +217,6 @@ _Untold = (
     | CancelRequested
     | MessageAssistant
     | MemoryRecalled
-    | ReferenceResolved
     | ModelFailed
     | ApprovalRequested
     | ApprovalResolved
@@ -262,6 +266,20 @@ def _told(finished: ToolFinished, trust: Trust) -> ToolMessage:
     if finished.artifact_id is not None:
         text = f"{text}\n[The whole output is artifact {finished.artifact_id}; read on with artifact.read.]"
     return ToolMessage(finished.call_id, text, is_error=finished.outcome is not Outcome.OK)
+
+
+def _refer(window: Window, data: ReferenceResolved, fact: WindowFact) -> Window:
+    """Adds what a reference brought to the block of its message."""
+    last = window.items[-1] if window.items else None
+    if last is None or not last.is_reference:
+        message = UserMessage(render_references([data]))
+        return _put(window, WindowItem(message, fact.trust, _size(message), data.source, None, fact.place, False, True))
+    message = UserMessage(join_references(last.message.text, data))
+    joined = replace(
+        last, message=message, chars=_size(message), trust=lowest((last.trust, fact.trust)), place=fact.place
+    )
+    shorter = replace(window, items=window.items[:-1], chars=window.chars - last.chars)
+    return _put(shorter, joined)
 
 
 def _add(window: Window, message: Message, fact: WindowFact) -> Window:

@@ -25,6 +25,11 @@ def render_references(resolved: Iterable[ReferenceResolved]) -> str:
     return "\n".join((OPENING, *parts, CLOSING)) if parts else ""
 
 
+def join_references(block: str, resolved: ReferenceResolved) -> str:
+    """Returns a block with one more reference."""
+    return f"{block.removesuffix(CLOSING)}{_part(resolved)}\n{CLOSING}"
+
+
 def record_of(resolved: ResolvedReference) -> ReferenceResolved:
     """Returns the event that records a reference. Its text is redacted already, and the event's fields are again."""
     return ReferenceResolved(

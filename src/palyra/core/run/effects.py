@@ -16,6 +16,16 @@ class Assemble(msgspec.Struct, frozen=True):
     turn: int
 
 
+class ResolveReferences(msgspec.Struct, frozen=True):
+    """Reads what a message refers to; answered by one reference.resolved for each reference, in order.
+
+    The message itself is the intent: it is on the tape before anything is read (L1).
+    """
+
+    number: int
+    text: str
+
+
 class PlanRoute(msgspec.Struct, frozen=True):
     """Choose a model for this turn and reserve its budget; answered by route.planned."""
 
@@ -47,10 +57,10 @@ class Execute(msgspec.Struct, frozen=True):
 class Stop(msgspec.Struct, frozen=True):
     """Ends a model call or a tool that is no longer wanted. The stopped effect still reports its outcome."""
 
-    effect: CallModel | Execute
+    effect: CallModel | Execute | ResolveReferences
 
 
-Effect = Assemble | PlanRoute | CallModel | Judge | Execute | Stop
+Effect = Assemble | PlanRoute | ResolveReferences | CallModel | Judge | Execute | Stop
 
 
 def is_inert(effect: Effect) -> bool:

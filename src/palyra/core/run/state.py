@@ -65,6 +65,14 @@ class ContextSize(msgspec.Struct, frozen=True):
     is_over: bool = False
 
 
+class ReferringMessage(msgspec.Struct, frozen=True):
+    """A message whose references are not all resolved yet. `number` counts the run's messages."""
+
+    number: int
+    text: str
+    left_count: int
+
+
 class Unsettled(msgspec.Struct, frozen=True):
     """A model call that a restart cut off. Its cost will never be known, so its reservation counts as spent."""
 
@@ -108,6 +116,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     questions: tuple[OpenQuestion, ...] = ()
     outcomes: tuple[tuple[str, Outcome], ...] = ()
     unseen_count: int = 0
+    messages_count: int = 0
+    referring: tuple[ReferringMessage, ...] = ()
     has_news: bool = False
     input_keys: frozenset[str] = frozenset()
     interruptions_count: int = 0

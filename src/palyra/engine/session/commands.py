@@ -14,7 +14,7 @@ from palyra.core.events.session import SessionBranched, SessionCreated
 from palyra.core.events.tool import ApprovalRequested
 from palyra.core.ids import ApprovalId, EffectId, Principal, RunId
 from palyra.core.projections.rows import RunRow
-from palyra.core.run.effects import CallModel, Execute
+from palyra.core.run.effects import CallModel, Execute, ResolveReferences
 from palyra.core.trust import Trust
 from palyra.core.writes import Write
 from palyra.engine.api.requests import ApprovalAnswer, WhenBusy
@@ -79,7 +79,7 @@ class EffectReport(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of an effect. The outcome is real even if the disk fails, so it is kept until it is recorded."""
 
     run_id: RunId
-    effect: CallModel | Execute
+    effect: CallModel | Execute | ResolveReferences
     drafts: tuple[Draft, ...]
     writes: tuple[Write, ...] = ()
     is_substitute: bool = False
