@@ -54,6 +54,7 @@ class EngineParts:
     heartbeats: Heartbeats
     jobs_queued: asyncio.Event
     references: ReferenceResolver
+    assembler: ContextAssembler
 
 
 def build_parts(setup: EngineSetup) -> EngineParts:
@@ -76,8 +77,10 @@ def build_parts(setup: EngineSetup) -> EngineParts:
         fold_run=loader.fold_run,
         look_at_clock=deadlines.look_at_clock,
     )
+    ids = IdSource(setup.clock)
     builder = CommitBuilder(
         node=node,
+        ids=ids,
         clock=setup.clock,
         redactor=EventRedactor(redactor, setup.ports.sealer),
         effects=effects,
@@ -101,7 +104,7 @@ def build_parts(setup: EngineSetup) -> EngineParts:
     return EngineParts(
         node=node,
         agents=agents,
-        ids=IdSource(setup.clock),
+        ids=ids,
         redactor=redactor,
         ledger=ledger,
         hub=hub,
@@ -113,6 +116,7 @@ def build_parts(setup: EngineSetup) -> EngineParts:
         heartbeats=Heartbeats(journal=setup.journal, loops=loops, hub=hub, clock=setup.clock),
         jobs_queued=jobs_queued,
         references=effects.references,
+        assembler=effects.assembler,
     )
 
 
@@ -155,7 +159,13 @@ def _wire_effects(setup: EngineSetup, agents: AgentDirectory, redactor: Redactor
             approval_timeout_ms=timeout_ms,
         ),
         references=_wire_references(setup, redactor),
-        assembler=ContextAssembler(agents=agents, prompts=prompts, router=ports.router, counter=ports.counter),
+        assembler=ContextAssembler(
+            agents=agents,
+            prompts=prompts,
+            router=ports.router,
+            counter=ports.counter,
+            compaction=setup.settings.compaction,
+        ),
         planner=RoutePlanner(
             agents=agents,
             prompts=prompts,

@@ -32,9 +32,11 @@ from palyra.engine.api.skills import SkillService
 from palyra.engine.api.status import StatusService
 from palyra.engine.api.taint import TaintService
 from palyra.engine.api.usage import UsageService
+from palyra.engine.compaction.compactor import Compactor
 from palyra.engine.composition import EngineParts, build_parts
 from palyra.engine.delegation import Delegations
 from palyra.engine.healing.assembly import build_watchdog
+from palyra.engine.jobs.compaction import CompactionJob
 from palyra.engine.jobs.kinds import JobHandlers, job_types
 from palyra.engine.jobs.maintenance import BackgroundVerify, StoreUpkeep
 from palyra.engine.jobs.session_cleanup import SessionCleanup
@@ -151,6 +153,7 @@ class Services:
             forget=setup.ports.forget,
         )
         return JobHandlers(
+            compaction=CompactionJob(self.compactor).perform,
             delegation=self.delegations.end_children,
             session_cleanup=cleanup.perform,
             maintenance=StoreUpkeep(upkeep=setup.ports.upkeep, clock=setup.clock).perform,
@@ -161,6 +164,9 @@ class Services:
     def _add_background(self, setup: EngineSetup, parts: EngineParts) -> None:
         """Adds what runs unattended, and the services that show it."""
         self._add_delegation(setup, parts)
+        self.compactor = Compactor(
+            loader=parts.loader, loops=parts.loops, services=self.services, assembler=parts.assembler
+        )
         tape = RoutineTape(node=parts.node, journal=setup.journal, hub=parts.hub, clock=setup.clock)
         fires = RoutineFireHandler(views=setup.views.routines, runs=self.runs, tape=tape)
         types = job_types(self._job_handlers(setup, fires))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from palyra.core.agents import AgentSpec
 from palyra.core.budget import Budget
+from palyra.core.compaction.model import CompactionSettings
 from palyra.core.events.run import RunLimits
 from palyra.core.healing.model import HealingModes
 from palyra.core.healing.rules import STUCK_MS
@@ -55,6 +56,7 @@ class EngineSettings:
     runs_queued_max: int = QUEUED_RUNS_MAX
     default_agent: str = "main"
     retention_ms: int | None = None
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
 
 
 @dataclass(frozen=True, slots=True)

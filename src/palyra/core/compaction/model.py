@@ -14,6 +14,14 @@ MIN_INPUT_TOKENS = 480  # The AUTO_SESSION_COMPACTION_MIN_INPUT_TOKENS of the se
 TRIGGER = 0.7
 
 
+class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A trigger of 0 compacts whenever the minimum is passed, as the seeds describe it."""
+
+    is_automatic: bool = True
+    trigger: float = TRIGGER
+    min_tokens: int = MIN_INPUT_TOKENS
+
+
 class KeptKind(Enum):
     """What a kept sentence is. Rules, decisions and open tasks are kept word for word."""
 
@@ -53,4 +61,6 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     trust: Trust
     is_by_model: bool = False
     probes_passed: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
     refusals: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ _FILLER = frozenset(
     "which there their about into your only also just more most some such each".split()
 )
 SAME_WORDS_SHARE = 0.8
+PROSE_KINDS = frozenset({KeptKind.FACT})  # A summary in prose may stand for these; others are kept word for word.
 
 
 def refuse_summary(summary: str, exchanges: Sequence[Exchange], items: Sequence[KeptItem]) -> tuple[str, ...]:

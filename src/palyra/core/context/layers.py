@@ -89,6 +89,12 @@ def protected_place(window: Window) -> int:
     return begun[-PROTECTED_EXCHANGES] if len(begun) >= PROTECTED_EXCHANGES else (begun[0] if begun else 0)
 
 
+def has_older_part(window: Window) -> bool:
+    """Whether there is an exchange before the protected ones."""
+    begun = [item.place for item in window.items if is_said_by_person(item)]
+    return len(begun) > PROTECTED_EXCHANGES
+
+
 def is_said_by_person(item: WindowItem) -> bool:
     message = item.message
     is_said = isinstance(message, UserMessage) and not item.is_reference

@@ -11,14 +11,20 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from palyra.core.attachments import named
+from palyra.core.compaction.plan import tell
 from palyra.core.context.attached import images_of, tell_attached
 from palyra.core.context.layers import low_signal
 from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from palyra.core.context.window import Window, WindowItem
-from palyra.core.fences import neutralise
+from palyra.core.context.window import ContextSummary, Window, WindowItem
+from palyra.core.fences import fence, neutralise
 from palyra.core.images import fitting_count
+from palyra.core.trust import is_tainting
 
 SHORT_CHARS = 160
+SUMMARY_PREFIX = (
+    "[palyra] The older part of this conversation, summarised. The words themselves are on record; session.search "
+    "finds them."
+)
 _ARTIFACT = re.compile(r"\[The whole output is artifact ([0-9a-f]{64});")
 
 
@@ -32,7 +38,7 @@ def render(window: Window) -> tuple[Message, ...]:
     images = images_of(item.message for item in items)
     left_out_count = len(images) - fitting_count(images)
     results = {item.message.call_id: item.message for item in items if isinstance(item.message, ToolMessage)}
-    messages: list[Message] = []
+    messages: list[Message] = [] if window.summary is None else [tell_summary(window.summary)]
     for item in items:
         match item.message:
             case AssistantMessage() as said:
@@ -46,6 +52,14 @@ def render(window: Window) -> tuple[Message, ...]:
             case ToolMessage():
                 continue
     return tuple(messages)
+
+
+def tell_summary(summary: ContextSummary) -> UserMessage:
+    """Returns the message that stands in the place of the compacted conversation. Outside content stays in a fence."""
+    told = tell(summary.items, summary.text)
+    if is_tainting(summary.trust):
+        told = fence(told, summary.fence_id or "summary", "summary")
+    return UserMessage(f"{SUMMARY_PREFIX}\n{told}")
 
 
 def shorten(message: ToolMessage) -> ToolMessage:

@@ -11,6 +11,7 @@ from typing import NamedTuple, assert_never
 import msgspec
 from msgspec.structs import replace
 
+from palyra.core.compaction.model import KeptItem, KeptKind
 from palyra.core.context.attached import attached_size
 from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.events import Data, Event, SystemData
@@ -101,6 +102,16 @@ class WindowItem(msgspec.Struct, frozen=True):
         return tuple(call.call_id for call in calls if is_visit(call.arguments))
 
 
+class ContextSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in the place of the compacted conversation."""
+
+    text: str
+    items: tuple[KeptItem, ...]
+    trust: Trust
+    to_place: int
+    fence_id: str = ""
+
+
 class Window(msgspec.Struct, frozen=True, kw_only=True):
     """`held` holds the words of queued runs: a model hears them when their run begins, not before.
 
@@ -117,6 +128,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     pruned_place: int = 0
     dropped_place: int = 0
     base: int = 0
+    summary: ContextSummary | None = None
 
 
 class WindowFact(NamedTuple):
@@ -187,6 +199,8 @@ def _extend_active(window: Window, fact: WindowFact) -> Window:
             return replace(window, pruned_place=pruned_place, dropped_place=dropped_place)
         case ReferenceResolved():
             return _refer(window, data, fact)
+        case SessionCompacted():
+            return _compact(window, data, fact)
         case AnswerRejected(problems=problems):
             return _add(window, UserMessage("[palyra] " + " ".join(problems)), fact)
         case ModelOutput():
@@ -225,7 +239,6 @@ _Untold = (
     | SessionBranched
     | SessionRestored
     | SessionLabelled
-    | SessionCompacted
     | SourceTrusted
     | SourceDistrusted
     | PinAdded
@@ -266,6 +279,25 @@ def _told(finished: ToolFinished, trust: Trust) -> ToolMessage:
     if finished.artifact_id is not None:
         text = f"{text}\n[The whole output is artifact {finished.artifact_id}; read on with artifact.read.]"
     return ToolMessage(finished.call_id, text, is_error=finished.outcome is not Outcome.OK)
+
+
+def _compact(window: Window, data: SessionCompacted, fact: WindowFact) -> Window:
+    """Leaves out what was compacted. Results whose calls are gone go too."""
+    items = tuple(item for item in window.items if item.place > data.to_place)
+    kept = tuple(
+        KeptItem(kind=KeptKind(item.kind), text=item.text, place=item.place, trust=item.trust) for item in data.items
+    )
+    summary = ContextSummary(
+        text=data.summary, items=kept, trust=fact.trust, to_place=data.to_place, fence_id=data.fence_id
+    )
+    gone = sum(len(item.visits) for item in window.items if item.place <= data.to_place and is_tainting(item.trust))
+    return replace(
+        window,
+        items=items,
+        chars=sum(item.chars for item in items),
+        summary=summary,
+        tainted_visits_count=window.tainted_visits_count + gone,
+    )
 
 
 def _refer(window: Window, data: ReferenceResolved, fact: WindowFact) -> Window:

@@ -139,7 +139,7 @@ class ContextAssembled(EventData, frozen=True, kw_only=True):
     `budget_tokens` is the room for input; 0 means that nobody knows the model's window. Places count the events of the
     whole conversation, a branch's parents included. `from_place` is the first whose message is sent. Results up to
     `pruned_place` are shortened, and messages up to `dropped_place` that nothing needs any more are left out. `is_over`
-    says that the context does not fit.
+    says that the context does not fit. `whole_tokens` is what it would take without pruning.
     """
 
     TYPE: ClassVar[str] = "context.assembled"
@@ -148,6 +148,8 @@ class ContextAssembled(EventData, frozen=True, kw_only=True):
     layers: tuple[ContextLayer, ...]
     taint: tuple[Identifier, ...] = ()
     input_tokens: Count = 0
+    whole_tokens: Count = 0
+    is_compaction_due: bool = False
     from_place: Count = 0
     pruned_place: Count = 0
     dropped_place: Count = 0

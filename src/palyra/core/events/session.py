@@ -9,6 +9,7 @@ import msgspec
 
 from palyra.core.events.base import Count, EventData, Identifier, Text
 from palyra.core.ids import CallId, Principal, SessionId
+from palyra.core.trust import Trust
 
 
 class Parent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -95,7 +96,24 @@ class SessionLabelled(EventData, frozen=True, kw_only=True):
     label: Text | None
 
 
+class KeptSentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sentence that a compaction kept word for word. `place` is where it was said."""
+
+    kind: Identifier
+    text: Text
+    place: Count
+    trust: Trust
+
+
 class SessionCompacted(EventData, frozen=True, kw_only=True):
+    """Messages up to `to_place` are no longer sent; `items` and `summary` are sent in their place.
+
+    Places count the events of the whole conversation, a branch's parents included. `from_seq` and `to_seq` are the same
+    on the session's own tape, 0 where they lie on a parent's. The event's trust is the lowest of what was compacted.
+    `by` is `model` or `rules`, and `refusals` says why a model's summary was not used. `checkpoint_id` names the state
+    before it.
+    """
+
     TYPE: ClassVar[str] = "session.compacted"
     checkpoint_id: Identifier
     from_seq: Count
@@ -105,6 +123,13 @@ class SessionCompacted(EventData, frozen=True, kw_only=True):
     tokens_before: Count = 0
     tokens_after: Count = 0
     probes_passed: Count = 0
+    from_place: Count = 0
+    to_place: Count = 0
+    items: tuple[KeptSentence, ...] = ()
+    by: Identifier = "rules"
+    refusals: tuple[Text, ...] = ()
+    fence_id: Identifier = ""
+    cause: Identifier = "size"
 
 
 class PinAdded(EventData, frozen=True, kw_only=True):

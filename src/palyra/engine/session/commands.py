@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from palyra.core.compaction.model import Compaction
 from palyra.core.events import Data, Draft
 from palyra.core.events.run import MessageUser, RunAccepted
 from palyra.core.events.session import SessionBranched, SessionCreated
@@ -71,6 +72,14 @@ class RecordSessionEvent(msgspec.Struct, frozen=True, kw_only=True):
     data: Data
 
 
+class CompactSession(msgspec.Struct, frozen=True, kw_only=True):
+    """Older messages give way to a summary. It is refused if the session has moved on in between."""
+
+    principal: Principal
+    compaction: Compaction
+    cause: str
+
+
 class ReconsiderApprovals(msgspec.Struct, frozen=True):
     """A grant was given: open questions that it covers are answered by it."""
 
@@ -108,6 +117,7 @@ Command = (
     | CancelRun
     | AnswerQuestion
     | RecordSessionEvent
+    | CompactSession
     | ReconsiderApprovals
     | EffectReport
     | HoldCall

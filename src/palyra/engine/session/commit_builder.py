@@ -12,9 +12,13 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from palyra.core.attachments import lowest_trust
+from palyra.core.compaction.exchanges import exchanges_of, plan_by_rules
+from palyra.core.compaction.record import event_of
+from palyra.core.context.layers import has_older_part, protected_place
 from palyra.core.delegation import end_children_job
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unavailable
 from palyra.core.events import Data, Draft
+from palyra.core.events.model import ContextAssembled
 from palyra.core.events.run import (
     CancelRequested,
     EndReason,
@@ -26,7 +30,8 @@ from palyra.core.events.run import (
 )
 from palyra.core.events.session import SessionReset, SourceDistrusted, SourceTrusted
 from palyra.core.events.tool import ToolHeld
-from palyra.core.ids import NodeId, RunId
+from palyra.core.ids import NodeId, Principal, RunId
+from palyra.core.jobs.model import NewJob
 from palyra.core.run.deadlines import overdue
 from palyra.core.run.decide import Record, decide_all, wanted
 from palyra.core.run.effects import PlanRoute, is_inert
@@ -37,6 +42,7 @@ from palyra.core.taint import MANY, find_source
 from palyra.core.trust import Trust
 from palyra.core.writes import ClearHeartbeat, EnqueueJob, EraseSecrets, SetHeartbeat, Write
 from palyra.engine.api.requests import WhenBusy
+from palyra.engine.new_ids import IdSource
 from palyra.engine.session.answer_builder import AnswerBuilder
 from palyra.engine.session.attachments import link_attached
 from palyra.engine.session.commands import (
@@ -44,6 +50,7 @@ from palyra.engine.session.commands import (
     CancelRun,
     CheckDue,
     Command,
+    CompactSession,
     EffectReport,
     HoldCall,
     OpenSession,
@@ -70,10 +77,14 @@ from palyra.engine.session.slots import RunSlots
 from palyra.engine.spend.ledger import Ledger
 from palyra.ports.clock import Clock
 
+COMPACTION = Principal("system:compaction")
+COMPACTION_KIND = "compaction"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitBuilder:
     node: NodeId
+    ids: IdSource
     clock: Clock
     redactor: EventRedactor
     effects: EffectParts
@@ -98,6 +109,8 @@ class CommitBuilder:
                 return await self._answer(pending, command), command.run.id
             case RecordSessionEvent():
                 return self._record(pending, command), None
+            case CompactSession():
+                return self._compact(pending, command), None
             case ReconsiderApprovals():
                 return await self._reconsider(pending), None
             case EffectReport():
@@ -224,6 +237,32 @@ class CommitBuilder:
             state = replace(state, reset_seq=state.head_seq + len(pending.drafts) + 1)
         return add_drafts(replace(pending, state=state, writes=(*pending.writes, *writes)), (draft,))
 
+    def _compact(self, pending: PendingCommit, command: CompactSession) -> PendingCommit:
+        """Records a compaction, if what it compacts is still what the session has before its protected part."""
+        window, compaction = pending.state.window, command.compaction
+        done_place = window.summary.to_place if window.summary is not None else 0
+        if not done_place < compaction.to_place < protected_place(window):
+            raise Conflict("compaction_stale", "the session has changed since the compaction was planned; try again")
+        data = event_of(compaction, pending.state.session_id, window.base, command.cause)
+        draft, writes = self.redactor.clean(
+            Draft(data=data, actor=command.principal, trust=compaction.trust, at_ms=self.clock.now_ms())
+        )
+        return add_drafts(replace(pending, writes=(*pending.writes, *writes)), (draft,))
+
+    async def _make_room(
+        self, pending: PendingCommit, run: Run, facts: tuple[Draft, ...]
+    ) -> tuple[PendingCommit, bool]:
+        """Compacts by the rules alone when a context does not fit: the run cannot wait for a model's summary."""
+        is_over = any(isinstance(fact.data, ContextAssembled) and fact.data.is_over for fact in facts)
+        window = pending.state.window
+        if not is_over or not has_older_part(window):
+            return pending, False
+        place = protected_place(window)
+        exchanges = exchanges_of(item for item in window.items if item.place < place)
+        room_chars = self.effects.assembler.room_chars(run.agent, run.model)
+        plan = replace(plan_by_rules(window, exchanges, room_chars), to_place=place - 1)
+        return self._compact(pending, CompactSession(principal=COMPACTION, compaction=plan, cause="over")), True
+
     async def _advance(self, pending: PendingCommit, run: Run | None, facts: tuple[Draft, ...]) -> PendingCommit:
         """Adds facts, then the results of judging and planning, until only outside effects are left."""
         while facts:
@@ -235,6 +274,10 @@ class CommitBuilder:
             pending = add_record(replace(pending, writes=(*pending.writes, *writes)), record, outgoing, run)
             pending = remember_doubts(self._count_spend(pending, record, run), record)
             facts = await self.effects.judge_and_plan(pending, run, effects)
+            pending, has_room = await self._make_room(pending, run, facts)
+            if has_room:
+                facts = await self.effects.judge_and_plan(pending, run, effects)
+            pending = self._queue_compaction(pending, facts)
         if run is not None and is_terminal(run.state):
             pending = replace(pending, writes=(*pending.writes, *self._after_end(run, pending.state)))
         return await self._begin_next(pending)
@@ -245,6 +288,23 @@ class CommitBuilder:
             return (EraseSecrets(run.run_id),)
         job = end_children_job(run.run_id, state.owner, state.session_id, self.clock.now_ms())
         return EraseSecrets(run.run_id), EnqueueJob(job)
+
+    def _queue_compaction(self, pending: PendingCommit, facts: tuple[Draft, ...]) -> PendingCommit:
+        """Queues the compaction that a context says is due. A session has one such job at most."""
+        if not any(isinstance(fact.data, ContextAssembled) and fact.data.is_compaction_due for fact in facts):
+            return pending
+        state, now_ms = pending.state, self.clock.now_ms()
+        job = NewJob(
+            id=self.ids.job_id(),
+            kind=COMPACTION_KIND,
+            principal=state.owner,
+            payload={"session_id": state.session_id},
+            dedupe_key=state.session_id,
+            session_id=state.session_id,
+            not_before_ms=now_ms,
+            created_at_ms=now_ms,
+        )
+        return replace(pending, writes=(*pending.writes, EnqueueJob(job)))
 
     async def _begin_next(self, pending: PendingCommit) -> PendingCommit:
         state = pending.state

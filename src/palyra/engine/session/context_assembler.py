@@ -11,18 +11,20 @@ from dataclasses import dataclass
 
 import msgspec
 
+from palyra.core.compaction.model import CompactionSettings
 from palyra.core.context.layers import (
     ChosenContext,
     ContextCase,
     FixedLayer,
     SizedItem,
     choose_context,
+    has_older_part,
     low_signal,
     protected_place,
 )
 from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from palyra.core.context.prompt import shorten
-from palyra.core.context.window import Window
+from palyra.core.context.prompt import shorten, tell_summary
+from palyra.core.context.window import CHARS_MAX, ITEMS_MAX, Window
 from palyra.core.events.model import ContextAssembled
 from palyra.core.images import is_image
 from palyra.core.run.state import Run
@@ -40,6 +42,10 @@ IMAGE_TOKENS = 1_600  # What the dearest provider counts for the largest image t
 OUTPUT_SHARE = 0.25  # The most of a window that is kept free for the answer.
 OUTPUT_TOKENS = 4_096  # Kept free if the model's configuration names no maximum.
 STATE_BYTES_A_TOKEN = 4
+WINDOW_TOKENS_MAX = CHARS_MAX // 4  # What the window in memory holds, whatever the model would take.
+SUMMARY_SHARE = 0.2  # The most of a model's room that a summary takes.
+SUMMARY_TOKENS_MAX = 6_000
+CHARS_A_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +54,7 @@ class ContextAssembler:
     prompts: PromptBases
     router: Router
     counter: TokenCounter
+    compaction: CompactionSettings
 
     async def assemble(self, pending: PendingCommit, run: Run) -> ContextAssembled:
         window = pending.state.window
@@ -58,18 +65,34 @@ class ContextAssembler:
             layers=chosen.layers,
             taint=labels(pending.state.taint),
             input_tokens=chosen.input_tokens,
+            whole_tokens=chosen.whole_tokens,
+            is_compaction_due=self._is_due(window, chosen, budget_tokens),
             from_place=max(0, window.items[0].place) if window.items else 0,
             pruned_place=chosen.pruned_place,
             dropped_place=chosen.dropped_place,
             is_over=chosen.is_over,
         )
 
+    def room_chars(self, run_agent: str, model: str | None) -> int:
+        """Returns how long what stands for a compacted conversation may be."""
+        _, budget_tokens = self._room(run_agent, model)
+        tokens = SUMMARY_TOKENS_MAX if budget_tokens is None else round(budget_tokens * SUMMARY_SHARE)
+        return CHARS_A_TOKEN * min(tokens, SUMMARY_TOKENS_MAX)
+
+    def _is_due(self, window: Window, chosen: ChosenContext, budget_tokens: int | None) -> bool:
+        """Compaction is due when the conversation is long and has an older part that is not protected."""
+        settings = self.compaction
+        if not settings.is_automatic or chosen.whole_tokens < settings.min_tokens or not has_older_part(window):
+            return False
+        room = min(budget_tokens or WINDOW_TOKENS_MAX, WINDOW_TOKENS_MAX)
+        return chosen.whole_tokens >= settings.trigger * room or len(window.items) >= settings.trigger * ITEMS_MAX
+
     async def choose(self, window: Window, run: Run) -> tuple[ChosenContext, int | None]:
         """Returns what would be sent, and the room for it."""
-        model, budget_tokens = self._room(run)
+        model, budget_tokens = self._room(run.agent, run.model)
         case = ContextCase(
             budget_tokens=budget_tokens,
-            fixed=await self._fixed_layers(model, run),
+            fixed=await self._fixed_layers(model, run, window),
             items=await self._sized_items(model, window),
             protected_place=protected_place(window),
             pruned_place=window.pruned_place,
@@ -77,13 +100,13 @@ class ContextAssembler:
         )
         return choose_context(case), budget_tokens
 
-    def _room(self, run: Run) -> tuple[str, int | None]:
+    def _room(self, agent_name: str, model: str | None) -> tuple[str, int | None]:
         """Returns the model that is likely to be called, and how many tokens of input it takes."""
-        agent, service = self.agents.of_run(run.agent), find_service(run.agent)
-        options = self.router.options(agent.route, run.model).options
+        agent, service = self.agents.of_run(agent_name), find_service(agent_name)
+        options = self.router.options(agent.route, model).options
         option = next((each for each in options if each.known is not None and not each.is_open), None)
         if option is None or option.known is None:
-            return run.model or "", None
+            return model or "", None
         window_tokens = option.known.window_tokens
         if window_tokens is None:
             return option.model, None
@@ -92,13 +115,18 @@ class ContextAssembler:
             wanted = min(wanted, service.max_output_tokens)
         return option.model, max(0, window_tokens - min(wanted, round(window_tokens * OUTPUT_SHARE)))
 
-    async def _fixed_layers(self, model: str, run: Run) -> tuple[FixedLayer, ...]:
+    async def _fixed_layers(self, model: str, run: Run, window: Window) -> tuple[FixedLayer, ...]:
         base = self.prompts.of(self.agents.of_run(run.agent), run.skills, run.lineage)
-        texts = (base.instructions, _tools_text(base, run))
-        instructions, tools = await self.counter.count(model, texts)
+        summary = window.summary
+        told = tell_summary(summary).text if summary is not None else ""
+        instructions, tools, summarised = await self.counter.count(
+            model, (base.instructions, _tools_text(base, run), told)
+        )
+        summary_trust = summary.trust if summary is not None else Trust.SYSTEM
         layers = (
             FixedLayer(name="instructions", source=f"agent:{run.agent}", trust=Trust.OPERATOR, tokens=instructions),
             FixedLayer(name="tools", source="catalog", trust=Trust.SYSTEM, tokens=tools),
+            FixedLayer(name="summary", source="compaction", trust=summary_trust, tokens=summarised),
         )
         return tuple(layer for layer in layers if layer.tokens)
 

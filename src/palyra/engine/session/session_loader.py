@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from palyra.core.context.window import EVENTS_READ_MAX, Window, extend
+from palyra.core.context.window import EVENTS_READ_MAX, Window, WindowItem, extend
 from palyra.core.errors import NotFound
 from palyra.core.events import Event
 from palyra.core.events.model import ContextAssembled
@@ -91,6 +91,22 @@ class SessionLoader:
         """Returns the window of a branch that has no event of its own yet."""
         tapes = await self._tapes(parent.session_id, parent.seq)
         return replace(await self._fold_window(tapes), base=tapes[0].base + parent.seq)
+
+    async def items_between(self, state: SessionState, after_place: int, to_place: int) -> tuple[WindowItem, ...]:
+        """Returns all messages after one place and up to another, from the tapes, also those no window holds any more."""
+        items: list[WindowItem] = []
+        for tape in reversed(await self._tapes(state.session_id, state.head_seq)):
+            first, last = max(0, after_place - tape.base), min(tape.last_seq, to_place - tape.base)
+            window = Window(base=tape.base)
+            while first < last:
+                page = await self.journal.read(tape.session_id, first, min(READ_AT_ONCE_MAX, last - first))
+                if not page:
+                    break
+                for event in page:
+                    window = extend(replace(window, items=(), chars=0), event)
+                    items += window.items
+                first = page[-1].seq
+        return tuple(items)
 
     async def _load_window(self, row: SessionRow, head_seq: int) -> Window:
         """Reads the end of the tape, and of its parents' tapes as far as the last context reached back."""
