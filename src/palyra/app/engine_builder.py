@@ -25,6 +25,7 @@ from palyra.app.verify_process import verify_journal
 from palyra.config import Config
 from palyra.config.choices import Headless
 from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
+from palyra.core.compaction.model import CompactionSettings
 from palyra.core.errors import Invalid
 from palyra.core.healing.model import HealingModes
 from palyra.core.ids import parse_principal
@@ -253,6 +254,11 @@ def make_settings(config: Config) -> EngineSettings:
         runs_active_max=config.limits.runs_active_max,
         runs_queued_max=config.limits.runs_queued_per_session_max,
         default_agent=default or first,
+        compaction=CompactionSettings(
+            is_automatic=config.context.auto_compaction,
+            trigger=config.context.compaction_trigger,
+            min_tokens=config.context.compaction_min_tokens,
+        ),
         retention_ms=None if config.journal.retention_days is None else config.journal.retention_days * DAY_MS,
     )
 

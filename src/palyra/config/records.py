@@ -168,8 +168,8 @@ class BrowserConfig(Section, frozen=True, kw_only=True):
 
 
 class ContextConfig(Section, frozen=True, kw_only=True):
-    is_read: ClassVar[bool] = False
-    compaction_trigger: Annotated[float, Meta(gt=0, le=1)] = 0.7
+    compaction_trigger: Annotated[float, Meta(ge=0, le=1)] = 0.7
+    compaction_min_tokens: Annotated[int, Meta(ge=1)] = 480
     auto_compaction: bool = True
 
 

@@ -15,6 +15,7 @@ from palyra.core.ids import Principal
 from palyra.engine.api.admin_log import AdminLog
 from palyra.engine.api.approvals import ApprovalService
 from palyra.engine.api.artifacts import ArtifactService
+from palyra.engine.api.compaction import CompactionService
 from palyra.engine.api.context_preview import ContextPreviewer
 from palyra.engine.api.feed import EventFeed
 from palyra.engine.api.incidents import IncidentService
@@ -167,6 +168,7 @@ class Services:
         self.compactor = Compactor(
             loader=parts.loader, loops=parts.loops, services=self.services, assembler=parts.assembler
         )
+        self.compaction = CompactionService(self.sessions, self.compactor)
         tape = RoutineTape(node=parts.node, journal=setup.journal, hub=parts.hub, clock=setup.clock)
         fires = RoutineFireHandler(views=setup.views.routines, runs=self.runs, tape=tape)
         types = job_types(self._job_handlers(setup, fires))

@@ -16,6 +16,7 @@ from palyra.cli.client import Client
 from palyra.cli.sse import SseFrame
 from palyra.cli.terminal.attachments import read_file, upload
 from palyra.cli.terminal.card import card_lines
+from palyra.cli.terminal.compaction_view import compaction_lines
 from palyra.cli.terminal.inbox import (
     Connected,
     Inbox,
@@ -38,6 +39,7 @@ from palyra.core.events.base import JsonObject
 
 HISTORY_EVENTS = 40
 TAPE_EVENTS_MAX = 2_000  # More of an active run comes with the stream.
+COMPACT_TIMEOUT_S = 310.0
 SESSIONS_SHOWN = 20
 LEAVE_WITHIN_S = 3.0  # A second Ctrl-C later than this counts as a first one.
 HINT_RUNNING = "type to steer, Ctrl-C to cancel"
@@ -63,6 +65,7 @@ class Conversation:
         self._interrupted_at_s: float | None = None
         self._is_apart = False
         self._is_over = False
+        self._compacting: asyncio.Task[None] | None = None
 
     async def talk(self, key: str) -> None:
         await self._stoppable.run(self._talk(key), self._prompt.interrupt)
@@ -268,6 +271,8 @@ class Conversation:
                 await self._list_sessions()
             case "/approvals":
                 await self._list_approvals()
+            case "/compact":
+                self._compacting = asyncio.create_task(self._compact(), name="compaction")
             case "/cancel":
                 await self._cancel()
             case "/quit" | "/exit":
@@ -283,6 +288,16 @@ class Conversation:
             self._attached = []
         names = ", ".join(in_one_line(str(each["name"]), 60) for each in self._attached) or "nothing"
         self._prompt.line(self._style.dim(f"· attached to your next message: {names}"))
+
+    async def _compact(self) -> None:
+        self._prompt.line(self._style.dim("· summarising the older part; you can go on meanwhile"))
+        try:
+            answer = await self._client.post(f"/sessions/{self._session_id}/compact", {}, COMPACT_TIMEOUT_S)
+        except PalyraError as error:
+            self._prompt.line(in_one_line(error.message, 200))
+            return
+        for line in compaction_lines(answer, self._style):
+            self._prompt.line(line)
 
     async def _list_sessions(self) -> None:
         for session in await self._client.items("/sessions", SESSIONS_SHOWN):

@@ -21,6 +21,7 @@ SLASH_COMMANDS = (
     SlashCommand("/new", "start a new session"),
     SlashCommand("/sessions", "list sessions"),
     SlashCommand("/approvals", "list open questions"),
+    SlashCommand("/compact", "summarise the older part of this session, to make room"),
     SlashCommand("/cancel", "cancel the run"),
     SlashCommand("/quit", "leave (Ctrl-D too)"),
 )

@@ -27,7 +27,7 @@ _TASK = re.compile(
     r"\b(todo|to-do|still\s+(?:need|have)\s+to|open\s+task|next\s+step|remind\s+me|later\s+we|remaining\s*:)\b",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(r"\d")
+_NUMBER = re.compile(r"\d[.,:/-]?\d")  # A single digit counts something; two and more name something.
 _ADDRESS = re.compile(
     r"https?://|[\w.+-]+@[\w-]+\.\w|(?:^|\s)[~/.][\w./-]{3,}|\b\w+\.(?:py|md|toml|json|txt|csv|sql|ts|rs|go)\b"
 )
@@ -52,7 +52,7 @@ def split_sentences(text: str) -> tuple[str, ...]:
 
 def marks_of(text: str) -> frozenset[str]:
     """Returns the numbers, names, addresses and quoted words of a text, which a summary cannot guess."""
-    found: set[str] = set(re.findall(r"\d[\d.,:/-]*\d|\d", text))
+    found: set[str] = set(re.findall(r"\d[\d.,:/-]*\d", text))
     found |= {word.strip(".,;:") for word in _NAME.findall(text)}
     found |= {match.group(0).strip() for match in _ADDRESS.finditer(text)}
     return frozenset(mark for mark in found if mark)
