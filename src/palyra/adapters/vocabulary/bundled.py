@@ -36,11 +36,13 @@ class BundledVocabularies:
     def __init__(self, ids: dict[str, str]) -> None:
         self._ids = ids
         self._counts: dict[tuple[str, str], int] = {}
+        self._loaded: set[str] = set()
 
     async def count(self, model: str, texts: Sequence[str]) -> list[int]:
         name, factor = choose_vocabulary(self._ids.get(model, model))
         unknown = [text for text in texts if (name, text) not in self._counts]
-        if sum(map(len, unknown)) > INLINE_CHARS_MAX:
+        if name not in self._loaded or sum(map(len, unknown)) > INLINE_CHARS_MAX:
+            # Loading a vocabulary takes a tenth of a second.
             await asyncio.to_thread(self._learn, name, unknown)
         else:
             self._learn(name, unknown)
@@ -51,6 +53,7 @@ class BundledVocabularies:
 
     def _learn(self, name: str, texts: Sequence[str]) -> None:
         vocabulary = _load(name)
+        self._loaded.add(name)
         for text in texts:
             self._counts[name, text] = len(vocabulary.encode_ordinary(text)) if text else 0
 
