@@ -16,6 +16,7 @@ from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.readable.reader import IsolatedReader
 from palyra.adapters.tools.catalog import ToolCatalog
+from palyra.adapters.tools.past_results import JournalResults
 from palyra.app import Home
 from palyra.app.model_facts import build_prices, describe_model, make_budgets
 from palyra.app.models import build_router
@@ -85,6 +86,7 @@ def build_engine(home: Home, config: Config, parts: DaemonParts) -> Engine:
             redactor=Redactor(stores.sealer.marker_key, parts.known),
             state=stores.journal.state,
             search=stores.journal.search,
+            results=JournalResults(stores.journal, stores.journal.sessions, stores.journal.runs),
             provenance=stores.journal.provenance,
             documents=IsolatedReader(),
         )

@@ -28,6 +28,7 @@ from palyra.ports.delegation import DelegationSlot
 from palyra.ports.processes import Processes
 from palyra.ports.readable import DocumentReader, NoDocumentReader
 from palyra.ports.references import ReferenceReaders
+from palyra.ports.results import NoPastResults, PastResults
 from palyra.ports.routines import RoutineMaker
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.search import MessageSearch
@@ -60,6 +61,7 @@ class ToolDependencies(msgspec.Struct, frozen=True, kw_only=True):
     redactor: Redactor
     state: State
     search: MessageSearch
+    results: PastResults
     provenance: ProvenanceViews
     documents: DocumentReader = msgspec.field(default_factory=NoDocumentReader)
 
@@ -84,6 +86,7 @@ class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: Artifacts
     state: State
     search: MessageSearch
+    results: PastResults = NoPastResults()
 
 
 class StartingTools(msgspec.Struct, frozen=True):
@@ -118,7 +121,12 @@ def build_tools(dependencies: ToolDependencies) -> ToolSet:
         servers = _servers(dependencies)
         sources.append(servers)
         services.append(servers)
-    stored = StoredContent(artifacts=dependencies.artifacts, state=dependencies.state, search=dependencies.search)
+    stored = StoredContent(
+        artifacts=dependencies.artifacts,
+        state=dependencies.state,
+        search=dependencies.search,
+        results=dependencies.results,
+    )
     routines = LateRoutines()
     return ToolSet(
         catalog=ToolCatalog(own_tools(guard, stored, skills, StartingTools(delegation, routines)), sources),
@@ -165,7 +173,7 @@ def own_tools(guard: "Guard", stored: StoredContent, skills: Skills, starting: S
         FsWrite(),
         FsPatch(),
         HttpFetch(guard),
-        ArtifactRead(stored.artifacts, stored.state),
+        ArtifactRead(stored.artifacts, stored.state, stored.results),
         SessionSearch(stored.search),
         SkillOpen(skills),
         AgentDelegate(starting.delegation),
