@@ -111,7 +111,7 @@ def test_commands_and_their_arguments_are_completed(
         terminal.expect_screen("\n›")
         terminal.type("/")
         screen = terminal.expect_screen("/approvals  list open questions")
-        assert "/quit" in screen
+        assert "/attach" in screen
         terminal.type("app\t")
         terminal.expect_screen("\n› /approvals")
         terminal.type("\r")

@@ -383,6 +383,9 @@ def test_budget_question_without_anybody_to_ask_ends_the_run() -> None:
 )
 def test_failed_model_call_ends_the_run_with_its_reason(code: ModelError, reason: EndReason) -> None:
     script = Script().begin().fail_model(code)
+    if code is ModelError.CONTEXT_LENGTH:
+        assert script.effects == (Assemble(2),)
+        script.fail_model(code)
     assert script.data(RunFailed)[0].reason is reason  # type: ignore[union-attr]
 
 

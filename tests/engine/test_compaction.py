@@ -8,13 +8,13 @@ import pytest
 from palyra.core.compaction.model import CompactionSettings
 from palyra.core.context.messages import UserMessage
 from palyra.core.context.prompt import render
-from palyra.core.events.model import ContextAssembled, Finish
+from palyra.core.events.model import ContextAssembled, Finish, ModelError
 from palyra.core.events.session import SessionCompacted
 from palyra.core.jobs.model import JobState
 from palyra.engine.engine import Engine
 from palyra.engine.setup import EngineSettings
 from palyra.ports.jobs import JobFilter
-from palyra.ports.provider import Completed, Delta, ModelRequest, TextDelta
+from palyra.ports.provider import Completed, Delta, Failed, ModelRequest, TextDelta
 from palyra.ports.router import ModelCard
 from tests.support.asking import ask, finished
 from tests.support.engines import OWNER, Workshop
@@ -228,6 +228,46 @@ async def test_the_context_tells_its_layers_and_tokens(tmp_path: Path) -> None:
     assert [layer.name for layer in context.layers] == ["instructions", "tools", "recent"]
     assert context.budget_tokens == 19_500
     assert context.input_tokens == sum(layer.tokens for layer in context.layers) > 0
+
+
+class Refusing(Chatty):
+    """Finds every context too long until it was shortened."""
+
+    def __init__(self, refusals_count: int) -> None:
+        super().__init__()
+        self.left = refusals_count
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        if self.left and len(request.messages) > 16:
+            self.left -= 1
+            yield Failed(ModelError.CONTEXT_LENGTH, "The context is too long.")
+            return
+        async for delta in super().stream(request):
+            yield delta
+
+
+async def test_a_provider_that_finds_the_context_too_long_is_sent_less_once(tmp_path: Path) -> None:
+    provider = Refusing(1)
+    async with workshop_at(tmp_path, provider, 100_000).open() as engine:
+        session_id = await talk(engine, 12)
+        found = await compacted(engine, session_id)
+    assert [event.cause for event in found] == ["over"]
+    assert RULE in provider.sent()
+
+
+async def test_a_context_that_stays_too_long_ends_the_run_and_names_what_helps(tmp_path: Path) -> None:
+    async with workshop_at(tmp_path, Stubborn(), 100_000).open() as engine:
+        run = await engine.runs.start(OWNER, ask("hello"))
+        await finished(engine, run)
+        record = await engine.runs.get(OWNER, run.id)
+    assert (record.state, record.reason) == ("failed", "context_exhausted")
+    assert record.error is not None
+    assert record.error.message == "The context is too long."
+
+
+class Stubborn(Chatty):
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        yield Failed(ModelError.CONTEXT_LENGTH, "The context is too long.")
 
 
 async def test_user_messages_after_a_compaction_begin_with_the_summary(tmp_path: Path) -> None:

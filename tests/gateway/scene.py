@@ -40,7 +40,7 @@ GRANT, ARTIFACT, PROCESS, JOB = "{grant_id}", "{artifact_id}", "{process_id}", "
 NOTED = (
     "incidents",
     "sessions", "runs", "approvals", "taint", "feed", "artifacts", "usage", "acts", "skills", "explaining", "status",
-    "jobs", "trees", "routines", "previews",
+    "jobs", "trees", "routines", "previews", "compaction",
 )  # fmt: skip
 
 

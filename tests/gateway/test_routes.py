@@ -66,6 +66,8 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
     ("DELETE", ONE_SESSION, None, 204, ("sessions.delete", OWNER, SESSION)),
     ("POST", f"{ONE_SESSION}/reset", None, 200, ("sessions.reset", OWNER, SESSION)),
     ("POST", f"{ONE_SESSION}/branch", {"at_seq": 3, "label": "b"}, 201, ("sessions.branch", OWNER, SESSION, 3, "b")),
+    ("POST", f"{ONE_SESSION}/compact", {"dry_run": True}, 200, ("compaction.preview", OWNER, SESSION)),
+    ("POST", f"{ONE_SESSION}/compact", {}, 200, ("compaction.compact", OWNER, SESSION)),
     ("GET", f"{ONE_SESSION}/taint", None, 200, ("taint.show", OWNER, SESSION)),
     ("POST", f"{ONE_SESSION}/trust", {"source": SOURCE}, 200, ("taint.trust", OWNER, SESSION, SOURCE, "")),
     (

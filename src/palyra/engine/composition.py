@@ -68,7 +68,7 @@ def build_parts(setup: EngineSetup) -> EngineParts:
     deadlines = SessionDeadlines(setup.clock, wake)
     jobs_queued = asyncio.Event()
     loader = SessionLoader(setup.journal, setup.views)
-    node = derive_node_id(setup.ports.signer.public_key)
+    node, ids = derive_node_id(setup.ports.signer.public_key), IdSource(setup.clock)
     effects = _wire_effects(setup, agents, redactor, _Shared(hub, tasks, ledger))
     answers = AnswerBuilder(
         gate=effects.gate,
@@ -77,7 +77,6 @@ def build_parts(setup: EngineSetup) -> EngineParts:
         fold_run=loader.fold_run,
         look_at_clock=deadlines.look_at_clock,
     )
-    ids = IdSource(setup.clock)
     builder = CommitBuilder(
         node=node,
         ids=ids,

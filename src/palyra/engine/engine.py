@@ -103,27 +103,31 @@ class Services:
         self.artifacts = ArtifactService(artifacts=ports.artifacts, journal=journal, state=views.state, clock=clock)
         self.usage, self.owners = UsageService(views.usage, clock), OwnerLookup(views)
         self.skills = SkillService(skills=ports.skills, catalog=ports.catalog, agents=parts.agents, acts=self.acts)
+        self._add_questions(setup, parts)
+        self.services = ServiceRuns(parts.ids, parts.loops, parts.hub)
+        self._add_status(setup, parts, verify)
+        self._add_background(setup, parts)
+
+    def _add_questions(self, setup: EngineSetup, parts: EngineParts) -> None:
+        """Adds services that tell what would happen, and change nothing."""
         self.explaining = PolicyExplainer(
             sessions=self.sessions,
             agents=parts.agents,
-            catalog=ports.catalog,
-            schemas=ports.schemas,
-            policy=ports.policy,
-            skills=ports.skills,
-            provenance=views.provenance,
+            catalog=setup.ports.catalog,
+            schemas=setup.ports.schemas,
+            policy=setup.ports.policy,
+            skills=setup.ports.skills,
+            provenance=setup.views.provenance,
             ids=parts.ids,
         )
         self.previews = ContextPreviewer(
             sessions=self.sessions,
             agents=parts.agents,
-            provenance=views.provenance,
+            provenance=setup.views.provenance,
             resolver=parts.references,
             redactor=parts.redactor,
             ids=parts.ids,
         )
-        self.services = ServiceRuns(parts.ids, parts.loops, parts.hub)
-        self._add_status(setup, parts, verify)
-        self._add_background(setup, parts)
 
     def _add_status(self, setup: EngineSetup, parts: EngineParts, verify: Verify) -> None:
         self.status = StatusService(

@@ -95,7 +95,7 @@ def _planning_ending(run: Run) -> PlannedEnd | None:
         words = f"The model's answer broke off {INTERRUPTIONS_MAX} times in a row. {run.interruption}".rstrip()
         return PlannedEnd(EndReason.PROVIDER_ERROR, words)
     if run.context is not None and run.context.is_over:
-        return PlannedEnd(EndReason.CONTEXT_EXHAUSTED, context_over(run.context))
+        return PlannedEnd(EndReason.CONTEXT_EXHAUSTED, run.room_words or context_over(run.context))
     if run.turn > 0 and run.loop.turns_count >= run.limits.max_turns:
         return PlannedEnd(EndReason.MAX_TURNS, f"The run used all of its {run.limits.max_turns} turns.")
     return None

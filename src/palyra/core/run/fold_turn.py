@@ -44,7 +44,7 @@ def begin_turn(run: Run) -> Run:
 
 def assemble(run: Run, data: ContextAssembled) -> Run:
     _require(run, TurnPhase.PLANNING, data.turn, ContextAssembled.TYPE)
-    return replace(run, context=ContextSize(data.input_tokens, data.budget_tokens, data.is_over))
+    return replace(run, context=ContextSize(data.input_tokens, data.budget_tokens, data.is_over), wants_room=False)
 
 
 def plan(run: Run, data: RoutePlanned) -> Run:
@@ -88,6 +88,9 @@ def fail(run: Run, data: ModelFailed) -> Run:
     reason = EndReason.CONTEXT_EXHAUSTED if is_full else EndReason.PROVIDER_ERROR
     # The phase moves on, so that the call no longer counts as in flight.
     failed = begin_turn(run)
+    if is_full and run.ending is None and not run.has_made_room:
+        # The provider counts otherwise than we do. The next turn is sent less, once.
+        return replace(failed, wants_room=True, has_made_room=True, room_words=data.message)
     return failed if run.ending is not None else replace(failed, ending=PlannedEnd(reason, data.message))
 
 

@@ -82,7 +82,10 @@ class Unsettled(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """`calls` are the present turn's. `earlier` are uncertain calls of earlier turns, which a person may still retry.
+    """`wants_room` says that a provider found the context too long; `has_made_room` that this happened once already,
+    and `room_words` is what the provider said.
+
+    `calls` are the present turn's. `earlier` are uncertain calls of earlier turns, which a person may still retry.
 
     `unseen_count` counts people's messages that no model call has carried yet. `has_news` says that the outcome of an
     uncertain call became known, and the model has not been told. `skills` lists the skills opened so far, each once.
@@ -106,6 +109,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     phase: TurnPhase = TurnPhase.PLANNING
     turn: int = 0
     context: ContextSize | None = None
+    wants_room: bool = False
+    has_made_room: bool = False
+    room_words: str = ""
     route: ChosenRoute | None = None
     unsettled: Unsettled | None = None
     is_budget_approved: bool = False

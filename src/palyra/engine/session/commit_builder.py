@@ -249,19 +249,19 @@ class CommitBuilder:
         )
         return add_drafts(replace(pending, writes=(*pending.writes, *writes)), (draft,))
 
-    async def _make_room(
-        self, pending: PendingCommit, run: Run, facts: tuple[Draft, ...]
-    ) -> tuple[PendingCommit, bool]:
+    async def _make_room(self, pending: PendingCommit, run: Run, facts: tuple[Draft, ...]) -> PendingCommit:
         """Compacts by the rules alone when a context does not fit: the run cannot wait for a model's summary."""
-        is_over = any(isinstance(fact.data, ContextAssembled) and fact.data.is_over for fact in facts)
+        is_wanted = any(
+            isinstance(fact.data, ContextAssembled) and (fact.data.is_over or run.wants_room) for fact in facts
+        )
         window = pending.state.window
-        if not is_over or not has_older_part(window):
-            return pending, False
+        if not is_wanted or not has_older_part(window):
+            return pending
         place = protected_place(window)
         exchanges = exchanges_of(item for item in window.items if item.place < place)
         room_chars = self.effects.assembler.room_chars(run.agent, run.model)
         plan = replace(plan_by_rules(window, exchanges, room_chars), to_place=place - 1)
-        return self._compact(pending, CompactSession(principal=COMPACTION, compaction=plan, cause="over")), True
+        return self._compact(pending, CompactSession(principal=COMPACTION, compaction=plan, cause="over"))
 
     async def _advance(self, pending: PendingCommit, run: Run | None, facts: tuple[Draft, ...]) -> PendingCommit:
         """Adds facts, then the results of judging and planning, until only outside effects are left."""
@@ -274,9 +274,11 @@ class CommitBuilder:
             pending = add_record(replace(pending, writes=(*pending.writes, *writes)), record, outgoing, run)
             pending = remember_doubts(self._count_spend(pending, record, run), record)
             facts = await self.effects.judge_and_plan(pending, run, effects)
-            pending, has_room = await self._make_room(pending, run, facts)
-            if has_room:
-                facts = await self.effects.judge_and_plan(pending, run, effects)
+            roomier = await self._make_room(pending, run, facts)
+            if roomier is not pending:
+                pending, facts = roomier, await self.effects.judge_and_plan(roomier, run, effects)
+            elif run.wants_room:
+                facts = tuple(_too_long(fact) for fact in facts)
             pending = self._queue_compaction(pending, facts)
         if run is not None and is_terminal(run.state):
             pending = replace(pending, writes=(*pending.writes, *self._after_end(run, pending.state)))
@@ -346,6 +348,11 @@ def _require_not_service(state: SessionState, command: Command) -> None:
             refuse_service(state.session_id, opening.agent)
         case _:
             return
+
+
+def _too_long(fact: Draft) -> Draft:
+    """Marks a context that the provider found too long and that cannot be compacted."""
+    return replace(fact, data=replace(fact.data, is_over=True)) if isinstance(fact.data, ContextAssembled) else fact
 
 
 def _changes_trust(state: SessionState, data: SourceTrusted | SourceDistrusted) -> bool:
