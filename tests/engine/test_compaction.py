@@ -1,5 +1,6 @@
 """Compaction in an engine: what stays, what a bad summary does, and that nothing stops or forgets."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -8,16 +9,18 @@ import pytest
 from palyra.core.compaction.model import CompactionSettings
 from palyra.core.context.messages import UserMessage
 from palyra.core.context.prompt import render
+from palyra.core.errors import Conflict, NotFound
 from palyra.core.events.model import ContextAssembled, Finish, ModelError
 from palyra.core.events.session import SessionCompacted
 from palyra.core.jobs.model import JobState
 from palyra.engine.engine import Engine
+from palyra.engine.session.commands import CompactSession
 from palyra.engine.setup import EngineSettings
 from palyra.ports.jobs import JobFilter
 from palyra.ports.provider import Completed, Delta, Failed, ModelRequest, TextDelta
 from palyra.ports.router import ModelCard
 from tests.support.asking import ask, finished
-from tests.support.engines import OWNER, Workshop
+from tests.support.engines import ALICE, OWNER, Workshop
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -279,3 +282,67 @@ async def test_user_messages_after_a_compaction_begin_with_the_summary(tmp_path:
     first = provider.requests[-1].messages[0]
     assert isinstance(first, UserMessage)
     assert first.text.startswith("[palyra] The older part of this conversation")
+
+
+class Hanging(Chatty):
+    """Never finishes a summary until it is released."""
+
+    def __init__(self) -> None:
+        super().__init__(summary="")
+        self.begun = asyncio.Event()
+        self.is_released = False
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        if "summarise a conversation" in request.instructions and not self.is_released:
+            self.begun.set()
+            await asyncio.Event().wait()
+        async for delta in super().stream(request):
+            yield delta
+
+
+async def test_a_compaction_that_a_restart_cut_off_is_done_once_afterwards(tmp_path: Path) -> None:
+    provider = Hanging()
+    workshop = workshop_at(tmp_path, provider, 6_000, is_automatic=True, trigger=0.5)
+    async with workshop.open() as engine:
+        session_id = await talk(engine, 9)
+        await asyncio.wait_for(provider.begun.wait(), 60)
+        assert await compacted(engine, session_id) == []
+    provider.is_released = True
+    async with workshop.open() as engine:
+
+        async def is_done() -> bool:
+            return bool(await compacted(engine, session_id))
+
+        await until(is_done, "the compaction after the restart")
+        await until(lambda: not engine.worker.running, "the job's end")
+        found = await compacted(engine, session_id)
+    assert len(found) == 1
+
+
+async def test_the_session_goes_on_while_a_summary_is_written(tmp_path: Path) -> None:
+    provider = Hanging()
+    workshop = workshop_at(tmp_path, provider, 6_000, is_automatic=True, trigger=0.5)
+    async with workshop.open() as engine:
+        session_id = await talk(engine, 9)
+        await asyncio.wait_for(provider.begun.wait(), 60)
+        await say(engine, "Are you still there?", session_id)
+        assert "Are you still there?" in provider.sent()
+
+
+async def test_a_compaction_of_a_session_that_moved_on_is_refused(tmp_path: Path) -> None:
+    async with workshop_at(tmp_path, Chatty(), 100_000).open() as engine:
+        session_id = await talk(engine, 10)
+        report = await engine.compaction.preview(OWNER, session_id)  # type: ignore[arg-type]
+        assert report.compaction is not None
+        command = CompactSession(principal=OWNER, compaction=report.compaction, cause="by_hand")
+        await engine._parts.loops.post(session_id, command)  # type: ignore[arg-type]
+        with pytest.raises(Conflict, match="has changed"):
+            await engine._parts.loops.post(session_id, command)  # type: ignore[arg-type]
+
+
+async def test_nobody_compacts_anothers_session(tmp_path: Path) -> None:
+    async with workshop_at(tmp_path, Chatty(), 100_000).open() as engine:
+        session_id = await say(engine, "Hello.")
+        for act in (engine.compaction.compact, engine.compaction.preview):
+            with pytest.raises(NotFound):
+                await act(ALICE, session_id)  # type: ignore[arg-type]
