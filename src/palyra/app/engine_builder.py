@@ -196,6 +196,7 @@ def make_views(journal: "SqliteJournal") -> Views:
         jobs=journal.jobs,
         incidents=journal.incidents,
         routines=journal.routines,
+        marks=journal.marks,
     )
 
 

@@ -19,6 +19,7 @@ from palyra.engine.api.context_preview import ContextPreviewer
 from palyra.engine.api.feed import EventFeed
 from palyra.engine.api.incidents import IncidentService
 from palyra.engine.api.jobs import JobService
+from palyra.engine.api.marks import MarkService
 from palyra.engine.api.model_check import ModelCheckService
 from palyra.engine.api.owners import OwnerLookup
 from palyra.engine.api.policy_explainer import PolicyExplainer
@@ -110,17 +111,28 @@ class Services:
             provenance=views.provenance,
             ids=parts.ids,
         )
+        self.services = ServiceRuns(parts.ids, parts.loops, parts.hub)
+        self._add_status(setup, parts, verify)
+        self._add_context(setup, parts)
+        self._add_background(setup, parts)
+
+    def _add_context(self, setup: EngineSetup, parts: EngineParts) -> None:
         self.previews = ContextPreviewer(
             sessions=self.sessions,
             agents=parts.agents,
-            provenance=views.provenance,
+            provenance=setup.views.provenance,
             resolver=parts.references,
             redactor=parts.redactor,
             ids=parts.ids,
         )
-        self.services = ServiceRuns(parts.ids, parts.loops, parts.hub)
-        self._add_status(setup, parts, verify)
-        self._add_background(setup, parts)
+        self.marks = MarkService(
+            sessions=self.sessions,
+            views=setup.views.marks,
+            journal=setup.journal,
+            loader=parts.loader,
+            loops=parts.loops,
+            ids=parts.ids,
+        )
 
     def _add_status(self, setup: EngineSetup, parts: EngineParts, verify: Verify) -> None:
         self.status = StatusService(

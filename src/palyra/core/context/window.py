@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from palyra.core.context.attached import attached_size
 from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
+from palyra.core.context.pins import Pin, add_pin, remove_pin
 from palyra.core.events import Data, Event, SystemData
 from palyra.core.events.base import ErasedData, JsonObject
 from palyra.core.events.model import (
@@ -44,6 +45,7 @@ from palyra.core.events.session import (
     PinAdded,
     PinRemoved,
     SessionBranched,
+    SessionCheckpointed,
     SessionCompacted,
     SessionCreated,
     SessionLabelled,
@@ -117,6 +119,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     pruned_place: int = 0
     dropped_place: int = 0
     base: int = 0
+    pins: tuple[Pin, ...] = ()
 
 
 class WindowFact(NamedTuple):
@@ -189,6 +192,10 @@ def _extend_active(window: Window, fact: WindowFact) -> Window:
             return _refer(window, data, fact)
         case AnswerRejected(problems=problems):
             return _add(window, UserMessage("[palyra] " + " ".join(problems)), fact)
+        case PinAdded():
+            return replace(window, pins=add_pin(window.pins, data, fact.trust))
+        case PinRemoved(pin_id=pin_id):
+            return replace(window, pins=remove_pin(window.pins, pin_id))
         case ModelOutput():
             return window
         case _:
@@ -226,10 +233,9 @@ _Untold = (
     | SessionRestored
     | SessionLabelled
     | SessionCompacted
+    | SessionCheckpointed
     | SourceTrusted
     | SourceDistrusted
-    | PinAdded
-    | PinRemoved
     | SystemData
     | ErasedData
 )
@@ -243,7 +249,7 @@ def is_visit(arguments: JsonObject | str) -> bool:
 
 
 def trust_of(window: Window) -> Trust:
-    return lowest(item.trust for item in window.items)
+    return lowest((*(item.trust for item in window.items), *(pin.trust for pin in window.pins)))
 
 
 _UNCERTAIN = (

@@ -10,7 +10,7 @@ import msgspec
 
 from palyra.core.events import Data, Draft
 from palyra.core.events.run import MessageUser, RunAccepted
-from palyra.core.events.session import SessionBranched, SessionCreated
+from palyra.core.events.session import SessionBranched, SessionCreated, SessionRestored
 from palyra.core.events.tool import ApprovalRequested
 from palyra.core.ids import ApprovalId, EffectId, Principal, RunId
 from palyra.core.projections.rows import RunRow
@@ -38,7 +38,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
 
 class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal
-    opening: SessionCreated | SessionBranched
+    opening: SessionCreated | SessionBranched | SessionRestored
 
 
 class SendInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,10 +65,11 @@ class AnswerQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordSessionEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of the session itself: a label, a reset, a revoked grant."""
+    """An event of the session itself: a label, a reset, a revoked grant, a pin. `trust` is that of its words."""
 
     principal: Principal
     data: Data
+    trust: Trust = Trust.OPERATOR
 
 
 class ReconsiderApprovals(msgspec.Struct, frozen=True):

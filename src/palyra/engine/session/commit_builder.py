@@ -66,6 +66,7 @@ from palyra.engine.session.pending_commit import (
     running_run,
     spends_in,
 )
+from palyra.engine.session.pins import require_pin, unpin_all
 from palyra.engine.session.slots import RunSlots
 from palyra.engine.spend.ledger import Ledger
 from palyra.ports.clock import Clock
@@ -213,15 +214,17 @@ class CommitBuilder:
     def _record(self, pending: PendingCommit, command: RecordSessionEvent) -> PendingCommit:
         """Adds an event of the session itself, outside any run."""
         draft, writes = self.redactor.clean(
-            Draft(data=command.data, actor=command.principal, trust=Trust.OPERATOR, at_ms=self.clock.now_ms())
+            Draft(data=command.data, actor=command.principal, trust=command.trust, at_ms=self.clock.now_ms())
         )
         state = pending.state
+        require_pin(state, command.data)
         if isinstance(command.data, SourceTrusted | SourceDistrusted) and not _changes_trust(state, command.data):
             return pending
         if isinstance(command.data, SessionReset):
             if state.active is not None or state.queued:
                 raise Conflict("session_busy", "the session has unfinished runs; cancel them or wait, then reset")
-            state = replace(state, reset_seq=state.head_seq + len(pending.drafts) + 1)
+            pending = add_drafts(pending, unpin_all(pending.state, draft))
+            state = replace(pending.state, reset_seq=state.head_seq + len(pending.drafts) + 1)
         return add_drafts(replace(pending, state=state, writes=(*pending.writes, *writes)), (draft,))
 
     async def _advance(self, pending: PendingCommit, run: Run | None, facts: tuple[Draft, ...]) -> PendingCommit:
