@@ -21,6 +21,7 @@ from palyra.gateway.routes import (
     incidents,
     jobs,
     login,
+    marks,
     models,
     policy,
     processes,
@@ -47,6 +48,7 @@ def document() -> JsonDocument:
 ROUTES: tuple[AnyHttpRoute, ...] = (
     *status.ROUTES,
     *sessions.ROUTES,
+    *marks.ROUTES,
     *taint.ROUTES,
     *runs.ROUTES,
     *processes.ROUTES,
