@@ -14,8 +14,8 @@ import pytest
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
 from palyra.ports.incidents import IncidentViews
-from palyra.ports.marks import MarkViews
 from palyra.ports.journal import Journal
+from palyra.ports.marks import MarkViews
 from palyra.ports.routines import RoutineViews
 from palyra.ports.search import MessageSearch
 from palyra.ports.state import State
