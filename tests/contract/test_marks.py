@@ -66,7 +66,7 @@ async def test_marks_are_listed_by_kind_page_by_page(opened: Opened) -> None:
     ],
 )
 async def test_a_mark_is_made_once_and_removed_once(opened: Opened, data: tuple[Data, ...]) -> None:
-    with pytest.raises((Conflict, Invalid), match="mark_exists|pin_removed"):
+    with pytest.raises((Conflict, Invalid), match=r"mark_exists|pin_removed"):
         await begin(opened, *data)
 
 

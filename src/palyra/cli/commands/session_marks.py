@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from palyra.cli.client import Client
 
 CHECKPOINTS_MAX = 1_000
-PINS_MAX = 100
 _SHOWN_LENGTH_MAX = 80
 
 app = typer.Typer()
@@ -63,7 +62,12 @@ def checkpoints(
 
       palyra sessions checkpoints cli
     """
-    items = ask_daemon(context, url, lambda client: _items(client, session, "checkpoints", CHECKPOINTS_MAX))
+
+    async def ask(client: "Client") -> list[JsonObject]:
+        record = await find_session(client, session)
+        return await client.items(f"/sessions/{record['id']}/checkpoints", CHECKPOINTS_MAX)
+
+    items = ask_daemon(context, url, ask)
     if is_json(context, json):
         print_json({"items": items})
         return
@@ -156,7 +160,13 @@ def pins(context: typer.Context, session: SessionArgument, url: UrlOption = None
 
       palyra sessions pins cli
     """
-    items = ask_daemon(context, url, lambda client: _items(client, session, "pins", PINS_MAX))
+    from palyra.cli.terminal.chat_pins import pins_in
+
+    async def ask(client: "Client") -> list[JsonObject]:
+        record = await find_session(client, session)
+        return pins_in(await client.get(f"/sessions/{record['id']}/pins"))
+
+    items = ask_daemon(context, url, ask)
     if is_json(context, json):
         print_json({"items": items})
         return
@@ -195,11 +205,6 @@ def unpin(
 async def _post(client: "Client", session: str, part: str, body: JsonObject) -> JsonObject:
     record = await find_session(client, session)
     return await client.post(f"/sessions/{record['id']}/{part}", body)
-
-
-async def _items(client: "Client", session: str, part: str, limit: int) -> list[JsonObject]:
-    record = await find_session(client, session)
-    return await client.items(f"/sessions/{record['id']}/{part}", limit)
 
 
 def _given(**members: str | int | None) -> JsonObject:

@@ -11,7 +11,6 @@ from palyra.cli.terminal.style import in_one_line
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
 
-PINS_SHOWN_MAX = 100
 _SHOWN_LENGTH_MAX = 80
 _MESSAGE_TYPES = frozenset({"message.user", "message.assistant"})
 
@@ -57,7 +56,13 @@ class ChatPins:
             self._line("nothing is pinned; /pin TEXT pins words, /pin the last message")
 
     async def _pins(self, session_id: str) -> list[JsonObject]:
-        return await self._client.items(f"/sessions/{session_id}/pins", PINS_SHOWN_MAX)
+        return pins_in(await self._client.get(f"/sessions/{session_id}/pins"))
+
+
+def pins_in(page: JsonObject) -> list[JsonObject]:
+    """Returns the pins of an answer, which holds them all."""
+    items = page.get("items")
+    return [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
 
 
 def _words(pin: JsonObject) -> str:
