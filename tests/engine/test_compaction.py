@@ -346,3 +346,18 @@ async def test_nobody_compacts_anothers_session(tmp_path: Path) -> None:
         for act in (engine.compaction.compact, engine.compaction.preview):
             with pytest.raises(NotFound):
                 await act(ALICE, session_id)  # type: ignore[arg-type]
+
+
+async def test_restoring_the_checkpoint_of_a_compaction_brings_the_same_bytes_back(tmp_path: Path) -> None:
+    workshop = workshop_at(tmp_path, Chatty(), 100_000)
+    async with workshop.open() as engine:
+        session_id = await talk(engine, 10)
+        before = await engine._parts.loader.load(session_id)  # type: ignore[arg-type]
+        report = await engine.compaction.compact(OWNER, session_id)  # type: ignore[arg-type]
+        after = await engine._parts.loader.load(session_id)  # type: ignore[arg-type]
+        assert report.checkpoint_id is not None
+        restored = await engine.marks.restore(OWNER, session_id, report.checkpoint_id, None)  # type: ignore[arg-type]
+    async with workshop.open() as engine:
+        again = await engine._parts.loader.load(restored.id)
+    assert render(after.window) != render(before.window)
+    assert render(again.window) == render(before.window)

@@ -25,7 +25,7 @@ from palyra.engine.api.requests import (
     WhenBusy,
 )
 from palyra.gateway.http.settings import PAGE_DEFAULT, PAGE_MAX
-from palyra.gateway.routes import context, incidents, login, policy, routines, skills, tokens
+from palyra.gateway.routes import context, incidents, login, marks, policy, routines, skills, tokens
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.jobs import JobFilter
 from palyra.ports.tokens import Role
@@ -178,6 +178,7 @@ def test_every_route_is_tested_here() -> None:
     tested = {(method, target.partition("?")[0]) for method, target, *_ in ASKED} | set(NOTHING_ASKED)
     elsewhere = {
         *incidents.ROUTES,
+        *marks.ROUTES,
         *tokens.ROUTES,
         *login.ROUTES,
         *policy.ROUTES,

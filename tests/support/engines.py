@@ -178,6 +178,7 @@ class Workshop:
             jobs=journal.jobs,
             incidents=journal.incidents,
             routines=journal.routines,
+            marks=journal.marks,
         )
         setup = EngineSetup(
             journal=self.wrap_journal(journal),

@@ -199,6 +199,7 @@ def make_views(journal: "SqliteJournal") -> Views:
         jobs=journal.jobs,
         incidents=journal.incidents,
         routines=journal.routines,
+        marks=journal.marks,
     )
 
 

@@ -31,6 +31,7 @@ from palyra.cli.commands import (
     runs,
     secrets,
     serve,
+    session_marks,
     sessions,
     skills,
     tokens,
@@ -47,6 +48,7 @@ app = typer.Typer(
 app.add_typer(serve.app)
 app.add_typer(chat.app)
 app.add_typer(run.app)
+sessions.app.add_typer(session_marks.app)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
 app.add_typer(approvals.app, name="approvals")

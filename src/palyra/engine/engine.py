@@ -20,6 +20,7 @@ from palyra.engine.api.context_preview import ContextPreviewer
 from palyra.engine.api.feed import EventFeed
 from palyra.engine.api.incidents import IncidentService
 from palyra.engine.api.jobs import JobService
+from palyra.engine.api.marks import MarkService
 from palyra.engine.api.model_check import ModelCheckService
 from palyra.engine.api.owners import OwnerLookup
 from palyra.engine.api.policy_explainer import PolicyExplainer
@@ -104,6 +105,7 @@ class Services:
         self.usage, self.owners = UsageService(views.usage, clock), OwnerLookup(views)
         self.skills = SkillService(skills=ports.skills, catalog=ports.catalog, agents=parts.agents, acts=self.acts)
         self._add_questions(setup, parts)
+        self._add_context(setup, parts)
         self.services = ServiceRuns(parts.ids, parts.loops, parts.hub)
         self._add_status(setup, parts, verify)
         self._add_background(setup, parts)
@@ -120,12 +122,23 @@ class Services:
             provenance=setup.views.provenance,
             ids=parts.ids,
         )
+
+    def _add_context(self, setup: EngineSetup, parts: EngineParts) -> None:
+        """Adds what shows and names places of a session's context."""
         self.previews = ContextPreviewer(
             sessions=self.sessions,
             agents=parts.agents,
             provenance=setup.views.provenance,
             resolver=parts.references,
             redactor=parts.redactor,
+            ids=parts.ids,
+        )
+        self.marks = MarkService(
+            sessions=self.sessions,
+            views=setup.views.marks,
+            journal=setup.journal,
+            loader=parts.loader,
+            loops=parts.loops,
             ids=parts.ids,
         )
 

@@ -25,6 +25,7 @@ from palyra.ports.incidents import IncidentViews, NoIncidents
 from palyra.ports.jobs import JobViews
 from palyra.ports.journal import Journal
 from palyra.ports.machine import HostMachine
+from palyra.ports.marks import MarkViews
 from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
 from palyra.ports.processes import NoProcesses, Processes
@@ -69,6 +70,7 @@ class Views:
     provenance: ProvenanceViews
     jobs: JobViews
     routines: RoutineViews
+    marks: MarkViews
     incidents: IncidentViews = field(default_factory=NoIncidents)
 
 

@@ -16,6 +16,7 @@ from palyra.cli.client import Client
 from palyra.cli.sse import SseFrame
 from palyra.cli.terminal.attachments import read_file, upload
 from palyra.cli.terminal.card import card_lines
+from palyra.cli.terminal.chat_pins import ChatPins
 from palyra.cli.terminal.compaction_view import compaction_lines
 from palyra.cli.terminal.inbox import (
     Connected,
@@ -56,6 +57,7 @@ class Conversation:
         self._prompt = make_chat_prompt(self._receive, sys.stdout, self._style, history, lambda: self._roots)
         self._previews = ReferencePreviews(client, self._style, self._prompt.line)
         self._transcript = Transcript(self._prompt, self._style)
+        self._pins = ChatPins(client, self._prompt.line)
         self._stoppable = StoppableTask()
         self._session_id = ""
         self._runs: list[str] = []
@@ -99,6 +101,7 @@ class Conversation:
         self._session_id = str(session["id"])
         seq = session.get("seq")
         self._questions.clear()
+        self._pins.enter()
         active = session.get("active_run_id")
         self._runs = [active] if isinstance(active, str) else []
         name = session.get("key") or session.get("label") or self._session_id
@@ -127,6 +130,7 @@ class Conversation:
         path = f"/sessions/{self._session_id}/tape"
         page = await self._client.items(path, TAPE_EVENTS_MAX, after=max(0, seq - HISTORY_EVENTS))
         for event in page:
+            self._pins.note(event)
             data = event.get("data")
             text = shown(str(data.get("text"))) if isinstance(data, dict) and data.get("text") else ""
             if text and event.get("type") == "message.user":
@@ -168,6 +172,7 @@ class Conversation:
         if frame.type == "run.accepted":
             self._runs.append(run_id)
         self._settle()
+        self._pins.note(frame.event)
         self._show_message(frame)
         self._transcript.show(frame)
         if frame.type == "approval.requested":
@@ -260,11 +265,19 @@ class Conversation:
         self._attached = []
 
     async def _command(self, line: str) -> None:
-        match line.split()[0]:
+        name = line.split()[0]
+        argument = line.removeprefix(name).strip()
+        match name:
             case "/help" | "/?":
                 self._prompt.line(help_text())
             case "/attach":
-                await self._attach(line.removeprefix("/attach").strip())
+                await self._attach(argument)
+            case "/pin":
+                await self._pins.pin(self._session_id, argument)
+            case "/unpin":
+                await self._pins.unpin(self._session_id, argument)
+            case "/pins":
+                await self._pins.show(self._session_id)
             case "/new":
                 await self._enter({})
             case "/sessions":

@@ -18,6 +18,9 @@ class SlashCommand(msgspec.Struct, frozen=True):
 SLASH_COMMANDS = (
     SlashCommand("/help", "show this list"),
     SlashCommand("/attach", "attach a file to your next message; without FILE, attach none", "FILE"),
+    SlashCommand("/pin", "keep TEXT in the context; without TEXT, the last message", "TEXT"),
+    SlashCommand("/unpin", "remove a pin by its number; without one, the newest", "NUMBER"),
+    SlashCommand("/pins", "list what is pinned"),
     SlashCommand("/new", "start a new session"),
     SlashCommand("/sessions", "list sessions"),
     SlashCommand("/approvals", "list open questions"),

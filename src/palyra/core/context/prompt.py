@@ -15,6 +15,7 @@ from palyra.core.compaction.plan import tell
 from palyra.core.context.attached import images_of, tell_attached
 from palyra.core.context.layers import low_signal
 from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from palyra.core.context.pins import render_pins
 from palyra.core.context.window import ContextSummary, Window, WindowItem
 from palyra.core.fences import fence, neutralise
 from palyra.core.images import fitting_count
@@ -32,13 +33,15 @@ def render(window: Window) -> tuple[Message, ...]:
     """Returns the messages to send. A call without a result, or a result without its call, is left out.
 
     Results stand right behind their calls, in the calls' order, whatever was said while the calls ran: providers refuse
-    anything else. A later result of an uncertain call replaces the earlier one, in its place.
+    anything else. A later result of an uncertain call replaces the earlier one, in its place. Pins come first.
     """
     items = _sent_items(window)
     images = images_of(item.message for item in items)
     left_out_count = len(images) - fitting_count(images)
     results = {item.message.call_id: item.message for item in items if isinstance(item.message, ToolMessage)}
-    messages: list[Message] = [] if window.summary is None else [tell_summary(window.summary)]
+    messages: list[Message] = [*render_pins(window.pins)]
+    if window.summary is not None:
+        messages.append(tell_summary(window.summary))
     for item in items:
         match item.message:
             case AssistantMessage() as said:

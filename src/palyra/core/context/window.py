@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from palyra.core.compaction.model import KeptItem, KeptKind
 from palyra.core.context.attached import attached_size
 from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
+from palyra.core.context.pins import Pin, add_pin, remove_pin
 from palyra.core.events import Data, Event, SystemData
 from palyra.core.events.base import ErasedData, JsonObject
 from palyra.core.events.model import (
@@ -45,6 +46,7 @@ from palyra.core.events.session import (
     PinAdded,
     PinRemoved,
     SessionBranched,
+    SessionCheckpointed,
     SessionCompacted,
     SessionCreated,
     SessionLabelled,
@@ -129,6 +131,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     dropped_place: int = 0
     base: int = 0
     summary: ContextSummary | None = None
+    pins: tuple[Pin, ...] = ()
 
 
 class WindowFact(NamedTuple):
@@ -203,6 +206,10 @@ def _extend_active(window: Window, fact: WindowFact) -> Window:
             return _compact(window, data, fact)
         case AnswerRejected(problems=problems):
             return _add(window, UserMessage("[palyra] " + " ".join(problems)), fact)
+        case PinAdded():
+            return replace(window, pins=add_pin(window.pins, data, fact.trust))
+        case PinRemoved(pin_id=pin_id):
+            return replace(window, pins=remove_pin(window.pins, pin_id))
         case ModelOutput():
             return window
         case _:
@@ -239,10 +246,9 @@ _Untold = (
     | SessionBranched
     | SessionRestored
     | SessionLabelled
+    | SessionCheckpointed
     | SourceTrusted
     | SourceDistrusted
-    | PinAdded
-    | PinRemoved
     | SystemData
     | ErasedData
 )
@@ -256,7 +262,8 @@ def is_visit(arguments: JsonObject | str) -> bool:
 
 
 def trust_of(window: Window) -> Trust:
-    return lowest(item.trust for item in window.items)
+    summary = () if window.summary is None else (window.summary.trust,)
+    return lowest((*(item.trust for item in window.items), *(pin.trust for pin in window.pins), *summary))
 
 
 _UNCERTAIN = (

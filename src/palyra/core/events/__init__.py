@@ -41,6 +41,7 @@ from palyra.core.events.session import (
     PinAdded,
     PinRemoved,
     SessionBranched,
+    SessionCheckpointed,
     SessionCompacted,
     SessionCreated,
     SessionLabelled,
@@ -80,6 +81,7 @@ SessionData = (
     | SessionCompacted
     | SourceTrusted
     | SourceDistrusted
+    | SessionCheckpointed
     | PinAdded
     | PinRemoved
 )

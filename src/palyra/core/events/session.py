@@ -1,4 +1,4 @@
-"""Events of a session's own life: creation, branching, labels, resets, trusted sources and pins.
+"""Events of a session's own life: creation, branching, labels, resets, checkpoints, trusted sources and pins.
 
 Does not own: runs (run).
 """
@@ -132,7 +132,22 @@ class SessionCompacted(EventData, frozen=True, kw_only=True):
     cause: Identifier = "size"
 
 
+class SessionCheckpointed(EventData, frozen=True, kw_only=True):
+    """Names the state of the session at `at_seq`, so that it can be restored. `reason` is `manual` or `compaction`."""
+
+    TYPE: ClassVar[str] = "session.checkpointed"
+    checkpoint_id: Identifier
+    at_seq: Count
+    label: Text | None = None
+    reason: Identifier = "manual"
+
+
 class PinAdded(EventData, frozen=True, kw_only=True):
+    """Words that stay in the context until the pin is removed. `source_seq` is the event they were taken from.
+
+    That event lies after the last reset, so the taint of the session holds its sources already.
+    """
+
     TYPE: ClassVar[str] = "pin.added"
     pin_id: Identifier
     text: Text
@@ -140,5 +155,7 @@ class PinAdded(EventData, frozen=True, kw_only=True):
 
 
 class PinRemoved(EventData, frozen=True, kw_only=True):
+    """Ends a pin of this session or one that a branch inherited. A reset removes every pin before it."""
+
     TYPE: ClassVar[str] = "pin.removed"
     pin_id: Identifier

@@ -42,6 +42,7 @@ from palyra.core.events.session import (
     PinAdded,
     PinRemoved,
     SessionBranched,
+    SessionCheckpointed,
     SessionCompacted,
     SessionCreated,
     SessionLabelled,
@@ -159,6 +160,7 @@ _WithoutEffect = (
     | SessionCompacted
     | SourceTrusted
     | SourceDistrusted
+    | SessionCheckpointed
     | PinAdded
     | PinRemoved
     | SystemData

@@ -20,7 +20,7 @@ from palyra.core.compaction.probes import PROSE_KINDS, probes_count, refuse_summ
 from palyra.core.compaction.transcript import write_transcript
 from palyra.core.context.layers import protected_place
 from palyra.core.errors import PalyraError
-from palyra.core.ids import Principal, SessionId
+from palyra.core.ids import Principal, SessionId, derive_mark_id
 from palyra.core.service_runs import SESSION_SUMMARY
 from palyra.engine.api.service_runs import ServiceRequest, ServiceRuns
 from palyra.engine.session.commands import CompactSession
@@ -69,7 +69,8 @@ class Compactor:
         compaction = await self._with_model(state, exchanges, plan)
         command = CompactSession(principal=ACTOR, compaction=compaction, cause=cause)
         await self.loops.post(session_id, command)
-        return self._report(exchanges, compaction, is_committed=True)
+        checkpoint_id = derive_mark_id(session_id, "compaction", compaction.to_place)
+        return replace(self._report(exchanges, compaction, is_committed=True), checkpoint_id=checkpoint_id)
 
     async def _gather(self, state: SessionState) -> tuple[tuple[Exchange, ...], Compaction] | None:
         """Returns what is to be compacted, from the tape, and what the rules make of it."""

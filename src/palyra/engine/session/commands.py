@@ -11,7 +11,7 @@ import msgspec
 from palyra.core.compaction.model import Compaction
 from palyra.core.events import Data, Draft
 from palyra.core.events.run import MessageUser, RunAccepted
-from palyra.core.events.session import SessionBranched, SessionCreated
+from palyra.core.events.session import SessionBranched, SessionCreated, SessionRestored
 from palyra.core.events.tool import ApprovalRequested
 from palyra.core.ids import ApprovalId, EffectId, Principal, RunId
 from palyra.core.projections.rows import RunRow
@@ -39,7 +39,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
 
 class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal
-    opening: SessionCreated | SessionBranched
+    opening: SessionCreated | SessionBranched | SessionRestored
 
 
 class SendInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,10 +66,11 @@ class AnswerQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordSessionEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of the session itself: a label, a reset, a revoked grant."""
+    """An event of the session itself: a label, a reset, a revoked grant, a pin. `trust` is that of its words."""
 
     principal: Principal
     data: Data
+    trust: Trust = Trust.OPERATOR
 
 
 class CompactSession(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from palyra.core.events.run import (
     RunResumed,
     RunStarted,
 )
-from palyra.core.events.session import SessionReset, SourceDistrusted, SourceTrusted
+from palyra.core.events.session import SessionCheckpointed, SessionReset, SourceDistrusted, SourceTrusted
 from palyra.core.events.tool import ToolHeld
 from palyra.core.ids import NodeId, Principal, RunId
 from palyra.core.jobs.model import NewJob
@@ -73,6 +73,7 @@ from palyra.engine.session.pending_commit import (
     running_run,
     spends_in,
 )
+from palyra.engine.session.pins import require_pin, unpin_all
 from palyra.engine.session.slots import RunSlots
 from palyra.engine.spend.ledger import Ledger
 from palyra.ports.clock import Clock
@@ -226,15 +227,17 @@ class CommitBuilder:
     def _record(self, pending: PendingCommit, command: RecordSessionEvent) -> PendingCommit:
         """Adds an event of the session itself, outside any run."""
         draft, writes = self.redactor.clean(
-            Draft(data=command.data, actor=command.principal, trust=Trust.OPERATOR, at_ms=self.clock.now_ms())
+            Draft(data=command.data, actor=command.principal, trust=command.trust, at_ms=self.clock.now_ms())
         )
         state = pending.state
+        require_pin(state, command.data)
         if isinstance(command.data, SourceTrusted | SourceDistrusted) and not _changes_trust(state, command.data):
             return pending
         if isinstance(command.data, SessionReset):
             if state.active is not None or state.queued:
                 raise Conflict("session_busy", "the session has unfinished runs; cancel them or wait, then reset")
-            state = replace(state, reset_seq=state.head_seq + len(pending.drafts) + 1)
+            pending = add_drafts(pending, unpin_all(pending.state, draft))
+            state = replace(pending.state, reset_seq=state.head_seq + len(pending.drafts) + 1)
         return add_drafts(replace(pending, state=state, writes=(*pending.writes, *writes)), (draft,))
 
     def _compact(self, pending: PendingCommit, command: CompactSession) -> PendingCommit:
@@ -243,11 +246,17 @@ class CommitBuilder:
         done_place = window.summary.to_place if window.summary is not None else 0
         if not done_place < compaction.to_place < protected_place(window):
             raise Conflict("compaction_stale", "the session has changed since the compaction was planned; try again")
-        data = event_of(compaction, pending.state.session_id, window.base, command.cause)
-        draft, writes = self.redactor.clean(
-            Draft(data=data, actor=command.principal, trust=compaction.trust, at_ms=self.clock.now_ms())
+        compacted = event_of(compaction, pending.state.session_id, window.base, command.cause)
+        before = SessionCheckpointed(
+            checkpoint_id=compacted.checkpoint_id,
+            at_seq=pending.state.head_seq + len(pending.drafts),
+            reason="compaction",
         )
-        return add_drafts(replace(pending, writes=(*pending.writes, *writes)), (draft,))
+        for data, trust in ((before, Trust.SYSTEM), (compacted, compaction.trust)):
+            draft = Draft(data=data, actor=command.principal, trust=trust, at_ms=self.clock.now_ms())
+            cleaned, writes = self.redactor.clean(draft)
+            pending = add_drafts(replace(pending, writes=(*pending.writes, *writes)), (cleaned,))
+        return pending
 
     async def _make_room(self, pending: PendingCommit, run: Run, facts: tuple[Draft, ...]) -> PendingCommit:
         """Compacts by the rules alone when a context does not fit: the run cannot wait for a model's summary."""

@@ -23,6 +23,7 @@ from palyra.core.context.layers import (
     protected_place,
 )
 from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from palyra.core.context.pins import render_pins
 from palyra.core.context.prompt import shorten, tell_summary
 from palyra.core.context.window import CHARS_MAX, ITEMS_MAX, Window
 from palyra.core.events.model import ContextAssembled
@@ -30,7 +31,7 @@ from palyra.core.images import is_image
 from palyra.core.run.state import Run
 from palyra.core.service_runs import find_service
 from palyra.core.taint import labels
-from palyra.core.trust import Trust
+from palyra.core.trust import Trust, lowest
 from palyra.engine.agents import AgentDirectory
 from palyra.engine.session.pending_commit import PendingCommit
 from palyra.engine.session.prompt_base import PromptBase, PromptBases
@@ -92,7 +93,7 @@ class ContextAssembler:
         model, budget_tokens = self._room(run.agent, run.model)
         case = ContextCase(
             budget_tokens=budget_tokens,
-            fixed=await self._fixed_layers(model, run, window),
+            fixed=(*await self._fixed_layers(model, run, window), *await self._pinned(model, window)),
             items=await self._sized_items(model, window),
             protected_place=protected_place(window),
             pruned_place=window.pruned_place,
@@ -129,6 +130,13 @@ class ContextAssembler:
             FixedLayer(name="summary", source="compaction", trust=summary_trust, tokens=summarised),
         )
         return tuple(layer for layer in layers if layer.tokens)
+
+    async def _pinned(self, model: str, window: Window) -> tuple[FixedLayer, ...]:
+        shown = render_pins(window.pins)
+        if not shown:
+            return ()
+        trust = lowest(pin.trust for pin in window.pins)
+        return (FixedLayer(name="pinned", source="pins", trust=trust, tokens=sum(await self._count(model, shown))),)
 
     async def _sized_items(self, model: str, window: Window) -> tuple[SizedItem, ...]:
         messages = [item.message for item in window.items]

@@ -5,7 +5,6 @@ Invariant: the amount read is bounded by the unfinished runs and the window, nev
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -22,6 +21,7 @@ from palyra.core.run.state import Run
 from palyra.core.run.states import RunState
 from palyra.core.taint import Taint, decode_taint, fold_taint
 from palyra.engine.session.pending_commit import SessionState
+from palyra.engine.session.pin_loader import Tape, find_pins, pins_in
 from palyra.engine.setup import Views
 from palyra.ports.journal import Journal
 
@@ -108,11 +108,17 @@ class SessionLoader:
                 first = page[-1].seq
         return tuple(items)
 
+    async def pins(self, row: SessionRow) -> tuple[Event, ...]:
+        """Returns the `pin.added` events of the pins that the session has now, inherited ones included."""
+        head = await self.journal.head(row.id)
+        tapes = await self._tapes(row.id, head.seq if head is not None else 0)
+        return await find_pins(self.journal, self.views.marks, tapes)
+
     async def _load_window(self, row: SessionRow, head_seq: int) -> Window:
         """Reads the end of the tape, and of its parents' tapes as far as the last context reached back."""
         return await self._fold_window(await self._tapes(row.id, head_seq))
 
-    async def _tapes(self, session_id: SessionId, last_seq: int) -> "list[_Tape]":
+    async def _tapes(self, session_id: SessionId, last_seq: int) -> list[Tape]:
         """Returns the tape of a session and those of its ancestors, the youngest first."""
         found: list[tuple[SessionId, int]] = []
         parent_id: SessionId | None = session_id
@@ -122,31 +128,42 @@ class SessionLoader:
             parent_id = row.parent_id if row is not None else None
             last_seq = row.parent_seq or 0 if row is not None else 0
         bases = [sum(seq for _, seq in found[index + 1 :]) for index in range(len(found))]
-        return [_Tape(name, base, seq) for (name, seq), base in zip(found, bases, strict=True)]
+        return [Tape(name, base, seq) for (name, seq), base in zip(found, bases, strict=True)]
 
-    async def _fold_window(self, tapes: "list[_Tape]") -> Window:
+    async def _fold_window(self, tapes: list[Tape]) -> Window:
         """Folds the window from the first event that the last context was made of, so that it is the same again."""
-        youngest = tapes[0]
-        ending = await self._read(youngest, max(0, youngest.last_seq - EVENTS_READ_MAX))
-        assembled = next((one.data for one in reversed(ending) if isinstance(one.data, ContextAssembled)), None)
+        assembled = await self._last_context(tapes)
         from_place = assembled.from_place if assembled is not None else 0
         room = EVENTS_READ_MAX if assembled is None else CONTEXT_EVENTS_MAX
         parts: list[tuple[int, tuple[Event, ...]]] = []
-        for tape in tapes:
+        earlier: list[Tape] = []
+        for index, tape in enumerate(tapes):
             after_seq = max(0, from_place - tape.base - 1, tape.last_seq - room)
             events = await self._read(tape, after_seq)
             parts.append((tape.base, events))
             room -= len(events)
             if after_seq > 0 or room <= 0:
+                earlier = [tape._replace(last_seq=after_seq), *tapes[index + 1 :]]
                 break
-        window = Window()
+        window = Window(pins=pins_in(await find_pins(self.journal, self.views.marks, earlier)))
         for base, events in reversed(parts):
             window = replace(window, base=base)
             for event in events:
                 window = extend(window, event)
         return window
 
-    async def _read(self, tape: "_Tape", after_seq: int) -> tuple[Event, ...]:
+    async def _last_context(self, tapes: list[Tape]) -> ContextAssembled | None:
+        """Finds the last context. A branch that has assembled none yet has that of its parent."""
+        room = EVENTS_READ_MAX
+        for tape in tapes:
+            ending = await self._read(tape, max(0, tape.last_seq - room))
+            found = next((one.data for one in reversed(ending) if isinstance(one.data, ContextAssembled)), None)
+            room -= len(ending)
+            if found is not None or room <= 0:
+                return found
+        return None
+
+    async def _read(self, tape: Tape, after_seq: int) -> tuple[Event, ...]:
         events: list[Event] = []
         while after_seq < tape.last_seq:
             page = await self.journal.read(tape.session_id, after_seq, min(READ_AT_ONCE_MAX, tape.last_seq - after_seq))
@@ -155,11 +172,3 @@ class SessionLoader:
             events += page
             after_seq = page[-1].seq
         return tuple(events)
-
-
-class _Tape(NamedTuple):
-    """A tape that a window is made of: up to `last_seq`, after `base` events of its ancestors."""
-
-    session_id: SessionId
-    base: int
-    last_seq: int

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from palyra.core.errors import Corrupt, PalyraError, Unavailable
 from palyra.core.events import Event
 from palyra.core.events.model import RoutePlanned
-from palyra.core.events.session import SessionBranched
+from palyra.core.events.session import SessionBranched, SessionRestored
 from palyra.core.events.tool import ApprovalResolved
 from palyra.core.ids import GrantId, RunId, SessionId
 from palyra.core.run.deadlines import next_deadline_ms
@@ -225,7 +225,7 @@ class SessionLoop:
         """Returns the session's state. A session that begins with these commands has no tape yet."""
         command = envelopes[0].command
         opening = command.opening if isinstance(command, StartRun | OpenSession) else None
-        if isinstance(opening, SessionBranched):
+        if isinstance(opening, SessionBranched | SessionRestored):
             window = await self._parts.loader.inherited_window(opening.parent)
             return SessionState(session_id=self.session_id, owner=opening.owner, agent=opening.agent, window=window)
         if opening is not None:

@@ -22,6 +22,7 @@ from palyra.gateway.routes import (
     incidents,
     jobs,
     login,
+    marks,
     models,
     policy,
     processes,
@@ -48,6 +49,7 @@ def document() -> JsonDocument:
 ROUTES: tuple[AnyHttpRoute, ...] = (
     *status.ROUTES,
     *sessions.ROUTES,
+    *marks.ROUTES,
     *taint.ROUTES,
     *compaction.ROUTES,
     *runs.ROUTES,
