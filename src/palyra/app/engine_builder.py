@@ -218,6 +218,7 @@ def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
             route=agent.route or "",
             tools=agent.tools,
             delegates=agent.delegates,
+            instruction_files=agent.instruction_files,
             workspace=tuple(_workspace_root(home, agent.name, root) for root in agent.workspace)
             or (str(home.workspace),),
         )

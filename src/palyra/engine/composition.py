@@ -19,6 +19,7 @@ from palyra.engine.session.effect_runner import EffectParts
 from palyra.engine.session.event_redactor import EventRedactor
 from palyra.engine.session.gate import Gate
 from palyra.engine.session.heartbeats import Heartbeats
+from palyra.engine.session.instruction_files import InstructionFiles
 from palyra.engine.session.model_call import ModelCaller
 from palyra.engine.session.prompt_base import PromptBases
 from palyra.engine.session.real_arguments import ArgumentRestorer
@@ -127,6 +128,17 @@ def _wire_references(setup: EngineSetup, redactor: Redactor) -> ReferenceResolve
     )
 
 
+def _wire_instruction_files(setup: EngineSetup, references: ReferenceResolver) -> InstructionFiles:
+    return InstructionFiles(
+        judge=references.judge,
+        files=setup.ports.references.files,
+        provenance=setup.views.provenance,
+        redactor=references.redactor,
+        sealer=setup.ports.sealer,
+        clock=setup.clock,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Shared:
     hub: Hub
@@ -139,6 +151,7 @@ def _wire_effects(setup: EngineSetup, agents: AgentDirectory, redactor: Redactor
     timeout_ms = setup.settings.approval_timeout_ms
     restorer = ArgumentRestorer(setup.views.state, ports.sealer)
     prompts = PromptBases(ports.catalog, ports.skills)
+    references = _wire_references(setup, redactor)
     return EffectParts(
         agents=agents,
         prompts=prompts,
@@ -154,7 +167,8 @@ def _wire_effects(setup: EngineSetup, agents: AgentDirectory, redactor: Redactor
             clock=clock,
             approval_timeout_ms=timeout_ms,
         ),
-        references=_wire_references(setup, redactor),
+        references=references,
+        instruction_files=_wire_instruction_files(setup, references),
         assembler=ContextAssembler(agents=agents, prompts=prompts, router=ports.router, counter=ports.counter),
         planner=RoutePlanner(
             agents=agents,

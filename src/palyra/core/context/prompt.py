@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from palyra.core.attachments import named
 from palyra.core.context.attached import images_of, tell_attached
+from palyra.core.context.documents import document_texts
 from palyra.core.context.layers import low_signal
 from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.context.window import Window, WindowItem
@@ -32,7 +33,7 @@ def render(window: Window) -> tuple[Message, ...]:
     images = images_of(item.message for item in items)
     left_out_count = len(images) - fitting_count(images)
     results = {item.message.call_id: item.message for item in items if isinstance(item.message, ToolMessage)}
-    messages: list[Message] = []
+    messages: list[Message] = [UserMessage("\n".join(texts))] if (texts := document_texts(window.documents)) else []
     for item in items:
         match item.message:
             case AssistantMessage() as said:

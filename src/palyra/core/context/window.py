@@ -12,11 +12,13 @@ import msgspec
 from msgspec.structs import replace
 
 from palyra.core.context.attached import attached_size
+from palyra.core.context.documents import WindowDocument, fold_document
 from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.events import Data, Event, SystemData
 from palyra.core.events.base import ErasedData, JsonObject
 from palyra.core.events.model import (
     ContextAssembled,
+    DocumentRead,
     Finish,
     MemoryRecalled,
     ModelFailed,
@@ -106,7 +108,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
     `tainted_visits_count` counts visits wanted under taint since the last reset, in items that have left the window.
     `pruned_place` and `dropped_place` are those of the last `context.assembled`. `base` is how many events of the
-    session's ancestors come before its own, so that places in a branch go on where its parent's end.
+    session's ancestors come before its own, so that places in a branch go on where its parent's end. `documents` are the
+    workspace's instruction files; `has_stale_documents` says that the next turn looks at them again.
     """
 
     items: tuple[WindowItem, ...] = ()
@@ -117,6 +120,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     pruned_place: int = 0
     dropped_place: int = 0
     base: int = 0
+    documents: tuple[WindowDocument, ...] = ()
+    has_stale_documents: bool = False
 
 
 class WindowFact(NamedTuple):
@@ -182,9 +187,12 @@ def _extend_active(window: Window, fact: WindowFact) -> Window:
         case GuardTripped(guidance=guidance):
             return _add(window, UserMessage(f"[palyra] {guidance}"), fact)
         case ContextAssembled(pruned_place=pruned_place, dropped_place=dropped_place):
+            window = replace(window, has_stale_documents=False) if window.has_stale_documents else window
             if (pruned_place, dropped_place) == (window.pruned_place, window.dropped_place):
                 return window
             return replace(window, pruned_place=pruned_place, dropped_place=dropped_place)
+        case DocumentRead():
+            return replace(window, documents=fold_document(window.documents, data, fact.place))
         case ReferenceResolved():
             return _refer(window, data, fact)
         case AnswerRejected(problems=problems):
@@ -243,7 +251,12 @@ def is_visit(arguments: JsonObject | str) -> bool:
 
 
 def trust_of(window: Window) -> Trust:
-    return lowest(item.trust for item in window.items)
+    return lowest((*(item.trust for item in window.items), *(document.trust for document in window.documents)))
+
+
+def read_documents_again(window: Window) -> Window:
+    """Returns the window with a mark by which the next turn looks at the instruction files again."""
+    return replace(window, has_stale_documents=True)
 
 
 _UNCERTAIN = (

@@ -8,6 +8,7 @@ import msgspec
 from palyra.core.events.base import ErasedData, EventData, JsonObject
 from palyra.core.events.model import (
     ContextAssembled,
+    DocumentRead,
     MemoryRecalled,
     ModelFailed,
     ModelOutput,
@@ -102,6 +103,7 @@ ModelData = (
     | ContextAssembled
     | MemoryRecalled
     | ReferenceResolved
+    | DocumentRead
     | ModelRequested
     | ModelOutput
     | ModelFailed

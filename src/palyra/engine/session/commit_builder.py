@@ -192,7 +192,7 @@ class CommitBuilder:
         if run is not None and not facts:
             # A plan that had to wait for room in a budget is requested again.
             plans = [effect for effect in wanted(run) if isinstance(effect, PlanRoute)]
-            facts = await self.effects.judge_and_plan(pending, run, plans)
+            facts, _ = await self.effects.judge_and_plan(pending, run, plans)
         if run is not None and facts:
             return await self._advance(pending, run, facts)
         return await self._begin_next(pending)
@@ -234,7 +234,8 @@ class CommitBuilder:
             outgoing = tuple(effect for effect in effects if not isinstance(effect, Record) and not is_inert(effect))
             pending = add_record(replace(pending, writes=(*pending.writes, *writes)), record, outgoing, run)
             pending = remember_doubts(self._count_spend(pending, record, run), record)
-            facts = await self.effects.judge_and_plan(pending, run, effects)
+            facts, sealed = await self.effects.judge_and_plan(pending, run, effects)
+            pending = replace(pending, writes=(*pending.writes, *sealed)) if sealed else pending
         if run is not None and is_terminal(run.state):
             pending = replace(pending, writes=(*pending.writes, *self._after_end(run, pending.state)))
         return await self._begin_next(pending)

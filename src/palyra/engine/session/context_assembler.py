@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from palyra.core.context.documents import LAYER, document_texts
 from palyra.core.context.layers import (
     ChosenContext,
     ContextCase,
@@ -27,7 +28,7 @@ from palyra.core.events.model import ContextAssembled
 from palyra.core.images import is_image
 from palyra.core.run.state import Run
 from palyra.core.service_runs import find_service
-from palyra.core.taint import labels
+from palyra.core.taint import label, labels
 from palyra.core.trust import Trust
 from palyra.engine.agents import AgentDirectory
 from palyra.engine.session.pending_commit import PendingCommit
@@ -62,6 +63,7 @@ class ContextAssembler:
             pruned_place=chosen.pruned_place,
             dropped_place=chosen.dropped_place,
             is_over=chosen.is_over,
+            documents=tuple(document.place for document in window.documents),
         )
 
     async def choose(self, window: Window, run: Run) -> tuple[ChosenContext, int | None]:
@@ -69,7 +71,7 @@ class ContextAssembler:
         model, budget_tokens = self._room(run)
         case = ContextCase(
             budget_tokens=budget_tokens,
-            fixed=await self._fixed_layers(model, run),
+            fixed=(*await self._fixed_layers(model, run), *await self._document_layers(model, window)),
             items=await self._sized_items(model, window),
             protected_place=protected_place(window),
             pruned_place=window.pruned_place,
@@ -101,6 +103,13 @@ class ContextAssembler:
             FixedLayer(name="tools", source="catalog", trust=Trust.SYSTEM, tokens=tools),
         )
         return tuple(layer for layer in layers if layer.tokens)
+
+    async def _document_layers(self, model: str, window: Window) -> tuple[FixedLayer, ...]:
+        counted = await self.counter.count(model, document_texts(window.documents)) if window.documents else ()
+        return tuple(
+            FixedLayer(name=LAYER, source=label("file", each.path), trust=each.trust, tokens=tokens + MESSAGE_TOKENS)
+            for each, tokens in zip(window.documents, counted, strict=True)
+        )
 
     async def _sized_items(self, model: str, window: Window) -> tuple[SizedItem, ...]:
         messages = [item.message for item in window.items]

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from palyra.core.context.documents import DOCUMENTS_MAX, WindowDocument, fold_document
 from palyra.core.context.window import EVENTS_READ_MAX, Window, extend
 from palyra.core.errors import NotFound
 from palyra.core.events import Event
-from palyra.core.events.model import ContextAssembled
+from palyra.core.events.model import ContextAssembled, DocumentRead
 from palyra.core.events.session import Parent
 from palyra.core.events.tool import ApprovalKind
 from palyra.core.ids import SessionId
@@ -123,12 +124,23 @@ class SessionLoader:
             room -= len(events)
             if after_seq > 0 or room <= 0:
                 break
-        window = Window()
+        window = Window(documents=await self._documents(assembled, tapes))
         for base, events in reversed(parts):
             window = replace(window, base=base)
             for event in events:
                 window = extend(window, event)
         return window
+
+    async def _documents(self, assembled: ContextAssembled | None, tapes: "list[_Tape]") -> tuple[WindowDocument, ...]:
+        """Returns the documents of the last context. They may be far older than the messages that are read."""
+        documents: tuple[WindowDocument, ...] = ()
+        for place in assembled.documents[:DOCUMENTS_MAX] if assembled is not None else ():
+            tape = next((each for each in tapes if each.base < place <= each.base + each.last_seq), None)
+            found = await self.journal.read(tape.session_id, place - tape.base - 1, 1) if tape is not None else ()
+            for event in found:
+                if isinstance(event.data, DocumentRead):
+                    documents = fold_document(documents, event.data, place)
+        return documents
 
     async def _read(self, tape: "_Tape", after_seq: int) -> tuple[Event, ...]:
         events: list[Event] = []
