@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from palyra.adapters.cron import SimulatedCron
+from palyra.adapters.documents.files import WorkspaceDocumentFiles
 from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.readable.reader import IsolatedReader
@@ -156,6 +157,7 @@ def _make_ports(home: Home, config: Config, parts: DaemonParts, stores: Stores, 
         delegation=tools.delegation,
         counter=_make_counter(config),
         documents=IsolatedReader(),
+        document_files=WorkspaceDocumentFiles(),
     )
 
 

@@ -43,6 +43,7 @@ from palyra.core.events.run import (
     RunWaiting,
 )
 from palyra.core.events.session import (
+    DocumentChanged,
     PinAdded,
     PinRemoved,
     SessionBranched,
@@ -238,6 +239,7 @@ _Untold = (
     | SourceDistrusted
     | PinAdded
     | PinRemoved
+    | DocumentChanged
     | SystemData
     | ErasedData
 )

@@ -39,6 +39,7 @@ from palyra.core.events.run import (
     RunWaiting,
 )
 from palyra.core.events.session import (
+    DocumentChanged,
     PinAdded,
     PinRemoved,
     SessionBranched,
@@ -83,6 +84,7 @@ SessionData = (
     | SourceDistrusted
     | PinAdded
     | PinRemoved
+    | DocumentChanged
 )
 RunData = (
     RunAccepted

@@ -40,6 +40,7 @@ from palyra.core.events.run import (
     RunWaiting,
 )
 from palyra.core.events.session import (
+    DocumentChanged,
     PinAdded,
     PinRemoved,
     SessionBranched,
@@ -163,6 +164,7 @@ _WithoutEffect = (
     | SourceDistrusted
     | PinAdded
     | PinRemoved
+    | DocumentChanged
     | SystemData
 )
 

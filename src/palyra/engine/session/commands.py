@@ -65,10 +65,11 @@ class AnswerQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordSessionEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of the session itself: a label, a reset, a revoked grant."""
+    """An event of the session itself: a label, a reset, a revoked grant. `writes` belong to it."""
 
     principal: Principal
     data: Data
+    writes: tuple[Write, ...] = ()
 
 
 class ReconsiderApprovals(msgspec.Struct, frozen=True):

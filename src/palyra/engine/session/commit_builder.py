@@ -222,7 +222,7 @@ class CommitBuilder:
             if state.active is not None or state.queued:
                 raise Conflict("session_busy", "the session has unfinished runs; cancel them or wait, then reset")
             state = replace(state, reset_seq=state.head_seq + len(pending.drafts) + 1)
-        return add_drafts(replace(pending, state=state, writes=(*pending.writes, *writes)), (draft,))
+        return add_drafts(replace(pending, state=state, writes=(*pending.writes, *writes, *command.writes)), (draft,))
 
     async def _advance(self, pending: PendingCommit, run: Run | None, facts: tuple[Draft, ...]) -> PendingCommit:
         """Adds facts, then the results of judging and planning, until only outside effects are left."""
