@@ -11,13 +11,21 @@ from palyra.adapters.providers.scripted import Script
 from palyra.adapters.references.files import WorkspaceFiles
 from palyra.core.agents import AgentSpec
 from palyra.core.context.documents import DOCUMENT_BYTES_MAX, TOTAL_BYTES_MAX
+from palyra.core.context.window import read_documents_again
+from palyra.core.errors import Unavailable
 from palyra.core.events import Event
 from palyra.core.events.model import ContextAssembled, DocumentRead
 from palyra.core.events.run import RunDone
 from palyra.core.events.tool import Verdict
+from palyra.core.ids import RunId
+from palyra.core.run.loop import AgentRunLoopState, make_limits
+from palyra.core.run.state import Run
+from palyra.core.run.states import RunState
 from palyra.core.trust import Trust
+from palyra.engine.api.requests import SessionRequest
 from palyra.engine.engine import Engine
 from palyra.engine.session.instruction_files import InstructionFiles
+from palyra.engine.session.pending_commit import SessionState
 from palyra.ports.policy import PolicyAnswer, PolicyQuestion
 from palyra.ports.references import NoReferences, ReadScope, ReferenceReaders, ReferenceText
 from tests.engine.test_referring_runs import Recording
@@ -37,7 +45,13 @@ class BrokenFiles(NoReferences):
 
 
 class StuckFiles(NoReferences):
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.reads_count = 0
+
     async def read_file(self, path: str, scope: ReadScope) -> ReferenceText:
+        self.reads_count += 1
+        self.begun.set()
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -326,3 +340,65 @@ async def test_bytes_that_turn_out_to_be_tainted_are_recorded_again(tmp_path: Pa
         _, after = await run(engine, "Go", "second")
     assert [one.trust for one in documents(before)] == [Trust.LOCAL]
     assert [one.trust for one in documents(after)] == [Trust.EXTERNAL]
+
+
+async def test_an_engine_closes_while_files_are_read_and_records_nothing_of_it(tmp_path: Path) -> None:
+    shop, provider = prepared(tmp_path, {"AGENTS.md": "Use tabs."})
+    readers, stuck = shop.references, StuckFiles()
+    shop.references = ReferenceReaders(files=stuck)
+    async with shop.open() as engine:
+        starting = asyncio.create_task(engine.runs.start(OWNER, ask("One", session_key="s")))
+        await stuck.begun.wait()
+    with pytest.raises((Unavailable, asyncio.CancelledError)):
+        await starting
+    assert provider.requests == []
+    shop.references = readers
+    async with shop.open() as engine:
+        assert (await engine.sessions.list(OWNER, "", 10)) == ()
+        _, events = await run(engine, "Two", "s")
+    assert [one.text for one in documents(events)] == ["Use tabs."]
+
+
+async def test_a_workspace_that_hangs_is_left_alone_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop, _ = prepared(tmp_path, {"AGENTS.md": "Use tabs."})
+    stuck = StuckFiles()
+    shop.references = ReferenceReaders(files=stuck)
+    monkeypatch.setattr("palyra.engine.composition.InstructionFiles", partial(InstructionFiles, limit_s=0.05))
+    async with shop.open() as engine:
+        for _ in range(3):
+            await run_once(engine)
+    assert stuck.reads_count == 1
+
+
+async def test_files_are_looked_at_again_within_a_run_once_they_are_marked_as_stale(tmp_path: Path) -> None:
+    shop, _ = prepared(tmp_path, {"AGENTS.md": "Use tabs."})
+    async with shop.open() as engine:
+        reader = engine.runs.loops._parts.effects.instruction_files
+        agent = shop.agents["main"]
+        session_id = (await engine.sessions.resolve(OWNER, SessionRequest())).id
+        state = SessionState(session_id=session_id, owner=OWNER, agent="main")
+        run_now = _run_after(AgentRunLoopState(turns_count=1))
+        assert await reader.changes(state, run_now, agent) == ((), ())
+        stale = msgspec.structs.replace(state, window=read_documents_again(state.window))
+        (draft,), _ = await reader.changes(stale, run_now, agent)
+    assert isinstance(draft.data, DocumentRead)
+    assert draft.data.text == "Use tabs."
+
+
+def _run_after(loop: AgentRunLoopState) -> Run:
+    return Run(
+        run_id=RunId("01JZ0000000000000000000002"),
+        agent="main",
+        origin="http",
+        limits=make_limits(),
+        can_ask=True,
+        must_call=(),
+        model=None,
+        answer_schema=None,
+        state=RunState.IN_PROGRESS,
+        trust=Trust.OPERATOR,
+        last_at_ms=0,
+        loop=loop,
+    )

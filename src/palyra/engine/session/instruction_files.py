@@ -10,7 +10,7 @@ never ends a run. A text is redacted before it is cut, so that no cut leaves hal
 
 import asyncio
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -42,6 +42,7 @@ from palyra.ports.sealer import Sealer
 from palyra.ports.views import ProvenanceViews
 
 LIMIT_S = 3.0  # The session's other commands wait meanwhile. Four small files take milliseconds.
+PAUSE_MS = 60_000  # A thread that hangs cannot be ended. A workspace that hung is left alone for so long.
 PATHS_MAX = 64  # So many paths are tried, whatever the number of roots and names.
 REDACTION_MARGIN = 8_000  # So many characters behind the cut are read too: a secret across the cut is then seen whole.
 
@@ -71,6 +72,7 @@ class InstructionFiles:
     sealer: Sealer
     clock: Clock
     limit_s: float = LIMIT_S
+    paused_until_ms: dict[tuple[str, ...], int] = field(default_factory=dict)
 
     async def changes(self, state: SessionState, run: Run, agent: AgentSpec) -> Changes:
         """Returns what differs from the context's documents, before a run's first model call and when they are stale.
@@ -97,12 +99,16 @@ class InstructionFiles:
 
     async def _look(self, paths: tuple[str, ...], sender: ReferenceSender) -> _Look | None:
         """Returns None if reading broke or took too long."""
+        workspace, now_ms = sender.agent.workspace, self.clock.now_ms()
+        if now_ms < self.paused_until_ms.get(workspace, now_ms):
+            return None
         task = asyncio.create_task(self._read_all(paths, sender), name="instruction files")
         try:
             await asyncio.wait({task}, timeout=self.limit_s)
         finally:
             task.cancel()
         if not task.done() or task.cancelled():
+            self.paused_until_ms[workspace] = now_ms + PAUSE_MS
             log.warning("instruction_files_slow", agent=sender.agent.name, limit_s=self.limit_s)
             return None
         error = task.exception()
