@@ -182,6 +182,7 @@ def test_erasing_makes_nothing_more_trusted() -> None:
 def test_every_event_type_is_known_as_bringing_content_in_or_not() -> None:
     """A new type is put into one of these by whoever adds it."""
     acts = ACT_TYPES | {"session.labelled", "session.checkpointed", "pin.added", "pin.removed", "grant.revoked"}
+    acts |= {"document.changed"}
     nouns = ("checkpoint", "admin", "erased", "approval", "guard", "routine", "incident")
     ours = {name for name in DATA_TYPES if name.split(".")[0] in nouns}
     derived = {name for name in DATA_TYPES if name.split(".")[0] in ("model", "route", "usage", "context", "answer")}

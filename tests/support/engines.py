@@ -9,6 +9,7 @@ from pathlib import Path
 from palyra.adapters.artifacts.files import FileArtifacts
 from palyra.adapters.clock import SystemClock
 from palyra.adapters.cron import SimulatedCron
+from palyra.adapters.documents.files import WorkspaceDocumentFiles
 from palyra.adapters.keys.sealer import FileSealer
 from palyra.adapters.keys.signer import FileSigner
 from palyra.adapters.policy.cedar import CedarPolicy
@@ -45,6 +46,7 @@ from palyra.ports.references import ReferenceReaders
 from palyra.ports.router import ModelCard
 from palyra.ports.skills import NoSkills, Skills
 from palyra.ports.tools import Tool, ToolCallContext, ToolSource
+from palyra.ports.workspace_documents import DocumentFiles
 
 OWNER = Principal("user:owner")
 ALICE = Principal("user:alice")
@@ -123,6 +125,7 @@ class Workshop:
         self.skills: Skills = NoSkills()
         self.has_delegation = False
         self.references = ReferenceReaders()
+        self.document_files: DocumentFiles = WorkspaceDocumentFiles()
         self.journal_settings = JournalSettings(path=root / "journal.db")
         self.journal_tools: Callable[[SqliteJournal, FileArtifacts], Sequence[Tool]] = lambda journal, artifacts: ()
         self.healing = HealingSetup()
@@ -167,6 +170,7 @@ class Workshop:
             kept=self.kept,
             delegation=delegation,
             documents=IsolatedReader(),
+            document_files=self.document_files,
         )
         views = Views(
             sessions=journal.sessions,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from palyra.adapters.cron import SimulatedCron
+from palyra.adapters.documents.files import WorkspaceDocumentFiles
 from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.readable.reader import IsolatedReader
@@ -159,6 +160,7 @@ def _make_ports(home: Home, config: Config, parts: DaemonParts, stores: Stores, 
         delegation=tools.delegation,
         counter=_make_counter(config),
         documents=IsolatedReader(),
+        document_files=WorkspaceDocumentFiles(),
     )
 
 
@@ -222,6 +224,7 @@ def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
             route=agent.route or "",
             tools=agent.tools,
             delegates=agent.delegates,
+            instruction_files=agent.instruction_files,
             workspace=tuple(_workspace_root(home, agent.name, root) for root in agent.workspace)
             or (str(home.workspace),),
         )

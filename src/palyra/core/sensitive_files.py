@@ -8,7 +8,9 @@ import unicodedata
 
 # Compared without case, because some file systems ignore it.
 INSTRUCTION_FILES = frozenset(
-    "agents.md agents.override.md claude.md claude.local.md copilot-instructions.md gemini.md memory.md skill.md".split()
+    """
+    agents.md agents.override.md claude.md claude.local.md copilot-instructions.md gemini.md memory.md palyra.md skill.md
+    """.split()
 )
 INSTRUCTION_FOLDERS = frozenset({"hooks"})
 # Git runs the files of these folders outside every sandbox. Writing there is executing later, so it asks likewise.

@@ -19,6 +19,7 @@ from palyra.engine.session.effect_runner import EffectParts
 from palyra.engine.session.event_redactor import EventRedactor
 from palyra.engine.session.gate import Gate
 from palyra.engine.session.heartbeats import Heartbeats
+from palyra.engine.session.instruction_files import InstructionFiles
 from palyra.engine.session.model_call import ModelCaller
 from palyra.engine.session.prompt_base import PromptBases
 from palyra.engine.session.real_arguments import ArgumentRestorer
@@ -130,6 +131,17 @@ def _wire_references(setup: EngineSetup, redactor: Redactor) -> ReferenceResolve
     )
 
 
+def _wire_instruction_files(setup: EngineSetup, references: ReferenceResolver) -> InstructionFiles:
+    return InstructionFiles(
+        judge=references.judge,
+        files=setup.ports.references.files,
+        provenance=setup.views.provenance,
+        redactor=references.redactor,
+        sealer=setup.ports.sealer,
+        clock=setup.clock,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Shared:
     hub: Hub
@@ -137,11 +149,19 @@ class _Shared:
     ledger: Ledger
 
 
+def _wire_assembler(setup: EngineSetup, agents: AgentDirectory, prompts: PromptBases) -> ContextAssembler:
+    ports, compaction = setup.ports, setup.settings.compaction
+    return ContextAssembler(
+        agents=agents, prompts=prompts, router=ports.router, counter=ports.counter, compaction=compaction
+    )
+
+
 def _wire_effects(setup: EngineSetup, agents: AgentDirectory, redactor: Redactor, shared: _Shared) -> EffectParts:
     ports, clock, hub, ledger = setup.ports, setup.clock, shared.hub, shared.ledger
     timeout_ms = setup.settings.approval_timeout_ms
     restorer = ArgumentRestorer(setup.views.state, ports.sealer)
     prompts = PromptBases(ports.catalog, ports.skills)
+    references = _wire_references(setup, redactor)
     return EffectParts(
         agents=agents,
         prompts=prompts,
@@ -157,14 +177,9 @@ def _wire_effects(setup: EngineSetup, agents: AgentDirectory, redactor: Redactor
             clock=clock,
             approval_timeout_ms=timeout_ms,
         ),
-        references=_wire_references(setup, redactor),
-        assembler=ContextAssembler(
-            agents=agents,
-            prompts=prompts,
-            router=ports.router,
-            counter=ports.counter,
-            compaction=setup.settings.compaction,
-        ),
+        references=references,
+        instruction_files=_wire_instruction_files(setup, references),
+        assembler=_wire_assembler(setup, agents, prompts),
         planner=RoutePlanner(
             agents=agents,
             prompts=prompts,

@@ -34,6 +34,7 @@ from palyra.engine.api.skills import SkillService
 from palyra.engine.api.status import StatusService
 from palyra.engine.api.taint import TaintService
 from palyra.engine.api.usage import UsageService
+from palyra.engine.api.workspace_documents import WorkspaceDocuments
 from palyra.engine.compaction.compactor import Compactor
 from palyra.engine.composition import EngineParts, build_parts
 from palyra.engine.delegation import Delegations
@@ -157,6 +158,7 @@ class Services:
         )
 
     def _add_delegation(self, setup: EngineSetup, parts: EngineParts) -> None:
+        self.documents = _wire_documents(setup, parts, self.sessions)
         self.delegations = _wire_delegations(setup, parts)
         self.trees = RunTreeService(setup.views.runs, setup.journal)
 
@@ -233,6 +235,19 @@ class Services:
             clean=lambda text: parts.redactor.text(text).text,
             changed=self.scheduler.changed.set,
         )
+
+
+def _wire_documents(setup: EngineSetup, parts: EngineParts, sessions: SessionService) -> WorkspaceDocuments:
+    return WorkspaceDocuments(
+        sessions=sessions,
+        agents=parts.agents,
+        loops=parts.loops,
+        files=setup.ports.document_files,
+        artifacts=setup.ports.artifacts,
+        provenance=setup.views.provenance,
+        redactor=parts.redactor,
+        clock=setup.clock,
+    )
 
 
 def _wire_delegations(setup: EngineSetup, parts: EngineParts) -> Delegations:

@@ -43,6 +43,7 @@ from palyra.ports.token_counter import EstimatedTokens, TokenCounter
 from palyra.ports.tools import Catalog
 from palyra.ports.upkeep import JournalUpkeep, NoUpkeep
 from palyra.ports.views import ApprovalViews, ProvenanceViews, RunViews, SessionViews, UsageViews
+from palyra.ports.workspace_documents import DocumentFiles, NoDocumentFiles
 
 QUEUED_RUNS_MAX = 32
 ACTIVE_RUNS_MAX = 256
@@ -108,6 +109,7 @@ class EnginePorts:
     counter: TokenCounter = field(default_factory=EstimatedTokens)
     documents: DocumentReader = field(default_factory=NoDocumentReader)
     references: ReferenceReaders = field(default_factory=ReferenceReaders)
+    document_files: DocumentFiles = field(default_factory=NoDocumentFiles)
 
 
 def _no_blocks() -> tuple[LoopBlock, ...]:

@@ -15,6 +15,7 @@ from threading import Event
 
 from msgspec.structs import replace
 
+from palyra.adapters.files.partial import Writing, fill_partial
 from palyra.adapters.files.workspace import (
     WorkspacePath,
     absolute,
@@ -26,7 +27,6 @@ from palyra.adapters.files.workspace import (
     open_folder,
 )
 from palyra.adapters.tools.fs_patch_plan import MARK, FileChange, PatchPlan, places_of
-from palyra.adapters.tools.fs_write import Writing, fill_partial
 from palyra.adapters.tools.offload import STOPPED, offload
 from palyra.adapters.tools.preview import preview_changes
 from palyra.core.errors import Conflict, PalyraError

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from palyra.core.attachments import named
 from palyra.core.compaction.plan import tell
 from palyra.core.context.attached import images_of, tell_attached
+from palyra.core.context.documents import document_texts
 from palyra.core.context.layers import low_signal
 from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.context.pins import render_pins
@@ -40,6 +41,9 @@ def render(window: Window) -> tuple[Message, ...]:
     left_out_count = len(images) - fitting_count(images)
     results = {item.message.call_id: item.message for item in items if isinstance(item.message, ToolMessage)}
     messages: list[Message] = [*render_pins(window.pins)]
+    texts = document_texts(window.documents)
+    if texts:
+        messages.append(UserMessage("\n".join(texts)))
     if window.summary is not None:
         messages.append(tell_summary(window.summary))
     for item in items:

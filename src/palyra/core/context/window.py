@@ -13,12 +13,14 @@ from msgspec.structs import replace
 
 from palyra.core.compaction.model import KeptItem, KeptKind
 from palyra.core.context.attached import attached_size
+from palyra.core.context.documents import WindowDocument, fold_document
 from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.context.pins import Pin, add_pin, remove_pin
 from palyra.core.events import Data, Event, SystemData
 from palyra.core.events.base import ErasedData, JsonObject
 from palyra.core.events.model import (
     ContextAssembled,
+    DocumentRead,
     Finish,
     MemoryRecalled,
     ModelFailed,
@@ -43,6 +45,7 @@ from palyra.core.events.run import (
     RunWaiting,
 )
 from palyra.core.events.session import (
+    DocumentChanged,
     PinAdded,
     PinRemoved,
     SessionBranched,
@@ -119,7 +122,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
     `tainted_visits_count` counts visits wanted under taint since the last reset, in items that have left the window.
     `pruned_place` and `dropped_place` are those of the last `context.assembled`. `base` is how many events of the
-    session's ancestors come before its own, so that places in a branch go on where its parent's end.
+    session's ancestors come before its own, so that places in a branch go on where its parent's end. `documents` are the
+    workspace's instruction files; `has_stale_documents` says that the next turn looks at them again.
     """
 
     items: tuple[WindowItem, ...] = ()
@@ -132,6 +136,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     base: int = 0
     summary: ContextSummary | None = None
     pins: tuple[Pin, ...] = ()
+    documents: tuple[WindowDocument, ...] = ()
+    has_stale_documents: bool = False
 
 
 class WindowFact(NamedTuple):
@@ -197,9 +203,12 @@ def _extend_active(window: Window, fact: WindowFact) -> Window:
         case GuardTripped(guidance=guidance):
             return _add(window, UserMessage(f"[palyra] {guidance}"), fact)
         case ContextAssembled(pruned_place=pruned_place, dropped_place=dropped_place):
+            window = replace(window, has_stale_documents=False) if window.has_stale_documents else window
             if (pruned_place, dropped_place) == (window.pruned_place, window.dropped_place):
                 return window
             return replace(window, pruned_place=pruned_place, dropped_place=dropped_place)
+        case DocumentRead():
+            return replace(window, documents=fold_document(window.documents, data, fact.place))
         case ReferenceResolved():
             return _refer(window, data, fact)
         case SessionCompacted():
@@ -249,6 +258,7 @@ _Untold = (
     | SessionCheckpointed
     | SourceTrusted
     | SourceDistrusted
+    | DocumentChanged
     | SystemData
     | ErasedData
 )
@@ -263,7 +273,13 @@ def is_visit(arguments: JsonObject | str) -> bool:
 
 def trust_of(window: Window) -> Trust:
     summary = () if window.summary is None else (window.summary.trust,)
-    return lowest((*(item.trust for item in window.items), *(pin.trust for pin in window.pins), *summary))
+    fixed = (*(pin.trust for pin in window.pins), *(document.trust for document in window.documents), *summary)
+    return lowest((*(item.trust for item in window.items), *fixed))
+
+
+def read_documents_again(window: Window) -> Window:
+    """Returns the window with a mark by which the next turn looks at the instruction files again."""
+    return replace(window, has_stale_documents=True)
 
 
 _UNCERTAIN = (
@@ -299,7 +315,7 @@ def _compact(window: Window, data: SessionCompacted, fact: WindowFact) -> Window
     )
     gone = sum(len(item.visits) for item in window.items if item.place <= data.to_place and is_tainting(item.trust))
     return replace(
-        window,
+        read_documents_again(window),
         items=items,
         chars=sum(item.chars for item in items),
         summary=summary,

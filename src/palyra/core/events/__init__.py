@@ -8,6 +8,7 @@ import msgspec
 from palyra.core.events.base import ErasedData, EventData, JsonObject
 from palyra.core.events.model import (
     ContextAssembled,
+    DocumentRead,
     MemoryRecalled,
     ModelFailed,
     ModelOutput,
@@ -38,6 +39,7 @@ from palyra.core.events.run import (
     RunWaiting,
 )
 from palyra.core.events.session import (
+    DocumentChanged,
     PinAdded,
     PinRemoved,
     SessionBranched,
@@ -84,6 +86,7 @@ SessionData = (
     | SessionCheckpointed
     | PinAdded
     | PinRemoved
+    | DocumentChanged
 )
 RunData = (
     RunAccepted
@@ -104,6 +107,7 @@ ModelData = (
     | ContextAssembled
     | MemoryRecalled
     | ReferenceResolved
+    | DocumentRead
     | ModelRequested
     | ModelOutput
     | ModelFailed

@@ -139,7 +139,8 @@ class ContextAssembled(EventData, frozen=True, kw_only=True):
     `budget_tokens` is the room for input; 0 means that nobody knows the model's window. Places count the events of the
     whole conversation, a branch's parents included. `from_place` is the first whose message is sent. Results up to
     `pruned_place` are shortened, and messages up to `dropped_place` that nothing needs any more are left out. `is_over`
-    says that the context does not fit. `whole_tokens` is what it would take without pruning.
+    says that the context does not fit. `whole_tokens` is what it would take without pruning. `documents` are the places
+    of the project documents that are sent, in order.
     """
 
     TYPE: ClassVar[str] = "context.assembled"
@@ -154,6 +155,7 @@ class ContextAssembled(EventData, frozen=True, kw_only=True):
     pruned_place: Count = 0
     dropped_place: Count = 0
     is_over: bool = False
+    documents: tuple[Count, ...] = ()
 
 
 class RecalledItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -187,6 +189,26 @@ class ReferenceResolved(EventData, frozen=True, kw_only=True):
     artifact_id: Identifier | None = None
     source: Identifier | None = None
     is_cut: bool = False
+
+
+class DocumentRead(EventData, frozen=True, kw_only=True):
+    """An instruction file of the workspace, such as AGENTS.md, as the session's context holds it from here on.
+
+    It is recorded when the file differs from what the session recorded last. `sha256` is that of the whole file, and
+    `text` is redacted and may be cut. `source` names where tainted bytes came from. `is_gone` says that there is no such
+    file any more, or none that may be read.
+    """
+
+    TYPE: ClassVar[str] = "document.read"
+    path: Identifier
+    sha256: Identifier
+    trust: Trust
+    chars: Count = 0
+    text: Text = ""
+    is_cut: bool = False
+    source: Identifier | None = None
+    fence_id: Identifier | None = None
+    is_gone: bool = False
 
 
 class ModelRequested(EventData, frozen=True, kw_only=True):

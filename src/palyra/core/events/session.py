@@ -3,11 +3,13 @@
 Does not own: runs (run).
 """
 
+from enum import Enum
 from typing import ClassVar
 
 import msgspec
 
 from palyra.core.events.base import Count, EventData, Identifier, Text
+from palyra.core.events.tool import FileBytes
 from palyra.core.ids import CallId, Principal, SessionId
 from palyra.core.trust import Trust
 
@@ -140,6 +142,29 @@ class SessionCheckpointed(EventData, frozen=True, kw_only=True):
     at_seq: Count
     label: Text | None = None
     reason: Identifier = "manual"
+
+
+class ChangePhase(Enum):
+    """How far a change of a document got. Without a later event, the hashes tell whether the file was written."""
+
+    BEGUN = "begun"
+    DONE = "done"
+    REFUSED = "refused"  # The file changed meanwhile, and was not written.
+
+
+class DocumentChanged(EventData, frozen=True, kw_only=True):
+    """A managed block of a workspace document changes (core.managed_blocks).
+
+    `written` is the whole file afterwards, with the sources of what it holds. `artifact_id` is the file before.
+    """
+
+    TYPE: ClassVar[str] = "document.changed"
+    phase: ChangePhase
+    block: Identifier
+    revision: Count
+    written: FileBytes
+    before_sha256: Identifier | None = None
+    artifact_id: Identifier | None = None
 
 
 class PinAdded(EventData, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from palyra.core.events import Draft, Event, SystemData
 from palyra.core.events.base import ErasedData
 from palyra.core.events.model import (
     ContextAssembled,
+    DocumentRead,
     MemoryRecalled,
     ModelFailed,
     ModelOutput,
@@ -39,6 +40,7 @@ from palyra.core.events.run import (
     RunWaiting,
 )
 from palyra.core.events.session import (
+    DocumentChanged,
     PinAdded,
     PinRemoved,
     SessionBranched,
@@ -151,6 +153,7 @@ def _require_open(run: Run, type_name: str) -> None:
 # Lists the types that decide nothing about a run. A type that is neither here nor a case fails the type check.
 _WithoutEffect = (
     MemoryRecalled
+    | DocumentRead
     | GrantRevoked
     | SessionCreated
     | SessionBranched
@@ -163,6 +166,7 @@ _WithoutEffect = (
     | SessionCheckpointed
     | PinAdded
     | PinRemoved
+    | DocumentChanged
     | SystemData
 )
 

@@ -66,11 +66,15 @@ class AnswerQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordSessionEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of the session itself: a label, a reset, a revoked grant, a pin. `trust` is that of its words."""
+    """An event of the session itself: a label, a reset, a revoked grant, a pin.
+
+    `trust` is that of its words. `writes` belong to it.
+    """
 
     principal: Principal
     data: Data
     trust: Trust = Trust.OPERATOR
+    writes: tuple[Write, ...] = ()
 
 
 class CompactSession(msgspec.Struct, frozen=True, kw_only=True):

@@ -206,7 +206,7 @@ class CommitBuilder:
         if run is not None and not facts:
             # A plan that had to wait for room in a budget is requested again.
             plans = [effect for effect in wanted(run) if isinstance(effect, PlanRoute)]
-            facts = await self.effects.judge_and_plan(pending, run, plans)
+            facts, _ = await self.effects.judge_and_plan(pending, run, plans)
         if run is not None and facts:
             return await self._advance(pending, run, facts)
         return await self._begin_next(pending)
@@ -238,7 +238,7 @@ class CommitBuilder:
                 raise Conflict("session_busy", "the session has unfinished runs; cancel them or wait, then reset")
             pending = add_drafts(pending, unpin_all(pending.state, draft))
             state = replace(pending.state, reset_seq=state.head_seq + len(pending.drafts) + 1)
-        return add_drafts(replace(pending, state=state, writes=(*pending.writes, *writes)), (draft,))
+        return add_drafts(replace(pending, state=state, writes=(*pending.writes, *writes, *command.writes)), (draft,))
 
     def _compact(self, pending: PendingCommit, command: CompactSession) -> PendingCommit:
         """Records a compaction, if what it compacts is still what the session has before its protected part."""
@@ -282,13 +282,14 @@ class CommitBuilder:
             outgoing = tuple(effect for effect in effects if not isinstance(effect, Record) and not is_inert(effect))
             pending = add_record(replace(pending, writes=(*pending.writes, *writes)), record, outgoing, run)
             pending = remember_doubts(self._count_spend(pending, record, run), record)
-            facts = await self.effects.judge_and_plan(pending, run, effects)
+            facts, sealed = await self.effects.judge_and_plan(pending, run, effects)
             roomier = await self._make_room(pending, run, facts)
             if roomier is not pending:
-                pending, facts = roomier, await self.effects.judge_and_plan(roomier, run, effects)
+                pending = roomier
+                facts, sealed = await self.effects.judge_and_plan(pending, run, effects)
             elif run.wants_room:
                 facts = tuple(_too_long(fact) for fact in facts)
-            pending = self._queue_compaction(pending, facts)
+            pending = self._queue_compaction(replace(pending, writes=(*pending.writes, *sealed)), facts)
         if run is not None and is_terminal(run.state):
             pending = replace(pending, writes=(*pending.writes, *self._after_end(run, pending.state)))
         return await self._begin_next(pending)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from palyra.core.compaction.model import CompactionSettings
+from palyra.core.context.documents import LAYER, document_texts
 from palyra.core.context.layers import (
     ChosenContext,
     ContextCase,
@@ -30,7 +31,7 @@ from palyra.core.events.model import ContextAssembled
 from palyra.core.images import is_image
 from palyra.core.run.state import Run
 from palyra.core.service_runs import find_service
-from palyra.core.taint import labels
+from palyra.core.taint import label, labels
 from palyra.core.trust import Trust, lowest
 from palyra.engine.agents import AgentDirectory
 from palyra.engine.session.pending_commit import PendingCommit
@@ -72,6 +73,7 @@ class ContextAssembler:
             pruned_place=chosen.pruned_place,
             dropped_place=chosen.dropped_place,
             is_over=chosen.is_over,
+            documents=tuple(document.place for document in window.documents),
         )
 
     def room_chars(self, run_agent: str, model: str | None) -> int:
@@ -93,7 +95,11 @@ class ContextAssembler:
         model, budget_tokens = self._room(run.agent, run.model)
         case = ContextCase(
             budget_tokens=budget_tokens,
-            fixed=(*await self._fixed_layers(model, run, window), *await self._pinned(model, window)),
+            fixed=(
+                *await self._fixed_layers(model, run, window),
+                *await self._pinned(model, window),
+                *await self._document_layers(model, window),
+            ),
             items=await self._sized_items(model, window),
             protected_place=protected_place(window),
             pruned_place=window.pruned_place,
@@ -137,6 +143,13 @@ class ContextAssembler:
             return ()
         trust = lowest(pin.trust for pin in window.pins)
         return (FixedLayer(name="pinned", source="pins", trust=trust, tokens=sum(await self._count(model, shown))),)
+
+    async def _document_layers(self, model: str, window: Window) -> tuple[FixedLayer, ...]:
+        counted = await self.counter.count(model, document_texts(window.documents)) if window.documents else ()
+        return tuple(
+            FixedLayer(name=LAYER, source=label("file", each.path), trust=each.trust, tokens=tokens + MESSAGE_TOKENS)
+            for each, tokens in zip(window.documents, counted, strict=True)
+        )
 
     async def _sized_items(self, model: str, window: Window) -> tuple[SizedItem, ...]:
         messages = [item.message for item in window.items]

@@ -38,8 +38,9 @@ from palyra.engine.session.commands import EffectReport
 from palyra.engine.session.context_assembler import ContextAssembler
 from palyra.engine.session.drafts import agent_draft, engine_draft
 from palyra.engine.session.gate import Gate, gate_case
+from palyra.engine.session.instruction_files import InstructionFiles
 from palyra.engine.session.model_call import ModelCall, ModelCaller
-from palyra.engine.session.pending_commit import PendingCommit, SessionState
+from palyra.engine.session.pending_commit import PendingCommit, SessionState, add_drafts
 from palyra.engine.session.prompt_base import PromptBases
 from palyra.engine.session.reference_facts import reference_facts
 from palyra.engine.session.reference_judge import ReferenceSender
@@ -78,23 +79,25 @@ class EffectParts:
     assembler: ContextAssembler
     planner: RoutePlanner
     references: ReferenceResolver
+    instruction_files: InstructionFiles
     models: ModelCaller
     tools: ToolExecutor
     tasks: TaskSupervisor
     clock: Clock
 
-    async def judge_and_plan(
-        self, pending: PendingCommit, run: Run, effects: Sequence[Record | Effect]
-    ) -> tuple[Draft, ...]:
-        """Returns the facts of effects that touch nothing outside. They join the commit that asked for them."""
+    async def judge_and_plan(self, pending: PendingCommit, run: Run, effects: Sequence[Record | Effect]) -> Found:
+        """Returns the facts of effects that change nothing outside. They join the commit that asked for them."""
         facts: list[Draft] = []
+        writes: tuple[Write, ...] = ()
         for effect in effects:
             # A grant that was valid when the question was asked may expire while it is looked up.
             now_ms = self.clock.now_ms()
             match effect:
                 case Assemble():
-                    context = await self.assembler.assemble(pending, run)
-                    facts.append(engine_draft(context, run.run_id, now_ms))
+                    agent = self.agents.of_run(run.agent)
+                    documents, writes = await self.instruction_files.changes(pending.state, run, agent)
+                    context = await self.assembler.assemble(add_drafts(pending, documents), run)
+                    facts += [*documents, engine_draft(context, run.run_id, now_ms)]
                 case PlanRoute():
                     plan = await self.planner.plan(pending, run, effect)
                     facts += [] if plan is None else [engine_draft(plan, run.run_id, self.clock.now_ms())]
@@ -104,7 +107,7 @@ class EffectParts:
                     facts.append(engine_draft(judged, run.run_id, now_ms))
                 case ResolveReferences() | CallModel() | Execute() | Stop() | Record():
                     continue
-        return tuple(facts)
+        return tuple(facts), writes
 
 
 class EffectRunner:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from palyra.core.context.documents import DOCUMENTS_MAX, WindowDocument, fold_document
 from palyra.core.context.window import EVENTS_READ_MAX, Window, WindowItem, extend
 from palyra.core.errors import NotFound
 from palyra.core.events import Event
-from palyra.core.events.model import ContextAssembled
+from palyra.core.events.model import ContextAssembled, DocumentRead
 from palyra.core.events.session import Parent
 from palyra.core.events.tool import ApprovalKind
 from palyra.core.ids import SessionId
@@ -145,7 +146,10 @@ class SessionLoader:
             if after_seq > 0 or room <= 0:
                 earlier = [tape._replace(last_seq=after_seq), *tapes[index + 1 :]]
                 break
-        window = Window(pins=pins_in(await find_pins(self.journal, self.views.marks, earlier)))
+        window = Window(
+            pins=pins_in(await find_pins(self.journal, self.views.marks, earlier)),
+            documents=await self._documents(assembled, tapes),
+        )
         for base, events in reversed(parts):
             window = replace(window, base=base)
             for event in events:
@@ -162,6 +166,17 @@ class SessionLoader:
             if found is not None or room <= 0:
                 return found
         return None
+
+    async def _documents(self, assembled: ContextAssembled | None, tapes: list[Tape]) -> tuple[WindowDocument, ...]:
+        """Returns the documents of the last context. They may be far older than the messages that are read."""
+        documents: tuple[WindowDocument, ...] = ()
+        for place in assembled.documents[:DOCUMENTS_MAX] if assembled is not None else ():
+            tape = next((each for each in tapes if each.base < place <= each.base + each.last_seq), None)
+            found = await self.journal.read(tape.session_id, place - tape.base - 1, 1) if tape is not None else ()
+            for event in found:
+                if isinstance(event.data, DocumentRead):
+                    documents = fold_document(documents, event.data, place)
+        return documents
 
     async def _read(self, tape: Tape, after_seq: int) -> tuple[Event, ...]:
         events: list[Event] = []
