@@ -41,7 +41,7 @@ def test_unknown_tape_has_no_events(filled: TestHome) -> None:
 def test_totals_count_what_is_there(filled: TestHome) -> None:
     with Archive(filled.home.journal) as archive:
         totals = archive.totals()
-    assert (totals.schema_version, totals.tapes_count, totals.events_count, totals.last_position) == (5, 5, 55, 55)
+    assert (totals.schema_version, totals.tapes_count, totals.events_count, totals.last_position) == (6, 5, 55, 55)
 
 
 def test_nothing_can_be_written(filled: TestHome) -> None:

@@ -60,7 +60,7 @@ def files_in(directory: Path) -> list[str]:
 def test_backup_holds_what_its_manifest_says(filled: TestHome, saved: Path) -> None:
     manifest = json.loads((saved / "manifest.json").read_text())
     assert manifest["format_version"] == 1
-    assert (manifest["schema_version"], manifest["last_position"]) == (5, 55)
+    assert (manifest["schema_version"], manifest["last_position"]) == (6, 55)
     assert files_in(saved) == sorted([*manifest["files"], "manifest.json"])
     sums = {name: hashlib.sha256((saved / name).read_bytes()).hexdigest() for name in manifest["files"]}
     assert sums == manifest["files"]

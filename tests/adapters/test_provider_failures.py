@@ -13,7 +13,7 @@ from palyra.adapters.providers.exchange import ProviderEndpoint
 from palyra.adapters.providers.failures import read_refusal, refused, retry_after_s
 from palyra.adapters.providers.openai_chat import ChatFormat, OpenAiChat
 from palyra.adapters.providers.openai_responses import ResponsesFormat
-from palyra.core.conversation import UserMessage
+from palyra.core.context.messages import UserMessage
 from palyra.core.errors import NotFound
 from palyra.core.events.model import Finish, ModelError
 from palyra.ports.provider import Completed, Failed, TextDelta

@@ -20,7 +20,7 @@ from palyra.adapters.providers import local_model_worker
 from palyra.adapters.providers.exchange import ProviderEndpoint, WireModel
 from palyra.adapters.providers.local_model import WAITING_MAX, LocalModel, make_messages
 from palyra.adapters.providers.local_model_process import AnswerLine, parse_line
-from palyra.core.conversation import AssistantMessage, PastCall, ToolMessage, UserMessage
+from palyra.core.context.messages import AssistantMessage, PastCall, ToolMessage, UserMessage
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.core.tools import ToolSpec

@@ -14,7 +14,7 @@ from openai.types.responses import response_create_params
 from typing_extensions import get_type_hints, is_typeddict
 
 from palyra.adapters.net.client import HttpClient
-from palyra.core.conversation import AssistantMessage, PastCall, ToolMessage, UserMessage
+from palyra.core.context.messages import AssistantMessage, PastCall, ToolMessage, UserMessage
 from palyra.core.events.model import Finish, Usage
 from palyra.core.tools import ToolSpec
 from palyra.ports.provider import Completed

@@ -9,7 +9,7 @@ import pytest
 from palyra.adapters.net.client import HttpClient
 from palyra.adapters.providers.exchange import WireModel
 from palyra.adapters.providers.image_parts import BLIND, REFUSED
-from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
+from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.events.model import ModelError
 from palyra.core.images import ENCODED_BYTES_MAX, IMAGE_BYTES_MAX
 from palyra.ports.provider import Completed, Failed, Image, ModelRequest

@@ -14,7 +14,7 @@ from palyra.adapters.providers.exchange import WireModel, join_url
 from palyra.adapters.providers.provider_state import STATE_BYTES_MAX, give_back, keep
 from palyra.adapters.providers.wire_names import WireNames
 from palyra.config import Config, read_config
-from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
+from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.events.model import Finish
 from palyra.core.tools import ToolSpec
 from palyra.ports.provider import Completed, ModelRequest

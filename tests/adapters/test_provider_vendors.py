@@ -22,7 +22,7 @@ from palyra.adapters.providers.provider_state import keep
 from palyra.adapters.providers.pydantic_ai_messages import keep_answer, make_messages
 from palyra.adapters.providers.pydantic_ai_vendors import PydanticAi
 from palyra.adapters.providers.wire_names import names_of
-from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
+from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelError

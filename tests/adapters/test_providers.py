@@ -13,7 +13,7 @@ from palyra.adapters.providers import demo
 from palyra.adapters.providers.demo import LABEL, DemoProvider
 from palyra.adapters.providers.prepared_turns import Chunk, PreparedCall, PreparedFailure, Turn
 from palyra.adapters.providers.scripted import Script, ScriptedProvider, load_scripts, play_turns
-from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
+from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.errors import Invalid, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelError, Usage

@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from palyra.adapters.net.guard import Guard
 from palyra.adapters.net.guard_exchange import REDIRECTS_MAX, is_same_site
 from palyra.adapters.tools.http_fetch import HEADERS_MAX, SPEC, HttpFetch
-from palyra.adapters.tools.readable import TEXT_LENGTH_MAX
 from palyra.core.addresses import is_known_address
-from palyra.core.conversation import ToolMessage, Window, WindowItem
+from palyra.core.context.messages import ToolMessage
+from palyra.core.context.window import Window, WindowItem
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Verdict
+from palyra.core.pages.readable import TEXT_LENGTH_MAX
 from palyra.core.tools import ToolResult
 from palyra.core.trust import Trust
 from tests.gateway.test_server import certificate

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from palyra.adapters.tools.fs_read import FILE_BYTES_MAX, LINES_MAX, OUTPUT_BYTES_MAX, FsRead
+from palyra.adapters.files.text_file import FILE_BYTES_MAX
+from palyra.adapters.tools.fs_read import LINES_MAX, OUTPUT_BYTES_MAX, FsRead
 from palyra.core.events.tool import Outcome
 from palyra.core.tools import ToolResult
 from tests.support.tool_calls import code_of, execute

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from palyra.adapters.files.ignore import IgnoreRules
 from palyra.adapters.tools import fs_search, search_child
 from palyra.adapters.tools.fs_search import LINE_LENGTH_MAX, MATCHES_MAX, FsSearch
-from palyra.adapters.tools.ignore import IgnoreRules
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Outcome
 from palyra.core.tools import ToolResult

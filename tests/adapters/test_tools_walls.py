@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.adapters.tools import workspace
+from palyra.adapters.files import workspace
+from palyra.adapters.files.workspace import DEPTH_MAX, locate
 from palyra.adapters.tools.fs_list import FsList
 from palyra.adapters.tools.fs_patch import FsPatch
 from palyra.adapters.tools.fs_read import FsRead
 from palyra.adapters.tools.fs_search import FsSearch
 from palyra.adapters.tools.fs_write import FsWrite
-from palyra.adapters.tools.workspace import DEPTH_MAX, locate
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Outcome

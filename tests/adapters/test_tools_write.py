@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from palyra.adapters.files.partial import fill_partial
 from palyra.adapters.tools import fs_write
 from palyra.adapters.tools.fs_write import CONTENT_LENGTH_MAX, FsWrite
 from palyra.adapters.tools.preview import PREVIEW_LENGTH_MAX
@@ -111,7 +112,7 @@ async def test_cancelled_write_changes_nothing(tmp_path: Path, monkeypatch: pyte
     """The thread is held before its last step; the cancel reaches it there."""
     (tmp_path / "a.txt").write_text("old")
     entered, released = threading.Event(), threading.Event()
-    fill = fs_write.fill_partial
+    fill = fill_partial
 
     def held(*arguments: object) -> None:
         fill(*arguments)  # type: ignore[arg-type]

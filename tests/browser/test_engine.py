@@ -12,7 +12,7 @@ from palyra.adapters.browser.source import BrowserSource
 from palyra.adapters.net.guard import Guard
 from palyra.adapters.providers.prepared_turns import Turn
 from palyra.adapters.providers.scripted import ScriptedProvider
-from palyra.core.conversation import ToolMessage
+from palyra.core.context.messages import ToolMessage
 from palyra.core.events import Event
 from palyra.core.events.tool import ApprovalStatus, Decision, Outcome, ToolFinished, ToolJudged, Verdict
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunRecord

@@ -56,11 +56,40 @@ def test_image_is_what_its_bytes_say(tmp_path: Path) -> None:
     for name, body, media_type in (
         ("photo.png", jpeg(), "image/jpeg"),
         ("page.html", b"<p>", "text/html"),
-        ("unknown", b"?", "application/octet-stream"),
+        ("unknown", b"?", "text/plain"),
         ("wrong.png", b"text", "image/png"),
+        ("report.pdf", b"%PDF-1.7", "application/pdf"),
+        ("report", b"%PDF-1.7", "application/pdf"),
+        ("film.ts", b"const a = 1;", "text/plain"),
+        ("Makefile", b"all: build", "text/plain"),
+        ("a.md", b"# A", "text/markdown"),
+        ("a.csv", b"a,b", "text/csv"),
+        ("a.json", b"{}", "application/json"),
+        ("a.py", b"pass", "text/x-python"),
+        ("wide.txt", "ä".encode("utf-16"), "text/plain"),
+        ("empty", b"", "text/plain"),
     ):
         (tmp_path / name).write_bytes(body)
         assert read_file(tmp_path / name).media_type == media_type
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "words"),
+    [
+        ("a.zip", b"PK\x03\x04" + bytes(9), "of the type application/zip"),
+        ("program", b"\x7fELF" + bytes(60), "no text and no image"),
+        ("a.csv.gz", b"\x1f\x8b\x08" + bytes(60), "no text and no image"),
+    ],
+)
+def test_file_of_a_type_that_no_model_reads_is_refused_before_it_is_sent(
+    stand_in: StandIn, tmp_path: Path, name: str, body: bytes, words: str
+) -> None:
+    (tmp_path / name).write_bytes(body)
+    result = palyra("run", "look", "--attach", str(tmp_path / name))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: file_unsupported: ")
+    assert words in " ".join(result.stderr.split())
+    assert stand_in.calls == []
 
 
 def test_file_that_is_too_large_or_none_is_refused(tmp_path: Path) -> None:

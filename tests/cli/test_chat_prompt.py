@@ -110,9 +110,11 @@ def test_commands_and_their_arguments_are_completed(
     with Terminal(["chat"], reaching) as terminal:
         terminal.expect_screen("\n›")
         terminal.type("/")
-        screen = terminal.expect_screen("/approvals  list open questions")
-        assert "/quit" in screen
-        terminal.type("app\t")
+        screen = terminal.expect_screen("/sessions   list sessions")
+        assert "/attach" in screen
+        terminal.type("a")
+        terminal.expect_screen("/approvals  list open questions")
+        terminal.type("pp\t")
         terminal.expect_screen("\n› /approvals")
         terminal.type("\r")
         terminal.expect_screen("\n› /approvals\nnothing waits for an answer")

@@ -34,7 +34,7 @@ def answer(result: Result) -> dict[str, object]:
 def test_journal_tells_what_it_holds(home: TestHome) -> None:
     members = answer(palyra(home, "journal", "info", "--json"))
     assert members["path"] == str(home.home.journal)
-    assert members["totals"] == {"schema_version": 5, "tapes_count": 5, "events_count": 55, "last_position": 55}
+    assert members["totals"] == {"schema_version": 6, "tapes_count": 5, "events_count": 55, "last_position": 55}
     assert "55" in palyra(home, "journal", "info").stdout
 
 

@@ -15,6 +15,7 @@ from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
 from palyra.ports.incidents import IncidentViews
 from palyra.ports.journal import Journal
+from palyra.ports.marks import MarkViews
 from palyra.ports.routines import RoutineViews
 from palyra.ports.search import MessageSearch
 from palyra.ports.state import State
@@ -36,6 +37,7 @@ class Opened:
     search: MessageSearch
     incidents: IncidentViews
     routines: RoutineViews
+    marks: MarkViews
 
 
 Opener = Callable[[Path, FixedClock], Awaitable[Opened]]
@@ -76,6 +78,7 @@ def _with_views(journal: SqliteJournal) -> Opened:
         search=journal.search,
         incidents=journal.incidents,
         routines=journal.routines,
+        marks=journal.marks,
     )
 
 

@@ -12,17 +12,8 @@ from hypothesis import strategies as st
 
 from palyra.core import addresses
 from palyra.core.addresses import VISITS_MAX
-from palyra.core.conversation import (
-    ITEMS_MAX,
-    AssistantMessage,
-    Message,
-    PastCall,
-    ToolMessage,
-    UserMessage,
-    Window,
-    WindowItem,
-    extend,
-)
+from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
+from palyra.core.context.window import ITEMS_MAX, Window, WindowItem, extend
 from palyra.core.events import Data, Event
 from palyra.core.events.model import Finish, ModelOutput, ToolCall
 from palyra.core.events.run import MessageUser, RunStarted

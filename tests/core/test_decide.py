@@ -33,7 +33,7 @@ from palyra.core.events.tool import (
 )
 from palyra.core.ids import digest_call
 from palyra.core.run.deadlines import next_deadline_ms, overdue
-from palyra.core.run.effects import CallModel, Execute, Judge, PlanRoute, Stop
+from palyra.core.run.effects import Assemble, CallModel, Execute, Judge, PlanRoute, Stop
 from palyra.core.run.fold import fold
 from palyra.core.run.loop import make_limits
 from palyra.core.run.states import RunState
@@ -53,7 +53,7 @@ def test_accepted_run_waits_to_be_started() -> None:
 
 
 def test_started_run_plans_its_first_route() -> None:
-    assert Script().begin().effects == (PlanRoute(1, False),)
+    assert Script().begin().effects == (Assemble(1),)
 
 
 def test_route_leads_to_a_recorded_request_and_the_call() -> None:
@@ -100,7 +100,7 @@ def test_allowed_call_is_started_on_the_tape_before_it_executes() -> None:
 def test_denied_call_is_never_started_and_the_run_goes_on() -> None:
     script = Script().begin().propose(READ).judge(1, Verdict.DENY)
     assert script.types()[-2:] == ["tool.judged", "tool.finished"]
-    assert script.effects == (PlanRoute(2, False),)
+    assert script.effects == (Assemble(2),)
     assert script.data(ToolStarted) == []
 
 
@@ -139,7 +139,7 @@ def test_allowed_approval_resumes_and_starts_the_call() -> None:
 def test_denied_approval_is_a_result_and_the_run_goes_on() -> None:
     script = Script().begin().propose(SEND).judge(1, Verdict.ASK).resolve(Decision.DENY)
     assert script.types()[-3:] == ["approval.resolved", "tool.finished", "run.resumed"]
-    assert script.effects == (PlanRoute(2, False),)
+    assert script.effects == (Assemble(2),)
 
 
 def test_denied_approval_with_end_run_ends_it() -> None:
@@ -226,7 +226,7 @@ def test_steering_a_waiting_run_supersedes_the_question() -> None:
     assert isinstance(resolved, ApprovalResolved)
     assert (resolved.status, resolved.reason) == (ApprovalStatus.DENIED, "superseded")
     assert script.is_in(RunState.IN_PROGRESS)
-    assert script.effects == (PlanRoute(2, False),)
+    assert script.effects == (Assemble(2),)
 
 
 def test_cancel_of_a_queued_run_ends_it_at_once() -> None:
@@ -324,7 +324,7 @@ def test_second_loss_of_a_retried_effect_asks_again() -> None:
 
 def test_restart_makes_an_interrupted_model_call_again() -> None:
     script = Script().begin().route().restart()
-    assert script.effects == (PlanRoute(2, False),)
+    assert script.effects == (Assemble(2),)
 
 
 def test_restart_of_a_cancelled_run_ends_it() -> None:
@@ -342,6 +342,18 @@ def test_three_restarts_without_progress_end_the_run() -> None:
 def test_progress_between_restarts_starts_the_count_again() -> None:
     script = Script().begin().restart().restart().propose(READ).judge(1).restart().restart()
     assert script.is_in(RunState.IN_PROGRESS)
+
+
+def test_context_comes_before_the_plan_and_is_made_anew_after_new_words() -> None:
+    assert Script().begin().assemble().effects == (PlanRoute(1, False),)
+    assert Script().begin().assemble().say("wait").effects == (Assemble(1),)
+
+
+def test_context_that_does_not_fit_ends_the_run_and_names_what_helps() -> None:
+    script = Script().begin().assemble(budget_tokens=10, input_tokens=20, is_over=True)
+    (failed,) = script.data(RunFailed)
+    assert failed.reason is EndReason.CONTEXT_EXHAUSTED  # type: ignore[union-attr]
+    assert "palyra sessions compact" in failed.message  # type: ignore[union-attr]
 
 
 def test_budget_question_holds_the_call_and_approval_plans_again() -> None:
@@ -371,12 +383,15 @@ def test_budget_question_without_anybody_to_ask_ends_the_run() -> None:
 )
 def test_failed_model_call_ends_the_run_with_its_reason(code: ModelError, reason: EndReason) -> None:
     script = Script().begin().fail_model(code)
+    if code is ModelError.CONTEXT_LENGTH:
+        assert script.effects == (Assemble(2),)
+        script.fail_model(code)
     assert script.data(RunFailed)[0].reason is reason  # type: ignore[union-attr]
 
 
 def test_interrupted_output_is_kept_and_the_turn_made_again() -> None:
     script = Script().begin().answer("half", Finish.INTERRUPTED)
-    assert script.effects == (PlanRoute(2, False),)
+    assert script.effects == (Assemble(2),)
     script.answer("half", Finish.INTERRUPTED).answer("half", Finish.INTERRUPTED)
     assert script.data(RunFailed)[0].reason is EndReason.PROVIDER_ERROR  # type: ignore[union-attr]
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from palyra.core.addresses import is_known_address
 from palyra.core.agents import AgentSpec, may_delegate, may_use
 from palyra.core.budget import Budget, BudgetScope, Spender, draws_of
-from palyra.core.conversation import Window, extend
+from palyra.core.context.window import Window, extend
 from palyra.core.delegation import (
     agents_above,
     cap_nano_usd,

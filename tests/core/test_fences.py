@@ -7,7 +7,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from palyra.core.conversation import ToolMessage, Window, extend, render
+from palyra.core.context.messages import ToolMessage
+from palyra.core.context.prompt import render
+from palyra.core.context.window import Window, extend
 from palyra.core.events.tool import Outcome, ToolError, ToolFinished
 from palyra.core.fences import FENCE_ID_LENGTH, fence, marks, neutralise, unfence
 from palyra.core.trust import Trust

@@ -34,7 +34,7 @@ from palyra.core.projections.rows import Row, RunRow
 from palyra.core.run.deadlines import overdue
 from palyra.core.run.decide import wanted
 from palyra.core.run.due import next_record
-from palyra.core.run.effects import CallModel, Effect, Execute, Judge, PlanRoute, Stop
+from palyra.core.run.effects import Assemble, CallModel, Effect, Execute, Judge, PlanRoute, Stop
 from palyra.core.run.fold import fact_of, fold, fold_tape
 from palyra.core.run.loop import make_limits
 from palyra.core.run.replay import replay
@@ -97,6 +97,9 @@ class World:
         return True
 
     def perform(self, effects: tuple[Effect, ...]) -> None:
+        # A plan that a person's new words overtook is made again once their context is assembled.
+        now = wanted(self.script.state)
+        self.in_flight = [one for one in self.in_flight if not isinstance(one, PlanRoute) or one in now]
         for effect in effects:
             if isinstance(effect, Stop):
                 assert effect.effect in self.in_flight
@@ -155,6 +158,9 @@ class World:
         effect = self.in_flight.pop(self.random.randrange(len(self.in_flight)))
         self.script.now_ms += self.random.randrange(500)
         match effect:
+            case Assemble(turn=turn):
+                if self.script.state.turn == turn:
+                    self.guarded(self.script.assemble)
             case PlanRoute(turn=turn):
                 if self.script.state.turn == turn:
                     budget = self.random.choices(list(BudgetState), [20, 1, 0.3])[0]

@@ -134,6 +134,9 @@ def test_recalled_and_referenced_content_taints_by_its_own_trust() -> None:
     recalled = MemoryRecalled(turn=1, items=(RecalledItem(memory_id="m", score_bps=1, trust=Trust.EXTERNAL),))
     referenced = ReferenceResolved(raw="@x", kind="url", ok=True, trust=Trust.EXTERNAL)
     assert labels(fold_all(draft(recalled), draft(referenced))) == ("memory:recall", "reference:url")
+    named = ReferenceResolved(raw="@x", kind="url", ok=True, trust=Trust.EXTERNAL, source="http:example.com")
+    local = ReferenceResolved(raw="@y", kind="file", ok=True, trust=Trust.LOCAL, source="file:notes.md")
+    assert labels(fold_all(draft(named), draft(local))) == ("http:example.com",)
 
 
 def test_a_persons_word_lifts_one_source_until_it_is_taken_back() -> None:
@@ -178,7 +181,8 @@ def test_erasing_makes_nothing_more_trusted() -> None:
 
 def test_every_event_type_is_known_as_bringing_content_in_or_not() -> None:
     """A new type is put into one of these by whoever adds it."""
-    acts = ACT_TYPES | {"session.labelled", "pin.added", "pin.removed", "grant.revoked"}
+    acts = ACT_TYPES | {"session.labelled", "session.checkpointed", "pin.added", "pin.removed", "grant.revoked"}
+    acts |= {"document.changed"}
     nouns = ("checkpoint", "admin", "erased", "approval", "guard", "routine", "incident")
     ours = {name for name in DATA_TYPES if name.split(".")[0] in nouns}
     derived = {name for name in DATA_TYPES if name.split(".")[0] in ("model", "route", "usage", "context", "answer")}

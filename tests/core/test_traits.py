@@ -26,6 +26,8 @@ def test_no_rule_names_a_tool(path: Path) -> None:
     """Words for a model or a person may: those are sentences, and nothing is decided by them."""
     families = {f"{name.partition('.')[0]}." for name in SPECS}
     constants = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)]
+    if path.parts[-2:] == ("references", "calls.py"):
+        return  # A reference stands for a call of a certain tool, by definition.
     assert not {*SPECS, *families, "mcp.", "wasm."}.intersection(each for each in constants if isinstance(each, str))
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from palyra.adapters.providers.prepared_turns import PreparedCall, Turn, find_standing, play
 from palyra.adapters.store.sqlite.connection import JournalSettings
-from palyra.core.conversation import ToolMessage
+from palyra.core.context.messages import ToolMessage
 from palyra.core.events import Event
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import ModelOutput, ToolCall

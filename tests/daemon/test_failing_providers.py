@@ -61,7 +61,7 @@ ADVICE = {
     "quota": "Top it up, or use another provider",
     "bad_request": "Check the model's `id` and `base_url`",
     "content_filter": "Rephrase it, or use another model",
-    "context_length": "Start a new session (/new in a chat), or use a model with a larger window",
+    "context_length": "Shorten it (palyra sessions compact), start a new session, or use a model with a larger window",
 }
 ERROR_EVENT = events({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
 PAGE = Played(body=b"<html><body>Please log in</body></html>", content_type="text/html")

@@ -58,6 +58,6 @@ async def test_a_request_that_is_itself_at_fault_is_not_tried_elsewhere(tmp_path
         record = await engine.runs.start(OWNER, ask())
         events = await finished(engine, record)
         ended = await engine.runs.get(OWNER, record.id)
-    assert [event.data.code for event in events if isinstance(event.data, ModelFailed)] == [code]
+    assert {event.data.code for event in events if isinstance(event.data, ModelFailed)} == {code}
     assert ended.error is not None
     assert "status page" in ended.error.message

@@ -126,7 +126,7 @@ async def test_no_more_jobs_of_a_kind_run_than_it_allows(tmp_path: Path) -> None
         added = [await queue.add("test") for _ in range(12)]
         for job_id in added:
             await queue.ended(job_id, JobState.DONE)
-    assert most == 3
+    assert 1 < most <= 3
 
 
 async def test_a_job_waits_for_its_time(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from palyra.adapters.providers.demo import BLIND, DemoProvider
 from palyra.adapters.providers.prepared_turns import Turn, play
-from palyra.core.conversation import UserMessage
+from palyra.core.context.messages import UserMessage
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events.model import ModelError, RoutePlanned
 from palyra.core.events.run import MessageUser
@@ -103,10 +103,10 @@ async def test_images_reach_the_model_with_exactly_their_bytes(tmp_path: Path) -
 async def test_other_files_are_told_and_not_read(tmp_path: Path) -> None:
     onlooker = Onlooker()
     async with gallery(tmp_path, onlooker).open() as engine:
-        file = GivenAttachment(name="plan.pdf", media_type="application/pdf", body=b"%PDF-1.7")
+        file = GivenAttachment(name="plan.zip", media_type="application/zip", body=b"PK\x03\x04....")
         await look(engine, file)
     assert onlooker.seen() == []
-    assert "[file plan.pdf, application/pdf, 8 bytes, artifact " in onlooker.read()
+    assert "[file plan.zip, application/zip, 8 bytes, artifact " in onlooker.read()
 
 
 async def test_images_stay_in_the_conversation(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.adapters.skills.skill_index import FolderSkills
 from palyra.adapters.tools.skill_open import SkillOpen
 from palyra.core.agents import AgentSpec
-from palyra.core.conversation import ToolMessage
+from palyra.core.context.messages import ToolMessage
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events import Event
 from palyra.core.events.model import RoutePlanned

@@ -9,7 +9,7 @@ import pytest
 from palyra.adapters.providers.prepared_turns import PreparedCall, Turn
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.adapters.tools.fs_patch import FsPatch
-from palyra.core.conversation import ToolMessage
+from palyra.core.context.messages import ToolMessage
 from palyra.core.events import Event
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Decision, EffectClass, Outcome, ParallelClass, ToolFinished, ToolJudged, Verdict

@@ -18,7 +18,7 @@ from palyra.adapters.skills.skill_index import FolderSkills
 from palyra.core.events.system import AdminActed
 from palyra.core.events.tool import ApprovalStatus, Decision, EffectClass, Scope
 from palyra.core.healing.model import Finding, HealingDomain, Remedy, Severity
-from palyra.core.ids import ArtifactId, GrantId, JobId, Principal, RoutineId, SessionId
+from palyra.core.ids import ArtifactId, GrantId, JobId, Principal, RoutineId, SessionId, StreamId
 from palyra.core.routines.wish import RoutineWish
 from palyra.core.tools import MissingTool, ToolSpec
 from palyra.core.trust import Trust
@@ -91,6 +91,12 @@ class Prepared:
 
     async def session(self, owner: Principal = OWNER) -> SessionId:
         return (await self.engine.sessions.resolve(owner, SessionRequest())).id
+
+    async def pin(self, owner: Principal, session_id: str) -> str:
+        return (await self.engine.marks.pin(owner, SessionId(StreamId(session_id)), "keep this", None)).id
+
+    async def checkpoint(self, owner: Principal, session_id: str) -> str:
+        return (await self.engine.marks.checkpoint(owner, SessionId(StreamId(session_id)), None, None)).id
 
     async def finished_run(self, owner: Principal = OWNER) -> RunRecord:
         run = await self.engine.runs.start(owner, ask())

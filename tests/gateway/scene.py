@@ -38,9 +38,9 @@ HOST = "127.0.0.1:7142"
 SESSION, RUN, APPROVAL = "{session_id}", "{run_id}", "{approval_id}"
 GRANT, ARTIFACT, PROCESS, JOB = "{grant_id}", "{artifact_id}", "{process_id}", "{job_id}"
 NOTED = (
-    "incidents",
+    "incidents", "marks",
     "sessions", "runs", "approvals", "taint", "feed", "artifacts", "usage", "acts", "skills", "explaining", "status",
-    "jobs", "trees", "routines",
+    "jobs", "trees", "routines", "previews", "compaction",
 )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ BODIES: dict[str, object] = {
     "sessions.label": {"label": "new"},
     "sessions.branch": {"at_seq": 1},
     "sessions.trust": {"source": SOURCE},
+    "sessions.pin": {"text": "keep this"},
     "runs.input": {"text": "and this"},
     "approvals.answer": {"decision": "deny"},
     "skills.change": {"status": "active"},
@@ -112,6 +113,8 @@ class World:
             self.scene.ids["process_id"] = list(self.prepared.processes.records)[-1]
         if "incident_id" in parameters_of(route.path):
             self.scene.ids["incident_id"] = await self.prepared.incident()
+        if "pin_id" in parameters_of(route.path):
+            self.scene.ids["pin_id"] = await self.prepared.pin(owner, self.scene.ids["session_id"])
         if "token_id" in parameters_of(route.path):
             self.scene.tokens.add("palyra_to-be-revoked", Role.VIEWER, id=TOKEN_ID)
         return route.path + QUERIES.get((route.method, route.action), "")
@@ -124,6 +127,8 @@ class World:
         if "session_id" in route.body.__struct_fields__:
             wanted = {"session_id": await self.prepared.session(owner)}
             return wanted | ({"text": "go"} if "text" in route.body.__struct_fields__ else {})
+        if route.action == "sessions.restore":
+            return {"checkpoint_id": await self.prepared.checkpoint(owner, self.scene.ids["session_id"])}
         if route.action == "routines.create":
             return {"name": self.prepared.new_name(), "prompt": "go", "every_s": 86_400}
         return BODIES.get(route.action, {})

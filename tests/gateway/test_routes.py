@@ -25,7 +25,7 @@ from palyra.engine.api.requests import (
     WhenBusy,
 )
 from palyra.gateway.http.settings import PAGE_DEFAULT, PAGE_MAX
-from palyra.gateway.routes import incidents, login, policy, routines, skills, tokens
+from palyra.gateway.routes import context, incidents, login, marks, policy, routines, skills, tokens
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.jobs import JobFilter
 from palyra.ports.tokens import Role
@@ -66,6 +66,8 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
     ("DELETE", ONE_SESSION, None, 204, ("sessions.delete", OWNER, SESSION)),
     ("POST", f"{ONE_SESSION}/reset", None, 200, ("sessions.reset", OWNER, SESSION)),
     ("POST", f"{ONE_SESSION}/branch", {"at_seq": 3, "label": "b"}, 201, ("sessions.branch", OWNER, SESSION, 3, "b")),
+    ("POST", f"{ONE_SESSION}/compact", {"dry_run": True}, 200, ("compaction.preview", OWNER, SESSION)),
+    ("POST", f"{ONE_SESSION}/compact", {}, 200, ("compaction.compact", OWNER, SESSION)),
     ("GET", f"{ONE_SESSION}/taint", None, 200, ("taint.show", OWNER, SESSION)),
     ("POST", f"{ONE_SESSION}/trust", {"source": SOURCE}, 200, ("taint.trust", OWNER, SESSION, SOURCE, "")),
     (
@@ -176,11 +178,13 @@ def test_every_route_is_tested_here() -> None:
     tested = {(method, target.partition("?")[0]) for method, target, *_ in ASKED} | set(NOTHING_ASKED)
     elsewhere = {
         *incidents.ROUTES,
+        *marks.ROUTES,
         *tokens.ROUTES,
         *login.ROUTES,
         *policy.ROUTES,
         *skills.ROUTES,
         *routines.ROUTES,
+        *context.ROUTES,
     }  # In tests of their own.
     assert tested == {(route.method, route.path) for route in ROUTES if route not in elsewhere}
 
@@ -251,6 +255,24 @@ async def test_attachment_has_one_valid_source(scene: Scene, attachment: dict[st
     assert (answer.status, answer.code) == (400, "attachment_invalid")
     assert "attachment 1: " in answer.json["error"]["message"]
     assert scene.asked == []
+
+
+@pytest.mark.parametrize(
+    ("media_type", "body", "reason"),
+    [
+        ("application/pdf", b"words", "its media type is application/pdf, but its bytes are no PDF"),
+        ("text/csv", bytes(range(256)), "its bytes are no text"),
+        ("application/pdf", b"%PDF-1.7", "the PDF is damaged"),
+    ],
+)
+async def test_document_that_cannot_be_read_is_refused_with_the_reason(
+    scene: Scene, media_type: str, body: bytes, reason: str
+) -> None:
+    given = {"name": "a", "media_type": media_type, "data_base64": base64.b64encode(body).decode()}
+    answer = await scene.ask("POST", "/api/v1/runs", {"text": "hi", "attachments": [given]})
+    assert (answer.status, answer.code) == (400, "attachment_invalid")
+    assert answer.json["error"]["message"].startswith("attachment 1: ")
+    assert reason in answer.json["error"]["message"]
 
 
 async def test_session_is_named_once(scene: Scene) -> None:

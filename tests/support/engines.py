@@ -9,12 +9,14 @@ from pathlib import Path
 from palyra.adapters.artifacts.files import FileArtifacts
 from palyra.adapters.clock import SystemClock
 from palyra.adapters.cron import SimulatedCron
+from palyra.adapters.documents.files import WorkspaceDocumentFiles
 from palyra.adapters.keys.sealer import FileSealer
 from palyra.adapters.keys.signer import FileSigner
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.prices.tables import PriceTables
 from palyra.adapters.providers.route_table import ModelRoute, RouteTable
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
+from palyra.adapters.readable.reader import IsolatedReader
 from palyra.adapters.schema import JsonSchemaCheck
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
@@ -40,9 +42,11 @@ from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
 from palyra.ports.processes import NoProcesses, Processes
 from palyra.ports.provider import Provider
+from palyra.ports.references import ReferenceReaders
 from palyra.ports.router import ModelCard
 from palyra.ports.skills import NoSkills, Skills
 from palyra.ports.tools import Tool, ToolCallContext, ToolSource
+from palyra.ports.workspace_documents import DocumentFiles
 
 OWNER = Principal("user:owner")
 ALICE = Principal("user:alice")
@@ -120,6 +124,8 @@ class Workshop:
         self.kept: Callable[[], Awaitable[tuple[SessionId, ...]]] = _keep_nothing
         self.skills: Skills = NoSkills()
         self.has_delegation = False
+        self.references = ReferenceReaders()
+        self.document_files: DocumentFiles = WorkspaceDocumentFiles()
         self.journal_settings = JournalSettings(path=root / "journal.db")
         self.journal_tools: Callable[[SqliteJournal, FileArtifacts], Sequence[Tool]] = lambda journal, artifacts: ()
         self.healing = HealingSetup()
@@ -157,11 +163,14 @@ class Workshop:
             sealer=FileSealer(self.root / "vault.key"),
             cron=SimulatedCron(),
             skills=self.skills,
+            references=self.references,
             processes=self.processes,
             upkeep=journal.upkeep,
             forget=self.forget,
             kept=self.kept,
             delegation=delegation,
+            documents=IsolatedReader(),
+            document_files=self.document_files,
         )
         views = Views(
             sessions=journal.sessions,
@@ -173,6 +182,7 @@ class Workshop:
             jobs=journal.jobs,
             incidents=journal.incidents,
             routines=journal.routines,
+            marks=journal.marks,
         )
         setup = EngineSetup(
             journal=self.wrap_journal(journal),

@@ -11,7 +11,7 @@ from palyra.adapters.providers.attempts import RetryPace
 from palyra.adapters.providers.exchange import KeySource, ProviderEndpoint, WireModel
 from palyra.adapters.providers.openai_chat import OpenAiChat
 from palyra.adapters.providers.openai_responses import OpenAiResponses
-from palyra.core.conversation import Message
+from palyra.core.context.messages import Message
 from palyra.ports.provider import CallDelta, Completed, Delta, Failed, ModelRequest, Provider, ReasoningDelta, TextDelta
 from tests.support.stand_in_provider import events
 

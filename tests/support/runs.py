@@ -3,6 +3,7 @@
 from palyra.core.events import Data, Draft, Event
 from palyra.core.events.model import (
     BudgetState,
+    ContextAssembled,
     Finish,
     ModelError,
     ModelFailed,
@@ -37,7 +38,7 @@ from palyra.core.ids import CallId, Principal, RunId, StreamId, make_call_id
 from palyra.core.run.decide import Record, decide_all
 from palyra.core.run.effects import Effect
 from palyra.core.run.loop import make_limits
-from palyra.core.run.state import Run, find_question
+from palyra.core.run.state import Run, TurnPhase, find_question
 from palyra.core.run.states import RunState
 from palyra.core.trust import Trust
 
@@ -112,7 +113,14 @@ class Script:
     def begin(self) -> "Script":
         return self.feed(RunStarted())
 
+    def assemble(self, **fields: object) -> "Script":
+        data = ContextAssembled(turn=self.state.turn, **{"budget_tokens": 0, "layers": (), **fields})  # type: ignore[arg-type]
+        return self.feed(data)
+
     def route(self, budget: BudgetState = BudgetState.OK, chosen: str | None = MODEL) -> "Script":
+        """Feeds a plan, after a context if the turn has none."""
+        if self.state.context is None and self.state.phase is TurnPhase.PLANNING:
+            self.assemble()
         return self.feed(RoutePlanned(turn=self.state.turn, mode=RouteMode.ENFORCED, chosen=chosen, budget=budget))
 
     def propose(self, *calls: tuple[str, dict[str, object]]) -> "Script":

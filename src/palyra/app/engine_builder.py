@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from palyra.adapters.cron import SimulatedCron
+from palyra.adapters.documents.files import WorkspaceDocumentFiles
 from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
+from palyra.adapters.readable.reader import IsolatedReader
 from palyra.adapters.tools.catalog import ToolCatalog
+from palyra.adapters.tools.past_results import JournalResults
 from palyra.app import Home
 from palyra.app.model_facts import build_prices, describe_model, make_budgets
 from palyra.app.models import build_router
@@ -24,6 +27,7 @@ from palyra.app.verify_process import verify_journal
 from palyra.config import Config
 from palyra.config.choices import Headless
 from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
+from palyra.core.compaction.model import CompactionSettings
 from palyra.core.errors import Invalid
 from palyra.core.healing.model import HealingModes
 from palyra.core.ids import parse_principal
@@ -40,6 +44,7 @@ from palyra.ports.search import NoSearch
 from palyra.ports.signer import Signer
 from palyra.ports.skills import NoSkills
 from palyra.ports.state import NoState
+from palyra.ports.token_counter import TokenCounter
 
 if TYPE_CHECKING:
     from palyra.adapters.store.sqlite.journal import SqliteJournal
@@ -82,7 +87,9 @@ def build_engine(home: Home, config: Config, parts: DaemonParts) -> Engine:
             redactor=Redactor(stores.sealer.marker_key, parts.known),
             state=stores.journal.state,
             search=stores.journal.search,
+            results=JournalResults(stores.journal, stores.journal.sessions, stores.journal.runs),
             provenance=stores.journal.provenance,
+            documents=IsolatedReader(),
         )
     )
     setup = EngineSetup(
@@ -146,11 +153,21 @@ def _make_ports(home: Home, config: Config, parts: DaemonParts, stores: Stores, 
         cron=SimulatedCron(),
         processes=tools.processes,
         skills=tools.skills,
+        references=tools.references,
         forget=tools.forget,
         kept=tools.kept,
         upkeep=stores.journal.upkeep,
         delegation=tools.delegation,
+        counter=_make_counter(config),
+        documents=IsolatedReader(),
+        document_files=WorkspaceDocumentFiles(),
     )
+
+
+def _make_counter(config: Config) -> TokenCounter:
+    from palyra.adapters.vocabulary.bundled import BundledVocabularies
+
+    return BundledVocabularies({model.name: model.id or model.name for model in config.models})
 
 
 def _make_healing(home: Home, config: Config, parts: DaemonParts, stores: Stores, tools: ToolSet) -> HealingSetup:
@@ -184,6 +201,7 @@ def make_views(journal: "SqliteJournal") -> Views:
         jobs=journal.jobs,
         incidents=journal.incidents,
         routines=journal.routines,
+        marks=journal.marks,
     )
 
 
@@ -206,6 +224,7 @@ def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
             route=agent.route or "",
             tools=agent.tools,
             delegates=agent.delegates,
+            instruction_files=agent.instruction_files,
             workspace=tuple(_workspace_root(home, agent.name, root) for root in agent.workspace)
             or (str(home.workspace),),
         )
@@ -241,6 +260,11 @@ def make_settings(config: Config) -> EngineSettings:
         runs_active_max=config.limits.runs_active_max,
         runs_queued_max=config.limits.runs_queued_per_session_max,
         default_agent=default or first,
+        compaction=CompactionSettings(
+            is_automatic=config.context.auto_compaction,
+            trigger=config.context.compaction_trigger,
+            min_tokens=config.context.compaction_min_tokens,
+        ),
         retention_ms=None if config.journal.retention_days is None else config.journal.retention_days * DAY_MS,
     )
 

@@ -26,6 +26,9 @@ from palyra.core.tools import MissingTool
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.delegation import DelegationSlot
 from palyra.ports.processes import Processes
+from palyra.ports.readable import DocumentReader, NoDocumentReader
+from palyra.ports.references import ReferenceReaders
+from palyra.ports.results import NoPastResults, PastResults
 from palyra.ports.routines import RoutineMaker
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.search import MessageSearch
@@ -58,7 +61,9 @@ class ToolDependencies(msgspec.Struct, frozen=True, kw_only=True):
     redactor: Redactor
     state: State
     search: MessageSearch
+    results: PastResults
     provenance: ProvenanceViews
+    documents: DocumentReader = msgspec.field(default_factory=NoDocumentReader)
 
 
 class ToolSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +72,7 @@ class ToolSet(msgspec.Struct, frozen=True, kw_only=True):
     catalog: ToolCatalog
     processes: Processes
     skills: Skills
+    references: ReferenceReaders
     services: tuple[Service, ...]
     routines: "LateRoutines"
     forget: Callable[[SessionId], Awaitable[None]]
@@ -80,6 +86,7 @@ class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: Artifacts
     state: State
     search: MessageSearch
+    results: PastResults = NoPastResults()
 
 
 class StartingTools(msgspec.Struct, frozen=True):
@@ -114,18 +121,33 @@ def build_tools(dependencies: ToolDependencies) -> ToolSet:
         servers = _servers(dependencies)
         sources.append(servers)
         services.append(servers)
-    stored = StoredContent(artifacts=dependencies.artifacts, state=dependencies.state, search=dependencies.search)
+    stored = StoredContent(
+        artifacts=dependencies.artifacts,
+        state=dependencies.state,
+        search=dependencies.search,
+        results=dependencies.results,
+    )
     routines = LateRoutines()
     return ToolSet(
         catalog=ToolCatalog(own_tools(guard, stored, skills, StartingTools(delegation, routines)), sources),
         processes=processes,
         skills=skills,
+        references=reference_readers(guard, dependencies.documents),
         services=tuple(services),
         routines=routines,
         forget=browser.forget,
         kept=browser.kept,
         delegation=delegation,
     )
+
+
+def reference_readers(guard: "Guard", documents: DocumentReader) -> ReferenceReaders:
+    """Returns what references are read by: `@file`, `@folder`, `@diff`, `@staged` and `@url`."""
+    from palyra.adapters.references.changes import GitChanges
+    from palyra.adapters.references.files import WorkspaceFiles
+    from palyra.adapters.references.pages import GuardedPages
+
+    return ReferenceReaders(files=WorkspaceFiles(), changes=GitChanges(), pages=GuardedPages(guard, documents))
 
 
 def own_tools(guard: "Guard", stored: StoredContent, skills: Skills, starting: StartingTools) -> list[Tool]:
@@ -151,7 +173,7 @@ def own_tools(guard: "Guard", stored: StoredContent, skills: Skills, starting: S
         FsWrite(),
         FsPatch(),
         HttpFetch(guard),
-        ArtifactRead(stored.artifacts, stored.state),
+        ArtifactRead(stored.artifacts, stored.state, stored.results),
         SessionSearch(stored.search),
         SkillOpen(skills),
         AgentDelegate(starting.delegation),

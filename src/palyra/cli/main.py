@@ -16,6 +16,7 @@ from palyra.cli.commands import (
     backup,
     chat,
     config,
+    context,
     doctor,
     export,
     incidents,
@@ -30,6 +31,7 @@ from palyra.cli.commands import (
     runs,
     secrets,
     serve,
+    session_marks,
     sessions,
     skills,
     tokens,
@@ -46,6 +48,7 @@ app = typer.Typer(
 app.add_typer(serve.app)
 app.add_typer(chat.app)
 app.add_typer(run.app)
+sessions.app.add_typer(session_marks.app)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
 app.add_typer(approvals.app, name="approvals")
@@ -56,6 +59,7 @@ app.add_typer(skills.app, name="skills")
 app.add_typer(plugins.app, name="plugins")
 app.add_typer(policy.app, name="policy")
 app.add_typer(routines.app, name="routines")
+app.add_typer(context.app, name="context")
 app.add_typer(usage.app)
 app.add_typer(incidents.app, name="incidents")
 app.add_typer(verify.app)

@@ -73,6 +73,7 @@ route = "main"
 tools = ["*"]
 delegates = ["*"]
 workspace = ["~/projects"]
+instruction_files = ["AGENTS.md", "CLAUDE.md", "PALYRA.md", "MEMORY.md"]
 
 [[budget]]
 scope = "global"

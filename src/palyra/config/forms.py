@@ -137,6 +137,14 @@ def parse_text(text: str) -> str:
     return text
 
 
+def parse_document_path(text: str) -> str:
+    """Parses the path of a file below a workspace's root, written as file tools show it."""
+    parts = text.split("/")
+    if not text.strip() or "\x00" in text or any(part in ("", ".", "..") for part in parts):
+        raise Invalid("path_invalid", "must be a path below the workspace, such as AGENTS.md or docs/rules.md")
+    return text
+
+
 def parse_http_url(text: str) -> str:
     return _parse_url(text, ("http", "https"))
 

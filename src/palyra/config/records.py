@@ -25,6 +25,7 @@ from palyra.config.forms import (
     SecretRef,
     parse_address,
     parse_cron,
+    parse_document_path,
     parse_host,
     parse_http_url,
     parse_imap_url,
@@ -42,6 +43,7 @@ from palyra.config.forms import (
     parse_timezone,
 )
 from palyra.config.problems import ConfigProblem
+from palyra.core.agents import DEFAULT_INSTRUCTION_FILES
 from palyra.core.budget import BudgetAction, BudgetPeriod, BudgetScope
 from palyra.core.events.model import RouteMode
 from palyra.core.healing.model import HealingDomain, HealingMode
@@ -134,6 +136,9 @@ class AgentConfig(Section, frozen=True, kw_only=True):
     tools: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ("*",)
     workspace: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
     delegates: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ("*",)
+    instruction_files: Annotated[tuple[str, ...], ParsedEach(parse_document_path), Meta(max_length=16)] = (
+        DEFAULT_INSTRUCTION_FILES
+    )
 
 
 class BudgetConfig(Section, frozen=True, kw_only=True):
@@ -168,8 +173,8 @@ class BrowserConfig(Section, frozen=True, kw_only=True):
 
 
 class ContextConfig(Section, frozen=True, kw_only=True):
-    is_read: ClassVar[bool] = False
-    compaction_trigger: Annotated[float, Meta(gt=0, le=1)] = 0.7
+    compaction_trigger: Annotated[float, Meta(ge=0, le=1)] = 0.7
+    compaction_min_tokens: Annotated[int, Meta(ge=1)] = 480
     auto_compaction: bool = True
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from urllib.parse import unquote_plus
 
-from palyra.core.conversation import AssistantMessage, ToolMessage, UserMessage, Window, WindowItem, is_visit
+from palyra.core.context.messages import AssistantMessage, ToolMessage, UserMessage
+from palyra.core.context.window import Window, WindowItem, is_visit
 from palyra.core.run.call import Call
 from palyra.core.trust import Trust, is_tainting
 
@@ -74,7 +75,8 @@ def _was_given(address: str, window: Window, reads_outside: Callable[[str], bool
 def _gives(item: WindowItem, reads_outside: Callable[[str], bool], *, is_own: bool) -> bool:
     match item.message:
         case UserMessage(text=text):
-            return not text.startswith(NOTE) and not item.is_delegated
+            # What a reference brought is no person's words, whoever named it.
+            return not text.startswith(NOTE) and not item.is_delegated and not item.is_reference
         case ToolMessage(is_error=is_error):
             kind = (item.source or "").partition(":")[0]
             is_straight = kind in _STRAIGHT and item.tool is not None and reads_outside(item.tool)

@@ -15,10 +15,15 @@ DEFAULT_INSTRUCTIONS = (
 )
 
 
+# Files at the root of a workspace that tell an agent how to work there, in the order in which a model is shown them.
+DEFAULT_INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "PALYRA.md", "MEMORY.md")
+
+
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
     """`tools` holds patterns of tool names; `*` allows the whole catalog. An empty route means the default route.
 
     `delegates` holds patterns of the agents that it may start child runs of, besides itself.
+    `instruction_files` are paths below each root of the workspace.
     """
 
     name: str
@@ -27,6 +32,7 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ("*",)
     workspace: tuple[str, ...] = ()
     delegates: tuple[str, ...] = ("*",)
+    instruction_files: tuple[str, ...] = DEFAULT_INSTRUCTION_FILES
 
 
 def may_use(agent: AgentSpec, tool: str) -> bool:

@@ -20,10 +20,10 @@ _RAW = re.compile(r"(<<<|\[)palyra", re.IGNORECASE | re.ASCII)
 _ESCAPED = re.compile(r"(<<<|\[)\\(\\*)(palyra)", re.IGNORECASE | re.ASCII)
 
 
-def fence(content: str, fence_id: str, source: str) -> str:
+def fence(content: str, fence_id: str, source: str, saying: str = _SAYING) -> str:
     """Puts the content between its marks; content that stands between these very marks already stays as it is."""
     opening, closing = marks(fence_id, source)
-    head, tail = f"{opening}\n{_SAYING}\n", f"\n{closing}"
+    head, tail = f"{opening}\n{saying}\n", f"\n{closing}"
     is_fenced = content.startswith(head) and content.endswith(tail) and len(content) >= len(head) + len(tail)
     if is_fenced and _RAW.search(content[len(head) : -len(tail)]) is None:
         return content

@@ -142,6 +142,11 @@ def derive_routine_id(effect_id: EffectId) -> RoutineId:
     return RoutineId(_derived("routine", effect_id))
 
 
+def derive_mark_id(session_id: SessionId, kind: str, place: int) -> str:
+    """Derives the id of a named place from its cause, so that the same cause has the same id again."""
+    return _derived(kind, session_id, str(place))
+
+
 def make_call_id(run_id: RunId, index: int) -> CallId:
     """Makes an id of our own: some providers repeat theirs, and history needs ids unique over a whole session."""
     return CallId(f"c{index}_{run_id[-8:]}")

@@ -1,11 +1,16 @@
-"""Sensitive files: which files tell an agent what to do, or are run automatically.
+"""Sensitive files: which files tell an agent what to do, are run automatically, or hold keys and passwords.
 
 Does not own: what may be done with them (policy).
 """
 
+import re
+import unicodedata
+
 # Compared without case, because some file systems ignore it.
 INSTRUCTION_FILES = frozenset(
-    "agents.md agents.override.md claude.md claude.local.md copilot-instructions.md gemini.md memory.md skill.md".split()
+    """
+    agents.md agents.override.md claude.md claude.local.md copilot-instructions.md gemini.md memory.md palyra.md skill.md
+    """.split()
 )
 INSTRUCTION_FOLDERS = frozenset({"hooks"})
 # Git runs the files of these folders outside every sandbox. Writing there is executing later, so it asks likewise.
@@ -21,6 +26,22 @@ GIT_HOOKS = frozenset(
     prepare-commit-msg proc-receive push-to-checkout reference-transaction sendemail-validate update
     """.split()
 )
+# References never show these, whatever a policy says. Their content is a key, or opens something.
+SECRET_FOLDERS = frozenset(
+    ".git .ssh .aws .azure .gcloud .gnupg .kube .password-store .palyra .secrets keyrings".split()
+)
+SECRET_FILES = frozenset(
+    """
+    .netrc _netrc .npmrc .pypirc .pgpass .my.cnf .git-credentials .htpasswd .vault-token .dockercfg .s3cfg .boto
+    credentials credentials.json secrets.json secrets.yaml secrets.yml secrets.toml vault admin.token signing.key vault.key
+    client_secret.json service-account.json master.key shadow
+    """.split()
+)
+SECRET_SUFFIXES = (
+    ".pem", ".key", ".p12", ".pfx", ".pkcs12", ".jks", ".keystore", ".ppk", ".kdbx", ".kdb", ".env", ".gpg", ".pgp",
+    ".tfstate", ".ovpn", ".agekey",
+)  # fmt: skip
+_KEY_NAME = re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519|xmss)(?:_sk)?(?!.*\.pub$).*|.*_(?:rsa|dsa|ecdsa|ed25519)")
 
 
 def is_instruction(path: str) -> bool:
@@ -39,6 +60,25 @@ def is_git_run(path: str) -> bool:
 
 def is_sensitive(path: str) -> bool:
     return is_instruction(path) or is_git_run(path)
+
+
+def is_secret(path: str) -> bool:
+    """Tells whether the file holds keys or passwords by its name, or lies in a folder of such files.
+
+    Characters that show nothing are ignored, because some file systems ignore them too.
+    """
+    parts = [_plain(part) for part in _parts(path)]
+    if not parts:
+        return False
+    name = parts[-1]
+    is_key = name.endswith(SECRET_SUFFIXES) or _KEY_NAME.fullmatch(name) is not None
+    is_named_so = name in SECRET_FILES or any(part.startswith(".env") for part in parts)
+    return is_key or is_named_so or any(part in SECRET_FOLDERS for part in parts)
+
+
+def _plain(part: str) -> str:
+    seen = "".join(letter for letter in unicodedata.normalize("NFKC", part) if unicodedata.category(letter) != "Cf")
+    return seen.rstrip(". ").casefold()
 
 
 def _parts(path: str) -> list[str]:

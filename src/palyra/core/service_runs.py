@@ -13,6 +13,7 @@ from functools import cache
 import msgspec
 
 from palyra.core.agents import AgentSpec
+from palyra.core.compaction.transcript import INSTRUCTIONS as SUMMARY_INSTRUCTIONS
 from palyra.core.errors import Conflict
 from palyra.core.events.run import RunLimits
 from palyra.core.ids import SessionId
@@ -51,7 +52,14 @@ MODEL_CHECK = ServiceSpec(
     is_probe=True,
 )
 
-SERVICES = {spec.agent: spec for spec in (MODEL_CHECK,)}
+SESSION_SUMMARY = ServiceSpec(
+    purpose="session.summary",
+    instructions=SUMMARY_INSTRUCTIONS,
+    wall_clock_ms=120_000,
+    max_output_tokens=2_048,
+)
+
+SERVICES = {spec.agent: spec for spec in (MODEL_CHECK, SESSION_SUMMARY)}
 
 
 def is_service(agent: str) -> bool:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from palyra.core.errors import Corrupt
 from palyra.core.events import Draft, Event
 from palyra.core.events.base import ErasedData
-from palyra.core.events.model import MemoryRecalled, ReferenceResolved
+from palyra.core.events.model import DocumentRead, MemoryRecalled, ReferenceResolved
 from palyra.core.events.run import MessageUser, RunAccepted
 from palyra.core.events.session import (
     SessionBranched,
@@ -41,7 +41,14 @@ UNNAMED = "external"  # Stands for content below `local` whose source nobody rec
 
 # These types bring content in. Every other type is the daemon's words, or a model's from its context.
 MEETING_TYPES = frozenset(
-    {ToolFinished.TYPE, RunAccepted.TYPE, MessageUser.TYPE, ReferenceResolved.TYPE, MemoryRecalled.TYPE}
+    {
+        ToolFinished.TYPE,
+        RunAccepted.TYPE,
+        MessageUser.TYPE,
+        ReferenceResolved.TYPE,
+        DocumentRead.TYPE,
+        MemoryRecalled.TYPE,
+    }
 )
 ACT_TYPES = frozenset(
     {
@@ -115,6 +122,8 @@ def fold_taint(taint: Taint, said: Draft | Event, seq: int) -> Taint:
             return _mark(taint, source, is_trusted=False)
         case ErasedData():
             return _fold_erased(taint, said, seq)
+        case MessageUser() as message if is_tainting(said.trust):
+            return _fold_message(taint, message, said, seq)
         case _:
             met = _met(said, seq)
             return taint if met is None else _add(taint, met)
@@ -123,7 +132,9 @@ def fold_taint(taint: Taint, said: Draft | Event, seq: int) -> Taint:
 def touches_taint(event: Event) -> bool:
     """Tells whether folding this event could change the taint of its session."""
     if event.type in MEETING_TYPES:
-        return isinstance(event.data, ErasedData | MemoryRecalled | ReferenceResolved) or is_tainting(event.trust)
+        return isinstance(event.data, ErasedData | MemoryRecalled | ReferenceResolved | DocumentRead) or is_tainting(
+            event.trust
+        )
     if event.type == SessionCreated.TYPE:
         return isinstance(event.data, SessionCreated) and bool(event.data.taint)
     return event.type in ACT_TYPES
@@ -145,19 +156,33 @@ def _met(said: Draft | Event, seq: int) -> TaintSource | None:
     match said.data:
         case MemoryRecalled(items=items) if any(is_tainting(item.trust) for item in items):
             return TaintSource(source=label("memory", "recall"), since_seq=seq)
-        case ReferenceResolved(trust=trust, kind=kind) if is_tainting(trust):
-            return TaintSource(source=label("reference", kind), since_seq=seq)
+        case ReferenceResolved(trust=trust, kind=kind, source=source) if is_tainting(trust):
+            return TaintSource(source=source or label("reference", kind), since_seq=seq)
+        case DocumentRead(trust=trust, path=path, source=source) if is_tainting(trust):
+            return TaintSource(source=source or label("file", path), since_seq=seq)
         case ToolFinished() as finished if is_tainting(said.trust):
             source = finished.source or UNNAMED
             return TaintSource(source=source, since_seq=seq, call_id=finished.call_id, tool=finished.tool)
         case RunAccepted(origin=origin, lineage=()) if is_tainting(said.trust):
             return TaintSource(source=label("channel", origin), since_seq=seq)
-        case MessageUser() if is_tainting(said.trust) and not is_agent(said.actor):
-            return TaintSource(source=_speaker(said.actor), since_seq=seq)
-        case MemoryRecalled() | ReferenceResolved() if is_tainting(said.trust):
+        case MemoryRecalled() | ReferenceResolved() | DocumentRead() if is_tainting(said.trust):
             return TaintSource(source=UNNAMED, since_seq=seq)
         case _:
             return None
+
+
+def _fold_message(taint: Taint, message: MessageUser, said: Draft | Event, seq: int) -> Taint:
+    """Adds the sources of what is attached, and the speaker, unless the attachments alone lowered the trust.
+
+    A task that an agent delegated brings no source of its own: its session inherited the agent's.
+    """
+    sources = [each.source for each in message.attachments if each.source is not None]
+    is_speakers = not sources or is_tainting(message.sender_trust or said.trust)
+    if is_speakers and not is_agent(said.actor):
+        sources.append(_speaker(said.actor))
+    for source in sources:
+        taint = _add(taint, TaintSource(source=source, since_seq=seq))
+    return taint
 
 
 def _speaker(actor: Principal) -> str:
@@ -187,7 +212,7 @@ def _fold_erased(taint: Taint, said: Draft | Event, seq: int) -> Taint:
         return ()
     if type_name == SourceDistrusted.TYPE:
         return tuple(replace(each, is_trusted=False) for each in taint)
-    is_told_by_data = type_name in (MemoryRecalled.TYPE, ReferenceResolved.TYPE)
+    is_told_by_data = type_name in (MemoryRecalled.TYPE, ReferenceResolved.TYPE, DocumentRead.TYPE)
     if is_told_by_data or (type_name in MEETING_TYPES and is_tainting(said.trust)):
         return _add(taint, TaintSource(source=UNNAMED, since_seq=seq))
     return taint

@@ -13,14 +13,19 @@ from palyra.engine.hub import Hub
 from palyra.engine.new_ids import IdSource
 from palyra.engine.session.answer_builder import AnswerBuilder
 from palyra.engine.session.commit_builder import CommitBuilder
+from palyra.engine.session.context_assembler import ContextAssembler
 from palyra.engine.session.deadlines import SessionDeadlines
 from palyra.engine.session.effect_runner import EffectParts
 from palyra.engine.session.event_redactor import EventRedactor
 from palyra.engine.session.gate import Gate
 from palyra.engine.session.heartbeats import Heartbeats
+from palyra.engine.session.instruction_files import InstructionFiles
 from palyra.engine.session.model_call import ModelCaller
 from palyra.engine.session.prompt_base import PromptBases
 from palyra.engine.session.real_arguments import ArgumentRestorer
+from palyra.engine.session.reference_judge import ReferenceJudge
+from palyra.engine.session.reference_records import RecordReader
+from palyra.engine.session.reference_resolver import ReferenceResolver
 from palyra.engine.session.session_loader import SessionLoader
 from palyra.engine.session.session_loop import LoopParts
 from palyra.engine.session.session_loops import SessionLoops
@@ -51,6 +56,8 @@ class EngineParts:
     loops: SessionLoops
     heartbeats: Heartbeats
     jobs_queued: asyncio.Event
+    references: ReferenceResolver
+    assembler: ContextAssembler
 
 
 def build_parts(setup: EngineSetup) -> EngineParts:
@@ -64,17 +71,13 @@ def build_parts(setup: EngineSetup) -> EngineParts:
     deadlines = SessionDeadlines(setup.clock, wake)
     jobs_queued = asyncio.Event()
     loader = SessionLoader(setup.journal, setup.views)
-    node = derive_node_id(setup.ports.signer.public_key)
+    node, ids = derive_node_id(setup.ports.signer.public_key), IdSource(setup.clock)
     effects = _wire_effects(setup, agents, redactor, _Shared(hub, tasks, ledger))
-    answers = AnswerBuilder(
-        gate=effects.gate,
-        agents=agents,
-        clock=setup.clock,
-        fold_run=loader.fold_run,
-        look_at_clock=deadlines.look_at_clock,
-    )
+    gate, look = effects.gate, deadlines.look_at_clock
+    answers = AnswerBuilder(gate=gate, agents=agents, clock=setup.clock, fold_run=loader.fold_run, look_at_clock=look)
     builder = CommitBuilder(
         node=node,
+        ids=ids,
         clock=setup.clock,
         redactor=EventRedactor(redactor, setup.ports.sealer),
         effects=effects,
@@ -98,7 +101,7 @@ def build_parts(setup: EngineSetup) -> EngineParts:
     return EngineParts(
         node=node,
         agents=agents,
-        ids=IdSource(setup.clock),
+        ids=ids,
         redactor=redactor,
         ledger=ledger,
         hub=hub,
@@ -110,6 +113,30 @@ def build_parts(setup: EngineSetup) -> EngineParts:
         loops=loops,
         heartbeats=Heartbeats(journal=setup.journal, loops=loops, hub=hub, clock=setup.clock),
         jobs_queued=jobs_queued,
+        references=effects.references,
+        assembler=effects.assembler,
+    )
+
+
+def _wire_references(setup: EngineSetup, redactor: Redactor) -> ReferenceResolver:
+    ports, views = setup.ports, setup.views
+    return ReferenceResolver(
+        judge=ReferenceJudge(catalog=ports.catalog, schemas=ports.schemas, policy=ports.policy),
+        readers=ports.references,
+        records=RecordReader(sessions=views.sessions, runs=views.runs, journal=setup.journal),
+        provenance=views.provenance,
+        redactor=redactor,
+    )
+
+
+def _wire_instruction_files(setup: EngineSetup, references: ReferenceResolver) -> InstructionFiles:
+    return InstructionFiles(
+        judge=references.judge,
+        files=setup.ports.references.files,
+        provenance=setup.views.provenance,
+        redactor=references.redactor,
+        sealer=setup.ports.sealer,
+        clock=setup.clock,
     )
 
 
@@ -120,11 +147,19 @@ class _Shared:
     ledger: Ledger
 
 
+def _wire_assembler(setup: EngineSetup, agents: AgentDirectory, prompts: PromptBases) -> ContextAssembler:
+    ports, compaction = setup.ports, setup.settings.compaction
+    return ContextAssembler(
+        agents=agents, prompts=prompts, router=ports.router, counter=ports.counter, compaction=compaction
+    )
+
+
 def _wire_effects(setup: EngineSetup, agents: AgentDirectory, redactor: Redactor, shared: _Shared) -> EffectParts:
     ports, clock, hub, ledger = setup.ports, setup.clock, shared.hub, shared.ledger
     timeout_ms = setup.settings.approval_timeout_ms
     restorer = ArgumentRestorer(setup.views.state, ports.sealer)
     prompts = PromptBases(ports.catalog, ports.skills)
+    references = _wire_references(setup, redactor)
     return EffectParts(
         agents=agents,
         prompts=prompts,
@@ -140,6 +175,9 @@ def _wire_effects(setup: EngineSetup, agents: AgentDirectory, redactor: Redactor
             clock=clock,
             approval_timeout_ms=timeout_ms,
         ),
+        references=references,
+        instruction_files=_wire_instruction_files(setup, references),
+        assembler=_wire_assembler(setup, agents, prompts),
         planner=RoutePlanner(
             agents=agents,
             prompts=prompts,

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from palyra.core.agents import may_delegate
 from palyra.core.budget import left_usd
-from palyra.core.conversation import trust_of
+from palyra.core.context.window import trust_of
 from palyra.core.delegation import (
     CHILDREN_MAX,
     DEPTH_MAX,

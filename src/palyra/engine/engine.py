@@ -15,9 +15,12 @@ from palyra.core.ids import Principal
 from palyra.engine.api.admin_log import AdminLog
 from palyra.engine.api.approvals import ApprovalService
 from palyra.engine.api.artifacts import ArtifactService
+from palyra.engine.api.compaction import CompactionService
+from palyra.engine.api.context_preview import ContextPreviewer
 from palyra.engine.api.feed import EventFeed
 from palyra.engine.api.incidents import IncidentService
 from palyra.engine.api.jobs import JobService
+from palyra.engine.api.marks import MarkService
 from palyra.engine.api.model_check import ModelCheckService
 from palyra.engine.api.owners import OwnerLookup
 from palyra.engine.api.policy_explainer import PolicyExplainer
@@ -31,9 +34,12 @@ from palyra.engine.api.skills import SkillService
 from palyra.engine.api.status import StatusService
 from palyra.engine.api.taint import TaintService
 from palyra.engine.api.usage import UsageService
+from palyra.engine.api.workspace_documents import WorkspaceDocuments
+from palyra.engine.compaction.compactor import Compactor
 from palyra.engine.composition import EngineParts, build_parts
 from palyra.engine.delegation import Delegations
 from palyra.engine.healing.assembly import build_watchdog
+from palyra.engine.jobs.compaction import CompactionJob
 from palyra.engine.jobs.kinds import JobHandlers, job_types
 from palyra.engine.jobs.maintenance import BackgroundVerify, StoreUpkeep
 from palyra.engine.jobs.session_cleanup import SessionCleanup
@@ -42,6 +48,7 @@ from palyra.engine.jobs.worker import JobWorker
 from palyra.engine.routines.fire_handler import ROUTINE_KIND, RoutineFireHandler
 from palyra.engine.routines.routine_tape import RoutineTape
 from palyra.engine.routines.scheduler import RoutineScheduler
+from palyra.engine.session.attached_texts import TextIntake
 from palyra.engine.session.attachments import AttachmentIntake
 from palyra.engine.session.session_loop import JOURNAL_CLOSED
 from palyra.engine.setup import EngineSetup
@@ -80,7 +87,11 @@ class Services:
             loops=parts.loops,
             agents=parts.agents,
             ids=parts.ids,
-            attachments=AttachmentIntake(ports.artifacts, views.state),
+            attachments=AttachmentIntake(
+                artifacts=ports.artifacts,
+                state=views.state,
+                texts=TextIntake(ports.documents, ports.artifacts, lambda text: parts.redactor.text(text).text),
+            ),
             schemas=ports.schemas,
             catalog=ports.catalog,
             processes=ProcessService(views.runs, ports.processes, parts.redactor),
@@ -94,19 +105,43 @@ class Services:
         self.artifacts = ArtifactService(artifacts=ports.artifacts, journal=journal, state=views.state, clock=clock)
         self.usage, self.owners = UsageService(views.usage, clock), OwnerLookup(views)
         self.skills = SkillService(skills=ports.skills, catalog=ports.catalog, agents=parts.agents, acts=self.acts)
-        self.explaining = PolicyExplainer(
-            sessions=self.sessions,
-            agents=parts.agents,
-            catalog=ports.catalog,
-            schemas=ports.schemas,
-            policy=ports.policy,
-            skills=ports.skills,
-            provenance=views.provenance,
-            ids=parts.ids,
-        )
+        self._add_questions(setup, parts)
+        self._add_context(setup, parts)
         self.services = ServiceRuns(parts.ids, parts.loops, parts.hub)
         self._add_status(setup, parts, verify)
         self._add_background(setup, parts)
+
+    def _add_questions(self, setup: EngineSetup, parts: EngineParts) -> None:
+        """Adds services that tell what would happen, and change nothing."""
+        self.explaining = PolicyExplainer(
+            sessions=self.sessions,
+            agents=parts.agents,
+            catalog=setup.ports.catalog,
+            schemas=setup.ports.schemas,
+            policy=setup.ports.policy,
+            skills=setup.ports.skills,
+            provenance=setup.views.provenance,
+            ids=parts.ids,
+        )
+
+    def _add_context(self, setup: EngineSetup, parts: EngineParts) -> None:
+        """Adds what shows and names places of a session's context."""
+        self.previews = ContextPreviewer(
+            sessions=self.sessions,
+            agents=parts.agents,
+            provenance=setup.views.provenance,
+            resolver=parts.references,
+            redactor=parts.redactor,
+            ids=parts.ids,
+        )
+        self.marks = MarkService(
+            sessions=self.sessions,
+            views=setup.views.marks,
+            journal=setup.journal,
+            loader=parts.loader,
+            loops=parts.loops,
+            ids=parts.ids,
+        )
 
     def _add_status(self, setup: EngineSetup, parts: EngineParts, verify: Verify) -> None:
         self.status = StatusService(
@@ -123,6 +158,7 @@ class Services:
         )
 
     def _add_delegation(self, setup: EngineSetup, parts: EngineParts) -> None:
+        self.documents = _wire_documents(setup, parts, self.sessions)
         self.delegations = _wire_delegations(setup, parts)
         self.trees = RunTreeService(setup.views.runs, setup.journal)
 
@@ -144,6 +180,7 @@ class Services:
             kept_ms={ROUTINE_KIND.name: ROUTINE_KIND.kept_days * 86_400_000},
         )
         return JobHandlers(
+            compaction=CompactionJob(self.compactor).perform,
             delegation=self.delegations.end_children,
             session_cleanup=cleanup.perform,
             maintenance=upkeep.perform,
@@ -154,6 +191,10 @@ class Services:
     def _add_background(self, setup: EngineSetup, parts: EngineParts) -> None:
         """Adds what runs unattended, and the services that show it."""
         self._add_delegation(setup, parts)
+        self.compactor = Compactor(
+            loader=parts.loader, loops=parts.loops, services=self.services, assembler=parts.assembler
+        )
+        self.compaction = CompactionService(self.sessions, self.compactor)
         tape = RoutineTape(system=parts.system_tape, clock=setup.clock)
         fires = RoutineFireHandler(views=setup.views.routines, runs=self.runs, tape=tape)
         types = job_types(self._job_handlers(setup, fires))
@@ -201,6 +242,19 @@ class Services:
             clean=lambda text: parts.redactor.text(text).text,
             changed=self.scheduler.changed.set,
         )
+
+
+def _wire_documents(setup: EngineSetup, parts: EngineParts, sessions: SessionService) -> WorkspaceDocuments:
+    return WorkspaceDocuments(
+        sessions=sessions,
+        agents=parts.agents,
+        loops=parts.loops,
+        files=setup.ports.document_files,
+        artifacts=setup.ports.artifacts,
+        provenance=setup.views.provenance,
+        redactor=parts.redactor,
+        clock=setup.clock,
+    )
 
 
 def _wire_delegations(setup: EngineSetup, parts: EngineParts) -> Delegations:

@@ -1,4 +1,4 @@
-"""New ids of runs, sessions, jobs, incidents and routines.
+"""New ids of runs, sessions, jobs, incidents, routines, checkpoints and pins.
 
 Owns: the randomness in them. Does not own: their form (core.ids).
 """
@@ -31,6 +31,10 @@ class IdSource:
 
     def routine_id(self) -> RoutineId:
         return RoutineId(self._ulid())
+
+    def mark_id(self) -> str:
+        """For a checkpoint or a pin."""
+        return self._ulid()
 
     def _ulid(self) -> str:
         """Makes an id.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from palyra.core.agents import AgentSpec
 from palyra.core.budget import Budget
+from palyra.core.compaction.model import CompactionSettings
 from palyra.core.events.run import RunLimits
 from palyra.core.healing.model import HealingModes
 from palyra.core.healing.rules import STUCK_MS
@@ -24,9 +25,12 @@ from palyra.ports.incidents import IncidentViews, NoIncidents
 from palyra.ports.jobs import JobViews
 from palyra.ports.journal import Journal
 from palyra.ports.machine import HostMachine
+from palyra.ports.marks import MarkViews
 from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
 from palyra.ports.processes import NoProcesses, Processes
+from palyra.ports.readable import DocumentReader, NoDocumentReader
+from palyra.ports.references import ReferenceReaders
 from palyra.ports.router import Router
 from palyra.ports.routines import RoutineViews
 from palyra.ports.schemas import SchemaCheck
@@ -35,9 +39,11 @@ from palyra.ports.services import Service
 from palyra.ports.signer import Signer
 from palyra.ports.skills import NoSkills, Skills
 from palyra.ports.state import State
+from palyra.ports.token_counter import EstimatedTokens, TokenCounter
 from palyra.ports.tools import Catalog
 from palyra.ports.upkeep import JournalUpkeep, NoUpkeep
 from palyra.ports.views import ApprovalViews, ProvenanceViews, RunViews, SessionViews, UsageViews
+from palyra.ports.workspace_documents import DocumentFiles, NoDocumentFiles
 
 QUEUED_RUNS_MAX = 32
 ACTIVE_RUNS_MAX = 256
@@ -52,6 +58,7 @@ class EngineSettings:
     runs_queued_max: int = QUEUED_RUNS_MAX
     default_agent: str = "main"
     retention_ms: int | None = None
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,7 @@ class Views:
     provenance: ProvenanceViews
     jobs: JobViews
     routines: RoutineViews
+    marks: MarkViews
     incidents: IncidentViews = field(default_factory=NoIncidents)
 
 
@@ -98,6 +106,10 @@ class EnginePorts:
     forget: Callable[[SessionId], Awaitable[None]] = _nothing_to_forget
     kept: Callable[[], Awaitable[tuple[SessionId, ...]]] = _nothing_kept
     upkeep: JournalUpkeep = field(default_factory=NoUpkeep)
+    counter: TokenCounter = field(default_factory=EstimatedTokens)
+    documents: DocumentReader = field(default_factory=NoDocumentReader)
+    references: ReferenceReaders = field(default_factory=ReferenceReaders)
+    document_files: DocumentFiles = field(default_factory=NoDocumentFiles)
 
 
 def _no_blocks() -> tuple[LoopBlock, ...]:

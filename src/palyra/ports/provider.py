@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from palyra.core.conversation import Message
+from palyra.core.context.messages import Message
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.core.tools import ToolSpec

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from palyra.core.conversation import PastCall
+from palyra.core.context.messages import PastCall
 from palyra.core.events.base import JsonObject
 
 NO_OUTPUT = "(no output)"  # Some providers refuse an empty result.

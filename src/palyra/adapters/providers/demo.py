@@ -18,7 +18,7 @@ from palyra.adapters.providers.prepared_turns import (
     find_standing,
     play,
 )
-from palyra.core.conversation import ToolMessage
+from palyra.core.context.messages import ToolMessage
 from palyra.core.events.model import ModelError, Usage
 from palyra.core.events.tool import Outcome
 from palyra.ports.provider import Delta, ModelRequest

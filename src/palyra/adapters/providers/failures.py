@@ -79,8 +79,8 @@ _ADVICE = {
     ModelError.QUOTA: "says the account has no credit or quota left. Top it up, or use another provider",
     ModelError.RATE: "is limiting the rate of requests. Wait, raise the limit there, or add another model to the route",
     ModelError.OVERLOADED: "is overloaded or has a fault of its own. Try again later, or add another model to the route",
-    ModelError.CONTEXT_LENGTH: "says the conversation is too long for the model. Start a new session (/new in a chat),"
-    " or use a model with a larger window",
+    ModelError.CONTEXT_LENGTH: "says the conversation is too long for the model. Shorten it (palyra sessions compact), "
+    "start a new session, or use a model with a larger window",
     ModelError.CONTENT_FILTER: "blocked the request by its content rules. Rephrase it, or use another model",
     ModelError.BAD_REQUEST: "refused the request. Check the model's `id` and `base_url`",
     ModelError.NETWORK: "could not be reached. Check `base_url` and the network",

@@ -9,7 +9,8 @@ import re
 
 from msgspec.structs import replace
 
-from palyra.core.conversation import UserMessage, hide_images
+from palyra.core.context.messages import UserMessage
+from palyra.core.context.prompt import hide_images
 from palyra.core.events.model import ModelError
 from palyra.ports.provider import Failed, Image, ModelRequest
 

@@ -19,7 +19,7 @@ from palyra.adapters.providers.exchange import ProviderEndpoint, WireModel
 from palyra.adapters.providers.failures import failed, read_refusal, refused
 from palyra.adapters.providers.image_parts import BLIND, without_images
 from palyra.adapters.providers.local_model_process import AnswerLine, LocalFailure, LocalProcess, TokenCounts
-from palyra.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
+from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelError, Usage

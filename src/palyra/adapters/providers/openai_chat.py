@@ -25,7 +25,7 @@ from palyra.adapters.providers.openai_chat_reader import ChatReader
 from palyra.adapters.providers.provider_state import give_back
 from palyra.adapters.providers.tool_cache import ToolCache
 from palyra.adapters.providers.wire_names import names_of_tools
-from palyra.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
+from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
 from palyra.core.tools import ToolSpec
 from palyra.ports.provider import Delta, ModelRequest

@@ -23,7 +23,7 @@ from palyra.adapters.providers.openai_responses_reader import ResponsesReader
 from palyra.adapters.providers.provider_state import give_back
 from palyra.adapters.providers.tool_cache import ToolCache
 from palyra.adapters.providers.wire_names import names_of_tools
-from palyra.core.conversation import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
+from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
 from palyra.core.tools import ToolSpec
 from palyra.ports.provider import Delta, ModelRequest

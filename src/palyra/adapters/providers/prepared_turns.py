@@ -12,14 +12,14 @@ from typing import Annotated
 
 import msgspec
 
-from palyra.core.conversation import AssistantMessage, Message, ToolMessage, UserMessage
+from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.ports.provider import CallDelta, Completed, Delta, Failed, ReasoningDelta, TextDelta
 
 DELAY_MS_MAX = 60_000
 PIECES_A_READ = 8
-NOTE_PREFIX = "[palyra]"  # How core.conversation marks what the daemon itself says to a model.
+NOTE_PREFIX = "[palyra]"  # How core.context marks what the daemon itself says to a model.
 _PIECE = re.compile(r"\s*\S{1,12}|\s+")  # A word with the space before it, or a part of a long one: about a token.
 
 DelayMs = Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)]

@@ -7,7 +7,7 @@ never after a secret was cut out of it. A provider refuses the whole request for
 
 import msgspec
 
-from palyra.core.conversation import AssistantMessage
+from palyra.core.context.messages import AssistantMessage
 from palyra.core.events.base import JsonObject
 from palyra.core.redaction.markers import MARKER
 

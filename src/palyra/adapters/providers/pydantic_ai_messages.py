@@ -32,7 +32,7 @@ from palyra.adapters.providers.bodies import NO_OUTPUT, NO_TEXT, arguments_objec
 from palyra.adapters.providers.exchange import BodyDraft
 from palyra.adapters.providers.image_parts import images_of
 from palyra.adapters.providers.provider_state import give_back
-from palyra.core.conversation import AssistantMessage, PastCall, ToolMessage, UserMessage
+from palyra.core.context.messages import AssistantMessage, PastCall, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
 
 # Several vendors accept no conversation that begins with the assistant.

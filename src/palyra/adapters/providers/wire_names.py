@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-from palyra.core.conversation import AssistantMessage, Message
+from palyra.core.context.messages import AssistantMessage, Message
 from palyra.core.tools import WIRE_NAME_LENGTH_MAX, ToolSpec, wire_name
 from palyra.ports.provider import ModelRequest
 

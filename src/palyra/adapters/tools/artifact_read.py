@@ -16,6 +16,7 @@ from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, CallNature, ToolResult, T
 from palyra.core.trust import Trust, is_tainting
 from palyra.core.writes import LinkArtifact
 from palyra.ports.artifacts import Artifacts
+from palyra.ports.results import NoPastResults, PastResults
 from palyra.ports.state import State
 from palyra.ports.tools import ToolCallContext
 
@@ -37,8 +38,8 @@ SPEC = ToolSpec(
         "properties": {
             "id": {
                 "type": "string",
-                "pattern": "^[0-9a-f]{64}$",
-                "description": "The artifact's id: 64 characters of hexadecimal, as a result or a message names it.",
+                "pattern": "^([0-9a-f]{64}|c[0-9]{1,6}_[0-9A-Z]{8})$",
+                "description": "The id as a result or a message names it: 64 characters of hexadecimal, or a call's id.",
             },
             "offset": {
                 "type": "integer",
@@ -66,9 +67,12 @@ SPEC = ToolSpec(
 
 
 class ArtifactRead:
-    def __init__(self, artifacts: Artifacts, state: State) -> None:
+    """`results` reads results of earlier calls again, which a prompt shows shortened."""
+
+    def __init__(self, artifacts: Artifacts, state: State, results: PastResults | None = None) -> None:
         self._artifacts = artifacts
         self._state = state
+        self._results = results or NoPastResults()
 
     @property
     def spec(self) -> ToolSpec:
@@ -84,6 +88,8 @@ class ArtifactRead:
             return _ours(failed("arguments_invalid", "id is a text, offset and limit are whole numbers"))
         if offset < 0 or limit < PAGE_BYTES_MIN:
             return _ours(failed("arguments_invalid", f"offset is at least 0 and limit at least {PAGE_BYTES_MIN}"))
+        if "_" in artifact_id:
+            return await self._read_result(artifact_id, context, offset, min(limit, PAGE_BYTES_MAX))
         try:
             link = await self._state.artifact_for(ArtifactId(artifact_id), context.principal)
             if link is None:
@@ -91,6 +97,25 @@ class ArtifactRead:
             return await self._read(link, offset, min(limit, PAGE_BYTES_MAX))
         except PalyraError as refused:
             return _ours(failed(refused.code, refused.message))
+
+    async def _read_result(self, call_id: str, context: ToolCallContext, offset: int, limit: int) -> ToolResult:
+        """Reads a result of this session again. It brings back the trust and the source that it came with (L8)."""
+        try:
+            found = await self._results.find(context.session_id, call_id)
+        except PalyraError as refused:
+            return _ours(failed(refused.code, refused.message))
+        body = found.text.encode() if found is not None else b""
+        if found is None or offset > len(body):
+            return _ours(failed("artifact_unknown", f"this session has no result {call_id[:32]} from that offset on"))
+        page = body[offset : offset + limit + PAGE_BYTES_MIN]
+        skipped = _continuing(page) if offset else 0
+        text = _page(page[skipped:].decode("utf-8", "ignore"), offset + skipped, limit, len(body))
+        return ToolResult(
+            outcome=Outcome.OK,
+            output=text,
+            trust=found.trust,
+            source=(found.source or label("result", call_id)) if is_tainting(found.trust) else None,
+        )
 
     async def _read(self, link: LinkArtifact, offset: int, limit: int) -> ToolResult:
         if offset >= link.bytes > 0:

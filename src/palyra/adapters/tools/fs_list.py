@@ -13,10 +13,10 @@ from threading import Event
 
 import msgspec
 
+from palyra.adapters.files.workspace import FOLDER_FLAGS, PATH_SCHEMA, WorkspacePath, locate_folder, open_itself
 from palyra.adapters.tools.fs_search import look_nature
 from palyra.adapters.tools.offload import STOPPED, offload
 from palyra.adapters.tools.preview import spelled_out
-from palyra.adapters.tools.workspace import FOLDER_FLAGS, PATH_SCHEMA, WorkspacePath, locate_folder, open_itself
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk

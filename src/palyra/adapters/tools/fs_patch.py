@@ -15,11 +15,8 @@ from threading import Event
 
 from msgspec.structs import replace
 
-from palyra.adapters.tools.fs_patch_plan import MARK, FileChange, PatchPlan, places_of
-from palyra.adapters.tools.fs_write import Writing, fill_partial
-from palyra.adapters.tools.offload import STOPPED, offload
-from palyra.adapters.tools.preview import preview_changes
-from palyra.adapters.tools.workspace import (
+from palyra.adapters.files.partial import Writing, fill_partial
+from palyra.adapters.files.workspace import (
     WorkspacePath,
     absolute,
     bytes_at,
@@ -29,6 +26,9 @@ from palyra.adapters.tools.workspace import (
     make_folder,
     open_folder,
 )
+from palyra.adapters.tools.fs_patch_plan import MARK, FileChange, PatchPlan, places_of
+from palyra.adapters.tools.offload import STOPPED, offload
+from palyra.adapters.tools.preview import preview_changes
 from palyra.core.errors import Conflict, PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk

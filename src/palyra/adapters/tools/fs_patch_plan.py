@@ -10,8 +10,8 @@ import os
 
 import msgspec
 
-from palyra.adapters.tools.fs_read import decode
-from palyra.adapters.tools.workspace import WorkspacePath, bytes_at, locate, open_file, open_folder, read_bytes
+from palyra.adapters.files.text_file import decode
+from palyra.adapters.files.workspace import WorkspacePath, bytes_at, locate, open_file, open_folder, read_bytes
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError
 from palyra.core.events.tool import FileBytes
 from palyra.core.patches import Applied, FilePatch, PatchKind, apply

@@ -5,34 +5,22 @@ Lines end with a line feed and are counted from 1. `offset` is the first line wa
 also ends at OUTPUT_BYTES_MAX. The text is as it is in the file; a last line in brackets says what is left.
 """
 
-import os
 from functools import partial
 from threading import Event
 
+from palyra.adapters.files.text_file import FILE_BYTES_MAX, decode, read_body
+from palyra.adapters.files.workspace import PATH_SCHEMA, WorkspacePath, absolute, bytes_at, locate
 from palyra.adapters.tools.offload import offload
-from palyra.adapters.tools.workspace import (
-    PATH_SCHEMA,
-    WorkspacePath,
-    absolute,
-    bytes_at,
-    locate,
-    open_file,
-    open_folder,
-    read_bytes,
-)
-from palyra.core.errors import Invalid, PalyraError
+from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
 from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust
 from palyra.ports.tools import ToolCallContext
 
-# The file is held in memory whole to count lines. Larger files are searched, not read.
-FILE_BYTES_MAX = 8 * 1024 * 1024
 OUTPUT_BYTES_MAX = 64 * 1024  # Limits one page to about 16,000 tokens.
 LINES_MAX = 2000
 OFFSET_MAX = FILE_BYTES_MAX
-BINARY_LOOK_BYTES = 8 * 1024  # A NUL byte within these bytes shows that a file is no text. Git has the same rule.
 
 SPEC = ToolSpec(
     name="fs.read",
@@ -119,30 +107,6 @@ def _read(place: WorkspacePath, offset: int, limit: int, stop: Event) -> ToolRes
     if offset > len(lines):
         return failed("offset_past_end", f"{place.shown} has {len(lines)} lines; offset {offset} is beyond them")
     return ToolResult(outcome=Outcome.OK, output=_page(lines, offset, limit), read=read)
-
-
-def read_body(place: WorkspacePath) -> bytes:
-    """Reads the whole file. A file that is too large is refused."""
-    with open_folder(place) as folder:
-        file = open_file(folder, place)
-        try:
-            body = read_bytes(file, FILE_BYTES_MAX + 1)
-        finally:
-            os.close(file)
-    if len(body) > FILE_BYTES_MAX:
-        raise Invalid("file_too_large", f"{place.shown} is larger than {FILE_BYTES_MAX} bytes and is not read")
-    return body
-
-
-def decode(place: WorkspacePath, body: bytes) -> str:
-    """Decodes the text of a file. Anything but text is refused."""
-    if b"\x00" in body[:BINARY_LOOK_BYTES]:
-        raise Invalid("binary_file", f"{place.shown} is a binary file; only text can be read")
-    try:
-        return body.decode()
-    except UnicodeDecodeError as cause:
-        message = f"{place.shown} is not UTF-8 (first at byte {cause.start}); only UTF-8 text can be read"
-        raise Invalid("binary_file", message) from cause
 
 
 def _page(lines: list[str], offset: int, limit: int) -> str:

@@ -14,9 +14,7 @@ from typing import cast
 
 import msgspec
 
-from palyra.adapters.tools.offload import offload
-from palyra.adapters.tools.search_child import SearchReply, Task
-from palyra.adapters.tools.workspace import (
+from palyra.adapters.files.workspace import (
     PATH_LENGTH_MAX,
     PATH_SCHEMA,
     WorkspacePath,
@@ -26,6 +24,8 @@ from palyra.adapters.tools.workspace import (
     open_folder,
     open_itself,
 )
+from palyra.adapters.tools.offload import offload
+from palyra.adapters.tools.search_child import SearchReply, Task
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk

@@ -11,12 +11,8 @@ from contextlib import suppress
 from functools import partial
 from threading import Event
 
-import msgspec
-
-from palyra.adapters.tools.fs_read import paths_of
-from palyra.adapters.tools.offload import STOPPED, offload
-from palyra.adapters.tools.preview import preview_write
-from palyra.adapters.tools.workspace import (
+from palyra.adapters.files.partial import Writing, fill_partial
+from palyra.adapters.files.workspace import (
     PATH_SCHEMA,
     WorkspacePath,
     bytes_at,
@@ -27,6 +23,9 @@ from palyra.adapters.tools.workspace import (
     open_folder,
     read_bytes,
 )
+from palyra.adapters.tools.fs_read import paths_of
+from palyra.adapters.tools.offload import STOPPED, offload
+from palyra.adapters.tools.preview import preview_write
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk
@@ -36,7 +35,6 @@ from palyra.ports.tools import ToolCallContext
 
 CONTENT_LENGTH_MAX = 200_000  # An event holds 256 KiB, and the call is on the tape with its content.
 PREVIEWED_BYTES_MAX = 64 * 1024  # Limits the old file. The daemon waits while a preview is made, so it has to be quick.
-_PERMISSIONS = 0o777  # These bits of a file's mode are kept: new content is never setuid.
 
 SPEC = ToolSpec(
     name="fs.write",
@@ -99,14 +97,6 @@ class FsWrite:
         return await offload(partial(_write, Writing(place, body, partial_name)))
 
 
-class Writing(msgspec.Struct, frozen=True):
-    """A file to be replaced, and the name of its partial file."""
-
-    place: WorkspacePath
-    body: bytes
-    partial_name: str
-
-
 def _write(writing: Writing, stop: Event) -> ToolResult:
     place = writing.place
     with make_folder(place) as folder:
@@ -127,32 +117,6 @@ def _write(writing: Writing, stop: Event) -> ToolResult:
     done = "created" if before is None else "replaced"
     text = f"{place.shown}: {done}, {len(writing.body.splitlines())} lines, {len(writing.body)} bytes"
     return ToolResult(outcome=Outcome.OK, output=text, written=(bytes_at(place, writing.body),))
-
-
-def fill_partial(writing: Writing, folder: int, before: os.stat_result | None) -> None:
-    """Writes the partial file durably beside the file it will replace, with that file's owner and mode."""
-    with suppress(FileNotFoundError):
-        os.unlink(writing.partial_name, dir_fd=folder)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(writing.partial_name, flags, 0o666 if before is None else 0o600, dir_fd=folder)
-    with os.fdopen(file, "wb") as stream:
-        stream.write(writing.body)
-        stream.flush()
-        if before is not None:
-            _keep_attributes(file, before)
-        os.fsync(file)
-
-
-def _keep_attributes(file: int, before: os.stat_result) -> None:
-    """Keeps the owner as far as the daemon's user may.
-
-    The mode is always kept, and set last, because the owner could clear it.
-    """
-    now = os.fstat(file)
-    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
-        with suppress(PermissionError):
-            os.fchown(file, before.st_uid, before.st_gid)
-    os.fchmod(file, before.st_mode & _PERMISSIONS)
 
 
 def _writes(path: str, content: str, workspace: tuple[str, ...]) -> tuple[FileBytes, ...]:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import msgspec
 
 from palyra.adapters.net.guard_exchange import FetchedResponse
-from palyra.adapters.tools.readable import TEXT_LENGTH_MAX, make_readable
+from palyra.core.charsets import decode, find_charset
 from palyra.core.events.tool import Outcome, ToolError
+from palyra.core.pages.readable import TEXT_LENGTH_MAX, make_readable
 from palyra.core.spelling import strip_unseen
 from palyra.core.tools import Made, ToolResult
 
@@ -21,11 +22,9 @@ HEADER_SHOWN_LENGTH_MAX = 300
 FAILED_FROM = 400
 PRETTY_BYTES_MAX = 1024 * 1024
 _LOOK_BYTES = 8 * 1024
-_META_BYTES = 2 * 1024
 _NAME_LENGTH_MAX = 80
 
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,80}")
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 _TEXT_TYPE = re.compile(
     r"text/.*|.*[/+](?:json|xml|yaml|toml|javascript|ecmascript|x-javascript|typescript|x-sh|sql|graphql)"
     r"|application/(?:x-ndjson|x-www-form-urlencoded|jsonl|x-yaml|ld\+json)"
@@ -34,11 +33,6 @@ _HTML_START = re.compile(
     rb"\s*(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
 )
 _UNFIT_NAME = re.compile(r"[^A-Za-z0-9._-]+")
-# These codecs of Python are no charsets of the web, or plain letters can hide others in them.
-_NO_CHARSETS = frozenset(
-    {"utf-7", "idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "mbcs", "oem"}
-)
-_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
 class _PageText(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +69,7 @@ def _tell(answer: FetchedResponse, is_stopped: Callable[[], bool]) -> _PageText:
     media = _media_type(answer)
     if _is_binary(media, answer):
         return _as_artifact(answer, media)
-    text = _decode(answer)
+    text = decode(answer.body, _charset(answer))
     if media in ("text/html", "application/xhtml+xml"):
         page = make_readable(text, answer.target.url, is_stopped)
         notes = ("The text was cut: the page is too long.",) if page.is_cut else ()
@@ -126,27 +120,8 @@ def _as_artifact(answer: FetchedResponse, media: str) -> _PageText:
     return _PageText(text=f"The body is no text ({media}, {size} bytes); it was kept as an artifact.", made=(made,))
 
 
-def _decode(answer: FetchedResponse) -> str:
-    charset = _charset(answer)
-    try:
-        return answer.body.decode(charset, "replace")
-    except (LookupError, ValueError):  # ValueError comes from a codec that cannot replace what it does not know.
-        return answer.body.decode("utf-8", "replace")
-
-
 def _charset(answer: FetchedResponse) -> str:
-    """Returns the charset by the byte order mark, the header, or the page itself. An unknown one is read as UTF-8."""
-    for mark, name in _BOMS:
-        if answer.body.startswith(mark):
-            return name
-    said = _CHARSET.search(answer.header("content-type"))
-    if said is None and "html" in answer.header("content-type"):
-        said = _CHARSET.search(answer.body[:_META_BYTES].decode("latin-1"))
-    try:
-        name = codecs.lookup(said[1]).name if said else "utf-8"
-    except LookupError:
-        return "utf-8"
-    return "utf-8" if name.replace("_", "-") in _NO_CHARSETS else "cp1252" if name in ("iso8859-1", "ascii") else name
+    return find_charset(answer.body, answer.header("content-type")) or "utf-8"
 
 
 def _prettied(text: str) -> str:

@@ -14,10 +14,10 @@ import resource
 import signal
 import stat
 import sys
-from collections.abc import Collection
-from typing import NamedTuple, TypedDict, cast
+from typing import TypedDict, cast
 
-from palyra.adapters.tools.ignore import IGNORE_BYTES_MAX, Expression, IgnoreRules, compile_glob, keyed
+from palyra.adapters.files.ignore import Expression, compile_glob, keyed
+from palyra.adapters.files.ignore_levels import IgnoreLevels, read_levels
 
 CHUNK_BYTES = 4 * 1024 * 1024  # So much is held at once. A longer line is searched in pieces.
 BINARY_LOOK_BYTES = 8 * 1024  # A NUL byte within these bytes shows that a file is no text. Git has the same rule.
@@ -56,28 +56,6 @@ class SearchReply(TypedDict):
     unread_count: int
 
 
-class _Level(NamedTuple):
-    """The rules of an ignore file, and the length of its folder's path."""
-
-    rules: IgnoreRules
-    length: int
-
-
-class _Levels(NamedTuple):
-    """The ignore files that count in a folder, of each kind the deepest first."""
-
-    own: tuple[_Level, ...] = ()
-    git: tuple[_Level, ...] = ()
-
-    def is_ignored(self, path: bytes) -> bool:
-        """Tells whether the path is ignored. Rules for searching outrank git's, at whatever depth they stand."""
-        for level in (*self.own, *self.git):
-            verdict = level.rules.verdict(path[level.length :])
-            if verdict is not None:
-                return verdict
-        return False
-
-
 class FolderSearch:
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -90,10 +68,10 @@ class FolderSearch:
 
     def run(self) -> None:
         """Walks from the root through the named folders, whose ignore files count too, into all that is below."""
-        folder, path, levels = os.dup(self._task["root"]), b"", _Levels()
+        folder, path, levels = os.dup(self._task["root"]), b"", IgnoreLevels()
         try:
             for part in self._task["parts"]:
-                levels = _read_levels(folder, set(os.listdir(folder)), len(path), levels)
+                levels = read_levels(folder, set(os.listdir(folder)), len(path), levels)
                 try:
                     inner = os.open(part, _FOLDER_FLAGS, dir_fd=folder)
                 except NotADirectoryError:
@@ -105,9 +83,9 @@ class FolderSearch:
         finally:
             os.close(folder)
 
-    def _walk(self, folder: int, path: bytes, levels: _Levels) -> None:
+    def _walk(self, folder: int, path: bytes, levels: IgnoreLevels) -> None:
         found = _entries(folder)
-        levels = _read_levels(folder, found.keys(), len(path), levels)
+        levels = read_levels(folder, found.keys(), len(path), levels)
         for name in sorted(found):
             is_folder = found[name]
             if is_folder is None or name.startswith("."):
@@ -122,7 +100,7 @@ class FolderSearch:
             if not levels.is_ignored(inner):
                 self._visit(folder, name, inner, levels)
 
-    def _visit(self, folder: int, name: str, path: bytes, levels: _Levels) -> None:
+    def _visit(self, folder: int, name: str, path: bytes, levels: IgnoreLevels) -> None:
         below = path[self._start :]
         if self._glob is not None and self._is_glob_negated and self._glob.fullmatch(keyed(below)) is not None:
             return
@@ -140,7 +118,7 @@ class FolderSearch:
         ends = [at + 1 for at, letter in enumerate(below) if letter == ord("/")]
         return any(self._glob.fullmatch(keyed(below[:end])) is not None for end in (len(below), *ends))
 
-    def _descend(self, folder: int, name: str, path: bytes, levels: _Levels) -> None:
+    def _descend(self, folder: int, name: str, path: bytes, levels: IgnoreLevels) -> None:
         try:
             inner = os.open(name, _FOLDER_FLAGS, dir_fd=folder) if path.count(b"/") <= DEPTH_MAX else -1
         except OSError:
@@ -269,30 +247,6 @@ def _entries(folder: int) -> dict[str, bool | None]:
             else (False if entry.is_file(follow_symlinks=False) else None)
             for entry in found
         }
-
-
-def _read_levels(folder: int, names: Collection[str], length: int, levels: _Levels) -> _Levels:
-    own, git = levels
-    if ".git" in names:
-        git = ()  # This is a repository of its own, so the rules around it do not apply.
-    if ".gitignore" in names:
-        git = (*_read_level(folder, ".gitignore", length), *git)
-    if ".ignore" in names:
-        own = (*_read_level(folder, ".ignore", length), *own)
-    return _Levels(own, git)
-
-
-def _read_level(folder: int, name: str, length: int) -> tuple[_Level, ...]:
-    """Reads an ignore file. Git takes none that is a link; nor do we."""
-    try:
-        file = os.open(name, _FILE_FLAGS, dir_fd=folder)
-    except OSError:
-        return ()
-    try:
-        is_file = stat.S_ISREG(os.fstat(file).st_mode)
-        return (_Level(IgnoreRules(os.read(file, IGNORE_BYTES_MAX)), length),) if is_file else ()
-    finally:
-        os.close(file)
 
 
 def _shown(body: bytes, column: int, length_max: int) -> str:

@@ -42,7 +42,8 @@ def run(
         list[str] | None, typer.Option(metavar="TOOL", help="A tool the run must call; may be repeated.")
     ] = None,
     attach: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="A file to attach, such as an image; may be repeated.")
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="An image, text, code, CSV or PDF to attach; may be repeated."),
     ] = None,
     url: UrlOption = None,
     json: JsonOption = False,
@@ -61,6 +62,8 @@ def run(
       palyra run "List the services" --answer-schema services.json --json
 
       palyra run "What does this error mean?" --attach screenshot.png
+
+      palyra run "Compare these" --attach report.pdf --attach numbers.csv
     """
     body = _body(_read_text(text), session)
     optional = {"agent": agent, "model": model, "must_call": must_call or None}

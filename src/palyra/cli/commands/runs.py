@@ -13,6 +13,7 @@ from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_table
 from palyra.cli.target import UrlOption
+from palyra.cli.terminal.context_bar import context_lines
 from palyra.cli.terminal.run_tree import children_of, tree_lines, usage_text
 from palyra.cli.terminal.style import date_time, duration, in_one_line, prose, style_for
 from palyra.cli.terminal.tables import print_rows
@@ -113,6 +114,48 @@ def show(context: typer.Context, run: RunArgument, url: UrlOption = None, json: 
         print_json({"run": record, "events": events, "children": [child.get("id") for child in children]})
     else:
         _print_run(record, events, children)
+
+
+@app.command("context")
+def show_context(
+    context: typer.Context,
+    run: RunArgument,
+    turn: Annotated[int | None, typer.Option(min=1, help="Only this turn; else the last one.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every turn.")] = False,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what a model call was sent, as a bar of layers with their tokens.
+
+    Examples:
+
+      palyra runs context 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
+
+      palyra runs context 01JXQ0Z7N8E4T5Y6W7V8S9R0QP --turn 2
+    """
+
+    async def read(client: "Client") -> list[JsonObject]:
+        events = await _events_of(client, await client.get(f"/runs/{run}"))
+        return [event for event in events if event.get("type") == "context.assembled"]
+
+    found = ask_daemon(context, url, read)
+    if turn is not None:
+        found = [event for event in found if _turn_of(event) == turn]
+    elif not every:
+        found = found[-1:]
+    if is_json(context, json):
+        print_json({"items": [event.get("data") for event in found]})
+        return
+    if not found:
+        print_line("no context was assembled" if turn is None else f"the run has no turn {turn}")
+    for event in found:
+        for line in context_lines(event, style_for(sys.stdout)):
+            print_line(line)
+
+
+def _turn_of(event: JsonObject) -> object:
+    data = event.get("data")
+    return data.get("turn") if isinstance(data, dict) else None
 
 
 @app.command()

@@ -72,7 +72,7 @@ def show(context: typer.Context, session: SessionArgument, url: UrlOption = None
       palyra sessions show cli
     """
     record = ask_daemon(context, url, lambda client: find_session(client, session))
-    _show_record(record, is_json(context, json))
+    show_record(record, is_json(context, json))
 
 
 @app.command()
@@ -119,7 +119,7 @@ def reset(context: typer.Context, session: SessionArgument, url: UrlOption = Non
         record = await find_session(client, session)
         return await client.post(f"/sessions/{record['id']}/reset")
 
-    _show_record(ask_daemon(context, url, act), is_json(context, json))
+    show_record(ask_daemon(context, url, act), is_json(context, json))
 
 
 @app.command()
@@ -143,7 +143,7 @@ def branch(
         record = await find_session(client, session)
         return await client.post(f"/sessions/{record['id']}/branch", body)
 
-    _show_record(ask_daemon(context, url, act), is_json(context, json))
+    show_record(ask_daemon(context, url, act), is_json(context, json))
 
 
 @app.command()
@@ -167,7 +167,7 @@ def label(
         record = await find_session(client, session)
         return await client.patch(f"/sessions/{record['id']}", {"label": text})
 
-    _show_record(ask_daemon(context, url, act), is_json(context, json))
+    show_record(ask_daemon(context, url, act), is_json(context, json))
 
 
 @app.command()
@@ -266,7 +266,7 @@ def _id_of(record: JsonObject) -> str:
     return str(record.get("id"))
 
 
-def _show_record(record: JsonObject, as_json: bool) -> None:
+def show_record(record: JsonObject, as_json: bool) -> None:
     if as_json:
         print_json(record)
         return

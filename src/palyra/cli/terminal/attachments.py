@@ -24,7 +24,7 @@ class File(msgspec.Struct, frozen=True):
 
 
 def read_file(path: Path) -> File:
-    """Reads the whole file. The bytes of an image decide its type, not the name."""
+    """Reads the whole file. Its name and its bytes decide its type. Raises Invalid if no model could be shown it."""
     path = expanded(path)
     try:
         with path.open("rb") as file:
@@ -32,7 +32,7 @@ def read_file(path: Path) -> File:
     except OSError as cause:
         raise NotFound("file_unreadable", f"{path} cannot be read: {cause.strerror}") from cause
     if len(body) > FILE_BYTES_MAX:
-        raise Invalid("file_too_large", f"{path} has more than {FILE_BYTES_MAX} bytes")
+        raise Invalid("file_too_large", f"{path} has more than {FILE_BYTES_MAX} bytes; attach a part of it")
     return File(path.name[-NAME_LENGTH_MAX:], _media_type(path, body), body)
 
 
@@ -43,8 +43,32 @@ async def upload(client: Client, file: File) -> JsonObject:
 
 
 def _media_type(path: Path, body: bytes) -> str:
+    """Returns the type of an image by its bytes, of a document by its name, and of any other file by its bytes again.
+
+    Names alone mislead: `.ts` is a film to some tables, and most source code has no type at all. The system's own tables
+    differ from machine to machine and are not asked.
+    """
     import mimetypes
 
-    from palyra.core.images import find_type
+    from palyra.core.documents import DocumentKind, find_kind, kind_of_type
+    from palyra.core.images import IMAGE_TYPES, find_type
 
-    return find_type(body) or mimetypes.guess_type(path.name)[0] or ANY_TYPE
+    tables = mimetypes.MimeTypes()
+    tables.add_type("text/markdown", ".md")
+    named, packing = tables.guess_type(path.name)
+    guessed = named if named is not None and packing is None else ANY_TYPE
+    image = find_type(body)
+    if image is not None or guessed in IMAGE_TYPES:
+        return image or guessed
+    if kind_of_type(guessed) is not None:
+        return guessed
+    try:
+        kind = find_kind(body, ANY_TYPE)
+    except Invalid as cause:
+        readable = "images (PNG, JPEG, GIF, WebP), text, source code, HTML, JSON, CSV, TSV and PDF files"
+        raise Invalid("file_unsupported", f"{path} is {_spoken(guessed)}; a model is shown {readable}") from cause
+    return "application/pdf" if kind is DocumentKind.PDF else "text/plain"
+
+
+def _spoken(media_type: str) -> str:
+    return "no text and no image" if media_type == ANY_TYPE else f"of the type {media_type}"

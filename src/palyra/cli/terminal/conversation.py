@@ -16,6 +16,8 @@ from palyra.cli.client import Client
 from palyra.cli.sse import SseFrame
 from palyra.cli.terminal.attachments import read_file, upload
 from palyra.cli.terminal.card import card_lines
+from palyra.cli.terminal.chat_pins import ChatPins
+from palyra.cli.terminal.compaction_view import compaction_lines
 from palyra.cli.terminal.inbox import (
     Connected,
     Inbox,
@@ -29,6 +31,7 @@ from palyra.cli.terminal.inbox import (
 )
 from palyra.cli.terminal.prompt import make_chat_prompt
 from palyra.cli.terminal.questions import CardQuestion, answer_of, brief_arguments, question_of
+from palyra.cli.terminal.reference_preview import ReferencePreviews
 from palyra.cli.terminal.slash_commands import help_text
 from palyra.cli.terminal.style import date_time, in_one_line, shown, style_for
 from palyra.cli.terminal.transcript import TERMINAL_TYPES, Transcript
@@ -37,6 +40,7 @@ from palyra.core.events.base import JsonObject
 
 HISTORY_EVENTS = 40
 TAPE_EVENTS_MAX = 2_000  # More of an active run comes with the stream.
+COMPACT_TIMEOUT_S = 310.0
 SESSIONS_SHOWN = 20
 LEAVE_WITHIN_S = 3.0  # A second Ctrl-C later than this counts as a first one.
 HINT_RUNNING = "type to steer, Ctrl-C to cancel"
@@ -49,8 +53,11 @@ class Conversation:
         self._style = style_for(sys.stdout)
         self._agent = agent
         self._inbox = Inbox(client)
-        self._prompt = make_chat_prompt(self._receive, sys.stdout, self._style, history)
+        self._roots: tuple[Path, ...] = ()
+        self._prompt = make_chat_prompt(self._receive, sys.stdout, self._style, history, lambda: self._roots)
+        self._previews = ReferencePreviews(client, self._style, self._prompt.line)
         self._transcript = Transcript(self._prompt, self._style)
+        self._pins = ChatPins(client, self._prompt.line)
         self._stoppable = StoppableTask()
         self._session_id = ""
         self._runs: list[str] = []
@@ -60,6 +67,7 @@ class Conversation:
         self._interrupted_at_s: float | None = None
         self._is_apart = False
         self._is_over = False
+        self._compacting: asyncio.Task[None] | None = None
 
     async def talk(self, key: str) -> None:
         await self._stoppable.run(self._talk(key), self._prompt.interrupt)
@@ -70,6 +78,7 @@ class Conversation:
             while not self._is_over:
                 await self._take(await self._inbox.next())
         finally:
+            await self._previews.close()
             await self._prompt.close()
             await self._inbox.close()
 
@@ -87,10 +96,12 @@ class Conversation:
     async def _enter(self, request: JsonObject) -> None:
         agent: JsonObject = {} if self._agent is None else {"agent": self._agent}
         session = await self._client.post("/sessions", {**request, **agent})
+        await self._find_roots(session.get("agent"))
         self._prompt.open()
         self._session_id = str(session["id"])
         seq = session.get("seq")
         self._questions.clear()
+        self._pins.enter()
         active = session.get("active_run_id")
         self._runs = [active] if isinstance(active, str) else []
         name = session.get("key") or session.get("label") or self._session_id
@@ -101,6 +112,16 @@ class Conversation:
         await self._inbox.follow(f"/sessions/{self._session_id}/events", after)
         self._settle()
 
+    async def _find_roots(self, agent: object) -> None:
+        """Finds the workspace whose paths are completed. On another machine than the daemon's there is none here."""
+        try:
+            items = (await self._client.get("/agents")).get("items")
+        except PalyraError:
+            items = None
+        agents = [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
+        roots = next((each.get("workspace") for each in agents if each.get("name") == agent), None)
+        self._roots = tuple(Path(str(root)) for root in roots) if isinstance(roots, list) else ()
+
     async def _show_history(self, seq: int) -> int:
         """Shows the last messages, and returns the seq from which to follow.
 
@@ -109,6 +130,7 @@ class Conversation:
         path = f"/sessions/{self._session_id}/tape"
         page = await self._client.items(path, TAPE_EVENTS_MAX, after=max(0, seq - HISTORY_EVENTS))
         for event in page:
+            self._pins.note(event)
             data = event.get("data")
             text = shown(str(data.get("text"))) if isinstance(data, dict) and data.get("text") else ""
             if text and event.get("type") == "message.user":
@@ -150,6 +172,7 @@ class Conversation:
         if frame.type == "run.accepted":
             self._runs.append(run_id)
         self._settle()
+        self._pins.note(frame.event)
         self._show_message(frame)
         self._transcript.show(frame)
         if frame.type == "approval.requested":
@@ -220,7 +243,10 @@ class Conversation:
         self._own = [*self._own, text][-100:]
         try:
             await self._steer_or_start(text)
-        except PalyraError:
+            self._previews.begin(text, self._session_id)
+        except PalyraError as refused:
+            if refused.code == "attachment_invalid":
+                self._prompt.line(self._style.dim("· /attach without a file sends your message without attachments"))
             self._own.remove(text)
             if not self._prompt.typed:
                 self._prompt.replace(text)
@@ -239,17 +265,27 @@ class Conversation:
         self._attached = []
 
     async def _command(self, line: str) -> None:
-        match line.split()[0]:
+        name = line.split()[0]
+        argument = line.removeprefix(name).strip()
+        match name:
             case "/help" | "/?":
                 self._prompt.line(help_text())
             case "/attach":
-                await self._attach(line.removeprefix("/attach").strip())
+                await self._attach(argument)
+            case "/pin":
+                await self._pins.pin(self._session_id, argument)
+            case "/unpin":
+                await self._pins.unpin(self._session_id, argument)
+            case "/pins":
+                await self._pins.show(self._session_id)
             case "/new":
                 await self._enter({})
             case "/sessions":
                 await self._list_sessions()
             case "/approvals":
                 await self._list_approvals()
+            case "/compact":
+                self._compacting = asyncio.create_task(self._compact(), name="compaction")
             case "/cancel":
                 await self._cancel()
             case "/quit" | "/exit":
@@ -265,6 +301,16 @@ class Conversation:
             self._attached = []
         names = ", ".join(in_one_line(str(each["name"]), 60) for each in self._attached) or "nothing"
         self._prompt.line(self._style.dim(f"· attached to your next message: {names}"))
+
+    async def _compact(self) -> None:
+        self._prompt.line(self._style.dim("· summarising the older part; you can go on meanwhile"))
+        try:
+            answer = await self._client.post(f"/sessions/{self._session_id}/compact", {}, COMPACT_TIMEOUT_S)
+        except PalyraError as error:
+            self._prompt.line(in_one_line(error.message, 200))
+            return
+        for line in compaction_lines(answer, self._style):
+            self._prompt.line(line)
 
     async def _list_sessions(self) -> None:
         for session in await self._client.items("/sessions", SESSIONS_SHOWN):

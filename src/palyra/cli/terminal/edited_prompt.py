@@ -32,6 +32,7 @@ from prompt_toolkit.utils import get_cwidth
 
 from palyra.cli.terminal.inbox import InputEnded, Interrupted, Put, Typed
 from palyra.cli.terminal.questions import CardQuestion, answer_of, label_of
+from palyra.cli.terminal.reference_words import is_reference_typed
 from palyra.cli.terminal.style import Style, shown
 
 DRAW_EVERY_S = 0.04  # Twenty-five times a second looks like streaming.
@@ -163,7 +164,7 @@ class EditedPrompt:
             multiline=True,
             history=history,
             completer=completer,
-            complete_while_typing=Condition(lambda: self.typed.startswith("/")),
+            complete_while_typing=Condition(self._offers_completions),
             prompt_continuation=lambda width, number, is_soft: "" if is_soft else " " * width,
             placeholder=lambda: ANSI(self._style.dim(self._hint)),
             key_bindings=self._bindings(),
@@ -174,6 +175,10 @@ class EditedPrompt:
             input=_input(),
             output=_output(self._out),
         )
+
+    def _offers_completions(self) -> bool:
+        before = self._session.default_buffer.document.text_before_cursor
+        return self.typed.startswith("/") or is_reference_typed(before)
 
     def _message(self) -> StyleAndTextTuples:
         rows = rows_of(self._tail, self._session.app.output.get_size().columns)

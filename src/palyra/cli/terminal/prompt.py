@@ -5,6 +5,7 @@ Does not own: either kind (edited_prompt, plain_prompt). prompt_toolkit is impor
 """
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TextIO
 
@@ -50,15 +51,15 @@ def make_prompt(put: Put, out: TextIO, style: Style) -> Prompt:
     return EditedPrompt(put, out, style)
 
 
-def make_chat_prompt(put: Put, out: TextIO, style: Style, history: Path) -> Prompt:
-    """Makes a prompt with completion and the lines of earlier chats."""
+def make_chat_prompt(put: Put, out: TextIO, style: Style, history: Path, roots: Callable[[], Sequence[Path]]) -> Prompt:
+    """Makes a prompt with completion and the lines of earlier chats. `roots` are those that references complete."""
     if _is_plain():
         return make_prompt(put, out, style)
     from palyra.cli.terminal.completion import chat_completer
     from palyra.cli.terminal.edited_prompt import EditedPrompt
     from palyra.cli.terminal.history import ChatHistory
 
-    return EditedPrompt(put, out, style, ChatHistory(history), chat_completer())
+    return EditedPrompt(put, out, style, ChatHistory(history), chat_completer(roots))
 
 
 def _is_plain() -> bool:

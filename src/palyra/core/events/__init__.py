@@ -8,6 +8,7 @@ import msgspec
 from palyra.core.events.base import ErasedData, EventData, JsonObject
 from palyra.core.events.model import (
     ContextAssembled,
+    DocumentRead,
     MemoryRecalled,
     ModelFailed,
     ModelOutput,
@@ -38,9 +39,11 @@ from palyra.core.events.run import (
     RunWaiting,
 )
 from palyra.core.events.session import (
+    DocumentChanged,
     PinAdded,
     PinRemoved,
     SessionBranched,
+    SessionCheckpointed,
     SessionCompacted,
     SessionCreated,
     SessionLabelled,
@@ -80,8 +83,10 @@ SessionData = (
     | SessionCompacted
     | SourceTrusted
     | SourceDistrusted
+    | SessionCheckpointed
     | PinAdded
     | PinRemoved
+    | DocumentChanged
 )
 RunData = (
     RunAccepted
@@ -102,6 +107,7 @@ ModelData = (
     | ContextAssembled
     | MemoryRecalled
     | ReferenceResolved
+    | DocumentRead
     | ModelRequested
     | ModelOutput
     | ModelFailed

@@ -134,11 +134,28 @@ class RoutePlanned(EventData, frozen=True, kw_only=True):
 
 
 class ContextAssembled(EventData, frozen=True, kw_only=True):
+    """What one model call is sent, layer by layer. The request can be made again from this and the tape.
+
+    `budget_tokens` is the room for input; 0 means that nobody knows the model's window. Places count the events of the
+    whole conversation, a branch's parents included. `from_place` is the first whose message is sent. Results up to
+    `pruned_place` are shortened, and messages up to `dropped_place` that nothing needs any more are left out. `is_over`
+    says that the context does not fit. `whole_tokens` is what it would take without pruning. `documents` are the places
+    of the project documents that are sent, in order.
+    """
+
     TYPE: ClassVar[str] = "context.assembled"
     turn: Count
     budget_tokens: Count
     layers: tuple[ContextLayer, ...]
     taint: tuple[Identifier, ...] = ()
+    input_tokens: Count = 0
+    whole_tokens: Count = 0
+    is_compaction_due: bool = False
+    from_place: Count = 0
+    pruned_place: Count = 0
+    dropped_place: Count = 0
+    is_over: bool = False
+    documents: tuple[Count, ...] = ()
 
 
 class RecalledItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -154,6 +171,11 @@ class MemoryRecalled(EventData, frozen=True, kw_only=True):
 
 
 class ReferenceResolved(EventData, frozen=True, kw_only=True):
+    """One reference of a message, such as `@file:notes.md`: what it brought, or why it brought nothing.
+
+    `source` names where the content came from, in the words of taint. `is_cut` says that the content is not whole.
+    """
+
     TYPE: ClassVar[str] = "reference.resolved"
     raw: Text
     kind: Identifier
@@ -165,6 +187,28 @@ class ReferenceResolved(EventData, frozen=True, kw_only=True):
     fence_id: Identifier | None = None
     content: Text | None = None
     artifact_id: Identifier | None = None
+    source: Identifier | None = None
+    is_cut: bool = False
+
+
+class DocumentRead(EventData, frozen=True, kw_only=True):
+    """An instruction file of the workspace, such as AGENTS.md, as the session's context holds it from here on.
+
+    It is recorded when the file differs from what the session recorded last. `sha256` is that of the whole file, and
+    `text` is redacted and may be cut. `source` names where tainted bytes came from. `is_gone` says that there is no such
+    file any more, or none that may be read.
+    """
+
+    TYPE: ClassVar[str] = "document.read"
+    path: Identifier
+    sha256: Identifier
+    trust: Trust
+    chars: Count = 0
+    text: Text = ""
+    is_cut: bool = False
+    source: Identifier | None = None
+    fence_id: Identifier | None = None
+    is_gone: bool = False
 
 
 class ModelRequested(EventData, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ import msgspec
 from palyra.core.events.base import Count, EventData, Identifier, JsonSchema, Text
 from palyra.core.events.tool import OpenedSkill
 from palyra.core.ids import ApprovalId, RunId, SessionId
+from palyra.core.trust import Trust
 
 
 class EndReason(Enum):
@@ -39,11 +40,34 @@ class RunLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     parallel_tools: Count
 
 
-class Attachment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AttachedText(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The readable text of an attached document.
+
+    `shown` is what a model is shown of it. `sha256` and `bytes` are of the whole text, with markers for its secrets. If
+    the whole is longer (`is_cut`), it is the artifact of that hash. `is_partial`: the document has more text than was
+    read.
+    """
+
+    shown: Text
+    sha256: Identifier
+    bytes: Count
+    fence_id: Identifier
+    title: Text = ""
+    detail: Text = ""
+    is_cut: bool = False
+    is_partial: bool = False
+
+
+class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """`trust` and `source` are those of an artifact that came from elsewhere; without them the sender's count."""
+
     artifact_id: Identifier
     name: Text
     media_type: Identifier
     bytes: Count
+    text: AttachedText | None = None
+    trust: Trust | None = None
+    source: Identifier | None = None
 
 
 class Ancestor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -130,13 +154,15 @@ class CancelRequested(EventData, frozen=True, kw_only=True):
 class MessageUser(EventData, frozen=True, kw_only=True):
     """What a person said. Within an active run it steers the run.
 
-    A message that is sent again under the same key is not recorded again.
+    A message that is sent again under the same key is not recorded again. An attachment of lower trust lowers the trust
+    of the event; `sender_trust` is then the sender's own.
     """
 
     TYPE: ClassVar[str] = "message.user"
     text: Text
     attachments: tuple[Attachment, ...] = ()
     idempotency_key: Identifier | None = None
+    sender_trust: Trust | None = None
 
 
 class MessageAssistant(EventData, frozen=True, kw_only=True):

@@ -1,14 +1,17 @@
-"""Events of a session's own life: creation, branching, labels, resets, trusted sources and pins.
+"""Events of a session's own life: creation, branching, labels, resets, checkpoints, trusted sources and pins.
 
 Does not own: runs (run).
 """
 
+from enum import Enum
 from typing import ClassVar
 
 import msgspec
 
 from palyra.core.events.base import Count, EventData, Identifier, Text
+from palyra.core.events.tool import FileBytes
 from palyra.core.ids import CallId, Principal, SessionId
+from palyra.core.trust import Trust
 
 
 class Parent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -95,7 +98,24 @@ class SessionLabelled(EventData, frozen=True, kw_only=True):
     label: Text | None
 
 
+class KeptSentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sentence that a compaction kept word for word. `place` is where it was said."""
+
+    kind: Identifier
+    text: Text
+    place: Count
+    trust: Trust
+
+
 class SessionCompacted(EventData, frozen=True, kw_only=True):
+    """Messages up to `to_place` are no longer sent; `items` and `summary` are sent in their place.
+
+    Places count the events of the whole conversation, a branch's parents included. `from_seq` and `to_seq` are the same
+    on the session's own tape, 0 where they lie on a parent's. The event's trust is the lowest of what was compacted.
+    `by` is `model` or `rules`, and `refusals` says why a model's summary was not used. `checkpoint_id` names the state
+    before it.
+    """
+
     TYPE: ClassVar[str] = "session.compacted"
     checkpoint_id: Identifier
     from_seq: Count
@@ -105,9 +125,54 @@ class SessionCompacted(EventData, frozen=True, kw_only=True):
     tokens_before: Count = 0
     tokens_after: Count = 0
     probes_passed: Count = 0
+    from_place: Count = 0
+    to_place: Count = 0
+    items: tuple[KeptSentence, ...] = ()
+    by: Identifier = "rules"
+    refusals: tuple[Text, ...] = ()
+    fence_id: Identifier = ""
+    cause: Identifier = "size"
+
+
+class SessionCheckpointed(EventData, frozen=True, kw_only=True):
+    """Names the state of the session at `at_seq`, so that it can be restored. `reason` is `manual` or `compaction`."""
+
+    TYPE: ClassVar[str] = "session.checkpointed"
+    checkpoint_id: Identifier
+    at_seq: Count
+    label: Text | None = None
+    reason: Identifier = "manual"
+
+
+class ChangePhase(Enum):
+    """How far a change of a document got. Without a later event, the hashes tell whether the file was written."""
+
+    BEGUN = "begun"
+    DONE = "done"
+    REFUSED = "refused"  # The file changed meanwhile, and was not written.
+
+
+class DocumentChanged(EventData, frozen=True, kw_only=True):
+    """A managed block of a workspace document changes (core.managed_blocks).
+
+    `written` is the whole file afterwards, with the sources of what it holds. `artifact_id` is the file before.
+    """
+
+    TYPE: ClassVar[str] = "document.changed"
+    phase: ChangePhase
+    block: Identifier
+    revision: Count
+    written: FileBytes
+    before_sha256: Identifier | None = None
+    artifact_id: Identifier | None = None
 
 
 class PinAdded(EventData, frozen=True, kw_only=True):
+    """Words that stay in the context until the pin is removed. `source_seq` is the event they were taken from.
+
+    That event lies after the last reset, so the taint of the session holds its sources already.
+    """
+
     TYPE: ClassVar[str] = "pin.added"
     pin_id: Identifier
     text: Text
@@ -115,5 +180,7 @@ class PinAdded(EventData, frozen=True, kw_only=True):
 
 
 class PinRemoved(EventData, frozen=True, kw_only=True):
+    """Ends a pin of this session or one that a branch inherited. A reset removes every pin before it."""
+
     TYPE: ClassVar[str] = "pin.removed"
     pin_id: Identifier

@@ -27,7 +27,14 @@ from palyra.core.events.routine import (
     RoutineSkipped,
 )
 from palyra.core.events.run import AnswerRejected, CancelRequested, GuardTripped, MessageAssistant
-from palyra.core.events.session import PinAdded, PinRemoved, SessionCompacted, SessionLabelled, SessionReset
+from palyra.core.events.session import (
+    PinAdded,
+    PinRemoved,
+    SessionCheckpointed,
+    SessionCompacted,
+    SessionLabelled,
+    SessionReset,
+)
 from palyra.core.events.system import (
     AdminActed,
     CheckpointSigned,
@@ -48,12 +55,14 @@ from palyra.core.events.tool import (
 from palyra.core.ids import ApprovalId, GrantId, IncidentId, derive_grant_id
 from palyra.core.projections.approvals import project_grant, project_request, project_resolution, project_revocation
 from palyra.core.projections.incidents import project_incident
+from palyra.core.projections.marks import MarkData, mark_row_id, name_in, project_mark
 from palyra.core.projections.provenance import FILE_TYPES, file_ids, project_files, project_taint
 from palyra.core.projections.rows import (
     ApprovalRow,
     FileRow,
     GrantRow,
     IncidentRow,
+    MarkRow,
     Row,
     RunRow,
     SessionRow,
@@ -76,15 +85,14 @@ Rows = Mapping[RowKey, Row]
 
 SESSION_TYPES = FIRST_TYPES | {SessionReset.TYPE, SessionLabelled.TYPE, SessionCompacted.TYPE}
 _IncidentData = IncidentOpened | IncidentActed | IncidentResolved
-_OtherListed = UsageRecorded | MessageAssistant | ApprovalRequested | ApprovalResolved | GrantRevoked | _IncidentData
+_ApprovalData = ApprovalRequested | ApprovalResolved | GrantRevoked
+_OtherListed = UsageRecorded | MessageAssistant | _ApprovalData | _IncidentData | MarkData
 _LISTED_TYPES = SESSION_TYPES | LIFECYCLE_TYPES | {data_type.TYPE for data_type in _OtherListed.__args__}
 PROJECTED_TYPES = _LISTED_TYPES | MEETING_TYPES | ACT_TYPES | FILE_TYPES
 # Lists every other type by name: a test refuses one that is in neither set.
 UNPROJECTED_TYPES = frozenset(
     data_type.TYPE
     for data_type in (
-        PinAdded,
-        PinRemoved,
         CancelRequested,
         GuardTripped,
         AnswerRejected,
@@ -146,6 +154,8 @@ def _listed_keys(event: Event) -> tuple[RowKey, ...]:
             return (RowKey(GrantRow, grant_id),)
         case IncidentOpened() | IncidentActed() | IncidentResolved():
             return (RowKey(IncidentRow, data.incident_id),)
+        case SessionCheckpointed() | PinAdded() | PinRemoved():
+            return (RowKey(MarkRow, mark_row_id(event.stream, name_in(data))),)
         case _:
             assert_never(data)
 
@@ -192,6 +202,8 @@ def _project_listed(event: Event, rows: Rows) -> tuple[Row, ...]:
             return (project_revocation(event, data, grant),) if grant is not None else ()
         case IncidentOpened() | IncidentActed() | IncidentResolved():
             return project_incident(event, data, _incident_row(data.incident_id, rows))
+        case SessionCheckpointed() | PinAdded() | PinRemoved():
+            return (project_mark(event, data, _mark_row(event, data, rows)),)
         case _:
             assert_never(data)
 
@@ -255,3 +267,8 @@ def _grant_row(grant_id: GrantId, rows: Rows) -> GrantRow | None:
 def _incident_row(incident_id: IncidentId, rows: Rows) -> IncidentRow | None:
     row = rows.get(RowKey(IncidentRow, incident_id))
     return row if isinstance(row, IncidentRow) else None
+
+
+def _mark_row(event: Event, data: MarkData, rows: Rows) -> MarkRow | None:
+    row = rows.get(RowKey(MarkRow, mark_row_id(event.stream, name_in(data))))
+    return row if isinstance(row, MarkRow) else None

@@ -13,12 +13,13 @@ from typing import NamedTuple
 import msgspec
 
 from palyra.core.events import Event
+from palyra.core.events.session import DocumentChanged
 from palyra.core.events.tool import FileBytes, ToolFinished, ToolJudged, Verdict
 from palyra.core.ids import SessionId, StreamId, length_prefixed
 from palyra.core.projections.rows import FileRow, TaintRow
 from palyra.core.taint import decode_taint, encode_taint, fold_taint
 
-FILE_TYPES = frozenset({ToolJudged.TYPE, ToolFinished.TYPE})
+FILE_TYPES = frozenset({ToolJudged.TYPE, ToolFinished.TYPE, DocumentChanged.TYPE})
 
 
 def project_taint(event: Event, row: TaintRow | None) -> tuple[TaintRow, ...]:
@@ -68,6 +69,8 @@ def _tainted_files(event: Event) -> tuple[_Tainted, ...]:
             found = [(file, taint) for file in writes]
         case ToolFinished(written=written):
             found = [(file, file.taint) for file in written if file.taint]
+        case DocumentChanged(written=written) if written.taint:
+            found = [(written, written.taint)]
         case _:
             return ()
     by_id = {_file_id(event.stream, file): (file, taint) for file, taint in found}

@@ -7,6 +7,8 @@ so erasing an event leaves no copy behind. Exceptions are the session's key and 
 and tools that taint comes from. `seq` is the last event that changed the row.
 """
 
+from enum import Enum
+
 import msgspec
 
 from palyra.core.events.run import EndReason
@@ -169,7 +171,30 @@ class IncidentRow(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
 
 
-Row = SessionRow | RunRow | ApprovalRow | GrantRow | UsageRow | TaintRow | FileRow | IncidentRow
+class MarkKind(Enum):
+    CHECKPOINT = "checkpoint"
+    PIN = "pin"
+
+
+class MarkRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint or a pin of a session. Its label or words are in the event at `made_seq`.
+
+    `at_seq` is the state that a checkpoint names, or the event that a pin's words are from. The id is made by
+    `core.projections.marks.mark_row_id`. `made_seq` is 0 if the mark is not of this tape: a branch removed a pin that
+    it inherited.
+    """
+
+    id: str
+    session_id: SessionId
+    kind: MarkKind
+    made_seq: int
+    at_seq: int
+    removed_seq: int | None
+    created_at_ms: int
+    seq: int
+
+
+Row = SessionRow | RunRow | ApprovalRow | GrantRow | UsageRow | TaintRow | FileRow | IncidentRow | MarkRow
 
 _TAPE_FIELDS: dict[type[Row], str] = {SessionRow: "id", IncidentRow: "stream"}
 

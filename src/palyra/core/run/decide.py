@@ -16,10 +16,12 @@ from palyra.core.events import Draft
 from palyra.core.events.run import ResumeCause, RunResumed
 from palyra.core.run.call import CallPhase
 from palyra.core.run.due import next_record
-from palyra.core.run.effects import CallModel, Effect, Execute, Judge, PlanRoute, Stop
+from palyra.core.run.effects import Assemble, CallModel, Effect, Execute, Judge, PlanRoute, ResolveReferences, Stop
 from palyra.core.run.fold import accept, fold
 from palyra.core.run.state import Run, TurnPhase
 from palyra.core.run.states import RunState
+
+Wanted = Assemble | PlanRoute | ResolveReferences | CallModel | Judge | Execute
 
 RECORDS_MAX = 1024  # Far above what CALLS_A_TURN_MAX calls need; reached only if two rules undo each other.
 
@@ -48,15 +50,19 @@ def decide_all(run: Run | None, facts: Sequence[Draft]) -> tuple[Run, tuple[Reco
     return run, (Record(tuple(drafts)), *_difference(before, run, facts))
 
 
-def wanted(run: Run) -> frozenset[PlanRoute | CallModel | Judge | Execute]:
+def wanted(run: Run) -> frozenset[Wanted]:
     """Returns what should be in flight in this state. An ending run wants nothing new, only what is in flight."""
     if run.state is not RunState.IN_PROGRESS:
         return frozenset()
-    effects: set[PlanRoute | CallModel | Judge | Execute] = set()
+    effects: set[Wanted] = set()
     if run.phase is TurnPhase.CALLING and run.route is not None and run.route.chosen is not None:
         effects.add(CallModel(run.turn, run.route.chosen))
-    if run.phase is TurnPhase.PLANNING and run.ending is None:
-        effects.add(PlanRoute(run.turn, run.is_budget_approved))
+    if run.referring and run.ending is None:
+        first = run.referring[0]
+        effects.add(ResolveReferences(first.number, first.text))
+    elif run.phase is TurnPhase.PLANNING and run.ending is None:
+        is_assembled = run.context is not None
+        effects.add(PlanRoute(run.turn, run.is_budget_approved) if is_assembled else Assemble(run.turn))
     for call in (*run.calls, *run.earlier):
         if call.phase is CallPhase.STARTED:
             effects.add(Execute(call.call_id, call.effect_id, call.attempt))
@@ -84,9 +90,11 @@ def _difference(before: Run | None, after: Run, facts: Sequence[Draft]) -> tuple
     return (*ordered, *_stops(before, after, in_flight))
 
 
-def _stops(before: Run | None, after: Run, in_flight: frozenset[PlanRoute | CallModel | Judge | Execute]) -> list[Stop]:
+def _stops(before: Run | None, after: Run, in_flight: frozenset[Wanted]) -> list[Stop]:
     """Returns Stop effects for what is in flight when a run begins to end."""
     if after.ending is None or (before is not None and before.ending is not None):
         return []
-    out = wanted(after) & in_flight
-    return [Stop(effect) for effect in sorted(out, key=repr) if isinstance(effect, CallModel | Execute)]
+    running = [effect for effect in wanted(after) & in_flight if isinstance(effect, CallModel | Execute)]
+    # Nobody waits for what a reference brings any more, so it reports nothing.
+    reading = [effect for effect in in_flight if isinstance(effect, ResolveReferences)]
+    return [Stop(effect) for effect in sorted([*running, *reading], key=repr)]

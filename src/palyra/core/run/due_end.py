@@ -9,7 +9,7 @@ from palyra.core.run.answer import AnswerCase, find_problems
 from palyra.core.run.call import CallPhase
 from palyra.core.run.due_calls import abandon, refuse
 from palyra.core.run.progress import TRIPS_MAX
-from palyra.core.run.state import PlannedEnd, Run, TurnPhase, calls_in_flight, holding_questions
+from palyra.core.run.state import ContextSize, PlannedEnd, Run, TurnPhase, calls_in_flight, holding_questions
 from palyra.core.run.states import STATE_BY_REASON, RunState
 
 RULES = Principal("system:run")
@@ -79,6 +79,13 @@ def answer_problems(run: Run) -> tuple[str, ...]:
     return find_problems(answer)
 
 
+def context_over(size: ContextSize) -> str:
+    return (
+        f"The conversation takes about {size.input_tokens} tokens, and the model has room for {size.budget_tokens}. "
+        "Shorten it with `palyra sessions compact`, choose a model with a larger window, or begin a new session."
+    )
+
+
 def _planning_ending(run: Run) -> PlannedEnd | None:
     if run.progress.tripped is not None and run.progress.trips_count + 1 >= TRIPS_MAX:
         return PlannedEnd(
@@ -87,6 +94,8 @@ def _planning_ending(run: Run) -> PlannedEnd | None:
     if run.interruptions_count >= INTERRUPTIONS_MAX:
         words = f"The model's answer broke off {INTERRUPTIONS_MAX} times in a row. {run.interruption}".rstrip()
         return PlannedEnd(EndReason.PROVIDER_ERROR, words)
+    if run.context is not None and run.context.is_over:
+        return PlannedEnd(EndReason.CONTEXT_EXHAUSTED, run.room_words or context_over(run.context))
     if run.turn > 0 and run.loop.turns_count >= run.limits.max_turns:
         return PlannedEnd(EndReason.MAX_TURNS, f"The run used all of its {run.limits.max_turns} turns.")
     return None

@@ -10,6 +10,22 @@ import msgspec
 from palyra.core.ids import CallId, EffectId
 
 
+class Assemble(msgspec.Struct, frozen=True):
+    """Choose what this turn's model call is sent; answered by context.assembled."""
+
+    turn: int
+
+
+class ResolveReferences(msgspec.Struct, frozen=True):
+    """Reads what a message refers to; answered by one reference.resolved for each reference, in order.
+
+    The message itself is the intent: it is on the tape before anything is read (L1).
+    """
+
+    number: int
+    text: str
+
+
 class PlanRoute(msgspec.Struct, frozen=True):
     """Choose a model for this turn and reserve its budget; answered by route.planned."""
 
@@ -41,11 +57,11 @@ class Execute(msgspec.Struct, frozen=True):
 class Stop(msgspec.Struct, frozen=True):
     """Ends a model call or a tool that is no longer wanted. The stopped effect still reports its outcome."""
 
-    effect: CallModel | Execute
+    effect: CallModel | Execute | ResolveReferences
 
 
-Effect = PlanRoute | CallModel | Judge | Execute | Stop
+Effect = Assemble | PlanRoute | ResolveReferences | CallModel | Judge | Execute | Stop
 
 
 def is_inert(effect: Effect) -> bool:
-    return isinstance(effect, PlanRoute | Judge)
+    return isinstance(effect, Assemble | PlanRoute | Judge)

@@ -14,6 +14,7 @@ from palyra.core.events import Draft, Event, SystemData
 from palyra.core.events.base import ErasedData
 from palyra.core.events.model import (
     ContextAssembled,
+    DocumentRead,
     MemoryRecalled,
     ModelFailed,
     ModelOutput,
@@ -39,9 +40,11 @@ from palyra.core.events.run import (
     RunWaiting,
 )
 from palyra.core.events.session import (
+    DocumentChanged,
     PinAdded,
     PinRemoved,
     SessionBranched,
+    SessionCheckpointed,
     SessionCompacted,
     SessionCreated,
     SessionLabelled,
@@ -61,13 +64,14 @@ from palyra.core.events.tool import (
     ToolStarted,
     ToolUncertain,
 )
-from palyra.core.ids import ApprovalId
+from palyra.core.ids import ApprovalId, is_agent
+from palyra.core.references.parser import parse_references
 from palyra.core.run import fold_calls, fold_turn
 from palyra.core.run.loop import begin_active, end_active
 from palyra.core.run.progress import acknowledge
-from palyra.core.run.state import PlannedEnd, Run, TurnPhase, calls_in_flight, holding_questions
+from palyra.core.run.state import PlannedEnd, ReferringMessage, Run, TurnPhase, calls_in_flight, holding_questions
 from palyra.core.run.states import LIFECYCLE_TYPES, STATE_BY_REASON, LifecycleData, RunState, is_terminal, next_state
-from palyra.core.trust import lowest
+from palyra.core.trust import is_tainting, lowest
 
 AFTER_THE_END = frozenset({ApprovalResolved.TYPE})
 
@@ -148,9 +152,8 @@ def _require_open(run: Run, type_name: str) -> None:
 
 # Lists the types that decide nothing about a run. A type that is neither here nor a case fails the type check.
 _WithoutEffect = (
-    ContextAssembled
-    | MemoryRecalled
-    | ReferenceResolved
+    MemoryRecalled
+    | DocumentRead
     | GrantRevoked
     | SessionCreated
     | SessionBranched
@@ -160,8 +163,10 @@ _WithoutEffect = (
     | SessionCompacted
     | SourceTrusted
     | SourceDistrusted
+    | SessionCheckpointed
     | PinAdded
     | PinRemoved
+    | DocumentChanged
     | SystemData
 )
 
@@ -172,9 +177,10 @@ def _fold_data(run: Run, fact: Draft) -> Run:
     match data:
         case RunAccepted() | RunStarted() | RunWaiting() | RunResumed() | RunDone() | RunFailed() | RunCancelled():
             return _fold_lifecycle(run, data, fact.at_ms)
-        case MessageUser(idempotency_key=key):
-            input_keys = run.input_keys if key is None else run.input_keys | {key}
-            return replace(run, unseen_count=run.unseen_count + 1, input_keys=input_keys, restarts_count=0)
+        case MessageUser():
+            return _fold_message(run, data, fact)
+        case ReferenceResolved():
+            return _fold_reference(run)
         case MessageAssistant():
             return _fold_answer(run)
         case CancelRequested(reason=reason, message=message):
@@ -183,6 +189,8 @@ def _fold_data(run: Run, fact: Draft) -> Run:
             return _fold_guard(run, guard)
         case AnswerRejected():
             return fold_turn.reject_answer(run)
+        case ContextAssembled():
+            return fold_turn.assemble(run, data)
         case RoutePlanned():
             return fold_turn.plan(run, data)
         case ModelRequested():
@@ -223,6 +231,7 @@ _DECIDING_TYPES = frozenset(
         CancelRequested,
         GuardTripped,
         AnswerRejected,
+        ContextAssembled,
         RoutePlanned,
         ModelRequested,
         ModelOutput,
@@ -237,6 +246,32 @@ _DECIDING_TYPES = frozenset(
         ToolUncertain,
     )
 )
+
+
+def _fold_message(run: Run, data: MessageUser, fact: Draft) -> Run:
+    """Notes what was said. Only a person's own words refer to something, and not those from outside."""
+    is_persons = not is_tainting(fact.trust) and not is_agent(fact.actor)
+    count = len(parse_references(data.text)) if is_persons else 0
+    number = run.messages_count + 1
+    new = (ReferringMessage(number, data.text, count),) if count else ()
+    key = data.idempotency_key
+    return replace(
+        run,
+        unseen_count=run.unseen_count + 1,
+        messages_count=number,
+        referring=(*run.referring, *new),
+        input_keys=run.input_keys if key is None else run.input_keys | {key},
+        restarts_count=0,
+        context=None,  # One that was assembled before these words lacks them.
+    )
+
+
+def _fold_reference(run: Run) -> Run:
+    if not run.referring:
+        return run
+    first, *others = run.referring
+    left = (replace(first, left_count=first.left_count - 1),) if first.left_count > 1 else ()
+    return replace(run, referring=(*left, *others), context=None)
 
 
 def _fold_lifecycle(run: Run, data: LifecycleData, at_ms: int) -> Run:

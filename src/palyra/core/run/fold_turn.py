@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from palyra.core.errors import Invalid
 from palyra.core.events.model import (
     BudgetState,
+    ContextAssembled,
     Finish,
     ModelError,
     ModelFailed,
@@ -22,7 +23,7 @@ from palyra.core.events.run import EndReason
 from palyra.core.ids import derive_effect_id, digest_call, make_call_id
 from palyra.core.run.call import Call, CallPhase, is_settled
 from palyra.core.run.loop import CALLS_A_TURN_MAX
-from palyra.core.run.state import ChosenRoute, PlannedEnd, Run, TurnPhase, Unsettled, calls_in_flight
+from palyra.core.run.state import ChosenRoute, ContextSize, PlannedEnd, Run, TurnPhase, Unsettled, calls_in_flight
 from palyra.core.run.states import RunState
 
 
@@ -33,6 +34,7 @@ def begin_turn(run: Run) -> Run:
         run,
         phase=TurnPhase.PLANNING,
         turn=run.turn + 1,
+        context=None,
         route=None,
         output=None,
         calls=(),
@@ -40,7 +42,13 @@ def begin_turn(run: Run) -> Run:
     )
 
 
+def assemble(run: Run, data: ContextAssembled) -> Run:
+    _require(run, TurnPhase.PLANNING, data.turn, ContextAssembled.TYPE)
+    return replace(run, context=ContextSize(data.input_tokens, data.budget_tokens, data.is_over), wants_room=False)
+
+
 def plan(run: Run, data: RoutePlanned) -> Run:
+    """Takes a plan. Tapes of earlier releases have one without a context before it."""
     _require(run, TurnPhase.PLANNING, data.turn, RoutePlanned.TYPE)
     route = ChosenRoute(
         data.chosen, data.budget, data.message, data.fallbacks, data.reserved, data.code, data.expires_in_ms
@@ -80,6 +88,9 @@ def fail(run: Run, data: ModelFailed) -> Run:
     reason = EndReason.CONTEXT_EXHAUSTED if is_full else EndReason.PROVIDER_ERROR
     # The phase moves on, so that the call no longer counts as in flight.
     failed = begin_turn(run)
+    if is_full and run.ending is None and not run.has_made_room:
+        # The provider counts otherwise than we do. The next turn is sent less, once.
+        return replace(failed, wants_room=True, has_made_room=True, room_words=data.message)
     return failed if run.ending is not None else replace(failed, ending=PlannedEnd(reason, data.message))
 
 

@@ -57,6 +57,22 @@ class ChosenRoute(msgspec.Struct, frozen=True):
     expires_in_ms: int | None = None
 
 
+class ContextSize(msgspec.Struct, frozen=True):
+    """How large the assembled context of the present turn is. Without a known window `budget_tokens` is 0."""
+
+    input_tokens: int
+    budget_tokens: int
+    is_over: bool = False
+
+
+class ReferringMessage(msgspec.Struct, frozen=True):
+    """A message whose references are not all resolved yet. `number` counts the run's messages."""
+
+    number: int
+    text: str
+    left_count: int
+
+
 class Unsettled(msgspec.Struct, frozen=True):
     """A model call that a restart cut off. Its cost will never be known, so its reservation counts as spent."""
 
@@ -66,7 +82,10 @@ class Unsettled(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """`calls` are the present turn's. `earlier` are uncertain calls of earlier turns, which a person may still retry.
+    """`wants_room` says that a provider found the context too long; `has_made_room` that this happened once already,
+    and `room_words` is what the provider said.
+
+    `calls` are the present turn's. `earlier` are uncertain calls of earlier turns, which a person may still retry.
 
     `unseen_count` counts people's messages that no model call has carried yet. `has_news` says that the outcome of an
     uncertain call became known, and the model has not been told. `skills` lists the skills opened so far, each once.
@@ -89,6 +108,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     progress: RunProgressController = RunProgressController()
     phase: TurnPhase = TurnPhase.PLANNING
     turn: int = 0
+    context: ContextSize | None = None
+    wants_room: bool = False
+    has_made_room: bool = False
+    room_words: str = ""
     route: ChosenRoute | None = None
     unsettled: Unsettled | None = None
     is_budget_approved: bool = False
@@ -99,6 +122,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     questions: tuple[OpenQuestion, ...] = ()
     outcomes: tuple[tuple[str, Outcome], ...] = ()
     unseen_count: int = 0
+    messages_count: int = 0
+    referring: tuple[ReferringMessage, ...] = ()
     has_news: bool = False
     input_keys: frozenset[str] = frozenset()
     interruptions_count: int = 0

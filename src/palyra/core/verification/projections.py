@@ -15,6 +15,7 @@ from palyra.core.projections.rows import (
     FileRow,
     GrantRow,
     IncidentRow,
+    MarkRow,
     Row,
     RunRow,
     SessionRow,
@@ -33,6 +34,7 @@ TABLES: dict[str, type[Row]] = {
     "taints": TaintRow,
     "files": FileRow,
     "incidents": IncidentRow,
+    "marks": MarkRow,
 }
 _TABLE_OF = {row_type: table for table, row_type in TABLES.items()}
 

@@ -36,6 +36,27 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     reset: bool = False
 
 
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A state of a session that can be restored: the session as it was after the event `seq`."""
+
+    id: str
+    seq: int
+    label: str | None
+    reason: str
+    at_ms: int
+
+
+class PinRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`session_id` is the session where it was pinned: a branch has its parent's pins."""
+
+    id: str
+    session_id: SessionId
+    text: str
+    trust: str
+    source_seq: int | None
+    at_ms: int
+
+
 class GivenAttachment(msgspec.Struct, frozen=True, kw_only=True):
     """Either an artifact that exists already, or the bytes themselves."""
 

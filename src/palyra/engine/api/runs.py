@@ -146,7 +146,7 @@ class RunService:
             refuse_service(*session)
         agent = self.agents.find(request.agent or (session[1] if session else None))
         wish = SessionRequest(key=request.session_key, agent=request.agent)
-        attachments = await self.attachments.take(principal, request.attachments)
+        attachments = await self.attachments.take(principal, request.attachments, request.text)
         accepted = RunAccepted(
             agent=agent.name,
             origin=request.origin,

@@ -1,6 +1,7 @@
 """Sessions of one principal (L11).
 
-Owns: finding, creating, labelling, branching, resetting and deleting them. Does not own: runs (api.runs).
+Owns: finding, creating, labelling, branching, restoring, resetting and deleting them.
+Does not own: runs (api.runs), checkpoints and pins (api.marks).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,11 +11,18 @@ from msgspec.structs import replace
 
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events import Event
-from palyra.core.events.session import Parent, SessionBranched, SessionCreated, SessionLabelled, SessionReset
+from palyra.core.events.session import (
+    Parent,
+    SessionBranched,
+    SessionCreated,
+    SessionLabelled,
+    SessionReset,
+    SessionRestored,
+)
 from palyra.core.ids import Principal, SessionId
 from palyra.core.projections.rows import SessionRow
 from palyra.engine.agents import AgentDirectory
-from palyra.engine.api.requests import KEY_LENGTH_MAX, LABEL_LENGTH_MAX, SessionRequest
+from palyra.engine.api.requests import KEY_LENGTH_MAX, LABEL_LENGTH_MAX, Checkpoint, SessionRequest
 from palyra.engine.hub import Hub
 from palyra.engine.new_ids import IdSource
 from palyra.engine.session.commands import OpenSession, RecordSessionEvent
@@ -81,12 +89,26 @@ class SessionService:
         """Creates a session that shares this one's history up to `at_seq`; nothing is copied."""
         parent = await self.get(principal, session_id)
         _require_length("label", label, LABEL_LENGTH_MAX)
-        events = await self.journal.read(session_id, at_seq - 1, 1) if at_seq >= 1 else ()
-        if not events or events[0].seq != at_seq:
-            raise Invalid("seq_unknown", f"session {session_id} has no event {at_seq} to branch at")
-        origin = Parent(session_id=session_id, seq=at_seq, hash=events[0].hash)
+        origin = await self._origin(session_id, at_seq)
         taint = await self.loader.taint_at(parent, at_seq)
         opening = SessionBranched(owner=principal, agent=parent.agent, parent=origin, label=label, taint=taint)
+        return await self._open(principal, opening)
+
+    async def restore(
+        self, principal: Principal, session_id: SessionId, checkpoint: Checkpoint, label: str | None
+    ) -> SessionRow:
+        """Creates a session that goes on from a checkpoint of this one. This session stays as it is."""
+        parent = await self.get(principal, session_id)
+        _require_length("label", label, LABEL_LENGTH_MAX)
+        origin = await self._origin(session_id, checkpoint.seq)
+        opening = SessionRestored(
+            owner=principal,
+            agent=parent.agent,
+            parent=origin,
+            checkpoint_id=checkpoint.id,
+            label=label,
+            taint=await self.loader.taint_at(parent, checkpoint.seq),
+        )
         return await self._open(principal, opening)
 
     async def delete(self, principal: Principal, session_id: SessionId) -> None:
@@ -147,7 +169,15 @@ class SessionService:
         agent = self.agents.find(request.agent)
         return SessionCreated(owner=principal, agent=agent.name, key=request.key, label=request.label)
 
-    async def _open(self, principal: Principal, opening: SessionCreated | SessionBranched) -> SessionRow:
+    async def _origin(self, session_id: SessionId, at_seq: int) -> Parent:
+        events = await self.journal.read(session_id, at_seq - 1, 1) if at_seq >= 1 else ()
+        if not events or events[0].seq != at_seq:
+            raise Invalid("seq_unknown", f"session {session_id} has no event {at_seq} to branch at")
+        return Parent(session_id=session_id, seq=at_seq, hash=events[0].hash)
+
+    async def _open(
+        self, principal: Principal, opening: SessionCreated | SessionBranched | SessionRestored
+    ) -> SessionRow:
         session_id = self.ids.session_id()
         await self.loops.post(session_id, OpenSession(principal=principal, opening=opening))
         return await self.get(principal, session_id)

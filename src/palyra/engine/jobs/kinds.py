@@ -20,6 +20,13 @@ DELEGATION = JobKind(
     timeout_s=60.0,
     backoff_max_s=60.0,
 )
+COMPACTION = JobKind(
+    name="compaction",
+    summary="summarise the older part of a long session",
+    at_once_max=4,
+    attempts_max=3,
+    timeout_s=300.0,
+)
 SESSION_CLEANUP = JobKind(
     name="session_cleanup",
     summary="erase sessions idle for longer than journal.retention_days, and sweep files nothing refers to",
@@ -45,6 +52,7 @@ VERIFY = JobKind(
 class JobHandlers:
     """One handler for each kind."""
 
+    compaction: JobHandler
     delegation: JobHandler
     session_cleanup: JobHandler
     maintenance: JobHandler
@@ -54,6 +62,7 @@ class JobHandlers:
 
 def job_types(handlers: JobHandlers) -> Mapping[str, JobType]:
     types = (
+        JobType(COMPACTION, handlers.compaction),
         JobType(DELEGATION, handlers.delegation),
         JobType(SESSION_CLEANUP, handlers.session_cleanup),
         JobType(MAINTENANCE, handlers.maintenance),

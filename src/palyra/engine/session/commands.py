@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import msgspec
 
+from palyra.core.compaction.model import Compaction
 from palyra.core.events import Data, Draft
 from palyra.core.events.run import MessageUser, RunAccepted
-from palyra.core.events.session import SessionBranched, SessionCreated
+from palyra.core.events.session import SessionBranched, SessionCreated, SessionRestored
 from palyra.core.events.tool import ApprovalRequested
 from palyra.core.ids import ApprovalId, EffectId, Principal, RunId
 from palyra.core.projections.rows import RunRow
-from palyra.core.run.effects import CallModel, Execute
+from palyra.core.run.effects import CallModel, Execute, ResolveReferences
 from palyra.core.trust import Trust
 from palyra.core.writes import Write
 from palyra.engine.api.requests import ApprovalAnswer, WhenBusy
@@ -38,7 +39,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
 
 class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal
-    opening: SessionCreated | SessionBranched
+    opening: SessionCreated | SessionBranched | SessionRestored
 
 
 class SendInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,10 +66,23 @@ class AnswerQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordSessionEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of the session itself: a label, a reset, a revoked grant."""
+    """An event of the session itself: a label, a reset, a revoked grant, a pin.
+
+    `trust` is that of its words. `writes` belong to it.
+    """
 
     principal: Principal
     data: Data
+    trust: Trust = Trust.OPERATOR
+    writes: tuple[Write, ...] = ()
+
+
+class CompactSession(msgspec.Struct, frozen=True, kw_only=True):
+    """Older messages give way to a summary. It is refused if the session has moved on in between."""
+
+    principal: Principal
+    compaction: Compaction
+    cause: str
 
 
 class ReconsiderApprovals(msgspec.Struct, frozen=True):
@@ -79,7 +93,7 @@ class EffectReport(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of an effect. The outcome is real even if the disk fails, so it is kept until it is recorded."""
 
     run_id: RunId
-    effect: CallModel | Execute
+    effect: CallModel | Execute | ResolveReferences
     drafts: tuple[Draft, ...]
     writes: tuple[Write, ...] = ()
     is_substitute: bool = False
@@ -108,6 +122,7 @@ Command = (
     | CancelRun
     | AnswerQuestion
     | RecordSessionEvent
+    | CompactSession
     | ReconsiderApprovals
     | EffectReport
     | HoldCall

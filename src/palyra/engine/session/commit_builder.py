@@ -11,13 +11,27 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from palyra.core.attachments import lowest_trust
+from palyra.core.compaction.exchanges import exchanges_of, plan_by_rules
+from palyra.core.compaction.record import event_of
+from palyra.core.context.layers import has_older_part, protected_place
 from palyra.core.delegation import end_children_job
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unavailable
 from palyra.core.events import Data, Draft
-from palyra.core.events.run import CancelRequested, EndReason, ResumeCause, RunAccepted, RunResumed, RunStarted
-from palyra.core.events.session import SessionReset, SourceDistrusted, SourceTrusted
+from palyra.core.events.model import ContextAssembled
+from palyra.core.events.run import (
+    CancelRequested,
+    EndReason,
+    MessageUser,
+    ResumeCause,
+    RunAccepted,
+    RunResumed,
+    RunStarted,
+)
+from palyra.core.events.session import SessionCheckpointed, SessionReset, SourceDistrusted, SourceTrusted
 from palyra.core.events.tool import ToolHeld
-from palyra.core.ids import NodeId, RunId
+from palyra.core.ids import NodeId, Principal, RunId
+from palyra.core.jobs.model import NewJob
 from palyra.core.run.deadlines import overdue
 from palyra.core.run.decide import Record, decide_all, wanted
 from palyra.core.run.effects import PlanRoute, is_inert
@@ -28,6 +42,7 @@ from palyra.core.taint import MANY, find_source
 from palyra.core.trust import Trust
 from palyra.core.writes import ClearHeartbeat, EnqueueJob, EraseSecrets, SetHeartbeat, Write
 from palyra.engine.api.requests import WhenBusy
+from palyra.engine.new_ids import IdSource
 from palyra.engine.session.answer_builder import AnswerBuilder
 from palyra.engine.session.attachments import link_attached
 from palyra.engine.session.commands import (
@@ -35,6 +50,7 @@ from palyra.engine.session.commands import (
     CancelRun,
     CheckDue,
     Command,
+    CompactSession,
     EffectReport,
     HoldCall,
     OpenSession,
@@ -57,14 +73,19 @@ from palyra.engine.session.pending_commit import (
     running_run,
     spends_in,
 )
+from palyra.engine.session.pins import require_pin, unpin_all
 from palyra.engine.session.slots import RunSlots
 from palyra.engine.spend.ledger import Ledger
 from palyra.ports.clock import Clock
+
+COMPACTION = Principal("system:compaction")
+COMPACTION_KIND = "compaction"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitBuilder:
     node: NodeId
+    ids: IdSource
     clock: Clock
     redactor: EventRedactor
     effects: EffectParts
@@ -89,6 +110,8 @@ class CommitBuilder:
                 return await self._answer(pending, command), command.run.id
             case RecordSessionEvent():
                 return self._record(pending, command), None
+            case CompactSession():
+                return self._compact(pending, command), None
             case ReconsiderApprovals():
                 return await self._reconsider(pending), None
             case EffectReport():
@@ -183,7 +206,7 @@ class CommitBuilder:
         if run is not None and not facts:
             # A plan that had to wait for room in a budget is requested again.
             plans = [effect for effect in wanted(run) if isinstance(effect, PlanRoute)]
-            facts = await self.effects.judge_and_plan(pending, run, plans)
+            facts, _ = await self.effects.judge_and_plan(pending, run, plans)
         if run is not None and facts:
             return await self._advance(pending, run, facts)
         return await self._begin_next(pending)
@@ -204,16 +227,50 @@ class CommitBuilder:
     def _record(self, pending: PendingCommit, command: RecordSessionEvent) -> PendingCommit:
         """Adds an event of the session itself, outside any run."""
         draft, writes = self.redactor.clean(
-            Draft(data=command.data, actor=command.principal, trust=Trust.OPERATOR, at_ms=self.clock.now_ms())
+            Draft(data=command.data, actor=command.principal, trust=command.trust, at_ms=self.clock.now_ms())
         )
         state = pending.state
+        require_pin(state, command.data)
         if isinstance(command.data, SourceTrusted | SourceDistrusted) and not _changes_trust(state, command.data):
             return pending
         if isinstance(command.data, SessionReset):
             if state.active is not None or state.queued:
                 raise Conflict("session_busy", "the session has unfinished runs; cancel them or wait, then reset")
-            state = replace(state, reset_seq=state.head_seq + len(pending.drafts) + 1)
-        return add_drafts(replace(pending, state=state, writes=(*pending.writes, *writes)), (draft,))
+            pending = add_drafts(pending, unpin_all(pending.state, draft))
+            state = replace(pending.state, reset_seq=state.head_seq + len(pending.drafts) + 1)
+        return add_drafts(replace(pending, state=state, writes=(*pending.writes, *writes, *command.writes)), (draft,))
+
+    def _compact(self, pending: PendingCommit, command: CompactSession) -> PendingCommit:
+        """Records a compaction, if what it compacts is still what the session has before its protected part."""
+        window, compaction = pending.state.window, command.compaction
+        done_place = window.summary.to_place if window.summary is not None else 0
+        if not done_place < compaction.to_place < protected_place(window):
+            raise Conflict("compaction_stale", "the session has changed since the compaction was planned; try again")
+        compacted = event_of(compaction, pending.state.session_id, window.base, command.cause)
+        before = SessionCheckpointed(
+            checkpoint_id=compacted.checkpoint_id,
+            at_seq=pending.state.head_seq + len(pending.drafts),
+            reason="compaction",
+        )
+        for data, trust in ((before, Trust.SYSTEM), (compacted, compaction.trust)):
+            draft = Draft(data=data, actor=command.principal, trust=trust, at_ms=self.clock.now_ms())
+            cleaned, writes = self.redactor.clean(draft)
+            pending = add_drafts(replace(pending, writes=(*pending.writes, *writes)), (cleaned,))
+        return pending
+
+    async def _make_room(self, pending: PendingCommit, run: Run, facts: tuple[Draft, ...]) -> PendingCommit:
+        """Compacts by the rules alone when a context does not fit: the run cannot wait for a model's summary."""
+        is_wanted = any(
+            isinstance(fact.data, ContextAssembled) and (fact.data.is_over or run.wants_room) for fact in facts
+        )
+        window = pending.state.window
+        if not is_wanted or not has_older_part(window):
+            return pending
+        place = protected_place(window)
+        exchanges = exchanges_of(item for item in window.items if item.place < place)
+        room_chars = self.effects.assembler.room_chars(run.agent, run.model)
+        plan = replace(plan_by_rules(window, exchanges, room_chars), to_place=place - 1)
+        return self._compact(pending, CompactSession(principal=COMPACTION, compaction=plan, cause="over"))
 
     async def _advance(self, pending: PendingCommit, run: Run | None, facts: tuple[Draft, ...]) -> PendingCommit:
         """Adds facts, then the results of judging and planning, until only outside effects are left."""
@@ -225,7 +282,14 @@ class CommitBuilder:
             outgoing = tuple(effect for effect in effects if not isinstance(effect, Record) and not is_inert(effect))
             pending = add_record(replace(pending, writes=(*pending.writes, *writes)), record, outgoing, run)
             pending = remember_doubts(self._count_spend(pending, record, run), record)
-            facts = await self.effects.judge_and_plan(pending, run, effects)
+            facts, sealed = await self.effects.judge_and_plan(pending, run, effects)
+            roomier = await self._make_room(pending, run, facts)
+            if roomier is not pending:
+                pending = roomier
+                facts, sealed = await self.effects.judge_and_plan(pending, run, effects)
+            elif run.wants_room:
+                facts = tuple(_too_long(fact) for fact in facts)
+            pending = self._queue_compaction(replace(pending, writes=(*pending.writes, *sealed)), facts)
         if run is not None and is_terminal(run.state):
             pending = replace(pending, writes=(*pending.writes, *self._after_end(run, pending.state)))
         return await self._begin_next(pending)
@@ -236,6 +300,23 @@ class CommitBuilder:
             return (EraseSecrets(run.run_id),)
         job = end_children_job(run.run_id, state.owner, state.session_id, self.clock.now_ms())
         return EraseSecrets(run.run_id), EnqueueJob(job)
+
+    def _queue_compaction(self, pending: PendingCommit, facts: tuple[Draft, ...]) -> PendingCommit:
+        """Queues the compaction that a context says is due. A session has one such job at most."""
+        if not any(isinstance(fact.data, ContextAssembled) and fact.data.is_compaction_due for fact in facts):
+            return pending
+        state, now_ms = pending.state, self.clock.now_ms()
+        job = NewJob(
+            id=self.ids.job_id(),
+            kind=COMPACTION_KIND,
+            principal=state.owner,
+            payload={"session_id": state.session_id},
+            dedupe_key=state.session_id,
+            session_id=state.session_id,
+            not_before_ms=now_ms,
+            created_at_ms=now_ms,
+        )
+        return replace(pending, writes=(*pending.writes, EnqueueJob(job)))
 
     async def _begin_next(self, pending: PendingCommit) -> PendingCommit:
         state = pending.state
@@ -262,8 +343,10 @@ class CommitBuilder:
         return replace(pending, spends=(*pending.spends, *spends)) if spends else pending
 
     def _said(self, data: Data, command: StartRun | SendInput) -> Draft:
-        now_ms = self.clock.now_ms()
-        return Draft(data=data, actor=command.principal, trust=command.trust, at_ms=now_ms, run_id=command.run_id)
+        now_ms, trust = self.clock.now_ms(), command.trust
+        if isinstance(data, MessageUser) and (least := lowest_trust(data, trust)) is not trust:
+            data, trust = replace(data, sender_trust=trust), least
+        return Draft(data=data, actor=command.principal, trust=trust, at_ms=now_ms, run_id=command.run_id)
 
 
 def _require_not_service(state: SessionState, command: Command) -> None:
@@ -275,6 +358,11 @@ def _require_not_service(state: SessionState, command: Command) -> None:
             refuse_service(state.session_id, opening.agent)
         case _:
             return
+
+
+def _too_long(fact: Draft) -> Draft:
+    """Marks a context that the provider found too long and that cannot be compacted."""
+    return replace(fact, data=replace(fact.data, is_over=True)) if isinstance(fact.data, ContextAssembled) else fact
 
 
 def _changes_trust(state: SessionState, data: SourceTrusted | SourceDistrusted) -> bool:

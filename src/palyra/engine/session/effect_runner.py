@@ -16,27 +16,35 @@ from typing import Any
 import structlog
 from msgspec.structs import replace
 
-from palyra.core.conversation import render, trust_of
+from palyra.core.context.prompt import render
+from palyra.core.context.window import trust_of
 from palyra.core.errors import PalyraError
 from palyra.core.events import Data, Draft
-from palyra.core.events.model import ModelError, ModelFailed, UsageRecorded
+from palyra.core.events.model import ModelError, ModelFailed, ReferenceResolved, UsageRecorded
 from palyra.core.events.tool import Outcome, ToolError, ToolFinished, ToolUncertain
 from palyra.core.ids import RunId, SessionId
+from palyra.core.references.model import ResolvedReference, refused
+from palyra.core.references.parser import parse_references
 from palyra.core.run.decide import Record
-from palyra.core.run.effects import CallModel, Effect, Execute, Judge, PlanRoute, Stop
+from palyra.core.run.effects import Assemble, CallModel, Effect, Execute, Judge, PlanRoute, ResolveReferences, Stop
 from palyra.core.run.state import Run, find_call
 from palyra.core.service_runs import find_service
-from palyra.core.taint import trust_of_taint
+from palyra.core.taint import labels, trust_of_taint
 from palyra.core.tools import spec_digest
 from palyra.core.trust import Trust, lowest
 from palyra.core.writes import Write
 from palyra.engine.agents import AgentDirectory
 from palyra.engine.session.commands import EffectReport
+from palyra.engine.session.context_assembler import ContextAssembler
 from palyra.engine.session.drafts import agent_draft, engine_draft
 from palyra.engine.session.gate import Gate, gate_case
+from palyra.engine.session.instruction_files import InstructionFiles
 from palyra.engine.session.model_call import ModelCall, ModelCaller
-from palyra.engine.session.pending_commit import PendingCommit, SessionState
+from palyra.engine.session.pending_commit import PendingCommit, SessionState, add_drafts
 from palyra.engine.session.prompt_base import PromptBases
+from palyra.engine.session.reference_facts import reference_facts
+from palyra.engine.session.reference_judge import ReferenceSender
+from palyra.engine.session.reference_resolver import ReferenceResolver
 from palyra.engine.session.tool_call import ToolExecutor, ToolRun, live_output
 from palyra.engine.spend.ledger import spender_of
 from palyra.engine.spend.route_planner import RoutePlanner
@@ -51,6 +59,7 @@ STOP_WAIT_S = 5.0  # An effect that does not stop by then is left behind, and it
 # A call that was interrupted by a restart waits this long for its server to start again.
 TOOL_LOOK_S, TOOL_LOOKS_MAX = 0.1, 200
 
+_UNREAD = "it could not be read; the daemon's log says why"
 _GONE = ToolError(code="tool_gone", message="The tool is no longer in the catalog.")
 _CHANGED = ToolError(
     code="tool_changed", message="The tool is not the one that was judged any more, so it was not run. Ask again."
@@ -67,21 +76,28 @@ class EffectParts:
     prompts: PromptBases
     catalog: Catalog
     gate: Gate
+    assembler: ContextAssembler
     planner: RoutePlanner
+    references: ReferenceResolver
+    instruction_files: InstructionFiles
     models: ModelCaller
     tools: ToolExecutor
     tasks: TaskSupervisor
     clock: Clock
 
-    async def judge_and_plan(
-        self, pending: PendingCommit, run: Run, effects: Sequence[Record | Effect]
-    ) -> tuple[Draft, ...]:
-        """Returns the facts of effects that touch nothing outside. They join the commit that asked for them."""
+    async def judge_and_plan(self, pending: PendingCommit, run: Run, effects: Sequence[Record | Effect]) -> Found:
+        """Returns the facts of effects that change nothing outside. They join the commit that asked for them."""
         facts: list[Draft] = []
+        writes: tuple[Write, ...] = ()
         for effect in effects:
             # A grant that was valid when the question was asked may expire while it is looked up.
             now_ms = self.clock.now_ms()
             match effect:
+                case Assemble():
+                    agent = self.agents.of_run(run.agent)
+                    documents, writes = await self.instruction_files.changes(pending.state, run, agent)
+                    context = await self.assembler.assemble(add_drafts(pending, documents), run)
+                    facts += [*documents, engine_draft(context, run.run_id, now_ms)]
                 case PlanRoute():
                     plan = await self.planner.plan(pending, run, effect)
                     facts += [] if plan is None else [engine_draft(plan, run.run_id, self.clock.now_ms())]
@@ -89,9 +105,9 @@ class EffectParts:
                     case = gate_case(pending, run, self.agents.of_run(run.agent))
                     judged = await self.gate.judge(run, find_call(run, call_id), case)
                     facts.append(engine_draft(judged, run.run_id, now_ms))
-                case CallModel() | Execute() | Stop() | Record():
+                case ResolveReferences() | CallModel() | Execute() | Stop() | Record():
                     continue
-        return tuple(facts)
+        return tuple(facts), writes
 
 
 class EffectRunner:
@@ -117,9 +133,11 @@ class EffectRunner:
                     self._call_model(effect, state.active, state)
                 case Execute() if state.active is not None:
                     self._execute(effect, state.active, state)
+                case ResolveReferences() if state.active is not None:
+                    self._resolve(effect, state.active, state)
                 case Stop(effect=stopped):
                     self._stop(stopped)
-                case CallModel() | Execute() | Judge() | PlanRoute():
+                case CallModel() | Execute() | ResolveReferences() | Judge() | PlanRoute() | Assemble():
                     continue
 
     def give_up(self) -> int:
@@ -135,11 +153,32 @@ class EffectRunner:
                 asyncio.get_running_loop().call_later(STOP_WAIT_S, leave_behind)
         return len(self._tasks)
 
-    def _stop(self, effect: CallModel | Execute) -> None:
+    def _stop(self, effect: CallModel | Execute | ResolveReferences) -> None:
         """Stops an effect. One that does not run here has reported already, or a restart will find that it was lost."""
         task = self._tasks.get(effect)
         if task is not None:
             task.cancel()
+
+    def _resolve(self, effect: ResolveReferences, run: Run, state: SessionState) -> None:
+        """Reads what a message refers to. If that breaks, each reference says so and the run goes on."""
+        references = parse_references(effect.text)
+        sender = ReferenceSender(
+            principal=state.owner,
+            agent=self._parts.agents.of_run(run.agent),
+            session_id=self._session_id,
+            trust=Trust.OPERATOR,
+            taint=labels(state.taint),
+            channel=run.origin,
+            skills=run.skills,
+        )
+
+        def outcome(task: asyncio.Task[tuple[ResolvedReference, ...]]) -> Found:
+            unread = tuple(refused(each, "failed", _UNREAD) for each in references)
+            resolved = unread if task.cancelled() else _result(task, lambda: unread)
+            now_ms = self._parts.clock.now_ms()
+            return reference_facts(resolved, run.run_id, self._parts.tools.sealer, now_ms)
+
+        self._watch(effect, self._parts.references.resolve(references, sender), run.run_id, outcome)
 
     def _call_model(self, effect: CallModel, run: Run, state: SessionState) -> None:
         models = self._parts.models
@@ -233,7 +272,7 @@ class EffectRunner:
 
     def _watch(
         self,
-        effect: CallModel | Execute,
+        effect: CallModel | Execute | ResolveReferences,
         work: Coroutine[Any, Any, Any],
         run_id: RunId,
         outcome: Callable[[asyncio.Task[Any]], Found],
@@ -269,6 +308,8 @@ def unrecordable(report: EffectReport, refusal: PalyraError) -> EffectReport:
             )
         case CallModel(turn=turn):
             data = ModelFailed(turn=turn, code=ModelError.PROTOCOL, message=message)
+        case ResolveReferences(text=text):
+            return _unread(report, said, message, len(parse_references(text)))
     draft = replace(said, data=data, trust=Trust.SYSTEM)
     # Spend is small and real, even if the text cannot be recorded.
     spends = tuple(one for one in report.drafts if isinstance(one.data, UsageRecorded))
@@ -278,6 +319,13 @@ def unrecordable(report: EffectReport, refusal: PalyraError) -> EffectReport:
 def _is_stopped(task: asyncio.Task[Any]) -> bool:
     """An effect that is reported before its task ends was left behind."""
     return not task.done() or task.cancelled()
+
+
+def _unread(report: EffectReport, said: Draft, message: str, count: int) -> EffectReport:
+    """Says of each reference that what it brought could not be recorded."""
+    data = ReferenceResolved(raw="", kind="file", ok=False, trust=Trust.SYSTEM, code="unrecordable", warning=message)
+    drafts = (replace(said, data=data, trust=Trust.SYSTEM),) * count
+    return EffectReport(run_id=report.run_id, effect=report.effect, drafts=drafts, is_substitute=True)
 
 
 def _discard(_stream: str, _text: str) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from palyra.core.addresses import is_known_address
 from palyra.core.agents import AgentSpec, may_use
 from palyra.core.budget import left_usd
-from palyra.core.conversation import Window
+from palyra.core.context.window import Window
 from palyra.core.delegation import agents_above, channel_of, is_born_tainted, narrowing_ancestor
 from palyra.core.events.tool import ApprovalResolved, EffectClass, Grant, Scope, ToolJudged, Verdict
 from palyra.core.grants import GrantCase, covers

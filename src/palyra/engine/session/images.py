@@ -1,6 +1,6 @@
 """Images of a model call.
 
-Owns: reading the bytes of the images that a request shows. Does not own: which are shown (core.conversation).
+Owns: reading the bytes of the images that a request shows. Does not own: which are shown (core.context).
 Invariant: an unreadable image is described to the model in words and to the operator in the log; no call fails for it.
 """
 
@@ -9,7 +9,8 @@ from collections.abc import Iterable
 import structlog
 from msgspec.structs import replace
 
-from palyra.core.conversation import UserMessage, hide_images
+from palyra.core.context.messages import UserMessage
+from palyra.core.context.prompt import hide_images
 from palyra.core.errors import Corrupt, NotFound, PalyraError
 from palyra.core.events.run import Attachment
 from palyra.core.ids import ArtifactId

@@ -7,7 +7,7 @@ Does not own: the rules (core.run), building it (commit_builder), committing it 
 import msgspec
 from msgspec.structs import replace
 
-from palyra.core.conversation import Window
+from palyra.core.context.window import Window, WindowFact, extend_by
 from palyra.core.errors import NotFound
 from palyra.core.events import Draft
 from palyra.core.events.model import UsageRecorded
@@ -73,11 +73,18 @@ def put_run(state: SessionState, run: Run) -> SessionState:
 
 
 def add_drafts(pending: PendingCommit, drafts: tuple[Draft, ...]) -> PendingCommit:
-    """Appends drafts. Their taint counts at once, because a call judged in the same commit must know of it."""
+    """Appends drafts.
+
+    Their taint and their words count at once: a call judged or a context assembled in the same commit must know them.
+    """
     state = pending.state
-    taint = fold_drafts(state.taint, drafts, state.head_seq + len(pending.drafts))
-    if taint is not state.taint:
-        state = replace(state, taint=taint)
+    last_seq = state.head_seq + len(pending.drafts)
+    taint = fold_drafts(state.taint, drafts, last_seq)
+    window = state.window
+    for seq, draft in enumerate(drafts, last_seq + 1):
+        window = extend_by(window, WindowFact(window.base + seq, draft.run_id, draft.actor, draft.trust, draft.data))
+    if taint is not state.taint or window is not state.window:
+        state = replace(state, taint=taint, window=window)
     return replace(pending, state=state, drafts=(*pending.drafts, *drafts))
 
 

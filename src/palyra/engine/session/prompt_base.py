@@ -8,7 +8,6 @@ import msgspec
 
 from palyra.core.agents import AgentSpec, may_use
 from palyra.core.delegation import narrowing_ancestor
-from palyra.core.estimate import text_bytes
 from palyra.core.events.run import Ancestor
 from palyra.core.events.tool import OpenedSkill
 from palyra.core.skills import SkillCard, may_use_now, prompt_section
@@ -20,11 +19,11 @@ BASES_MAX = 256
 
 
 class PromptBase(msgspec.Struct, frozen=True, kw_only=True):
-    """`tools` is the identical tuple while nothing changes; `bytes` is about how much of a prompt the base takes."""
+    """`tools` is the identical tuple while nothing changes; `tools_text` is about what of a prompt they take."""
 
     tools: tuple[ToolSpec, ...]
     instructions: str
-    bytes: int
+    tools_text: str
 
 
 class _Made(msgspec.Struct, frozen=True):
@@ -79,8 +78,7 @@ def _make(
 ) -> PromptBase:
     tools = tuple(spec for spec in catalog if may_use_now(agent, skills, spec))
     instructions = _instructions(agent, tools, offered)
-    size = text_bytes(instructions) + sum(_size(spec) for spec in tools)
-    return PromptBase(tools=tools, instructions=instructions, bytes=size)
+    return PromptBase(tools=tools, instructions=instructions, tools_text="\n".join(map(_text, tools)))
 
 
 def _instructions(agent: AgentSpec, tools: tuple[ToolSpec, ...], offered: tuple[SkillCard, ...]) -> str:
@@ -91,5 +89,5 @@ def _instructions(agent: AgentSpec, tools: tuple[ToolSpec, ...], offered: tuple[
     return f"{agent.instructions}\n\n{section}" if section else agent.instructions
 
 
-def _size(spec: ToolSpec) -> int:
-    return text_bytes(spec.description) + len(msgspec.json.encode(spec.input_schema))
+def _text(spec: ToolSpec) -> str:
+    return f"{spec.name} {spec.description} {msgspec.json.encode(spec.input_schema).decode()}"

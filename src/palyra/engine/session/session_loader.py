@@ -6,9 +6,13 @@ Invariant: the amount read is bounded by the unfinished runs and the window, nev
 
 from dataclasses import dataclass
 
-from palyra.core.conversation import EVENTS_READ_MAX, Window, extend
+from msgspec.structs import replace
+
+from palyra.core.context.documents import DOCUMENTS_MAX, WindowDocument, fold_document
+from palyra.core.context.window import EVENTS_READ_MAX, Window, WindowItem, extend
 from palyra.core.errors import NotFound
 from palyra.core.events import Event
+from palyra.core.events.model import ContextAssembled, DocumentRead
 from palyra.core.events.session import Parent
 from palyra.core.events.tool import ApprovalKind
 from palyra.core.ids import SessionId
@@ -18,11 +22,14 @@ from palyra.core.run.state import Run
 from palyra.core.run.states import RunState
 from palyra.core.taint import Taint, decode_taint, fold_taint
 from palyra.engine.session.pending_commit import SessionState
+from palyra.engine.session.pin_loader import Tape, find_pins, pins_in
 from palyra.engine.setup import Views
 from palyra.ports.journal import Journal
 
 PAGE_EVENTS = 500
-ANCESTORS_MAX = 16
+READ_AT_ONCE_MAX = 1_000
+CONTEXT_EVENTS_MAX = 6_000  # A window has at most 400 messages, and a message comes with some five events.
+ANCESTORS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,7 @@ class SessionLoader:
             active=active,
             queued=tuple(queued),
             doubts=frozenset(question.digest for question in pending if question.kind is ApprovalKind.UNCERTAIN),
-            window=await self._load_window(row),
+            window=await self._load_window(row, head.seq if head is not None else 0),
             taint=decode_taint(tainted.sources) if tainted is not None else (),
         )
 
@@ -83,26 +90,100 @@ class SessionLoader:
 
     async def inherited_window(self, parent: Parent) -> Window:
         """Returns the window of a branch that has no event of its own yet."""
-        return await self._fold_window([], parent.session_id, parent.seq)
+        tapes = await self._tapes(parent.session_id, parent.seq)
+        return replace(await self._fold_window(tapes), base=tapes[0].base + parent.seq)
 
-    async def _load_window(self, row: SessionRow) -> Window:
-        """Reads the end of the tape, and of its parents' tapes if it is too short to fill the window."""
-        events = [*await self.journal.read_last(row.id, EVENTS_READ_MAX)]
-        return await self._fold_window(events, row.parent_id, row.parent_seq)
+    async def items_between(self, state: SessionState, after_place: int, to_place: int) -> tuple[WindowItem, ...]:
+        """Returns all messages after one place and up to another, from the tapes, also those no window holds any more."""
+        items: list[WindowItem] = []
+        for tape in reversed(await self._tapes(state.session_id, state.head_seq)):
+            first, last = max(0, after_place - tape.base), min(tape.last_seq, to_place - tape.base)
+            window = Window(base=tape.base)
+            while first < last:
+                page = await self.journal.read(tape.session_id, first, min(READ_AT_ONCE_MAX, last - first))
+                if not page:
+                    break
+                for event in page:
+                    window = extend(replace(window, items=(), chars=0), event)
+                    items += window.items
+                first = page[-1].seq
+        return tuple(items)
 
-    async def _fold_window(self, events: list[Event], parent_id: SessionId | None, parent_seq: int | None) -> Window:
-        for _ in range(ANCESTORS_MAX):
-            room = EVENTS_READ_MAX - len(events)
-            if room <= 0 or parent_id is None or parent_seq is None:
+    async def pins(self, row: SessionRow) -> tuple[Event, ...]:
+        """Returns the `pin.added` events of the pins that the session has now, inherited ones included."""
+        head = await self.journal.head(row.id)
+        tapes = await self._tapes(row.id, head.seq if head is not None else 0)
+        return await find_pins(self.journal, self.views.marks, tapes)
+
+    async def _load_window(self, row: SessionRow, head_seq: int) -> Window:
+        """Reads the end of the tape, and of its parents' tapes as far as the last context reached back."""
+        return await self._fold_window(await self._tapes(row.id, head_seq))
+
+    async def _tapes(self, session_id: SessionId, last_seq: int) -> list[Tape]:
+        """Returns the tape of a session and those of its ancestors, the youngest first."""
+        found: list[tuple[SessionId, int]] = []
+        parent_id: SessionId | None = session_id
+        while parent_id is not None and len(found) < ANCESTORS_MAX:
+            found.append((parent_id, last_seq))
+            row = await self.views.sessions.session(parent_id, None)
+            parent_id = row.parent_id if row is not None else None
+            last_seq = row.parent_seq or 0 if row is not None else 0
+        bases = [sum(seq for _, seq in found[index + 1 :]) for index in range(len(found))]
+        return [Tape(name, base, seq) for (name, seq), base in zip(found, bases, strict=True)]
+
+    async def _fold_window(self, tapes: list[Tape]) -> Window:
+        """Folds the window from the first event that the last context was made of, so that it is the same again."""
+        assembled = await self._last_context(tapes)
+        from_place = assembled.from_place if assembled is not None else 0
+        room = EVENTS_READ_MAX if assembled is None else CONTEXT_EVENTS_MAX
+        parts: list[tuple[int, tuple[Event, ...]]] = []
+        earlier: list[Tape] = []
+        for index, tape in enumerate(tapes):
+            after_seq = max(0, from_place - tape.base - 1, tape.last_seq - room)
+            events = await self._read(tape, after_seq)
+            parts.append((tape.base, events))
+            room -= len(events)
+            if after_seq > 0 or room <= 0:
+                earlier = [tape._replace(last_seq=after_seq), *tapes[index + 1 :]]
                 break
-            first = max(0, parent_seq - room)
-            inherited = await self.journal.read(parent_id, first, parent_seq - first)
-            events = [*inherited, *events]
-            parent = await self.views.sessions.session(parent_id, None)
-            if parent is None:
-                break
-            parent_id, parent_seq = parent.parent_id, parent.parent_seq
-        window = Window()
-        for event in events:
-            window = extend(window, event)
+        window = Window(
+            pins=pins_in(await find_pins(self.journal, self.views.marks, earlier)),
+            documents=await self._documents(assembled, tapes),
+        )
+        for base, events in reversed(parts):
+            window = replace(window, base=base)
+            for event in events:
+                window = extend(window, event)
         return window
+
+    async def _last_context(self, tapes: list[Tape]) -> ContextAssembled | None:
+        """Finds the last context. A branch that has assembled none yet has that of its parent."""
+        room = EVENTS_READ_MAX
+        for tape in tapes:
+            ending = await self._read(tape, max(0, tape.last_seq - room))
+            found = next((one.data for one in reversed(ending) if isinstance(one.data, ContextAssembled)), None)
+            room -= len(ending)
+            if found is not None or room <= 0:
+                return found
+        return None
+
+    async def _documents(self, assembled: ContextAssembled | None, tapes: list[Tape]) -> tuple[WindowDocument, ...]:
+        """Returns the documents of the last context. They may be far older than the messages that are read."""
+        documents: tuple[WindowDocument, ...] = ()
+        for place in assembled.documents[:DOCUMENTS_MAX] if assembled is not None else ():
+            tape = next((each for each in tapes if each.base < place <= each.base + each.last_seq), None)
+            found = await self.journal.read(tape.session_id, place - tape.base - 1, 1) if tape is not None else ()
+            for event in found:
+                if isinstance(event.data, DocumentRead):
+                    documents = fold_document(documents, event.data, place)
+        return documents
+
+    async def _read(self, tape: Tape, after_seq: int) -> tuple[Event, ...]:
+        events: list[Event] = []
+        while after_seq < tape.last_seq:
+            page = await self.journal.read(tape.session_id, after_seq, min(READ_AT_ONCE_MAX, tape.last_seq - after_seq))
+            if not page:
+                break
+            events += page
+            after_seq = page[-1].seq
+        return tuple(events)

@@ -16,11 +16,10 @@ from typing import Any, Protocol
 import structlog
 from msgspec.structs import replace
 
-from palyra.core.conversation import extend
 from palyra.core.errors import Corrupt, PalyraError, Unavailable
 from palyra.core.events import Event
 from palyra.core.events.model import RoutePlanned
-from palyra.core.events.session import SessionBranched
+from palyra.core.events.session import SessionBranched, SessionRestored
 from palyra.core.events.tool import ApprovalResolved
 from palyra.core.ids import GrantId, RunId, SessionId
 from palyra.core.run.deadlines import next_deadline_ms
@@ -226,7 +225,7 @@ class SessionLoop:
         """Returns the session's state. A session that begins with these commands has no tape yet."""
         command = envelopes[0].command
         opening = command.opening if isinstance(command, StartRun | OpenSession) else None
-        if isinstance(opening, SessionBranched):
+        if isinstance(opening, SessionBranched | SessionRestored):
             window = await self._parts.loader.inherited_window(opening.parent)
             return SessionState(session_id=self.session_id, owner=opening.owner, agent=opening.agent, window=window)
         if opening is not None:
@@ -249,7 +248,7 @@ class SessionLoop:
             self._parts.ledger.release(self.session_id, _planned(pending))
             return await self._not_committed([envelope for envelope, _ in answered], error)
         self._retry_delay_s = RETRY_DELAY_S
-        state = self._state = _after(pending, events)
+        state = self._state = replace(pending.state, head_seq=pending.state.head_seq + len(events))
         # Effects start first: a person waits for the model's first word, and publishing would delay it.
         self._effects.start(pending.effects, state)
         self._tell(events)
@@ -326,10 +325,3 @@ def _planned(pending: PendingCommit) -> tuple[Turn, ...]:
     """Returns the turns that the commit would have begun."""
     plans = [(draft.run_id, draft.data) for draft in pending.drafts if isinstance(draft.data, RoutePlanned)]
     return tuple((run_id, plan.turn) for run_id, plan in plans if run_id is not None)
-
-
-def _after(pending: PendingCommit, events: tuple[Event, ...]) -> SessionState:
-    window = pending.state.window
-    for event in events:
-        window = extend(window, event)
-    return replace(pending.state, head_seq=pending.state.head_seq + len(events), window=window)

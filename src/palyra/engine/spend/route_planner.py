@@ -5,11 +5,9 @@ Owns: gathering what a route plan depends on. Does not own: its rules (core.rout
 
 from dataclasses import dataclass
 
-import msgspec
 from msgspec.structs import replace
 
-from palyra.core.conversation import has_images
-from palyra.core.estimate import estimate_tokens, prompt_bytes
+from palyra.core.context.prompt import has_images
 from palyra.core.events.model import BudgetState, RoutePlanned, Usage
 from palyra.core.ids import SessionId
 from palyra.core.routing import Demand, ModelCandidate, Wait, plan_route
@@ -61,9 +59,7 @@ class RoutePlanner:
     def _question(self, pending: PendingCommit, run: Run, effect: PlanRoute) -> tuple[Demand, list[ModelCandidate]]:
         agent, service = self.agents.of_run(run.agent), find_service(run.agent)
         base = self.prompts.of(agent, run.skills, run.lineage)
-        said_bytes = prompt_bytes(pending.state.window, run.run_id, pending.drafts)
-        schema_bytes = len(msgspec.json.encode(run.answer_schema)) if run.answer_schema is not None else 0
-        input_tokens = estimate_tokens(said_bytes + schema_bytes + base.bytes)
+        input_tokens = run.context.input_tokens if run.context is not None else 0
         routes = self.router.options(agent.route, run.model)
         # After half an answer, the next model of the route comes first.
         turned = run.interruptions_count % len(routes.options) if routes.options else 0
@@ -72,7 +68,7 @@ class RoutePlanner:
             turn=effect.turn,
             mode=routes.mode,
             input_tokens=input_tokens,
-            needs_images=has_images(pending.state.window, run.run_id, pending.drafts),
+            needs_images=has_images(pending.state.window),
             needs_tools=bool(base.tools),
             must_use_tools=bool(run.must_call),
             is_budget_approved=effect.is_budget_approved,

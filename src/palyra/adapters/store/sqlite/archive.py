@@ -55,7 +55,7 @@ _STRAY_EVENTS = """
     SELECT tape_id, min(seq), count(*) FROM events
     WHERE tape_id NOT IN (SELECT id FROM tapes) GROUP BY tape_id
 """
-_INCIDENTS_SINCE = 5  # This version of the schema brought the table of incidents.
+_TABLES_SINCE = {"incidents": 5, "marks": 6}  # The version of the schema that brought the table.
 _INDEXED_SINCE = 3  # This version of the schema brought the index of words.
 _MISINDEXED = """
     SELECT CAST(tapes.stream AS BLOB), events.seq, 0 FROM search_texts
@@ -191,7 +191,7 @@ class Archive:
         return found if isinstance(found, bytes) else None
 
     def _rows(self, table: str, condition: str, bindings: tuple[str, ...]) -> Iterator[StoredRow]:
-        if table == "incidents" and self._schema < _INCIDENTS_SINCE:
+        if self._schema < _TABLES_SINCE.get(table, 0):
             return
         fields = TABLES[table].__struct_fields__
         columns = ", ".join(f"iif(typeof({field}) = 'text', CAST({field} AS BLOB), {field})" for field in fields)

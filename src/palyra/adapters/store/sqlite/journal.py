@@ -17,6 +17,7 @@ from palyra.adapters.store.sqlite.upkeep import SqliteUpkeep
 from palyra.adapters.store.sqlite.views_approvals import SqliteApprovals
 from palyra.adapters.store.sqlite.views_incidents import SqliteIncidents
 from palyra.adapters.store.sqlite.views_jobs import SqliteJobs
+from palyra.adapters.store.sqlite.views_marks import SqliteMarks
 from palyra.adapters.store.sqlite.views_provenance import SqliteProvenance
 from palyra.adapters.store.sqlite.views_routines import SqliteRoutines
 from palyra.adapters.store.sqlite.views_runs import SqliteRuns
@@ -60,6 +61,7 @@ class SqliteJournal:
         self.routines = SqliteRoutines(self._reads)
         self.upkeep = SqliteUpkeep(self._writer, settings.path)
         self.incidents = SqliteIncidents(self._reads)
+        self.marks = SqliteMarks(self._reads)
 
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None

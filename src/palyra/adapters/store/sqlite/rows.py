@@ -21,6 +21,7 @@ from palyra.core.projections.rows import (
     FileRow,
     GrantRow,
     IncidentRow,
+    MarkRow,
     Row,
     RunRow,
     SessionRow,
@@ -119,6 +120,7 @@ USAGE = ProjectionTable("usage", UsageRow)
 TAINTS = ProjectionTable("taints", TaintRow)
 FILES = ProjectionTable("files", FileRow)
 INCIDENTS = ProjectionTable("incidents", IncidentRow)
+MARKS = ProjectionTable("marks", MarkRow)
 TABLES: dict[type[Row], ProjectionTable[Any]] = {
     SessionRow: SESSIONS,
     RunRow: RUNS,
@@ -128,6 +130,7 @@ TABLES: dict[type[Row], ProjectionTable[Any]] = {
     TaintRow: TAINTS,
     FileRow: FILES,
     IncidentRow: INCIDENTS,
+    MarkRow: MARKS,
 }
 
 

@@ -10,6 +10,7 @@ import apsw
 from palyra.adapters.store.sqlite.reads import Reads
 from palyra.adapters.store.sqlite.rows import FILES, TAINTS
 from palyra.core.events import Data, Draft
+from palyra.core.events.session import DocumentChanged
 from palyra.core.events.tool import ToolFinished, ToolJudged
 from palyra.core.ids import SessionId
 from palyra.core.projections.rows import FileRow, TaintRow
@@ -72,6 +73,8 @@ def _may_taint(data: Data) -> bool:
             return bool(files) and (bool(taint) or any(file.taint for file in files))
         case ToolFinished(written=files):
             return any(file.taint for file in files)
+        case DocumentChanged(written=written):
+            return bool(written.taint)
         case _:
             return False
 

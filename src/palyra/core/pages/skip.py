@@ -2,7 +2,7 @@
 
 import re
 
-from palyra.adapters.tools.readable_tags import Tag
+from palyra.core.pages.tags import Tag
 
 _NOISE = frozenset(
     "nav footer svg math canvas audio video object select datalist button dialog template applet frameset".split()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.adapters.tools.readable import PAGE_LENGTH_MAX, TEXT_LENGTH_MAX, make_readable
+from palyra.core.pages.readable import PAGE_LENGTH_MAX, TEXT_LENGTH_MAX, make_readable
 from palyra.core.spelling import strip_unseen
 
 ADDRESS = "https://ex.org/a/b"

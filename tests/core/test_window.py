@@ -3,18 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.core.conversation import (
-    CHARS_MAX,
-    ITEMS_MAX,
-    AssistantMessage,
-    Message,
-    ToolMessage,
-    UserMessage,
-    Window,
-    extend,
-    render,
-    trust_of,
-)
+from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from palyra.core.context.prompt import render
+from palyra.core.context.window import CHARS_MAX, ITEMS_MAX, Window, extend, trust_of
 from palyra.core.events import Data, Event
 from palyra.core.events.model import Finish, ModelOutput, ToolCall
 from palyra.core.events.run import (

@@ -13,8 +13,8 @@ from urllib.parse import quote, urljoin
 
 import msgspec
 
-from palyra.adapters.tools.readable_skip import Skip, is_unseen
-from palyra.adapters.tools.readable_tags import Tag, Title, read_tokens
+from palyra.core.pages.skip import Skip, is_unseen
+from palyra.core.pages.tags import Tag, Title, read_tokens
 from palyra.core.spelling import strip_unseen
 
 PAGE_LENGTH_MAX = 2 * 1024 * 1024  # The worst case takes about two seconds, in a thread of its own.

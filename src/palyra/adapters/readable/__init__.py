@@ -1,0 +1,1 @@
+"""Readers of documents: the text of plain files, pages, JSON, tables and PDF."""

@@ -1,0 +1,1 @@
+"""Counts tokens with bundled vocabularies."""

@@ -1,0 +1,69 @@
+"""`palyra context`: previews what the references of a text bring.
+
+Does not own: resolving them (the daemon).
+"""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.options import JsonOption, is_json
+from palyra.cli.output import print_json, print_line
+from palyra.cli.target import UrlOption
+from palyra.cli.terminal.style import shown, style_for
+from palyra.core.events.base import JsonObject
+
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """What a message brings along: files, changes and pages that it refers to.
+
+    Examples:
+
+      palyra context preview 'what does @file:notes.md say?'
+    """
+
+
+@app.command()
+def preview(
+    context: typer.Context,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A message with references, such as @file:notes.md.")],
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Resolve them as in this session.")
+    ] = None,
+    is_rendered: Annotated[bool, typer.Option("--rendered", help="Also print what a model would be shown.")] = False,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what each reference of a text brings, or why it brings nothing. Nothing is recorded.
+
+    Examples:
+
+      palyra context preview 'review @diff against @file:docs/style.md'
+
+      palyra context preview '@url:https://example.com/' --rendered
+    """
+    from palyra.cli.terminal.reference_preview import reference_lines
+
+    body: JsonObject = {"text": text, **({"session_id": session} if session is not None else {})}
+
+    async def ask(client: "Client") -> JsonObject:
+        return await client.post("/context/preview", body)
+
+    answer = ask_daemon(context, url, ask)
+    if is_json(context, json):
+        print_json(answer)
+        return
+    lines = reference_lines(answer, style_for(sys.stdout))
+    for line in lines:
+        typer.echo(line)
+    print_line(f"{answer.get('total_chars')} characters" if lines else "the text has no references")
+    if is_rendered and answer.get("rendered"):
+        typer.echo(shown(str(answer.get("rendered"))))

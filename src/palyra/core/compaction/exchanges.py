@@ -1,0 +1,45 @@
+"""Exchanges of a conversation, made from the items of a window or of a tape.
+
+Owns: where an exchange begins and ends. Does not own: what of it is kept (findings, plan).
+"""
+
+from collections.abc import Iterable
+
+from palyra.core.compaction.model import Compaction, Exchange, KeptItem
+from palyra.core.compaction.plan import plan_compaction
+from palyra.core.context.layers import is_said_by_person
+from palyra.core.context.messages import AssistantMessage
+from palyra.core.context.window import Window, WindowItem
+from palyra.core.trust import Trust, lowest
+
+
+def exchanges_of(items: Iterable[WindowItem]) -> tuple[Exchange, ...]:
+    """Returns the exchanges. What comes before the first words of a person belongs to an exchange without words."""
+    groups: list[list[WindowItem]] = []
+    for item in items:
+        if not groups or is_said_by_person(item):
+            groups.append([])
+        groups[-1].append(item)
+    return tuple(_exchange(group) for group in groups)
+
+
+def _exchange(items: list[WindowItem]) -> Exchange:
+    first = items[0]
+    is_said = is_said_by_person(first)
+    answers = [item.message for item in items if isinstance(item.message, AssistantMessage)]
+    return Exchange(
+        place=items[-1].place,
+        said=first.message.text if is_said else "",
+        said_trust=first.trust,
+        answers=tuple(answer.text for answer in answers if answer.text),
+        tools=tuple(call.tool for answer in answers for call in answer.tool_calls),
+        trust=lowest(item.trust for item in items),
+    )
+
+
+def plan_by_rules(window: Window, exchanges: tuple[Exchange, ...], room_chars: int) -> Compaction:
+    """Returns the compaction that needs no model."""
+    summary = window.summary
+    earlier: tuple[KeptItem, ...] = summary.items if summary is not None else ()
+    trust = summary.trust if summary is not None else Trust.SYSTEM
+    return plan_compaction(exchanges, earlier, trust, room_chars)

@@ -1,0 +1,36 @@
+"""The event of a compaction.
+
+Owns: turning a compaction into its event. Does not own: when it is recorded (engine.session.commit_builder).
+"""
+
+import hashlib
+
+from palyra.core.compaction.model import STRATEGY, Compaction
+from palyra.core.events.session import KeptSentence, SessionCompacted
+from palyra.core.fences import FENCE_ID_LENGTH
+from palyra.core.ids import SessionId, derive_mark_id
+
+
+def event_of(compaction: Compaction, session_id: SessionId, base: int, cause: str) -> SessionCompacted:
+    """Ids are derived from what is compacted, so that the same compaction has the same event again."""
+    checkpoint_id = derive_mark_id(session_id, "compaction", compaction.to_place)
+    return SessionCompacted(
+        checkpoint_id=checkpoint_id,
+        from_seq=max(0, compaction.from_place - base),
+        to_seq=max(0, compaction.to_place - base),
+        summary=compaction.summary,
+        strategy=STRATEGY,
+        tokens_before=compaction.tokens_before,
+        tokens_after=compaction.tokens_after,
+        probes_passed=compaction.probes_passed,
+        from_place=compaction.from_place,
+        to_place=compaction.to_place,
+        items=tuple(
+            KeptSentence(kind=item.kind.value, text=item.text, place=item.place, trust=item.trust)
+            for item in compaction.items
+        ),
+        by="model" if compaction.is_by_model else "rules",
+        refusals=compaction.refusals,
+        fence_id=hashlib.sha256(checkpoint_id.encode()).hexdigest()[:FENCE_ID_LENGTH],
+        cause=cause,
+    )

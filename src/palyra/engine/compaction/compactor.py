@@ -1,0 +1,124 @@
+"""Compacts one session (`session_window_v1`).
+
+Owns: the steps: gather from the tape, plan by the rules, a model's summary if there is one, probes, and the command to
+the session's loop.
+Does not own: the rules (core.compaction), the commit (engine.session.commit_builder).
+Invariants: the session goes on meanwhile; its loop refuses a compaction that is out of date. Without a model, without a
+budget, or with a summary that fails its probes, the rules' own summary is recorded.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
+
+from palyra.core.compaction.exchanges import exchanges_of, plan_by_rules
+from palyra.core.compaction.findings import marks_of
+from palyra.core.compaction.model import Compaction, Exchange, KeptItem
+from palyra.core.compaction.plan import keep_items, tell
+from palyra.core.compaction.probes import PROSE_KINDS, probes_count, refuse_summary
+from palyra.core.compaction.transcript import write_transcript
+from palyra.core.context.layers import protected_place
+from palyra.core.errors import PalyraError
+from palyra.core.ids import Principal, SessionId, derive_mark_id
+from palyra.core.service_runs import SESSION_SUMMARY
+from palyra.engine.api.service_runs import ServiceRequest, ServiceRuns
+from palyra.engine.session.commands import CompactSession
+from palyra.engine.session.context_assembler import ContextAssembler
+from palyra.engine.session.pending_commit import SessionState
+from palyra.engine.session.session_loader import SessionLoader
+from palyra.engine.session.session_loops import SessionLoops
+
+ACTOR = Principal("system:compaction")
+NOTHING = "there is nothing to compact: the last six exchanges are always kept"
+
+
+class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compaction did, or would do. `reason` says why nothing was done."""
+
+    is_committed: bool
+    reason: str = ""
+    checkpoint_id: str | None = None
+    compaction: Compaction | None = None
+    exchanges_count: int = 0
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compactor:
+    loader: SessionLoader
+    loops: SessionLoops
+    services: ServiceRuns
+    assembler: ContextAssembler
+
+    async def preview(self, session_id: SessionId) -> CompactionReport:
+        """Returns what the rules alone would keep and lose. No model is asked and nothing is recorded."""
+        state = await self.loader.load(session_id)
+        found = await self._gather(state)
+        if found is None:
+            return CompactionReport(is_committed=False, reason=NOTHING)
+        exchanges, plan = found
+        return self._report(exchanges, plan, is_committed=False)
+
+    async def compact(self, session_id: SessionId, cause: str) -> CompactionReport:
+        state = await self.loader.load(session_id)
+        found = await self._gather(state)
+        if found is None:
+            return CompactionReport(is_committed=False, reason=NOTHING)
+        exchanges, plan = found
+        compaction = await self._with_model(state, exchanges, plan)
+        command = CompactSession(principal=ACTOR, compaction=compaction, cause=cause)
+        await self.loops.post(session_id, command)
+        checkpoint_id = derive_mark_id(session_id, "compaction", compaction.to_place)
+        return replace(self._report(exchanges, compaction, is_committed=True), checkpoint_id=checkpoint_id)
+
+    async def _gather(self, state: SessionState) -> tuple[tuple[Exchange, ...], Compaction] | None:
+        """Returns what is to be compacted, from the tape, and what the rules make of it."""
+        window = state.window
+        to_place = protected_place(window) - 1
+        done_place = window.summary.to_place if window.summary is not None else 0
+        items = await self.loader.items_between(state, done_place, to_place)
+        exchanges = exchanges_of(items)
+        if not exchanges or (not exchanges[-1].said and len(exchanges) == 1):
+            return None
+        plan = plan_by_rules(window, exchanges, self.assembler.room_chars(state.agent, None))
+        return exchanges, replace(plan, to_place=max(plan.to_place, min(to_place, items[-1].place)))
+
+    async def _with_model(self, state: SessionState, exchanges: tuple[Exchange, ...], plan: Compaction) -> Compaction:
+        summary = state.window.summary
+        earlier = summary.items if summary is not None else ()
+        request = ServiceRequest(
+            spec=SESSION_SUMMARY,
+            principal=state.owner,
+            text=write_transcript(exchanges, earlier, f"{plan.to_place:016d}"),
+            trust=plan.trust,
+            serves=state.session_id,
+        )
+        try:
+            outcome = await self.services.perform(request)
+        except PalyraError as error:
+            return replace(plan, refusals=(f"no summary: {error.code}",))
+        if outcome.answer is None:
+            return replace(plan, refusals=(f"no summary: {outcome.code}",))
+        refusals = refuse_summary(outcome.answer, exchanges, plan.items)
+        if refusals:
+            return replace(plan, refusals=refusals)
+        return _by_model(plan, outcome.answer.strip())
+
+    def _report(self, exchanges: tuple[Exchange, ...], plan: Compaction, *, is_committed: bool) -> CompactionReport:
+        kept = {item.place for item in plan.items}
+        lost = tuple(" ".join(each.said.split())[:120] for each in exchanges if each.place not in kept and each.said)
+        return CompactionReport(is_committed=is_committed, compaction=plan, exchanges_count=len(exchanges), lost=lost)
+
+
+def _by_model(plan: Compaction, summary: str) -> Compaction:
+    """Keeps rules, tasks and decisions word for word; the model's prose stands for the facts that it holds."""
+    items = tuple(item for item in plan.items if item.kind not in PROSE_KINDS or _is_missing(item, summary))
+    room = len(tell(plan.items, plan.summary))
+    kept = keep_items(items, max(room - len(summary), room // 2))
+    return replace(plan, items=kept, summary=summary, is_by_model=True, probes_passed=probes_count(plan.items))
+
+
+def _is_missing(item: KeptItem, summary: str) -> bool:
+    told = summary.casefold()
+    return any(mark.casefold() not in told for mark in marks_of(item.text))

@@ -1,0 +1,1 @@
+"""Tests of what references are read by, and of resolving them."""
