@@ -258,7 +258,8 @@ class Engine(Services):
             )
 
     async def drain(self, timeout_s: float) -> bool:
-        """Accepts no new runs and lets active ones finish, up to the time limit. The next start resumes the rest."""
+        """Begins nothing new and lets active runs finish, up to the time limit. The next start resumes the rest."""
+        self.scheduler.is_draining = self.worker.is_draining = True
         self.runs.is_draining = self.status.is_draining = self._parts.slots.is_closed = True
         try:
             async with asyncio.timeout(timeout_s):

@@ -42,6 +42,7 @@ from palyra.ports.tools import Catalog
 from palyra.ports.views import RunFilter, RunViews
 
 PAGE_MAX = 500
+DRAINING = "draining"
 TERMINAL_TYPES = frozenset({RunDone.TYPE, RunFailed.TYPE, RunCancelled.TYPE})
 
 
@@ -137,7 +138,7 @@ class RunService:
 
     async def _command(self, principal: Principal, request: RunRequest) -> tuple[SessionId, StartRun]:
         if self.is_draining:
-            raise Unavailable("draining", "the daemon is stopping; try again in a moment")
+            raise Unavailable(DRAINING, "the daemon is stopping; try again in a moment")
         _require_text(request.text)
         self._require_demands(request)
         session = await self._session(principal, request)
