@@ -170,7 +170,7 @@ class Services:
             stop_attempt=self.worker.stop_attempt,
             wake=parts.jobs_queued.set,
         )
-        self.upkeep = Upkeep(self.jobs.enqueue)
+        self.upkeep = Upkeep(self.jobs.enqueue, setup.views.jobs, self.worker.ended)
         self.watchdog = build_watchdog(setup, parts, self.worker, self.artifacts.sweep)
         self.incidents = IncidentService(views=setup.views.incidents, journal=setup.journal, watchdog=self.watchdog)
         self._add_routines(setup, parts, tape)

@@ -54,7 +54,7 @@ class RunningJob:
 class JobWorker:
     """`clean` redacts a text before it is stored. `queued` is set when a job was queued or a place became free.
 
-    While the daemon drains, no job begins. Those that run go on.
+    While the daemon drains, no job begins. Those that run go on. `ended` is set after each end of a job.
     """
 
     node: NodeId
@@ -68,6 +68,7 @@ class JobWorker:
     queued: asyncio.Event
     chance: Callable[[], float] = SystemRandom().random
     is_draining: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
     _running: dict[JobId, RunningJob] = field(default_factory=dict)
 
     @property
@@ -190,6 +191,7 @@ class JobWorker:
         finally:
             self._running.pop(running.job.id, None)
             self.queued.set()
+            self.ended.set()
 
     async def _call_handler(self, running: RunningJob) -> JobResult:
         """Calls the handler within its time. Whatever it raises is a failed attempt, and never ends the worker."""
