@@ -67,7 +67,13 @@ def test_a_killed_daemon_goes_on_with_the_same_children_and_shows_their_tree(tmp
         assert "helper" in shown
         tree = json.loads(palyra(daemon, "runs", "tree", run["id"], "--json"))
         assert tree["runs_count"] == 3
+        assert palyra(daemon, "runs", "tree", "last") == shown
+        assert "3 runs, " in shown
+        told = palyra(daemon, "runs", "show", run["id"][:-1].lower())
+        assert "with children  " in told
+        assert "main by http" in palyra(daemon, "runs", "list")
         child = children[0]["id"]
+        assert child in palyra(daemon, "runs", "show", child[:-1])
         assert run["id"] in palyra(daemon, "runs", "show", child)
         assert child in palyra(daemon, "runs", "show", run["id"])
         assert child not in palyra(daemon, "runs", "list")

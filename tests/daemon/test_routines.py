@@ -48,13 +48,22 @@ def test_the_command_line_does_all_there_is_to_do(daemon: Daemon) -> None:
         added = palyra(daemon, "add", "tick", "Say something.", "--every", "1")
         assert (added.returncode, added.stderr) == (0, "")
         assert added.stdout.startswith("added tick (every 1 s); next: ")
+        assert added.stdout.endswith(" UTC\n")
         record = json.loads(palyra(daemon, "show", "tick", "--json").stdout)
         wait_until(lambda: ended(daemon, record["id"]) >= 2)
         assert palyra(daemon, "pause", "tick").stdout == "paused tick (every 1 s); state: paused\n"
-        assert "Say something." in palyra(daemon, "show", "tick").stdout
+        shown = palyra(daemon, "show", "tick").stdout
+        assert shown.endswith("\n\nSay something.\n")
+        assert "misfire: skip\n" in shown
+        assert "last: done" in shown
+        edited = palyra(daemon, "edit", "tick", "--prompt", "Say more.", "--every", "2h")
+        assert edited.stdout.startswith("changed tick (every 7200 s); state: paused")
+        assert "Say more." in palyra(daemon, "show", "tick").stdout
+        assert palyra(daemon, "edit", "tick").returncode == 2
+        palyra(daemon, "edit", "tick", "--every", "1s")
         listed = palyra(daemon, "list").stdout.splitlines()
-        assert listed[0].split() == ["name", "when", "next", "state", "fired", "skipped", "prompt"]
-        assert listed[1].startswith("tick  every 1 s  –     paused")
+        assert listed[0].split() == ["name", "when", "next", "state", "last", "fired", "skipped", "prompt"]
+        assert listed[1].startswith("tick  every 1 s  –     paused  done")
         assert palyra(daemon, "list", "--everyone", "--json").returncode == 0
         assert palyra(daemon, "resume", "tick").stdout.startswith("resumed tick (every 1 s); next: ")
         assert palyra(daemon, "run", "tick").returncode == 0
@@ -72,7 +81,9 @@ REFUSED: list[tuple[list[str], str]] = [
     (["--every", "5", "--cron", "* * * * *"], "one of every_s, cron and at, and this one has every_s and cron"),
     (["--at", "2020-01-01T00:00"], "that time has passed already"),
     ([], "one of every_s, cron and at, and this one has none"),
-    (["--every", "0"], "every_s"),
+    (["--every", "0"], "a number of seconds, or a time such as 15m"),
+    (["--cron", "@daily"], 'instead of @daily write "0 0 * * *"'),
+    (["--every", "soon"], "a number of seconds, or a time such as 15m"),
     (["--every", "5", "--agent", "nobody"], "nobody"),
 ]
 

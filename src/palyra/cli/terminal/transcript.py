@@ -11,9 +11,11 @@ from typing import Protocol
 from palyra.cli.sse import SseFrame
 from palyra.cli.terminal.questions import brief_arguments
 from palyra.cli.terminal.style import Style, duration, in_one_line, prose
+from palyra.core.ids import EffectId, RunId, derive_child_ids
 
 TERMINAL_TYPES = ("run.done", "run.failed", "run.cancelled")
 _LINE_MAX = 160
+DELEGATE = "agent.delegate "
 
 
 class TextSink(Protocol):
@@ -38,6 +40,7 @@ class Transcript:
         self._tokens_count = 0
         self._cost_usd: float | None = 0.0
         self._began_at_ms = 0
+        self.has_delegated = False
         self._show_by_type: dict[str, Callable[[SseFrame], None]] = {
             "run.started": self._begin,
             "model.delta": self._stream,
@@ -106,11 +109,12 @@ class Transcript:
 
     def _start(self, frame: SseFrame) -> None:
         self._starts[frame.data.get("call_id")] = frame.at_ms
+        self.has_delegated = self.has_delegated or self._tool(frame).startswith(DELEGATE)
         self._mark(self._style.cyan("▸"), self._tool(frame), "")
 
     def _finish(self, frame: SseFrame) -> None:
         call_id, outcome, error = (frame.data.get(name) for name in ("call_id", "outcome", "error"))
-        name = self._tool(frame).partition(" ")[0]
+        name = self._name_of_ended(frame)
         if call_id not in self._starts and outcome == "denied":
             return  # Its verdict was shown already, and it never ran.
         took = duration(frame.at_ms - self._starts.pop(call_id)) if call_id in self._starts else ""
@@ -119,6 +123,15 @@ class Transcript:
         else:
             message = f": {error.get('message')}" if isinstance(error, dict) else ""
             self._mark(self._style.red("✗"), name, f"{outcome}{message} {took}".rstrip())
+
+    def _name_of_ended(self, frame: SseFrame) -> str:
+        """Returns the tool's name. Several delegations end in any order, so each ends with its task and its run."""
+        said = self._tool(frame)
+        run_id, effect_id = frame.event.get("run_id"), frame.data.get("effect_id")
+        if not said.startswith(DELEGATE) or not isinstance(run_id, str) or not isinstance(effect_id, str):
+            return said.partition(" ")[0]
+        _, child_id = derive_child_ids(RunId(run_id), EffectId(effect_id))
+        return f"{said} {self._style.dim(child_id)}"
 
     def _doubt(self, frame: SseFrame) -> None:
         self._mark(self._style.yellow("?"), self._tool(frame), "was started, and nobody knows whether it happened")

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 import msgspec
 
 from palyra.core.errors import NotFound
-from palyra.core.events.run import MessageUser
 from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.projections.rows import RunRow
 from palyra.engine.api.requests import RunUsage
-from palyra.engine.api.run_records import usage_of
+from palyra.engine.api.run_records import task_of, usage_of
 from palyra.ports.journal import Journal
 from palyra.ports.views import RunViews
 
-TASK_LENGTH_MAX = 200
 RUNS_MAX = 500  # Of one answer. The nearest runs come first, and `is_cut` tells that some are left out.
 
 
@@ -64,15 +62,8 @@ class RunTreeService:
             is_cut = is_cut or len(found) > room
             children[row.id] = list(found[:room])
             rows += found[:room]
-        tasks = {row.id: await self._task(row) for row in rows}
+        tasks = {row.id: await task_of(self.journal, row) for row in rows}
         return RunTree(root=_node(root, 0, children, tasks), runs_count=len(rows), total=_total(rows), is_cut=is_cut)
-
-    async def _task(self, row: RunRow) -> str:
-        """Returns the beginning of what the run was asked, which stands right behind its first event."""
-        events = await self.journal.read(row.session_id, row.accepted_seq, 1)
-        data = events[0].data if events else None
-        text = " ".join(data.text.split()) if isinstance(data, MessageUser) else ""
-        return text if len(text) <= TASK_LENGTH_MAX else f"{text[: TASK_LENGTH_MAX - 1]}…"
 
 
 def _node(row: RunRow, depth: int, children: dict[RunId, list[RunRow]], tasks: dict[RunId, str]) -> RunNode:

@@ -28,7 +28,7 @@ from palyra.engine.api.requests import (
     SessionRequest,
     StartedRun,
 )
-from palyra.engine.api.run_records import make_record
+from palyra.engine.api.run_records import make_listed, make_record
 from palyra.engine.api.sessions import SessionService
 from palyra.engine.hub import Follower, Frame, Frames, Hub, NoFrames, Tap
 from palyra.engine.new_ids import IdSource
@@ -93,7 +93,7 @@ class RunService:
         return started, RunFrames(follower.follow(follower.first_seq() - 1), started.id)
 
     async def get(self, principal: Principal, run_id: RunId) -> RunRecord:
-        return await make_record(self.journal, await self._row(principal, run_id))
+        return await make_listed(self.journal, await self._row(principal, run_id))
 
     async def list(self, principal: Principal | None, query: RunsQuery) -> tuple[RunRecord, ...]:
         """Lists runs; None lists everyone's. The caller checks that this is allowed."""
@@ -106,7 +106,7 @@ class RunService:
             limit=min(query.limit, PAGE_MAX),
         )
         rows = await self.views.list_runs(principal, wanted)
-        return tuple([await make_record(self.journal, row) for row in rows])
+        return tuple([await make_listed(self.journal, row) for row in rows])
 
     async def send_input(self, principal: Principal, run_id: RunId, text: str) -> RunRecord:
         _require_text(text)
