@@ -98,6 +98,16 @@ def test_tools_are_told_with_status_and_duration() -> None:
     ]
 
 
+def test_the_end_marks_an_estimate() -> None:
+    sheet = Sheet()
+    transcript = Transcript(sheet, Style())
+    for estimate in (True, False):
+        transcript.show(frame("run.started", 1000))
+        transcript.show(frame("usage.recorded", is_estimate=estimate, input_tokens=10, output_tokens=5, cost_usd=0.25))
+        transcript.show(frame("run.done", 2000, reason="final_answer"))
+    assert sheet.lines == ["· done 1.0 s · ~15 tokens · ~$0.2500", "· done 1.0 s · 15 tokens · $0.2500"]
+
+
 def test_delegations_end_with_their_task_and_their_run() -> None:
     sheet = Sheet()
     transcript = Transcript(sheet, Style())

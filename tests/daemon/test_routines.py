@@ -120,8 +120,8 @@ def test_a_routine_of_the_file_runs_and_follows_the_file(daemon: Daemon) -> None
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('cron = "99 * * * *"', "routine bad: not a cron expression: wrong minute"),
-        ('every_s = 5\nagent = "nobody"', "there is no [[agent]] named nobody"),
+        ('cron = "99 * * * *"', "palyra.toml:4: routine.cron: its minute must be from 0 to 59"),
+        ('every_s = 5\nagent = "nobody"', "palyra.toml:5: routine.agent: there is no [[agent]] of this name"),
         ('every_s = 5\nchannel = "team"', "answers of routines cannot go to a channel yet"),
         ('every_s = 5\nprincipal = "nobody"', "principal"),
         ("every_s = 5\nmisfire_max = 0", "misfire_max"),

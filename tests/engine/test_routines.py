@@ -304,7 +304,9 @@ async def test_overlap_replace_cancels_the_run_that_goes_on(tmp_path: Path) -> N
         clock.forward(5)
         await engine.scheduler.look()
         second = await active_run(engine, clock.at_ms, routine.id)
-        assert (await engine.runs.get(OWNER, first.id)).state == "cancelled"
+        replaced = await engine.runs.get(OWNER, first.id)
+        assert replaced.state == "cancelled"
+        assert "replaced" in str(replaced.error)
         assert [time.run_state for time in await times_of(engine, routine.id)] == ["cancelled", "in_progress"]
         await engine.runs.cancel(OWNER, second.id)
         await until(lambda: _is_quiet(engine))

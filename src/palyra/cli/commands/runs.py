@@ -265,7 +265,7 @@ def _print_run(record: JsonObject, events: list[JsonObject], found: JsonObject) 
             ("from", f"{record.get('principal')} by {record.get('origin')}"),
             ("began", date_time(record.get("created_at_ms"))),
             ("took", _took(record)),
-            ("usage", usage_text(record)),
+            ("usage", f"{usage_text(record)}{_estimate_words(events)}"),
             *([("parent", record.get("parent_run_id"))] if record.get("parent_run_id") else []),
             *([("children", ", ".join(str(child.get("id")) for child in children))] if children else []),
             *([("with children", usage_text({"usage": found.get("total")}))] if children else []),
@@ -301,6 +301,13 @@ def _replay_members(replayed: "Replayed") -> JsonObject:
         "state": replayed.run.state.value if replayed.run is not None else None,
         "difference": replayed.difference,
     }
+
+
+def _estimate_words(events: list[JsonObject]) -> str:
+    """Says that a part of the usage is an estimate, as that of a call that a crash cut off, which counts in full."""
+    found = [event.get("data") for event in events if event.get("type") == "usage.recorded"]
+    is_estimate = any(isinstance(data, dict) and data.get("is_estimate") is True for data in found)
+    return " (partly estimated)" if is_estimate else ""
 
 
 def _status_text(record: JsonObject) -> str:

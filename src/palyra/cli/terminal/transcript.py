@@ -39,6 +39,7 @@ class Transcript:
         self._starts: dict[object, int] = {}
         self._tokens_count = 0
         self._cost_usd: float | None = 0.0
+        self._is_estimate = False
         self._began_at_ms = 0
         self.has_delegated = False
         self._show_by_type: dict[str, Callable[[SseFrame], None]] = {
@@ -75,6 +76,7 @@ class Transcript:
 
     def _begin(self, frame: SseFrame) -> None:
         self._tokens_count, self._cost_usd, self._began_at_ms = 0, 0.0, frame.at_ms
+        self._is_estimate = False
 
     def _stream(self, frame: SseFrame) -> None:
         text, offset = frame.data.get("text"), frame.data.get("offset")
@@ -152,6 +154,7 @@ class Transcript:
     def _count(self, frame: SseFrame) -> None:
         counts = [frame.data.get(name) for name in ("input_tokens", "output_tokens")]
         self._tokens_count += sum(count for count in counts if isinstance(count, int))
+        self._is_estimate = self._is_estimate or frame.data.get("is_estimate") is True
         cost = frame.data.get("cost_usd")
         known = self._cost_usd is not None and isinstance(cost, int | float)
         self._cost_usd = self._cost_usd + cost if known else None  # type: ignore[operator]
@@ -160,8 +163,9 @@ class Transcript:
         for known in (self._shown_counts, self._tools, self._arguments, self._starts):
             known.clear()
         took = [duration(frame.at_ms - self._began_at_ms)] if self._began_at_ms else []
-        tokens = [f"{self._tokens_count} tokens"] if self._tokens_count else []
-        cost = [f"${self._cost_usd:.4f}"] if self._cost_usd else []
+        about = "~" if self._is_estimate else ""
+        tokens = [f"{about}{self._tokens_count} tokens"] if self._tokens_count else []
+        cost = [f"{about}${self._cost_usd:.4f}"] if self._cost_usd else []
         facts = " · ".join([*took, *tokens, *cost])
         if frame.type == "run.done":
             self._mark(self._style.dim("·"), self._style.dim(f"done {facts}".rstrip()), "")

@@ -33,7 +33,7 @@ from palyra.engine.api.sessions import SessionService
 from palyra.engine.hub import Follower, Frame, Frames, Hub, NoFrames, Tap
 from palyra.engine.new_ids import IdSource
 from palyra.engine.session.attachments import AttachmentIntake
-from palyra.engine.session.commands import CancelRun, Command, SendInput, StartRun
+from palyra.engine.session.commands import ON_REQUEST, CancelRun, Command, SendInput, StartRun
 from palyra.engine.session.session_loops import SessionLoops
 from palyra.engine.setup import EngineSettings
 from palyra.ports.journal import Journal
@@ -116,14 +116,16 @@ class RunService:
         await self._tell(row, say)
         return await self.get(principal, run_id)
 
-    async def cancel(self, principal: Principal, run_id: RunId, *, by: Principal | None = None) -> RunRecord:
+    async def cancel(
+        self, principal: Principal, run_id: RunId, *, by: Principal | None = None, message: str = ON_REQUEST
+    ) -> RunRecord:
         """Cancels a run, durable when this returns. Cancelling a run that is over changes nothing and is no error.
 
         `by` acts with the permissions of `principal`. The caller checks that this is allowed.
         """
         row = await self._row(principal, run_id)
         if not is_terminal(row.state):
-            await self._tell(row, CancelRun(run_id=run_id, principal=by or principal))
+            await self._tell(row, CancelRun(run_id=run_id, principal=by or principal, message=message))
         return await self.get(principal, run_id)
 
     async def follow(self, principal: Principal, run_id: RunId, after_seq: int | None) -> Frames:

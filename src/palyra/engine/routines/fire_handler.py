@@ -39,6 +39,7 @@ ROUTINE_KIND = JobKind(
 )
 ORIGIN = "routine"
 ATTEMPTS_MAX = 8
+REPLACED = "A later time of its routine replaced it."
 
 
 class _Payload(msgspec.Struct, frozen=True):
@@ -73,7 +74,7 @@ class RoutineFireHandler:
         if isinstance(decision, SkipTime):
             return await self._skip(job, due, decision.reason)
         for run_id in decision.cancelled:
-            await self.runs.cancel(routine.principal, run_id)
+            await self.runs.cancel(routine.principal, run_id, message=REPLACED)
         try:
             await self.runs.start(routine.principal, _request(routine, key))
         except (Invalid, NotFound, Unauthorized) as refusal:
