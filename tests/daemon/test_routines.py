@@ -25,12 +25,12 @@ def daemon(tmp_path: Path) -> Daemon:
     return Daemon(tmp_path / "home", SCRIPT)
 
 
-def palyra(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
+def palyra(daemon: Daemon, *arguments: str, group: str = "routines") -> subprocess.CompletedProcess[str]:
     environment = {
         **plain_environment(), "PALYRA_HOME": str(daemon.home), "PALYRA_SERVER__HTTP": f"127.0.0.1:{daemon.port}",
         "NO_COLOR": "1", "TZ": "UTC",
     }  # fmt: skip
-    command = [sys.executable, "-m", "palyra", "routines", *arguments]
+    command = [sys.executable, "-m", "palyra", group, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 
 
@@ -70,6 +70,7 @@ def test_the_command_line_does_all_there_is_to_do(daemon: Daemon) -> None:
         lines = palyra(daemon, "history", "tick").stdout.splitlines()
         assert lines[0].split() == ["due", "outcome", "run", "state"]
         assert any("fired, by hand" in line or "skipped: overlap, by hand" in line for line in lines)
+        assert "routine tick" in palyra(daemon, "list", group="sessions").stdout
         assert palyra(daemon, "remove", "tick").stdout.startswith("removed tick; its history: palyra routines history ")
         assert "no routine tick" in palyra(daemon, "show", "tick").stderr
         assert "fired" in palyra(daemon, "history", record["id"]).stdout
