@@ -25,6 +25,7 @@ from palyra.config import (
 )
 from palyra.config import read_config as read
 from palyra.config.example import EXAMPLE
+from palyra.config.forms import parse_cron
 from palyra.config.lines import find_lines
 from palyra.config.records import ServerConfig, plain_sections, repeated_sections
 from palyra.core.errors import Invalid
@@ -172,6 +173,14 @@ CASES = {
         '[[routine]]\nname = "r"\nprompt = "p"\ncron = "hourly"\n',
         ['palyra.toml:4: routine.cron: must be a cron expression of five fields, such as "30 7 * * 1-5"'],
     ),
+    "cron_range": (
+        '[[routine]]\nname = "r"\nprompt = "p"\ncron = "0 25 * * *"\n',
+        ["palyra.toml:4: routine.cron: its hour must be from 0 to 23"],
+    ),
+    "routine_agent": (
+        '[[routine]]\nname = "r"\nprompt = "p"\nevery_s = 1\nagent = "maim"\n',
+        ["palyra.toml:5: routine.agent: there is no [[agent]] of this name; did you mean main?"],
+    ),
     "channel_needs": (
         '[[channel]]\nname = "c"\nkind = "webhook"\n',
         ["palyra.toml:1: channel: a channel of kind webhook needs the key secret"],
@@ -222,6 +231,11 @@ def test_each_problem_is_told_with_its_line(name: str) -> None:
 def test_all_problems_are_told_at_once_in_order() -> None:
     text = "\n".join(CASES[name][0] for name in ("key", "range", "enum", "missing"))
     assert [problem.split(":")[1] for problem in problems_of(text)] == ["3", "6", "9", "11"]
+
+
+@pytest.mark.parametrize("cron", ["*/90 0-23/5 1,31 JAN-DEC 7", "0 0 * * 5#3", "59 23 L 12 MON-FRI"])
+def test_steps_names_and_counts_are_no_wrong_numbers_of_a_cron(cron: str) -> None:
+    assert parse_cron(cron) == cron
 
 
 def test_literal_secret_is_refused_without_repeating_it() -> None:

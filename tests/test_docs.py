@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from palyra.core.events import DATA_TYPES
+from palyra.engine.jobs.kinds import JobHandlers, job_types
 from tests.tidy.index import MARK, PAGE, first_sentence, index_page
 
 ROOT = Path(__file__).parents[1]
@@ -101,6 +102,12 @@ def test_every_event_type_is_described() -> None:
 
 def test_every_command_is_described() -> None:
     assert undescribed(commands(), described()) == []
+
+
+def test_every_kind_of_job_is_described_and_no_other() -> None:
+    handlers = JobHandlers(**dict.fromkeys((name for name in JobHandlers.__slots__), None))  # type: ignore[arg-type]
+    kinds = (ROOT / "docs" / "jobs.md").read_text().partition("## Kinds")[2].partition("## ")[0]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", kinds, re.MULTILINE)) == sorted(job_types(handlers))
 
 
 def test_every_setting_is_described() -> None:

@@ -16,6 +16,7 @@ from palyra.cli.terminal.questions import answer_of, question_of, seconds_of
 from palyra.cli.terminal.style import Style, cells, duration, in_one_line, prose, shown
 from palyra.cli.terminal.transcript import Transcript
 from palyra.core.errors import Unavailable
+from palyra.core.ids import EffectId, RunId, derive_child_ids
 from tests.support.stand_in import APPROVAL, OPTIONS
 
 STREAM = (
@@ -95,6 +96,29 @@ def test_tools_are_told_with_status_and_duration() -> None:
         "✗ shell.run failed: it exited with 1 20 ms",
         "✗ bad\\x1b[2J.tool a denied by unknown_tool: no such tool",
     ]
+
+
+def test_the_end_marks_an_estimate() -> None:
+    sheet = Sheet()
+    transcript = Transcript(sheet, Style())
+    for estimate in (True, False):
+        transcript.show(frame("run.started", 1000))
+        transcript.show(frame("usage.recorded", is_estimate=estimate, input_tokens=10, output_tokens=5, cost_usd=0.25))
+        transcript.show(frame("run.done", 2000, reason="final_answer"))
+    assert sheet.lines == ["· done 1.0 s · ~15 tokens · ~$0.2500", "· done 1.0 s · 15 tokens · $0.2500"]
+
+
+def test_delegations_end_with_their_task_and_their_run() -> None:
+    sheet = Sheet()
+    transcript = Transcript(sheet, Style())
+    parent = "01JXQ0Z7N8E4T5Y6W7V8S9R0QP"
+    _, child = derive_child_ids(RunId(parent), EffectId("e1"))
+    transcript.show(frame("tool.proposed", call_id="c1", tool="agent.delegate", arguments={"prompt": "look"}))
+    transcript.show(frame("tool.started", 1000, call_id="c1", effect_id="e1"))
+    data = {"call_id": "c1", "effect_id": "e1", "outcome": "ok", "error": None}
+    transcript.show(SseFrame(None, "tool.finished", {"run_id": parent, "at_ms": 1015, "data": data}))
+    assert sheet.lines == ["▸ agent.delegate look", f"✓ agent.delegate look {child} 15 ms"]
+    assert transcript.has_delegated
 
 
 REQUEST = {

@@ -150,3 +150,23 @@ def test_doctor_explains_each_open_incident(stand_in: Watched) -> None:
 )
 def test_ages_have_the_largest_unit_that_fits(duration_ms: int, words: str) -> None:
     assert age(duration_ms) == words
+
+
+@pytest.mark.usefixtures("reaching")
+@pytest.mark.parametrize("text", ["last", FIRST[:12].lower()])
+def test_an_incident_is_named_by_the_beginning_of_its_id_or_as_the_newest_open_one(
+    stand_in: Watched, text: str
+) -> None:
+    older, newer = f"{FIRST[:-1]}0", "01JZ3V9Q6M1R8Z5X2C4B7N0KTE"
+    stand_in.items = [incident(id=newer, status="resolved"), incident()]
+    if text == "last":
+        stand_in.items.append(incident(id=older))
+    assert palyra("incidents", "show", text).exit_code == 0
+    assert stand_in.asked[-1][:2] == ("show", FIRST)
+
+
+@pytest.mark.usefixtures("reaching")
+def test_an_incident_that_is_not_there_is_said(stand_in: Watched) -> None:
+    assert "no incident's id begins with 'zz'" in palyra("incidents", "show", "zz").output
+    stand_in.items = []
+    assert "there are no incidents" in palyra("incidents", "show", "last").output

@@ -92,6 +92,21 @@ def test_doctor_names_what_is_wrong(home: TestHome, tmp_path: Path) -> None:
     assert "chmod 700" in palyra(copy.home.root, "doctor").stdout
 
 
+def test_doctor_names_a_broken_policy_without_a_daemon_and_without_an_incident(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALYRA_SERVER__HTTP", "127.0.0.1:1")
+    policies = tmp_path / "policies"
+    policies.mkdir()
+    mine = policies / "mine.cedar"
+    mine.write_text("forbid (principal, action, resource);")
+    assert checks(tmp_path)["policies"] == ["ok"]
+    mine.write_text("forbid (principal")
+    found = palyra(tmp_path, "doctor").stdout
+    assert "fail  policies" in found
+    assert "mine.cedar" in found
+
+
 def test_doctor_of_an_empty_home_only_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALYRA_SERVER__HTTP", "127.0.0.1:1")
     monkeypatch.setenv("PALYRA_TOKEN", "x")

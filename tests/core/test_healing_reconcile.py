@@ -22,6 +22,7 @@ from palyra.core.healing.model import (
 from palyra.core.healing.reconcile import (
     ACTIONS_MAX,
     PAUSES_MS,
+    RETELL_MS,
     ActOnIncident,
     HealingStep,
     KnownIncident,
@@ -166,6 +167,25 @@ def test_what_comes_back_soon_is_the_same_incident_with_its_count() -> None:
 
 def test_what_a_person_resolved_stays_quiet_for_a_while() -> None:
     assert steps([KnownIncident(resolved(Resolution.BY_HAND))], [STUCK], AUTO) == []
+
+
+def test_the_quiet_time_after_a_person_ends_when_the_finding_is_gone() -> None:
+    known = resolved(Resolution.BY_HAND)
+    words = "it is gone since it was resolved by hand"
+    assert steps([KnownIncident(known)], []) == [ResolveIncident(known, Resolution.GONE, words)]
+    assert list(reconcile([KnownIncident(known)], look(answered=HealingDomain.DISK), OBSERVE, NOW)) == []
+    assert steps([KnownIncident(resolved(Resolution.GONE))], []) == []
+
+
+def test_changed_evidence_is_recorded_again_but_not_too_often_and_not_for_a_measure() -> None:
+    said = replace(STUCK, evidence="x.cedar and y.cedar are wrong for 31 s")
+    known = KnownIncident(row(said), evidence=said.evidence)
+    older = replace(said, evidence="x.cedar and y.cedar are wrong for 1200 s")
+    other = replace(said, evidence="y.cedar is wrong for 1200 s")
+    assert steps([known], [older], now_ms=NOW + RETELL_MS) == []
+    assert steps([known], [other], now_ms=NOW + RETELL_MS - 1) == []
+    assert steps([known], [other], now_ms=NOW + RETELL_MS) == [OpenIncident(other, known.row)]
+    assert steps([KnownIncident(known.row)], [other], now_ms=NOW + RETELL_MS) == []
 
 
 def test_a_finding_that_becomes_worse_is_told_again_and_one_that_eases_is_not() -> None:

@@ -25,12 +25,12 @@ def daemon(tmp_path: Path) -> Daemon:
     return Daemon(tmp_path / "home", SCRIPT)
 
 
-def palyra(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
+def palyra(daemon: Daemon, *arguments: str, group: str = "routines") -> subprocess.CompletedProcess[str]:
     environment = {
         **plain_environment(), "PALYRA_HOME": str(daemon.home), "PALYRA_SERVER__HTTP": f"127.0.0.1:{daemon.port}",
         "NO_COLOR": "1", "TZ": "UTC",
     }  # fmt: skip
-    command = [sys.executable, "-m", "palyra", "routines", *arguments]
+    command = [sys.executable, "-m", "palyra", group, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 
 
@@ -48,19 +48,29 @@ def test_the_command_line_does_all_there_is_to_do(daemon: Daemon) -> None:
         added = palyra(daemon, "add", "tick", "Say something.", "--every", "1")
         assert (added.returncode, added.stderr) == (0, "")
         assert added.stdout.startswith("added tick (every 1 s); next: ")
+        assert added.stdout.endswith(" UTC\n")
         record = json.loads(palyra(daemon, "show", "tick", "--json").stdout)
         wait_until(lambda: ended(daemon, record["id"]) >= 2)
         assert palyra(daemon, "pause", "tick").stdout == "paused tick (every 1 s); state: paused\n"
-        assert "Say something." in palyra(daemon, "show", "tick").stdout
+        shown = palyra(daemon, "show", "tick").stdout
+        assert shown.endswith("\n\nSay something.\n")
+        assert "misfire: skip\n" in shown
+        assert "last: done" in shown
+        edited = palyra(daemon, "edit", "tick", "--prompt", "Say more.", "--every", "2h")
+        assert edited.stdout.startswith("changed tick (every 7200 s); state: paused")
+        assert "Say more." in palyra(daemon, "show", "tick").stdout
+        assert palyra(daemon, "edit", "tick").returncode == 2
+        palyra(daemon, "edit", "tick", "--every", "1s")
         listed = palyra(daemon, "list").stdout.splitlines()
-        assert listed[0].split() == ["name", "when", "next", "state", "fired", "skipped", "prompt"]
-        assert listed[1].startswith("tick  every 1 s  –     paused")
+        assert listed[0].split() == ["name", "when", "next", "state", "last", "fired", "skipped", "prompt"]
+        assert listed[1].startswith("tick  every 1 s  –     paused  done")
         assert palyra(daemon, "list", "--everyone", "--json").returncode == 0
         assert palyra(daemon, "resume", "tick").stdout.startswith("resumed tick (every 1 s); next: ")
         assert palyra(daemon, "run", "tick").returncode == 0
         lines = palyra(daemon, "history", "tick").stdout.splitlines()
         assert lines[0].split() == ["due", "outcome", "run", "state"]
         assert any("fired, by hand" in line or "skipped: overlap, by hand" in line for line in lines)
+        assert "routine tick" in palyra(daemon, "list", group="sessions").stdout
         assert palyra(daemon, "remove", "tick").stdout.startswith("removed tick; its history: palyra routines history ")
         assert "no routine tick" in palyra(daemon, "show", "tick").stderr
         assert "fired" in palyra(daemon, "history", record["id"]).stdout
@@ -72,7 +82,9 @@ REFUSED: list[tuple[list[str], str]] = [
     (["--every", "5", "--cron", "* * * * *"], "one of every_s, cron and at, and this one has every_s and cron"),
     (["--at", "2020-01-01T00:00"], "that time has passed already"),
     ([], "one of every_s, cron and at, and this one has none"),
-    (["--every", "0"], "every_s"),
+    (["--every", "0"], "a number of seconds, or a time such as 15m"),
+    (["--cron", "@daily"], 'instead of @daily write "0 0 * * *"'),
+    (["--every", "soon"], "a number of seconds, or a time such as 15m"),
     (["--every", "5", "--agent", "nobody"], "nobody"),
 ]
 
@@ -109,8 +121,8 @@ def test_a_routine_of_the_file_runs_and_follows_the_file(daemon: Daemon) -> None
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('cron = "99 * * * *"', "routine bad: not a cron expression: wrong minute"),
-        ('every_s = 5\nagent = "nobody"', "there is no [[agent]] named nobody"),
+        ('cron = "99 * * * *"', "palyra.toml:4: routine.cron: its minute must be from 0 to 59"),
+        ('every_s = 5\nagent = "nobody"', "palyra.toml:5: routine.agent: there is no [[agent]] of this name"),
         ('every_s = 5\nchannel = "team"', "answers of routines cannot go to a channel yet"),
         ('every_s = 5\nprincipal = "nobody"', "principal"),
         ("every_s = 5\nmisfire_max = 0", "misfire_max"),

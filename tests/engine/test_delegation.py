@@ -334,6 +334,15 @@ async def test_a_tree_shows_states_tasks_and_spend(tmp_path: Path) -> None:
         )
 
 
+async def test_a_tree_has_children_in_the_order_of_their_calls(tmp_path: Path) -> None:
+    prompts = [f"look {number}" for number in range(8)]
+    made = delegating(tmp_path, ("^go$", (delegates(*prompts), DONE)), ("^look", (says("Seen."),)))
+    async with made.open() as engine:
+        record, _ = await run(engine)
+        tree = await engine.trees.get(OWNER, record.id)
+    assert [node.task for node in tree.root.children] == prompts
+
+
 async def test_cancelling_the_parent_cancels_all_below_it(tmp_path: Path) -> None:
     made = delegating(tmp_path, ("^go$", (delegates("middle"), DONE)), ("^middle$", (delegates("slow"), DONE)))
     made.provider = ScriptedProvider(

@@ -111,6 +111,16 @@ async def test_a_postponed_job_comes_back_without_a_counted_attempt(tmp_path: Pa
     assert done.attempts == 1
 
 
+async def test_no_job_begins_while_the_daemon_drains(tmp_path: Path) -> None:
+    async with open_queue(tmp_path, [job_type("test")]) as queue:
+        queue.worker.is_draining = True
+        job_id = await queue.add("test")
+        await queue.worker._step()
+        waiting = await queue.journal.jobs.job(job_id)
+        assert waiting is not None
+        assert (waiting.state, waiting.attempts) == (JobState.QUEUED, 0)
+
+
 async def test_no_more_jobs_of_a_kind_run_than_it_allows(tmp_path: Path) -> None:
     running, most = 0, 0
 

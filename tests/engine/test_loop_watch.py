@@ -46,7 +46,7 @@ home, mode = Path(sys.argv[1]), sys.argv[2]
 def block_the_loop():
     time.sleep(3600)
 
-def announce(address, link):
+def announce(address, link, models):
     print("announced", flush=True)
     if not (home / "well").exists():
         (home / "well").touch()

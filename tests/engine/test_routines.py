@@ -9,6 +9,7 @@ from palyra.adapters.providers.prepared_turns import Chunk, Turn
 from palyra.adapters.providers.scripted import Script
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unauthorized
 from palyra.core.ids import RoutineId, configured_routine_id
+from palyra.core.jobs.model import JobState
 from palyra.core.routines.model import HISTORY_MAX, Misfire, Overlap, RoutineDefinition, run_key
 from palyra.core.routines.schedule import first_time
 from palyra.core.routines.wish import ConfiguredRoutine, RoutineWish, make_definition
@@ -303,7 +304,9 @@ async def test_overlap_replace_cancels_the_run_that_goes_on(tmp_path: Path) -> N
         clock.forward(5)
         await engine.scheduler.look()
         second = await active_run(engine, clock.at_ms, routine.id)
-        assert (await engine.runs.get(OWNER, first.id)).state == "cancelled"
+        replaced = await engine.runs.get(OWNER, first.id)
+        assert replaced.state == "cancelled"
+        assert "replaced" in str(replaced.error)
         assert [time.run_state for time in await times_of(engine, routine.id)] == ["cancelled", "in_progress"]
         await engine.runs.cancel(OWNER, second.id)
         await until(lambda: _is_quiet(engine))
@@ -416,22 +419,55 @@ async def test_erasing_the_session_of_a_routine_does_not_stop_it(tmp_path: Path)
         assert times[-1].run_id != first.id
 
 
-async def has_failed_once(engine: Engine) -> bool:
-    jobs = await engine._setup.views.jobs.list_jobs(None, JobFilter(kind="routine"))
-    return any(job.error is not None for job in jobs)
+async def test_nothing_fires_while_the_daemon_drains_and_the_next_start_counts_it_as_missed(tmp_path: Path) -> None:
+    clock = SetClock()
+    workshop = workshop_at(tmp_path, clock)
+    async with workshop.open() as engine:
+        routine = await engine.routines.create(OWNER, wish(every_s=1))
+        await engine.drain(0)
+        for _ in range(36):
+            clock.forward(1)
+            await engine.scheduler.look()
+        assert await engine._setup.views.jobs.list_jobs(None, JobFilter(kind="routine")) == ()
+    clock.forward(0.5)
+    async with workshop.open() as engine:
+        await settled(engine)
+        found = await engine.routines.get(OWNER, routine.id)
+        assert await runs_of(engine) == []
+        assert (found.fired_count, found.skipped_count) == (0, 36)
+
+
+async def test_a_due_time_that_meets_the_drain_uses_no_attempt_and_runs_at_the_next_start(tmp_path: Path) -> None:
+    clock = SetClock()
+    workshop = workshop_at(tmp_path, clock)
+    async with workshop.open() as engine:
+        await engine.routines.create(OWNER, wish())
+        clock.forward(60)
+        engine.runs.is_draining = True
+        await engine.scheduler.look()
+
+        async def was_postponed() -> bool:
+            jobs = await engine._setup.views.jobs.list_jobs(None, JobFilter(kind="routine"))
+            return any(job.token and job.state is JobState.QUEUED for job in jobs)
+
+        await until(was_postponed)
+        engine.worker.is_draining = True
+        (job,) = await engine._setup.views.jobs.list_jobs(None, JobFilter(kind="routine"))
+        assert (job.attempts, job.error) == (0, None)
+    async with workshop.open() as engine:
+        await settled(engine)
+        assert [run.state for run in await runs_of(engine)] == ["done"]
 
 
 async def test_a_removed_routine_does_not_start_what_was_due(tmp_path: Path) -> None:
     clock = SetClock()
     async with workshop_at(tmp_path, clock).open() as engine:
-        engine.runs.is_draining = True
+        engine.worker.is_draining = True
         routine = await engine.routines.create(OWNER, wish())
         clock.forward(60)
         await engine.scheduler.look()
-        await until(lambda: has_failed_once(engine))
         await engine.routines.remove(OWNER, routine.id, OWNER)
-        engine.runs.is_draining = False
-        clock.forward(3_600)
+        engine.worker.is_draining = False
         engine.jobs.wake()
         await jobs_are_done(engine)
         assert await runs_of(engine) == []

@@ -269,6 +269,29 @@ async def test_a_regular_job_comes_back_after_it_was_done(tmp_path: Path) -> Non
     assert len(waiting) == len(REGULAR_JOBS)
 
 
+async def test_the_next_regular_job_is_queued_after_one_that_was_begun_by_hand(tmp_path: Path) -> None:
+    async with workshop_with(tmp_path, SetClock()).open() as engine:
+        await engine.upkeep.queue_missing()
+        (first,) = await engine.jobs.list(ACTOR, JobFilter(kind="maintenance"))
+        await engine.jobs.retry(None, first.id)
+
+        async def is_queued_again() -> bool:
+            waiting = await engine.jobs.list(ACTOR, JobFilter(kind="maintenance", state=JobState.QUEUED))
+            return [job.id for job in waiting] not in ([], [first.id])
+
+        await until(is_queued_again, "the next maintenance")
+
+
+async def test_a_regular_job_that_was_cancelled_is_queued_again_at_the_next_look(tmp_path: Path) -> None:
+    async with workshop_with(tmp_path, SetClock()).open() as engine:
+        await engine.upkeep.queue_missing()
+        (first,) = await engine.jobs.list(ACTOR, JobFilter(kind="verify"))
+        await engine.jobs.cancel(None, first.id)
+        await engine.upkeep.queue_missing()
+        waiting = await engine.jobs.list(ACTOR, JobFilter(kind="verify", state=JobState.QUEUED))
+    assert len(waiting) == 1
+
+
 async def test_cleanup_erases_everyones_idle_sessions(tmp_path: Path) -> None:
     clock = SetClock()
     async with workshop_with(tmp_path, clock).open() as engine:

@@ -263,6 +263,45 @@ async def test_a_person_acts_under_observe_only_and_resolves_by_hand(tmp_path: P
         assert {event.actor for event in tape} == {"system:healing", OWNER}
 
 
+async def test_what_a_person_resolved_opens_again_if_it_was_gone_meanwhile_also_over_a_restart(tmp_path: Path) -> None:
+    state = ["mine.cedar:1 is wrong"]
+    workshop = watched_workshop(tmp_path, [], OBSERVE)
+    workshop.policy_state = lambda: state[0]
+    async with watched(workshop) as scene:
+        await scene.pass_s(30)
+        (row,) = await scene.incidents()
+        await scene.engine.incidents.resolve(OWNER, row.id, "")
+        await scene.pass_s(60)
+        assert await scene.incidents() == []
+        state[0] = "ok"
+        await scene.pass_s(30)
+    state[0] = "mine.cedar:2 is wrong"
+    async with watched(workshop) as scene:
+        await scene.pass_s(30)
+        (again,) = await scene.incidents()
+        assert (again.id, again.opened_count) == (row.id, 2)
+        assert await scene.story() == ["opened policy", "resolved by_hand", "resolved gone", "opened policy"]
+
+
+async def test_an_incident_shows_what_is_found_now_also_after_a_restart(tmp_path: Path) -> None:
+    state = ["x.cedar and y.cedar are wrong; the policies read before stay in force"]
+    workshop = watched_workshop(tmp_path, [], OBSERVE)
+    workshop.policy_state = lambda: state[0]
+    async with watched(workshop) as scene:
+        await scene.pass_s(60)
+        state[0] = "y.cedar is wrong; the policies read before stay in force"
+        await scene.pass_s(60)
+        (row,) = await scene.incidents()
+        assert "x.cedar" not in (await scene.engine.incidents.get(row.id)).evidence
+    state[0] = "y.cedar is wrong; everything is refused"
+    async with watched(workshop) as scene:
+        await scene.pass_s(300)
+        record = await scene.engine.incidents.get(row.id)
+        assert "everything is refused" in record.evidence
+        assert record.opened_count == 1
+        assert await scene.story() == ["opened policy"] * 3
+
+
 async def test_what_has_no_remedy_is_not_acted_on(tmp_path: Path) -> None:
     workshop = watched_workshop(tmp_path, [], OBSERVE)
     workshop.policy_state = lambda: "broken"

@@ -43,7 +43,8 @@ def _normal(expression: str) -> str:
     """Writes `*` and `*/n` as ranges unless the hour is `*`: cronsim takes a star for "as time passes"."""
     fields = expression.split()
     if len(fields) != FIELDS_COUNT:
-        raise Invalid("cron_invalid", 'a cron expression has five fields, such as "30 7 * * 1-5"')
+        hint = '; instead of @daily write "0 0 * * *"' if expression.startswith("@") else ""
+        raise Invalid("cron_invalid", f'a cron expression has five fields, such as "30 7 * * 1-5"{hint}')
     minute, hour, *days = fields
     if hour != "*":
         minute, hour = _as_range(minute, "0-59"), _as_range(hour, "0-23")

@@ -5,7 +5,6 @@ Does not own: rules.
 
 import asyncio
 import gc
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -18,26 +17,28 @@ from palyra.app.default_models import choose_models
 from palyra.app.engine_builder import DaemonParts, build_engine, make_modes
 from palyra.app.loop_blocks import make_loop_watch, watched
 from palyra.app.policies import record_changes, watch
+from palyra.app.stop_signals import StopSignals
 from palyra.config import Config
 from palyra.core.errors import Unavailable
 from palyra.core.healing.model import HealingDomain
 from palyra.core.redaction import KnownSecrets
+from palyra.engine.engine import Engine
 from palyra.gateway.http.settings import HttpSettings
 
 # Records are many and short-lived, and hardly ever form cycles. The default pace cost a tenth of the time.
 GC_THRESHOLDS = (50_000, 20, 100)
 # While many answers stream at once, the journal's thread would otherwise wait ten times as long for its turn.
 SWITCH_INTERVAL_S = 0.0005
-SAME_STOP_S = 0.5  # Signals that follow within this time belong to the same request to stop.
 
-Announce = Callable[[str, str], None]
+Announce = Callable[[str, str, str], None]
+Tell = Callable[[str], None]
 
 
 def _drop_message(words: str) -> None:
     """Drops the message; the log has it."""
 
 
-def run_daemon(home: Home, config: Config, announce: Announce, tell: Callable[[str], None] = _drop_message) -> None:
+def run_daemon(home: Home, config: Config, announce: Announce, tell: Tell = _drop_message) -> None:
     """Runs `serve` on its own event loop, with a log on standard error: lines for a terminal, else JSON."""
     import uvloop
 
@@ -54,13 +55,13 @@ async def serve(
     home: Home,
     config: Config,
     announce: Announce,
-    tell: Callable[[str], None] = _drop_message,
+    tell: Tell = _drop_message,
     known: KnownSecrets | None = None,
 ) -> None:
     """Wires everything, resumes the work of an earlier process, serves HTTP until a signal, then drains.
 
-    `announce` receives the daemon's address and a link that logs a browser in. `tell` receives which models were chosen
-    if the file names none.
+    `announce` receives the daemon's address, a link that logs a browser in, and which models were chosen if the file
+    names none. `tell` receives what a stop waits for.
     """
     import structlog
 
@@ -75,7 +76,7 @@ async def serve(
     folder = PolicyFolder(home.policies)
     policy = CedarPolicy(folder)
     tokens, credentials = open_credentials(home, policy)
-    stop = _stop_signal()
+    stop = StopSignals()
     choice = await choose_models(config)
     client = HttpClient()
     loop_watch = make_loop_watch(home, make_modes(config).of(HealingDomain.LOOP))
@@ -89,9 +90,8 @@ async def serve(
         access = Authentication(credentials, settings.requests_per_minute, time.monotonic)
         gateway = Gateway(engine, access, settings)
         async with serve_http(settings, gateway) as server, noting_uses(tokens), watched(loop_watch):
-            announce(server.address, server.address + login_link(home, credentials))
+            announce(server.address, server.address + login_link(home, credentials), choice.words)
             if choice.words:
-                tell(choice.words)
                 log.info("models_chosen", models=[model.name for model in choice.config.models], why=choice.words)
             # Everything made so far lives as long as the daemon, so the collector need not look at it again.
             gc.collect()
@@ -101,14 +101,15 @@ async def serve(
             await asyncio.to_thread(engine.status.models)
             # The same goes for the tools: the sandbox is tried, plugins and skills are read.
             await asyncio.to_thread(engine.status.tools)
-            await engine.wait_for(stop)
+            await engine.wait_for(stop.asked)
             log.info("draining", limit_s=config.run.drain_s)
-            await engine.drain(config.run.drain_s)
+            await _drain(engine, config.run.drain_s, stop.hurried, tell)
     finally:
         if watching is not None:
             watching.cancel()
         await engine.close()
         await client.close()
+    tell("stopped")
 
 
 def http_settings(config: Config) -> HttpSettings:
@@ -135,18 +136,16 @@ def prepare_home(home: Home) -> None:
             ) from cause
 
 
-def _stop_signal() -> asyncio.Event:
-    """Makes SIGTERM and SIGINT ask for an orderly end; a later second signal has its usual effect.
-
-    One request may arrive twice: a shell signals the whole process group, and the supervisor passes its own on.
-    """
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def ask(number: int) -> None:
-        stop.set()
-        loop.call_later(SAME_STOP_S, loop.remove_signal_handler, number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ask, number)
-    return stop
+async def _drain(engine: Engine, limit_s: float, hurried: asyncio.Event, tell: Tell) -> None:
+    """Lets active runs finish, until the limit or a second signal. What is left goes on at the next start."""
+    draining = asyncio.create_task(engine.drain(limit_s), name="drain")
+    hurrying = asyncio.create_task(hurried.wait(), name="second signal")
+    try:
+        count = engine.status.active_count
+        if count and limit_s:
+            runs = "1 active run" if count == 1 else f"{count} active runs"
+            tell(f"stopping: waits up to {limit_s:g} s for {runs}; Ctrl-C again stops now, and the next start resumes")
+        await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        draining.cancel()
+        hurrying.cancel()

@@ -19,6 +19,7 @@ import msgspec
 
 from palyra import __version__
 from palyra.app import Home, open_archive
+from palyra.cli.output import counted
 from palyra.cli.target import target_of
 from palyra.config import FILE_NAME, Config, ConfigInvalid, load, require_safe_bind
 from palyra.core.errors import NotFound, PalyraError, Unavailable
@@ -58,6 +59,7 @@ def examine(home: Home, url: str | None) -> list[DoctorFinding]:
         *_home(home),
         *_config(home),
         _vault(home),
+        *_policies(home),
         _journal(home),
         DoctorFinding(
             FindingMark.OK,
@@ -165,6 +167,19 @@ def _vault(home: Home) -> DoctorFinding:
     wanted = len(references_of(config))
     told = f"references with a value: {wanted} of {wanted}" if wanted else "nothing refers to it or to a variable"
     return DoctorFinding(FindingMark.OK, "vault", f"{what}; {told}")
+
+
+def _policies(home: Home) -> list[DoctorFinding]:
+    """Reads the policies as a daemon would, so that a broken file shows before any incident does."""
+    from palyra.app.policies import check_policies
+
+    if not home.policies.is_dir():
+        return []
+    report = check_policies(home, ())
+    if report.ok:
+        return [DoctorFinding(FindingMark.OK, "policies", counted(len(report.policies), "policy", "policies"))]
+    what = "; ".join(report.problems)
+    return [DoctorFinding(FindingMark.FAIL, "policies", what, "mend the file; palyra policy check says more")]
 
 
 def _config_if_sound(home: Home) -> Config:

@@ -33,6 +33,31 @@ async def find_id(client: "Client", path: str, text: str) -> str:
     raise NotFound("id_unknown", f"no id begins with {text!r}; palyra approvals {command} shows them")
 
 
+async def find_run(client: "Client", text: str) -> str:
+    """Returns the run that is meant. `last` is the newest that a person or a routine started, never a delegated one."""
+    if len(text) == ULID_LENGTH:
+        return text
+    delegated = {} if text == LAST else {"delegated": "true"}
+    return _found(await client.items("/runs", LOOKED_AT_MAX, **delegated), text, "run")
+
+
+async def find_incident(client: "Client", text: str) -> str:
+    """Returns the incident that is meant. `last` is the newest open one, or else the newest of all."""
+    if len(text) == ULID_LENGTH:
+        return text
+    items = await client.items("/incidents", LOOKED_AT_MAX)
+    still_open = [item for item in items if item.get("status") == "open"]
+    return _found(still_open if text == LAST and still_open else items, text, "incident")
+
+
+def _found(items: list[JsonObject], text: str, noun: str) -> str:
+    found = choose(sorted(items, key=lambda item: str(item.get("id"))), text)
+    if found is None:
+        what = f"there are no {noun}s" if text == LAST else f"no {noun}'s id begins with {text!r}"
+        raise NotFound(f"{noun}_unknown", f"{what}; palyra {noun}s list shows those there are")
+    return found
+
+
 def choose(items: list[JsonObject], text: str) -> str | None:
     """Raises Invalid if several ids begin alike, because an answer must not go to the wrong one."""
     ids = [str(item.get("id")) for item in items]

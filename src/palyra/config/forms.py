@@ -27,7 +27,8 @@ _KIND = re.compile(r"[a-z][a-z0-9-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VAULT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _CRON_FIELD = re.compile(r"[0-9A-Za-z*/,#-]+")
-_CRON_FIELDS_COUNT = 5
+_CRON_RANGES = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
+_CRON_NUMBER = re.compile(r"(?<![/#0-9A-Za-z])[0-9]+(?![0-9A-Za-z])")  # Steps and the n of #n are no such numbers.
 
 
 class Parsed(msgspec.Struct, frozen=True):
@@ -187,8 +188,11 @@ def parse_timezone(text: str) -> str:
 
 def parse_cron(text: str) -> str:
     fields = text.split()
-    if len(fields) != _CRON_FIELDS_COUNT or not all(_CRON_FIELD.fullmatch(field) for field in fields):
+    if len(fields) != len(_CRON_RANGES) or not all(_CRON_FIELD.fullmatch(field) for field in fields):
         raise Invalid("cron_invalid", 'must be a cron expression of five fields, such as "30 7 * * 1-5"')
+    for field, (name, least, most) in zip(fields, _CRON_RANGES, strict=True):
+        if any(not least <= int(number) <= most for number in _CRON_NUMBER.findall(field)):
+            raise Invalid("cron_invalid", f"its {name} must be from {least} to {most}")
     return text
 
 

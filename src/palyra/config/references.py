@@ -50,6 +50,7 @@ def check_references(document: Table, report: ConfigProblems) -> None:
         ("channel", "agent", "agent"),
     ):
         _check_named(document, (section, key), target, say)
+    _check_routine_agents(document, say)
     _check_embedder(document, say)
     _check_default_agent(document, say)
     _check_kinds(document, say)
@@ -83,6 +84,15 @@ def _check_named(document: Table, source: tuple[str, str], target: str, say: Say
         for place, name in _mentioned((*path, key), table.get(key)):
             if name not in known:
                 say(place, f"there is no [[{target}]] of this name{suggestion(name, known)}")
+
+
+def _check_routine_agents(document: Table, say: Say) -> None:
+    """A file without agents has the agent main."""
+    known = _names(document, "agent") or ["main"]
+    for path, table in _entries(document, "routine"):
+        name = table.get("agent")
+        if isinstance(name, str) and name not in known:
+            say((*path, "agent"), f"there is no [[agent]] of this name{suggestion(name, known)}")
 
 
 def _mentioned(path: Path, value: object) -> Iterator[tuple[Path, str]]:

@@ -20,7 +20,7 @@ class AgentDirectory:
         """Returns the named agent, or the default one."""
         wanted = name or self.default
         if wanted not in self.agents:
-            raise Invalid("agent_unknown", f"there is no agent {wanted!r}; see GET /api/v1/agents")
+            raise Invalid("agent_unknown", f"there is no agent {wanted!r}; [[agent]] in palyra.toml adds one")
         return self.agents[wanted]
 
     def of_run(self, name: str) -> AgentSpec:

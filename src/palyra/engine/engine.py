@@ -218,7 +218,7 @@ class Services:
             stop_attempt=self.worker.stop_attempt,
             wake=parts.jobs_queued.set,
         )
-        self.upkeep = Upkeep(self.jobs.enqueue)
+        self.upkeep = Upkeep(self.jobs.enqueue, setup.views.jobs, self.worker.ended)
         self.watchdog = build_watchdog(setup, parts, self.worker, self.artifacts.sweep)
         self.incidents = IncidentService(views=setup.views.incidents, journal=setup.journal, watchdog=self.watchdog)
         self._add_routines(setup, parts, tape)
@@ -319,7 +319,8 @@ class Engine(Services):
             )
 
     async def drain(self, timeout_s: float) -> bool:
-        """Accepts no new runs and lets active ones finish, up to the time limit. The next start resumes the rest."""
+        """Begins nothing new and lets active runs finish, up to the time limit. The next start resumes the rest."""
+        self.scheduler.is_draining = self.worker.is_draining = True
         self.runs.is_draining = self.status.is_draining = self._parts.slots.is_closed = True
         try:
             async with asyncio.timeout(timeout_s):

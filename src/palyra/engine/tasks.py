@@ -9,6 +9,8 @@ from typing import Any
 
 import structlog
 
+from palyra.core.errors import PalyraError
+
 log = structlog.get_logger()
 
 
@@ -31,7 +33,10 @@ class TaskSupervisor:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None:
+        if isinstance(error, PalyraError):
+            # Its message says what happened; a traceback would only bury it.
+            log.warning("task_failed", task=task.get_name(), code=error.code, message=error.message)
+        elif error is not None:
             log.error("task_failed", task=task.get_name(), exc_info=error)
 
     async def close(self) -> None:

@@ -31,6 +31,7 @@ from palyra.core.errors import NotFound
 LOOK_EVERY_S = 0.5
 FILES_MAX = 200
 SUFFIX = ".cedar"
+_REFUSING = "until this is fixed what reads asks and all else is refused"
 
 log = structlog.get_logger()
 
@@ -105,7 +106,7 @@ class PolicyFolder:
         except (PoliciesInvalid, OSError) as cause:
             self._sources, self._is_broken = {}, True
             parsed = parse_policies((), ("broken", "calls", "access"))
-            reason = f"{cause}; until this is fixed what reads asks and all else is refused"
+            reason = f"{cause}; {_REFUSING}"
             self._tell(FolderChange("policy.rejected", parsed.sha256, reason))
             return parsed
 
@@ -132,7 +133,7 @@ class PolicyFolder:
             sources = dict(sorted({**self._sources, **found}.items()))
             parsed = parse_policies(tuple(sources.values()))
         except (PoliciesInvalid, OSError) as cause:
-            kept = "only what reads, and that asks" if self._is_broken else "the policies read before stay in force"
+            kept = _REFUSING if self._is_broken else "the policies read before stay in force"
             self._keep(f"{cause}; {kept}")
             return
         self._sources, self._is_broken = sources, False

@@ -12,7 +12,7 @@ import typer
 
 from palyra.app import Home
 from palyra.cli.options import JsonOption, home_of, is_json
-from palyra.cli.output import print_json, print_line, printable
+from palyra.cli.output import counted, print_json, print_line, printable
 
 if TYPE_CHECKING:
     from palyra.config import Config, ConfigProblem, Section
@@ -65,7 +65,7 @@ def check(context: typer.Context, json: JsonOption = False) -> None:
             print_line(str(problem))
         for warning in warnings:
             print_line(warning_line(warning))
-        print_line(f"{len(problems)} problems" if problems else "all is well")
+        print_line(counted(len(problems), "problem") if problems else "all is well")
     if problems:
         raise typer.Exit(1)
 

@@ -17,7 +17,7 @@ app = typer.Typer()
 
 @app.command()
 def doctor(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Check this installation: Python, packages, home, configuration, vault, journal, disk, daemon, models, sandbox.
+    """Check this installation: Python, packages, home, configuration, vault, policies, journal, disk, and more.
 
     It changes nothing. Each line says ok, warn or fail, and what to do. The exit code is 1 if a check failed.
 

@@ -5,20 +5,26 @@ Does not own: finding and acting, which the daemon does.
 
 import sys
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.lookup import find_incident
 from palyra.cli.options import JsonOption, is_json
-from palyra.cli.output import print_json, print_line
+from palyra.cli.output import counted, print_json, print_line
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import Style, date_time, shown, style_for
 from palyra.core.events.base import JsonObject
 
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
+
 ITEMS_MAX = 1_000
 
-IncidentArgument = Annotated[str, typer.Argument(metavar="ID", help="The incident's id, as incidents list shows it.")]
+IncidentArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The incident's id, the beginning of it, or `last`.")
+]
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -67,9 +73,13 @@ def show(context: typer.Context, incident: IncidentArgument, url: UrlOption = No
 
     Examples:
 
-      palyra incidents show 01JD3V9Q6M1R8Z5X2C4B7N0KTE
+      palyra incidents show last
     """
-    record = ask_daemon(context, url, lambda client: client.get(_path(incident)))
+
+    async def read(client: "Client") -> JsonObject:
+        return await client.get(await _path(client, incident))
+
+    record = ask_daemon(context, url, read)
     if is_json(context, json):
         print_json(record)
         return
@@ -86,7 +96,11 @@ def act(context: typer.Context, incident: IncidentArgument, url: UrlOption = Non
 
       palyra incidents act 01JD3V9Q6M1R8Z5X2C4B7N0KTE
     """
-    answer = ask_daemon(context, url, lambda client: client.post(f"{_path(incident)}/act", {}))
+
+    async def ask(client: "Client") -> JsonObject:
+        return await client.post(f"{await _path(client, incident)}/act", {})
+
+    answer = ask_daemon(context, url, ask)
     if is_json(context, json):
         print_json(answer)
     else:
@@ -102,17 +116,21 @@ def resolve(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Resolve an incident by hand. The same finding stays quiet for an hour.
+    """Resolve an incident by hand. The same finding stays quiet for an hour, unless it goes away and comes back.
 
     Examples:
 
       palyra incidents resolve 01JD3V9Q6M1R8Z5X2C4B7N0KTE --reason "planned work on the disk"
     """
-    record = ask_daemon(context, url, lambda client: client.post(f"{_path(incident)}/resolve", {"reason": reason}))
+
+    async def ask(client: "Client") -> JsonObject:
+        return await client.post(f"{await _path(client, incident)}/resolve", {"reason": reason})
+
+    record = ask_daemon(context, url, ask)
     if is_json(context, json):
         print_json(record)
     else:
-        print_line(f"{incident} is resolved")
+        print_line(f"{record.get('id')} is resolved")
 
 
 def age(duration_ms: int) -> str:
@@ -124,10 +142,10 @@ def age(duration_ms: int) -> str:
     return f"{seconds} s"
 
 
-def _path(incident: str) -> str:
+async def _path(client: "Client", incident: str) -> str:
     from urllib.parse import quote
 
-    return f"/incidents/{quote(incident, safe='')}"
+    return f"/incidents/{quote(await find_incident(client, incident), safe='')}"
 
 
 def _summary(item: JsonObject, style: Style, now_ms: int) -> list[str]:
@@ -137,7 +155,7 @@ def _summary(item: JsonObject, style: Style, now_ms: int) -> list[str]:
     if item.get("status") != "open":
         state = f"resolved {age(now_ms - _number(item, 'resolved_at_ms'))} ago"
     actions = _number(item, "actions_count")
-    acted = f", acted on {actions} times" if actions else ""
+    acted = f", acted on {counted(actions, 'time')}" if actions else ""
     evidence = shown(str(item.get("evidence"))).splitlines() or [""]
     head = f"{paint(severity)}  {style.bold(shown(str(item.get('domain'))))}  {state}{acted}"
     lines = [f"{head}  {style.dim(str(item.get('id')))}", f"  {evidence[0]}"]
@@ -158,7 +176,7 @@ def _details(record: JsonObject) -> list[str]:
         ("subject", shown(str(record.get("subject")))),
         ("first seen", date_time(_number(record, "first_seen_ms"))),
         ("last seen", date_time(_number(record, "last_seen_ms"))),
-        ("last event", shown(str(record.get("last") or "none"))),
+        ("last event", shown(str(record.get("last") or "opened"))),
     ]
     return [*(f"  {line}" for line in evidence), *(f"  {name + ':':12}{value}" for name, value in details)]
 

@@ -8,10 +8,11 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.lookup import LOOKED_AT_MAX, choose
+from palyra.cli.lookup import LAST, LOOKED_AT_MAX, choose
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json, print_line, print_table
 from palyra.cli.target import UrlOption
@@ -79,12 +80,15 @@ def show_all(
     query = {name: value for name, value in wanted.items() if value is not None}
     if everyone:
         query["everyone"] = "true"
-    found = ask_daemon(context, url, partial(_list_jobs, query=query, limit=limit))
+    found = ask_daemon(context, url, partial(_list_jobs, query=query, limit=limit + 1))
+    is_cut, found = len(found) > limit, found[:limit]
     if is_json(context, json):
         print_json({"items": found})
         return
     now_ms = int(time.time() * 1000)
     print_rows(_COLUMNS, [_row(job, now_ms) for job in found], "no jobs")
+    if is_cut:
+        typer.echo(f"these are the newest {limit}; --limit shows more", err=True)
 
 
 @app.command()
@@ -99,14 +103,7 @@ def show(context: typer.Context, job: JobArgument, url: UrlOption = None, json: 
     if is_json(context, json):
         print_json(found)
         return
-    times = ("not_before_ms", "expires_at_ms", "progress_at_ms", "created_at_ms", "updated_at_ms")
-    print_table(
-        [
-            (name.removesuffix("_ms"), date_time(value) if name in times else value)
-            for name, value in found.items()
-            if value
-        ]
-    )
+    print_table([(name.removesuffix("_ms"), _value(name, value)) for name, value in found.items() if value])
 
 
 @app.command()
@@ -122,13 +119,19 @@ def cancel(context: typer.Context, job: JobArgument, url: UrlOption = None, json
 
 @app.command()
 def retry(context: typer.Context, job: JobArgument, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Try a dead, expired or cancelled job again, or begin a waiting one now.
+    """Try a dead, expired or cancelled job again, or begin a waiting one now. `last` is the newest dead one.
 
     Examples:
 
       palyra jobs retry last
     """
     _change(context, job, "retry", url, json)
+
+
+def _value(name: str, value: object) -> object:
+    if name.endswith("_ms"):
+        return date_time(value)
+    return msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value
 
 
 def _change(context: typer.Context, job: str, verb: str, url: str | None, json: bool) -> None:
@@ -148,18 +151,21 @@ async def _read_job(client: "Client", text: str) -> JsonObject:
 
 
 async def _change_job(client: "Client", text: str, verb: str) -> JsonObject:
-    return await client.post(f"/jobs/{await _find(client, text)}/{verb}", {})
+    wanted = {"state": "dead"} if verb == "retry" and text == LAST else {}
+    return await client.post(f"/jobs/{await _find(client, text, **wanted)}/{verb}", {})
 
 
-async def _find(client: "Client", text: str) -> str:
+async def _find(client: "Client", text: str, **wanted: str) -> str:
     """Returns the id that is meant: of everyone's jobs where that is allowed, else of one's own."""
     if len(text) == ULID_LENGTH:
         return text
     try:
-        items = await client.items("/jobs", LOOKED_AT_MAX, everyone="true")
+        items = await client.items("/jobs", LOOKED_AT_MAX, everyone="true", **wanted)
     except Unauthorized:
-        items = await client.items("/jobs", LOOKED_AT_MAX)
+        items = await client.items("/jobs", LOOKED_AT_MAX, **wanted)
     found = choose(items[::-1], text)
+    if found is None and wanted:
+        raise NotFound("job_unknown", "no job is dead; palyra jobs list --everyone shows those there are")
     if found is None:
         raise NotFound("job_unknown", f"no job's id begins with {text!r}; palyra jobs list --everyone shows them")
     return found

@@ -13,7 +13,7 @@ from palyra.cli.commands import policy_lab
 from palyra.cli.commands.config import load_or_explain
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, expanded, home_of, is_json
-from palyra.cli.output import print_json, print_line, printable
+from palyra.cli.output import counted, print_json, print_line, printable
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import Style, shown, style_for
 from palyra.cli.terminal.tables import print_rows
@@ -70,7 +70,7 @@ def check(
         if report.ok:
             rows = [(found.id, found.effect, f"{found.file}:{found.line}", found.says) for found in report.policies]
             print_rows(_COLUMNS, rows, "no policies")
-            print_line(f"{len(rows)} policies, sha256 {report.sha256}")
+            print_line(f"{counted(len(rows), 'policy', 'policies')}, sha256 {report.sha256}")
     if not report.ok:
         raise typer.Exit(1)
 
@@ -156,7 +156,7 @@ def try_cases(
     else:
         for outcome in outcomes:
             _print_outcome(outcome, style_for(sys.stdout))
-        print_line(f"{len(outcomes)} cases, {failed_count} differ")
+        print_line(f"{counted(len(outcomes), 'case')}, {failed_count} differ")
     if failed_count:
         raise typer.Exit(1)
 

@@ -3,6 +3,7 @@
 Does not own: what a routine is (core.routines).
 """
 
+import re
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +13,9 @@ from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json, print_line
 from palyra.cli.target import UrlOption
-from palyra.cli.terminal.style import date_time, in_one_line, shown, style_for
+from palyra.cli.terminal.style import date_time, date_time_zone, in_one_line, prose, shown, style_for
 from palyra.cli.terminal.tables import print_rows
-from palyra.core.errors import NotFound
+from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
 from palyra.core.routines.model import Misfire, Overlap
 
@@ -44,7 +45,7 @@ def add(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name that none of your routines has yet.")],
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What is said at each time.")],
-    every: Annotated[int | None, typer.Option(metavar="SECONDS", help="Run every so many seconds.")] = None,
+    every: Annotated[str | None, typer.Option(metavar="TIME", help="Run this often: 90, 15m, 1h, 2d.")] = None,
     cron: Annotated[str | None, typer.Option(metavar="CRON", help="Five fields, such as '0 9 * * 1'.")] = None,
     at: Annotated[str | None, typer.Option(metavar="TIME", help="Run once, such as 2027-01-31T07:30.")] = None,
     timezone: Annotated[str | None, typer.Option(metavar="ZONE", help="The zone of --cron and --at; UTC.")] = None,
@@ -60,14 +61,14 @@ def add(
 
     Examples:
 
-      palyra routines add sweep "Tidy the download folder." --every 3600
+      palyra routines add sweep "Tidy the download folder." --every 1h
 
       palyra routines add review "Write a review of the year." --at 2027-01-01T09:00 --timezone Europe/Prague
     """
     wish = {
         "name": name,
         "prompt": prompt,
-        "every_s": every,
+        "every_s": None if every is None else _seconds(every),
         "cron": cron,
         "at": at,
         "timezone": timezone,
@@ -80,6 +81,55 @@ def add(
     body: JsonObject = {member: value for member, value in wish.items() if value is not None}
     added = ask_daemon(context, url, lambda client: client.post("/routines", body))
     _print_change(added, "added", is_json(context, json))
+
+
+@app.command()
+def edit(
+    context: typer.Context,
+    routine: RoutineArgument,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Another name.")] = None,
+    prompt: Annotated[str | None, typer.Option(metavar="PROMPT", help="What is said at each time.")] = None,
+    every: Annotated[str | None, typer.Option(metavar="TIME", help="Run this often: 90, 15m, 1h, 2d.")] = None,
+    cron: Annotated[str | None, typer.Option(metavar="CRON", help="Five fields, such as '0 9 * * 1'.")] = None,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="Run once, such as 2027-01-31T07:30.")] = None,
+    timezone: Annotated[str | None, typer.Option(metavar="ZONE", help="The zone of --cron and --at.")] = None,
+    misfire: Annotated[Misfire | None, typer.Option(help="Times missed while no daemon ran.")] = None,
+    misfire_max: Annotated[int | None, typer.Option(help="How many missed times --misfire all makes up for.")] = None,
+    overlap: Annotated[Overlap | None, typer.Option(help="Due while its last run goes on.")] = None,
+    session: Annotated[str | None, typer.Option(metavar="KEY", help="The key of the session it speaks in.")] = None,
+    agent: Annotated[str | None, typer.Option(metavar="AGENT", help="The agent it speaks to.")] = None,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Change a routine. What you do not give stays. One of palyra.toml is changed there.
+
+    Examples:
+
+      palyra routines edit morning --cron "0 8 * * 1-5"
+
+      palyra routines edit morning --prompt "What is on today, and tomorrow?"
+    """
+    wish = {
+        "name": name,
+        "prompt": prompt,
+        "every_s": None if every is None else _seconds(every),
+        "cron": cron,
+        "at": at,
+        "timezone": timezone,
+        "misfire": None if misfire is None else misfire.value,
+        "misfire_max": misfire_max,
+        "overlap": None if overlap is None else overlap.value,
+        "session_key": session,
+        "agent": agent,
+    }
+    body: JsonObject = {member: value for member, value in wish.items() if value is not None}
+    if not body:
+        raise typer.BadParameter("there is nothing to change; give an option, such as --prompt")
+
+    async def act(client: "Client") -> JsonObject:
+        return await client.patch(f"/routines/{(await _find(client, routine))['id']}", body)
+
+    _print_change(ask_daemon(context, url, act), "changed", is_json(context, json))
 
 
 @app.command("list")
@@ -99,7 +149,17 @@ def show_all(
     if is_json(context, json):
         print_json({"items": found})
         return
-    columns = ("name", "when", "next", "state", "fired", "skipped", "prompt", *(("principal",) if everyone else ()))
+    columns = (
+        "name",
+        "when",
+        "next",
+        "state",
+        "last",
+        "fired",
+        "skipped",
+        "prompt",
+        *(("principal",) if everyone else ()),
+    )
     rows = [(*_row(each), *((each.get("principal"),) if everyone else ())) for each in found]
     print_rows(columns, rows, "there are no routines; palyra routines add makes one")
 
@@ -120,19 +180,20 @@ def show(context: typer.Context, routine: RoutineArgument, url: UrlOption = None
     print_line(f"{style.bold(_text(found, 'name'))}  {_text(found, 'state')}  {style.dim(_text(found, 'id'))}")
     lines = (
         ("when", _when(found)),
-        ("next", _time(found.get("next_at_ms"))),
-        ("misfire", f"{_text(found, 'misfire')}, at most {found.get('misfire_max')}"),
+        ("next", _coming(found)),
+        ("misfire", _misfire(found)),
         ("overlap", _text(found, "overlap")),
         ("session", _text(found, "session_key") or "its own"),
         ("agent", _text(found, "agent")),
         ("runs as", _text(found, "principal")),
-        ("from", "palyra.toml" if found.get("source") == "file" else "API"),
+        ("from", "palyra.toml" if found.get("source") == "file" else "palyra routines, the API or an agent"),
         ("fired", f"{found.get('fired_count')}, skipped {found.get('skipped_count')}"),
+        ("last", _last(found)),
     )
     for title, value in lines:
         if value:
             print_line(f"{style.dim(title)}: {value}")
-    print_line(f"\n{shown(str(found.get('prompt')))}")
+    typer.echo(f"\n{prose(str(found.get('prompt')))}")
 
 
 @app.command()
@@ -199,7 +260,7 @@ def history(
         print_json({"items": found})
         return
     rows = [
-        (_time(each.get("due_at_ms")), _outcome(each), each.get("run_id"), each.get("run_state") or each.get("error"))
+        (_time(each.get("due_at_ms")), _outcome(each), each.get("run_id"), "" if each.get("reason") else _came_of(each))
         for each in found
     ]
     print_rows(("due", "outcome", "run", "state"), rows, "no time has come yet")
@@ -224,6 +285,15 @@ def remove(context: typer.Context, routine: RoutineArgument, url: UrlOption = No
         print_json({"removed": removed.get("id")})
         return
     print_line(f"removed {_text(removed, 'name')}; its history: palyra routines history {_text(removed, 'id')}")
+
+
+def _seconds(text: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text.strip())
+    seconds = int(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}[found[2]] if found else 0
+    if not seconds:
+        message = f"--every is a number of seconds, or a time such as 15m, 1h or 2d, and not {text!r}"
+        raise Invalid("every_invalid", message)
+    return seconds
 
 
 def _set_paused(context: typer.Context, url: str | None, json: bool, routine: str, is_paused: bool) -> None:
@@ -262,7 +332,7 @@ def _print_change(routine: JsonObject, verb: str, as_json: bool) -> None:
     if as_json:
         print_json(routine)
         return
-    coming = _time(routine.get("next_at_ms"))
+    coming = _coming(routine)
     told = f"next: {coming}" if coming else f"state: {_text(routine, 'state')}"
     print_line(f"{verb} {_text(routine, 'name')} ({_when(routine)}); {told}")
 
@@ -273,6 +343,7 @@ def _row(routine: JsonObject) -> tuple[object, ...]:
         _when(routine),
         _time(routine.get("next_at_ms")),
         routine.get("state"),
+        _last(routine),
         routine.get("fired_count"),
         routine.get("skipped_count"),
         in_one_line(_text(routine, "prompt"), PROMPT_SHOWN_MAX),
@@ -285,6 +356,29 @@ def _when(routine: JsonObject) -> str:
     if routine.get("cron") is not None:
         return f"{_text(routine, 'cron')} ({_text(routine, 'timezone')})"
     return f"at {_text(routine, 'at')}"
+
+
+def _coming(routine: JsonObject) -> str:
+    at_ms = routine.get("next_at_ms")
+    return date_time_zone(at_ms) if isinstance(at_ms, int) else ""
+
+
+def _misfire(routine: JsonObject) -> str:
+    rule = _text(routine, "misfire")
+    return f"{rule}, at most {routine.get('misfire_max')}" if rule == "all" else rule
+
+
+def _last(routine: JsonObject) -> str:
+    """Returns what came of the last time: its run's state and why it failed, or why there was no run."""
+    last = routine.get("last")
+    return _came_of(last) if isinstance(last, dict) else ""
+
+
+def _came_of(fire: JsonObject) -> str:
+    reason, state = _text(fire, "run_reason"), _text(fire, "run_state") or _text(fire, "error")
+    if fire.get("reason") is not None:
+        return f"skipped: {_text(fire, 'reason')}"
+    return f"{state}: {reason}" if reason and state in ("failed", "cancelled") else state
 
 
 def _outcome(fire: JsonObject) -> str:

@@ -4,12 +4,14 @@ Does not own: starting runs (commands.run).
 """
 
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
 import typer
 
 from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.lookup import find_run
 from palyra.cli.options import JsonOption, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_table
 from palyra.cli.target import UrlOption
@@ -26,8 +28,13 @@ if TYPE_CHECKING:
 RUNS_MAX = 10_000
 EVENTS_MAX = 20_000  # A run cannot record more, even with the largest limits.
 
+TASK_SHOWN_MAX = 40
+_COLUMNS = ("id", "state", "reason", "began", "took", "usage", "from", "task")
+
 app = typer.Typer(no_args_is_help=True)
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's id, the beginning of it, or `last` for the newest.")
+]
 
 
 @app.callback()
@@ -89,10 +96,14 @@ def show_all(
             date_time(each.get("created_at_ms")),
             _took(each),
             usage_text(each),
+            f"{each.get('agent')} by {each.get('origin')}",
+            in_one_line(str(each.get("task") or ""), TASK_SHOWN_MAX),
         )
         for each in items
     ]
-    print_rows(("id", "state", "reason", "began", "took", "usage"), rows, "no runs; palyra run TEXT starts one")
+    print_rows(_COLUMNS, rows, "no runs; palyra run TEXT starts one")
+    if len(found) > len(items):
+        typer.echo(f"these are the newest {len(items)} of {len(found)}; --limit shows more", err=True)
 
 
 @app.command()
@@ -101,19 +112,22 @@ def show(context: typer.Context, run: RunArgument, url: UrlOption = None, json: 
 
     Examples:
 
+      palyra runs show last
+
       palyra runs show 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
     """
 
     async def read(client: "Client") -> tuple[JsonObject, list[JsonObject], JsonObject]:
-        record = await client.get(f"/runs/{run}")
-        return record, await _events_of(client, record), await client.get(f"/runs/{run}/tree")
+        run_id = await find_run(client, run)
+        record = await client.get(f"/runs/{run_id}")
+        return record, await _events_of(client, record), await client.get(f"/runs/{run_id}/tree")
 
     record, events, found = ask_daemon(context, url, read)
     children = children_of(found.get("root"))
     if is_json(context, json):
         print_json({"run": record, "events": events, "children": [child.get("id") for child in children]})
     else:
-        _print_run(record, events, children)
+        _print_run(record, events, found)
 
 
 @app.command("context")
@@ -164,9 +178,13 @@ def tree(context: typer.Context, run: RunArgument, url: UrlOption = None, json: 
 
     Examples:
 
-      palyra runs tree 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
+      palyra runs tree last
     """
-    found = ask_daemon(context, url, lambda client: client.get(f"/runs/{run}/tree"))
+
+    async def read(client: "Client") -> JsonObject:
+        return await client.get(f"/runs/{await find_run(client, run)}/tree")
+
+    found = ask_daemon(context, url, read)
     if is_json(context, json):
         print_json(found)
         return
@@ -182,7 +200,11 @@ def cancel(context: typer.Context, run: RunArgument, url: UrlOption = None, json
 
       palyra runs cancel 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
     """
-    record = ask_daemon(context, url, lambda client: client.post(f"/runs/{run}/cancel"))
+
+    async def act(client: "Client") -> JsonObject:
+        return await client.post(f"/runs/{await find_run(client, run)}/cancel")
+
+    record = ask_daemon(context, url, act)
     if is_json(context, json):
         print_json(record)
     else:
@@ -197,7 +219,11 @@ def processes(context: typer.Context, run: RunArgument, url: UrlOption = None, j
 
       palyra runs processes 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
     """
-    found = ask_daemon(context, url, lambda client: client.get(f"/runs/{run}/processes"))
+
+    async def read(client: "Client") -> JsonObject:
+        return await client.get(f"/runs/{await find_run(client, run)}/processes")
+
+    found = ask_daemon(context, url, read)
     if is_json(context, json):
         print_json(found)
         return
@@ -223,8 +249,11 @@ def stop(
 
       palyra runs stop 01JXQ0Z7N8E4T5Y6W7V8S9R0QP p1
     """
-    path = f"/runs/{run}/processes/{quote(process, safe='')}/stop"
-    record = ask_daemon(context, url, lambda client: client.post(path))
+
+    async def act(client: "Client") -> JsonObject:
+        return await client.post(f"/runs/{await find_run(client, run)}/processes/{quote(process, safe='')}/stop")
+
+    record = ask_daemon(context, url, act)
     if is_json(context, json):
         print_json(record)
     else:
@@ -232,7 +261,11 @@ def stop(
 
 
 @app.command()
-def replay(context: typer.Context, run: RunArgument, json: JsonOption = False) -> None:
+def replay(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
+    json: JsonOption = False,
+) -> None:
     """Replay a recorded run offline, and compare every decision with what this release would decide.
 
     Nothing is executed, and a daemon may be running. The exit code is 1 if a decision differs.
@@ -262,10 +295,10 @@ async def _events_of(client: "Client", record: JsonObject) -> list[JsonObject]:
     return [event for event in events if event.get("run_id") == record["id"]]
 
 
-def _print_run(record: JsonObject, events: list[JsonObject], children: list[JsonObject]) -> None:
+def _print_run(record: JsonObject, events: list[JsonObject], found: JsonObject) -> None:
     from palyra.cli.terminal.timeline import timeline
 
-    error = record.get("error")
+    error, children = record.get("error"), children_of(found.get("root"))
     print_table(
         [
             ("run", record.get("id")),
@@ -275,9 +308,10 @@ def _print_run(record: JsonObject, events: list[JsonObject], children: list[Json
             ("from", f"{record.get('principal')} by {record.get('origin')}"),
             ("began", date_time(record.get("created_at_ms"))),
             ("took", _took(record)),
-            ("usage", usage_text(record)),
+            ("usage", f"{usage_text(record)}{_estimate_words(events)}"),
             *([("parent", record.get("parent_run_id"))] if record.get("parent_run_id") else []),
             *([("children", ", ".join(str(child.get("id")) for child in children))] if children else []),
+            *([("with children", usage_text({"usage": found.get("total")}))] if children else []),
             ("error", in_one_line(str(error.get("message")), 200) if isinstance(error, dict) else "–"),
         ]
     )
@@ -312,11 +346,20 @@ def _replay_members(replayed: "Replayed") -> JsonObject:
     }
 
 
+def _estimate_words(events: list[JsonObject]) -> str:
+    """Says that a part of the usage is an estimate, as that of a call that a crash cut off, which counts in full."""
+    found = [event.get("data") for event in events if event.get("type") == "usage.recorded"]
+    is_estimate = any(isinstance(data, dict) and data.get("is_estimate") is True for data in found)
+    return " (partly estimated)" if is_estimate else ""
+
+
 def _status_text(record: JsonObject) -> str:
     code = record.get("exit_code")
     return "runs" if code is None else f"ended with {code}"
 
 
 def _took(record: JsonObject) -> str:
-    began, changed = record.get("created_at_ms"), record.get("updated_at_ms")
+    """Returns how long a run took. One that has not ended took until now."""
+    has_ended = record.get("ended_seq") is not None
+    began, changed = record.get("created_at_ms"), record.get("updated_at_ms") if has_ended else int(time.time() * 1000)
     return duration(changed - began) if isinstance(began, int) and isinstance(changed, int) else "–"

@@ -33,6 +33,8 @@ def serve(
     The first start creates the home, its keys and admin.token. Unfinished runs of an earlier process are resumed. A
     small supervisor starts the daemon again if it is killed or stuck. systemd does that itself, so there is none there.
 
+    A stop waits up to run.drain_s for active runs. A second Ctrl-C stops at once; the next start resumes those runs.
+
     Examples:
 
       palyra serve
@@ -53,7 +55,7 @@ def serve(
         for warning in config.warnings:
             typer.echo(printable(warning_line(warning)), err=True)
 
-    def announce(address: str, link: str) -> None:
+    def announce(address: str, link: str, models: str) -> None:
         if reason:
             return typer.echo(f"palyra listens on {address} again, restarted after {reason}", err=True)
         typer.echo(f"palyra listens on {address}; its token is in {home.admin_token}", err=True)
@@ -62,10 +64,11 @@ def serve(
             typer.echo(f"log in with a browser, once, within 10 minutes: {link}", err=True)
         else:
             typer.echo("to log in with a browser: palyra login-link", err=True)
+        if models:
+            typer.echo(printable(f"models: {models}"), err=True)
 
     def tell(words: str) -> None:
-        if not reason:
-            typer.echo(printable(f"models: {words}"), err=True)
+        typer.echo(words, err=True)
 
     run_daemon(home, config, announce, tell)
 

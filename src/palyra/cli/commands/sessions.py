@@ -20,6 +20,7 @@ from palyra.core.events.base import JsonObject
 if TYPE_CHECKING:
     from palyra.cli.client import Client
 
+ROUTINE_KEY = "routine:"
 SESSIONS_MAX = 10_000  # As many are searched for a key, or for the most recent ones.
 
 app = typer.Typer(no_args_is_help=True)
@@ -54,12 +55,21 @@ def show_all(
       palyra sessions list --limit 5 --json
     """
     query = {"delegated": "true"} if delegated else {}
-    found = ask_daemon(context, url, lambda client: client.items("/sessions", SESSIONS_MAX, **query))
+
+    async def read(client: "Client") -> tuple[list[JsonObject], dict[str, str]]:
+        sessions = await client.items("/sessions", SESSIONS_MAX, **query)
+        return sessions, await _routine_names(client, sessions)
+
+    found, routines = ask_daemon(context, url, read)
     items = sorted(found, key=lambda item: str(item.get("updated_at_ms")), reverse=True)[:limit]
     if is_json(context, json):
         print_json({"items": items})
         return
-    rows = [(each.get("id"), each.get("key"), each.get("label"), each.get("agent"), _used(each)) for each in items]
+    rows = [
+        (each.get("id"), each.get("key"), each.get("label") or routines.get(str(each.get("key"))), each.get("agent"),
+         _used(each))
+        for each in items
+    ]  # fmt: skip
     print_rows(("id", "key", "label", "agent", "last used"), rows, "no sessions yet; palyra chat starts one")
 
 
@@ -243,6 +253,14 @@ def trust(
         return await (client.delete(f"{place}?source={quote(source, safe='')}") if undo else client.post(place, body))
 
     _show_taint(ask_daemon(context, url, act), is_json(context, json))
+
+
+async def _routine_names(client: "Client", sessions: list[JsonObject]) -> dict[str, str]:
+    """Returns the names of routines by the keys of the sessions they have of their own."""
+    if not any(str(each.get("key")).startswith(ROUTINE_KEY) for each in sessions):
+        return {}
+    routines = await client.items("/routines", SESSIONS_MAX)
+    return {f"{ROUTINE_KEY}{each.get('id')}": f"routine {each.get('name')}" for each in routines}
 
 
 async def find_session(client: "Client", name: str) -> JsonObject:

@@ -5,6 +5,7 @@ Does not own: reading it (commands.runs).
 
 from collections.abc import Iterator
 
+from palyra.cli.output import counted
 from palyra.cli.terminal.style import Style, in_one_line
 from palyra.core.events.base import JsonObject
 
@@ -17,8 +18,13 @@ def tree_lines(tree: JsonObject, style: Style) -> Iterator[str]:
         yield from _lines(root, "", "", style)
     if tree.get("is_cut"):
         yield style.dim("… and more; show the tree of one of these runs")
-    total = usage_text({"usage": tree.get("total")})
-    yield style.dim(f"{tree.get('runs_count')} runs, {total}")
+    yield style.dim(total_text(tree))
+
+
+def total_text(tree: JsonObject) -> str:
+    """Returns how many runs a tree has, and what they used together."""
+    count = tree.get("runs_count")
+    return f"{counted(count if isinstance(count, int) else 0, 'run')}, {usage_text({'usage': tree.get('total')})}"
 
 
 def children_of(node: object) -> list[JsonObject]:

@@ -28,6 +28,7 @@ from palyra.cli.terminal.inbox import (
 )
 from palyra.cli.terminal.prompt import Prompt, make_prompt
 from palyra.cli.terminal.questions import CardQuestion, answer_of, question_of
+from palyra.cli.terminal.run_tree import total_text
 from palyra.cli.terminal.style import prose, style_for
 from palyra.cli.terminal.transcript import TERMINAL_TYPES, Transcript
 from palyra.core.errors import Conflict, PalyraError
@@ -47,6 +48,7 @@ async def run_to_end(client: Client, body: JsonObject, options: RunViewOptions) 
     record = await client.start_run(body)
     follower = _FollowedRun(client, str(record["id"]), options)
     await follower.until_end()
+    await follower.tell_totals()
     return await client.get(f"/runs/{record['id']}")
 
 
@@ -100,6 +102,14 @@ class _FollowedRun:
 
     async def until_end(self) -> None:
         await StoppableTask().run(self._follow(), lambda: self._inbox.put(Interrupted()))
+
+    async def tell_totals(self) -> None:
+        """Tells the run's id, and what it used together with the runs it delegated."""
+        said = f"run {self._run_id}"
+        if self._transcript.has_delegated:
+            found = await self._client.get(f"/runs/{self._run_id}/tree")
+            said += f", with what it delegated {total_text(found)}"
+        self._sink.line(self._style.dim(f"· {said}"))
 
     async def _follow(self) -> None:
         try:

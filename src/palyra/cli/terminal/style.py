@@ -71,6 +71,11 @@ def date_time(at_ms: object) -> str:
     return _local(at_ms).strftime("%Y-%m-%d %H:%M:%S") if isinstance(at_ms, int) else "–"
 
 
+def date_time_zone(at_ms: object) -> str:
+    """Returns a time with the zone it is told in, for times that are still to come."""
+    return _local(at_ms).strftime("%Y-%m-%d %H:%M:%S %Z").rstrip() if isinstance(at_ms, int) else "–"
+
+
 def duration(duration_ms: float) -> str:
     if duration_ms < 1000:
         return f"{duration_ms:.0f} ms"

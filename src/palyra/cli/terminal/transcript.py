@@ -11,9 +11,11 @@ from typing import Protocol
 from palyra.cli.sse import SseFrame
 from palyra.cli.terminal.questions import brief_arguments
 from palyra.cli.terminal.style import Style, duration, in_one_line, prose
+from palyra.core.ids import EffectId, RunId, derive_child_ids
 
 TERMINAL_TYPES = ("run.done", "run.failed", "run.cancelled")
 _LINE_MAX = 160
+DELEGATE = "agent.delegate "
 
 
 class TextSink(Protocol):
@@ -37,7 +39,9 @@ class Transcript:
         self._starts: dict[object, int] = {}
         self._tokens_count = 0
         self._cost_usd: float | None = 0.0
+        self._is_estimate = False
         self._began_at_ms = 0
+        self.has_delegated = False
         self._show_by_type: dict[str, Callable[[SseFrame], None]] = {
             "run.started": self._begin,
             "model.delta": self._stream,
@@ -72,6 +76,7 @@ class Transcript:
 
     def _begin(self, frame: SseFrame) -> None:
         self._tokens_count, self._cost_usd, self._began_at_ms = 0, 0.0, frame.at_ms
+        self._is_estimate = False
 
     def _stream(self, frame: SseFrame) -> None:
         text, offset = frame.data.get("text"), frame.data.get("offset")
@@ -106,11 +111,12 @@ class Transcript:
 
     def _start(self, frame: SseFrame) -> None:
         self._starts[frame.data.get("call_id")] = frame.at_ms
+        self.has_delegated = self.has_delegated or self._tool(frame).startswith(DELEGATE)
         self._mark(self._style.cyan("▸"), self._tool(frame), "")
 
     def _finish(self, frame: SseFrame) -> None:
         call_id, outcome, error = (frame.data.get(name) for name in ("call_id", "outcome", "error"))
-        name = self._tool(frame).partition(" ")[0]
+        name = self._name_of_ended(frame)
         if call_id not in self._starts and outcome == "denied":
             return  # Its verdict was shown already, and it never ran.
         took = duration(frame.at_ms - self._starts.pop(call_id)) if call_id in self._starts else ""
@@ -119,6 +125,15 @@ class Transcript:
         else:
             message = f": {error.get('message')}" if isinstance(error, dict) else ""
             self._mark(self._style.red("✗"), name, f"{outcome}{message} {took}".rstrip())
+
+    def _name_of_ended(self, frame: SseFrame) -> str:
+        """Returns the tool's name. Several delegations end in any order, so each ends with its task and its run."""
+        said = self._tool(frame)
+        run_id, effect_id = frame.event.get("run_id"), frame.data.get("effect_id")
+        if not said.startswith(DELEGATE) or not isinstance(run_id, str) or not isinstance(effect_id, str):
+            return said.partition(" ")[0]
+        _, child_id = derive_child_ids(RunId(run_id), EffectId(effect_id))
+        return f"{said} {self._style.dim(child_id)}"
 
     def _doubt(self, frame: SseFrame) -> None:
         self._mark(self._style.yellow("?"), self._tool(frame), "was started, and nobody knows whether it happened")
@@ -139,6 +154,7 @@ class Transcript:
     def _count(self, frame: SseFrame) -> None:
         counts = [frame.data.get(name) for name in ("input_tokens", "output_tokens")]
         self._tokens_count += sum(count for count in counts if isinstance(count, int))
+        self._is_estimate = self._is_estimate or frame.data.get("is_estimate") is True
         cost = frame.data.get("cost_usd")
         known = self._cost_usd is not None and isinstance(cost, int | float)
         self._cost_usd = self._cost_usd + cost if known else None  # type: ignore[operator]
@@ -147,8 +163,9 @@ class Transcript:
         for known in (self._shown_counts, self._tools, self._arguments, self._starts):
             known.clear()
         took = [duration(frame.at_ms - self._began_at_ms)] if self._began_at_ms else []
-        tokens = [f"{self._tokens_count} tokens"] if self._tokens_count else []
-        cost = [f"${self._cost_usd:.4f}"] if self._cost_usd else []
+        about = "~" if self._is_estimate else ""
+        tokens = [f"{about}{self._tokens_count} tokens"] if self._tokens_count else []
+        cost = [f"{about}${self._cost_usd:.4f}"] if self._cost_usd else []
         facts = " · ".join([*took, *tokens, *cost])
         if frame.type == "run.done":
             self._mark(self._style.dim("·"), self._style.dim(f"done {facts}".rstrip()), "")

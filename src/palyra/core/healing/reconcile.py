@@ -6,11 +6,13 @@ Invariants: one incident is open for a subject of a domain. An incident is acted
 growing pauses, and keeps that count when its finding comes back. Nothing is decided about a domain that gave no answer.
 """
 
+import re
 from collections.abc import Iterable
 
 import msgspec
 
 from palyra.core.healing.model import (
+    EVIDENCE_LENGTH_MAX,
     SEVERITY_ORDER,
     ActOutcome,
     Finding,
@@ -27,6 +29,9 @@ ACTIONS_MAX = 3  # What three actions did not mend needs a person.
 PAUSES_MS = (60_000, 300_000)  # Before the second action, and before the third.
 MISSED_MAX = 2  # Two looks in a row without the finding: it is gone for at least one whole cycle.
 REOPEN_MS = 3_600_000  # Within this time a finding that comes back is the same incident.
+RETELL_MS = 60_000  # A finding whose evidence changes all the time is recorded no more often than this.
+
+_MEASURE = re.compile(r"\b\d+(?:\.\d+)? (?:s|MiB)\b")  # What grows by itself is no news.
 
 
 class Looks(msgspec.Struct, frozen=True):
@@ -39,16 +44,18 @@ class Looks(msgspec.Struct, frozen=True):
 class KnownIncident(msgspec.Struct, frozen=True):
     """An incident that is open, or was resolved within REOPEN_MS. `missed_count` counts looks without its finding.
 
-    `failure` says why its last action failed; empty if the action was done.
+    `failure` says why its last action failed; empty if the action was done. `evidence` is what is recorded; None if that
+    is not known.
     """
 
     row: IncidentRow
     missed_count: int = 0
     failure: str = ""
+    evidence: str | None = None
 
 
 class OpenIncident(msgspec.Struct, frozen=True):
-    """`known` is the incident that comes back or becomes worse; None for a new one."""
+    """`known` is the incident that comes back, becomes worse or has new evidence; None for a new one."""
 
     finding: Finding
     known: IncidentRow | None = None
@@ -87,7 +94,7 @@ def reconcile(
         newest[incident.row.domain, incident.row.subject] = incident
     steps: list[HealingStep] = []
     for key, incident in newest.items():
-        if incident.row.status is IncidentStatus.OPEN and key not in found:
+        if key not in found:
             steps += _missing(incident, looks, modes)
     for key, finding in found.items():
         if modes.of(finding.domain) is not HealingMode.DISABLED:
@@ -121,12 +128,21 @@ def may_act(acted_count: int, acted_at_ms: int | None, now_ms: int) -> bool:
 
 def _missing(incident: KnownIncident, looks: Looks, modes: HealingModes) -> list[HealingStep]:
     row = incident.row
+    if row.status is IncidentStatus.RESOLVED:
+        return _gone_after_all(row, looks)
     if modes.of(row.domain) is HealingMode.DISABLED:
         return [ResolveIncident(row, Resolution.UNWATCHED, f"the domain {row.domain.value} is not watched any more")]
     if row.domain not in looks.answered or incident.missed_count + 1 < MISSED_MAX:
         return []
     words = f"after {row.acted_count} actions" if row.acted_count else "by itself"
     return [ResolveIncident(row, Resolution.GONE, f"it is gone {words}")]
+
+
+def _gone_after_all(row: IncidentRow, looks: Looks) -> list[HealingStep]:
+    """Ends the quiet time of what a person resolved: if the finding comes back now, it is news."""
+    if row.resolution is not Resolution.BY_HAND or row.domain not in looks.answered:
+        return []
+    return [ResolveIncident(row, Resolution.GONE, "it is gone since it was resolved by hand")]
 
 
 def _present(finding: Finding, incident: KnownIncident | None, mode: HealingMode, now_ms: int) -> list[HealingStep]:
@@ -136,7 +152,7 @@ def _present(finding: Finding, incident: KnownIncident | None, mode: HealingMode
         if row is not None and row.resolution is Resolution.BY_HAND:
             return []  # A person knows of it. It is told of again if it lasts longer than REOPEN_MS.
         steps.append(OpenIncident(finding, row))
-    elif SEVERITY_ORDER.index(finding.severity) > SEVERITY_ORDER.index(row.severity):
+    elif incident is not None and (_is_worse(finding, row) or _is_news(finding, incident, now_ms)):
         steps.append(OpenIncident(finding, row))
     if incident is not None and row is not None and row.told_count < row.acted_count:
         steps.append(_outcome(incident))
@@ -145,6 +161,18 @@ def _present(finding: Finding, incident: KnownIncident | None, mode: HealingMode
     if mode is HealingMode.AUTO and remedy is not None and may_act(acted_count, acted_at_ms, now_ms):
         steps.append(ActOnIncident(finding, remedy, row))
     return steps
+
+
+def _is_worse(finding: Finding, row: IncidentRow) -> bool:
+    return SEVERITY_ORDER.index(finding.severity) > SEVERITY_ORDER.index(row.severity)
+
+
+def _is_news(finding: Finding, incident: KnownIncident, now_ms: int) -> bool:
+    """Tells whether the evidence says something else than what is recorded, apart from times and sizes."""
+    if incident.evidence is None or now_ms - incident.row.opened_at_ms < RETELL_MS:
+        return False
+    now = finding.evidence[:EVIDENCE_LENGTH_MAX]
+    return _MEASURE.sub("", now) != _MEASURE.sub("", incident.evidence)
 
 
 def _outcome(incident: KnownIncident) -> TellOutcome:

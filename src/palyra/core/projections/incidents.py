@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from palyra.core.errors import Invalid
 from palyra.core.events import Event
 from palyra.core.events.system import IncidentActed, IncidentOpened, IncidentResolved
-from palyra.core.healing.model import ActOutcome, IncidentStatus
+from palyra.core.healing.model import ActOutcome, IncidentStatus, Resolution
 from palyra.core.projections.rows import IncidentRow
 
 
@@ -24,7 +24,7 @@ def project_incident(
         return ()
     if isinstance(data, IncidentActed):
         return (_acted(event, data, row),)
-    if row.status is IncidentStatus.RESOLVED:
+    if row.status is IncidentStatus.RESOLVED and not _is_gone_after_all(data, row):
         raise Invalid("incident_resolved", f"incident {row.id} is resolved already")
     return (
         replace(
@@ -38,8 +38,14 @@ def project_incident(
     )
 
 
+def _is_gone_after_all(data: IncidentResolved, row: IncidentRow) -> bool:
+    """What a person resolved may go away by itself later: only then it counts as news if it comes back."""
+    return row.resolution is Resolution.BY_HAND and data.resolution is Resolution.GONE
+
+
 def _opened(event: Event, data: IncidentOpened, row: IncidentRow | None) -> IncidentRow:
     if row is not None:
+        is_update = row.status is IncidentStatus.OPEN and row.severity is data.severity
         return replace(
             row,
             severity=data.severity,
@@ -47,7 +53,7 @@ def _opened(event: Event, data: IncidentOpened, row: IncidentRow | None) -> Inci
             resolution=None,
             remedies=" ".join(data.remedies),
             opened_at_ms=event.at_ms,
-            opened_count=row.opened_count + 1,
+            opened_count=row.opened_count if is_update else row.opened_count + 1,
             resolved_at_ms=None,
             opened_seq=event.seq,
             seq=event.seq,

@@ -110,7 +110,10 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as people see it: the row of the projection with its texts. `parent_run_id` is the run that delegated it."""
+    """A run as people see it: the row of the projection with its texts. `parent_run_id` is the run that delegated it.
+
+    `task` is the beginning of what it was asked; empty where that is not looked up.
+    """
 
     id: RunId
     session_id: SessionId
@@ -127,6 +130,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ms: int
     updated_at_ms: int
     parent_run_id: RunId | None = None
+    task: str = ""
 
 
 class RunsQuery(msgspec.Struct, frozen=True, kw_only=True):

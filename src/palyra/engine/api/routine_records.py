@@ -35,12 +35,14 @@ class RoutineRecord(msgspec.Struct, frozen=True, kw_only=True):
     skipped_count: int
     created_at_ms: int
     updated_at_ms: int
+    last: "RoutineFireRecord | None" = None
 
 
 class RoutineFireRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A time that came: `outcome` is fired or skipped, and `reason` why it was skipped.
 
-    `count` is above 1 where several missed times were skipped together. `error` tells why no run could be started.
+    `count` is above 1 where several missed times were skipped together. `error` tells why no run could be started, and
+    `run_reason` why a run failed or was cancelled.
     """
 
     id: str
@@ -51,6 +53,7 @@ class RoutineFireRecord(msgspec.Struct, frozen=True, kw_only=True):
     is_manual: bool
     run_id: str | None
     run_state: str | None
+    run_reason: str | None = None
     error: str | None
     at_ms: int
 
@@ -78,7 +81,7 @@ class RoutineChange(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in named.items() if value is not UNSET}
 
 
-def routine_record(routine: Routine) -> RoutineRecord:
+def routine_record(routine: Routine, last: RoutineFireRecord | None = None) -> RoutineRecord:
     wish = wish_of(routine.definition)
     state = "paused" if routine.is_paused else "over" if routine.next_at_ms is None else "active"
     return RoutineRecord(
@@ -103,10 +106,11 @@ def routine_record(routine: Routine) -> RoutineRecord:
         skipped_count=routine.skipped_count,
         created_at_ms=routine.created_at_ms,
         updated_at_ms=routine.updated_at_ms,
+        last=last,
     )
 
 
-def fire_record(view: RoutineFireView) -> RoutineFireRecord:
+def fire_record(view: RoutineFireView, run_reason: str | None = None) -> RoutineFireRecord:
     fire = view.fire
     return RoutineFireRecord(
         id=str(fire.due_at_ms),
@@ -117,6 +121,7 @@ def fire_record(view: RoutineFireView) -> RoutineFireRecord:
         is_manual=fire.is_manual,
         run_id=view.run_id,
         run_state=view.run_state,
+        run_reason=run_reason,
         error=view.job_error if view.run_id is None and fire.reason is None else None,
         at_ms=fire.at_ms,
     )

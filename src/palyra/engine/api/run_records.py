@@ -3,12 +3,21 @@
 Does not own: queries (api.runs).
 """
 
-from palyra.core.events.run import MessageAssistant, RunCancelled, RunFailed
+from msgspec.structs import replace
+
+from palyra.core.events.run import MessageAssistant, MessageUser, RunCancelled, RunFailed
 from palyra.core.projections.rows import RunRow
 from palyra.core.projections.usage import NANO
 from palyra.core.run.states import RunState
 from palyra.engine.api.requests import RunError, RunRecord, RunUsage
 from palyra.ports.journal import Journal
+
+TASK_LENGTH_MAX = 200
+
+
+async def make_listed(journal: Journal, row: RunRow) -> RunRecord:
+    """Returns the record with its task, for lists and look-ups. The start of a run does not wait for that read."""
+    return replace(await make_record(journal, row), task=await task_of(journal, row))
 
 
 async def make_record(journal: Journal, row: RunRow) -> RunRecord:
@@ -29,6 +38,14 @@ async def make_record(journal: Journal, row: RunRow) -> RunRecord:
         updated_at_ms=row.updated_at_ms,
         parent_run_id=row.parent_run_id,
     )
+
+
+async def task_of(journal: Journal, row: RunRow) -> str:
+    """Returns the beginning of what the run was asked, which stands right behind its first event."""
+    events = await journal.read(row.session_id, row.accepted_seq, 1)
+    data = events[0].data if events else None
+    text = " ".join(data.text.split()) if isinstance(data, MessageUser) else ""
+    return text if len(text) <= TASK_LENGTH_MAX else f"{text[: TASK_LENGTH_MAX - 1]}…"
 
 
 async def _answer(journal: Journal, row: RunRow) -> str | None:

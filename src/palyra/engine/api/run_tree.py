@@ -3,20 +3,22 @@
 Owns: reading a run and everything it delegated. Does not own: starting or ending them (engine.delegation).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from palyra.core.errors import NotFound
-from palyra.core.events.run import MessageUser
-from palyra.core.ids import Principal, RunId, SessionId
+from palyra.core.events.tool import ToolStarted
+from palyra.core.ids import Principal, RunId, SessionId, derive_child_ids
 from palyra.core.projections.rows import RunRow
 from palyra.engine.api.requests import RunUsage
-from palyra.engine.api.run_records import usage_of
+from palyra.engine.api.run_records import task_of, usage_of
 from palyra.ports.journal import Journal
 from palyra.ports.views import RunViews
 
-TASK_LENGTH_MAX = 200
+EVENTS_MAX = 20_000  # A run cannot record more, even with the largest limits.
+PAGE_EVENTS = 1_000
 RUNS_MAX = 500  # Of one answer. The nearest runs come first, and `is_cut` tells that some are left out.
 
 
@@ -59,20 +61,31 @@ class RunTreeService:
         children: dict[RunId, list[RunRow]] = {}
         is_cut = False
         for row in rows:  # The list grows while it is walked, so nearer runs come first.
-            found = await self.views.children(row.id, principal)
+            found = await self._in_call_order(row, await self.views.children(row.id, principal))
             room = RUNS_MAX - len(rows)
             is_cut = is_cut or len(found) > room
             children[row.id] = list(found[:room])
             rows += found[:room]
-        tasks = {row.id: await self._task(row) for row in rows}
+        tasks = {row.id: await task_of(self.journal, row) for row in rows}
         return RunTree(root=_node(root, 0, children, tasks), runs_count=len(rows), total=_total(rows), is_cut=is_cut)
 
-    async def _task(self, row: RunRow) -> str:
-        """Returns the beginning of what the run was asked, which stands right behind its first event."""
-        events = await self.journal.read(row.session_id, row.accepted_seq, 1)
-        data = events[0].data if events else None
-        text = " ".join(data.text.split()) if isinstance(data, MessageUser) else ""
-        return text if len(text) <= TASK_LENGTH_MAX else f"{text[: TASK_LENGTH_MAX - 1]}…"
+    async def _in_call_order(self, parent: RunRow, found: Sequence[RunRow]) -> list[RunRow]:
+        """Sorts children by the calls that delegated them. Their own times are those of slots and restarts."""
+        if len(found) < 2:
+            return list(found)
+        wanted = {child.id for child in found}
+        places: dict[RunId, int] = {}
+        after_seq, until_seq = parent.accepted_seq, parent.ended_seq or parent.accepted_seq + EVENTS_MAX
+        while len(places) < len(found) and after_seq < until_seq:
+            events = await self.journal.read(parent.session_id, after_seq, PAGE_EVENTS)
+            if not events:
+                break
+            after_seq = events[-1].seq
+            started = [event.data for event in events if isinstance(event.data, ToolStarted)]
+            for child_id in (derive_child_ids(parent.id, data.effect_id)[1] for data in started):
+                if child_id in wanted:
+                    places.setdefault(child_id, len(places))
+        return sorted(found, key=lambda child: places.get(child.id, len(found)))
 
 
 def _node(row: RunRow, depth: int, children: dict[RunId, list[RunRow]], tasks: dict[RunId, str]) -> RunNode:

@@ -29,12 +29,12 @@ from palyra.engine.api.requests import (
     SessionRequest,
     StartedRun,
 )
-from palyra.engine.api.run_records import make_record
+from palyra.engine.api.run_records import make_listed, make_record
 from palyra.engine.api.sessions import SessionService
 from palyra.engine.hub import Follower, Frame, Frames, Hub, NoFrames, Tap
 from palyra.engine.new_ids import IdSource
 from palyra.engine.session.attachments import AttachmentIntake
-from palyra.engine.session.commands import CancelRun, Command, SendInput, StartRun
+from palyra.engine.session.commands import ON_REQUEST, CancelRun, Command, SendInput, StartRun
 from palyra.engine.session.session_loops import SessionLoops
 from palyra.engine.setup import EngineSettings
 from palyra.ports.journal import Journal
@@ -43,6 +43,7 @@ from palyra.ports.tools import Catalog
 from palyra.ports.views import RunFilter, RunViews
 
 PAGE_MAX = 500
+DRAINING = "draining"
 TERMINAL_TYPES = frozenset({RunDone.TYPE, RunFailed.TYPE, RunCancelled.TYPE})
 
 
@@ -93,7 +94,7 @@ class RunService:
         return started, RunFrames(follower.follow(follower.first_seq() - 1), started.id)
 
     async def get(self, principal: Principal, run_id: RunId) -> RunRecord:
-        return await make_record(self.journal, await self._row(principal, run_id))
+        return await make_listed(self.journal, await self._row(principal, run_id))
 
     async def list(self, principal: Principal | None, query: RunsQuery) -> tuple[RunRecord, ...]:
         """Lists runs; None lists everyone's. The caller checks that this is allowed."""
@@ -106,7 +107,7 @@ class RunService:
             limit=min(query.limit, PAGE_MAX),
         )
         rows = await self.views.list_runs(principal, wanted)
-        return tuple([await make_record(self.journal, row) for row in rows])
+        return tuple([await make_listed(self.journal, row) for row in rows])
 
     async def send_input(self, principal: Principal, run_id: RunId, text: str) -> RunRecord:
         _require_text(text)
@@ -116,14 +117,16 @@ class RunService:
         await self._tell(row, say)
         return await self.get(principal, run_id)
 
-    async def cancel(self, principal: Principal, run_id: RunId, *, by: Principal | None = None) -> RunRecord:
+    async def cancel(
+        self, principal: Principal, run_id: RunId, *, by: Principal | None = None, message: str = ON_REQUEST
+    ) -> RunRecord:
         """Cancels a run, durable when this returns. Cancelling a run that is over changes nothing and is no error.
 
         `by` acts with the permissions of `principal`. The caller checks that this is allowed.
         """
         row = await self._row(principal, run_id)
         if not is_terminal(row.state):
-            await self._tell(row, CancelRun(run_id=run_id, principal=by or principal))
+            await self._tell(row, CancelRun(run_id=run_id, principal=by or principal, message=message))
         return await self.get(principal, run_id)
 
     async def follow(self, principal: Principal, run_id: RunId, after_seq: int | None) -> Frames:
@@ -138,7 +141,7 @@ class RunService:
 
     async def _command(self, principal: Principal, request: RunRequest) -> tuple[SessionId, StartRun]:
         if self.is_draining:
-            raise Unavailable("draining", "the daemon is stopping; try again in a moment")
+            raise Unavailable(DRAINING, "the daemon is stopping; try again in a moment")
         _require_text(request.text)
         self._require_demands(request)
         session = await self._session(principal, request)

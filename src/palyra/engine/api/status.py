@@ -42,6 +42,11 @@ class StatusService:
         runs = "draining" if self.is_draining else "ok"
         return {"journal": journal, "policy": self.policy_state(), "runs": runs}
 
+    @property
+    def active_count(self) -> int:
+        """Counts the sessions with an active run."""
+        return self.slots.taken_count
+
     async def incidents_count(self) -> int:
         """Counts open incidents. They do not make the daemon unready: most of them concern one run or one model."""
         try:

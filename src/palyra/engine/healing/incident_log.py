@@ -43,6 +43,12 @@ class IncidentLog:
         await self._record(by, data)
         return incident_id
 
+    async def evidence_of(self, row: IncidentRow) -> str | None:
+        """Returns the evidence that is recorded; None if it was erased."""
+        events = await self.system.journal.read(row.stream, row.opened_seq - 1, 1)
+        data = events[0].data if events else None
+        return data.evidence if isinstance(data, IncidentOpened) else None
+
     async def begun(self, by: Principal, incident_id: IncidentId, remedy: Remedy, number: int, reason: str) -> None:
         """Records that an action begins. Nothing may be done before this returns."""
         await self._record(

@@ -15,6 +15,7 @@ import structlog
 
 from palyra.core.errors import Conflict, NotFound, PalyraError
 from palyra.core.healing.model import (
+    EVIDENCE_LENGTH_MAX,
     REMEDY_WORDS,
     Finding,
     HealingDomain,
@@ -75,6 +76,7 @@ class Watchdog:
     _last_seen: dict[str, int] = field(default_factory=dict)
     _failures: dict[str, str] = field(default_factory=dict)
     _actions: dict[str, Remedy] = field(default_factory=dict)
+    _evidence: dict[str, str] = field(default_factory=dict)
     _clocks: tuple[int, int] | None = None
     _jumped_at_ms: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -91,7 +93,7 @@ class Watchdog:
         looks = await self._look(moment)
         async with self._turn:
             rows = await self.views.current_incidents(moment.now_ms - REOPEN_MS, KNOWN_MAX)
-            known = [KnownIncident(row, self._missed.get(row.id, 0), self._failures.get(row.id, "")) for row in rows]
+            known = [await self._known(row, looks) for row in rows]
             steps = reconcile(known, looks, self.modes, moment.now_ms)
             self._remember(known, looks, moment.now_ms)
             await self._take(steps)
@@ -177,6 +179,14 @@ class Watchdog:
             return f"failed ({error.code}): {error.message}"
         return task.result() if error is None else f"failed ({type(error).__name__})"
 
+    async def _known(self, row: IncidentRow, looks: Looks) -> KnownIncident:
+        """Adds what is remembered. After a restart the evidence of what is found again is read from the tape."""
+        is_found = any((found.domain, found.subject) == (row.domain, row.subject) for found in looks.findings)
+        evidence = self._evidence.get(row.id)
+        if evidence is None and is_found and row.status is IncidentStatus.OPEN:
+            evidence = await self.record.evidence_of(row)
+        return KnownIncident(row, self._missed.get(row.id, 0), self._failures.get(row.id, ""), evidence)
+
     def _remember(self, known: list[KnownIncident], looks: Looks, now_ms: int) -> None:
         self._missed = missed_counts(known, looks)
         found = {(finding.domain, finding.subject) for finding in looks.findings}
@@ -191,6 +201,7 @@ class Watchdog:
                     key = (finding.domain, finding.subject)
                     opened[key] = await self.record.opened(HEALER, finding, known)
                     self._last_seen[opened[key]] = self.clock.now_ms()
+                    self._evidence[opened[key]] = finding.evidence[:EVIDENCE_LENGTH_MAX]
                     log.warning("incident_opened", domain=finding.domain.value, subject=finding.subject)
                 case TellOutcome(known=row, outcome=outcome, reason=reason):
                     action = self._actions.get(row.id)
@@ -241,6 +252,7 @@ class Watchdog:
         self._last_seen.pop(incident_id, None)
         self._failures.pop(incident_id, None)
         self._actions.pop(incident_id, None)
+        self._evidence.pop(incident_id, None)
 
 
 def next_remedy(row: IncidentRow) -> Remedy | None:

@@ -2,10 +2,11 @@
 
 Owns: how often each is due. Does not own: what they do.
 Each has one live job at most, under its dedupe key. The job waits in the journal, so restarts neither repeat nor delay
-it. A look every hour queues the next one, also after a job that died.
+it. The next one is queued when a job ends, however it ended. A look every minute finds what was cancelled.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -14,9 +15,11 @@ import structlog
 
 from palyra.core.errors import PalyraError
 from palyra.core.ids import JobId, Principal
+from palyra.core.jobs.model import LIVE_STATES
 from palyra.engine.api.jobs import JobRequest
+from palyra.ports.jobs import JobFilter, JobViews
 
-LOOK_EVERY_S = 600.0
+LOOK_EVERY_S = 60.0
 ACTOR = Principal("system:upkeep")
 
 log = structlog.get_logger()
@@ -36,19 +39,29 @@ REGULAR_JOBS = (
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
+    """`ended` is set when a job has ended. `views` tells what is queued, so that a look usually writes nothing."""
+
     enqueue: Callable[[JobRequest], Awaitable[JobId | None]]
+    views: JobViews
+    ended: asyncio.Event
 
     async def keep(self) -> None:
-        """Queues what is missing now and from time to time; never ends by itself."""
+        """Queues what is missing now, after each end of a job, and from time to time; never ends by itself."""
         while True:
+            self.ended.clear()
             try:
                 await self.queue_missing()
             except PalyraError as error:
                 log.warning("upkeep_not_queued", code=error.code, message=error.message)
-            await asyncio.sleep(LOOK_EVERY_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self.ended.wait()
 
     async def queue_missing(self) -> None:
+        live = {job.kind for state in LIVE_STATES for job in await self.views.list_jobs(ACTOR, JobFilter(state=state))}
         for regular in REGULAR_JOBS:
+            if regular.kind in live:
+                continue
             request = JobRequest(
                 kind=regular.kind, principal=ACTOR, dedupe_key=regular.kind, delay_ms=regular.every_ms, priority=-10
             )

@@ -52,7 +52,10 @@ class RunningJob:
 
 @dataclass(slots=True, kw_only=True)
 class JobWorker:
-    """`clean` redacts a text before it is stored. `queued` is set when a job was queued or a place became free."""
+    """`clean` redacts a text before it is stored. `queued` is set when a job was queued or a place became free.
+
+    While the daemon drains, no job begins. Those that run go on. `ended` is set after each end of a job.
+    """
 
     node: NodeId
     journal: Journal
@@ -64,6 +67,8 @@ class JobWorker:
     clean: Callable[[str], str]
     queued: asyncio.Event
     chance: Callable[[], float] = SystemRandom().random
+    is_draining: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
     _running: dict[JobId, RunningJob] = field(default_factory=dict)
 
     @property
@@ -148,7 +153,9 @@ class JobWorker:
         return POLL_EVERY_S if is_full else wait_ms / 1000
 
     async def _begin_due(self, now_ms: int) -> bool:
-        """Claims and begins due jobs. Returns whether all kinds with due jobs are full."""
+        """Claims and begins due jobs. Returns whether a kind is full, or nothing may begin."""
+        if self.is_draining:
+            return True
         counts = Counter(running.job.kind for running in self._running.values())
         is_full = False
         claims: list[tuple[Job, ClaimJob]] = []
@@ -184,6 +191,7 @@ class JobWorker:
         finally:
             self._running.pop(running.job.id, None)
             self.queued.set()
+            self.ended.set()
 
     async def _call_handler(self, running: RunningJob) -> JobResult:
         """Calls the handler within its time. Whatever it raises is a failed attempt, and never ends the worker."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec.structs import replace
 
-from palyra.core.errors import Conflict, Invalid, NotFound, Unauthorized
+from palyra.core.errors import Conflict, Invalid, NotFound, Unauthorized, Unavailable
 from palyra.core.events.routine import RoutineSkipped
 from palyra.core.ids import RoutineId
 from palyra.core.jobs.model import Job, JobKind, lease_name
@@ -23,8 +23,8 @@ from palyra.core.routines.model import HISTORY_MAX, Routine, run_key
 from palyra.core.routines.overlap import SkipTime, decide_overlap
 from palyra.core.writes import Fence, PutRoutine, RecordFire, Write
 from palyra.engine.api.requests import RunRequest
-from palyra.engine.api.runs import RunService
-from palyra.engine.jobs.handler import JobDone, JobFailed, JobResult, Report
+from palyra.engine.api.runs import DRAINING, RunService
+from palyra.engine.jobs.handler import JobDone, JobFailed, JobPostponed, JobResult, Report
 from palyra.engine.routines.routine_tape import RoutineTape
 from palyra.engine.session.drafts import ENGINE
 from palyra.ports.routines import RoutineViews
@@ -40,6 +40,7 @@ ROUTINE_KIND = JobKind(
 )
 ORIGIN = "routine"
 ATTEMPTS_MAX = 8
+REPLACED = "A later time of its routine replaced it."
 
 
 class _Payload(msgspec.Struct, frozen=True):
@@ -77,12 +78,16 @@ class RoutineFireHandler:
             return await self._skip(job, due, decision.reason)
         for run_id in decision.cancelled:
             with suppress(NotFound):  # It was erased meanwhile.
-                await self.runs.cancel(routine.principal, run_id)
+                await self.runs.cancel(routine.principal, run_id, message=REPLACED)
         try:
             await self.runs.start(routine.principal, _request(routine, key))
         except (Invalid, NotFound, Unauthorized) as refusal:
             # The same request would fail again, so the next due time is the next try.
             return await self._skip(job, due, refusal.code)
+        except Unavailable as refusal:
+            if refusal.code != DRAINING:
+                raise
+            return JobPostponed(until_ms=job.not_before_ms)  # No attempt: the next start performs it.
         return JobDone()
 
     async def _skip(self, job: Job, due: _Payload, reason: str) -> JobResult:

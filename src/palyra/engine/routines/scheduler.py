@@ -49,7 +49,10 @@ log = structlog.get_logger()
 
 @dataclass(slots=True, kw_only=True)
 class RoutineScheduler:
-    """`changed` is set when a routine was created, changed or removed."""
+    """`changed` is set when a routine was created, changed or removed.
+
+    While the daemon drains nothing fires. A time that comes then is missed, and the next start treats it as such.
+    """
 
     views: RoutineViews
     tape: RoutineTape
@@ -57,6 +60,7 @@ class RoutineScheduler:
     cron: Cron
     clock: Clock
     changed: asyncio.Event
+    is_draining: bool = False
     _awake_since_ms: int | None = None
     _last_look_ms: int = 0
     _next_ms: int | None = None
@@ -83,6 +87,9 @@ class RoutineScheduler:
             return await self._look()
 
     async def _look(self) -> float:
+        if self.is_draining:
+            self.changed.clear()
+            return LOOK_EVERY_S
         now_ms, is_start = self.clock.now_ms(), self._awake_since_ms is None
         if is_start or is_set_back(self._last_look_ms, now_ms):
             await self._settle(now_ms)
@@ -146,6 +153,8 @@ class RoutineScheduler:
                 log.warning("routines_wait", message="too many jobs of routines wait already")
                 return False
             for routine in found:
+                if self.is_draining:
+                    return False
                 await self._fire(routine, now_ms, awake_since_ms)
         return False
 

@@ -20,6 +20,8 @@ from palyra.core.trust import Trust
 from palyra.core.writes import Write
 from palyra.engine.api.requests import ApprovalAnswer, WhenBusy
 
+ON_REQUEST = "Cancelled on request."
+
 
 class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     """`opening` is the session's own first event, if the session begins with this run.
@@ -52,7 +54,7 @@ class SendInput(msgspec.Struct, frozen=True, kw_only=True):
 class CancelRun(msgspec.Struct, frozen=True, kw_only=True):
     run_id: RunId
     principal: Principal
-    message: str = "Cancelled on request."
+    message: str = ON_REQUEST
 
 
 class AnswerQuestion(msgspec.Struct, frozen=True, kw_only=True):

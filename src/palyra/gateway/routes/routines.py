@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from starlette.responses import Response
 
-from palyra.core.ids import parse_routine_id
+from palyra.core.ids import Principal, parse_routine_id
 from palyra.core.routines.model import (
     CRON_LENGTH_MAX,
     EVERY_S_MAX,
@@ -21,8 +21,11 @@ from palyra.core.routines.model import (
     ZONE_LENGTH_MAX,
     Misfire,
     Overlap,
+    Routine,
+    RoutineFireView,
 )
 from palyra.core.routines.wish import RoutineWish
+from palyra.core.run.states import RunState
 from palyra.engine.api.routine_records import (
     RoutineChange,
     RoutineFireRecord,
@@ -30,6 +33,7 @@ from palyra.engine.api.routine_records import (
     fire_record,
     routine_record,
 )
+from palyra.engine.engine import Engine
 from palyra.gateway.access.resources import ResourceKind
 from palyra.gateway.http.responses import answer_json, answer_nothing
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
@@ -108,7 +112,7 @@ class RoutineHistoryPage(msgspec.Struct, frozen=True):
 async def list_routines(call: HttpCall[PageQuery, Unread]) -> Response:
     size, reader = page_size(call.query.limit), call.reader(call.query.everyone)
     found = await call.services.engine.routines.list(reader, call.query.after, size + 1)
-    records = [routine_record(routine) for routine in found]
+    records = [await _record(call.services.engine, routine) for routine in found]
     return answer_json(RoutinePage(*cut_page(records, size, lambda record: str(record.id))))
 
 
@@ -119,7 +123,8 @@ async def create(call: HttpCall[Empty, RoutineBody]) -> Response:
 
 
 async def show(call: HttpCall[Empty, Unread]) -> Response:
-    return answer_json(routine_record(await call.services.engine.routines.get(call.viewer, call.id_of(ROUTINE))))
+    engine = call.services.engine
+    return answer_json(await _record(engine, await engine.routines.get(call.viewer, call.id_of(ROUTINE))))
 
 
 async def change(call: HttpCall[Empty, RoutineChangeBody]) -> Response:
@@ -144,8 +149,20 @@ async def run(call: HttpCall[Empty, Empty]) -> Response:
 async def history(call: HttpCall[HistoryQuery, Unread]) -> Response:
     size, routine_id = page_size(call.query.limit), call.id_of(ROUTINE)
     found = await call.services.engine.routines.history(call.viewer, routine_id, call.query.after, size + 1)
-    records = [fire_record(view) for view in found]
+    records = [await _fire(call.services.engine, call.viewer, view) for view in found]
     return answer_json(RoutineHistoryPage(*cut_page(records, size, lambda record: record.due_at_ms)))
+
+
+async def _record(engine: Engine, routine: Routine) -> RoutineRecord:
+    """Returns a routine with what came of its last time, so that one that always fails is seen."""
+    newest = await engine.routines.history(routine.principal, routine.id, None, 1)
+    return routine_record(routine, await _fire(engine, routine.principal, newest[0]) if newest else None)
+
+
+async def _fire(engine: Engine, principal: Principal, view: RoutineFireView) -> RoutineFireRecord:
+    if view.run_id is None or view.run_state not in (RunState.FAILED.value, RunState.CANCELLED.value):
+        return fire_record(view)
+    return fire_record(view, (await engine.runs.get(principal, view.run_id)).reason)
 
 
 ROUTES: tuple[AnyHttpRoute, ...] = (
