@@ -99,7 +99,7 @@ async def test_weights_are_kept_and_a_known_beginning_is_not_read_again(model: L
 async def test_conversation_that_does_not_fit_is_too_long(model: LocalModel) -> None:
     failed = failure(await ask(model, request("word " * 10_000)))
     assert failed.code is ModelError.CONTEXT_LENGTH
-    assert "Start a new session" in failed.message
+    assert "palyra sessions compact" in failed.message
     completed(await ask(model, request("Hello.", max_output_tokens=1)))
 
 

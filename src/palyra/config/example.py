@@ -108,6 +108,7 @@ sessions_max = 3                 # a Chromium takes some 300 MB
 
 [context]
 compaction_trigger = 0.7
+compaction_min_tokens = 480
 auto_compaction = true
 
 [memory]
