@@ -14,25 +14,29 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
 
 import msgspec
 
+from palyra.adapters.drafts.store import FileDrafts
+from palyra.adapters.drafts.tree import remove_tree
 from palyra.adapters.runtimes.shell.groups import NoGroups
 from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.processes import ShellProcesses
 from palyra.adapters.runtimes.shell.run import ShellRun, ShellSetup
 from palyra.adapters.runtimes.shell.sandbox import Sandbox, find_sandbox
-from palyra.adapters.shell import TreeSitterShell
 from palyra.core.events.base import JsonObject
 from palyra.core.ids import EffectId, Principal, RunId, SessionId, StreamId
 from palyra.core.tools import ToolResult
+from palyra.ports.drafts import AppliedDraft
 from palyra.ports.tools import ToolCallContext
 
 NOBODY = 65534
 SECRET = "the-daemons-own-secret"
 USERS = ["self", "nobody"] if os.geteuid() == 0 else ["self"]
+_EFFECTS = count(1)  # Two drafts of one effect would share a folder.
 DRIVER = Path(__file__).parent / "as_user.py"
 
 
@@ -81,9 +85,21 @@ async def never_tainted(_root: str) -> bool:
     return False
 
 
-def make_setup(limits: CommandLimits | None = None, hidden: Path | None = None) -> ShellSetup:
+@cache
+def drafts_home() -> Path:
+    """A folder for drafts that ends with the process. Nobody else can enter it."""
+    home = Path(mkdtemp(prefix="palyra-drafts-", dir="/var/tmp"))
+    atexit.register(remove_tree, str(home))
+    return home
+
+
+def make_setup(
+    limits: CommandLimits | None = None, hidden: Path | None = None, drafts: FileDrafts | None = None
+) -> ShellSetup:
+    drafts = drafts or FileDrafts(drafts_home())
     return ShellSetup(
-        parser=TreeSitterShell(),
+        drafts=drafts,
+        drafts_home=drafts.home,
         processes=ShellProcesses(redact=lambda text: text.replace(SECRET, "•")),
         taints_workspace=never_tainted,
         hidden=str(hidden) if hidden is not None else None,
@@ -97,7 +113,7 @@ def make_context(
     return ToolCallContext(
         session_id=SessionId(StreamId("01JZ0000000000000000SESS01")),
         run_id=RunId(run),
-        effect_id=EffectId("e" * 64),
+        effect_id=EffectId(f"{next(_EFFECTS):064x}"),
         principal=Principal("user:alice"),
         agent="main",
         workspace=tuple(str(root) for root in workspace),
@@ -107,8 +123,18 @@ def make_context(
 
 
 async def run(command: str, *workspace: Path, limits: CommandLimits | None = None, **arguments: object) -> ToolResult:
-    tool = ShellRun(found_sandbox(), make_setup(limits))
-    return await tool.execute({"command": command, **arguments}, make_context(*workspace))
+    """Runs a command, and applies what it changed as if a person had agreed."""
+    return await run_applied(make_setup(limits), {"command": command, **arguments}, make_context(*workspace))
+
+
+async def run_applied(setup: ShellSetup, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
+    result = await ShellRun(found_sandbox(), setup).execute(arguments, context)
+    if result.draft is not None:
+        assert isinstance(setup.drafts, FileDrafts)
+        applied = await setup.drafts.apply(context.effect_id, result.draft.change_set.changes)
+        assert isinstance(applied, AppliedDraft), applied
+        await setup.drafts.forget(context.effect_id)
+    return result
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -118,6 +144,7 @@ class Attempt(msgspec.Struct, frozen=True):
     code: str | None
     output: str
     sandbox: str = ""
+    changes_count: int = 0
     groups: str = ""  # Of whoever ran it: what they bound, or why there are none.
 
     @classmethod
@@ -125,16 +152,39 @@ class Attempt(msgspec.Struct, frozen=True):
         found = found_sandbox().groups
         groups = found.reason if isinstance(found, NoGroups) else found.words
         code = result.error.code if result.error else None
-        return cls(result.outcome.value, code, result.output, result.sandbox, groups)
+        count = len(result.draft.change_set.changes) if result.draft is not None else 0
+        return cls(result.outcome.value, code, result.output, result.sandbox, count, groups)
 
 
 def attempt(user: str, command: str, house: House, limits: CommandLimits | None = None, **arguments: object) -> Attempt:
-    """Runs it to its end as one of USERS."""
-    wanted = limits or CommandLimits()
+    """Runs it to its end as one of USERS, and applies what it changed."""
     asked: JsonObject = {"command": command, "timeout_s": 20, **arguments}
+    return _ordered(user, Trial(asked, house, limits or CommandLimits()))
+
+
+def drafted(user: str, command: str, house: House) -> Attempt:
+    """Runs it to its end as one of USERS, and drops what it changed."""
+    return _ordered(user, Trial({"command": command, "timeout_s": 20}, house, CommandLimits(), is_applied=False))
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What is to run, where, and whether its changes are applied."""
+
+    arguments: JsonObject
+    house: House
+    limits: CommandLimits
+    is_applied: bool = True
+
+
+def _ordered(user: str, trial: Trial) -> Attempt:
     if user == "self":
-        return perform(asked, house, wanted)
-    order = {"arguments": asked, "base": str(house.base), "limits": msgspec.to_builtins(wanted)}
+        return perform(trial)
+    order = {
+        "arguments": trial.arguments,
+        "base": str(trial.house.base),
+        "limits": msgspec.to_builtins(trial.limits),
+        "is_applied": trial.is_applied,
+    }
     nobody = _nobody()
     assert nobody.stdin is not None
     assert nobody.stdout is not None
@@ -143,9 +193,17 @@ def attempt(user: str, command: str, house: House, limits: CommandLimits | None 
     return msgspec.json.decode(nobody.stdout.readline(), type=Attempt)
 
 
-def perform(arguments: JsonObject, house: House, limits: CommandLimits) -> Attempt:
-    tool = ShellRun(found_sandbox(), make_setup(limits, house.home))
-    return Attempt.of(asyncio.run(tool.execute(arguments, make_context(house.workspace))))
+def perform(trial: Trial) -> Attempt:
+    return Attempt.of(asyncio.run(_perform(trial)))
+
+
+async def _perform(trial: Trial) -> ToolResult:
+    setup, context = make_setup(trial.limits, trial.house.home), make_context(trial.house.workspace)
+    if trial.is_applied:
+        return await run_applied(setup, trial.arguments, context)
+    result = await ShellRun(found_sandbox(), setup).execute(trial.arguments, context)
+    await setup.drafts.forget(context.effect_id)
+    return result
 
 
 @cache

@@ -84,7 +84,7 @@ def start_daemon(root: Path) -> subprocess.Popen[bytes]:
 import asyncio
 from pathlib import Path
 from tests.runtimes.shells import *
-asked = {{"command": "touch begun; sleep 300"}}
+asked = {{"command": "touch begun; sleep 300", "direct": True}}
 asyncio.run(ShellRun(found_sandbox(), make_setup()).execute(asked, make_context(Path({str(root)!r}))))
 """
     package = Path(__file__).parents[2]
@@ -136,7 +136,7 @@ async def test_group_that_cannot_be_made_means_a_command_without_one(
     make_folder = os.mkdir
 
     def refuse(path: str, mode: int = 0o777) -> None:
-        if path.startswith("/sys/fs/cgroup/"):
+        if str(path).startswith("/sys/fs/cgroup/"):
             raise OSError(28, "No space left on device", path)
         make_folder(path, mode)
 
@@ -162,13 +162,13 @@ async def test_command_that_cannot_enter_its_group_does_not_run_and_the_next_run
     groups: Groups, tmp_path: Path, background: bool
 ) -> None:
     sandbox, setup = replace(found_sandbox(), groups=Vanishing(branches(), owner_name())), make_setup()
-    asked: JsonObject = {"command": "touch ran; sleep 0.1", "background": background}
+    asked: JsonObject = {"command": "touch ran; sleep 0.1", "background": background, "direct": True}
     refused = await ShellRun(sandbox, setup).execute(asked, make_context(tmp_path))
     assert code_of(refused) == "sandbox_failed"
     assert refused.error is not None
     assert "call again" in refused.error.message
     assert not (tmp_path / "ran").exists()
-    result = await ShellRun(sandbox, setup).execute({"command": "touch ran"}, make_context(tmp_path))
+    result = await ShellRun(sandbox, setup).execute({"command": "touch ran", "direct": True}, make_context(tmp_path))
     assert (result.outcome, result.sandbox) == (Outcome.OK, found_sandbox().name)
     assert (tmp_path / "ran").exists()
 

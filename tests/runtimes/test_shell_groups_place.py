@@ -28,7 +28,7 @@ from palyra.adapters.runtimes.shell.groups_place import (
     should_step_down,
     why_none,
 )
-from palyra.adapters.runtimes.shell.sandbox import Sandbox
+from palyra.adapters.runtimes.shell.sandbox import NoSandbox, Sandbox
 from palyra.app import Home
 from palyra.app.services import SandboxProxy
 from palyra.app.tools import ToolDependencies, _shell, try_sandbox
@@ -237,8 +237,15 @@ def test_doctor_says_whether_there_are_groups_or_why_not(
 def test_daemon_makes_room_before_it_looks_for_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     steps: list[str] = []
     monkeypatch.setattr(groups_find, "step_down", lambda: steps.append("step down"))
-    monkeypatch.setattr("palyra.adapters.runtimes.shell.tools.find_sandbox", lambda: steps.append("find"))
-    dependencies = SimpleNamespace(provenance=SimpleNamespace(taints_workspace=never_tainted), home=Home(tmp_path))
+
+    def find() -> NoSandbox:
+        steps.append("find")
+        return NoSandbox("none")
+
+    monkeypatch.setattr("palyra.adapters.runtimes.shell.tools.find_sandbox", find)
+    dependencies = SimpleNamespace(
+        provenance=SimpleNamespace(taints_workspace=never_tainted), home=Home(tmp_path), drafts=make_setup().drafts
+    )
     source = _shell(
         cast(ToolDependencies, dependencies),
         make_setup().processes,

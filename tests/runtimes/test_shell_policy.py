@@ -39,11 +39,14 @@ def asked(tool: Tool, arguments: JsonObject, root: Path, taint: tuple[str, ...] 
 @pytest.mark.parametrize(
     ("tool", "arguments", "taint", "verdict"),
     [
-        (RUN, {"command": "ls -la"}, (), (Verdict.ALLOW, "shell_read")),
-        (RUN, {"command": "ls -la"}, TAINT, (Verdict.ASK, "tainted_act")),
+        (RUN, {"command": "ls -la"}, (), (Verdict.ALLOW, "draft")),
+        (RUN, {"command": "ls -la"}, TAINT, (Verdict.ALLOW, "draft")),
+        (RUN, {"command": "curl x", "network": True}, (), (Verdict.ASK, "process_exec")),
+        (RUN, {"command": "curl x", "network": True}, TAINT, (Verdict.ASK, "tainted_act")),
+        (RUN, {"command": "make", "direct": True}, (), (Verdict.ASK, "process_exec")),
+        (RUN, {"command": "make", "direct": True}, TAINT, (Verdict.ASK, "tainted_act")),
         (RUN, {"command": "ls -la", "background": True}, (), (Verdict.ASK, "process_exec")),
-        (RUN, {"command": "echo x >> f"}, (), (Verdict.ASK, "process_exec")),
-        (RUN, {"command": "cat /etc/passwd"}, (), (Verdict.ASK, "outside_shell")),
+        (RUN, {"command": "echo x >> f; cat /etc/passwd"}, (), (Verdict.ALLOW, "draft")),
         (RUN, {"command": "ls", "cwd": "../.."}, (), (Verdict.ASK, "outside_shell")),
         (LIST, {}, TAINT, (Verdict.ALLOW, "internal_read")),
         (OUTPUT, {"id": "p1"}, TAINT, (Verdict.ALLOW, "internal_read")),

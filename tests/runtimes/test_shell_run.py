@@ -10,17 +10,15 @@ from msgspec.structs import replace
 
 from palyra.adapters.runtimes.shell import sandbox as sandboxes
 from palyra.adapters.runtimes.shell.mounts import real_roots
-from palyra.adapters.runtimes.shell.nature import REASON_LENGTH_MAX, REASONS_SHOWN_MAX
 from palyra.adapters.runtimes.shell.run import NOTHING_PRINTED, ShellRun
 from palyra.adapters.runtimes.shell.sandbox import NoSandbox, find_sandbox
 from palyra.adapters.runtimes.shell.tools import ShellTools
-from palyra.cli.terminal.card import PREVIEW_LINES_MAX
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
 from palyra.core.spelling import is_seen
 from palyra.core.trust import Trust
-from tests.runtimes.shells import SECRET, found_sandbox, make_context, make_setup, run
+from tests.runtimes.shells import SECRET, found_sandbox, make_context, make_setup, run, run_applied
 
 pytestmark = pytest.mark.anyio
 TOOL = ShellRun(found_sandbox(), make_setup())
@@ -92,11 +90,12 @@ async def test_daemons_folder_is_covered_where_a_root_holds_it(root: Path) -> No
     home = root / ".palyra"
     (home / "workspace").mkdir(parents=True)
     (home / "keys").write_text(SECRET)
-    tool = ShellRun(found_sandbox(), make_setup(hidden=home))
+    setup = make_setup(hidden=home)
+    tool = ShellRun(found_sandbox(), setup)
     asked: JsonObject = {
         "command": "ls -A .palyra; cat .palyra/keys; touch .palyra/x .palyra/workspace/new; mv .palyra other; ls -A other"
     }
-    result = await tool.execute(asked, make_context(root, home / "workspace"))
+    result = await run_applied(setup, asked, make_context(root, home / "workspace"))
     assert SECRET not in result.output
     assert sorted(path.name for path in home.iterdir()) == ["keys", "workspace"]
     assert (home / "workspace" / "new").exists()
@@ -141,19 +140,19 @@ async def test_output_of_a_tainted_workspace_is_of_outside(root: Path) -> None:
 # --- The nature of a call
 
 
-def test_reading_is_free_and_may_run_beside_others(root: Path) -> None:
-    nature = TOOL.nature({"command": "ls -la && grep -n x a.txt"}, (str(root),))
-    assert (nature.effect_class, nature.parallel_class) == (EffectClass.READ_ONLY, ParallelClass.READ_ONLY_SAFE)
-    assert (nature.commands, nature.is_in_workspace) == (("ls", "grep"), True)
-    assert nature.command_words == (("ls", "-la"), ("grep", "-n", "x", "a.txt"))
+@pytest.mark.parametrize("command", ["ls -la", "rm -rf .", "cat /etc/passwd", "cat 'x", "curl x | sh", "\u202e"])
+def test_the_text_of_a_command_in_a_draft_is_not_looked_at(root: Path, command: str) -> None:
+    nature = TOOL.nature({"command": command}, (str(root),))
+    assert (nature.effect_class, nature.parallel_class) == (EffectClass.DRAFTED, ParallelClass.NEVER)
+    assert (nature.commands, nature.command_words, nature.is_in_workspace) == ((), (), True)
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"command": "rm a.txt"}, {"command": "ls", "background": True}, {"command": "cat 'x"}]
-)
-def test_everything_else_happens_once_and_alone(root: Path, arguments: dict[str, object]) -> None:
-    nature = TOOL.nature(arguments, (str(root),))
+@pytest.mark.parametrize("need", ["network", "direct", "background"])
+def test_what_needs_more_than_a_draft_happens_once_and_says_so(root: Path, need: str) -> None:
+    nature = TOOL.nature({"command": "ls", need: True}, (str(root),))
     assert (nature.effect_class, nature.parallel_class) == (EffectClass.ONCE, ParallelClass.NEVER)
+    assert nature.wants_network is (need == "network")
+    assert (nature.preview or "").startswith("asks because\n* it ")
 
 
 @pytest.mark.parametrize(
@@ -161,8 +160,9 @@ def test_everything_else_happens_once_and_alone(root: Path, arguments: dict[str,
     [
         ("git push", (("git", "push"),)),
         ("npm test 2>&1 | tail -n 5", (("npm", "test"), ("tail", "-n", "5"))),
-        ("make 'a b' >/dev/null && ! true", (("make", "a b"), ("true",))),
-        ("(cargo build; cargo test)", (("cargo", "build"), ("cargo", "test"))),
+        ("make 'a b' >/dev/null && true", (("make", "a b"), ("true",))),
+        ("cargo build; cargo test", (("cargo", "build"), ("cargo", "test"))),
+        ("(cargo build; cargo test)", ()),
         ("git push > out", ()),
         ("git push < in", ()),
         ("git push <<< x", ()),
@@ -179,12 +179,10 @@ def test_everything_else_happens_once_and_alone(root: Path, arguments: dict[str,
     ],
 )
 def test_words_are_told_only_where_they_are_all_that_happens(root: Path, command: str, words: tuple) -> None:
-    assert TOOL.nature({"command": command}, (str(root),)).command_words == words
+    assert TOOL.nature({"command": command, "network": True}, (str(root),)).command_words == words
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"command": "cat /etc/passwd"}, {"command": "cd .. && ls"}, {"command": "ls", "cwd": ".."}, {}]
-)
+@pytest.mark.parametrize("arguments", [{"command": "ls", "cwd": ".."}, {"command": "ls", "cwd": "/etc"}, {}])
 def test_what_points_outside_says_so(root: Path, arguments: dict[str, object]) -> None:
     assert not TOOL.nature(arguments, (str(root),)).is_in_workspace
 
@@ -196,12 +194,14 @@ def test_what_points_outside_says_so(root: Path, arguments: dict[str, object]) -
 )
 def test_nature_answers_whatever_the_text(command: str, cwd: str | None) -> None:
     nature = TOOL.nature({"command": command, **({} if cwd is None else {"cwd": cwd})}, ("/somewhere",))
-    assert nature.effect_class in (EffectClass.READ_ONLY, EffectClass.ONCE)
+    assert nature.effect_class in (EffectClass.DRAFTED, EffectClass.ONCE)
     assert all(is_seen(letter) or letter in "\n\t" for letter in nature.preview or "")
 
 
 def test_preview_spells_out_what_hides_and_says_why_it_asks(root: Path) -> None:
-    preview = TOOL.nature({"command": "rm a\u202etxt.b \x1b[2J\u3164\u2800\nls"}, (str(root),)).preview or ""
+    preview = (
+        TOOL.nature({"command": "rm a\u202etxt.b \x1b[2J\u3164\u2800\nls", "direct": True}, (str(root),)).preview or ""
+    )
     assert "$ rm a\\u202etxt.b \\x1b[2J\\u3164\\u2800\n> ls" in preview
     assert preview.startswith("asks because\n* ")
     assert all(is_seen(letter) or letter == "\n" for letter in preview)
@@ -213,22 +213,13 @@ def test_preview_spells_out_what_hides_and_says_why_it_asks(root: Path) -> None:
 def test_command_cannot_speak_for_the_judge_in_its_preview(root: Path) -> None:
     """What asks is said first, before anything of the command, and every line of the command is marked as one."""
     feigned = "ls\nasks because\n* nothing at all\nthe command, 1 line, 2 characters:\n$ ls\nrm -rf x"
-    preview = TOOL.nature({"command": feigned}, (str(root),)).preview or ""
+    preview = TOOL.nature({"command": feigned, "direct": True}, (str(root),)).preview or ""
     reasons, _, command = preview.partition("\nthe command, 6 lines, ")
     assert reasons.startswith("asks because\n* ")
     assert "nothing at all" not in reasons
     assert command.split("\n")[1:] == [
         f"{'> ' if place else '$ '}{line}" for place, line in enumerate(feigned.split("\n"))
     ]
-
-
-def test_however_many_reasons_the_command_begins_on_a_card(root: Path) -> None:
-    many = "\n".join(f"tool{number} {'x' * 300}{number}" for number in range(30))
-    lines = (TOOL.nature({"command": many}, (str(root),)).preview or "").split("\n")
-    assert lines[REASONS_SHOWN_MAX + 1].startswith("* and ")
-    assert all(len(line) <= REASON_LENGTH_MAX + 2 for line in lines[: REASONS_SHOWN_MAX + 2])
-    start = next(place for place, line in enumerate(lines) if line.startswith("$ tool0 "))
-    assert start < PREVIEW_LINES_MAX
 
 
 # --- Where there is no sandbox

@@ -1,27 +1,27 @@
-"""Tricks that make a reader run or write: files are laid down without asking, and then a text is tried that should be free.
+"""Texts that look harmless and are not. Each got past a judge of texts once; in a draft none of them changes anything."""
 
-Each trick worked once. Where a call asks and nobody answers, it does not run; where it runs, nothing may change.
-"""
-
+import gzip
+import json
 import os
+import random
 import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from palyra.adapters.providers.scripted import Script
-from palyra.adapters.runtimes.shell.nature import nature_of
-from palyra.adapters.runtimes.shell.repositories import repositories_of
 from palyra.adapters.runtimes.shell.run import ShellRun
-from palyra.adapters.shell import TreeSitterShell
-from palyra.core.events.tool import EffectClass, Outcome, ToolFinished, ToolJudged, Verdict
-from tests.runtimes.shells import found_sandbox, make_setup, run
+from palyra.core.events.tool import Outcome, ToolFinished, ToolJudged, Verdict
+from tests.runtimes.shells import NOBODY, SECRET, USERS, attempt, drafted, found_sandbox, make_setup, open_house, run
 from tests.support.asking import ask, calls, finished, says
 from tests.support.engines import OWNER, Workshop
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.anyio
-PARSER = TreeSitterShell()
 MARK = "ran"
+CORPORA = Path(os.environ.get("PALYRA_CORPORA") or Path(__file__).parents[2].parent / "shared" / "data")
+COMMANDS = CORPORA / "shell_commands.jsonl.gz"
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 HOSTILE = (
     f'[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = sub\n\tfsmonitor = "echo x > {MARK}; false"\n'
@@ -49,6 +49,29 @@ TRICKS = [
     ({"1": "x", "in": "y", MARK + "0": "z"}, "uniq -f *"),
     ({"1": "x", "in": "y", MARK + "0": "z"}, "xxd -l *"),
 ]
+# What fresh attackers got past a judge of texts.
+TEXTS = [
+    *(command for _, command in TRICKS),
+    f"""echo "${{x:-'$(touch {MARK})'}}" """,
+    f"awk 'BEGIN {{ exit }} END {{ system(\"touch {MARK}\") }}'",
+    f"echo | sed 's/.*/touch {MARK}/e'",
+    f"git -c alias.x='!touch {MARK}' x -h",
+    f"find . -maxdepth 0 -exec touch {MARK} +",
+    f'python3 -c \'open("{MARK}", "w")\'',
+    f"cat <<X\n$(touch {MARK})\nX",
+    f"sort -o {MARK} /dev/null",
+    f"tee {MARK} </dev/null",
+    f"dd if=/dev/null of={MARK}",
+    f"x='touch {MARK}'; $x",
+    f"perl -e 'open F, \">{MARK}\"'",
+    f"printf 'touch {MARK}' | sh",
+    f"echo x >| {MARK}",
+    f"mkdir -p .git/hooks && echo 'touch {MARK}' > .git/hooks/pre-commit",
+    "curl -s http://1.1.1.1/ -o got || echo closed > net",
+    "(setsid sleep 300 >/dev/null 2>&1 &) ; echo left > proc",
+    "rm -rf ./* .??*",
+    "ln -s /etc/passwd out; cat out; cat /etc/shadow",
+]
 GIT_TRICKS = [(BARE, "git status"), (BARE, "git ls-files -m -o")]
 
 
@@ -60,39 +83,58 @@ def lay(root: Path, files: dict[str, str]) -> dict[str, bytes]:
     return held(root)
 
 
+def lay_all(root: Path, user: str) -> dict[str, bytes]:
+    for files, _ in TRICKS:
+        lay(root, {name: body for name, body in files.items() if not (root / name).exists()})
+    for path in root.rglob("*") if user == "nobody" else ():
+        os.chown(path, NOBODY, NOBODY)
+    return held(root)
+
+
 def held(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def is_free(command: str, *workspace: Path) -> bool:
-    return nature_of({"command": command}, tuple(map(str, workspace)), PARSER).effect_class is EffectClass.READ_ONLY
+@pytest.mark.parametrize("user", USERS)
+def test_no_text_changes_anything_before_its_changes_are_judged(user: str) -> None:
+    """Every text runs for real. What it wrote lies in its draft, whatever the text looked like."""
+    with open_house(user) as house:
+        before = lay_all(house.workspace, user)
+        found = [drafted(user, command, house) for command in TEXTS]
+        assert held(house.workspace) == before
+        assert sum(one.changes_count > 0 for one in found) > len(TEXTS) // 2, "most of the tricks do work"
+        assert not any(SECRET in one.output for one in found)
 
 
-@pytest.mark.parametrize(("files", "command"), TRICKS + GIT_TRICKS)
-def test_a_trick_with_files_of_the_workspace_asks(tmp_path: Path, files: dict[str, str], command: str) -> None:
-    lay(tmp_path, files)
-    assert not is_free(command, tmp_path)
+@cache
+def corpus() -> list[str]:
+    """Texts that other people collected. Those that take minutes by themselves are left out."""
+    with gzip.open(COMMANDS, "rt", encoding="utf-8") as lines:
+        texts = [row["command"] for row in map(json.loads, lines) if "command" in row]
+    return [text for text in texts if not any(word in text for word in ("sleep", "watch ", "tail -f", "top"))]
 
 
-@pytest.mark.parametrize(("files", "command"), TRICKS)
-async def test_the_trick_would_have_worked(tmp_path: Path, files: dict[str, str], command: str) -> None:
-    """What asks must have a reason: in the sandbox, on an answer, the text runs or writes what its words do not show."""
-    before = lay(tmp_path, files)
-    await run(command, tmp_path)
-    assert held(tmp_path) != before
+@pytest.mark.skipif(not COMMANDS.is_file(), reason=f"no corpus at {COMMANDS}; set PALYRA_CORPORA")
+@pytest.mark.parametrize("user", USERS)
+def test_no_text_of_a_corpus_changes_anything_before_its_changes_are_judged(user: str) -> None:
+    with open_house(user) as house:
+        before = lay_all(house.workspace, user)
+        for command in random.Random(36).sample(corpus(), examples(8)):
+            drafted(user, command, house)
+        assert held(house.workspace) == before
 
 
 @needs_git
 async def test_a_root_cannot_be_made_a_repository_without_asking(tmp_path: Path) -> None:
     writes = [calls("fs.write", path=name, content=body) for name, body in BARE.items()]
     shop = Workshop(tmp_path, [Script(turns=(*writes, calls("shell.run", command="git status"), says("done")))])
-    shop.tools.append(ShellRun(found_sandbox(), make_setup()))
+    shop.tools.append(ShellRun(found_sandbox(), make_setup(drafts=shop.drafts)))
     async with shop.open() as engine:
         events = [event.data for event in await finished(engine, await engine.runs.start(OWNER, ask(can_ask=False)))]
     verdicts = [(event.verdict, event.rule) for event in events if isinstance(event, ToolJudged)]
     ended = [event.outcome for event in events if isinstance(event, ToolFinished)]
-    assert [verdict for verdict, _ in verdicts] == [Verdict.DENY, *[Verdict.ALLOW] * (len(BARE) - 1), Verdict.DENY]
-    assert verdicts[0] == verdicts[-1] == (Verdict.DENY, "nobody_to_ask")
+    assert [verdict for verdict, _ in verdicts] == [Verdict.DENY, *[Verdict.ALLOW] * len(BARE)]
+    assert verdicts[0] == (Verdict.DENY, "nobody_to_ask")
     assert (shop.workspace / "config").exists()
     assert not (shop.workspace / "HEAD").exists()
     assert not list(shop.workspace.rglob(MARK))
@@ -138,66 +180,10 @@ async def test_what_people_do_with_git_works_in_the_sandbox(tmp_path: Path) -> N
     assert "all-well" in result.output, f"{result.output}{result.error}"
 
 
-def make_repository(root: Path) -> None:
-    for folder in ("objects", "refs"):
-        (root / ".git" / folder).mkdir(parents=True)
-    (root / ".git/HEAD").write_text("ref: refs/heads/main\n")
-
-
-def test_a_root_with_a_sound_repository_is_one(tmp_path: Path) -> None:
-    make_repository(tmp_path)
-    assert repositories_of((str(tmp_path),)) == (str(tmp_path),)
-    assert is_free("git status", tmp_path)
-    (tmp_path / ".git/HEAD").write_text("a" * 40 + "\n")
-    assert repositories_of((str(tmp_path),)) == (str(tmp_path),)
-
-
-@pytest.mark.parametrize("broken", ["HEAD", "objects", "refs"])
-@pytest.mark.parametrize("how", ["missing", "link", "other"])
-def test_a_broken_git_folder_is_no_repository_since_git_would_go_on_looking(
-    tmp_path: Path, broken: str, how: str
-) -> None:
-    make_repository(tmp_path)
-    path = tmp_path / ".git" / broken
-    path.rename(tmp_path / "moved")
-    if how == "link":
-        path.symlink_to(tmp_path / "moved")
-    elif how == "other" and broken == "HEAD":
-        path.write_text("nothing that git takes for a branch\n")
-    elif how == "other":
-        path.write_text("x")
-    assert repositories_of((str(tmp_path),)) == ()
-    assert not is_free("git status", tmp_path)
-
-
-def test_a_head_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    make_repository(tmp_path)
-    (tmp_path / ".git/HEAD").unlink()
-    os.mkfifo(tmp_path / ".git/HEAD")
-    assert repositories_of((str(tmp_path),)) == ()
-
-
-def test_a_git_folder_that_is_a_link_is_no_repository(tmp_path: Path) -> None:
-    make_repository(tmp_path / "other")
-    (tmp_path / ".git").symlink_to(tmp_path / "other/.git")
-    assert repositories_of((str(tmp_path),)) == ()
-
-
-def test_a_worktree_is_one_only_if_what_it_names_lies_in_a_git_folder(tmp_path: Path) -> None:
-    root = tmp_path / "tree"
-    (tmp_path / "main/.git/worktrees/tree").mkdir(parents=True)
-    (root / "settings").mkdir(parents=True)
-    (root / ".git").write_text(f"gitdir: {tmp_path}/main/.git/worktrees/tree\n")
-    assert repositories_of((str(root),)) == (str(root),)
-    (root / ".git").write_text("gitdir: ../main/.git/worktrees/tree\n")
-    assert repositories_of((str(root),)) == (str(root),)
-    for text in ("gitdir: settings\n", "gitdir: x/.git/../../settings\n", "settings\n", "", "gitdir: \x00/.git"):
-        (root / ".git").write_text(text)
-        assert repositories_of((str(root),)) == (), text
-    (root / "sub").symlink_to(tmp_path / "main")
-    (root / ".git").write_text("gitdir: sub/.git/worktrees/tree\n")
-    assert repositories_of((str(root),)) == ()
-
-
-def test_a_root_that_is_not_there_is_no_repository(tmp_path: Path) -> None:
-    assert repositories_of((str(tmp_path / "gone"), "", "\x00")) == ()
+@pytest.mark.parametrize("user", USERS)
+def test_a_command_that_locks_its_own_folders_is_still_read_and_applied(user: str) -> None:
+    with open_house(user) as house:
+        done = attempt(user, "mkdir -p a/b; echo x > a/b/c; chmod 400 a/b/c; chmod 0 a; chmod 0 .", house)
+        assert done.outcome == "ok"
+        os.chmod(house.workspace / "a", 0o700)
+        assert (house.workspace / "a/b/c").read_text() == "x\n"

@@ -37,7 +37,7 @@ def draft_checkpoints(
     """
     previous = checkpoint_hash(last) if last is not None else FIRST_PREVIOUS
     drafts = []
-    for start in range(0, len(heads), HEADS_MAX):
+    for start in range(0, max(1, len(heads)), HEADS_MAX):
         unsigned = draft_checkpoint(signer.public_key, previous, position, tuple(heads[start : start + HEADS_MAX]))
         signed = msgspec.structs.replace(unsigned, signature=signer.sign(sign_bytes(unsigned)).hex())
         drafts.append(Draft(data=signed, actor=ACTOR, trust=Trust.SYSTEM, at_ms=at_ms))

@@ -36,7 +36,7 @@ class Child:
         self._limits = order.limits
         self._devices = sandbox.devices
         self._hear = hear
-        self._limit_check = LimitCheck(order.limits, order.roots)
+        self._limit_check = LimitCheck(order.limits, (*order.roots, *(draft.upper for draft in order.overlays)))
         self._groups = sandbox.groups if isinstance(sandbox.groups, Groups) else None
         self._group: ControlGroup | None = self._groups.make(order.limits) if self._groups is not None else None
         self.held_by = sandbox.name_with(self._group)

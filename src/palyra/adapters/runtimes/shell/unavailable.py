@@ -4,20 +4,16 @@ from palyra.adapters.runtimes.shell.nature import nature_of
 from palyra.adapters.runtimes.shell.run import SPEC
 from palyra.core.events.base import JsonObject
 from palyra.core.tools import CallNature, ToolResult, ToolSpec, failed
-from palyra.ports.shell import ShellParser
 from palyra.ports.tools import ToolCallContext
 
 
 class ShellLook:
-    def __init__(self, parser: ShellParser) -> None:
-        self._parser = parser
-
     @property
     def spec(self) -> ToolSpec:
         return SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
-        return nature_of(arguments, workspace, self._parser)
+        return nature_of(arguments, workspace)
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
         return failed("sandbox_missing", "nothing is run here; start the daemon")

@@ -1,0 +1,183 @@
+"""All drafts of a daemon: the ports Drafts and DraftWorlds over folders on disk.
+
+Owns: the order of begin, seal, apply and forget, and threads for what blocks. Does not own: the rules (core.drafts).
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from palyra.adapters.drafts.apply import Applier
+from palyra.adapters.drafts.diffs import compare_changes, show_changes
+from palyra.adapters.drafts.folders import STAGE_NAME, UNDO_NAME, DraftFolders, SealedSet
+from palyra.adapters.drafts.turns import RootTurns
+from palyra.adapters.drafts.upper import UpperReader
+from palyra.adapters.files.archives import archive_draft, kept_files
+from palyra.adapters.files.known_links import find_links, names_of
+from palyra.core.drafts.changes import ChangeSet, LinkedChange, in_order, is_folder
+from palyra.core.errors import NotFound, PalyraError
+from palyra.core.events.draft import ChangeKind, FileChange
+from palyra.core.ids import EffectId
+from palyra.ports.drafts import AppliedDraft, Contents, DraftConflict, DraftFailure, OverlayRoot
+
+
+class FileDrafts:
+    """Implements both ports. A draft that runs is known in memory; a sealed one is on disk."""
+
+    def __init__(self, home: Path) -> None:
+        self._folders = DraftFolders(home)
+        self._turns = RootTurns()
+        self._running: dict[EffectId, tuple[tuple[OverlayRoot, ...], int]] = {}
+        self._unpacked: set[EffectId] = set()
+
+    @property
+    def home(self) -> Path:
+        return self._folders.home
+
+    async def begin(self, effect_id: EffectId, roots: tuple[str, ...], *, is_alone: bool) -> tuple[OverlayRoot, ...]:
+        if is_alone:
+            await self._turns.have_alone(effect_id, roots)
+        await self._remove(effect_id)
+        made, began_ns = self._folders.make(effect_id, roots)
+        self._running[effect_id] = (made, began_ns)
+        return made
+
+    async def seal(self, effect_id: EffectId) -> ChangeSet:
+        made, began_ns = self._running.pop(effect_id)
+        if not any(_listed(each.upper) for each in made):
+            return ChangeSet()
+        return await asyncio.to_thread(self._seal, effect_id, made, began_ns)
+
+    async def read(self, effect_id: EffectId) -> ChangeSet:
+        return (await asyncio.to_thread(self._folders.read_set, effect_id)).change_set
+
+    async def preview(self, effect_id: EffectId, changes: tuple[FileChange, ...]) -> str:
+        sealed = await asyncio.to_thread(self._folders.read_set, effect_id)
+        return await asyncio.to_thread(show_changes, changes, self._uppers(effect_id, sealed))
+
+    async def apply(
+        self, effect_id: EffectId, changes: tuple[FileChange, ...]
+    ) -> AppliedDraft | DraftConflict | DraftFailure:
+        try:
+            sealed = await asyncio.to_thread(self._folders.read_set, effect_id)
+        except NotFound as gone:
+            return DraftFailure(message=gone.message)
+        roots = tuple(sorted({change.root for change in changes}))
+        await self._turns.begin(effect_id, roots)
+        try:
+            # Shielded: a cancel must not let another draft in while this one is being applied.
+            return await asyncio.shield(asyncio.to_thread(self._apply, effect_id, sealed, changes))
+        except PalyraError as refused:
+            return DraftFailure(message=refused.message)
+        finally:
+            await self._turns.end(roots)
+            await self._turns.release(effect_id)
+
+    async def archive(self, effect_id: EffectId) -> bytes | None:
+        try:
+            sealed = await asyncio.to_thread(self._folders.read_set, effect_id)
+        except NotFound:
+            return None
+        return await asyncio.to_thread(archive_draft, sealed.change_set.changes, self._uppers(effect_id, sealed))
+
+    async def unpack(self, effect_id: EffectId, changes: tuple[FileChange, ...], contents: Contents) -> ChangeSet:
+        self._unpacked.add(effect_id)
+        return await asyncio.to_thread(self._unpack, effect_id, changes, contents)
+
+    async def compare(self, changes: tuple[FileChange, ...], contents: Contents) -> str:
+        return await asyncio.to_thread(compare_changes, changes, contents)
+
+    async def release(self, effect_id: EffectId) -> None:
+        await self._turns.release(effect_id)
+
+    async def forget(self, effect_id: EffectId) -> None:
+        self._running.pop(effect_id, None)
+        await self._turns.release(effect_id)
+        await self._remove(effect_id)
+        self._unpacked.discard(effect_id)
+
+    async def leftovers(self) -> tuple[EffectId, ...]:
+        """Returns the drafts on disk, without those that were unpacked here and are not forgotten yet."""
+        listed = await asyncio.to_thread(self._folders.list_effects)
+        return tuple(effect_id for effect_id in listed if effect_id not in self._unpacked)
+
+    async def _remove(self, effect_id: EffectId) -> None:
+        """Removes the folder of a draft: a large one in a thread, so that nobody waits for it."""
+        folder = self._folders.of(effect_id)
+        if not folder.exists():
+            return
+        if any(_listed(str(upper)) for upper in folder.glob("*/upper")):
+            await asyncio.to_thread(self._folders.forget, effect_id)
+        else:
+            self._folders.forget(effect_id)
+
+    def _seal(self, effect_id: EffectId, made: tuple[OverlayRoot, ...], began_ns: int) -> ChangeSet:
+        found = [UpperReader(each.root, each.upper, began_ns).read() for each in made]
+        change_set = ChangeSet(
+            changes=in_order(change for each in found for change in each.changes),
+            left_out=tuple(one for each in found for one in each.left_out),
+            left_out_count=sum(each.left_out_count for each in found),
+            emptied_roots=tuple(root for each in found for root in each.emptied_roots),
+        )
+        if change_set.changes:
+            roots = tuple(each.root for each in made)
+            change_set = replace(change_set, linked=_linked(roots, change_set.changes))
+            self._folders.write_set(effect_id, SealedSet(roots=roots, change_set=change_set))
+        return change_set
+
+    def _apply(
+        self, effect_id: EffectId, sealed: SealedSet, changes: tuple[FileChange, ...]
+    ) -> AppliedDraft | DraftConflict | DraftFailure:
+        roots = {change.root for change in changes}
+        stages = {root: self._stage(effect_id, root, number) for number, root in enumerate(sorted(roots))}
+        uppers = {root: upper for root, upper in self._uppers(effect_id, sealed).items() if root in roots}
+        return Applier(changes, uppers, stages).apply(self._folders.of(effect_id) / UNDO_NAME)
+
+    def _stage(self, effect_id: EffectId, root: str, number: int) -> str:
+        """Returns a folder on the root's own file system, out of sight if the daemon's folder is on it too."""
+        own = self._folders.of(effect_id)
+        is_same = own.stat().st_dev == os.stat(root).st_dev
+        return str(own / f"{STAGE_NAME}{number}") if is_same else f"{root.rstrip('/')}/.palyra-draft-{effect_id[:24]}"
+
+    def _uppers(self, effect_id: EffectId, sealed: SealedSet) -> dict[str, str]:
+        return {root: self._folders.upper_of(effect_id, sealed.roots, root) for root in sealed.roots}
+
+    def _unpack(self, effect_id: EffectId, changes: tuple[FileChange, ...], contents: Contents) -> ChangeSet:
+        """Writes the wanted content into upper folders, as if a command had left it there."""
+        kept = kept_files(contents)
+        roots = tuple(dict.fromkeys(change.root for change in changes))
+        made, _ = self._folders.make(effect_id, roots)
+        uppers = {each.root: each.upper for each in made}
+        for change in changes:
+            if change.after_sha256 is None or is_folder(change) or change.kind is ChangeKind.MODE:
+                continue
+            found = kept.get((f"{change.root.rstrip('/')}/{change.path}", change.after_sha256))
+            if found is None:
+                self._folders.forget(effect_id)
+                raise NotFound("undo_missing", f"what {change.path} held before was not kept, or was erased")
+            target = Path(uppers[change.root], change.path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if found.target is not None:
+                target.symlink_to(found.target)
+            else:
+                target.write_bytes(found.body)
+                target.chmod(change.mode & 0o777)
+        change_set = ChangeSet(changes=in_order(changes), linked=_linked(roots, changes))
+        self._folders.write_set(effect_id, SealedSet(roots=roots, change_set=change_set))
+        return change_set
+
+
+def _linked(roots: tuple[str, ...], changes: tuple[FileChange, ...]) -> tuple[LinkedChange, ...]:
+    links = find_links(roots)
+    if not links:
+        return ()
+    named = ((each, names_of(f"{each.root.rstrip('/')}/{each.path}", links)) for each in changes)
+    return tuple(LinkedChange(root=each.root, path=each.path, names=names) for each, names in named if names)
+
+
+def _listed(upper: str) -> list[str]:
+    """Lists an upper folder. A command may have taken away the permissions of its root, which are nobody's change."""
+    os.chmod(upper, 0o700)
+    return os.listdir(upper)

@@ -1,0 +1,282 @@
+"""Reads the upper folder of an overlay into a set of changes.
+
+Owns: what deletions, replaced folders, copies and links look like there. Does not own: applying them (apply).
+A deletion is a character device 0:0. A replaced folder has the attribute `user.overlay.opaque`. A file that was only
+touched is no change. Links that lead out, devices, pipes, sockets and set-user-id bits are left out and named.
+The cost depends on what changed, not on the size of the workspace.
+"""
+
+import os
+import stat
+from contextlib import ExitStack
+from typing import Any
+
+from palyra.adapters.drafts.tree import FOLDER_FLAGS, PERMISSIONS, STRANGE_SHA256, hash_file
+from palyra.adapters.files.archives import FILE_FLAGS, hash_link
+from palyra.core.drafts.changes import LEFT_OUT_SHOWN_MAX, ChangeSet, in_order
+from palyra.core.errors import Invalid
+from palyra.core.events.draft import ChangeKind, FileChange, LeftOutFile
+
+CHANGES_MAX = 200_000
+DEPTH_MAX = 200  # Folders are read one inside the other.
+PATH_BYTES_MAX = 3000  # A draft's own folder comes before it, and the kernel takes 4096.
+CHANGED = "changed"  # Stands for a hash that no file has: it changed after the command began.
+PATH_SHOWN_MAX = 300
+_OPAQUE = "user.overlay.opaque"
+_SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID
+_LINK_OUT = "a link that leads out of the workspace"
+_UNNAMEABLE = "its name holds a line end, or is not valid Unicode"
+_TOO_DEEP = "it lies too deep, or its path is too long"
+_STRANGE = "a device, a pipe or a socket"
+_SETUID = "its set-user-id or set-group-id bit; the file itself is applied without"
+
+
+class UpperReader:
+    """Reads one root. `began_ns` is when the command began: a file that changed later is a conflict."""
+
+    def __init__(self, root: str, upper: str, began_ns: int) -> None:
+        self._root = root
+        self._upper = upper
+        self._began_ns = began_ns
+        self._changes: list[FileChange] = []
+        self._left_out: list[LeftOutFile] = []
+        self._left_out_count = 0
+
+    def read(self) -> ChangeSet:
+        upper = os.open(self._upper, FOLDER_FLAGS)
+        try:
+            lower = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                self._folder(upper, lower, "")
+                is_emptied = not self._left_out_count and _hides_all(upper, lower)
+            finally:
+                os.close(lower)
+        finally:
+            os.close(upper)
+        return ChangeSet(
+            changes=in_order(self._changes),
+            left_out=tuple(self._left_out),
+            left_out_count=self._left_out_count,
+            emptied_roots=(self._root,) if is_emptied else (),
+        )
+
+    def _folder(self, upper: int, lower: int | None, prefix: str, *, is_whole: bool = False) -> None:
+        """Reads a folder of the upper layer. `lower` is the same folder below.
+
+        If the upper folder `is_whole`, it hides what lies below: what it does not hold itself is deleted.
+        """
+        names = sorted(os.listdir(upper))
+        if is_whole and lower is not None:
+            kept = set(names)
+            for name in sorted(os.listdir(lower)):
+                if name not in kept:
+                    self._deleted(lower, name, f"{prefix}{name}")
+        for name in names:
+            path = f"{prefix}{name}"
+            found = os.stat(name, dir_fd=upper, follow_symlinks=False)
+            unfit = _unfit(path)
+            if unfit is not None:
+                self._leave_out(_shown(path), unfit)
+            elif _is_whiteout(found):
+                self._deleted(lower, name, path)
+            elif stat.S_ISDIR(found.st_mode):
+                self._inner(upper, lower, path, is_whole=is_whole)
+            elif stat.S_ISLNK(found.st_mode):
+                self._link(upper, lower, name, path)
+            elif stat.S_ISREG(found.st_mode):
+                self._file(upper, lower, name, path)
+            else:
+                self._leave_out(path, _STRANGE)
+
+    def _inner(self, upper: int, lower: int | None, path: str, *, is_whole: bool) -> None:
+        name = path.rpartition("/")[2]
+        mode = os.stat(name, dir_fd=upper, follow_symlinks=False).st_mode & PERMISSIONS
+        before = _stat(lower, name)
+        is_folder_below = before is not None and stat.S_ISDIR(before.st_mode)
+        if before is not None and not is_folder_below:
+            self._deleted(lower, name, path)
+        if not is_folder_below:
+            self._add(path=f"{path}/", kind=ChangeKind.CREATED, mode=mode)
+        elif before is not None and mode != before.st_mode & PERMISSIONS:
+            self._add(path=f"{path}/", kind=ChangeKind.MODE, mode=mode, before_mode=before.st_mode & PERMISSIONS)
+        with ExitStack() as opened:
+            inner = _open(name, FOLDER_FLAGS, upper, 0o700)
+            opened.callback(os.close, inner)
+            below = os.open(name, FOLDER_FLAGS, dir_fd=lower) if is_folder_below and lower is not None else None
+            if below is not None:
+                opened.callback(os.close, below)
+            self._folder(inner, below, f"{path}/", is_whole=is_whole or _is_opaque(inner))
+
+    def _file(self, upper: int, lower: int | None, name: str, path: str) -> None:
+        before = _stat(lower, name)
+        if before is not None and stat.S_ISDIR(before.st_mode):
+            self._deleted(lower, name, path)
+            before = None
+        found = os.stat(name, dir_fd=upper, follow_symlinks=False)
+        after = _hash(upper, name, 0o600)
+        mode = found.st_mode & PERMISSIONS
+        if found.st_mode & _SPECIAL_BITS:
+            self._leave_out(path, _SETUID)
+        if before is None:
+            self._add(path=path, kind=ChangeKind.CREATED, after_sha256=after, mode=mode, bytes=found.st_size)
+            return
+        before_hash, before_mode = self._before(lower, name, before), before.st_mode & PERMISSIONS
+        if before_hash == after and (mode == before_mode or stat.S_ISLNK(before.st_mode)):
+            return
+        kind = ChangeKind.MODE if before_hash == after else ChangeKind.MODIFIED
+        self._add(
+            path=path,
+            kind=kind,
+            before_sha256=before_hash,
+            after_sha256=after,
+            mode=mode,
+            before_mode=before_mode,
+            bytes=found.st_size,
+        )
+
+    def _link(self, upper: int, lower: int | None, name: str, path: str) -> None:
+        target = os.readlink(name, dir_fd=upper)
+        if not leads_inside(path, target, self._root):
+            self._leave_out(path, _LINK_OUT)
+            return
+        before = _stat(lower, name)
+        if before is not None and stat.S_ISDIR(before.st_mode):
+            self._deleted(lower, name, path)
+            before = None
+        before_hash = self._before(lower, name, before) if before is not None else None
+        after = hash_link(target)
+        if before_hash == after:
+            return
+        self._add(
+            path=path,
+            kind=ChangeKind.LINKED,
+            before_sha256=before_hash,
+            after_sha256=after,
+            mode=PERMISSIONS,
+            before_mode=before.st_mode & PERMISSIONS if before is not None else 0,
+        )
+
+    def _deleted(self, lower: int | None, name: str, path: str) -> bool:
+        """Adds a deletion, of a folder with everything in it. Returns False if something of it stays."""
+        found = _stat(lower, name)
+        if found is None or lower is None:
+            return True
+        unfit = _unfit(path)
+        if unfit is not None:
+            self._leave_out(_shown(path), unfit)
+            return False
+        mode = found.st_mode & PERMISSIONS
+        if not stat.S_ISDIR(found.st_mode):
+            self._add(
+                path=path,
+                kind=ChangeKind.DELETED,
+                before_sha256=self._before(lower, name, found),
+                before_mode=mode,
+            )
+            return True
+        inner = os.open(name, FOLDER_FLAGS, dir_fd=lower)
+        try:
+            gone = [self._deleted(inner, each, f"{path}/{each}") for each in sorted(os.listdir(inner))]
+        finally:
+            os.close(inner)
+        if all(gone):
+            self._add(path=f"{path}/", kind=ChangeKind.DELETED, before_mode=mode)
+        return all(gone)
+
+    def _before(self, lower: int | None, name: str, found: os.stat_result) -> str:
+        if found.st_ctime_ns >= self._began_ns or lower is None:
+            return CHANGED
+        if stat.S_ISLNK(found.st_mode):
+            return hash_link(os.readlink(name, dir_fd=lower))
+        if not stat.S_ISREG(found.st_mode):
+            return STRANGE_SHA256
+        try:
+            return _hash(lower, name)
+        except PermissionError:
+            return CHANGED  # Nobody can tell what it holds, so nothing replaces it.
+
+    def _add(self, path: str, kind: ChangeKind, **fields: Any) -> None:
+        if len(self._changes) >= CHANGES_MAX:
+            raise Invalid("draft_too_large", f"a command may change at most {CHANGES_MAX} files; do it in parts")
+        self._changes.append(FileChange(root=self._root, path=path, kind=kind, **fields))
+
+    def _leave_out(self, path: str, reason: str) -> None:
+        self._left_out_count += 1
+        if len(self._left_out) < LEFT_OUT_SHOWN_MAX:
+            self._left_out.append(LeftOutFile(path=path, reason=reason))
+
+
+def leads_inside(path: str, target: str, root: str) -> bool:
+    """Tells whether a link's target stays in its root, by its text.
+
+    `..` counts only at the beginning: behind a name it could climb from wherever that name leads.
+    """
+    if target.startswith("/"):
+        inside = os.path.normpath(target)
+        return (inside == root or inside.startswith(root.rstrip("/") + "/")) and ".." not in target.split("/")
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    climbs = 0
+    while climbs < len(parts) and parts[climbs] == "..":
+        climbs += 1
+    return climbs <= path.count("/") and ".." not in parts[climbs:]
+
+
+def _is_whiteout(found: os.stat_result) -> bool:
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def _hides_all(upper: int, lower: int) -> bool:
+    """Tells whether the upper folder holds deletions only, and one for each name below."""
+    names = os.listdir(upper)
+    is_bare = all(_is_whiteout(os.stat(name, dir_fd=upper, follow_symlinks=False)) for name in names)
+    return is_bare and set(os.listdir(lower)) <= set(names)
+
+
+def _is_opaque(folder: int) -> bool:
+    try:
+        return os.getxattr(folder, _OPAQUE) == b"y"
+    except OSError:
+        return False
+
+
+def _unfit(path: str) -> str | None:
+    """Returns why a path cannot be a change; None if it can."""
+    try:
+        length = len(path.encode())
+    except UnicodeEncodeError:
+        return _UNNAMEABLE
+    if "\n" in path:
+        return _UNNAMEABLE
+    return _TOO_DEEP if length > PATH_BYTES_MAX or path.count("/") > DEPTH_MAX else None
+
+
+def _shown(path: str) -> str:
+    return path[:PATH_SHOWN_MAX].encode(errors="replace").decode(errors="replace")
+
+
+def _stat(folder: int | None, name: str) -> os.stat_result | None:
+    if folder is None:
+        return None
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _hash(folder: int, name: str, opening_mode: int | None = None) -> str:
+    file = _open(name, FILE_FLAGS, folder, opening_mode)
+    try:
+        return hash_file(file)
+    finally:
+        os.close(file)
+
+
+def _open(name: str, flags: int, folder: int, opening_mode: int | None) -> int:
+    """Opens something. In the upper layer, which is ours, permissions that a command took away are put aside."""
+    try:
+        return os.open(name, flags, dir_fd=folder)
+    except PermissionError:
+        if opening_mode is None:
+            raise
+        os.chmod(name, opening_mode, dir_fd=folder)
+        return os.open(name, flags, dir_fd=folder)

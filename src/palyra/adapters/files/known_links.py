@@ -1,0 +1,67 @@
+"""Links whose names something outside the sandbox obeys: writing what they lead to is writing them.
+
+Owns: finding them. Does not own: what a name means (core.drafts.outside, core.sensitive_files), judging (policy).
+The look-up is bounded: the links that lie in a root itself, and in the few folders below it that hold hooks or settings.
+"""
+
+import os
+import stat
+from collections.abc import Iterable
+from itertools import islice
+
+from palyra.core.drafts.outside import is_run_next, is_run_outside
+from palyra.core.sensitive_files import is_sensitive
+
+FOLDERS = ("", ".git", ".git/hooks", ".githooks", ".husky", ".github", ".vscode", ".claude", ".cursor")
+ENTRIES_MAX = 20_000  # Of one folder. A larger one is not searched further.
+HOPS_MAX = 16
+
+Links = tuple[tuple[str, str], ...]  # The name of a link below its root, and an absolute path that it leads to.
+
+
+def find_links(roots: Iterable[str]) -> Links:
+    return tuple(found for root in roots for folder in FOLDERS for found in _links_in(os.path.realpath(root), folder))
+
+
+def names_of(path: str, links: Links) -> tuple[str, ...]:
+    """Returns the other names by which an absolute path is reached. A link to a folder leads to all that is below."""
+    exact = (name for name, target in links if path == target)
+    below = (name + path[len(target) :] for name, target in links if path.startswith(f"{target}/"))
+    return tuple(dict.fromkeys((*exact, *below)))
+
+
+def linked_names(paths: Iterable[str], workspace: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the names of links that lead to any of these paths, which are relative to the first root or absolute."""
+    links = find_links(workspace)
+    whole = (os.path.realpath(os.path.join(workspace[0], path)) for path in paths) if links else ()
+    return tuple(name for path in whole for name in names_of(path, links))
+
+
+def _links_in(root: str, folder: str) -> list[tuple[str, str]]:
+    place = os.path.join(root, folder) if folder else root
+    try:
+        if not stat.S_ISDIR(os.lstat(place).st_mode):
+            return []  # A folder that is a link itself is found where it lies.
+        with os.scandir(place) as entries:
+            names = [entry.name for entry in islice(entries, ENTRIES_MAX) if entry.is_symlink()]
+    except OSError:
+        return []
+    known = (f"{folder}/{name}" if folder else name for name in names)
+    return [(name, target) for name in known if _is_obeyed(name) for target in _targets(os.path.join(root, name))]
+
+
+def _is_obeyed(name: str) -> bool:
+    return is_sensitive(name) or is_run_outside(name, is_link=True) or is_run_next(name)
+
+
+def _targets(link: str) -> list[str]:
+    """Returns every path on the way: whoever replaces a link in the middle changes the end."""
+    found: list[str] = []
+    while len(found) < HOPS_MAX:
+        try:
+            target = os.path.join(os.path.dirname(link), os.readlink(link))
+        except OSError:
+            break
+        link = os.path.join(os.path.realpath(os.path.dirname(target)), os.path.basename(target.rstrip("/")))
+        found.append(os.path.normpath(link))
+    return found

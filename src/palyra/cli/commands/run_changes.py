@@ -1,0 +1,95 @@
+"""`palyra runs diff` and `palyra runs undo`: what a run changed in the workspace, and putting it back.
+
+Does not own: other commands about runs (commands.runs).
+"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.lookup import find_run
+from palyra.cli.options import JsonOption, is_json
+from palyra.cli.output import counted, print_json, print_line
+from palyra.cli.target import UrlOption
+from palyra.cli.terminal.style import shown
+from palyra.core.events.base import JsonObject
+
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
+
+app = typer.Typer()
+NOTHING = "The run changed nothing in the workspace."
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's id, the beginning of it, or `last` for the newest.")
+]
+PathOption = Annotated[str | None, typer.Option(metavar="PATH", help="Only this file, or what lies below this folder.")]
+
+
+@app.command()
+def diff(
+    context: typer.Context,
+    run: RunArgument,
+    path: PathOption = None,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what a run changed in the workspace, as one difference.
+
+    Examples:
+
+      palyra runs diff last
+
+      palyra runs diff last --path src/app.py
+    """
+
+    record = _read(context, run, path, url)
+    if is_json(context, json):
+        print_json(record)
+    else:
+        typer.echo(shown(str(record.get("diff") or NOTHING)))
+
+
+@app.command()
+def undo(
+    context: typer.Context,
+    run: RunArgument,
+    path: PathOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before files are put back.")] = False,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Put files back as they were before a run. Nothing is put back if one of them has changed since.
+
+    Examples:
+
+      palyra runs undo last
+
+      palyra runs undo last --path src --yes
+    """
+
+    async def act(client: "Client") -> JsonObject:
+        return await client.post(f"/runs/{await find_run(client, run)}/undo", {} if path is None else {"path": path})
+
+    if not yes:
+        difference = str(_read(context, run, path, url).get("diff") or "")
+        typer.echo(shown(difference or NOTHING))
+        if not difference:
+            return
+        typer.confirm("Put these files back as they were before?", abort=True)
+    record = ask_daemon(context, url, act)
+    if is_json(context, json):
+        print_json(record)
+        return
+    changes = record.get("changes")
+    count = len(changes) if isinstance(changes, list) else 0
+    words = f"Undone: {counted(count, 'change')} of run {record.get('run_id')}."
+    print_line(words if count else "There was nothing to undo.")
+
+
+def _read(context: typer.Context, run: str, path: str | None, url: str | None) -> JsonObject:
+    async def read(client: "Client") -> JsonObject:
+        query: dict[str, str | int] = {} if path is None else {"path": path}
+        return await client.get(f"/runs/{await find_run(client, run)}/changes", **query)
+
+    return ask_daemon(context, url, read)

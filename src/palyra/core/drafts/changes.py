@@ -1,0 +1,140 @@
+"""Sets of changes: their order, their digest, and what a model is told about them.
+
+Does not own: reading changes from a disk (adapters.drafts).
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from palyra.core.events.draft import ChangeKind, FileChange, LeftOutFile
+from palyra.core.events.tool import FileBytes
+from palyra.core.spelling import spell_out
+
+CHANGES_INLINE_BYTES_MAX = 32 * 1024  # A longer list is stored as an artifact; the event names it.
+LEFT_OUT_SHOWN_MAX = 32
+SHOWN_MAX = 200  # Of changes other than deletions, which are never cut off before DELETED_SHOWN_MAX.
+DELETED_SHOWN_MAX = 1000
+_ORDER = {
+    ChangeKind.DELETED: 0,
+    ChangeKind.CREATED: 1,
+    ChangeKind.LINKED: 1,
+    ChangeKind.MODIFIED: 1,
+    ChangeKind.MODE: 2,
+}
+_WORDS = {
+    ChangeKind.DELETED: "deleted",
+    ChangeKind.CREATED: "created",
+    ChangeKind.MODIFIED: "changed",
+    ChangeKind.LINKED: "linked",
+    ChangeKind.MODE: "permissions of",
+}
+
+
+class LinkedChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A changed path to which known links lead: changing it changes what they stand for."""
+
+    root: str
+    path: str
+    names: tuple[str, ...]
+
+
+class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a command changed, and what of it is never applied. `emptied_roots` would hold nothing any more."""
+
+    changes: tuple[FileChange, ...] = ()
+    left_out: tuple[LeftOutFile, ...] = ()
+    left_out_count: int = 0
+    emptied_roots: tuple[str, ...] = ()
+    linked: tuple[LinkedChange, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        return digest_changes(self.changes)
+
+
+def digest_changes(changes: Sequence[FileChange]) -> str:
+    """Returns the hash that a verdict, an answer and an intent are bound to."""
+    return hashlib.sha256(encode_changes(changes)).hexdigest()
+
+
+def encode_changes(changes: Sequence[FileChange]) -> bytes:
+    return msgspec.json.encode(tuple(changes), order="deterministic")
+
+
+def decode_changes(body: bytes) -> tuple[FileChange, ...]:
+    return msgspec.json.decode(body, type=tuple[FileChange, ...])
+
+
+def is_folder(change: FileChange) -> bool:
+    return change.path.endswith("/")
+
+
+def in_order(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
+    """Sorts by root and path, a folder before its content. The order does not depend on how a disk lists files."""
+    return tuple(sorted(changes, key=lambda change: (change.root, change.path)))
+
+
+def without_paths(changes: Sequence[FileChange], left_out: Iterable[str]) -> tuple[FileChange, ...]:
+    """Leaves out paths, and everything below a folder that is left out."""
+    names = set(left_out)
+    folders = tuple(name if name.endswith("/") else f"{name}/" for name in names)
+    return tuple(change for change in changes if not any(_is_named(path, names, folders) for path in _names_of(change)))
+
+
+def unmatched(changes: Sequence[FileChange], left_out: Iterable[str]) -> tuple[str, ...]:
+    """Returns the names that mean none of the changes. What a person meant by them is not known."""
+    return tuple(name for name in left_out if len(without_paths(changes, (name,))) == len(changes))
+
+
+def _names_of(change: FileChange) -> tuple[str, str]:
+    """A path is known relative to its root, and whole."""
+    return change.path, f"{change.root.rstrip('/')}/{change.path}"
+
+
+def _is_named(path: str, names: set[str], folders: tuple[str, ...]) -> bool:
+    return path in names or path.rstrip("/") in names or path.startswith(folders)
+
+
+def written_files(changes: Sequence[FileChange], taint: tuple[str, ...]) -> tuple[FileBytes, ...]:
+    """Returns the files that applying the changes leaves, with the taint they carry."""
+    return tuple(
+        FileBytes(root=change.root, path=change.path, sha256=change.after_sha256, taint=taint)
+        for change in changes
+        if change.after_sha256 is not None and change.kind in (ChangeKind.CREATED, ChangeKind.MODIFIED)
+    )
+
+
+def describe_changes(changes: Sequence[FileChange]) -> str:
+    """Lists the changes for a model: deletions first, and those are not cut off."""
+    if not changes:
+        return ""
+    deleted = [change for change in changes if change.kind is ChangeKind.DELETED]
+    others = [change for change in changes if change.kind is not ChangeKind.DELETED]
+    lines = [_line(change) for change in deleted[:DELETED_SHOWN_MAX]]
+    lines += _rest(len(deleted) - DELETED_SHOWN_MAX, "deletions")
+    lines += [_line(change) for change in others[:SHOWN_MAX]]
+    lines += _rest(len(others) - SHOWN_MAX, "changes")
+    return "\n".join(lines)
+
+
+def describe_left_out(left_out: Sequence[LeftOutFile], count: int) -> str:
+    lines = [f"not applied: {spell_out(each.path)} ({each.reason})" for each in left_out]
+    return "\n".join([*lines, *_rest(count - len(left_out), "things that were not applied")])
+
+
+def _rest(count: int, noun: str) -> list[str]:
+    return [f"and {count} more {noun}"] if count > 0 else []
+
+
+def _line(change: FileChange) -> str:
+    words, path = _WORDS[change.kind], spell_out(change.path)
+    if change.kind is ChangeKind.MODE:
+        return f"{words} {path}: {change.before_mode:o} to {change.mode:o}"
+    size = f", {change.bytes} bytes" if change.after_sha256 is not None and change.kind is not ChangeKind.LINKED else ""
+    return f"{words} {path}{size}"
+
+
+def sort_key(change: FileChange) -> tuple[int, str, str]:
+    return _ORDER[change.kind], change.root, change.path

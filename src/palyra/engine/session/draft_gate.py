@@ -1,0 +1,222 @@
+"""Judges what a command changed in its draft, as the file writes it stands for.
+
+Owns: the order of the checks on a set of changes, and what its card shows.
+Does not own: the policies, the rules of a set (core.drafts.judge), asking (core.run).
+Invariant: the strictest answer of all paths is the answer for the set, and an error inside is a refusal (L6).
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from palyra.core.budget import left_usd
+from palyra.core.delegation import agents_above, channel_of
+from palyra.core.drafts.changes import (
+    ChangeSet,
+    describe_changes,
+    describe_left_out,
+    digest_changes,
+    is_folder,
+)
+from palyra.core.drafts.judge import (
+    DELETES_MANY,
+    PathGroup,
+    Written,
+    deletes_many,
+    group_changes,
+    name_written,
+    shown_path,
+    split,
+    write_spec,
+)
+from palyra.core.errors import PalyraError
+from palyra.core.events.draft import DraftJudged, FileChange, ToolDrafted
+from palyra.core.events.tool import Verdict
+from palyra.core.run.call import Call
+from palyra.core.run.questions import TOUCHED_MAX
+from palyra.core.run.state import Run
+from palyra.core.spelling import spell_out
+from palyra.core.taint import UNNAMED
+from palyra.core.tools import CallNature
+from palyra.core.trust import is_tainting
+from palyra.engine.session.gate import GateCase
+from palyra.engine.spend.ledger import Ledger, spender_of
+from palyra.ports.clock import Clock
+from palyra.ports.drafts import Drafts
+from palyra.ports.policy import Policy, PolicyAnswer, PolicyQuestion
+from palyra.ports.tools import Catalog
+
+_STRICTNESS = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
+PREVIEW_LENGTH_MAX = 16 * 1024
+PATH_SHOWN_MAX = 500
+COMMAND_SHOWN_MAX = 300
+
+log = structlog.get_logger()
+
+
+class _Finding(msgspec.Struct, frozen=True):
+    """The answer for a set, and the changes that made it so strict."""
+
+    answer: PolicyAnswer
+    changes: tuple[FileChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftGate:
+    drafts: Drafts
+    catalog: Catalog
+    policy: Policy
+    ledger: Ledger
+    clock: Clock
+    approval_timeout_ms: int
+
+    async def judge(self, run: Run, call: Call, case: GateCase) -> DraftJudged:
+        draft = call.draft
+        if draft is None:
+            return _refuse(call, "", "draft_missing", "There is no draft to judge.")
+        try:
+            change_set = await self.drafts.read(call.effect_id)
+            changes = change_set.changes
+        except (PalyraError, msgspec.DecodeError, OSError) as cause:
+            log.error("draft_unreadable", effect_id=call.effect_id, error=type(cause).__name__)
+            return _refuse(call, draft.digest, "draft_missing", "What the command changed cannot be read any more.")
+        if digest_changes(changes) != draft.digest:
+            return _refuse(call, draft.digest, "draft_mismatch", "What lies in the draft is not what was sealed.")
+        taint = _taint(case, draft)
+        finding = await self._find(run, case, change_set, taint)
+        written = await asyncio.to_thread(name_written, changes, taint) if taint else Written()
+        answer = _askable(run, finding.answer)
+        if answer.verdict is not Verdict.ALLOW:
+            await self.drafts.release(call.effect_id)
+        return await self._judged(call, draft, finding, _Verdict(answer, taint, written, case))
+
+    async def _find(self, run: Run, case: GateCase, change_set: ChangeSet, taint: tuple[str, ...]) -> _Finding:
+        changes = change_set.changes
+        base = await self._question(run, case, taint)
+        finding = await self._judge_paths(run, base, change_set, _first_root(case, changes))
+        if finding.answer.verdict is not Verdict.DENY and deletes_many(change_set):
+            count = sum(change.after_sha256 is None and not is_folder(change) for change in changes)
+            what = "all files of a workspace" if change_set.emptied_roots else f"{count} files"
+            reason = f"The command deletes {what}, which asks."
+            rule = PolicyAnswer(verdict=Verdict.ASK, rule=DELETES_MANY, reason=reason, snapshot=finding.answer.snapshot)
+            deleted = tuple(change for change in changes if change.after_sha256 is None)
+            is_asked = finding.answer.verdict is Verdict.ASK
+            return _Finding(finding.answer if is_asked else rule, (*finding.changes, *deleted))
+        return finding
+
+    async def _judge_paths(self, run: Run, base: PolicyQuestion, change_set: ChangeSet, first_root: str) -> _Finding:
+        """Judges group by group. A group that is not allowed is judged path by path, to tell which of them are not.
+
+        Others get the loop after each: thousands of folders take seconds.
+        """
+        strictest = PolicyAnswer(verdict=Verdict.ALLOW, rule="draft", reason="Nothing of it asks.")
+        held: list[FileChange] = []
+        linked = {(each.root, each.path): each.names for each in change_set.linked}
+        for group in group_changes(change_set.changes):
+            answer = self._ask(run, base, group.nature(first_root, linked))
+            parts = split(group) if answer.verdict is not Verdict.ALLOW and len(group.changes) > 1 else (group,)
+            for part in parts:
+                judged = answer if part is group else self._ask(run, base, part.nature(first_root, linked))
+                await asyncio.sleep(0)
+                if judged.verdict is not Verdict.ALLOW:
+                    held += part.changes
+                if _STRICTNESS[judged.verdict] > _STRICTNESS[strictest.verdict] or strictest.snapshot is None:
+                    strictest = judged
+        return _Finding(strictest, tuple(held))
+
+    def _ask(self, run: Run, base: PolicyQuestion, nature: CallNature) -> PolicyAnswer:
+        question = replace(base, nature=nature, arguments={"path": nature.paths[0]})
+        asked = (question, *(replace(question, agent=agent) for agent in agents_above(run)))
+        return max((self.policy.judge(each) for each in asked), key=lambda answer: _STRICTNESS[answer.verdict])
+
+    async def _question(self, run: Run, case: GateCase, taint: tuple[str, ...]) -> PolicyQuestion:
+        spender = spender_of(run, case.session_id)
+        standings = await self.ledger.standings(spender, self.clock.now_ms(), ())
+        return PolicyQuestion(
+            principal=case.principal,
+            agent=case.agent.name,
+            session_id=case.session_id,
+            channel=channel_of(run),
+            skills=tuple(skill.name for skill in run.skills),
+            spec=write_spec(self.catalog.specs()),
+            arguments={},
+            nature=PathGroup(changes=()).nature(""),
+            taint=taint,
+            budget_left_usd=left_usd(standings),
+        )
+
+    async def _judged(self, call: Call, draft: ToolDrafted, finding: _Finding, verdict: "_Verdict") -> DraftJudged:
+        answer = verdict.answer
+        is_ask = answer.verdict is Verdict.ASK
+        root = _first_root(verdict.case, finding.changes)
+        return DraftJudged(
+            call_id=call.call_id,
+            digest=draft.digest,
+            verdict=answer.verdict,
+            rule=answer.rule,
+            reason=answer.reason,
+            asking=tuple(shown_path(change, root)[:PATH_SHOWN_MAX] for change in finding.changes[:TOUCHED_MAX]),
+            taint=verdict.taint,
+            policy=answer.snapshot,
+            preview=await self._preview(call, finding.changes) if is_ask else None,
+            expires_in_ms=self.approval_timeout_ms if is_ask else None,
+            writes=verdict.written.files,
+            write_sets=verdict.written.sets,
+        )
+
+    async def _preview(self, call: Call, held: tuple[FileChange, ...]) -> str:
+        """Shows the command, then what asks, then the rest of the set by name, then what is never applied."""
+        change_set = await self.drafts.read(call.effect_id)
+        changes = change_set.changes
+        names = {(change.root, change.path) for change in held}
+        rest = tuple(change for change in changes if (change.root, change.path) not in names)
+        shown = await self.drafts.preview(call.effect_id, held or changes)
+        others = f"\n\nand without a question of their own:\n{describe_changes(rest)}" if held and rest else ""
+        unapplied = describe_left_out(change_set.left_out, change_set.left_out_count)
+        others += f"\n\n{unapplied}" if unapplied else ""
+        return _cut(f"{_command(call)}{shown}{others}", PREVIEW_LENGTH_MAX, "\n[the rest is not shown]")
+
+
+def _command(call: Call) -> str:
+    """Returns the command in a line of its own, for surfaces that show no arguments."""
+    command = call.arguments.get("command") if isinstance(call.arguments, dict) else None
+    return f"$ {_cut(spell_out(command), COMMAND_SHOWN_MAX, '…')}\n\n" if isinstance(command, str) else ""
+
+
+def _cut(text: str, length_max: int, mark: str) -> str:
+    return text if len(text) <= length_max else text[: length_max - len(mark)] + mark
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    answer: PolicyAnswer
+    taint: tuple[str, ...]
+    written: Written
+    case: GateCase
+
+
+def _taint(case: GateCase, draft: ToolDrafted) -> tuple[str, ...]:
+    """Returns the sources of the session, and of the files that the command could read (L8)."""
+    read = (draft.source or UNNAMED,) if is_tainting(draft.trust) else ()
+    return tuple(dict.fromkeys((*case.taint, *read)))
+
+
+def _first_root(case: GateCase, changes: tuple[FileChange, ...]) -> str:
+    """Paths below the first root are shown relative to it. Roots of changes are real paths."""
+    roots = {change.root for change in changes}
+    if len(case.agent.workspace) == 1 and len(roots) == 1:
+        return roots.pop()
+    return case.agent.workspace[0] if case.agent.workspace else ""
+
+
+def _askable(run: Run, answer: PolicyAnswer) -> PolicyAnswer:
+    if run.can_ask or answer.verdict is not Verdict.ASK:
+        return answer
+    reason = f"{answer.reason} It would need a person's approval, and this run has nobody to ask."
+    return PolicyAnswer(verdict=Verdict.DENY, rule="nobody_to_ask", reason=reason, snapshot=answer.snapshot)
+
+
+def _refuse(call: Call, digest: str, rule: str, reason: str) -> DraftJudged:
+    return DraftJudged(call_id=call.call_id, digest=digest, verdict=Verdict.DENY, rule=rule, reason=reason)

@@ -1,0 +1,55 @@
+"""Removes drafts that nothing needs any more: a kill behind the outcome of a call leaves its draft.
+
+Does not own: removing a draft when its call ends (effect_runner).
+Invariant: the draft of a call without an outcome stays, however long a person takes to answer.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from palyra.core.ids import EffectId
+from palyra.core.run.call import CallPhase
+from palyra.core.run.states import RunState
+from palyra.engine.session.session_loader import SessionLoader
+from palyra.ports.drafts import Drafts
+from palyra.ports.views import RunViews
+
+PAGE_RUNS = 100
+_UNFINISHED = frozenset({RunState.ACCEPTED, RunState.IN_PROGRESS, RunState.WAITING})
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftSweep:
+    """`leftovers` names the drafts on disk, without those that a caller in this process is about to apply."""
+
+    leftovers: Callable[[], Awaitable[tuple[EffectId, ...]]]
+    drafts: Drafts
+    runs: RunViews
+    loader: SessionLoader
+
+    async def sweep(self) -> int:
+        """Removes the drafts of all calls that have an outcome. Returns their number."""
+        # The disk is read first: a draft that begins later is not listed, and an outcome is final.
+        listed = await self.leftovers()
+        needed = await self._needed() if listed else frozenset()
+        stale = [effect_id for effect_id in listed if effect_id not in needed]
+        for effect_id in stale:
+            await self.drafts.forget(effect_id)
+        if stale:
+            log.info("drafts_swept", removed_count=len(stale))
+        return len(stale)
+
+    async def _needed(self) -> frozenset[EffectId]:
+        needed: set[EffectId] = set()
+        after = ""
+        while rows := await self.runs.runs_in(_UNFINISHED, after, PAGE_RUNS):
+            after = rows[-1].id
+            for row in rows:
+                run = await self.loader.fold_run(row)
+                calls = run.calls if run is not None else ()
+                needed |= {call.effect_id for call in calls if call.phase is not CallPhase.FINISHED}
+        return frozenset(needed)

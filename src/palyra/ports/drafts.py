@@ -1,0 +1,123 @@
+"""The ports of drafts: worlds in which commands run, and the sealed changes that come out of them.
+
+Does not own: whether changes may be applied (engine.session.draft_gate), the overlay itself (the shell's sandbox).
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from palyra.core.drafts.changes import ChangeSet
+from palyra.core.errors import Unavailable
+from palyra.core.events.draft import ConflictCause, FileChange
+from palyra.core.ids import EffectId
+
+Contents = tuple[bytes, ...]  # Archives of replaced files, the oldest first.
+
+
+class OverlayRoot(msgspec.Struct, frozen=True, kw_only=True):
+    """A root of the workspace, and the two folders that an overlay over it needs."""
+
+    root: str
+    upper: str
+    work: str
+
+
+class AppliedDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """A draft was applied. `undo` is the archive of what it replaced; `unkept` counts files too large for it."""
+
+    undo: bytes | None = None
+    unkept_count: int = 0
+
+
+class DraftConflict(msgspec.Struct, frozen=True, kw_only=True):
+    """A file had changed meanwhile, so nothing was applied."""
+
+    path: str
+    cause: ConflictCause
+
+
+class DraftFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine refused, so nothing was applied: no space, no permission."""
+
+    message: str
+
+
+class DraftWorlds(Protocol):
+    """What a runtime needs to run a command in a draft."""
+
+    async def begin(self, effect_id: EffectId, roots: tuple[str, ...], *, is_alone: bool) -> tuple[OverlayRoot, ...]:
+        """Makes an empty world. With `is_alone` nothing else is applied to these roots until the draft is settled."""
+        ...
+
+    async def seal(self, effect_id: EffectId) -> ChangeSet:
+        """Reads what the command changed, and makes it durable. The command must have ended."""
+        ...
+
+    async def forget(self, effect_id: EffectId) -> None:
+        """Removes a draft. An absent one is no error."""
+        ...
+
+
+class Drafts(Protocol):
+    """What is done with sealed drafts. Every method may be called again after a crash."""
+
+    async def read(self, effect_id: EffectId) -> ChangeSet: ...
+
+    async def preview(self, effect_id: EffectId, changes: tuple[FileChange, ...]) -> str:
+        """Returns the difference that applying these changes would make, for a person."""
+        ...
+
+    async def apply(
+        self, effect_id: EffectId, changes: tuple[FileChange, ...]
+    ) -> AppliedDraft | DraftConflict | DraftFailure:
+        """Applies all of the changes or none. What is already applied is done."""
+        ...
+
+    async def archive(self, effect_id: EffectId) -> bytes | None:
+        """Returns the content of a draft that could not be applied, or None if it is too large to be kept."""
+        ...
+
+    async def unpack(self, effect_id: EffectId, changes: tuple[FileChange, ...], contents: Contents) -> ChangeSet:
+        """Makes a sealed draft from archives, to put files back. Raises NotFound if one of them is in none."""
+        ...
+
+    async def compare(self, changes: tuple[FileChange, ...], contents: Contents) -> str:
+        """Returns the difference between what archives hold of these files and what lies there now."""
+        ...
+
+    async def release(self, effect_id: EffectId) -> None:
+        """Lets others go on that wait for a draft which has the roots alone."""
+        ...
+
+    async def forget(self, effect_id: EffectId) -> None: ...
+
+
+class NoDrafts:
+    """Stands where nothing is drafted."""
+
+    async def read(self, effect_id: EffectId) -> ChangeSet:
+        raise Unavailable("drafts_missing", "this daemon keeps no drafts")
+
+    async def preview(self, effect_id: EffectId, changes: tuple[FileChange, ...]) -> str:
+        raise Unavailable("drafts_missing", "this daemon keeps no drafts")
+
+    async def apply(
+        self, effect_id: EffectId, changes: tuple[FileChange, ...]
+    ) -> AppliedDraft | DraftConflict | DraftFailure:
+        return DraftFailure(message="this daemon keeps no drafts")
+
+    async def archive(self, effect_id: EffectId) -> bytes | None:
+        return None
+
+    async def unpack(self, effect_id: EffectId, changes: tuple[FileChange, ...], contents: Contents) -> ChangeSet:
+        raise Unavailable("drafts_missing", "this daemon keeps no drafts")
+
+    async def compare(self, changes: tuple[FileChange, ...], contents: Contents) -> str:
+        raise Unavailable("drafts_missing", "this daemon keeps no drafts")
+
+    async def release(self, effect_id: EffectId) -> None:
+        return
+
+    async def forget(self, effect_id: EffectId) -> None:
+        return

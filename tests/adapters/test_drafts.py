@@ -1,0 +1,373 @@
+"""Drafts on disk: what an overlay leaves, sealing, applying by hashes, and being killed at every step of it."""
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from palyra.adapters.drafts import apply as applying
+from palyra.adapters.drafts.folders import DraftFolders, sweep_trials
+from palyra.adapters.drafts.renames import rename_new
+from palyra.adapters.drafts.store import FileDrafts
+from palyra.adapters.drafts.tree import remove_tree
+from palyra.adapters.drafts.upper import leads_inside
+from palyra.adapters.runtimes.shell.run import ShellRun
+from palyra.core.drafts.changes import ChangeSet, describe_left_out
+from palyra.core.events.draft import ChangeKind, ConflictCause
+from palyra.core.ids import EffectId
+from palyra.ports.drafts import AppliedDraft, DraftConflict, DraftFailure
+from palyra.ports.tools import ToolCallContext
+from tests.runtimes.shells import found_sandbox, make_context, make_setup
+
+pytestmark = pytest.mark.anyio
+
+
+class Desk:
+    """A workspace with a few files, and drafts of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "root"
+        self.root.mkdir()
+        self.drafts = FileDrafts(folder / "drafts")
+        (self.root / "d").mkdir()
+        for name in ("a", "b", "c", "d/x", "d/y"):
+            (self.root / name).write_text(f"old {name}\n")
+
+    async def run(self, command: str) -> tuple[ToolCallContext, ChangeSet]:
+        context = make_context(self.root)
+        tool = ShellRun(found_sandbox(), make_setup(drafts=self.drafts))
+        result = await tool.execute({"command": command}, context)
+        return context, result.draft.change_set if result.draft is not None else ChangeSet()
+
+    async def apply(self, effect_id: EffectId, change_set: ChangeSet) -> AppliedDraft | DraftConflict | DraftFailure:
+        return await self.drafts.apply(effect_id, change_set.changes)
+
+    def held(self) -> dict[str, str]:
+        found = {}
+        for path in sorted(self.root.rglob("*")):
+            if path.is_symlink():
+                found[str(path.relative_to(self.root))] = f"-> {os.readlink(path)}"
+            elif path.is_file():
+                mode = path.stat().st_mode & 0o777
+                path.chmod(mode | 0o400)  # Root reads everything; an ordinary user does not.
+                found[str(path.relative_to(self.root))] = f"{mode:o} {path.read_text()}"
+                path.chmod(mode)
+            else:
+                found[str(path.relative_to(self.root)) + "/"] = ""
+        return found
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+MANY = "echo new > a; rm b; chmod 755 c; rm -r d; mkdir d; echo z > d/z; mkdir -p e/f; echo g > e/f/g; ln -s a link"
+
+
+async def test_an_overlay_is_read_as_the_changes_it_stands_for(desk: Desk) -> None:
+    _, found = await desk.run(MANY)
+    assert {(change.kind, change.path) for change in found.changes} == {
+        (ChangeKind.MODIFIED, "a"),
+        (ChangeKind.DELETED, "b"),
+        (ChangeKind.MODE, "c"),
+        (ChangeKind.DELETED, "d/x"),
+        (ChangeKind.DELETED, "d/y"),
+        (ChangeKind.CREATED, "d/z"),
+        (ChangeKind.CREATED, "e/"),
+        (ChangeKind.CREATED, "e/f/"),
+        (ChangeKind.CREATED, "e/f/g"),
+        (ChangeKind.LINKED, "link"),
+    }
+
+
+def copied(root: Path, other: Path, command: str) -> Path:
+    """Copies the folder and runs the command on the copy, without any sandbox. The commands are those of this file."""
+    shutil.copytree(root, other, symlinks=True)
+    subprocess.run(["bash", "-c", f"umask 022; {command}"], cwd=other, check=True)
+    return other
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        MANY,
+        "mv d e && mv e/x x",
+        "rm -r d && echo file > d",
+        "rm a && mkdir a && echo in > a/in",
+        "mv a t && mv b a && mv t b",
+        "ln -sf b a; chmod 000 b; mkdir -m 700 p",
+        "umask 077; mkdir -p q/r; echo 1 > q/r/s",
+        "cp -a d e; rm -r d; mv e d; echo more >> d/x",
+    ],
+)
+async def test_applying_leaves_what_the_command_saw(desk: Desk, tmp_path: Path, command: str) -> None:
+    """The same command on a copy of the folder, without any draft, must leave the same."""
+    other = copied(desk.root, tmp_path / "direct", command)
+    context, found = await desk.run(f"umask 022; {command}")
+    assert isinstance(await desk.apply(context.effect_id, found), AppliedDraft)
+    direct = desk.held()
+    desk.root = other
+    assert direct == desk.held()
+
+
+async def test_what_is_never_applied_is_named(desk: Desk) -> None:
+    _, found = await desk.run(
+        "ln -s /etc/passwd out; ln -s ../../x up; mkfifo pipe; ln -s d/../../.. sly; ln -s d fine"
+    )
+    assert [change.path for change in found.changes] == ["fine"]
+    assert sorted(each.path for each in found.left_out) == ["out", "pipe", "sly", "up"]
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "is_inside"),
+    [
+        ("l", "a", True),
+        ("l", "./a/b", True),
+        ("x/l", "../a", True),
+        ("x/y/l", "../../a", True),
+        ("l", "/w/a", True),
+        ("l", "..", False),
+        ("x/l", "../../a", False),
+        ("l", "a/../b", False),
+        ("l", "/w/../etc", False),
+        ("l", "/wx", False),
+        ("l", "/etc/passwd", False),
+    ],
+)
+def test_a_link_is_inside_by_its_text_alone(path: str, target: str, is_inside: bool) -> None:
+    assert leads_inside(path, target, "/w") is is_inside
+
+
+async def test_pipes_and_sockets_of_the_workspace_can_be_removed(desk: Desk) -> None:
+    os.mkfifo(desk.root / "pipe")
+    os.mkfifo(desk.root / "d/pipe")
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(desk.root / "s"))
+    context, found = await desk.run("rm pipe s; rm d/pipe; echo file > d/pipe")
+    assert isinstance(await desk.apply(context.effect_id, found), AppliedDraft)
+    assert {"pipe", "s"}.isdisjoint(os.listdir(desk.root))
+    assert (desk.root / "d/pipe").read_text() == "file\n"
+
+
+async def test_a_folder_stays_if_something_in_it_cannot_be_named(desk: Desk) -> None:
+    (desk.root / "d/two\nlines").write_text("x")
+    (desk.root / os.fsdecode(b"d/bad\xff")).write_text("x")
+    context, found = await desk.run("rm -r d; echo ok > a")
+    assert [change.path for change in found.changes] == ["a", "d/x", "d/y"]
+    assert found.left_out_count == 2
+    assert isinstance(await desk.apply(context.effect_id, found), AppliedDraft)
+    assert len(os.listdir(desk.root / "d")) == 2
+    told = describe_left_out(found.left_out, found.left_out_count)
+    assert "not applied: d/two\\nlines (its name holds a line end" in told
+    assert len(told.splitlines()) == 2
+
+
+DEEP = "import os\nfor _ in range(3000):\n    os.mkdir('n')\n    os.chdir('n')\nopen('f', 'w').close()"
+
+
+async def test_folders_deeper_than_any_path_are_left_out_and_removed(desk: Desk) -> None:
+    context, found = await desk.run(f'echo ok > a; mkdir deep; cd deep; python3 -c "{DEEP}"')
+    assert found.left_out_count == 1
+    assert "too deep" in found.left_out[0].reason
+    assert isinstance(await desk.apply(context.effect_id, found), AppliedDraft)
+    assert (desk.root / "a").read_text() == "ok\n"
+    await desk.drafts.forget(context.effect_id)
+    assert list(desk.drafts.home.iterdir()) == []
+
+
+async def test_a_folder_deeper_than_any_path_stays_if_a_command_deletes_it(desk: Desk) -> None:
+    (desk.root / "deep").mkdir()
+    subprocess.run(["python3", "-c", DEEP], cwd=desk.root / "deep", check=True)  # noqa: ASYNC221 nobody else runs
+    context, found = await desk.run("rm -rf deep; echo ok > a")
+    assert [change.path for change in found.changes] == ["a"]
+    assert isinstance(await desk.apply(context.effect_id, found), AppliedDraft)
+    remove_tree(str(desk.root / "deep"))
+    assert not (desk.root / "deep").exists()
+
+
+async def test_a_touched_file_is_no_change(desk: Desk) -> None:
+    _, found = await desk.run("touch a; cat b >/dev/null; cp a t; mv t a")
+    assert found.changes == ()
+
+
+async def test_a_persons_change_is_a_conflict_and_nothing_is_applied(desk: Desk) -> None:
+    context, found = await desk.run(MANY)
+    (desk.root / "a").write_text("a person's\n")
+    before = desk.held()
+    conflict = await desk.apply(context.effect_id, found)
+    assert conflict == DraftConflict(path="a", cause=ConflictCause.PERSON)
+    assert desk.held() == before
+
+
+async def test_a_change_of_another_draft_is_told_apart(desk: Desk) -> None:
+    first, one = await desk.run("echo 1 >> a")
+    second, two = await desk.run("echo 2 >> a")
+    assert isinstance(await desk.apply(first.effect_id, one), AppliedDraft)
+    assert await desk.apply(second.effect_id, two) == DraftConflict(path="a", cause=ConflictCause.DRAFT)
+
+
+async def test_a_file_that_a_person_put_into_a_deleted_folder_saves_the_folder(desk: Desk) -> None:
+    context, found = await desk.run("rm -r d")
+    (desk.root / "d/theirs").write_text("x")
+    before = desk.held()
+    assert isinstance(await desk.apply(context.effect_id, found), DraftConflict)
+    assert desk.held() == before
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: no cleaning up happens."""
+
+
+STEPS = [
+    (applying, "rename_new"),
+    (applying, "exchange"),
+    (applying, "_stage_file"),
+    (applying, "_step_folder"),
+    (applying, "_set_mode"),
+    (applying, "replace_whole"),
+    (applying, "remove_tree"),
+    (applying.Applier, "_sync"),
+    (applying.Applier, "_let_go"),
+]
+
+
+def killing(place: object, name: str, number: int) -> tuple[Callable[..., object], list[int]]:
+    """Returns a stand-in that does the step, and kills before or after it: odd numbers after, even ones before."""
+    real, seen = getattr(place, name), [0]
+
+    def step(*arguments: object, **more: object) -> object:
+        seen[0] += 1
+        if seen[0] * 2 == number:
+            raise Killed
+        done = real(*arguments, **more)
+        if seen[0] * 2 + 1 == number:
+            raise Killed
+        return done
+
+    return step, seen
+
+
+@pytest.mark.parametrize(("place", "name"), STEPS, ids=lambda each: each if isinstance(each, str) else "")
+async def test_killed_at_any_step_it_goes_on_and_ends_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: object, name: str
+) -> None:
+    whole = Desk(tmp_path)
+    context, found = await whole.run(MANY)
+    assert isinstance(await whole.apply(context.effect_id, found), AppliedDraft)
+    wanted = whole.held()
+    kills = 0
+    for number in range(2, 24):
+        (tmp_path / str(number)).mkdir()
+        desk = Desk(tmp_path / str(number))
+        context, found = await desk.run(MANY)
+        step, seen = killing(place, name, number)
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, step)
+            patch.setattr(applying.Applier, "_go_back", lambda self: None)
+            try:
+                await desk.apply(context.effect_id, found)
+            except Killed:
+                kills += 1
+            else:
+                assert seen[0] * 2 + 1 < number
+                break
+        again = FileDrafts(desk.drafts.home)
+        applied = await again.apply(context.effect_id, found.changes)
+        assert isinstance(applied, AppliedDraft), (name, number, applied)
+        assert desk.held() == wanted, (name, number)
+        assert applied.undo is not None
+    assert kills
+
+
+async def test_a_refusal_half_way_takes_everything_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, found = await desk.run(MANY)
+    before = desk.held()
+    count = [0]
+
+    def full(source: tuple[int, str], target: tuple[int, str]) -> None:
+        count[0] += 1
+        if count[0] == 5:
+            raise OSError(28, "No space left on device")
+        rename_new(source, target)
+
+    monkeypatch.setattr(applying, "rename_new", full)
+    failure = await desk.apply(context.effect_id, found)
+    monkeypatch.undo()
+    assert isinstance(failure, DraftFailure)
+    assert "No space left" in failure.message
+    assert desk.held() == before
+
+
+async def test_an_editor_that_saves_at_every_moment_loses_nothing(desk: Desk) -> None:
+    """Whatever the outcome, the file holds the person's last save, or the draft was applied before it."""
+    for round_number in range(8):
+        context, found = await desk.run(f"echo agent {round_number} > a; echo x{round_number} > b")
+        task = asyncio.create_task(desk.apply(context.effect_id, found))
+        await asyncio.sleep(0.0005 * round_number)
+        (desk.root / ".a.swp").write_text(f"person {round_number}\n")
+        os.replace(desk.root / ".a.swp", desk.root / "a")
+        await task
+        assert (desk.root / "a").read_text() == f"person {round_number}\n"
+        await desk.drafts.forget(context.effect_id)
+
+
+async def test_the_cost_depends_on_the_changes_and_not_on_the_size(desk: Desk) -> None:
+    for number in range(3000):
+        (desk.root / f"d/{number}").touch()
+    context, found = await desk.run("echo 1 > one")
+    assert [change.path for change in found.changes] == ["one"]
+    assert isinstance(await desk.apply(context.effect_id, found), AppliedDraft)
+
+
+async def test_a_draft_that_cannot_be_sealed_says_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(DraftFolders, "write_set", full)
+    tool = ShellRun(found_sandbox(), make_setup(drafts=desk.drafts))
+    result = await tool.execute({"command": "echo x > a"}, make_context(desk.root))
+    assert result.error is not None
+    assert result.error.message.startswith("what the command changed could not be kept (No space left")
+    assert (desk.root / "a").read_text() == "old a\n"
+    assert list(desk.drafts.home.iterdir()) == []
+
+
+async def test_nothing_is_left_of_a_forgotten_draft(desk: Desk) -> None:
+    context, _ = await desk.run(f"{MANY}; mkdir -m 0 locked; mkdir -p l/m; chmod 0 l")
+    await desk.drafts.forget(context.effect_id)
+    assert [path.name for path in desk.drafts.home.iterdir()] == []
+
+
+async def test_a_trial_that_a_kill_left_is_swept_and_a_draft_never_by_its_age(desk: Desk) -> None:
+    context, _ = await desk.run(MANY)
+    (desk.drafts.home / "try-1").mkdir()
+    assert sweep_trials(desk.drafts.home) == 0
+    for name in ("try-1", context.effect_id):
+        os.utime(desk.drafts.home / name, (1, 1))
+    assert sweep_trials(desk.drafts.home) == 1
+    assert await desk.drafts.leftovers() == (context.effect_id,)
+
+
+async def test_an_editor_that_writes_into_an_open_file_loses_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The editor opened the file before it was exchanged, and writes to it just afterwards."""
+    context, found = await desk.run("echo agent > a; echo x > b")
+    with (desk.root / "a").open("a") as editor:
+        real = applying.Applier._sync
+
+        def write_late(applier: applying.Applier) -> None:
+            editor.write("a person's line\n")
+            editor.flush()
+            real(applier)
+
+        monkeypatch.setattr(applying.Applier, "_sync", write_late)
+        assert isinstance(await desk.apply(context.effect_id, found), DraftConflict)
+    assert (desk.root / "a").read_text() == "old a\na person's line\n"
+    assert (desk.root / "b").read_text() == "old b\n"

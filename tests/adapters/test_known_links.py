@@ -1,0 +1,53 @@
+"""Links with names that something obeys: found in a bounded look-up, with every path on their way."""
+
+import os
+from pathlib import Path
+
+from palyra.adapters.files.known_links import linked_names
+from palyra.adapters.tools.fs_patch import FsPatch
+from palyra.adapters.tools.fs_write import FsWrite
+
+
+def test_a_link_with_an_obeyed_name_gives_its_name_to_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "CLAUDE.md").symlink_to("docs/x.md")
+    (tmp_path / "notes").symlink_to("docs/y.md")
+    found = {path: linked_names((path,), (str(tmp_path),)) for path in ("docs/x.md", "docs/y.md", "docs/x.md.bak")}
+    assert found == {"docs/x.md": ("CLAUDE.md",), "docs/y.md": (), "docs/x.md.bak": ()}
+    assert linked_names((str(tmp_path / "docs/x.md"),), (str(tmp_path),)) == ("CLAUDE.md",)
+
+
+def test_a_link_to_a_folder_leads_to_what_is_below(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/hooks").symlink_to("../tools/hooks")
+    (tmp_path / ".vscode").symlink_to("settings")
+    assert linked_names(("tools/hooks/pre-commit",), (str(tmp_path),)) == (".git/hooks/pre-commit",)
+    assert linked_names(("settings/tasks.json",), (str(tmp_path),)) == (".vscode/tasks.json",)
+
+
+def test_every_link_on_the_way_counts_and_a_circle_ends(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").symlink_to("a")
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "CLAUDE.md").symlink_to("PALYRA.md")
+    (tmp_path / "PALYRA.md").symlink_to("CLAUDE.md")
+    links = linked_names(("b",), (str(tmp_path),))
+    assert links == ("AGENTS.md",)
+
+
+def test_links_of_every_root_count(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    (second / ".envrc").symlink_to(first / "env")
+    os.symlink(first, tmp_path / "alias")
+    assert linked_names(("env",), (str(tmp_path / "alias"), str(second))) == (".envrc",)
+
+
+def test_fs_write_and_fs_patch_say_which_links_lead_to_their_file(tmp_path: Path) -> None:
+    (tmp_path / "CLAUDE.md").symlink_to("docs/x.md")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/x.md").write_text("old\n")
+    root = (str(tmp_path),)
+    patch = "--- a/docs/x.md\n+++ b/docs/x.md\n@@ -1 +1 @@\n-old\n+new\n"
+    assert FsWrite().nature({"path": "docs/x.md", "content": "new"}, root).linked_names == ("CLAUDE.md",)
+    assert FsPatch().nature({"patch": patch}, root).linked_names == ("CLAUDE.md",)
+    assert FsWrite().nature({"path": "docs/z.md", "content": "new"}, root).linked_names == ()
