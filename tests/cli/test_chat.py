@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 from palyra.cli.main import app
 from tests.support.stand_in import APPROVAL, SESSION, StandIn
 from tests.support.terminals import Terminal
+from tests.support.waiting import wait_until
 
 
 def test_chat_streams_and_gives_the_terminal_its_mode_back(stand_in: StandIn, reaching: dict[str, str]) -> None:
@@ -48,6 +49,7 @@ def test_chat_asks_again_when_it_is_opened_again(stand_in: StandIn, reaching: di
     with Terminal(["chat"], reaching) as terminal:
         terminal.expect("› another approval")
         terminal.expect("? shell.run asks for approval")
+        terminal.expect("a/s/t/d ›")
         terminal.type("s\r")
         terminal.expect("▸ shell.run make test")
         terminal.expect("✓ shell.run 100 ms")
@@ -79,6 +81,46 @@ def test_question_answered_in_one_chat_is_closed_in_the_other(stand_in: StandIn,
     assert stand_in.sent(f"/approvals/{APPROVAL}") == [{"decision": "deny", "reason": "not now"}]
 
 
+def test_of_three_cards_the_one_above_the_prompt_is_answered(stand_in: StandIn, reaching: dict[str, str]) -> None:
+    """The second is answered elsewhere, out of order; each answer goes to the card that its writer sees."""
+    with Terminal(["chat"], reaching) as terminal:
+        terminal.expect("›")
+        terminal.type("several\r")
+        terminal.expect("? shell.run asks for approval")
+        terminal.expect("2 more wait for an answer")
+        stand_in.answer_elsewhere("2", "deny")
+        terminal.expect("denied by user:other")
+        terminal.type("y\r")
+        terminal.expect("answered (once): shell.run make one")
+        terminal.expect("? shell.run asks for approval")
+        terminal.expect("shell.run rm -r three · a/s/t/d ›")
+        terminal.type("what would that remove?\r")
+        terminal.expect("that is no answer to shell.run rm -r three")
+        terminal.type("no\r")
+        terminal.expect("denied: shell.run rm -r three")
+        terminal.expect("done")
+        terminal.type("/quit\r")
+        assert terminal.wait() == 0
+    assert stand_in.sent("/approvals/1") == [{"decision": "allow", "scope": "once", "option": 0}]
+    assert stand_in.sent("/approvals/3") == [{"decision": "deny"}]
+    assert stand_in.sent(f"/runs/{stand_in.run_ids()[-1]}/input") == [], "nothing superseded the question"
+
+
+def test_text_at_a_card_is_sent_when_it_is_confirmed(stand_in: StandIn, reaching: dict[str, str]) -> None:
+    with Terminal(["chat"], reaching) as terminal:
+        terminal.expect("›")
+        terminal.type("approval please\r")
+        terminal.expect("a/s/t/d ›")
+        terminal.type("rather not\r")
+        terminal.expect("that is no answer")
+        terminal.type("send\r")
+        run = stand_in.run_ids()[-1]
+        wait_until(lambda: stand_in.sent(f"/runs/{run}/input"))
+        terminal.type("\x04")
+        assert terminal.wait() == 0
+    assert stand_in.sent(f"/runs/{run}/input") == [{"text": "rather not"}]
+
+
 def test_typing_steers_a_run_and_interrupts_cancel_it_then_leave(stand_in: StandIn, reaching: dict[str, str]) -> None:
     with Terminal(["chat"], reaching) as terminal:
         terminal.expect("›")
@@ -90,7 +132,7 @@ def test_typing_steers_a_run_and_interrupts_cancel_it_then_leave(stand_in: Stand
         terminal.type("slow\r")
         terminal.expect("Thinking about it")
         terminal.type("\x03")
-        terminal.expect("✗ cancelled: cancelled")
+        terminal.expect("✗ cancelled:")
         terminal.interrupt()
         assert terminal.wait() == 0
     first, second = stand_in.run_ids()

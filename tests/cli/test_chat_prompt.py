@@ -147,9 +147,9 @@ def test_card_is_answered_while_text_streams(stand_in: StandIn, reaching: dict[s
     with Terminal(["chat"], reaching) as terminal:
         terminal.expect_screen("\n›")
         terminal.type("tokens and approval\r")
-        terminal.expect_screen("\na/s/t/d ›")
+        terminal.expect_screen("shell.run make test · a/s/t/d ›")
         terminal.type("a")
-        terminal.expect_screen("\na/s/t/d › a")
+        terminal.expect_screen("shell.run make test · a/s/t/d › a")
         terminal.type("\r")
         terminal.expect("✓ shell.run")
         terminal.expect("done")
@@ -162,7 +162,7 @@ def test_answer_counts_once_and_for_the_question_that_was_seen(stand_in: StandIn
     with Terminal(["chat"], reaching) as terminal:
         terminal.expect_screen("\n›")
         terminal.type("approval\r")
-        terminal.expect_screen("\na/s/t/d ›")
+        terminal.expect_screen("shell.run make test · a/s/t/d ›")
         terminal.type("a\ra\r")
         terminal.expect("that question is closed already")
         terminal.expect("done")
@@ -175,7 +175,7 @@ def test_sigterm_gives_the_terminal_its_mode_back(
 ) -> None:
     with Terminal(arguments, reaching) as terminal:
         mode = terminal.mode()
-        terminal.expect_last_line("›" if arguments == ["chat"] else "a/s/t/d ›")
+        terminal.expect_last_line("›" if arguments == ["chat"] else "shell.run make test · a/s/t/d ›")
         assert terminal.mode() != mode
         terminal.process.terminate()
         assert terminal.wait() == 143

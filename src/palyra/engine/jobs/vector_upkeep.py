@@ -1,0 +1,108 @@
+"""Gives remembered items their vectors: new ones at once, all of them after the embedder was changed.
+
+Owns: the order and the pace. Does not own: vectors (ports.embedder), where they are kept (adapters.store).
+A search finds items by their words until they have a vector. Each step is one commit, and finds by itself what is left,
+so a crash repeats at most one step.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from palyra.core.errors import PalyraError, Unavailable
+from palyra.core.ids import JobId, Principal
+from palyra.core.jobs.model import Job, JobKind
+from palyra.core.writes import StoreVectors
+from palyra.engine.api.jobs import JobRequest
+from palyra.engine.jobs.handler import JobDone, JobFailed, JobResult, Report
+from palyra.engine.jobs.upkeep import ACTOR
+from palyra.ports.embedder import Embedder, UnembeddedItem, VectorIndex
+from palyra.ports.journal import Journal
+
+STEP_ITEMS = 256  # A step takes some 20 ms with the bundled embedder, and one request with an endpoint.
+LOOK_EVERY_S = 1.0  # For items that were written without waking this.
+REST_S = 30.0  # After a failure; a missing endpoint is not asked in a loop.
+
+RE_EMBEDDING = JobKind(
+    name="re-embedding",
+    summary="give every remembered item a vector of the embedder that is set now",
+    at_once_max=1,
+    attempts_max=20,
+    timeout_s=6 * 3_600.0,
+)
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class VectorUpkeep:
+    """Only one step is made at a time, so that nothing is embedded or charged twice."""
+
+    index: VectorIndex
+    embedder: Embedder
+    journal: Journal
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _step: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def wake(self) -> None:
+        """Says that items were written."""
+        self._woken.set()
+
+    async def keep(self, enqueue: Callable[[JobRequest], Awaitable[JobId | None]]) -> None:
+        """Queues the job if the embedder was changed, then embeds new items; never ends by itself."""
+        if await self.count_stale():
+            request = JobRequest(kind=RE_EMBEDDING.name, principal=ACTOR, dedupe_key=RE_EMBEDDING.name, priority=-10)
+            await enqueue(request)
+        while True:
+            self._woken.clear()
+            rest_s = LOOK_EVERY_S
+            try:
+                while await self.embed_new():
+                    pass
+            except PalyraError as error:
+                log.warning("items_not_embedded", code=error.code, message=error.message)
+                rest_s = REST_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(rest_s):
+                    await self._woken.wait()
+
+    async def perform(self, job: Job, report: Report) -> JobResult:
+        """The job: embeds everything that has no vector of the embedder that is set now."""
+        version = self.embedder.traits.version
+        total_count = await self.index.count_unembedded(version)
+        done_count = 0
+        try:
+            while count := await self.embed_stale():
+                done_count += count
+                report(f"embedded {done_count} of {max(total_count, done_count)} items")
+        except Unavailable as error:
+            return JobFailed(message=f"{error.code}: {error.message}")
+        report(f"embedded {done_count} items")
+        return JobDone()
+
+    async def count_stale(self) -> int:
+        """Returns how many items have a vector of another embedder."""
+        lacking_count = await self.index.count_unembedded(self.embedder.traits.version)
+        return lacking_count - min(lacking_count, len(await self.index.new_items(lacking_count or 1)))
+
+    async def embed_new(self) -> int:
+        """Embeds some items that have no vector. Returns how many."""
+        async with self._step:
+            return await self._embed(await self.index.new_items(STEP_ITEMS))
+
+    async def embed_stale(self) -> int:
+        async with self._step:
+            return await self._embed(await self.index.unembedded(self.embedder.traits.version, STEP_ITEMS))
+
+    async def _embed(self, items: Sequence[UnembeddedItem]) -> int:
+        owners: dict[Principal, list[UnembeddedItem]] = {}
+        for item in items:
+            owners.setdefault(item.owner, []).append(item)
+        for owner, own in owners.items():
+            vectors = await self.embedder.embed([item.content for item in own], owner)
+            numbered = tuple(zip([item.number for item in own], vectors, strict=True))
+            await self.journal.commit((), (StoreVectors(self.embedder.traits.version, numbered),))
+        return len(items)

@@ -1,0 +1,112 @@
+"""`palyra memory` against a real daemon: what people add, find, change, forget, export and import."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from palyra.app import Home, count_memory_items
+from palyra.cli.doctor_checks import FindingMark, examine
+from palyra.cli.main import app
+from tests.support.daemons import Daemon
+from tests.support.sqlite import change_from_outside
+
+SCRIPT = '[[scripts]]\n[[scripts.turns]]\ntext = "It is done."\n'
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with Daemon(tmp_path_factory.mktemp("memory") / "home", SCRIPT) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def reaching(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALYRA_HOME", str(daemon.home))
+    monkeypatch.setenv("PALYRA_SERVER__HTTP", f"127.0.0.1:{daemon.port}")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def memory(*arguments: str, **options: Any) -> Result:
+    return CliRunner().invoke(app, ["memory", *arguments], **options)
+
+
+def answer(*arguments: str) -> dict[str, Any]:
+    result = memory(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    members: dict[str, Any] = json.loads(result.stdout)
+    return members
+
+
+def test_an_item_is_added_found_edited_and_forgotten() -> None:
+    assert memory("add", "The staging server is called heron.").output.startswith("remembered 01")
+    assert memory("add", "The staging server is called heron.").output.startswith("known already: 01")
+    assert "heron" in memory("search", "staging server").output
+    (found,) = answer("search", "staging server", "-k", "1")["items"]
+    edited = memory("edit", found["id"], "The staging server is called egret.", "--kind", "decision")
+    assert edited.output.startswith("changed; its id is now 01")
+    assert "superseded by" in memory("list", "--history").output
+    (now,) = answer("list", "--kind", "decision")["items"]
+    assert now["content"] == "The staging server is called egret."
+    assert memory("forget", now["id"]).output == "forgot 1 item\n"
+    assert answer("list", "--history")["items"] == []
+    assert "nothing is remembered" in memory("list").output
+    gone = memory("forget", now["id"])
+    assert (gone.exit_code, "memory_unknown" in gone.stderr) == (1, True)
+
+
+def test_an_item_is_named_by_last_or_by_the_beginning_of_its_id() -> None:
+    first, second = (memory("add", f"The {name} is blue.").output.split()[1] for name in ("door", "gate"))
+    assert answer("forget", "last")["forgotten"] == [second]
+    assert memory("edit", first[:25], "The door is red.").exit_code == 0
+    assert memory("forget", "last").exit_code == 0
+    unknown = memory("forget", "last").stderr
+    assert "nothing is remembered; palyra memory list" in unknown
+
+
+def test_a_secret_is_refused_and_the_exit_code_says_so() -> None:
+    refused = memory("add", "the key is ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8")
+    assert (refused.exit_code, refused.output) == (1, "refused (secret)\n")
+    assert memory("edit", "01ARZ3NDEKTSV4RRFFQ69G5FAV").exit_code == 2
+
+
+def test_what_is_exported_can_be_imported_again(tmp_path: Path) -> None:
+    file = tmp_path / "memory.jsonl"
+    lines: list[dict[str, Any]] = [
+        {"content": "The boat is called Tern.", "metadata": {"a": [1]}, "source": {"conversation": "c", "position": 1}},
+        {"content": "I prefer tea.", "kind": "preference", "trust": "external", "taint": ["http:evil.example"]},
+    ]
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines) + "\n")
+    assert memory("import", str(file)).output == "2 stored\n"
+    assert memory("import", str(file)).output == "2 duplicate\n"
+    exported = memory("export").stdout
+    assert [json.loads(line)["content"] for line in exported.splitlines()] == [line["content"] for line in lines]
+    for item in answer("list")["items"]:
+        memory("forget", item["id"])
+    again = memory("import", "-", input=exported)
+    assert again.output == "2 stored\n"
+    assert [item["trust"] for item in answer("list")["items"]] == ["operator", "external"]
+    assert answer("export", "-o", str(tmp_path / "out.jsonl"))["items_count"] == 2
+    assert (tmp_path / "out.jsonl").read_text() == exported
+    file.write_text("no json\n")
+    broken = memory("import", str(file))
+    assert (broken.exit_code, "line 1 is no item" in broken.stderr) == (1, True)
+    assert memory("import", str(tmp_path / "none")).exit_code == 1
+
+
+def test_doctor_says_whether_index_and_items_agree(daemon: Daemon) -> None:
+    memory("add", "The gull sits on the roof.")
+    found = [each for each in examine(Home(daemon.home), None) if each.check == "memory"]
+    assert [each.mark for each in found] == [FindingMark.OK]
+    daemon.stop()
+    change_from_outside(
+        daemon.home / "journal.db", "DELETE FROM memory_words WHERE rowid = (SELECT max(number) FROM memory_items)"
+    )
+    (finding,) = [each for each in examine(Home(daemon.home), None) if each.check == "memory"]
+    assert (finding.mark, finding.what) == (FindingMark.FAIL, "the index and the items differ in 1 places")
+    rebuilt = CliRunner().invoke(app, ["projections", "rebuild"])
+    assert rebuilt.exit_code == 0, rebuilt.output
+    assert count_memory_items(Home(daemon.home))[1] == 0
