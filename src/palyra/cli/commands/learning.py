@@ -1,0 +1,281 @@
+"""`palyra learning`: shows what learning proposes, decides it, and tells how learning does.
+
+Does not own: finding and applying, which the daemon does.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.lookup import find_candidate
+from palyra.cli.options import JsonOption, is_json
+from palyra.cli.output import print_json, print_line, print_styled
+from palyra.cli.target import UrlOption
+from palyra.cli.terminal.lift_chart import report_lines
+from palyra.cli.terminal.style import date_time, in_one_line, prose, shown, style_for
+from palyra.cli.terminal.tables import print_rows
+from palyra.core.events.base import JsonObject
+from palyra.core.learning.model import CandidateKind, CandidateStatus
+
+if TYPE_CHECKING:
+    from palyra.cli.client import Client
+
+ITEMS_MAX = 10_000
+CONTENT_SHOWN_MAX = 70
+PATH = "/learning/candidates"
+
+app = typer.Typer(no_args_is_help=True)
+CandidateArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The candidate's id, the beginning of it, or `last`.")
+]
+ReasonOption = Annotated[str, typer.Option(metavar="TEXT", help="Why; kept with the candidate.")]
+
+
+@app.callback()
+def group() -> None:
+    """Learning: what was found in your runs, and what becomes of it.
+
+    Examples:
+
+      palyra learning list
+
+      palyra learning accept last
+    """
+
+
+@app.command("list")
+def show_all(
+    context: typer.Context,
+    status: Annotated[
+        CandidateStatus | None, typer.Option(help="Only those in this state; suppressed ones are shown only so.")
+    ] = None,
+    kind: Annotated[CandidateKind | None, typer.Option(help="Only those of this kind.")] = None,
+    everyone: Annotated[bool, typer.Option("--everyone", help="Everyone's candidates; for operators.")] = False,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List candidates, the one that changed last at the end. Those that wait for you are `pending_review`.
+
+    Examples:
+
+      palyra learning list --status pending_review
+
+      palyra learning list --status suppressed --json
+    """
+    query: dict[str, str | int] = {"everyone": "true"} if everyone else {}
+    query |= {} if status is None else {"status": status.value}
+    query |= {} if kind is None else {"kind": kind.value}
+    found = ask_daemon(context, url, lambda client: client.items(PATH, ITEMS_MAX, **query))
+    found.sort(key=lambda each: (_number(each, "updated_at_ms"), _text(each, "id")))
+    if is_json(context, json):
+        print_json({"items": found})
+        return
+    columns = ("id", "status", "kind", "sure", "trust", "content", *(("principal",) if everyone else ()))
+    rows = [(*_row(each), *((each.get("principal"),) if everyone else ())) for each in found]
+    nothing = "nothing was learned yet; palyra learning report tells how learning does"
+    print_rows(columns, rows, "no candidate fits; palyra learning list shows all" if query else nothing)
+
+
+@app.command()
+def show(context: typer.Context, candidate: CandidateArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Show one candidate: what it says, what it was drawn from, and what accepting it changes.
+
+    Examples:
+
+      palyra learning show last
+    """
+
+    async def read(client: "Client") -> JsonObject:
+        return await client.get(f"{PATH}/{await find_candidate(client, candidate)}")
+
+    found = ask_daemon(context, url, read)
+    if is_json(context, json):
+        print_json(found)
+        return
+    _print_whole(found)
+
+
+@app.command()
+def accept(
+    context: typer.Context,
+    candidate: CandidateArgument,
+    reason: ReasonOption = "",
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Accept a candidate: it is remembered, written down, or made a skill. You can undo it.
+
+    Examples:
+
+      palyra learning accept last
+    """
+    _decide(context, url, json, candidate, {"action": "accept", "reason": reason})
+
+
+@app.command()
+def edit(
+    context: typer.Context,
+    candidate: CandidateArgument,
+    content: Annotated[str, typer.Argument(metavar="TEXT", help="What it should say.")],
+    reason: ReasonOption = "",
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Accept a candidate with other words. The words are yours then, whatever they came from.
+
+    Examples:
+
+      palyra learning edit last "I prefer short answers in English."
+    """
+    _decide(context, url, json, candidate, {"action": "edit", "content": content, "reason": reason})
+
+
+@app.command()
+def reject(
+    context: typer.Context,
+    candidate: CandidateArgument,
+    reason: ReasonOption = "",
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Reject a candidate. The same is not proposed again.
+
+    Examples:
+
+      palyra learning reject last --reason "That was last year."
+    """
+    _decide(context, url, json, candidate, {"action": "reject", "reason": reason})
+
+
+@app.command()
+def promote(
+    context: typer.Context, candidate: CandidateArgument, url: UrlOption = None, json: JsonOption = False
+) -> None:
+    """Put a suppressed, rejected or undone candidate into review.
+
+    Examples:
+
+      palyra learning promote 7K3
+    """
+    _decide(context, url, json, candidate, {"action": "promote"})
+
+
+@app.command()
+def undo(
+    context: typer.Context,
+    candidate: CandidateArgument,
+    reason: ReasonOption = "",
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Take back what an accepted candidate made.
+
+    Examples:
+
+      palyra learning undo last
+    """
+    _decide(context, url, json, candidate, {"action": "undo", "reason": reason})
+
+
+@app.command()
+def report(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+    """Show how learning does: how much is junk, how much is used, and whether it helps.
+
+    Examples:
+
+      palyra learning report
+    """
+    found = ask_daemon(context, url, lambda client: client.get("/learning/report"))
+    if is_json(context, json):
+        print_json(found)
+        return
+    for line in report_lines(found):
+        print_line(line)
+
+
+def _decide(context: typer.Context, url: str | None, json: bool, candidate: str, body: JsonObject) -> None:
+    status = {"undo": "accepted", "promote": "suppressed"}.get(str(body["action"]), "pending_review")
+
+    async def act(client: "Client") -> JsonObject:
+        return await client.post(f"{PATH}/{await find_candidate(client, candidate, status)}", body)
+
+    decided = ask_daemon(context, url, act)
+    if is_json(context, json):
+        print_json(decided)
+        return
+    where = _text(decided, "applied_to")
+    told = f"; applied to {where}" if where else ""
+    note = (
+        f": {_text(decided, 'reason')}" if decided.get("status") == "pending_review" and decided.get("reason") else ""
+    )
+    print_line(f"{_text(decided, 'kind')} {_text(decided, 'id')} is {_text(decided, 'status')}{told}{note}")
+
+
+def _print_whole(found: JsonObject) -> None:
+    style = style_for(sys.stdout)
+    print_styled(f"{style.bold(_text(found, 'kind'))}  {_text(found, 'status')}  {style.dim(_text(found, 'id'))}")
+    taint = found.get("taint")
+    lines = (
+        ("sure", _sure(found)),
+        ("found by", _text(found, "origin")),
+        ("trust", _text(found, "trust")),
+        ("from outside", shown(", ".join(map(str, taint))) if isinstance(taint, list) else ""),
+        ("goes to", _text(found, "destination")),
+        ("applied to", _text(found, "applied_to")),
+        ("target", _text(found, "target")),
+        ("why", _text(found, "why")),
+        ("note", _text(found, "reason")),
+        ("decided by", _text(found, "decided_by")),
+        ("found at", _time(found.get("created_at_ms"))),
+    )
+    for title, value in lines:
+        if value:
+            print_styled(f"{style.dim(title)}: {value}")
+    typer.echo(f"\n{prose(str(found.get('content')))}")
+    _print_list("accepting it changes", [shown(str(line)) for line in _items(found, "diff")])
+    excerpts = [each for each in _items(found, "excerpts") if isinstance(each, dict)]
+    _print_list("drawn from", [_excerpt(each) for each in excerpts])
+
+
+def _print_list(title: str, lines: list[str]) -> None:
+    if lines:
+        print_line("")
+        print_styled(style_for(sys.stdout).bold(title))
+    for line in lines:
+        print_line(f"  {line}")
+
+
+def _excerpt(excerpt: JsonObject) -> str:
+    words = in_one_line(_text(excerpt, "text"), CONTENT_SHOWN_MAX)
+    return f"{excerpt.get('seq')} {_text(excerpt, 'actor')} ({_text(excerpt, 'trust')}): {words}"
+
+
+def _row(found: JsonObject) -> tuple[object, ...]:
+    content = in_one_line(_text(found, "content"), CONTENT_SHOWN_MAX)
+    return (found.get("id"), found.get("status"), found.get("kind"), _sure(found), found.get("trust"), content)
+
+
+def _sure(found: JsonObject) -> str:
+    bps = found.get("confidence_bps")
+    return f"{bps // 100}%" if isinstance(bps, int) else ""
+
+
+def _number(record: JsonObject, member: str) -> int:
+    value = record.get(member)
+    return value if isinstance(value, int) else 0
+
+
+def _items(found: JsonObject, member: str) -> list[object]:
+    items = found.get(member)
+    return items if isinstance(items, list) else []
+
+
+def _time(at_ms: object) -> str:
+    return date_time(at_ms) if isinstance(at_ms, int) else ""
+
+
+def _text(record: JsonObject, member: str) -> str:
+    """Returns a member as text that is safe to show."""
+    return shown(str(record.get(member) or ""))

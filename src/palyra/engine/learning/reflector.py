@@ -1,0 +1,79 @@
+"""Reflects on one run: asks a model if there is one and it is worth it, and reads by the rules otherwise.
+
+Owns: when a model is asked. Does not own: the question and what the answer is worth (core.learning.reflection).
+The question is a service run, so it is planned, reserved, settled and charged like every other (L9).
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from palyra.core.errors import PalyraError
+from palyra.core.learning.observed_run import ObservedRun
+from palyra.core.learning.procedures import find_procedure
+from palyra.core.learning.reflection import REFLECTION_SCHEMA, is_worth_asking, read_answer, write_question
+from palyra.core.learning.rules import UNATTENDED, Finds, find_by_rules
+from palyra.core.learning.settings import LearningRuntimeConfig
+from palyra.core.learning.thresholds import is_tainted
+from palyra.core.origins import kind_of
+from palyra.core.service_runs import REFLECTION, ServiceRequest
+from palyra.core.trust import Trust
+from palyra.engine.api.service_runs import ServiceRuns
+from palyra.engine.learning.run_reader import ReadRun
+
+
+class Reflected(msgspec.Struct, frozen=True, kw_only=True):
+    """`by` is `model`, `rules` or `none`."""
+
+    finds: Finds
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReflector:
+    services: ServiceRuns
+    settings: LearningRuntimeConfig
+
+    async def reflect(self, read: ReadRun, asked_at_ms: int | None, now_ms: int) -> Reflected:
+        """`asked_at_ms` is when a model was last asked about a run of this session."""
+        run = read.run
+        by_rules = find_by_rules(run)
+        answered: Finds | None = None
+        if self._may_ask(run, asked_at_ms, now_ms):
+            answered = await self._ask(run, read.is_long)
+        finds = by_rules if answered is None else _joined(by_rules, answered)
+        procedure = find_procedure(run)
+        if procedure is not None:
+            finds = Finds(kept=(*finds.kept, procedure), junk_count=finds.junk_count)
+        return Reflected(finds=finds, by="rules" if answered is None else "model")
+
+    def _may_ask(self, run: ObservedRun, asked_at_ms: int | None, now_ms: int) -> bool:
+        is_cool = asked_at_ms is None or now_ms - asked_at_ms >= self.settings.cooldown_ms
+        return is_cool and kind_of(run.origin) not in UNATTENDED and is_worth_asking(run)
+
+    async def _ask(self, run: ObservedRun, is_long: bool) -> Finds | None:
+        request = ServiceRequest(
+            spec=REFLECTION,
+            principal=run.owner,
+            text=write_question(run, is_long),
+            trust=Trust.EXTERNAL if is_tainted(run.trust, run.taint) else run.trust,
+            serves=run.session_id,
+            serves_agent=run.agent or None,
+            answer_schema=REFLECTION_SCHEMA,
+        )
+        try:
+            outcome = await self.services.perform(request)
+        except PalyraError:
+            return None  # No model, no budget, or no room: the rules have to do.
+        return None if outcome.answer is None else read_answer(outcome.answer, run, is_long)
+
+
+def _joined(by_rules: Finds, answered: Finds) -> Finds:
+    """What a person asked to be remembered in so many words counts as they said it; the rest is the model's."""
+    certain = tuple(find for find in by_rules.kept if find.confidence_bps >= _EXPLICIT_BPS)
+    said = {find.content.casefold() for find in certain}
+    others = tuple(find for find in answered.kept if find.content.casefold() not in said)
+    return Finds(kept=(*certain, *others), junk_count=answered.junk_count)
+
+
+_EXPLICIT_BPS = 9_500
