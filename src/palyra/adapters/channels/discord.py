@@ -1,0 +1,349 @@
+"""Discord: the gateway in, messages with buttons out, edited while they are written, by discord.py.
+
+Owns: reading Discord's messages and pressed buttons, and posting with a nonce that Discord takes once.
+Does not own: what becomes of a message (core.channels).
+The library is an extra that is imported at the first use. It connects again by itself; if that takes too long, the whole
+client is started anew. Discord remembers nonces for a few minutes only, so an older send that was cut off is uncertain.
+"""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+
+from palyra.core.channels.commands import SUMMARIES, CommandName
+from palyra.core.channels.file_names import file_name
+from palyra.core.channels.model import (
+    ATTACHMENTS_MAX,
+    DISPLAY_LENGTH_MAX,
+    SELF,
+    TEXT_LENGTH_MAX,
+    ChannelKind,
+    InboundAttachment,
+    InboundMessage,
+    with_attachments,
+)
+from palyra.core.channels.signatures import refusal
+from palyra.core.errors import PalyraError, Unavailable
+from palyra.ports.channels import (
+    Arrival,
+    ChannelTraits,
+    Complete,
+    Deliver,
+    HttpReply,
+    HttpRequestPart,
+    OutgoingPart,
+    Redelivery,
+    SendFailed,
+    SentMessage,
+)
+
+if TYPE_CHECKING:
+    import discord
+
+LENGTH_MAX = 1_990  # Discord allows 2,000.
+NONCE_LENGTH_MAX = 25
+REPEAT_WITHIN_MS = 120_000
+EDIT_EVERY_S = 1.5  # Discord allows 5 edits in 5 seconds for each conversation; two answers may be under way.
+FILE_BYTES_MAX = 10_000_000  # What Discord takes from a bot in any guild, with room for the rest of the request.
+ATTACHMENT_BYTES_MAX = 8 * 1024 * 1024
+LOOK_EVERY_S = 1.0
+LOST_S = 60.0
+RATE_LIMIT_S = 30.0  # The library waits no longer than this by itself.
+GUILD_READY_S = 0.25  # The library waits this long for further guilds before it counts as ready.
+CHECK_S = 15.0
+
+log = structlog.get_logger()
+
+
+class DiscordSettings(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    token: Callable[[], str | None]
+    api_url: str | None = None
+
+
+class DiscordChannel:
+    def __init__(self, settings: DiscordSettings) -> None:
+        self._settings = settings
+        self._client: discord.Client | None = None
+        self._lost_s = 0.0
+        self._is_up = False
+        self.traits = ChannelTraits(
+            kind=ChannelKind.DISCORD,
+            length_max=LENGTH_MAX,
+            redelivery=Redelivery.IDEMPOTENT,
+            repeat_within_ms=REPEAT_WITHIN_MS,
+            edit_every_s=EDIT_EVERY_S,
+            file_bytes_max=FILE_BYTES_MAX,
+        )
+
+    async def run(self, deliver: Deliver, connected: Callable[[], None]) -> None:
+        library = await self._library()
+        token = self._settings.token()
+        if not token:
+            raise Unavailable("token_missing", "the channel has no token; run palyra secrets set")
+        client = self._make_client(library, deliver, connected)
+        self._client, self._is_up, self._lost_s = client, False, 0.0
+        running = asyncio.ensure_future(client.start(token))
+        try:
+            await self._watch(running, library)
+        finally:
+            self._client = None
+            running.cancel()
+            await client.close()
+
+    async def send(self, part: OutgoingPart) -> SentMessage:
+        client = self._client
+        if client is None or client.user is None:
+            raise SendFailed("there is no connection to Discord")
+        if not part.conversation_id.isdecimal():
+            raise SendFailed("a conversation of Discord is named by a number", is_final=True)
+        library = await self._library()
+        route = library.http.Route("POST", "/channels/{channel_id}/messages", channel_id=int(part.conversation_id))
+        if part.files:
+            return await self._ask(library, client, route, {"form": _form(part)})
+        return await self._ask(library, client, route, {"json": _body(part)})
+
+    async def edit(self, part: OutgoingPart, message_id: str) -> SentMessage:
+        client = self._client
+        if client is None or client.user is None:
+            raise SendFailed("there is no connection to Discord")
+        library = await self._library()
+        route = library.http.Route(
+            "PATCH",
+            "/channels/{channel_id}/messages/{message_id}",
+            channel_id=int(part.conversation_id),
+            message_id=int(message_id),
+        )
+        kept = ("content", "allowed_mentions", "components")
+        body = {name: value for name, value in _body(part).items() if name in kept}
+        return await self._ask(library, client, route, {"json": body})
+
+    async def show_typing(self, conversation_id: str, thread_id: str | None) -> None:
+        client = self._client
+        if client is not None and conversation_id.isdecimal():
+            library = await self._library()
+            with suppress(library.HTTPException, library.RateLimited):  # Nothing depends on the sign.
+                await client.http.send_typing(int(conversation_id))
+
+    async def _ask(self, library: Any, client: "discord.Client", route: Any, body: dict[str, Any]) -> SentMessage:
+        try:
+            answer: dict[str, Any] = await client.http.request(route, **body)
+        except library.RateLimited as error:
+            raise SendFailed("Discord is busy", retry_after_s=error.retry_after) from error
+        except library.DiscordServerError as error:
+            raise SendFailed(f"Discord answered {error.status}", is_unknown=True) from error
+        except library.HTTPException as error:
+            is_final = 400 <= error.status < 500 and error.status != 429
+            raise SendFailed(f"Discord answered {error.status}: {error.text[:200]}", is_final=is_final) from error
+        except (OSError, TimeoutError) as error:
+            raise SendFailed("the connection to Discord broke off", is_unknown=True) from error
+        return SentMessage(str(answer["id"]))
+
+    async def find(self, part: OutgoingPart) -> SentMessage | None:
+        """Is not asked: Discord takes a nonce once."""
+        return None
+
+    async def read_request(self, request: HttpRequestPart) -> tuple[Arrival, ...] | HttpReply:
+        """Messages come over the gateway, so no request can prove itself."""
+        raise refusal()
+
+    async def check(self) -> str:
+        """Logs in without connecting."""
+        library = await self._library()
+        client = library.Client(intents=library.Intents.none())
+        try:
+            async with asyncio.timeout(CHECK_S):
+                await client.login(self._settings.token() or "")
+                return str(client.user)
+        except (library.LoginFailure, library.HTTPException) as cause:
+            raise Unavailable("token_refused", "Discord does not accept the bot's token") from cause
+        except (OSError, TimeoutError) as cause:
+            raise Unavailable("connect_failed", "Discord cannot be reached") from cause
+        finally:
+            await client.close()
+
+    async def _library(self) -> Any:
+        """Imports discord.py in a thread: that takes longer than the event loop may stand still."""
+        import importlib
+
+        try:
+            library = await asyncio.to_thread(importlib.import_module, "discord")
+        except ImportError as cause:
+            raise Unavailable("extra_missing", "Discord needs discord.py; install palyra[discord]") from cause
+        if self._settings.api_url is not None:
+            from yarl import URL
+
+            library.http.Route.BASE = f"{self._settings.api_url}/api/v10"
+            gateway = URL(self._settings.api_url.replace("http", "ws", 1)) / "gateway"
+            library.gateway.DiscordWebSocket.DEFAULT_GATEWAY = gateway
+        return library
+
+    def _make_client(self, library: Any, deliver: Deliver, connected: Callable[[], None]) -> "discord.Client":
+        intents = library.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=True)
+        client: discord.Client = library.Client(
+            intents=intents,
+            max_ratelimit_timeout=RATE_LIMIT_S,
+            guild_ready_timeout=GUILD_READY_S,
+            allowed_mentions=library.AllowedMentions.none(),
+        )
+
+        def up() -> None:
+            self._is_up, self._lost_s = True, 0.0
+            connected()
+
+        async def on_ready() -> None:
+            up()
+            await _offer_commands(library, client)
+
+        async def on_resumed() -> None:
+            up()
+
+        async def on_disconnect() -> None:
+            self._is_up = False
+
+        async def on_message(message: "discord.Message") -> None:
+            if message.author.bot or message.type not in (library.MessageType.default, library.MessageType.reply):
+                return
+            read = self._read(message)
+            await self._hand_over(deliver, read, partial(self._with_files, read, message) if read.has_files else None)
+
+        async def on_interaction(interaction: "discord.Interaction") -> None:
+            if interaction.type is library.InteractionType.component:
+                with suppress(library.HTTPException):  # It only ends the waiting sign on the button.
+                    await interaction.response.defer()
+                await self._hand_over(deliver, self._interaction(interaction, _pressed_value(interaction)))
+            elif interaction.type is library.InteractionType.application_command:
+                command = _slash_text(interaction)
+                with suppress(library.HTTPException):  # Discord shows an error unless something is said at once.
+                    await interaction.response.send_message(command, ephemeral=True)
+                await self._hand_over(deliver, self._interaction(interaction, command))
+
+        for listener in (on_ready, on_resumed, on_disconnect, on_message, on_interaction):
+            client.event(listener)
+        return client
+
+    async def _hand_over(self, deliver: Deliver, message: InboundMessage, complete: Complete | None = None) -> None:
+        """Delivers a message. Discord does not deliver twice, so one that cannot be taken is logged as lost."""
+        try:
+            await deliver(message, complete)
+        except PalyraError as error:
+            log.error("channel_message_lost", channel=self._settings.name, code=error.code)
+
+    async def _watch(self, running: "asyncio.Future[None]", library: Any) -> None:
+        while self._lost_s < LOST_S:
+            await asyncio.wait({running}, timeout=LOOK_EVERY_S)
+            if running.done():
+                error = running.exception()
+                if isinstance(error, library.LoginFailure | library.PrivilegedIntentsRequired):
+                    raise Unavailable("token_refused", f"Discord refused the bot: {error}") from error
+                raise Unavailable("connection_lost", "the connection to Discord ended") from error
+            self._lost_s = 0.0 if self._is_up else self._lost_s + LOOK_EVERY_S
+        raise Unavailable("connection_lost", "the connection to Discord is lost")
+
+    def _read(self, message: "discord.Message") -> InboundMessage:
+        own = self._client.user if self._client is not None else None
+        is_mentioned = own is not None and any(user.id == own.id for user in message.mentions)
+        text = re.sub(rf"<@!?{own.id}>", "", message.content) if own is not None else message.content
+        return InboundMessage(
+            envelope_id=str(message.id),
+            channel=self._settings.name,
+            conversation_id=str(message.channel.id),
+            sender_id=str(message.author.id),
+            sender_display=message.author.display_name[:DISPLAY_LENGTH_MAX],
+            text=text.strip()[:TEXT_LENGTH_MAX],
+            is_direct=message.guild is None,
+            mentions=(SELF,) if is_mentioned else (),
+            requested_broadcast=message.mention_everyone,
+            message_id=str(message.id),
+            has_files=bool(message.attachments),
+        )
+
+    async def _with_files(self, read: InboundMessage, message: "discord.Message") -> InboundMessage:
+        """Returns the message with its files. One that cannot be read is named in the text instead."""
+        library, files, missed = await self._library(), [], []
+        for each in message.attachments[:ATTACHMENTS_MAX]:
+            media_type = (each.content_type or "application/octet-stream").partition(";")[0]
+            try:
+                body = await each.read() if each.size <= ATTACHMENT_BYTES_MAX else None
+            except (library.HTTPException, OSError) as error:
+                log.warning("channel_attachment_unread", channel=self._settings.name, why=type(error).__name__)
+                body = None
+            if body is None:
+                missed.append(each.filename[:200])
+            else:
+                files.append(InboundAttachment(name=each.filename, media_type=media_type, body=body))
+        return with_attachments(read, files, missed)
+
+    def _interaction(self, interaction: "discord.Interaction", pressed: str) -> InboundMessage:
+        return InboundMessage(
+            envelope_id=f"i{interaction.id}",
+            channel=self._settings.name,
+            conversation_id=str(interaction.channel_id),
+            sender_id=str(interaction.user.id),
+            sender_display=interaction.user.display_name[:DISPLAY_LENGTH_MAX],
+            text="",
+            is_direct=interaction.guild_id is None,
+            pressed=pressed,
+        )
+
+
+async def _offer_commands(library: Any, client: "discord.Client") -> None:
+    """Lists our commands as slash commands. Where Discord refuses them, they can still be typed."""
+    wanted: list[Any] = [_slash_command(name.value, summary) for name, summary in SUMMARIES.items()]
+    try:
+        await client.http.bulk_upsert_global_commands(client.application_id or 0, wanted)
+    except (library.HTTPException, library.RateLimited) as error:
+        log.warning("channel_commands_unlisted", why=type(error).__name__)
+
+
+def _slash_command(word: str, summary: str) -> dict[str, object]:
+    takes_id = word in (CommandName.APPROVE.value, CommandName.DENY.value)
+    options = [{"type": 3, "name": "id", "description": "the question's id", "required": False}] if takes_id else []
+    return {"type": 1, "name": word.removeprefix("/"), "description": summary[:100], "options": options}
+
+
+def _slash_text(interaction: "discord.Interaction") -> str:
+    """Returns a slash command as it would be typed."""
+    data: Any = interaction.data or {}
+    words = [str(option.get("value", "")) for option in data.get("options", ())]
+    return " ".join([f"/{data.get('name', '')}", *words]).strip()
+
+
+def _pressed_value(interaction: "discord.Interaction") -> str:
+    data: Any = interaction.data or {}
+    return str(data.get("custom_id", ""))
+
+
+def _form(part: OutgoingPart) -> list[dict[str, object]]:
+    """Returns a message with files as Discord takes it: its JSON first. A retry reads the bytes again."""
+    fields: list[dict[str, object]] = [{"name": "payload_json", "value": msgspec.json.encode(_body(part)).decode()}]
+    for number, file in enumerate(part.files):
+        named = {"name": f"files[{number}]", "filename": file_name(file.name), "content_type": file.media_type}
+        fields.append({**named, "value": file.body})
+    return fields
+
+
+def _body(part: OutgoingPart) -> dict[str, object]:
+    nonce = hashlib.sha256(part.key.encode()).hexdigest()[:NONCE_LENGTH_MAX]
+    body: dict[str, object] = {
+        "content": part.text,
+        "nonce": nonce,
+        "enforce_nonce": True,
+        "allowed_mentions": {"parse": []},
+    }
+    if part.reply_to is not None:
+        body["message_reference"] = {"message_id": part.reply_to, "fail_if_not_exists": False}
+    if part.buttons:
+        row = [
+            {"type": 2, "style": 3 if number == 0 else 4, "label": button.label, "custom_id": button.value}
+            for number, button in enumerate(part.buttons)
+        ]
+        body["components"] = [{"type": 1, "components": row}]
+    return body

@@ -1,0 +1,56 @@
+"""Payloads of Slack: reading a request's body, and the blocks of a message with buttons.
+
+Does not own: what a payload says to us (slack).
+"""
+
+import html
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from palyra.core.channels.model import TEXT_LENGTH_MAX
+from palyra.core.errors import Invalid
+from palyra.ports.channels import OutgoingPart
+
+Json = dict[str, Any]
+
+
+def read_body(headers: Mapping[str, str], body: bytes) -> Json:
+    """Events are JSON. Buttons are a form with JSON in `payload`, and slash commands a plain form."""
+    try:
+        if headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+            form = dict(parse_qsl(body.decode("utf-8"), max_num_fields=100))
+            found: object = msgspec.json.decode(form["payload"]) if "payload" in form else form
+        else:
+            found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as cause:
+        raise Invalid("body_invalid", "the body is none of Slack's") from cause
+    if not isinstance(found, dict):
+        raise Invalid("body_invalid", "the body is none of Slack's")
+    return found
+
+
+def thread_of(event: Json, is_direct: bool) -> str | None:
+    """A message in a channel is answered in a thread of its own; in a direct conversation only where there is one."""
+    thread = event.get("thread_ts")
+    return str(thread) if thread else None if is_direct else str(event["ts"])
+
+
+def plain_text(text: str) -> str:
+    return html.unescape(text).strip()[:TEXT_LENGTH_MAX]
+
+
+def blocks_of(text: str, part: OutgoingPart) -> list[Json]:
+    buttons = [
+        {
+            "type": "button",
+            "text": {"type": "plain_text", "text": button.label},
+            "value": button.value,
+            "action_id": f"palyra_{number}",
+        }
+        for number, button in enumerate(part.buttons)
+    ]
+    shown = {"type": "section", "text": {"type": "mrkdwn", "text": text[:3_000]}}
+    return [shown, {"type": "actions", "elements": buttons}]

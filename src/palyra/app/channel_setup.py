@@ -1,0 +1,81 @@
+"""Adds a channel to a home: tries its secrets at the platform, then stores them and writes the section.
+
+Owns: that nothing is stored or written before the platform accepted the secrets.
+Does not own: asking the person (cli), adapters (app.channels).
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from palyra.adapters.clock import SystemClock
+from palyra.adapters.net.client import HttpClient
+from palyra.app import Home, now_ms
+from palyra.app.channels import make_adapter
+from palyra.app.secrets import AskSecret, checked_name, open_vault
+from palyra.config import FILE_NAME, SecretRef, load, read_config
+from palyra.config.records import ChannelConfig
+from palyra.core.errors import Conflict, Invalid, Unavailable
+
+CHECK_S = 20.0
+
+
+class _GivenSecrets:
+    """The secrets that a person just gave, by their names in the vault."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = values
+
+    def source(self, reference: SecretRef | None) -> AskSecret:
+        return lambda: None if reference is None else self._values.get(reference.name)
+
+
+def add_channel(home: Home, name: str, section: str, values: Mapping[str, str]) -> str:
+    """Adds the `[[channel]]` that `section` holds, and returns as whom the platform knows it.
+
+    `values` are the secrets that it refers to, by name. Conflict if there is such a channel already.
+    """
+    if any(channel.name == name for channel in load(home.root, os.environ).channels):
+        raise Conflict("channel_exists", f"palyra.toml has a channel {name} already", is_retryable=False)
+    text = _extended(home.root / FILE_NAME, section)
+    known_as = asyncio.run(_check(_section(text, name), values))
+    vault = open_vault(home)
+    for each, value in values.items():
+        vault.set(checked_name(each), value, now_ms())
+    _replace(home.root / FILE_NAME, text)
+    return known_as
+
+
+async def _check(channel: ChannelConfig, values: Mapping[str, str]) -> str:
+    client = HttpClient()
+    try:
+        async with asyncio.timeout(CHECK_S):
+            return await make_adapter(channel, _GivenSecrets(values), client, SystemClock()).check()
+    except TimeoutError as cause:
+        raise Unavailable("channel_silent", f"the platform did not answer in {CHECK_S:.0f} s") from cause
+    finally:
+        await client.close()
+
+
+def _section(text: str, name: str) -> ChannelConfig:
+    found = read_config(text, {}, FILE_NAME)
+    channels = [] if isinstance(found, tuple) else [each for each in found.channels if each.name == name]
+    if not channels:
+        raise Invalid("channel_invalid", f"{name} cannot be a channel's name, or a setting of it is wrong")
+    return channels[0]
+
+
+def _extended(path: Path, section: str) -> str:
+    with suppress(FileNotFoundError):
+        known = path.read_text("utf-8")
+        return f"{known.rstrip()}\n\n{section}\n" if known.strip() else f"{section}\n"
+    return f"{section}\n"
+
+
+def _replace(path: Path, text: str) -> None:
+    """Writes beside and renames, so that a full disk leaves the old file."""
+    beside = path.with_name(f"{path.name}.new")
+    beside.write_text(text, "utf-8")
+    beside.replace(path)

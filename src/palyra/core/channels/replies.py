@@ -1,0 +1,106 @@
+"""What a channel hears of a run: its answer, its questions, and that it ended without an answer.
+
+Owns: which events make an item of the outbox, and its words. They are queued in the commit of those events (L3).
+Does not own: platforms' limits and marks (engine.channels.sender), the events.
+Invariant: the words are those of the recorded event, where secrets are markers (L5).
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from palyra.core.channel_writes import QueueOutbox
+from palyra.core.channels.outbox import Button, OutboxFile, OutboxItem, OutboxKind, item_id, job_of
+from palyra.core.events import Draft
+from palyra.core.events.run import EndReason, MessageAssistant, ReplyAddress, RunCancelled, RunFailed
+from palyra.core.events.tool import ApprovalKind, ApprovalRequested
+from palyra.core.ids import ArtifactId, SessionId
+from palyra.core.run.state import Run
+from palyra.core.writes import EnqueueJob, Write
+
+PREVIEW_LENGTH_MAX = 1_500
+APPROVE, DENY = "/approve", "/deny"
+
+
+class _Said(NamedTuple):
+    kind: OutboxKind
+    cause: str
+    text: str
+
+
+def reply_writes(run: Run, drafts: Iterable[Draft], session_id: SessionId, now_ms: int) -> tuple[Write, ...]:
+    """Returns what the events of a run add to the outbox."""
+    if run.reply is None:
+        return ()
+    said = [words for draft in drafts if (words := _said(run, draft)) is not None]
+    items = [_item(run.reply, words, session_id, now_ms) for words in said]
+    items = [replace(item, files=_files(run)) if item.kind is OutboxKind.ANSWER else item for item in items]
+    return tuple(write for item in items for write in (QueueOutbox(item), EnqueueJob(job_of(item, now_ms))))
+
+
+def _said(run: Run, draft: Draft) -> _Said | None:
+    """A delegated run answers its parent; only its questions are for people."""
+    match draft.data:
+        case ApprovalRequested(approval_id=approval_id) as question:
+            return _Said(OutboxKind.QUESTION, approval_id, question_text(question))
+        case MessageAssistant(text=text) if not run.lineage:
+            return _Said(OutboxKind.ANSWER, run.run_id, text)
+        case RunFailed(reason=reason, message=message) if not run.lineage:
+            return _Said(OutboxKind.NOTICE, run.run_id, f"I could not finish this: {message or reason.value}")
+        case RunCancelled(reason=reason) if not run.lineage:
+            text = "Cancelled." if reason is EndReason.CANCELLED else f"Stopped: {reason.value}."
+            return _Said(OutboxKind.NOTICE, run.run_id, text)
+        case _:
+            return None
+
+
+def _files(run: Run) -> tuple[OutboxFile, ...]:
+    """Returns what the run's own calls made for people. Its session has them, and its conversation gets them (L11)."""
+    return tuple(
+        OutboxFile(
+            artifact_id=ArtifactId(each.artifact_id), name=each.name, media_type=each.media_type, bytes=each.bytes
+        )
+        for each in run.shown
+    )
+
+
+def _item(reply: ReplyAddress, said: _Said, session_id: SessionId, now_ms: int) -> OutboxItem:
+    buttons = (Button("Allow once", f"{APPROVE} {said.cause}"), Button("Deny", f"{DENY} {said.cause}"))
+    return OutboxItem(
+        id=item_id(said.kind.value, said.cause),
+        channel=reply.channel,
+        conversation_id=reply.conversation_id,
+        thread_id=reply.thread_id,
+        reply_to=reply.reply_to,
+        kind=said.kind,
+        text=said.text,
+        session_id=session_id,
+        buttons=buttons if said.kind is OutboxKind.QUESTION else (),
+        created_at_ms=now_ms,
+        not_before_ms=now_ms,
+        updated_at_ms=now_ms,
+    )
+
+
+def question_text(question: ApprovalRequested) -> str:
+    """Says what is asked, and how to answer where there are no buttons."""
+    match question.kind:
+        case ApprovalKind.BUDGET:
+            head = "A budget is used up. May I go on?"
+        case ApprovalKind.UNCERTAIN:
+            return f"Nobody knows whether {question.tool} took effect. Please look, and answer with palyra approvals."
+        case ApprovalKind.DRAFT:
+            head = f"{question.tool} changed files. May I apply that? Risk: {question.risk.value}."
+        case _:
+            several = f" ({question.count} calls)" if question.count > 1 else ""
+            head = f"May I use {question.tool}{several}? Risk: {question.risk.value}."
+    lines = [head]
+    if question.reason:
+        lines.append(question.reason)
+    if question.taint:
+        lines.append(f"There is content from outside here: {', '.join(question.taint[:5])}.")
+    if question.preview:
+        lines.append(f"```\n{question.preview[:PREVIEW_LENGTH_MAX]}\n```")
+    lines.append(f"Answer with {APPROVE} {question.approval_id} or {DENY} {question.approval_id}")
+    return "\n".join(lines)

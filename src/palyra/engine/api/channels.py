@@ -1,0 +1,121 @@
+"""Channels as people see and change them, and the way in that the gateway uses.
+
+Owns: listing, testing, pausing and resuming channels; requests of platforms.
+Does not own: taking messages (engine.channels.intake), the outbox (api.outbox).
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from palyra.core.channel_writes import SetChannelPaused
+from palyra.core.channels.outbox import OPEN_STATES, STUCK_STATES
+from palyra.core.channels.signatures import refusal
+from palyra.core.errors import Unavailable
+from palyra.core.events.system import AdminActed
+from palyra.core.ids import Principal
+from palyra.engine.api.admin_log import AdminLog
+from palyra.engine.channels.connection import ChannelConnection
+from palyra.engine.channels.directory import ChannelDirectory, ConfiguredChannel
+from palyra.engine.channels.intake import ChannelIntake, Receipt
+from palyra.ports.channels import ChannelViews, HttpReply, HttpRequestPart, OutboxViews
+from palyra.ports.clock import Clock
+from palyra.ports.journal import Journal
+
+CHECK_S = 20.0
+
+
+class ChannelRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A channel as people see it. `error` says why it is not connected."""
+
+    id: str
+    name: str
+    kind: str
+    state: str
+    error: str
+    dm_policy: str
+    waiting_count: int
+    stuck_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelService:
+    directory: ChannelDirectory
+    connections: Mapping[str, ChannelConnection]
+    intake: ChannelIntake
+    views: ChannelViews
+    outbox: OutboxViews
+    journal: Journal
+    acts: AdminLog
+    clock: Clock
+    wake_jobs: asyncio.Event
+
+    async def start(self) -> None:
+        for channel in self.directory:
+            if not await self.views.is_paused(channel.rules.name):
+                await self.connections[channel.rules.name].start()
+
+    async def close(self) -> None:
+        for connection in self.connections.values():
+            await connection.close()
+
+    async def list(self) -> tuple[ChannelRecord, ...]:
+        return tuple([await self._record(channel) for channel in self.directory])
+
+    async def get(self, name: str) -> ChannelRecord:
+        return await self._record(self.directory.get(name))
+
+    async def pause(self, principal: Principal, name: str) -> ChannelRecord:
+        """Takes nothing in and sends nothing until the channel is resumed. What waits in the outbox stays there."""
+        await self._set_paused(principal, name, True)
+        await self.connections[name].close()
+        return await self.get(name)
+
+    async def resume(self, principal: Principal, name: str) -> ChannelRecord:
+        await self._set_paused(principal, name, False)
+        await self.connections[name].start()
+        return await self.get(name)
+
+    async def check(self, name: str) -> str:
+        """Tries the channel's token, and says as whom the platform knows it."""
+        channel = self.directory.get(name)
+        try:
+            async with asyncio.timeout(CHECK_S):
+                return await channel.adapter.check()
+        except TimeoutError as cause:
+            raise Unavailable("channel_silent", f"the platform of {name} did not answer in {CHECK_S:.0f} s") from cause
+
+    async def receive_request(self, name: str, request: HttpRequestPart) -> tuple[Receipt, ...] | HttpReply:
+        """Takes a request of a platform. An unknown channel is refused like a forged request."""
+        channel = self.directory.find(name)
+        if channel is None:
+            raise refusal()
+        read = await channel.adapter.read_request(request)
+        if isinstance(read, HttpReply):
+            return read
+        return tuple(await asyncio.gather(*(self.intake.receive(each.message, each.complete) for each in read)))
+
+    async def _set_paused(self, principal: Principal, name: str, is_paused: bool) -> None:
+        self.directory.get(name)
+        action = "channels.pause" if is_paused else "channels.resume"
+        await self.acts.record(principal, AdminActed(action=action, target=name))
+        await self.journal.commit((), (SetChannelPaused(name, is_paused, self.clock.now_ms()),))
+        self.wake_jobs.set()
+
+    async def _record(self, channel: ConfiguredChannel) -> ChannelRecord:
+        name = channel.rules.name
+        connection = self.connections[name]
+        is_paused = await self.views.is_paused(name)
+        state = "paused" if is_paused else (await connection.health()).state.value
+        return ChannelRecord(
+            id=name,
+            name=name,
+            kind=channel.rules.kind.value,
+            state=state,
+            error="" if is_paused else connection.error,
+            dm_policy=channel.rules.dm_policy.value,
+            waiting_count=await self.outbox.count(name, tuple(OPEN_STATES)),
+            stuck_count=await self.outbox.count(name, tuple(STUCK_STATES)),
+        )

@@ -1,0 +1,94 @@
+"""Puts the parts of channels together.
+
+Owns: which part receives which other. Does not own: any behaviour.
+"""
+
+from palyra.engine.api.admin_log import AdminLog
+from palyra.engine.api.channels import ChannelService
+from palyra.engine.api.outbox import OutboxService
+from palyra.engine.channels.commands import ChannelCommands
+from palyra.engine.channels.connection import ChannelConnection
+from palyra.engine.channels.directory import ChannelDirectory
+from palyra.engine.channels.intake import ChannelIntake
+from palyra.engine.channels.live_answers import LiveAnswers
+from palyra.engine.channels.pairing_service import PairingService
+from palyra.engine.channels.sender import OutboxSender
+from palyra.engine.composition import EngineParts
+from palyra.engine.setup import EngineSetup
+
+
+def build_pairing(setup: EngineSetup, parts: EngineParts) -> PairingService:
+    return PairingService(
+        views=setup.views.pairing,
+        system=parts.system_tape,
+        ids=parts.ids,
+        clock=setup.clock,
+        key=setup.ports.sealer.marker_key,
+        question_ms=setup.settings.approval_timeout_ms,
+    )
+
+
+def build_sender(setup: EngineSetup, directory: ChannelDirectory) -> OutboxSender:
+    return OutboxSender(
+        directory=directory,
+        views=setup.views.outbox,
+        channels=setup.views.channels,
+        journal=setup.journal,
+        artifacts=setup.ports.artifacts,
+        clock=setup.clock,
+    )
+
+
+def build_outbox(setup: EngineSetup, parts: EngineParts, directory: ChannelDirectory, acts: AdminLog) -> OutboxService:
+    return OutboxService(
+        directory=directory,
+        views=setup.views.outbox,
+        journal=setup.journal,
+        acts=acts,
+        tasks=parts.tasks,
+        clock=setup.clock,
+        wake_jobs=parts.jobs_queued,
+        redactor=parts.redactor,
+        artifacts=setup.ports.artifacts,
+    )
+
+
+def build_live_answers(setup: EngineSetup, parts: EngineParts, directory: ChannelDirectory) -> LiveAnswers:
+    return LiveAnswers(
+        directory=directory,
+        hub=parts.hub,
+        outbox=setup.views.outbox,
+        channels=setup.views.channels,
+        journal=setup.journal,
+        tasks=parts.tasks,
+        clock=setup.clock,
+        wake_jobs=parts.jobs_queued,
+    )
+
+
+def build_channels(
+    setup: EngineSetup, parts: EngineParts, commands: ChannelCommands, pairing: PairingService, acts: AdminLog
+) -> ChannelService:
+    directory = commands.directory
+    intake = ChannelIntake(
+        directory=directory,
+        views=setup.views.channels,
+        pairing=pairing,
+        commands=commands,
+        runs=commands.runs,
+        journal=setup.journal,
+        tasks=parts.tasks,
+        clock=setup.clock,
+        wake_jobs=parts.jobs_queued,
+    )
+    return ChannelService(
+        directory=directory,
+        connections={each.rules.name: ChannelConnection(channel=each, deliver=intake.receive) for each in directory},
+        intake=intake,
+        views=setup.views.channels,
+        outbox=setup.views.outbox,
+        journal=setup.journal,
+        acts=acts,
+        clock=setup.clock,
+        wake_jobs=parts.jobs_queued,
+    )

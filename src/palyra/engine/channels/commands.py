@@ -1,0 +1,208 @@
+"""Performs the commands that people type in a channel.
+
+Owns: what each command does, as whom, and what it answers.
+Does not own: reading commands (core.channels.commands), who is let in (core.channels.router).
+Invariant: a stranger changes nothing of a shared session, and answers no approval. Who may answer one is asked of the
+same policy as over the API (L11).
+"""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+import structlog
+
+from palyra.core.channels.commands import ChannelCommand, CommandName, help_text
+from palyra.core.channels.identity import Place, Speaker
+from palyra.core.channels.model import ChannelRules
+from palyra.core.errors import NotFound, PalyraError
+from palyra.core.events.tool import ApprovalKind, ApprovalStatus, Decision, Scope
+from palyra.core.ids import ApprovalId, parse_approval_id
+from palyra.core.projections.rows import ApprovalRow, SessionRow
+from palyra.engine.api.approvals import ApprovalService
+from palyra.engine.api.compaction import CompactionService
+from palyra.engine.api.requests import ApprovalAnswer, RunsQuery
+from palyra.engine.api.runs import RunService
+from palyra.engine.api.sessions import SessionService
+from palyra.engine.channels.directory import ChannelDirectory
+
+NOT_YOURS = "You may not do that here; ask an operator to link your account."
+NOTHING_WAITS = "Nothing waits for an answer here."
+RUNS_SUMMED_MAX = 500
+_LASTING = (Scope.SESSION.value, Scope.TIMEBOXED.value)
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandCase:
+    """Who types a command, and in which session."""
+
+    rules: ChannelRules
+    speaker: Speaker
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelCommands:
+    sessions: SessionService
+    runs: RunService
+    approvals: ApprovalService
+    compaction: CompactionService
+    directory: ChannelDirectory
+
+    async def perform(self, command: ChannelCommand, case: CommandCase) -> str:
+        """Performs a command and returns what is answered; nothing where the run itself answers."""
+        try:
+            return await self._perform(command, case)
+        except PalyraError as error:
+            log.info("channel_command_refused", channel=case.rules.name, command=command.name.value, code=error.code)
+            return f"That did not work: {error.message}."
+
+    async def _perform(self, command: ChannelCommand, case: CommandCase) -> str:
+        match command.name:
+            case CommandName.HELP:
+                return help_text()
+            case CommandName.WHOAMI:
+                return _whoami(case)
+            case CommandName.NEW:
+                return await self._start_over(case)
+            case CommandName.STATUS:
+                return await self._status(case)
+            case CommandName.CANCEL:
+                return await self._cancel(case)
+            case CommandName.COMPACT:
+                return await self._compact(case)
+            case CommandName.USAGE:
+                return await self._usage(case)
+            case CommandName.APPROVE:
+                return await self._answer(case, command.argument, Decision.ALLOW)
+            case CommandName.DENY:
+                wanted, scope = _refusal_words(command.argument)
+                return await self._answer(case, wanted, Decision.DENY, scope)
+            case _:
+                assert_never(command.name)
+
+    async def _start_over(self, case: CommandCase) -> str:
+        session = await self._session(case)
+        if session is None:
+            return "This is a new conversation already."
+        if not _may_change(case):
+            return NOT_YOURS
+        await self.sessions.reset(case.place.owner, session.id, by=case.speaker.principal)
+        return "We start over: earlier words are no longer context."
+
+    async def _status(self, case: CommandCase) -> str:
+        session = await self._session(case)
+        if session is None:
+            return "Nothing has been said here yet."
+        waiting = await self.approvals.views.pending_of(session.id)
+        state = "idle" if session.active_run_id is None else "working"
+        questions = f", {len(waiting)} questions wait for an answer" if waiting else ""
+        return f"Session {session.id}: {state}{questions}."
+
+    async def _cancel(self, case: CommandCase) -> str:
+        session = await self._session(case)
+        if session is None or session.active_run_id is None:
+            return "Nothing is running here."
+        run = await self.runs.get(case.place.owner, session.active_run_id)
+        if run.principal != case.speaker.principal and not _may_change(case):
+            return NOT_YOURS
+        await self.runs.cancel(case.place.owner, run.id, by=case.speaker.principal)
+        # A run of this channel says itself that it was cancelled.
+        return "" if run.origin == case.rules.origin else "Cancelling."
+
+    async def _compact(self, case: CommandCase) -> str:
+        session = await self._session(case)
+        if session is None:
+            return "Nothing has been said here yet."
+        if not _may_change(case):
+            return NOT_YOURS
+        report = await self.compaction.compact(case.place.owner, session.id)
+        return "Compacted." if report.is_committed else "There is nothing to compact."
+
+    async def _usage(self, case: CommandCase) -> str:
+        session = await self._session(case)
+        if session is None:
+            return "Nothing has been said here yet."
+        query = RunsQuery(session_id=session.id, limit=RUNS_SUMMED_MAX)
+        usages = [run.usage for run in await self.runs.list(case.place.owner, query)]
+        tokens = sum(usage.input_tokens + usage.output_tokens for usage in usages)
+        prices = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
+        cost = f"{sum(prices):.4f} USD" if prices else "at an unknown price"
+        least = "at least " if prices and len(prices) < len(usages) else ""
+        return f"{len(usages)} runs, {tokens} tokens, {least}{cost}."
+
+    async def _answer(self, case: CommandCase, wanted: str, decision: Decision, scope: Scope = Scope.ONCE) -> str:
+        row = await self._question(case, wanted)
+        if row is None:
+            return NOTHING_WAITS
+        run = await self.runs.views.run(row.run_id, None) if row.run_id is not None else None
+        speaker = case.speaker
+        owner = speaker.principal if run is not None and run.principal == speaker.principal else case.place.owner
+        if speaker.role is None or not self.directory.may_answer(speaker.principal, speaker.role, owner):
+            return NOT_YOURS
+        if row.kind is ApprovalKind.UNCERTAIN:
+            return "Answer this one with palyra approvals: retry, done or give_up."
+        answer = ApprovalAnswer(decision=decision, scope=scope, reason=f"answered in channel {case.rules.name}")
+        asked = case.place.owner if row.session_id == await self._session_id(case) else None
+        viewer = asked or (run.principal if run is not None else case.place.owner)
+        await self.approvals.answer(viewer, row.id, answer, by=speaker.principal)
+        if decision is Decision.ALLOW:
+            return "Allowed."
+        return "Denied." if scope is Scope.ONCE else "Denied; equal calls are refused without a question now."
+
+    async def _question(self, case: CommandCase, wanted: str) -> ApprovalRow | None:
+        """Returns the question that is meant: by its id or the beginning of it, else the oldest of this session."""
+        session = await self._session(case)
+        if session is None:
+            return None
+        waiting = await self.approvals.views.pending_of(session.id)
+        if not wanted:
+            return waiting[0] if waiting else None
+        found = [row for row in waiting if row.id.startswith(wanted.upper())]
+        if found:
+            return found[0]
+        return await self._delegated_question(session, wanted)
+
+    async def _delegated_question(self, session: SessionRow, wanted: str) -> ApprovalRow | None:
+        """Finds a question of a run that this session delegated. Any other question is not of this conversation."""
+        try:
+            approval_id: ApprovalId = parse_approval_id(wanted.upper())
+        except PalyraError:
+            return None
+        row = await self.approvals.views.approval(approval_id, None)
+        if row is None or row.status is not ApprovalStatus.PENDING:
+            return None
+        child = await self.sessions.views.session(row.session_id, None)
+        return row if child is not None and child.serves == session.id else None
+
+    async def _session(self, case: CommandCase) -> SessionRow | None:
+        try:
+            return await self.sessions.views.session_by_key(case.place.session_key, case.place.owner)
+        except NotFound:
+            return None
+
+    async def _session_id(self, case: CommandCase) -> str | None:
+        session = await self._session(case)
+        return session.id if session is not None else None
+
+
+def _may_change(case: CommandCase) -> bool:
+    """Tells whether the speaker may change the session: it is theirs, or a person vouched for them."""
+    return case.place.owner == case.speaker.principal or case.speaker.role is not None
+
+
+def _refusal_words(argument: str) -> tuple[str, Scope]:
+    """Reads `ID session`, in any order; both are optional."""
+    words = argument.split()
+    scope = next((Scope(word.lower()) for word in words if word.lower() in _LASTING), Scope.ONCE)
+    return " ".join(word for word in words if word.lower() not in _LASTING), scope
+
+
+def _whoami(case: CommandCase) -> str:
+    speaker = case.speaker
+    if speaker.via is None:
+        return f"You are {speaker.principal}. Your account is not linked, so your words count as {speaker.trust.value}."
+    return (
+        f"You are {speaker.principal}, through {speaker.via}, in the role {speaker.role} (trust {speaker.trust.value})."
+    )

@@ -1,0 +1,94 @@
+"""The connection of one channel, as a service that the watchdog looks at.
+
+Owns: running the adapter, connecting again after a failure with growing waits, and its health.
+Does not own: what the adapter does, what becomes of messages (intake).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import SystemRandom
+
+import structlog
+
+from palyra.core.errors import PalyraError
+from palyra.engine.channels.directory import ConfiguredChannel
+from palyra.ports.channels import Deliver
+from palyra.ports.services import ServiceHealth, ServiceState
+
+BACKOFF_S = 1.0
+BACKOFF_MAX_S = 60.0
+STEADY_S = 30.0  # A connection that held this long failed for a new reason: the waits begin anew.
+CLOSE_S = 5.0
+BEGIN_AFTER_S = 0.15  # Platforms' libraries take long to import; the daemon is ready first.
+
+_random = SystemRandom()
+log = structlog.get_logger()
+
+
+@dataclass(slots=True, kw_only=True)
+class ChannelConnection:
+    channel: ConfiguredChannel
+    deliver: Deliver
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    restarts_itself: bool = True
+    is_connected: bool = False
+    error: str = ""
+    _task: "asyncio.Task[None] | None" = None
+    _failures: int = field(default=0)
+
+    @property
+    def name(self) -> str:
+        return f"channel {self.channel.rules.name}"
+
+    @property
+    def domain(self) -> str:
+        return "channel"
+
+    async def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._keep(), name=self.name)
+
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        self.is_connected = False
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task}, timeout=CLOSE_S)
+
+    async def health(self) -> ServiceHealth:
+        if self._task is None:
+            return ServiceHealth(state=ServiceState.IDLE, reason="it is paused or not started")
+        if self.is_connected:
+            return ServiceHealth(state=ServiceState.OK)
+        if self._failures:
+            return ServiceHealth(state=ServiceState.FAILED, reason=self.error)
+        return ServiceHealth(state=ServiceState.IDLE, reason="it is connecting")
+
+    async def restart(self) -> None:
+        await self.close()
+        await self.start()
+
+    async def _keep(self) -> None:
+        """Runs the adapter until this is cancelled. Whatever the adapter raises ends one connection only."""
+        clock = asyncio.get_running_loop().time
+        await asyncio.sleep(BEGIN_AFTER_S)
+        while True:
+            began_s = clock()
+            running = asyncio.ensure_future(self.channel.adapter.run(self.deliver, self._connected))
+            try:
+                await asyncio.wait({running})
+            finally:
+                running.cancel()
+                self.is_connected = False
+            error = running.exception() if running.done() and not running.cancelled() else None
+            self._failures = 1 if clock() - began_s > STEADY_S else self._failures + 1
+            self.error = error.message if isinstance(error, PalyraError) else type(error).__name__
+            log.warning("channel_lost", channel=self.channel.rules.name, why=self.error, failures=self._failures)
+            longest = min(BACKOFF_S * 2 ** min(self._failures - 1, 10), BACKOFF_MAX_S)
+            await self.sleep(longest * (0.5 + _random.random() / 2))
+
+    def _connected(self) -> None:
+        self.is_connected = True
+        self.error = ""
+        self._failures = 0

@@ -1,0 +1,52 @@
+"""Adding a channel by the guided command: tried at the platform first, then stored and written."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from palyra.app import Home
+from palyra.app.channel_setup import add_channel
+from palyra.app.secrets import open_vault
+from palyra.cli.commands.channel_steps import GUIDES
+from palyra.config import load
+from palyra.core.channels.model import ChannelKind
+from palyra.core.errors import Conflict, Invalid, Unavailable
+from tests.support.telegram import TOKEN, telegram_server
+
+GUIDE = GUIDES[ChannelKind.TELEGRAM]
+
+
+async def test_a_token_that_the_platform_knows_is_stored_and_the_section_is_written(tmp_path: Path) -> None:
+    (tmp_path / "palyra.toml").write_text("[run]\nparallel_tools = 2\n# kept\n")
+    async with telegram_server() as server:
+        section = GUIDE.section("team", server.url)
+        known_as = await asyncio.to_thread(add_channel, Home(tmp_path), "team", section, {"team_token": TOKEN})
+        assert known_as == "@palyra_bot"
+        with pytest.raises(Conflict, match="channel_exists"):
+            await asyncio.to_thread(add_channel, Home(tmp_path), "team", section, {"team_token": TOKEN})
+    config = load(tmp_path, {})
+    assert [(each.name, each.kind) for each in config.channels] == [("team", ChannelKind.TELEGRAM)]
+    assert config.run.parallel_tools == 2
+    assert "# kept" in (tmp_path / "palyra.toml").read_text()
+    assert open_vault(Home(tmp_path)).get("team_token") == TOKEN
+
+
+async def test_a_token_that_the_platform_refuses_leaves_nothing(tmp_path: Path) -> None:
+    async with telegram_server() as server:
+        section = GUIDE.section("team", server.url)
+        with pytest.raises(Unavailable, match="token_refused"):
+            await asyncio.to_thread(add_channel, Home(tmp_path), "team", section, {"team_token": "1:guess"})
+    assert not (tmp_path / "palyra.toml").exists()
+    assert open_vault(Home(tmp_path)).rows() == ()
+
+
+def test_a_name_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="channel_invalid"):
+        add_channel(Home(tmp_path), 'a"b', GUIDE.section('a"b'), {})
+
+
+@pytest.mark.parametrize("kind", list(ChannelKind))
+def test_the_section_that_is_shown_is_a_valid_configuration(kind: ChannelKind, tmp_path: Path) -> None:
+    (tmp_path / "palyra.toml").write_text(GUIDES[kind].section("team"))
+    assert [each.kind for each in load(tmp_path, {}).channels] == [kind]
