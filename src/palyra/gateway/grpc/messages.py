@@ -1,0 +1,197 @@
+"""Messages in and out: what clients send becomes the records of HTTP's bodies, and our records become messages.
+
+Owns: the mapping between generated messages and records.
+Does not own: limits of texts and names (gateway.routes.bodies): a message is held to the same ones as a JSON body.
+Invariant: what a client sends is parsed once, here, and fails as Invalid.
+"""
+
+import base64
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+from google.protobuf.descriptor import EnumDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from palyra.core.caller_trust import trust_of_caller
+from palyra.core.errors import Invalid
+from palyra.core.events import Event
+from palyra.core.ids import Principal
+from palyra.core.projections.rows import SessionRow
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, RunRecord, RunRequest
+from palyra.gateway.grpc.settings import PAGE_BYTES_MAX
+from palyra.gateway.routes.approvals import AnswerBody, make_answer
+from palyra.gateway.routes.runs import RunBody, make_run_request
+from palyra.gateway.v1 import approvals_pb2, events_pb2, runs_pb2, sessions_pb2
+
+ORIGIN = "grpc"  # Of runs started here. A person can be asked behind it.
+COMPLAINT_LENGTH_MAX = 200
+
+SentMessage = TypeVar("SentMessage", bound=Message)
+Shape = TypeVar("Shape", bound=msgspec.Struct)
+
+_encoder = msgspec.json.Encoder()
+
+
+def parse(kind: type[SentMessage], body: bytes) -> SentMessage:
+    try:
+        return kind.FromString(body)
+    except DecodeError as cause:
+        raise Invalid("message_malformed", f"these bytes are no {kind.DESCRIPTOR.name}") from cause
+
+
+def read(message: Message, shape: type[Shape], **members: object) -> Shape:
+    """The message as a record. Members that are given replace those of the message; None leaves one out."""
+    values = {**_values_of(message), **members}
+    try:
+        return msgspec.convert({name: value for name, value in values.items() if value is not None}, shape)
+    except msgspec.ValidationError as cause:
+        raise Invalid("message_invalid", f"the message does not fit: {str(cause)[:COMPLAINT_LENGTH_MAX]}") from cause
+
+
+def read_run(start: runs_pb2.RunStart, principal: Principal) -> RunRequest:
+    attachments = [_attachment(item) for item in start.attachments] or None
+    schema = _read_schema(start.answer_schema_json) if start.HasField("answer_schema_json") else None
+    body = read(start, RunBody, attachments=attachments, answer_schema=schema, answer_schema_json=None)
+    return make_run_request(body, ORIGIN, trust_of_caller(principal))
+
+
+def read_answer(message: approvals_pb2.ResolveApprovalRequest) -> ApprovalAnswer:
+    return make_answer(read(message, AnswerBody, approval_id=None))
+
+
+def run_message(record: RunRecord) -> runs_pb2.Run:
+    usage, error = record.usage, record.error
+    return runs_pb2.Run(
+        id=record.id,
+        session_id=record.session_id,
+        state=record.state,
+        reason=record.reason,
+        answer=record.answer,
+        error=runs_pb2.RunFailure(code=error.code, message=error.message) if error is not None else None,
+        usage=runs_pb2.RunUsage(
+            input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cost_usd=usage.cost_usd
+        ),
+        objectives=[
+            runs_pb2.RunObjective(objective=each.objective, state=each.state, note=each.note)
+            for each in record.objectives
+        ],
+        agent=record.agent,
+        origin=record.origin,
+        principal=record.principal,
+        created_at_ms=record.created_at_ms,
+        updated_at_ms=record.updated_at_ms,
+    )
+
+
+def session_message(row: SessionRow) -> sessions_pb2.Session:
+    return sessions_pb2.Session(
+        id=row.id,
+        owner=row.owner,
+        agent=row.agent,
+        key=row.key,
+        label=row.label,
+        head_seq=row.seq,
+        created_at_ms=row.created_at_ms,
+        updated_at_ms=row.updated_at_ms,
+    )
+
+
+def approval_message(card: ApprovalRecord) -> approvals_pb2.Approval:
+    options = [approvals_pb2.ApprovalOption(scope=option.scope.value, text=option.text) for option in card.options]
+    return approvals_pb2.Approval(
+        id=card.id,
+        kind=card.kind,
+        run_id=card.run_id,
+        session_id=card.session_id,
+        call_id=card.call_id,
+        tool=card.tool,
+        arguments_json=_encoder.encode(card.arguments).decode() if card.arguments is not None else None,
+        status=card.status,
+        rule=card.rule,
+        policies=card.policies,
+        risk=card.risk,
+        taint=card.taint,
+        digest=card.digest,
+        preview=card.preview,
+        options=options,
+        created_at_ms=card.created_at_ms,
+        expires_at_ms=card.expires_at_ms,
+        decided_by=card.decided_by,
+        reason=card.reason,
+        count=card.count,
+    )
+
+
+def event_message(event: Event) -> events_pb2.Event:
+    return events_pb2.Event(
+        seq=event.seq,
+        position=event.position,
+        session_id=event.stream,
+        run_id=event.run_id,
+        type=event.type,
+        at_ms=event.at_ms,
+        actor=event.actor,
+        trust=event.trust.value,
+        data_json=_encoder.encode(event.data).decode(),
+        hash=event.hash,
+    )
+
+
+def fitting(messages: Sequence[SentMessage]) -> list[SentMessage]:
+    """The first messages, as many as one answer may carry. At least one."""
+    kept: list[SentMessage] = []
+    size = 0
+    for message in messages:
+        size += message.ByteSize()
+        if kept and size > PAGE_BYTES_MAX:
+            break
+        kept.append(message)
+    return kept
+
+
+def _attachment(item: runs_pb2.Attachment) -> dict[str, object]:
+    members: dict[str, object] = {"name": item.name, "media_type": item.media_type}
+    match item.WhichOneof("content"):
+        case "artifact_id":
+            members["artifact_id"] = item.artifact_id
+        case "data":
+            members["data_base64"] = base64.b64encode(item.data).decode("ascii")
+        case _:
+            pass
+    return members
+
+
+def _read_schema(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as cause:
+        raise Invalid("answer_schema_invalid", "answer_schema_json is no JSON") from cause
+
+
+def _values_of(message: Message) -> dict[str, object]:
+    return dict(_plain_fields(message))
+
+
+def _plain_fields(message: Message) -> Iterator[tuple[str, object]]:
+    """Fields that are set and hold plain values, by name. A value of an enum is its word."""
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            continue
+        if field.enum_type is not None:
+            yield field.name, _word(field.enum_type, value)
+        else:
+            yield field.name, list(value) if field.is_repeated else value
+
+
+def _word(kind: EnumDescriptor, number: int) -> str:
+    """`WHEN_BUSY_QUEUE` of the enum WhenBusy is `queue`. A number without a name is told as it is, and fits nothing."""
+    named = kind.values_by_number.get(number)
+    if named is None:
+        return str(number)
+    return str(named.name.removeprefix(_prefix_of(kind))).lower()
+
+
+def _prefix_of(kind: EnumDescriptor) -> str:
+    """All values of an enum begin with its own name; the first ends with UNSPECIFIED."""
+    return str(kind.values[0].name.removesuffix("UNSPECIFIED"))
