@@ -14,6 +14,7 @@ from palyra.adapters.providers.delta_joins import Pieces
 from palyra.adapters.providers.exchange import BodyDraft
 from palyra.adapters.providers.failures import failed, read_refusal, refused
 from palyra.adapters.providers.provider_state import keep
+from palyra.adapters.providers.usage_counts import believe
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.ports.provider import Completed, Delta
@@ -219,12 +220,13 @@ class ResponsesReader:
         self._pieces.end(refused(self._provider, read_refusal(msgspec.json.encode(error)), None))
 
 
-def _read_usage(usage: _Usage) -> Usage:
+def _read_usage(usage: _Usage) -> Usage | None:
     """Returns usage as reported: cached tokens are part of the input, reasoning tokens part of the output."""
     read, wrote = usage.input_tokens_details or _Details(), usage.output_tokens_details or _Details()
-    return Usage(
-        input_tokens=max(0, usage.input_tokens or 0),
-        output_tokens=max(0, usage.output_tokens or 0),
-        cached_tokens=max(0, read.cached_tokens or 0),
-        reasoning_tokens=max(0, wrote.reasoning_tokens or 0),
+    counts = Usage(
+        input_tokens=usage.input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
+        cached_tokens=read.cached_tokens or 0,
+        reasoning_tokens=wrote.reasoning_tokens or 0,
     )
+    return believe(counts)

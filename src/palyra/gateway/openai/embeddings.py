@@ -1,0 +1,88 @@
+"""The route of embeddings.
+
+Owns: its wire form. Does not own: making vectors (ports.embedder).
+"""
+
+import base64
+import struct
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from palyra.core.errors import Invalid
+from palyra.core.estimate import estimate_tokens, text_bytes
+from palyra.gateway.http.responses import answer_json
+from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute
+from palyra.gateway.openai.errors import UnsupportedParameter
+from palyra.ports.tokens import Role
+
+TEXTS_MAX = 2_048  # As many as OpenAI takes.
+
+
+class EmbeddingBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for embeddings. `model` may be anything: there is one embedder."""
+
+    model: str
+    input: str | Annotated[tuple[str, ...], Meta(max_length=TEXTS_MAX)]
+    encoding_format: str = "float"
+    dimensions: int | None = None
+    user: str | None = None
+
+
+class EmbeddingItem(msgspec.Struct, frozen=True, kw_only=True):
+    index: int
+    embedding: tuple[float, ...] | str
+    object: str = "embedding"
+
+
+class EmbeddingUsage(msgspec.Struct, frozen=True):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(msgspec.Struct, frozen=True, kw_only=True):
+    data: tuple[EmbeddingItem, ...]
+    model: str
+    usage: EmbeddingUsage
+    object: str = "list"
+
+
+async def embed(call: HttpCall[Empty, EmbeddingBody]) -> Response:
+    body = call.body
+    embedder = call.services.engine.embedder
+    texts = (body.input,) if isinstance(body.input, str) else body.input
+    if not texts or any(not text for text in texts):
+        raise Invalid("input_empty", "there is nothing to embed: a text is empty")
+    if body.dimensions not in (None, embedder.traits.dimensions):
+        raise UnsupportedParameter("dimensions", f"vectors here have {embedder.traits.dimensions} dimensions")
+    if body.encoding_format not in ("float", "base64"):
+        raise UnsupportedParameter("encoding_format", "it is float or base64")
+    vectors = await embedder.embed(texts, call.principal)
+    is_text = body.encoding_format == "base64"
+    items = tuple(
+        EmbeddingItem(index=index, embedding=base64.b64encode(vector).decode() if is_text else _floats(vector))
+        for index, vector in enumerate(vectors)
+    )
+    count = sum(estimate_tokens(text_bytes(text)) for text in texts)
+    return answer_json(EmbeddingList(data=items, model=embedder.traits.version, usage=EmbeddingUsage(count, count)))
+
+
+def _floats(vector: bytes) -> tuple[float, ...]:
+    return struct.unpack(f"<{len(vector) // 4}f", vector)
+
+
+ROUTES: tuple[AnyHttpRoute, ...] = (
+    HttpRoute(
+        method="POST",
+        path="/v1/embeddings",
+        summary="OpenAI-compatible: make vectors of texts",
+        endpoint=embed,
+        action="embeddings.create",
+        query=Empty,
+        body=EmbeddingBody,
+        answer=EmbeddingList,
+        role=Role.USER,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Real clients of other APIs against our real server."""
