@@ -362,7 +362,7 @@ async def test_environment_of_a_server_holds_nothing_of_ours(tmp_path: Path, mon
         assert '"PATH"' in output
 
 
-async def test_changed_tool_gets_a_name_that_no_grant_covers_and_no_trust(tmp_path: Path) -> None:
+async def test_changed_tool_is_left_out_until_it_is_accepted(tmp_path: Path) -> None:
     async with ready(hostile("rug", tmp_path, read_only=("echo",))) as servers:
         before = find(servers, "mcp.rug.echo")
         same = find(servers, "mcp.rug.same")
@@ -371,11 +371,9 @@ async def test_changed_tool_gets_a_name_that_no_grant_covers_and_no_trust(tmp_pa
         await until(lambda: status(servers, "rug").changed == ("mcp.rug.echo",))
         names = [tool.spec.name for tool in servers.tools()]
         assert "mcp.rug.echo" not in names
-        (fresh,) = [name for name in names if name.startswith("mcp.rug.echo.")]
-        assert find(servers, fresh).spec.effect_class is EffectClass.ONCE
-        assert fresh in reasons(servers)["mcp.rug.echo"]
+        assert not [name for name in names if name.startswith("mcp.rug.echo")]
+        assert "palyra mcp accept rug" in reasons(servers)["mcp.rug.echo"]
         assert find(servers, "mcp.rug.same") is same
-        assert (await use(servers, fresh, {"text": "x"})).output == "echo x"
 
 
 async def test_change_is_seen_over_a_restart_of_the_daemon(tmp_path: Path) -> None:

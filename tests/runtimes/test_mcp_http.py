@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from palyra.adapters.runtimes.mcp.http import RECONNECT_EVERY_S_MIN, _ReconnectPace
 from palyra.adapters.runtimes.mcp.server import ServerState
 from palyra.adapters.runtimes.mcp.servers import McpServers
 from palyra.adapters.runtimes.mcp.settings import ServerSettings
@@ -162,3 +163,12 @@ async def test_missing_secret_is_the_reason_and_nothing_is_sent() -> None:
     async with running(over_http(free_port(), token=no_token)) as servers:
         await until(lambda: status(servers, "web").state is ServerState.DOWN)
         assert servers.missing()[0].reason.endswith("palyra secrets set web")
+
+
+async def test_a_server_that_asks_for_reconnects_at_once_is_reconnected_once_a_second() -> None:
+    pace = _ReconnectPace()
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    for _ in range(3):
+        await pace.wait()
+    assert loop.time() - began_s >= 2 * RECONNECT_EVERY_S_MIN

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palyra.adapters.runtimes.mcp.acceptances import Acceptances
 from palyra.adapters.runtimes.mcp.definitions import (
     NAME_LENGTH_MAX,
     SCHEMA_BYTES_MAX,
@@ -17,7 +18,7 @@ from palyra.adapters.runtimes.mcp.definitions import (
     read_definitions,
 )
 from palyra.adapters.runtimes.mcp.lines import EDGE_BYTES, LineCutter, TooLong
-from palyra.adapters.runtimes.mcp.offers import CHANGED_MARK, HINTS_MARK, Offering, Offers
+from palyra.adapters.runtimes.mcp.offers import HINTS_MARK, Offering, Offers
 from palyra.adapters.runtimes.mcp.pace import PARTS_MAX, count_parts, has_too_many_parts
 from palyra.adapters.runtimes.mcp.pins import PINS_PER_SERVER_MAX, Pins
 from palyra.adapters.runtimes.mcp.process import scrubbed
@@ -213,25 +214,9 @@ def names_of(offers: Offers) -> list[str]:
     return [each.spec.name for each in offers.offered]
 
 
-@pytest.mark.parametrize("mark", [".", "-", "__", "_"])
-def test_no_tool_can_be_listed_beforehand_by_the_name_that_a_changed_one_gets(mark: str) -> None:
-    trial = offering_of()
-    trial.read([CALM])
-    (fresh,) = names_of(trial.read([WILD]))
-    digest = fresh.rpartition(".")[2]
-    assert len(digest) >= 16
-    offering = offering_of()
-    before = names_of(offering.read([CALM, {**CALM, "name": f"pay{mark}{digest}"}]))
-    after = offering.read([WILD])
-    assert names_of(after) == [fresh]
-    assert fresh not in before
-    assert after.changed == ("mcp.s.pay",)
-
-
 @given(st.text(min_size=1, max_size=80))
-def test_no_name_of_a_server_holds_what_marks_a_changed_tool_or_its_hints(raw_name: str) -> None:
-    for name in (raw_name, f"pay{CHANGED_MARK}{raw_name}", f"pay{HINTS_MARK}{raw_name}"):
-        assert CHANGED_MARK not in own_name(name)
+def test_no_name_of_a_server_holds_what_marks_its_hints(raw_name: str) -> None:
+    for name in (raw_name, f"pay{HINTS_MARK}{raw_name}"):
         assert HINTS_MARK not in own_name(name)
 
 
@@ -244,18 +229,6 @@ def test_name_that_was_one_tools_is_never_anothers_even_if_it_is_made_of_another
     offers = offering.read([odd])
     assert squatted not in names_of(offers)
     assert offers.changed == (squatted,)
-
-
-def test_two_changes_that_come_to_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Digests in names are short enough that somebody might find two that are one."""
-    monkeypatch.setattr("palyra.adapters.runtimes.mcp.offers._changed_name", lambda definition, version: "pay.0")
-    offering = offering_of()
-    offering.read([CALM])
-    assert names_of(offering.read([{**CALM, "description": "shows the time"}])) == ["mcp.s.pay.0"]
-    worse = offering.read([WILD])
-    assert names_of(worse) == []
-    assert [each.name for each in worse.missing] == ["mcp.s.pay"]
-    assert "no name left" in worse.missing[0].reason
 
 
 def test_tools_beyond_the_room_for_pins_are_not_offered() -> None:
@@ -274,10 +247,7 @@ def test_hint_that_comes_later_is_a_change_where_hints_count(hint: str) -> None:
     (before,) = believing.read([CALM]).offered
     offers = believing.read([hinted])
     assert offers.changed == ("mcp.s.pay",)
-    (after,) = offers.offered
-    assert after.spec.name != before.spec.name
-    assert after.spec.effect_class is EffectClass.ONCE
-    assert after.spec.version != before.spec.version
+    assert offers.offered == ()
     assert believing.read([CALM]).offered == (before,)
     doubting = offering_of()
     doubting.read([CALM])
@@ -308,6 +278,32 @@ def test_version_of_a_tool_is_the_digest_that_was_pinned() -> None:
     specs = [each.spec for each in offering_of().read([CALM, {**WILD, "name": "wild"}]).offered]
     assert [spec.version for spec in specs] == [each.digest for each in usable]
     assert len({spec.version for spec in specs}) == 2
+
+
+def test_a_changed_definition_is_shown_to_nobody_until_it_is_accepted(tmp_path: Path) -> None:
+    pins, acceptances = Pins(), Acceptances(tmp_path / "accepted.json")
+    offering = Offering(ServerSettings(name="s"), CHECK, pins, acceptances)
+    (first,) = offering.read([CALM]).offered
+    assert first.spec.described_by == "mcp:s"
+    changed = offering.read([WILD])
+    assert (names_of(changed), changed.changed) == ([], ("mcp.s.pay",))
+    assert "palyra mcp accept s" in changed.missing[0].reason
+    (wild,) = read_definitions([WILD], CHECK)[0]
+    acceptances.accept("s", {"pay": wild.digest})
+    (second,) = offering.read([WILD]).offered
+    assert (second.spec.name, second.spec.described_by) == ("mcp.s.pay", "")
+    assert offering.read([CALM]).changed == ("mcp.s.pay",), "what it was before is no longer what was accepted"
+
+
+def test_a_damaged_file_of_acceptances_accepts_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "accepted.json"
+    acceptances = Acceptances(path)
+    acceptances.accept("s", {"pay": "1"})
+    assert acceptances.version("s", "pay") == "1"
+    for body in (b"{", b'{"s": {"pay": 1}}', b"\xff"):
+        path.write_bytes(body)
+        acceptances.refresh()
+        assert acceptances.version("s", "pay") is None
 
 
 def test_back_to_what_it_was_is_its_old_self_again() -> None:

@@ -93,8 +93,8 @@ async def test_time_asks_by_default_and_is_free_once_trusted(tmp_path: Path) -> 
         assert '"timezone": "Europe/Prague"' in (results(events)[0].output or "")
     async with ready(time_server(trust_annotations=True)) as servers:
         events = await play(tmp_path / "b", servers, turn, turn)
-        # The answer is content from outside, so the second time asks all the same.
-        assert verdicts(events) == [(Verdict.ALLOW, "foreign_read"), (Verdict.ASK, "tainted_act")]
+        # What a server said is no news to that server, so the second time is free too.
+        assert verdicts(events) == [(Verdict.ALLOW, "foreign_read")] * 2
         told = [event for event in events if isinstance(event.data, ToolFinished)]
         assert [(event.trust, event.data.source) for event in told] == [(Trust.EXTERNAL, "mcp:time")] * 2  # type: ignore[union-attr]
         attestation = results(events)[0].attestation
@@ -283,7 +283,7 @@ async def test_approval_for_a_tool_does_not_cover_what_its_server_made_of_it(tmp
             second = await engine.runs.start(OWNER, ask(session_key="s"))
             events = await finished(engine, second)
     assert verdicts(events) == [(Verdict.DENY, "tool_unavailable")]
-    assert "no earlier approval covers" in reason_of(events)
+    assert "palyra mcp accept rug" in reason_of(events)
 
 
 async def test_call_of_class_once_that_timed_out_is_uncertain_and_not_failed(tmp_path: Path) -> None:

@@ -92,12 +92,9 @@ def read_definitions(listed: list[object], schemas: SchemaCheck) -> tuple[tuple[
     return tuple(usable), tuple(left_out)
 
 
-def make_spec(definition: Definition, name: str, settings: ServerSettings, *, is_changed: bool) -> ToolSpec:
-    """Makes the spec as the operator says.
-
-    If the tool changed, the operator's words were about another tool and do not count.
-    """
-    effect_class = EffectClass.ONCE if is_changed else effect_of(definition, settings)
+def make_spec(definition: Definition, name: str, settings: ServerSettings) -> ToolSpec:
+    """Makes the spec as the operator says."""
+    effect_class = effect_of(definition, settings)
     return ToolSpec(
         name=name,
         description=attribute(settings.name, definition.description),

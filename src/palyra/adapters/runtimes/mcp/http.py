@@ -5,6 +5,7 @@ The package follows redirects within the address's own origin only. No proxy and
 used. Nothing compressed is read, because it could be small on the wire and endless here.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import httpx2
 
 CONNECT_TIMEOUT_S = 10.0
+RECONNECT_EVERY_S_MIN = 1.0
 NOTIFY_TIMEOUT_S = 3.0  # Limits requests that need no answer: notifications, and the end of a session.
 HTTP_PARTS_MAX = (
     2 * PARTS_MAX
@@ -46,7 +48,11 @@ def _make_client(token: str | None) -> "httpx2.AsyncClient":
 
     bounded = _bounded_stream_class()
 
+    pace = _ReconnectPace()
+
     async def shorten(request: httpx2.Request) -> None:
+        if request.method == "GET":
+            await pace.wait()
         # Requests have a limit of their own, and the stream of notifications has none. Other requests would hold up
         # those after them.
         is_request = request.method == "POST" and b'"id":' in request.content
@@ -70,6 +76,19 @@ def _make_client(token: str | None) -> "httpx2.AsyncClient":
         trust_env=False,
         follow_redirects=False,
     )
+
+
+class _ReconnectPace:
+    """Lets the stream of notifications be opened so often and no more, whatever delay its server asks for."""
+
+    def __init__(self) -> None:
+        self._next_s = 0.0
+
+    async def wait(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        due_s = max(now_s, self._next_s)
+        self._next_s = due_s + RECONNECT_EVERY_S_MIN
+        await asyncio.sleep(due_s - now_s)
 
 
 def _bounded_stream_class() -> Any:

@@ -6,9 +6,10 @@ Does not own: asking the server (server).
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
+from palyra.adapters.runtimes.mcp.acceptances import Acceptances
 from palyra.adapters.runtimes.mcp.definitions import (
-    NAME_LENGTH_MAX,
     Definition,
     LeftOut,
     hints_of,
@@ -18,18 +19,12 @@ from palyra.adapters.runtimes.mcp.definitions import (
 )
 from palyra.adapters.runtimes.mcp.pins import Pins
 from palyra.adapters.runtimes.mcp.settings import ServerSettings
+from palyra.core.taint import label
 from palyra.core.tools import MissingTool, ToolSpec
 from palyra.ports.schemas import SchemaCheck
 
-# Neither character is in any name made from a server's name (own_name), so no server can list a tool by such a name.
-CHANGED_MARK = "."
+# This character is in no name made from a server's name (own_name), so no server can list a tool by such a name.
 HINTS_MARK = "#"
-# A digest is short for the model's sake. A collision is noticed, because the name itself is pinned.
-_DIGEST_LENGTH = 24
-_NO_NAME_LEFT = (
-    "its server changed it since it was first seen, and there is no name left for what it is now; "
-    "if you trust that server, remove its section from the file of pins and restart"
-)
 
 
 class Offered(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,12 +45,19 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Offering:
-    """Makes offers from the server's lists."""
+    """Makes offers from the server's lists.
 
-    def __init__(self, settings: ServerSettings, schemas: SchemaCheck, pins: Pins) -> None:
+    A definition that was accepted is offered as it is. One that nobody accepted is offered while it is what it first
+    was, and its text counts as the server's. One that changed is not shown to a model until a person accepts it.
+    """
+
+    def __init__(
+        self, settings: ServerSettings, schemas: SchemaCheck, pins: Pins, acceptances: Acceptances | None = None
+    ) -> None:
         self._settings = settings
         self._schemas = schemas
         self._pins = pins
+        self._acceptances = acceptances or Acceptances()
 
     def read(self, listed: list[object]) -> Offers:
         definitions, left_out = read_definitions(listed, self._schemas)
@@ -63,18 +65,26 @@ class Offering:
         missing = [self._missing(each) for each in left_out]
         changed: list[str] = []
         for definition in definitions:
-            if self._is_as_it_was(definition):
-                offered.append(self._offered(definition, definition.name, is_changed=False))
+            is_accepted = self._is_accepted(definition)
+            if is_accepted:
+                self._pin_again(definition)
+            if is_accepted or (is_accepted is None and self._is_as_it_was(definition)):
+                offered.append(self._offered(definition, is_accepted=bool(is_accepted)))
                 continue
-            version = version_of(definition, self._settings)
-            name = _changed_name(definition, version)
-            is_usable = self._pins.is_first(self._settings.name, name, version)
-            reason = _changed_reason(self._full(name)) if is_usable else _NO_NAME_LEFT
             changed.append(self._full(definition.name))
-            missing.append(MissingTool(self._full(definition.name), reason))
-            if is_usable:
-                offered.append(self._offered(definition, name, is_changed=True))
+            missing.append(MissingTool(self._full(definition.name), _changed_reason(self._settings.name)))
         return Offers(offered=tuple(offered), missing=tuple(missing), changed=tuple(changed))
+
+    def _is_accepted(self, definition: Definition) -> bool | None:
+        """Returns whether this version was accepted; None if none of that name ever was."""
+        accepted = self._acceptances.version(self._settings.name, definition.name)
+        return None if accepted is None else accepted == version_of(definition, self._settings)
+
+    def _pin_again(self, definition: Definition) -> None:
+        """A person accepted what the name means now, so from now on that is what it first meant."""
+        self._pins.put(self._settings.name, definition.name, definition.digest)
+        if self._settings.trust_annotations:
+            self._pins.put(self._settings.name, f"{definition.name}{HINTS_MARK}hints", hints_of(definition))
 
     def _is_as_it_was(self, definition: Definition) -> bool:
         """Tells whether a tool is unchanged.
@@ -87,9 +97,10 @@ class Offering:
         is_believed = self._settings.trust_annotations
         return not is_believed or self._pins.is_first(server, f"{name}{HINTS_MARK}hints", hints_of(definition))
 
-    def _offered(self, definition: Definition, name: str, *, is_changed: bool) -> Offered:
-        spec = make_spec(definition, self._full(name), self._settings, is_changed=is_changed)
-        return Offered(spec=spec, raw_name=definition.raw_name)
+    def _offered(self, definition: Definition, *, is_accepted: bool) -> Offered:
+        spec = make_spec(definition, self._full(definition.name), self._settings)
+        source = "" if is_accepted else label("mcp", self._settings.name)
+        return Offered(spec=replace(spec, described_by=source), raw_name=definition.raw_name)
 
     def _missing(self, left_out: LeftOut) -> MissingTool:
         reason = f"{left_out.reason}; tell whoever makes the MCP server {self._settings.name}"
@@ -103,12 +114,8 @@ def withdrawn(offered: Sequence[Offered], reason: str) -> tuple[MissingTool, ...
     return tuple(MissingTool(each.spec.name, reason) for each in offered)
 
 
-def _changed_name(definition: Definition, version: str) -> str:
-    return f"{definition.name[: NAME_LENGTH_MAX - _DIGEST_LENGTH - 1]}{CHANGED_MARK}{version[:_DIGEST_LENGTH]}"
-
-
-def _changed_reason(name: str) -> str:
+def _changed_reason(server: str) -> str:
     return (
-        f"its server changed its description, arguments or hints since it was first seen; what it is now is {name}, "
-        "which no earlier approval covers; to accept it under its old name, remove its lines from the file of pins and restart"
+        "its server changed its description, arguments or hints, and nobody has accepted that; "
+        f"palyra mcp accept {server} shows what it says now"
     )

@@ -2,8 +2,8 @@
 
 Owns: what each name first meant, over restarts. Does not own: what a change leads to (offers).
 The names are those under which tools are offered, which grants and policies use.
-Invariants: a name stays with what it first meant, and a changed tool gets a new name. Otherwise a grant for the name
-would cover a tool that nobody agreed to. A file that cannot be read pins nothing anew: it has a fault, and no name is
+Invariants: a name stays with what it first meant until a person accepts what it means now. Otherwise a grant for the
+name would cover a tool that nobody agreed to. A file that cannot be read pins nothing anew: it has a fault, and no name is
 usable.
 """
 
@@ -62,6 +62,13 @@ class Pins:
             pinned[name] = meaning
             self._is_saved = False
         return pinned.get(name) == meaning
+
+    def put(self, server: str, name: str, meaning: str) -> None:
+        """Gives a name a new meaning, because a person accepted it."""
+        pinned = self._meanings.setdefault(server, {})
+        if pinned.get(name) != meaning and not self.fault:
+            pinned[name] = meaning
+            self._is_saved = False
 
     async def save(self) -> None:
         async with self._saving:

@@ -23,7 +23,6 @@ from palyra.adapters.runtimes.mcp.pins import Pins
 from palyra.adapters.runtimes.mcp.settings import ServerSettings
 from palyra.core.errors import PalyraError
 from palyra.core.tools import MissingTool
-from palyra.ports.schemas import SchemaCheck
 
 REFRESH_EVERY_S_MIN = 1.0  # Lists are read at most this often, however often a server says that they changed.
 
@@ -55,13 +54,15 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class McpServer:
-    def __init__(self, settings: ServerSettings, schemas: SchemaCheck, pins: Pins, changed: Callable[[], None]) -> None:
+    def __init__(self, settings: ServerSettings, offering: Offering, pins: Pins, changed: Callable[[], None]) -> None:
         self.settings = settings
-        self._offering = Offering(settings, schemas, pins)
+        self._offering = offering
+        self._listed: list[object] = []
         self._pins = pins
         self._changed = changed
         self._connection: Connection | None = None
         self._ready = asyncio.Event()
+        self._begun = asyncio.Event()
         self._state = ServerState.STARTING
         self._reason = ""
         self._offers = Offers()
@@ -79,6 +80,16 @@ class McpServer:
                 await asyncio.sleep(delay_s)
         finally:
             self._turn(ServerState.STOPPED, "the daemon is stopping")
+
+    def reconsider(self) -> None:
+        """Reads the lists again that the server gave, because a person accepted something."""
+        read = self._offering.read(self._listed)
+        offers = self._offers
+        self._offers = msgspec.structs.replace(read, has_resources=offers.has_resources, has_prompts=offers.has_prompts)
+
+    async def wait_begun(self) -> None:
+        """Waits until the first start has succeeded or failed."""
+        await self._begun.wait()
 
     def refuse(self, reason: str) -> None:
         """Marks the server as not started. It replaces `run`; `reason` says why."""
@@ -160,9 +171,11 @@ class McpServer:
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task})
+            # Read also if this is cancelled: a failure that nobody reads is reported as forgotten.
+            ending = None if task.cancelled() else task.exception()
             self._connection = None
             self._ready.clear()
-        return None if task.cancelled() else task.exception()
+        return ending
 
     async def _attend(self, connection: Connection) -> None:
         await self._refresh(connection)
@@ -196,6 +209,7 @@ class McpServer:
         listed: list[object] = []
         if terms.offers("tools"):
             listed = await list_all(connection, "tools/list", "tools", TOOLS_MAX, limit_s)
+        self._listed = listed
         before = self._offers.changed
         self._offers = msgspec.structs.replace(
             self._offering.read(listed),
@@ -224,6 +238,8 @@ class McpServer:
 
     def _turn(self, state: ServerState, reason: str) -> None:
         self._state, self._reason = state, reason
+        if state is not ServerState.STARTING:
+            self._begun.set()
         self._changed()
 
 

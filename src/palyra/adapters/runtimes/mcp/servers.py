@@ -6,12 +6,15 @@ Does not own: any single server (server).
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
 from msgspec.structs import replace
 
+from palyra.adapters.runtimes.mcp.acceptances import Acceptances
 from palyra.adapters.runtimes.mcp.extras import make_extras
+from palyra.adapters.runtimes.mcp.offers import Offering
 from palyra.adapters.runtimes.mcp.pins import Pins
 from palyra.adapters.runtimes.mcp.process import kill_marked
 from palyra.adapters.runtimes.mcp.server import McpServer, ServerState, ServerStatus
@@ -21,6 +24,8 @@ from palyra.core.tools import MissingTool
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.services import ServiceHealth, ServiceState
 from palyra.ports.tools import Tool
+
+FIRST_WAIT_S = 10.0  # A run that begins right after a start waits so long for its tools.
 
 log = structlog.get_logger()
 
@@ -39,7 +44,13 @@ class McpServers:
         self._pins = Pins(pins_path)
         self._owner = _owner_of(pins_path)
         owned = tuple(replace(each, owner=self._owner or each.owner) for each in settings)
-        self._servers = tuple(McpServer(each, schemas, self._pins, self._note_change) for each in owned)
+        accepted_path = pins_path.with_name("mcp-accepted.json") if pins_path is not None else None
+        self._acceptances = Acceptances(accepted_path)
+        self._acceptances.refresh()
+        self._servers = tuple(
+            McpServer(each, Offering(each, schemas, self._pins, self._acceptances), self._pins, self._note_change)
+            for each in owned
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._made: dict[str, McpTool] = {}
         self._tools: tuple[Tool, ...] = ()
@@ -60,6 +71,13 @@ class McpServers:
             task = asyncio.create_task(server.run(), name=f"supervisor of MCP server {server.settings.name}")
             task.add_done_callback(_note_broken)
             self._tasks.add(task)
+
+    async def wait_begun(self) -> None:
+        """Waits for servers that are still starting, at most FIRST_WAIT_S. A server that fails is not waited for."""
+        starting = [server.wait_begun() for server in self._servers if self._is_started]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_WAIT_S):
+                await asyncio.gather(*starting)
 
     async def close(self) -> None:
         self._is_started = False
@@ -84,7 +102,11 @@ class McpServers:
         """Does nothing: each server is started again by itself, with growing delays."""
 
     def tools(self) -> tuple[Tool, ...]:
-        """Returns the same tuple until a server comes, goes or changes what it offers."""
+        """Returns the same tuple until a server comes, goes or changes what it offers, or a person accepts it."""
+        if self._acceptances.refresh():
+            for server in self._servers:
+                server.reconsider()
+            self._is_current = False
         if not self._is_current:
             self._is_current = True
             self._tools = self._gather()

@@ -1,0 +1,45 @@
+"""Content blocks of ACP: what an editor sends, and what it is shown.
+
+Owns: both forms. Does not own: when they are sent (turn).
+"""
+
+import posixpath
+
+from palyra.core.errors import Invalid
+from palyra.core.events.base import JsonObject
+
+_KINDS = {"read": "read", "list": "read", "search": "search", "write": "edit", "patch": "edit", "run": "execute"}
+
+
+def read_prompt(blocks: object) -> tuple[str, list[JsonObject]]:
+    """Returns the text of a prompt, and its attachments as the daemon takes them."""
+    if not isinstance(blocks, list):
+        raise Invalid("prompt_invalid", "a prompt is a list of content blocks")
+    texts: list[str] = []
+    attachments: list[JsonObject] = []
+    for block in blocks:
+        match block:
+            case {"type": "text", "text": str() as text}:
+                texts.append(text)
+            case {"type": "resource_link", "uri": str() as uri}:
+                texts.append(f"[{block.get('name') or posixpath.basename(uri)}]({uri})")
+            case {"type": "resource", "resource": {"text": str() as text, "uri": str() as uri}}:
+                texts.append(f"{uri}:\n```\n{text}\n```")
+            case {"type": "image", "data": str() as data, "mimeType": str() as media_type}:
+                name = f"image {len(attachments) + 1}"
+                attachments.append({"name": name, "media_type": media_type, "data_base64": data})
+            case _:
+                raise Invalid("prompt_invalid", "a content block is text, image, resource or resource_link")
+    return "\n\n".join(texts) or ("(see what is attached)" if attachments else ""), attachments
+
+
+def text_block(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+def kind_of(tool: str) -> str:
+    """What an editor shows beside a call of this tool."""
+    owner, _, verb = tool.rpartition(".")
+    if owner in ("fs", "shell"):
+        return _KINDS.get(verb, "other")
+    return "fetch" if tool == "http.fetch" else "other"

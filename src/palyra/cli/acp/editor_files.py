@@ -1,0 +1,77 @@
+"""The editor's files as tools of its own: what is open and unsaved there is read and written by the editor.
+
+Owns: which tools an editor brings along, and executing them. Does not own: tools of the daemon, which work on the
+agent's workspace.
+Invariant: a file is written only after the person said yes in the editor: these calls pass no policy of the daemon.
+"""
+
+from typing import Any
+
+from palyra.cli.stdio_rpc import RpcPeer
+from palyra.core.errors import PalyraError
+from palyra.core.events.base import JsonObject
+
+READ, WRITE = "editor_read_file", "editor_write_file"
+OUTPUT_CHARS_MAX = 190_000  # Below what the daemon takes as one result.
+_PATH: JsonObject = {"type": "string", "description": "An absolute path"}
+
+
+class EditorFiles:
+    """`has_read` and `has_write` are the editor's capabilities."""
+
+    def __init__(self, peer: RpcPeer, session_id: str, *, has_read: bool, has_write: bool) -> None:
+        self._peer = peer
+        self._session_id = session_id
+        self._names = [name for name, has in ((READ, has_read), (WRITE, has_write)) if has]
+
+    def tools(self) -> list[JsonObject]:
+        known: dict[str, JsonObject] = {
+            READ: {
+                "name": READ,
+                "description": "Reads a file of the person's editor, with changes that are not saved yet.",
+                "parameters": {"type": "object", "properties": {"path": _PATH}, "required": ["path"]},
+            },
+            WRITE: {
+                "name": WRITE,
+                "description": "Writes a whole file in the person's editor. The person is asked first.",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"path": _PATH, "content": {"type": "string"}},
+                    "required": ["path", "content"],
+                },
+            },
+        }
+        return [known[name] for name in self._names]
+
+    async def execute(self, call: Any, shown: JsonObject) -> JsonObject:
+        """Returns the result of one call, for the daemon."""
+        try:
+            output = await self._perform(call.get("tool"), call.get("arguments"), shown)
+        except PalyraError as error:
+            return {"call_id": call.get("call_id"), "output": error.message, "is_error": True}
+        is_refused = output is None
+        text = "The person said no, or the arguments do not fit." if output is None else output
+        return {"call_id": call.get("call_id"), "output": text[:OUTPUT_CHARS_MAX], "is_error": is_refused}
+
+    async def _perform(self, tool: object, arguments: object, shown: JsonObject) -> str | None:
+        match tool, arguments:
+            case "editor_read_file", {"path": str() as path}:
+                read = await self._peer.ask("fs/read_text_file", {"sessionId": self._session_id, "path": path})
+                return str(read.get("content", ""))
+            case "editor_write_file", {"path": str() as path, "content": str() as content}:
+                if not await self._is_allowed(shown):
+                    return None
+                written: JsonObject = {"sessionId": self._session_id, "path": path, "content": content}
+                await self._peer.ask("fs/write_text_file", written)
+                return "Written."
+            case _:
+                return None
+
+    async def _is_allowed(self, shown: JsonObject) -> bool:
+        options = [
+            {"optionId": "allow", "name": "Write the file", "kind": "allow_once"},
+            {"optionId": "reject", "name": "Reject", "kind": "reject_once"},
+        ]
+        question: JsonObject = {"sessionId": self._session_id, "toolCall": shown, "options": options}
+        outcome = (await self._peer.ask("session/request_permission", question)).get("outcome")
+        return isinstance(outcome, dict) and outcome.get("optionId") == "allow"

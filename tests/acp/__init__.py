@@ -1,0 +1,1 @@
+"""Editors that speak the Agent Client Protocol to the real command."""
