@@ -48,7 +48,7 @@ def merge_spans(text: str, spans: Iterable[Span]) -> Iterator[Span]:
 
 # A named value is often also a key of a known format, and then the format says more.
 _VAGUE_KINDS = frozenset(
-    ("generic", "token", "secret", "api_key", "credential", "authorization", "password", "prefixed_token")
+    "generic token secret api_key credential authorization password prefixed_token random_token query_token".split()
 )
 
 
