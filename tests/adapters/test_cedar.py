@@ -30,6 +30,7 @@ from tests.support.policies import TAINT, question, questions, with_policies
 READ, WRITE = frozenset({Capability.FS_READ}), frozenset({Capability.FS_WRITE})
 EXEC, NETWORK = frozenset({Capability.PROCESS_EXEC}), frozenset({Capability.NETWORK})
 READ_ONLY, IDEMPOTENT, ONCE = EffectClass.READ_ONLY, EffectClass.IDEMPOTENT, EffectClass.ONCE
+DRAFTED = EffectClass.DRAFTED
 ALLOW, ASK, DENY = Verdict.ALLOW, Verdict.ASK, Verdict.DENY
 SHELL = Runtime.SHELL
 POLICY = CedarPolicy()
@@ -52,7 +53,7 @@ PERMITTING = with_policies(PERMIT_ALL)
         (question(WRITE, IDEMPOTENT, ("notes/a.md",)), ALLOW, "workspace_write"),
         (question(WRITE, IDEMPOTENT, ("notes/a.md",), TAINT), ALLOW, "workspace_write"),
         (question(READ | WRITE, IDEMPOTENT, ("a", "b")), ALLOW, "workspace_write"),
-        (question(WRITE, IDEMPOTENT, ("AGENTS.md",)), ALLOW, "workspace_write"),
+        (question(WRITE, IDEMPOTENT, ("AGENTS.md",)), ASK, "run_outside"),
         (question(WRITE, IDEMPOTENT, (".env",)), ALLOW, "workspace_write"),
         (question(WRITE, IDEMPOTENT, ("/etc/x",), TAINT, is_inside=False), DENY, "outside_workspace"),
         (question(WRITE, IDEMPOTENT), DENY, NO_POLICY),
@@ -71,7 +72,9 @@ PERMITTING = with_policies(PERMIT_ALL)
         (question(NETWORK, ONCE, host="example.com"), ASK, "network"),
         (question(EXEC), ASK, "process_exec"),
         (question(EXEC, taint=TAINT), ASK, "tainted_act"),
-        (question(EXEC, commands=("cat",), runtime=SHELL), ALLOW, "shell_read"),
+        (question(EXEC, DRAFTED, runtime=SHELL), ALLOW, "draft"),
+        (question(EXEC, DRAFTED, taint=TAINT, runtime=SHELL), ALLOW, "draft"),
+        (question(EXEC, DRAFTED, runtime=Runtime.WASM), ASK, "process_exec"),
         (question(EXEC, commands=("cat",), taint=TAINT, runtime=SHELL), ASK, "tainted_act"),
         (question(EXEC, commands=("cat",), is_inside=False, runtime=SHELL), ASK, "outside_shell"),
         (question(EXEC, ONCE, commands=("rm",), runtime=SHELL), ASK, "process_exec"),
@@ -104,7 +107,7 @@ INSTRUCTIONS = "AGENTS.md agents.md docs/Skill.MD MEMORY.md CLAUDE.md .env .gith
 
 @pytest.mark.parametrize("path", INSTRUCTIONS)
 def test_instruction_file_asks_with_taint(path: str) -> None:
-    assert POLICY.judge(question(WRITE, IDEMPOTENT, (path,), TAINT)).rule == "tainted_instructions"
+    assert POLICY.judge(question(WRITE, IDEMPOTENT, (path,), TAINT)).verdict is ASK
     assert POLICY.judge(question(WRITE, IDEMPOTENT, ("fine.txt", path), TAINT)).verdict is ASK
 
 
@@ -117,12 +120,12 @@ def test_file_that_only_looks_alike_is_free(path: str) -> None:
     "path", [".git/hooks/pre-commit", ".git/config", "sub/.GIT/x", ".githooks/a", ".husky/pre-push"]
 )
 def test_what_git_would_run_asks_without_taint_too(path: str) -> None:
-    assert POLICY.judge(question(WRITE, IDEMPOTENT, (path,))).rule == "git_runs"
+    assert POLICY.judge(question(WRITE, IDEMPOTENT, (path,))).rule == "run_outside"
 
 
 def test_question_made_from_a_real_call_is_judged_by_its_real_path() -> None:
     nature = FsWrite().nature({"path": "x/../.git/./hooks/a", "content": ""}, ("/srv/ws",))
-    assert POLICY.judge(question(WRITE, IDEMPOTENT, nature.paths)).rule == "git_runs"
+    assert POLICY.judge(question(WRITE, IDEMPOTENT, nature.paths)).rule == "run_outside"
 
 
 @given(questions)
@@ -310,7 +313,7 @@ def test_every_bundled_policy_has_a_name_and_a_sentence() -> None:
         assert entry.says.endswith(".")
 
 
-ACTIONS = sorted({route.action for route in ROUTES})
+ACTIONS = sorted({route.action for route in ROUTES if not route.is_signed})  # A signature needs no role.
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -359,7 +362,7 @@ def test_many_questions_about_calls_do_not_pile_up() -> None:
         policy.judge(replace(question(), principal=Principal(f"user:{number}")))
     assert 0 < len(policy.calls) <= 4096
     kept_count = len(policy.calls)
-    policy.judge(question(EXEC, commands=tuple(f"program-{number}" for number in range(200)), runtime=SHELL))
+    policy.judge(question(EXEC, taint=tuple(f"http:host-{number}" for number in range(200)), runtime=SHELL))
     assert len(policy.calls) == kept_count
 
 

@@ -30,6 +30,7 @@ def refused(text: str, name: str = "mine") -> str:
     ("text", "line", "words"),
     [
         ("permit (principal, action, resource)", 1, "unexpected end"),
+        (f"// fine\n// deny\u2028forbid (principal, action, resource);\n{HEAD};", 2, "U+2028"),
         ("// fine\n\npermit (principal, action, resource) when { context. };", 3, "unexpected token"),
         (f"{HEAD};\n\n{HEAD} when {{ context.risk == 3 }};", 3, "not compatible"),
         (f"{HEAD} when {{ context.hots == 1 }};", 1, "`hots`"),

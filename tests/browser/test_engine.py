@@ -22,9 +22,10 @@ from tests.browser.scenes import needs_chromium, ref_of
 from tests.support.asking import ask, calls, finished, says
 from tests.support.engines import OWNER, Workshop
 from tests.support.sites import LOOPBACK, Site, ok, site
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
-TEST_S = 40.0
+TEST_S = WAIT_S
 FORM = b'<title>Form</title><form action="/sent"><input name=q aria-label=Name><button>Send</button></form>'
 
 

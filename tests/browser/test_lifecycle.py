@@ -15,10 +15,10 @@ from palyra.adapters.browser.sessions import Browsers, BrowserSettings
 from palyra.adapters.net.guard import Guard
 from tests.browser.scenes import FIRST, Scene, needs_chromium, ref_of, scene
 from tests.support.sites import LOOPBACK, standing_site
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import WAIT_S, until, wait_until
 
 pytestmark = pytest.mark.anyio
-TEST_S = 40.0
+TEST_S = WAIT_S
 SECOND, THIRD = "01JZ0000000000000000SECND1", "01JZ0000000000000000THIRD1"
 COUNTER = """<p id=a></p><script>
 const count = 1 + Number((document.cookie.match(/count=(\\d+)/) || [0, 0])[1]);

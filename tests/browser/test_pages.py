@@ -10,10 +10,10 @@ from palyra.core.events.tool import EffectClass, Outcome
 from palyra.core.trust import Trust
 from tests.browser.scenes import Scene, ref_of, scene
 from tests.support.sites import LOOPBACK, ok
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.anyio
-TEST_S = 30.0
+TEST_S = WAIT_S
 SHOP = """<!doctype html><title>Shop &amp; more</title><h1>Shop</h1><p>Fresh <b>fruit</b>.</p><ul><li>one<li>two</ul>
 <a href="/cart?a=1">Cart</a> <button onclick="document.body.append('PRESSED')">Press</button>
 <form action="/find"><label>Search <input name=q></label><input type=password name=p placeholder=Pass>
@@ -33,6 +33,17 @@ HIDDEN = {
     "one pixel": "<p style='font-size:1px'>MARK</p>",
     "no ink": "<p style='color:transparent'>MARK</p>",
     "white on white": "<p style='color:#fff'>MARK</p>",
+    "nearly white on white": "<p style='color:#fdfdfd'>MARK</p>",
+    "white in lab": "<p style='color:lab(100% 0 0)'>MARK</p>",
+    "white in oklch": "<p style='color:oklch(1 0 0)'>MARK</p>",
+    "white by color()": "<p style='color:color(display-p3 1 1 1)'>MARK</p>",
+    "white by mixing": "<p style='color:color-mix(in srgb, white 99%, black)'>MARK</p>",
+    "no alpha in oklab": "<p style='color:oklab(0.2 0 0 / 0)'>MARK</p>",
+    "ink of the fill": "<p style='-webkit-text-fill-color:white'>MARK</p>",
+    "faded by a filter": "<p style='filter:opacity(0)'>MARK</p>",
+    "masked": "<p style='-webkit-mask-image:linear-gradient(transparent,transparent)'>MARK</p>",
+    "scaled small": "<p style='transform:scale(0.01)'>MARK</p>",
+    "scaled by scale": "<p style='scale:0'>MARK</p>",
     "black on black": "<p style='background:#000;color:#000'>MARK</p>",
     "clipped": "<span style='position:absolute;width:1px;height:1px;overflow:hidden;clip:rect(0,0,0,0)'>MARK</span>",
     "clip path": "<p style='clip-path:inset(100%)'>MARK</p>",
@@ -167,6 +178,14 @@ async def test_text_that_is_seen_is_given_wherever_it_stands(s: Scene) -> None:
         assert words in output
     assert "was pressed" in await s.output("click", ref=ref_of(output, "inner"))
     ref_of(output, "deep")
+
+
+async def test_a_form_cannot_hide_the_page_by_the_names_of_its_fields(s: Scene) -> None:
+    names = ("getBoundingClientRect", "childNodes", "children", "nodeName", "nodeType", "parentElement", "getAttribute",
+             "querySelector", "ownerDocument", "shadowRoot", "getClientRects", "hasAttribute", "getRootNode")  # fmt: skip
+    fields = "".join(f"<input name={name}>" for name in names)
+    output = await s.output("open", url=s.page("/form", f"<p>before</p><form>{fields}<p>within</p></form><p>after</p>"))
+    assert all(word in output for word in ("before", "within", "after"))
 
 
 async def test_what_only_looks_clickable_and_hidden_boxes_with_a_label_get_refs(s: Scene) -> None:

@@ -17,6 +17,7 @@ import structlog
 from playwright.async_api import BrowserContext, Playwright, ProxySettings
 from playwright.async_api import Error as PlaywrightError
 
+from palyra.adapters.browser.own_site import OwnSite
 from palyra.adapters.net.guard import Guard
 from palyra.adapters.net.proxy import GuardedProxy, ProxyDoor
 from palyra.core.errors import Unavailable
@@ -88,7 +89,8 @@ PREFERENCES = {
 class Chromium:
     """A Chromium started with `launch`, with one profile, one window and one proxy."""
 
-    def __init__(self, profile: Path, context: BrowserContext, proxy: GuardedProxy) -> None:
+    def __init__(self, profile: Path, context: BrowserContext, proxy: GuardedProxy, own_site: OwnSite) -> None:
+        self.own_site = own_site
         self._profile = profile
         self._proxy = proxy
         self.context = context
@@ -100,14 +102,15 @@ class Chromium:
         """Starts a Chromium. Raises Unavailable `browser_failed`, `profile_busy`, `proxy_unavailable`."""
         await _wait_until_free(profile)
         _prepare(profile)
-        proxy = GuardedProxy(guard)
+        own_site = OwnSite(guard)
+        proxy = GuardedProxy(guard, is_own=own_site.is_own)
         async with AsyncExitStack() as unless_started:
             unless_started.push_async_callback(proxy.close)
             endpoint = await proxy.start_on_port()
             unless_started.callback(kill_browsers, profile)
             context = await _launch_context(driver, profile, executable, endpoint)
             unless_started.pop_all()
-        return cls(profile, context, proxy)
+        return cls(profile, context, proxy, own_site)
 
     async def is_answering(self) -> bool:
         try:

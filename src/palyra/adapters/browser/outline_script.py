@@ -24,34 +24,80 @@ _LIMITS = (
 _BLANKS = "".join(rf"\u{{{first:x}}}-\u{{{last:x}}}" for first, last in BLANK_RANGES)
 _UNSEEN = rf"const UNSEEN = /[^\P{{C}}\s]|[{_BLANKS}]/gu; const plain = (text) => text.replace(UNSEEN, '');"
 
+# A form's own fields hide the members of its element: <input name=childNodes>. So prototypes are asked, not elements.
+_ASKING = r"""
+const reader = (proto, name) => {
+  const read = Object.getOwnPropertyDescriptor(proto.prototype, name).get;
+  return (node) => read.call(node);
+};
+const caller = (proto, name) => {
+  const method = proto.prototype[name];
+  return (node, ...given) => method.apply(node, given);
+};
+const nodeName = reader(Node, 'nodeName'), nodeType = reader(Node, 'nodeType'), childNodes = reader(Node, 'childNodes');
+const parentElement = reader(Node, 'parentElement'), parentNode = reader(Node, 'parentNode');
+const ownerDocument = reader(Node, 'ownerDocument'), children = reader(Element, 'children');
+const ownShadow = reader(Element, 'shadowRoot'), ownEditable = reader(HTMLElement, 'isContentEditable');
+const previousElementSibling = reader(Element, 'previousElementSibling');
+const shadowRoot = (node) => (nodeType(node) === 1 ? ownShadow(node) : null);
+const isContentEditable = (node) => {
+  try { return ownEditable(node); } catch { return false; }
+};
+const rectOf = caller(Element, 'getBoundingClientRect'), getClientRects = caller(Element, 'getClientRects');
+const getAttribute = caller(Element, 'getAttribute'), hasAttribute = caller(Element, 'hasAttribute');
+const querySelector = caller(Element, 'querySelector'), getRootNode = caller(Node, 'getRootNode');
+"""
+
 _SEEING = r"""
 const SKIPPED = new Set(['SCRIPT','STYLE','NOSCRIPT','TEMPLATE','HEAD','OBJECT','EMBED','AUDIO','VIDEO','CANVAS','DATALIST']);
-const TINY_PX = 1, LETTER_PX = 3;
-const view = (node) => node.ownerDocument.defaultView;
-const alpha = (color) => {
-  const parts = color.match(/[\d.]+%?/g) || [];
-  return color === 'transparent' ? 0 : parts.length > 3 ? parseFloat(parts[3]) : 1;
+const TINY_PX = 1, LETTER_PX = 3, INK_MIN = 16;
+const view = (node) => ownerDocument(node).defaultView;
+// What a colour looks like, in whatever colour space it is written: it is painted on one pixel and read back.
+const pixel = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true});
+const painted = new Map();
+const paint = (color) => {
+  if (!painted.has(color)) {
+    pixel.clearRect(0, 0, 1, 1);
+    pixel.fillStyle = '#000';
+    pixel.fillStyle = color;
+    pixel.fillRect(0, 0, 1, 1);
+    painted.set(color, Array.from(pixel.getImageData(0, 0, 1, 1).data));
+  }
+  return painted.get(color);
 };
+const alpha = (color) => paint(color)[3] / 255;
+const isAlike = (one, other) => paint(one).slice(0, 3).every((part, at) => Math.abs(part - paint(other)[at]) <= INK_MIN);
+// Filters and masks that leave nothing to see. A filter that makes two colours one is not told from others here.
+const FADING = /opacity\((?:0(?:\.0\d*)?%?|[0-4](?:\.\d+)?%)\)|brightness\((?:[1-9]\d{2,}|[0-9]{5,}%)\)/;
+const MASKING = /linear-gradient\((?:[^()]*,\s*)?(?:transparent|rgba\([^()]*,\s*0\))[^()]*(?:\([^()]*,\s*0\))?\)/;
+const isFaded = (style) => FADING.test(style.filter) || MASKING.test(style.maskImage || '');
+const isScaledAway = (style) => /scale\(0|matrix\(0, 0, 0, 0|matrix3d\(0, 0, 0, 0/.test(style.transform)
+  || /^0(?:\.0\d*)?(?: |$)/.test(style.scale || '');
 // Nothing below such an element can be seen.
 const isShut = (element, style) => {
   if (style.display === 'none' || style.contentVisibility === 'hidden' || parseFloat(style.opacity) < 0.05) return true;
-  const box = element.getBoundingClientRect();
+  const box = rectOf(element);
   const isClipping = style.overflowX !== 'visible' || style.overflowY !== 'visible';
   if (isClipping && style.display !== 'contents' && (box.width <= TINY_PX || box.height <= TINY_PX)) return true;
   if (style.position === 'absolute' || style.position === 'fixed') {
     const clip = style.clip.match(/-?[\d.]+/g);
     if (clip && clip.length === 4 && (clip[1] - clip[3] <= TINY_PX || clip[2] - clip[0] <= TINY_PX)) return true;
   }
+  if (isFaded(style)) return true;
   if (/(inset\((?:[5-9]\d|100)[\d.]*%|circle\(0|ellipse\(0|polygon\(0(?:px|%)? 0(?:px|%)?\))/.test(style.clipPath)) return true;
-  return /scale\(0|matrix\(0, 0, 0, 0|matrix3d\(0, 0, 0, 0/.test(style.transform);
+  return isScaledAway(style);
 };
 const ground = (element) => {
-  for (let each = element; each; each = each.parentElement) {
+  for (let each = element; each; each = parentElement(each)) {
     const style = view(each).getComputedStyle(each);
     if (style.backgroundImage !== 'none') return null;
     if (alpha(style.backgroundColor) > 0.5) return style.backgroundColor;
   }
   return 'rgb(255, 255, 255)';
+};
+const isSameAsGround = (element, color) => {
+  const under = ground(element);
+  return under !== null && isAlike(under, color);
 };
 const inks = new WeakMap();
 const hasInk = (element) => {
@@ -59,7 +105,7 @@ const hasInk = (element) => {
     const style = view(element).getComputedStyle(element);
     inks.set(element, style.visibility === 'visible' && parseFloat(style.fontSize) >= LETTER_PX
       && alpha(style.color) > 0.05 && alpha(style.webkitTextFillColor || style.color) > 0.05
-      && ground(element) !== style.color);
+      && !isSameAsGround(element, style.webkitTextFillColor || style.color));
   }
   return inks.get(element);
 };
@@ -67,20 +113,21 @@ const isOnPage = (box, window_) =>
   box.width > 0 && box.height > 0 && box.right + window_.scrollX > 0 && box.bottom + window_.scrollY > 0
   && box.left + window_.scrollX < Math.max(window_.document.documentElement.scrollWidth, window_.innerWidth) + 1;
 const isSeen = (text) => {
-  const parent = text.parentElement || (text.getRootNode() && text.getRootNode().host);
+  const parent = parentElement(text) || (getRootNode(text) && getRootNode(text).host);
   if (!parent || !hasInk(parent)) return false;
-  const range = text.ownerDocument.createRange();
+  const range = ownerDocument(text).createRange();
   range.selectNodeContents(text);
-  return isOnPage(range.getBoundingClientRect(), view(text));
+  const box = range.getBoundingClientRect();
+  return box.height >= LETTER_PX - 1 && isOnPage(box, view(text));
 };
 const childrenOf = (node) => {
-  if (node.nodeName === 'SLOT' && node.assignedNodes) {
+  if (nodeName(node) === 'SLOT' && node.assignedNodes) {
     const given = node.assignedNodes({flatten: true});
     if (given.length) return given;
   }
-  if (node.nodeName === 'DETAILS' && !node.open)
-    return Array.from(node.children).filter((each) => each.nodeName === 'SUMMARY').slice(0, 1);
-  return node.shadowRoot ? node.shadowRoot.childNodes : node.childNodes;
+  if (nodeName(node) === 'DETAILS' && !node.open)
+    return Array.from(children(node)).filter((each) => nodeName(each) === 'SUMMARY').slice(0, 1);
+  return shadowRoot(node) ? childNodes(shadowRoot(node)) : childNodes(node);
 };
 """
 
@@ -92,12 +139,12 @@ const KINDS = {checkbox: 'checkbox', radio: 'radio', submit: 'button', button: '
 // Many pages hide the box itself and draw its label instead; a click on the label is one on the box.
 const isStandIn = (label) => label.control && ['checkbox', 'radio'].includes(label.control.type)
   && !label.control.checkVisibility({opacityProperty: true, visibilityProperty: true});
-const isPointed = (element, style) => style.cursor === 'pointer' && element.parentElement
-  && view(element).getComputedStyle(element.parentElement).cursor !== 'pointer';
+const isPointed = (element, style) => style.cursor === 'pointer' && parentElement(element)
+  && view(element).getComputedStyle(parentElement(element)).cursor !== 'pointer';
 const roleOf = (element) => {
-  const given = (element.getAttribute('role') || '').trim().split(' ')[0].toLowerCase();
-  switch (element.nodeName) {
-    case 'A': return element.hasAttribute('href') ? (ROLES.has(given) ? given : 'link') : ROLES.has(given) ? given : null;
+  const given = (getAttribute(element, 'role') || '').trim().split(' ')[0].toLowerCase();
+  switch (nodeName(element)) {
+    case 'A': return hasAttribute(element, 'href') ? (ROLES.has(given) ? given : 'link') : ROLES.has(given) ? given : null;
     case 'BUTTON': case 'SUMMARY': return ROLES.has(given) ? given : 'button';
     case 'INPUT': return element.type === 'hidden' ? null : KINDS[element.type] || 'textbox';
     case 'TEXTAREA': return 'textbox';
@@ -105,18 +152,18 @@ const roleOf = (element) => {
     case 'LABEL': return isStandIn(element) ? element.control.type : null;
   }
   if (ROLES.has(given)) return given;
-  if (element.isContentEditable && !(element.parentElement && element.parentElement.isContentEditable)) return 'textbox';
-  return element.hasAttribute('onclick') ? 'clickable' : null;
+  if (isContentEditable(element) && !(parentElement(element) && parentElement(element).isContentEditable)) return 'textbox';
+  return hasAttribute(element, 'onclick') ? 'clickable' : null;
 };
 const shown = (root, room) => {
   const parts = [];
   let left = room, nodes = 2000;
   const take = (node, depth) => {
     if (left <= 0 || nodes-- <= 0 || depth > DEPTH) return;
-    if (node.nodeType === 3) {
+    if (nodeType(node) === 3) {
       const text = plain(node.data.slice(0, 4 * room)).replace(/\s+/g, ' ');
       if (text.trim() && isSeen(node)) { parts.push(text.slice(0, left)); left -= text.length; }
-    } else if (node.nodeType === 1 && !SKIPPED.has(node.nodeName)) {
+    } else if (nodeType(node) === 1 && !SKIPPED.has(nodeName(node))) {
       if (node !== root && isShut(node, view(node).getComputedStyle(node))) return;
       for (const child of childrenOf(node)) take(child, depth + 1);
     }
@@ -124,7 +171,7 @@ const shown = (root, room) => {
   take(root, 0);
   return parts.join('').replace(/\s+/g, ' ').trim().slice(0, room);
 };
-const attribute = (element, name) => plain(element.getAttribute(name) || '').replace(/\s+/g, ' ').trim().slice(0, NAME);
+const attribute = (element, name) => plain(getAttribute(element, name) || '').replace(/\s+/g, ' ').trim().slice(0, NAME);
 const labelOf = (element) => {
   for (const each of element.labels || []) {
     const text = shown(each, NAME);
@@ -133,21 +180,21 @@ const labelOf = (element) => {
   return '';
 };
 const nameOf = (element, role) => {
-  const isField = ['INPUT', 'TEXTAREA', 'SELECT'].includes(element.nodeName);
+  const isField = ['INPUT', 'TEXTAREA', 'SELECT'].includes(nodeName(element));
   const isButton = isField && role === 'button';
   if (isButton && element.value) return plain(element.value).replace(/\s+/g, ' ').slice(0, NAME);
   const text = isField ? labelOf(element) : role === 'textbox' ? '' : shown(element, NAME);
   if (text) return text;
-  const image = element.querySelector && element.querySelector('img[alt]');
+  const image = querySelector(element, 'img[alt]');
   return attribute(element, 'aria-label') || attribute(element, 'placeholder') || attribute(element, 'title')
     || attribute(element, 'alt') || (image ? attribute(image, 'alt') : '') || attribute(element, 'name');
 };
 const stateOf = (element, role) => {
   const state = {};
-  if (element.disabled || element.getAttribute('aria-disabled') === 'true') state.disabled = true;
+  if (element.disabled || getAttribute(element, 'aria-disabled') === 'true') state.disabled = true;
   if (role === 'checkbox' || role === 'radio' || role === 'switch') {
-    const box = element.nodeName === 'LABEL' ? element.control : element;
-    state.checked = box.nodeName === 'INPUT' ? box.checked : box.getAttribute('aria-checked') === 'true';
+    const box = nodeName(element) === 'LABEL' ? element.control : element;
+    state.checked = nodeName(box) === 'INPUT' ? box.checked : getAttribute(box, 'aria-checked') === 'true';
   }
   if (role === 'select') {
     state.value = element.selectedOptions.length ? plain(element.selectedOptions[0].label).slice(0, NAME) : '';
@@ -183,17 +230,17 @@ const look = () => {
     add({role, name: nameOf(element, role), ...stateOf(element, role)});
   };
   const isTouchable = (element, style) =>
-    style.visibility === 'visible' && isOnPage(element.getBoundingClientRect(), view(element));
+    style.visibility === 'visible' && isOnPage(rectOf(element), view(element));
   const walkFrame = (frame) => {
     const inner = frame.contentDocument;
     if (inner && inner.body) { add('\n'); walk(inner.body, false); add('\n'); }
-    else if (isOnPage(frame.getBoundingClientRect(), view(frame))) add({frame: String(frame.src).slice(0, HREF)});
+    else if (isOnPage(rectOf(frame), view(frame))) add({frame: String(frame.src).slice(0, HREF)});
   };
   const walkChildren = (element, isPre) => {
     for (const child of childrenOf(element)) { if (isCut) return; walk(child, isPre); }
   };
   const walkElement = (element, isPre) => {
-    const style = view(element).getComputedStyle(element), name = element.nodeName;
+    const style = view(element).getComputedStyle(element), name = nodeName(element);
     if (SKIPPED.has(name) || isShut(element, style)) return;
     if (name === 'BR') { add('\n'); return; }
     if (name === 'IFRAME' || name === 'FRAME') { walkFrame(element); return; }
@@ -201,12 +248,12 @@ const look = () => {
     if (isBlock) add('\n');
     if (/^H[1-6]$/.test(name)) add('#'.repeat(+name[1]) + ' ');
     else if (style.display === 'list-item') add('- ');
-    else if (style.display === 'table-cell' && element.previousElementSibling) add(' | ');
+    else if (style.display === 'table-cell' && previousElementSibling(element)) add(' | ');
     const role = roleOf(element) || (isPointed(element, style) ? 'clickable' : null);
-    if (role && (element.getClientRects().length || role === 'checkbox' || role === 'radio') && isTouchable(element, style))
+    if (role && (getClientRects(element).length || role === 'checkbox' || role === 'radio') && isTouchable(element, style))
       addControl(element, role);
     const isWhole = ['INPUT', 'TEXTAREA', 'SELECT'].includes(name) || (role && name === 'LABEL')
-      || (role && !element.querySelector('a[href],button,input,select,textarea') && shown(element, NAME + 1).length <= NAME);
+      || (role && !querySelector(element, 'a[href],button,input,select,textarea') && shown(element, NAME + 1).length <= NAME);
     if (!isWhole) walkChildren(element, isPre || style.whiteSpace.startsWith('pre'));
     if (isBlock) add('\n');
   };
@@ -214,8 +261,8 @@ const look = () => {
     if (depth > DEPTH) isDeep = true;
     if (isFull() || depth > DEPTH) return;
     depth += 1;
-    if (node.nodeType === 3) addText(node, isPre);
-    else if (node.nodeType === 1) walkElement(node, isPre);
+    if (nodeType(node) === 3) addText(node, isPre);
+    else if (nodeType(node) === 1) walkElement(node, isPre);
     depth -= 1;
   };
   if (document.body) walk(document.body, false);
@@ -234,7 +281,7 @@ const found = (index) => {
   return element && element.isConnected ? element : null;
 };
 const contains = (outer, inner) => {
-  for (let each = inner; each; each = each.parentNode || each.host) if (each === outer) return true;
+  for (let each = inner; each; each = parentNode(each) || each.host) if (each === outer) return true;
   return false;
 };
 // What a person was shown is what is clicked: a control that calls itself something else now is another one.
@@ -248,16 +295,16 @@ const aim = (index) => {
   if (!isSame(element, index)) return {fault: 'changed'};
   if (element.disabled) return {fault: 'disabled'};
   element.scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'});
-  const box = element.getClientRects()[0] || element.getBoundingClientRect();
+  const box = getClientRects(element)[0] || rectOf(element);
   if (!box.width || !box.height) return {fault: 'hidden'};
   let x = box.left + box.width / 2, y = box.top + box.height / 2;
-  const scope = element.getRootNode().elementFromPoint ? element.getRootNode() : document;
+  const scope = getRootNode(element).elementFromPoint ? getRootNode(element) : document;
   const hit = scope.elementFromPoint(x, y);
   const isOurs = hit && (contains(element, hit) || contains(hit, element)
     || Array.from(element.labels || []).some((label) => contains(label, hit)));
   if (!isOurs) return {fault: hit ? 'covered' : 'hidden'};
   for (let inner = view(element); inner !== window && inner.frameElement; inner = inner.parent) {
-    const frame = inner.frameElement.getBoundingClientRect();
+    const frame = rectOf(inner.frameElement);
     x += frame.left + inner.frameElement.clientLeft; y += frame.top + inner.frameElement.clientTop;
   }
   return {x, y};
@@ -279,10 +326,10 @@ const fill = (index, text) => {
   if (!element) return {fault: 'gone'};
   if (!isSame(element, index)) return {fault: 'changed'};
   if (element.disabled || element.readOnly) return {fault: 'disabled'};
-  if (element.nodeName === 'SELECT') return choose(element, text);
-  const kind = element.nodeName === 'INPUT' ? element.type : '';
+  if (nodeName(element) === 'SELECT') return choose(element, text);
+  const kind = nodeName(element) === 'INPUT' ? element.type : '';
   if (['checkbox', 'radio', 'submit', 'button', 'reset', 'image', 'file'].includes(kind)) return {fault: 'not_text'};
-  if (!['INPUT', 'TEXTAREA'].includes(element.nodeName) && !element.isContentEditable) return {fault: 'not_text'};
+  if (!['INPUT', 'TEXTAREA'].includes(nodeName(element)) && !isContentEditable(element)) return {fault: 'not_text'};
   element.scrollIntoView({block: 'center', behavior: 'instant'});
   element.focus();
   if (['date', 'time', 'month', 'week', 'datetime-local', 'color', 'range'].includes(kind)) {
@@ -292,7 +339,7 @@ const fill = (index, text) => {
     return {isChosen: true};
   }
   if (element.select) element.select();
-  else element.ownerDocument.getSelection().selectAllChildren(element);
+  else ownerDocument(element).getSelection().selectAllChildren(element);
   return {isFocused: true};
 };
 """
@@ -301,6 +348,7 @@ SCRIPT = (
     "(() => {'use strict';"
     + _LIMITS
     + _UNSEEN
+    + _ASKING
     + _SEEING
     + _NAMING
     + _WALKING

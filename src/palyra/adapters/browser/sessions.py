@@ -206,7 +206,7 @@ class Browsers:
             if await is_answering(driver):
                 raise
             browser = await Chromium.launch(await self._running_driver(driver), self.guard, profile, executable)
-        return browser, Tab(browser.context, self._refs, self._times or Times())
+        return browser, Tab(browser.context, self._refs, self._times or Times(), browser.own_site)
 
     async def _running_driver(self, broken: "Playwright | None") -> "Playwright":
         """Returns the driver; replaces one that was found broken."""

@@ -18,6 +18,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 from palyra.adapters.browser.chromium import HEIGHT_PX, WIDTH_PX
 from palyra.adapters.browser.outline import Control, PageContent, Refs, controls_of, read_seen
 from palyra.adapters.browser.outline_script import SCRIPT, WALK_MS
+from palyra.adapters.browser.own_site import OwnSite
 from palyra.adapters.browser.watch import Watch
 from palyra.core.errors import Conflict, Unavailable
 
@@ -67,11 +68,12 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tab:
-    def __init__(self, context: BrowserContext, refs: Refs, times: Times) -> None:
+    def __init__(self, context: BrowserContext, refs: Refs, times: Times, own_site: OwnSite) -> None:
+        self._own_site = own_site
         self._context = context
         self._refs = refs
         self._times = times
-        self._watch = Watch(context)
+        self._watch = Watch(context, own_site)
         self._cdp: CDPSession | None = None
         self._world: int | None = None
         self._numbers = range(0)
@@ -97,6 +99,7 @@ class Tab:
         page = await self._cleared_page()
         self._watch.take_notes()
         self._watch.status = None
+        self._own_site.enter(url)
         with _told("open_failed"):
             try:
                 await page.goto(url, wait_until="commit", timeout=self._times.answer_s * 1000)

@@ -151,7 +151,7 @@ class BrowserScreenshot:
                 host = _judged_host(self._browsers, url)
         except PalyraError as fault:
             return _refused(fault)
-        made = Made(name=f"page.{media_type.partition('/')[2]}", media_type=media_type, body=body)
+        made = Made(name=f"page.{media_type.partition('/')[2]}", media_type=media_type, body=body, is_shown=True)
         return ToolResult(
             outcome=Outcome.OK,
             output=f"A picture of {one_line(url, URL_LENGTH_MAX)} was taken.",

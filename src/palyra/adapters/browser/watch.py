@@ -13,6 +13,7 @@ from playwright.async_api import BrowserContext, Dialog, Page, Request, Response
 from playwright.async_api import Error as PlaywrightError
 
 from palyra.adapters.browser.outline import one_line
+from palyra.adapters.browser.own_site import OwnSite
 
 log = structlog.get_logger()
 
@@ -23,7 +24,8 @@ NOTE_LENGTH_MAX = 300
 class Watch:
     """Watches one window. `page` is the one page that may stay; `status` is the HTTP status of its last document."""
 
-    def __init__(self, context: BrowserContext) -> None:
+    def __init__(self, context: BrowserContext, own_site: OwnSite) -> None:
+        self._own_site = own_site
         self.page: Page | None = None
         self.status: int | None = None
         self.is_crashed = False
@@ -99,6 +101,7 @@ class Watch:
 
     def _note_request(self, request: Request) -> None:
         if self._is_of_main(request):
+            self._own_site.follow(request.url)
             self._coming.add(request)
 
     def _note_response(self, response: Response) -> None:

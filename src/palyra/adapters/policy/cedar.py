@@ -1,4 +1,4 @@
-"""Judges calls and actions by the Cedar policies in force.
+"""Judges calls, actions and the use of models by the Cedar policies in force.
 
 Does not own: the policies' texts (policy_set, folder).
 A call is judged with context.approved = false; if that allows it, it runs. Otherwise it is judged again as if approved;
@@ -15,10 +15,10 @@ from typing import Protocol
 
 import cedarpy
 
-from palyra.adapters.policy.context import Request, act_request, call_context, call_request
+from palyra.adapters.policy.context import Request, act_request, call_context, call_request, model_request
 from palyra.adapters.policy.policy_set import NETWORK, ParsedPolicies, bundled_policies, entities, nothing
 from palyra.core.events.tool import PolicySnapshot, Verdict
-from palyra.ports.policy import ApiQuestion, PolicyAnswer, PolicyQuestion
+from palyra.ports.policy import ApiQuestion, ModelQuestion, PolicyAnswer, PolicyQuestion
 
 NO_POLICY = "no_policy"
 POLICY_ERROR = "policy_error"
@@ -93,6 +93,7 @@ class CedarPolicy:
         self._now_ms = now_ms or _system_now_ms
         self.acts = VerdictCache()
         self.calls = VerdictCache()
+        self.models = VerdictCache()
 
     def judge(self, question: PolicyQuestion) -> PolicyAnswer:
         parsed = None
@@ -121,8 +122,26 @@ class CedarPolicy:
         except _ERRORS as cause:
             return _failure(parsed, f"The act could not be judged ({type(cause).__name__}), so it is refused.")
 
+    def permit_model(self, question: ModelQuestion) -> PolicyAnswer:
+        parsed = None
+        try:
+            parsed = self._policies.current()
+            return self._permit_model(parsed, question)
+        except _ERRORS as cause:
+            reason = f"The use of the model could not be judged ({type(cause).__name__}), so it is refused."
+            return _failure(parsed, reason)
+
     def state(self) -> str:
         return self._policies.state()
+
+    def _permit_model(self, parsed: ParsedPolicies, question: ModelQuestion) -> PolicyAnswer:
+        asked = model_request(question, self._now_ms(), parsed.model_members)
+        key = (question.principal, question.model, str(asked["context"]))
+        known = self.models.of(parsed, key)
+        if known is not None:
+            return known
+        answer = _permit_model(parsed, question, asked)
+        return self.models.keep(parsed, key, answer) if len(key[-1]) <= CONTEXT_LENGTH_MAX else answer
 
     def _judge(self, parsed: ParsedPolicies, question: PolicyQuestion) -> PolicyAnswer:
         context = call_context(question, self._now_ms(), parsed.members)
@@ -164,6 +183,15 @@ def _permit(parsed: ParsedPolicies, question: ApiQuestion) -> PolicyAnswer:
     whose = "" if question.owner in (None, question.principal) else " upon what is another's"
     reason = f"No policy permits {question.action}{whose} in the role {question.role}."
     return _named(parsed, Verdict.DENY, NO_POLICY, reason)
+
+
+def _permit_model(parsed: ParsedPolicies, question: ModelQuestion, asked: Request) -> PolicyAnswer:
+    outcome = _Outcome(parsed, parsed.models, asked, nothing())
+    if outcome.errors:
+        return _error(parsed, outcome)
+    if outcome.is_allowed or outcome.reasons:
+        return _answer(parsed, Verdict.ALLOW if outcome.is_allowed else Verdict.DENY, outcome.reasons)
+    return _named(parsed, Verdict.DENY, NO_POLICY, f"No policy permits the model {question.model}, so it is refused.")
 
 
 def _answer(parsed: ParsedPolicies, verdict: Verdict, policies: tuple[str, ...]) -> PolicyAnswer:

@@ -18,6 +18,7 @@ from palyra.core.redaction.spans import Reading, Span
 from palyra.core.redaction.values import Look, is_code, is_placeholder, look_of
 
 QUOTED_CHARS_MAX = 1024  # A longer quoted text is prose or data; its first part is judged as it is.
+JUDGED_CHARS_MAX = 256  # A value shows within this length whether it is secret (values).
 _NAME_CHARS_MAX = 96
 _SHORT_TOKEN_CHARS = 8  # A token shorter than this is a word or a number unless it was called a password.
 _HINT_OPAQUE_CHARS = 12
@@ -148,6 +149,19 @@ def _close_of(text: str, at: int, end: int, quote: str) -> int:
 
 
 def _read_unquoted(text: str, found: _Found, after: re.Match[str], end: int) -> Reading:
+    """Judges a long value by its beginning, and reads it to its end only if that is secret.
+
+    A text of many names in one run would otherwise be read to its end once for each name.
+    """
+    limit = after.end() + JUDGED_CHARS_MAX
+    if limit >= end:
+        return _read_unquoted_to(text, found, after, end)
+    judged = _read_unquoted_to(text, found, after, limit)
+    is_whole = judged.span is not None and judged.span.end < limit
+    return judged if judged.span is None or is_whole else _read_unquoted_to(text, found, after, end)
+
+
+def _read_unquoted_to(text: str, found: _Found, after: re.Match[str], end: int) -> Reading:
     # A value that starts with another secret name and a sign is a separate pair, which is read next.
     is_pair = _PAIR.match(text, after.end(), end) is not None
     match = None if is_pair else _UNQUOTED.match(text, after.end(), end)

@@ -21,6 +21,7 @@ _ROWS: tuple[tuple[str, str], ...] = (
     ("jwt", r"ZXlK[A-Za-z0-9+/_\-]{60,4000}={0,2}"),
     ("aws_access_key", r"(?:AKIA|ASIA|ABIA|ACCA|AGPA|AIDA|AROA|AIPA|ANPA|ANVA|A3T[A-Z0-9])[A-Z0-9]{16}(?![A-Za-z0-9])"),
     ("aws_bedrock_key", r"ABSK[A-Za-z0-9+/]{80,300}={0,2}|bedrock-api-key-[A-Za-z0-9+/=]{20,2000}"),
+    ("palyra_token", rf"palyra_{_ANY}{{20,128}}"),
     ("github_token", r"gh[pousr]_[A-Za-z0-9]{30,255}|github_pat_\w{30,255}"),
     (
         "gitlab_token",
@@ -46,7 +47,7 @@ _ROWS: tuple[tuple[str, str], ...] = (
     ),
     (
         "artifactory_token",
-        r"AKC[A-Za-z0-9]{10,128}|AP[0-9A-F](?=[A-Za-z0-9]{0,24}[0-9x])[A-Za-z0-9]{10,128}|cmVmd[A-Za-z0-9]{50,70}",
+        r"AKC[A-Za-z0-9]{10,128}|AP(?![0-9A-HJKMNP-TV-Z]{24}(?![A-Za-z0-9]))[0-9A-F](?=[A-Za-z0-9]{0,24}[0-9x])[A-Za-z0-9]{10,128}|cmVmd[A-Za-z0-9]{50,70}",
     ),
     ("sendgrid_key", rf"SG\.{_ANY}{{16,32}}\.{_ANY}{{32,64}}"),
     (

@@ -8,7 +8,10 @@ environment (`token2`, `password_prod`) are skipped.
 
 import enum
 import re
+from functools import lru_cache
 from typing import NamedTuple
+
+NAMES_KEPT = 1024  # Texts repeat their names; a name costs more to take apart than to look up.
 
 
 class Belief(enum.IntEnum):
@@ -65,6 +68,7 @@ _HINT_WORDS = frozenset(
 )
 
 
+@lru_cache(maxsize=NAMES_KEPT)
 def classify_name(name: str, word_before: str = "") -> Name | None:
     """Returns what the name says of its value, or None.
 

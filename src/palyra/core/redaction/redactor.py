@@ -8,19 +8,20 @@ redaction of the whole text, and never hold a part of a secret.
 Numbers and booleans are never redacted, whatever their name: a marker in their place would change a value's type.
 """
 
-import re
+from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import chain
 
 import msgspec
 
 from palyra.core.redaction.assignments import judge_named, strip_scheme
-from palyra.core.redaction.known import KnownSecrets
+from palyra.core.redaction.known import KnownSecrets, SeenSecrets
 from palyra.core.redaction.markers import Json, Secret, marker_of, refuse_depth, seal
 from palyra.core.redaction.names import Name, classify_name
 from palyra.core.redaction.scan import (
     LOOK_BACK_CHARS,
     RUN_CHARS_MAX,
+    Memory,
     Scan,
     ends_run,
     is_leading,
@@ -34,6 +35,7 @@ from palyra.core.redaction.spans import Span
 
 LEAD_CHARS = 3
 SLACK_CHARS = 512
+RUNS_MAX = 1024  # Runs whose values are remembered. An older run still has its texts redacted one by one.
 
 
 class Redacted(msgspec.Struct, frozen=True):
@@ -53,13 +55,27 @@ class RedactedValue(msgspec.Struct, frozen=True):
 class Redactor:
     """Redacts under one key. The same secret always gives the same marker under the same key."""
 
-    def __init__(self, key: bytes, known: KnownSecrets | None = None) -> None:
+    def __init__(self, key: bytes, known: KnownSecrets | None = None, seen: SeenSecrets | None = None) -> None:
         self._key = key
         self._known = known or KnownSecrets()
+        self._seen = seen
+        self._runs: OrderedDict[str, SeenSecrets] = OrderedDict()
+
+    def for_run(self, run_id: str) -> "Redactor":
+        """Returns the redactor of one run: what was found in it once is masked wherever it comes again."""
+        seen = self._runs.pop(run_id, None) or SeenSecrets()
+        self._runs[run_id] = seen
+        if len(self._runs) > RUNS_MAX:
+            self._runs.popitem(last=False)
+        return Redactor(self._key, self._known, seen)
+
+    @property
+    def _memory(self) -> Memory:
+        return Memory(self._known.pattern, self._seen or SeenSecrets())
 
     def text(self, text: str) -> Redacted:
         """Redacts a whole text."""
-        found = scan_whole(text, self._known.pattern)
+        found = scan_whole(text, self._memory)
         if not found.spans:
             return Redacted(text, ())
         secrets: dict[str, Secret] = {}
@@ -70,7 +86,7 @@ class Redactor:
 
         A string's key, or the name beside it, is its context.
         """
-        walk = _Walk(self._key, self._known)
+        walk = _Walk(self._key, self._memory)
         return RedactedValue(walk.redact(value, None, 0), tuple(walk.secrets.values()))
 
     def knows(self, text: str) -> bool:
@@ -80,7 +96,7 @@ class Redactor:
 
     def stream(self, *, is_eager: bool = False) -> "RedactionStream":
         """Redacts a text that arrives in pieces. `is_eager` is for live text that people wait for."""
-        return RedactionStream(self._key, self._known, is_eager=is_eager)
+        return RedactionStream(self._key, self._known, self._seen, is_eager=is_eager)
 
 
 class RedactionStream:
@@ -95,12 +111,19 @@ class RedactionStream:
     letters.
     """
 
-    def __init__(self, key: bytes, known: KnownSecrets | None = None, *, is_eager: bool = False) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        known: KnownSecrets | None = None,
+        seen: SeenSecrets | None = None,
+        *,
+        is_eager: bool = False,
+    ) -> None:
         self._is_eager = is_eager
         self._ahead = 0  # How many characters behind `_sent` were already sent early.
         self._key = key
         self._source = known
-        self._known: re.Pattern[str] | None = None
+        self._memory = Memory(None, seen or SeenSecrets())
         self._has_begun = False
         self._text = ""  # The text from a little before `_sent`, which rules may look back at, to its end.
         self._sent = 0
@@ -116,17 +139,18 @@ class RedactionStream:
         """Takes more text and returns what can be sent now."""
         if not self._has_begun:
             # A stream uses one pattern throughout: the one that holds the key this very call was made with.
-            self._has_begun, self._known = True, self._source.pattern if self._source is not None else None
+            self._has_begun = True
+            self._memory = self._memory._replace(known=self._source.pattern if self._source is not None else None)
         self._text += text
         if len(self._text) - self._sent <= RUN_CHARS_MAX and not ends_run(text):
             return self._lead()
         if self._is_clean():
             return self._send_clean(last_run_start(self._text, self._sent)) + self._lead()
-        return self._send(scan_growing(self._text, self._sent, self._known)) + self._lead()
+        return self._send(scan_growing(self._text, self._sent, self._memory)) + self._lead()
 
     def finish(self) -> str:
         """Returns the rest once no more text comes."""
-        return self._send(scan_rest(self._text, self._sent, self._known))
+        return self._send(scan_rest(self._text, self._sent, self._memory))
 
     def _lead(self) -> str:
         given, most = self._ahead, min(LEAD_CHARS, len(self._text) - self._sent)
@@ -141,7 +165,7 @@ class RedactionStream:
     def _is_clean(self) -> bool:
         """Searches each piece once; text that remains from earlier pieces is not searched again."""
         if self._clean_chars < len(self._text):
-            is_clean = stays_clean(self._text, self._clean_chars, self._known)
+            is_clean = stays_clean(self._text, self._clean_chars, self._memory)
             self._clean_chars = len(self._text) if is_clean else 0
         return self._clean_chars > 0
 
@@ -183,9 +207,9 @@ _NAMED_KEYS = frozenset("value val secret_value secretvalue content default data
 class _Walk:
     """One walk over a JSON value, gathering secrets."""
 
-    def __init__(self, key: bytes, known: KnownSecrets) -> None:
+    def __init__(self, key: bytes, memory: Memory) -> None:
         self._key = key
-        self._known = known.pattern
+        self._memory = memory
         self.secrets: dict[str, Secret] = {}
 
     def redact(self, value: Json, name: Name | None, depth: int) -> Json:
@@ -206,10 +230,11 @@ class _Walk:
 
     def _text(self, text: str, name: Name | None) -> str:
         if name is None:
-            return _replace(self._key, text, scan_whole(text, self._known).spans, self.secrets)
+            return _replace(self._key, text, scan_whole(text, self._memory).spans, self.secrets)
         start = strip_scheme(text)
         if "‹" in text or not judge_named(name, text[start:]):
-            return _replace(self._key, text, scan_whole(text, self._known).spans, self.secrets)
+            return _replace(self._key, text, scan_whole(text, self._memory).spans, self.secrets)
+        self._memory.seen.note(text[start:], name.kind)
         return _replace(self._key, text, [Span(start, len(text), name.kind)], self.secrets)
 
 

@@ -16,9 +16,10 @@ from typing import NamedTuple
 from palyra.core.redaction.assignments import NAME_END, read_assignment
 from palyra.core.redaction.contexts import find_vendor_keys, read_user_flag
 from palyra.core.redaction.formats import find_formats
-from palyra.core.redaction.known import KIND
+from palyra.core.redaction.known import KIND, SeenSecrets
 from palyra.core.redaction.markers import MARKER
 from palyra.core.redaction.private_keys import read_private_key
+from palyra.core.redaction.random_words import find_random_words
 from palyra.core.redaction.spans import Reading, Span, merge_spans
 
 RUN_CHARS_MAX = 4096
@@ -46,7 +47,7 @@ _HEAD = re.compile(
 _STEMS = re.compile(
     r"pass(?![aei])|pwd|psw|s(?:ecret|ignature|enha)|t(?:oken(?!i|s(?!t))|kn)|jwt|ke(?:y(?!w|s(?!t))|nnwort)"
     r"|c(?:red(?!it)|ookie|ontrase)|a(?:uth(?!e|or(?!i))|ccess_?id)"
-    r"|b(?:earer|undle_)|login"
+    r"|b(?:earer|undle_)|login|[?](?:sig|code|s(?:ession|id))|&(?:sig|code|s(?:ession|id))"
 )
 _DIGITS = re.compile(r"[0-9][\-_]?[A-Za-z][A-Za-z0-9_\-]{2}")
 # Each rare sign has its own search, which runs only where the sign occurs at all.
@@ -78,31 +79,42 @@ class Scan(NamedTuple):
     settled: int
 
 
-def scan_whole(text: str, known: Known = None) -> Scan:
-    """Scans a complete text. `known` finds secrets by their value."""
+class Memory(NamedTuple):
+    """What is known by its value: `known` before any text, `seen` from texts before and from this one."""
+
+    known: Known
+    seen: SeenSecrets
+
+    def finds(self, text: str) -> bool:
+        return any(each is not None and each.search(text) for each in (self.known, self.seen.pattern))
+
+
+def scan_whole(text: str, memory: Memory) -> Scan:
+    """Scans a complete text."""
     lowered = _lower(text)
-    if _is_clean(text, lowered, known):
+    if _is_clean(text, lowered, memory):
         return Scan([], len(text))
-    return _Scanner(text, lowered, len(text), len(text), known).scan(0)
+    return _Scanner(text, lowered, _Ends(len(text), len(text)), memory).scan(0)
 
 
-def scan_rest(text: str, start: int, known: Known = None) -> Scan:
+def scan_rest(text: str, start: int, memory: Memory) -> Scan:
     """Scans the rest of a complete text from `start`. Earlier text only serves for looking back."""
-    return _Scanner(text, _lower(text), len(text), len(text), known).scan(start)
+    return _Scanner(text, _lower(text), _Ends(len(text), len(text)), memory).scan(start)
 
 
-def scan_growing(text: str, start: int, known: Known = None) -> Scan:
+def scan_growing(text: str, start: int, memory: Memory) -> Scan:
     """Scans a text that may go on, from `start`. Earlier text only serves for looking back."""
-    return _Scanner(text, _lower(text), last_run_start(text, start), len(text) + 1, known).scan(start)
+    ends = _Ends(last_run_start(text, start), len(text) + 1)
+    return _Scanner(text, _lower(text), ends, memory).scan(start)
 
 
-def stays_clean(text: str, clean_chars: int, known: Known) -> bool:
+def stays_clean(text: str, clean_chars: int, memory: Memory) -> bool:
     """Tells whether no search would stop anywhere in a text that has grown. `clean_chars` of it are known to be clean.
 
     No search looks back, so only a match that reaches into the new text can change the result.
     """
     fresh = text[clean_chars - _SIGN_CHARS_MAX :] if clean_chars > _SIGN_CHARS_MAX else text
-    return not (_SIGNS.search(_lower(fresh)) or _DIGITS.search(fresh) or (known is not None and known.search(text)))
+    return not (_SIGNS.search(_lower(fresh)) or _DIGITS.search(fresh) or memory.finds(text))
 
 
 def is_leading(text: str, start: int) -> bool:
@@ -131,26 +143,36 @@ def _lower(text: str) -> str:
     return lowered if len(lowered) == len(text) else text.replace("\u0130", "i").lower()
 
 
-def _is_clean(text: str, lowered: str, known: Known) -> bool:
+def _is_clean(text: str, lowered: str, memory: Memory) -> bool:
     """Tells whether no search would stop anywhere. This is the common case of a short text, and builds nothing."""
-    if _STEMS.search(lowered) or _DIGITS.search(text) or (known is not None and known.search(text)):
+    if _STEMS.search(lowered) or _DIGITS.search(text) or memory.finds(text):
         return False
     return all(sign not in lowered for sign in _RARE_SIGNS)
 
 
-class _Scanner:
-    """One pass over one text. Runs that end after `horizon` are not complete; the text as a whole ends at `last`."""
+class _Ends(NamedTuple):
+    """Runs that end after `horizon` are not complete; the text as a whole ends at `last`."""
 
-    def __init__(self, text: str, lowered: str, horizon: int, last: int, known: Known) -> None:
+    horizon: int
+    last: int
+
+
+class _Scanner:
+    """One pass over one text."""
+
+    def __init__(self, text: str, lowered: str, ends: _Ends, memory: Memory) -> None:
         self._text = text
-        self._known = known
+        self._known = known = memory.known
+        self._seen = memory.seen
+        self._searched = memory.seen.pattern
         self._lowered = lowered
-        self._horizon = horizon
-        self._last = last
+        self._horizon, self._last = ends
         searches = [(pattern, lowered) for sign, pattern in _RARE if sign in lowered]
         searches += ((_STEMS, lowered), (_DIGITS, text))
         if known is not None:
             searches.append((known, text))
+        if self._searched is not None:
+            searches.append((self._searched, text))
         self._searches = searches
         self._hits = [-1] * len(searches)
 
@@ -169,11 +191,30 @@ class _Scanner:
                 return Scan(spans, run_start)
             found.extend(find_formats(self._text, run_start, end))
             found.extend(find_vendor_keys(self._text, run_start, end, floor))
+            found.extend(find_random_words(self._text, run_start, end, floor))
             if self._known is not None:
                 found.extend(Span(*hit.span(), KIND) for hit in self._known.finditer(self._text, run_start, end))
+            if self._seen.pattern is not None:
+                hits = self._seen.pattern.finditer(self._text, run_start, end)
+                found.extend(Span(*hit.span(), self._seen.kind_of(hit.group())) for hit in hits)
             if found:
-                spans.extend(merge_spans(self._text, found))
+                merged = tuple(merge_spans(self._text, found))
+                spans.extend(merged)
+                self._remember(merged)
             at = end
+
+    def _remember(self, spans: tuple[Span, ...]) -> None:
+        """Searches the rest of the text for what was found, whatever stands around it there."""
+        for span in spans:
+            self._seen.note(self._text[span.start : span.end], span.kind)
+        if self._seen.pattern is self._searched or self._seen.pattern is None:
+            return
+        if self._searched is not None:
+            self._searches.pop()
+            self._hits.pop()
+        self._searched = self._seen.pattern
+        self._searches.append((self._searched, self._text))
+        self._hits.append(-1)
 
     def _next_hit(self, at: int) -> int:
         """Returns the next place at or after `at` where a search stops; the text's length if there is none."""
@@ -198,8 +239,8 @@ class _Scanner:
         at = start
         while (head := self._next_head(at, end, floor)) is not None:
             # A name in a later run opens its own window, so that windows, and the text held back, stay short.
-            run_start = _run_start(self._text, start, head.start())
-            if run_start > start and run_start >= at:
+            run_start = _run_start(self._text, at, head.start())
+            if run_start > at or (at > start and _BETWEEN.match(self._text, at - 1)):
                 return run_start
             reading = self._read(head, floor, end)
             wider = self._widen(start, end, reading) if reading.is_open else end

@@ -1,0 +1,1 @@
+"""Anchors: further places where the heads of signed checkpoints are written."""
