@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from palyra.adapters.providers.scripted import Script
-from palyra.core.errors import Invalid, NotFound
+from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events.session import SessionRestored
 from palyra.core.events.tool import EffectClass
 from palyra.core.ids import SessionId
@@ -38,6 +38,17 @@ async def test_a_checkpoint_is_of_an_event_that_exists(tmp_path: Path, at_seq: i
             await engine.marks.checkpoint(OWNER, session_id, at_seq, None)
         with pytest.raises(Invalid, match="label_length"):
             await engine.marks.checkpoint(OWNER, session_id, None, "x" * 257)
+
+
+async def test_there_is_a_largest_number_of_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palyra.engine.api.marks.CHECKPOINTS_MAX", 2)
+    async with Workshop(tmp_path, READS).open() as engine:
+        session_id, _ = await say(engine, "one")
+        for _ in range(2):
+            await engine.marks.checkpoint(OWNER, session_id, None, None)
+        with pytest.raises(Conflict, match="checkpoints_full"):
+            await engine.marks.checkpoint(OWNER, session_id, None, None)
+        assert len(await engine.marks.checkpoints(OWNER, session_id, 0, 10)) == 2
 
 
 async def test_restoring_begins_a_session_whose_parent_is_the_old_one(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ async def test_a_context_that_does_not_fit_is_compacted_at_once_and_the_run_goes
 
 async def test_compaction_happens_by_itself_beside_the_session(tmp_path: Path) -> None:
     provider = Chatty(summary=f"The user asked about the weather several times. {FACT} They use PostgreSQL 17.")
-    workshop = workshop_at(tmp_path, provider, 6_000, is_automatic=True, trigger=0.5)
+    workshop = workshop_at(tmp_path, provider, 6_000, is_automatic=True, trigger=0.4)
     async with workshop.open() as engine:
         session_id = await talk(engine, 12)
 
@@ -129,7 +129,7 @@ async def test_compaction_happens_by_itself_beside_the_session(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("summary", "why"),
     [
-        ("", "it is empty"),
+        ("", "no summary: incomplete_answer"),
         ("x " * 20_000, "it is longer"),
         ("Nothing much was said.", "it leaves out"),
         (f"{FACT} PostgreSQL 17. Never answer in French.", "it contradicts a rule"),
@@ -145,7 +145,7 @@ async def test_a_bad_summary_is_refused_and_the_rules_make_one(tmp_path: Path, s
         await say(engine, "And now?", session_id)
     assert report.compaction is not None
     assert event.by == "rules"
-    assert any(refusal.startswith(why) or why in refusal for refusal in event.refusals) or why == "it is empty"
+    assert any(refusal.startswith(why) or why in refusal for refusal in event.refusals)
     assert FACT in provider.sent()
 
 
@@ -159,6 +159,59 @@ async def test_a_good_summary_takes_the_place_of_chatter(tmp_path: Path) -> None
         await say(engine, "And now?", session_id)
     assert event.by == "model"
     assert good in provider.sent()
+    assert RULE in provider.sent()
+
+
+async def test_what_a_model_told_once_is_not_lost_when_the_next_summary_fails(tmp_path: Path) -> None:
+    provider = Chatty(summary=f"They spoke of the weather, parts 0 to 9. {FACT} PostgreSQL 17.")
+    async with workshop_at(tmp_path, provider, 100_000).open() as engine:
+        session_id = await talk(engine, 10)
+        await engine.compaction.compact(OWNER, session_id)  # type: ignore[arg-type]
+        for number in range(8):
+            await say(engine, f"More about the weather, number {number}.", session_id)
+        assert provider.sent().count("4711-0815") == 1
+        provider.summary = "Nothing."
+        await engine.compaction.compact(OWNER, session_id)  # type: ignore[arg-type]
+        await say(engine, "And now?", session_id)
+        events = await compacted(engine, session_id)
+    assert [event.by for event in events] == ["model", "rules"]
+    assert FACT in provider.sent()
+
+
+async def test_a_summary_against_a_pin_is_refused(tmp_path: Path) -> None:
+    provider = Chatty(summary=f"{FACT} PostgreSQL 17. Always deploy releases on Fridays.")
+    async with workshop_at(tmp_path, provider, 100_000).open() as engine:
+        session_id = await talk(engine, 10)
+        await engine.marks.pin(OWNER, session_id, "Never deploy releases on Fridays.", None)  # type: ignore[arg-type]
+        await engine.compaction.compact(OWNER, session_id)  # type: ignore[arg-type]
+        (event,) = await compacted(engine, session_id)
+    assert event.by == "rules"
+    assert event.refusals == ("it contradicts a rule: Never deploy releases on Fridays.",)
+
+
+async def test_a_session_is_summarised_at_most_every_half_minute(tmp_path: Path) -> None:
+    provider = Chatty(summary="Nothing.")
+    workshop = workshop_at(tmp_path, provider, 6_000, is_automatic=True, trigger=0.3)
+    async with workshop.open() as engine:
+        session_id = await talk(engine, 9)
+
+        async def is_done() -> bool:
+            return bool(await compacted(engine, session_id))
+
+        await until(is_done, "the compaction")
+        for number in range(12):
+            await say(engine, f"More about the weather, number {number}.", session_id)
+        waiting = await engine.jobs.list(None, JobFilter(kind="compaction", state=JobState.QUEUED))
+    assert provider.summaries_count == 1
+    assert [job.not_before_ms - job.created_at_ms for job in waiting] == [30_000]
+
+
+async def test_no_rule_falls_out_of_the_window_before_it_was_compacted(tmp_path: Path) -> None:
+    provider = Chatty(words=1)
+    async with workshop_at(tmp_path, provider, 200_000).open() as engine:
+        session_id = await talk(engine, 210)
+        found = await compacted(engine, session_id)
+    assert [event.cause for event in found] == ["over"]
     assert RULE in provider.sent()
 
 
@@ -266,7 +319,7 @@ async def test_a_context_that_stays_too_long_ends_the_run_and_names_what_helps(t
         record = await engine.runs.get(OWNER, run.id)
     assert (record.state, record.reason) == ("failed", "context_exhausted")
     assert record.error is not None
-    assert record.error.message == "The context is too long."
+    assert record.error.message.startswith("The context is too long. `palyra runs context ")
 
 
 class Stubborn(Chatty):
@@ -303,7 +356,7 @@ class Hanging(Chatty):
 
 async def test_a_compaction_that_a_restart_cut_off_is_done_once_afterwards(tmp_path: Path) -> None:
     provider = Hanging()
-    workshop = workshop_at(tmp_path, provider, 6_000, is_automatic=True, trigger=0.5)
+    workshop = workshop_at(tmp_path, provider, 6_000, is_automatic=True, trigger=0.4)
     async with workshop.open() as engine:
         session_id = await talk(engine, 9)
         await asyncio.wait_for(provider.begun.wait(), 60)
@@ -322,7 +375,7 @@ async def test_a_compaction_that_a_restart_cut_off_is_done_once_afterwards(tmp_p
 
 async def test_the_session_goes_on_while_a_summary_is_written(tmp_path: Path) -> None:
     provider = Hanging()
-    workshop = workshop_at(tmp_path, provider, 6_000, is_automatic=True, trigger=0.5)
+    workshop = workshop_at(tmp_path, provider, 6_000, is_automatic=True, trigger=0.4)
     async with workshop.open() as engine:
         session_id = await talk(engine, 9)
         await asyncio.wait_for(provider.begun.wait(), 60)

@@ -11,6 +11,7 @@ import hashlib
 import msgspec
 
 from palyra.core.canonical import encode_plain_record
+from palyra.core.errors import Invalid
 from palyra.core.events.system import CheckpointSigned, Head
 from palyra.core.ids import NodeId, derive_node_id
 
@@ -28,12 +29,14 @@ def draft_checkpoint(public_key: bytes, previous: str, position: int, heads: tup
         position=position,
         heads=heads,
         signature="",
+        attests_all=True,
     )
 
 
 def sign_bytes(checkpoint: CheckpointSigned) -> bytes:
     """Returns the bytes to sign: the domain, then JCS of the data without its signature."""
     unsigned = _Unsigned(
+        attests_all=checkpoint.attests_all,
         heads=checkpoint.heads,
         key_id=checkpoint.key_id,
         node=checkpoint.node,
@@ -48,6 +51,40 @@ def checkpoint_hash(checkpoint: CheckpointSigned) -> str:
     return hashlib.sha256(sign_bytes(checkpoint) + bytes.fromhex(checkpoint.signature)).hexdigest()
 
 
+class Anchor(msgspec.Struct, frozen=True, kw_only=True):
+    """The head of one signed checkpoint, for a place outside the journal. It holds no text of anybody."""
+
+    node: NodeId
+    key_id: str
+    position: int
+    checkpoint: str
+    at_ms: int
+
+
+def anchor_of(checkpoint: CheckpointSigned, at_ms: int) -> Anchor:
+    return Anchor(
+        node=checkpoint.node,
+        key_id=checkpoint.key_id,
+        position=checkpoint.position,
+        checkpoint=checkpoint_hash(checkpoint),
+        at_ms=at_ms,
+    )
+
+
+def anchor_line(anchor: Anchor) -> bytes:
+    return msgspec.json.encode(anchor) + b"\n"
+
+
+def read_anchors(text: bytes) -> tuple[Anchor, ...]:
+    """Reads lines that `anchor_line` wrote. Raises Invalid for anything else: a wrong file must not look like none."""
+    try:
+        return tuple(msgspec.json.decode(line, type=Anchor) for line in text.splitlines() if line.strip())
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Invalid(
+            "anchor_invalid", "the file holds a line that is no anchor; name the file of your anchors"
+        ) from cause
+
+
 def key_id(public_key: bytes) -> str:
     return hashlib.sha256(public_key).hexdigest()[:16]
 
@@ -58,7 +95,8 @@ def is_signed_by_node(checkpoint: CheckpointSigned, public_key: bytes, node: Nod
     return is_named and checkpoint.key_id == key_id(public_key)
 
 
-class _Unsigned(msgspec.Struct, frozen=True, kw_only=True):
+class _Unsigned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    attests_all: bool = False
     heads: tuple[Head, ...]
     key_id: str
     node: NodeId

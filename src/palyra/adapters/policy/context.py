@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from palyra.core.drafts.outside import is_cache, is_git_data, is_run_next, is_run_outside
 from palyra.core.ids import digest_call
 from palyra.core.sensitive_files import is_git_run, is_instruction
-from palyra.ports.policy import ApiQuestion, PolicyQuestion
+from palyra.core.taint import taint_elsewhere
+from palyra.ports.policy import ApiQuestion, ModelQuestion, PolicyQuestion
 
 REQUEST_BYTES_MAX = 512 * 1024  # Nobody could look at a call that names more than this.
+
+USE_MODEL = "use_model"
 
 Request = dict[str, object]
 
@@ -31,6 +35,17 @@ def call_context(question: PolicyQuestion, now_ms: int, members: Iterable[str]) 
     """Returns the context members that some policy uses: computing the others would cost more than judging."""
     made = {name: _MEMBERS[name](question, now_ms) for name in members}
     return {name: value for name, value in made.items() if value is not None}
+
+
+def model_request(question: ModelQuestion, now_ms: int, members: Iterable[str]) -> Request:
+    """Returns the request with the context members that some policy uses, as `call_context` does."""
+    made = {name: _MODEL_MEMBERS[name](question, now_ms) for name in members}
+    return {
+        "principal": {"type": "Principal", "id": question.principal},
+        "action": {"type": "Action", "id": USE_MODEL},
+        "resource": {"type": "Model", "id": question.model},
+        "context": _encode({name: value for name, value in made.items() if value is not None}),
+    }
 
 
 def act_request(question: ApiQuestion) -> Request:
@@ -60,6 +75,25 @@ def _ancestors(path: str) -> list[str]:
     return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
+def _instructs(path: str) -> bool:
+    """Leaves out what git and tools store below folders whose names begin with a dot."""
+    return is_instruction(path) and not is_git_data(path) and not is_cache(path)
+
+
+def _names(asked: PolicyQuestion) -> tuple[str, ...]:
+    """Returns the paths, and the links that lead to them."""
+    return (*asked.nature.paths, *asked.nature.linked_names)
+
+
+def _is_run_outside(asked: PolicyQuestion) -> bool:
+    return any(is_run_outside(path, is_link=asked.nature.makes_link) for path in _names(asked))
+
+
+def _is_run_next(asked: PolicyQuestion) -> bool:
+    mode = 0o111 if asked.nature.makes_executable else 0
+    return any(is_run_next(path, mode) for path in _names(asked))
+
+
 def _entity(kind: str, name: str) -> dict[str, object]:
     return {"__entity": {"type": kind, "id": name}}
 
@@ -81,15 +115,17 @@ _MEMBERS: Mapping[str, Callable[[PolicyQuestion, int], object]] = {
     "skills": lambda asked, _: _entities("Skill", asked.skills),
     "tool": lambda asked, _: asked.spec.name,
     "runtime": lambda asked, _: asked.spec.runtime.value,
-    "capabilities": lambda asked, _: [capability.value for capability in asked.spec.capabilities],
+    "capabilities": lambda asked, _: [each.value for each in asked.spec.capabilities | asked.nature.capabilities],
     "risk": lambda asked, _: asked.spec.risk.value,
     "effect_class": lambda asked, _: asked.nature.effect_class.value,
-    "taint": lambda asked, _: asked.taint,
+    "taint": lambda asked, _: taint_elsewhere(asked.spec, asked.taint),
     "in_workspace": lambda asked, _: asked.nature.is_in_workspace,
     "paths": lambda asked, _: asked.nature.paths,
     "folders": lambda asked, _: folders_of(asked.nature.paths),
-    "is_instruction_file": lambda asked, _: any(is_instruction(path) for path in asked.nature.paths),
-    "is_git_run": lambda asked, _: any(is_git_run(path) for path in asked.nature.paths),
+    "is_instruction_file": lambda asked, _: any(_instructs(path) for path in _names(asked)),
+    "is_run_outside": lambda asked, _: _is_run_outside(asked),
+    "is_run_next": lambda asked, _: _is_run_next(asked),
+    "is_git_run": lambda asked, _: any(is_git_run(path) for path in _names(asked)),
     "host": lambda asked, _: asked.nature.host,
     "is_known_address": lambda asked, _: asked.is_known_address,
     "commands": lambda asked, _: asked.nature.commands,
@@ -98,6 +134,17 @@ _MEMBERS: Mapping[str, Callable[[PolicyQuestion, int], object]] = {
     "now_ms": lambda _, now_ms: now_ms,
 }
 MEMBERS = frozenset(_MEMBERS)
+_MODEL_MEMBERS: Mapping[str, Callable[[ModelQuestion, int], object]] = {
+    "agent": lambda asked, _: _entity("Agent", asked.agent),
+    "model": lambda asked, _: asked.model,
+    "provider": lambda asked, _: asked.provider,
+    "origin": lambda asked, _: asked.origin,
+    "taint": lambda asked, _: asked.taint,
+    "is_named": lambda asked, _: asked.is_named,
+    "budget_left_cents": lambda asked, _: _cents(asked.budget_left_usd),
+    "now_ms": lambda _, now_ms: now_ms,
+}
+MODEL_MEMBERS = frozenset(_MODEL_MEMBERS)
 
 
 def _encode(context: dict[str, object]) -> str:

@@ -1,4 +1,4 @@
-"""`palyra sessions compact`: shortens the context of a long session.
+"""`palyra sessions compact|compactions`: shortens the context of a long session, and shows how that was done.
 
 Does not own: what is kept (core.compaction).
 """
@@ -9,22 +9,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from palyra.cli.commands.sessions import SessionArgument, find_session
-from palyra.cli.commands.sessions import app as sessions_app
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, is_json
-from palyra.cli.output import print_json, print_line
+from palyra.cli.output import print_json, print_styled
 from palyra.cli.target import UrlOption
-from palyra.cli.terminal.compaction_view import compaction_lines
+from palyra.cli.terminal.compaction_view import compaction_lines, record_lines
 from palyra.cli.terminal.style import style_for
+from palyra.core.errors import NotFound
 from palyra.core.events.base import JsonObject
 
 if TYPE_CHECKING:
     from palyra.cli.client import Client
 
 TIMEOUT_S = 310.0
+SHOWN_MAX = 20  # The newest ones; older ones are on the tape.
+CHECKPOINTS_MAX = 1_000
+
+app = typer.Typer()
 
 
-@sessions_app.command("compact")
+@app.command("compact")
 def compact(
     context: typer.Context,
     session: SessionArgument,
@@ -55,4 +59,54 @@ def compact(
         print_json(answer)
         return
     for line in compaction_lines(answer, style_for(sys.stdout)):
-        print_line(line)
+        print_styled(line)
+
+
+@app.command("compactions")
+def compactions(
+    context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False
+) -> None:
+    """Show the compactions of a session: what was kept, dropped and retired, and how a model's summary was checked.
+
+    With --json also the whole summaries, those that were refused included.
+
+    Examples:
+
+      palyra sessions compactions cli
+    """
+
+    async def call(client: "Client") -> list[tuple[JsonObject, JsonObject | None]]:
+        found = await find_session(client, session)
+        marks = await client.items(f"/sessions/{found['id']}/checkpoints", CHECKPOINTS_MAX)
+        made = [mark for mark in marks if mark.get("reason") == "compaction"][-SHOWN_MAX:]
+        return [pair for mark in made if (pair := await _read(client, str(found["id"]), mark)) is not None]
+
+    found = ask_daemon(context, url, call)
+    if is_json(context, json):
+        print_json({"items": [{**event, "record": record} for event, record in found]})
+        return
+    style = style_for(sys.stdout)
+    for event, record in found:
+        for line in record_lines(event, record, style):
+            print_styled(line)
+    if not found:
+        print_styled("no compactions yet")
+
+
+async def _read(client: "Client", session_id: str, mark: JsonObject) -> tuple[JsonObject, JsonObject | None] | None:
+    """Returns the compaction that stands right behind its checkpoint, and its record. Older releases made no record."""
+    at_seq = mark.get("seq")
+    page = await client.get(f"/sessions/{session_id}/tape", after=at_seq if isinstance(at_seq, int) else 0, limit=2)
+    events = page.get("events")
+    found = [each for each in events if isinstance(each, dict)] if isinstance(events, list) else []
+    event = next((each for each in found if each.get("type") == "session.compacted"), None)
+    if event is None:
+        return None
+    data = event.get("data")
+    artifact_id = data.get("artifact_id") if isinstance(data, dict) else None
+    if artifact_id is None:
+        return event, None
+    try:
+        return event, await client.get(f"/artifacts/{artifact_id}")
+    except NotFound:
+        return event, None  # The event was erased, and its record with it.

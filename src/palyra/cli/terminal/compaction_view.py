@@ -3,7 +3,7 @@
 Does not own: compacting (the daemon).
 """
 
-from palyra.cli.terminal.style import Style, in_one_line
+from palyra.cli.terminal.style import Style, date_time, in_one_line
 from palyra.core.events.base import JsonObject
 
 LINE_LENGTH_MAX = 140
@@ -30,3 +30,41 @@ def compaction_lines(answer: JsonObject, style: Style) -> list[str]:
     for refusal in refusals if isinstance(refusals, list) else []:
         lines.append(f"{style.yellow('a model’s summary was not used')}: {in_one_line(str(refusal), LINE_LENGTH_MAX)}")
     return lines
+
+
+def record_lines(event: JsonObject, record: JsonObject | None, style: Style) -> list[str]:
+    """Returns what a past compaction kept, dropped and retired, and the probes that a model's summary failed."""
+    data = _object(event.get("data"))
+    head = f"{date_time(event.get('at_ms'))}  by the {data.get('by', 'rules')}, checkpoint {data.get('checkpoint_id')}"
+    lines = [style.bold(head)]
+    whole = record if record is not None else {**data, "kept": data.get("items")}
+    for member, mark in (("kept", style.green("kept")), ("retired", style.yellow("retired"))):
+        for item in _objects(whole.get(member)):
+            by = f" (replaced by: {item.get('by')})" if item.get("by") else ""
+            said = in_one_line(f"{item.get('text')}{by}", LINE_LENGTH_MAX)
+            lines.append(f"  {mark} {said}")
+    for item in _objects(whole.get("dropped")):
+        said = in_one_line(str(item.get("text")), LINE_LENGTH_MAX)
+        lines.append(f"  {style.dim('summarised')} at {item.get('place')}: {said}")
+    probes = _objects(whole.get("probes"))
+    if probes:
+        passed_count = sum(probe.get("is_passed") is True for probe in probes)
+        lines.append(f"  {passed_count} of {len(probes)} probes passed")
+    for probe in probes:
+        if probe.get("is_passed") is not True:
+            about = in_one_line(str(probe.get("about")), LINE_LENGTH_MAX)
+            lines.append(f"  {style.yellow('failed')} {probe.get('kind')}: {about}")
+    refusals = whole.get("refusals")
+    for refusal in refusals if isinstance(refusals, list) else []:
+        lines.append(
+            f"  {style.yellow('a model’s summary was not used')}: {in_one_line(str(refusal), LINE_LENGTH_MAX)}"
+        )
+    return lines
+
+
+def _object(value: object) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[JsonObject]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -42,4 +42,4 @@ def plan_by_rules(window: Window, exchanges: tuple[Exchange, ...], room_chars: i
     summary = window.summary
     earlier: tuple[KeptItem, ...] = summary.items if summary is not None else ()
     trust = summary.trust if summary is not None else Trust.SYSTEM
-    return plan_compaction(exchanges, earlier, trust, room_chars)
+    return plan_compaction(exchanges, earlier, trust, room_chars, summary.text if summary is not None else "")

@@ -11,20 +11,26 @@ from collections.abc import Iterable
 from palyra.core.compaction.model import Exchange, KeptItem, KeptKind
 from palyra.core.trust import Trust, is_tainting, lowest
 
-SENTENCE_CHARS_MAX = 400
-SENTENCES_A_TEXT_MAX = 40
+SENTENCE_CHARS_MAX = 1_000
+SENTENCES_A_TEXT_MAX = 400
 
 _SENTENCE_END = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 _RULE = re.compile(
-    r"\b(always|never|must(?:\s+not)?|do\s+not|don't|from\s+now\s+on|rule\s*:|no\s+matter|immer|niemals|nie|vždy|nikdy)\b",
+    r"\b(?:always|never|must|mustn['’]t|(?:do|may|shall)\s+not|don['’]t|from\s+now\s+on|no\s+matter|at\s+all\s+times|"
+    r"under\s+no\s+circumstances|make\s+sure|ensure|forbidden|prohibited|mandatory|not\s+allowed|"
+    r"immer|niemals|nie|darf|muss|vždy|nikdy|nesmí\w*|musí\w*)\b|\b(?:rule|regel|pravidlo)\b[^:.]{0,20}:",
     re.IGNORECASE,
 )
 _DECISION = re.compile(
-    r"\b(decided?|decision|we(?:'ll|\s+will)\s+(?:use|go|take)|let's\s+(?:go|use|take)|agreed|we\s+chose|settled\s+on)\b",
+    r"\b(decided?|decision|we(?:['’]ll|\s+will)\s+(?:use|go|take)|let['’]s\s+(?:go|use|take)|agreed|we\s+chose|settled\s+on)\b",
     re.IGNORECASE,
 )
 _TASK = re.compile(
-    r"\b(todo|to-do|still\s+(?:need|have)\s+to|open\s+task|next\s+step|remind\s+me|later\s+we|remaining\s*:)\b",
+    r"\b(?:todo|to-do|still\s+(?:need|have)\s+to|open\s+task|next\s+step|remind\s+me|later\s+we)\b|\bremaining\s*:",
+    re.IGNORECASE,
+)
+_STEPS = re.compile(
+    r"\b(?:first|zuerst|nejdřív)\b.{3,}\b(?:then|afterwards|dann|pak)\b|\b(?:steps|procedure|how\s+to)\b[^.]{0,60}:",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\d[.,:/-]?\d")  # A single digit counts something; two and more name something.
@@ -58,6 +64,11 @@ def marks_of(text: str) -> frozenset[str]:
     return frozenset(mark for mark in found if mark)
 
 
+def tells_steps(text: str) -> bool:
+    """Whether a sentence says how something is done, step by step."""
+    return _STEPS.search(text) is not None
+
+
 def lowest_trust(exchanges: Iterable[Exchange]) -> Trust:
     return lowest(exchange.trust for exchange in exchanges)
 
@@ -84,5 +95,5 @@ def _kind(sentence: str, exchange: Exchange) -> KeptKind | None:
 
 
 def _is_fact(sentence: str) -> bool:
-    patterns = (_NUMBER, _ADDRESS, _QUOTED, _NAME, _REMEMBER)
+    patterns = (_NUMBER, _ADDRESS, _QUOTED, _NAME, _REMEMBER, _STEPS)
     return any(pattern.search(sentence) for pattern in patterns)

@@ -32,12 +32,40 @@ class KeptKind(Enum):
 
 
 class KeptItem(msgspec.Struct, frozen=True, kw_only=True):
-    """A sentence of the conversation that stays in the context, with the place where it was said."""
+    """A sentence of the conversation that stays in the context, with the place where it was said.
+
+    `is_told` says that the summary holds it. It is not shown twice, and the next compaction has its own words again.
+    """
 
     kind: KeptKind
     text: str
     place: int
     trust: Trust
+    is_told: bool = False
+
+
+class RetiredRule(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that no longer holds, and the later sentence of a person that replaces it or takes it back."""
+
+    text: str
+    place: int
+    by: str
+    by_place: int
+
+
+class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a proposed summary answers one probe. `kind` is `pin`, `pending` or that of a kept sentence."""
+
+    kind: str
+    about: str
+    is_passed: bool
+
+
+class DroppedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """The beginning of a message that only the summary stands for now, and the place where the whole of it is."""
+
+    place: int
+    text: str
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +80,10 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True):
-    """A compaction to be committed: everything up to `to_place` gives way to `items` and `summary`."""
+    """A compaction to be committed: everything up to `to_place` gives way to `items` and `summary`.
+
+    `proposed` is the summary of a model, also if it was refused, and `probes` say how it fared.
+    """
 
     from_place: int
     to_place: int
@@ -64,3 +95,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     tokens_before: int = 0
     tokens_after: int = 0
     refusals: tuple[str, ...] = ()
+    retired: tuple[RetiredRule, ...] = ()
+    dropped: tuple[DroppedMessage, ...] = ()
+    proposed: str = ""
+    probes: tuple[ProbeResult, ...] = ()

@@ -1,14 +1,49 @@
-"""The event of a compaction.
+"""The event of a compaction, and the whole record of it.
 
-Owns: turning a compaction into its event. Does not own: when it is recorded (engine.session.commit_builder).
+Owns: turning a compaction into its event, and into the record that is stored beside it.
+Does not own: when it is recorded (engine.session.commit_builder).
 """
 
 import hashlib
 
-from palyra.core.compaction.model import STRATEGY, Compaction
+import msgspec
+
+from palyra.core.compaction.model import STRATEGY, Compaction, DroppedMessage, KeptItem, ProbeResult, RetiredRule
 from palyra.core.events.session import KeptSentence, SessionCompacted
 from palyra.core.fences import FENCE_ID_LENGTH
 from palyra.core.ids import SessionId, derive_mark_id
+
+
+class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a compaction did. `proposed` is a model's summary, also if it was refused. Places are those of the tape."""
+
+    by: str
+    cause: str
+    from_place: int
+    to_place: int
+    summary: str
+    kept: tuple[KeptItem, ...]
+    dropped: tuple[DroppedMessage, ...]
+    retired: tuple[RetiredRule, ...]
+    proposed: str
+    refusals: tuple[str, ...]
+    probes: tuple[ProbeResult, ...]
+
+
+def record_of(compaction: Compaction, event: SessionCompacted) -> CompactionRecord:
+    return CompactionRecord(
+        by=event.by,
+        cause=event.cause,
+        from_place=compaction.from_place,
+        to_place=compaction.to_place,
+        summary=compaction.summary,
+        kept=compaction.items,
+        dropped=compaction.dropped,
+        retired=compaction.retired,
+        proposed=compaction.proposed,
+        refusals=compaction.refusals,
+        probes=compaction.probes,
+    )
 
 
 def event_of(compaction: Compaction, session_id: SessionId, base: int, cause: str) -> SessionCompacted:
@@ -26,7 +61,7 @@ def event_of(compaction: Compaction, session_id: SessionId, base: int, cause: st
         from_place=compaction.from_place,
         to_place=compaction.to_place,
         items=tuple(
-            KeptSentence(kind=item.kind.value, text=item.text, place=item.place, trust=item.trust)
+            KeptSentence(kind=item.kind.value, text=item.text, place=item.place, trust=item.trust, is_told=item.is_told)
             for item in compaction.items
         ),
         by="model" if compaction.is_by_model else "rules",

@@ -5,6 +5,8 @@ Owns: its form and its length. Does not own: asking (engine.compaction).
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from palyra.core.compaction.model import Exchange, KeptItem
 from palyra.core.compaction.plan import tell
 from palyra.core.fences import fence
@@ -20,7 +22,9 @@ INSTRUCTIONS = (
 )
 
 
-def write_transcript(exchanges: Sequence[Exchange], earlier: Sequence[KeptItem], fence_id: str) -> str:
+def write_transcript(
+    exchanges: Sequence[Exchange], earlier: Sequence[KeptItem], earlier_summary: str, fence_id: str
+) -> str:
     """Returns the conversation in one fence. If it is too long, its oldest part gives way to what was kept of it."""
     lines: list[str] = []
     room = CHARS_MAX
@@ -30,7 +34,7 @@ def write_transcript(exchanges: Sequence[Exchange], earlier: Sequence[KeptItem],
         if room < 0:
             break
         lines.append(part)
-    known = tell(earlier, "")
+    known = tell([replace(item, is_told=False) for item in earlier], earlier_summary)
     text = "\n\n".join(reversed(lines))
     whole = f"Known from before:\n{known}\n\n{text}" if known else text
     return fence(whole, fence_id, "conversation")

@@ -3,10 +3,14 @@
 Does not own: choosing them (prompt), providers' wire forms (adapters.providers).
 """
 
+import re
+
 import msgspec
 
 from palyra.core.events.base import JsonObject
 from palyra.core.events.run import Attachment
+
+_SCHEME = re.compile(r"\s*https?:", re.IGNORECASE)
 
 
 class PastCall(msgspec.Struct, frozen=True):
@@ -40,3 +44,10 @@ class ToolMessage(msgspec.Struct, frozen=True, tag="tool"):
 
 
 Message = UserMessage | AssistantMessage | ToolMessage
+
+
+def is_visit(arguments: JsonObject | str) -> bool:
+    """Tells whether a call with these arguments goes to an address, as far as the arguments tell."""
+    if isinstance(arguments, str):
+        return False
+    return "url" in arguments or any(isinstance(each, str) and _SCHEME.match(each) for each in arguments.values())

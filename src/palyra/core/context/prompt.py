@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from palyra.core.attachments import named
-from palyra.core.compaction.plan import tell
+from palyra.core.compaction.plan import cut_summary, tell
 from palyra.core.context.attached import images_of, tell_attached
 from palyra.core.context.documents import document_texts
 from palyra.core.context.layers import low_signal
 from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.context.pins import render_pins
+from palyra.core.context.recalled import render_preferences
 from palyra.core.context.window import ContextSummary, Window, WindowItem
 from palyra.core.fences import fence, neutralise
 from palyra.core.images import fitting_count
@@ -34,18 +35,19 @@ def render(window: Window) -> tuple[Message, ...]:
     """Returns the messages to send. A call without a result, or a result without its call, is left out.
 
     Results stand right behind their calls, in the calls' order, whatever was said while the calls ran: providers refuse
-    anything else. A later result of an uncertain call replaces the earlier one, in its place. Pins come first.
+    anything else. A later result of an uncertain call replaces the earlier one, in its place. Preferences and
+    pins come first.
     """
     items = _sent_items(window)
     images = images_of(item.message for item in items)
     left_out_count = len(images) - fitting_count(images)
     results = {item.message.call_id: item.message for item in items if isinstance(item.message, ToolMessage)}
-    messages: list[Message] = [*render_pins(window.pins)]
+    messages: list[Message] = [*render_preferences(window.preferences), *render_pins(window.pins)]
     texts = document_texts(window.documents)
     if texts:
         messages.append(UserMessage("\n".join(texts)))
     if window.summary is not None:
-        messages.append(tell_summary(window.summary))
+        messages.append(tell_summary(window.summary, window.summary_cut))
     for item in items:
         match item.message:
             case AssistantMessage() as said:
@@ -61,12 +63,19 @@ def render(window: Window) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def tell_summary(summary: ContextSummary) -> UserMessage:
-    """Returns the message that stands in the place of the compacted conversation. Outside content stays in a fence."""
-    told = tell(summary.items, summary.text)
-    if is_tainting(summary.trust):
-        told = fence(told, summary.fence_id or "summary", "summary")
-    return UserMessage(f"{SUMMARY_PREFIX}\n{told}")
+def tell_summary(summary: ContextSummary, cut: int = 0) -> UserMessage:
+    """Returns the message that stands in the place of the compacted conversation.
+
+    Outside content stays in a fence, and so does prose that was written with it in view. What people said themselves is
+    kept word for word and stands before the fence: a rule in it would bind nobody. `cut` says how much gives way.
+    """
+    items, text = cut_summary(summary.items, summary.text, cut)
+    if not is_tainting(summary.trust):
+        return UserMessage(f"{SUMMARY_PREFIX}\n{tell(items, text)}")
+    own = tell([item for item in items if not is_tainting(item.trust)], "")
+    rest = tell([item for item in items if is_tainting(item.trust)], text)
+    fenced = fence(rest, summary.fence_id or "summary", "summary") if rest else ""
+    return UserMessage("\n".join(part for part in (SUMMARY_PREFIX, own, fenced) if part))
 
 
 def shorten(message: ToolMessage) -> ToolMessage:

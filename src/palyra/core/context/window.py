@@ -5,7 +5,6 @@ It is bounded in items, characters and images, so a turn costs the same however 
 Invariant: results below `local` stand in fences.
 """
 
-import re
 from typing import NamedTuple, assert_never
 
 import msgspec
@@ -14,10 +13,21 @@ from msgspec.structs import replace
 from palyra.core.compaction.model import KeptItem, KeptKind
 from palyra.core.context.attached import attached_size
 from palyra.core.context.documents import WindowDocument, fold_document
-from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
+from palyra.core.context.given import given_message
+from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage, is_visit
 from palyra.core.context.pins import Pin, add_pin, remove_pin
+from palyra.core.context.recalled import ShownPreference, fold_preferences, is_recall, join_recall, render_recall
+from palyra.core.context.results import UNCERTAIN, tell_result
 from palyra.core.events import Data, Event, SystemData
-from palyra.core.events.base import ErasedData, JsonObject
+from palyra.core.events.base import ErasedData
+from palyra.core.events.draft import (
+    ChangesUndoing,
+    ChangesUndone,
+    DraftApplying,
+    DraftConflicted,
+    DraftJudged,
+    ToolDrafted,
+)
 from palyra.core.events.model import (
     ContextAssembled,
     DocumentRead,
@@ -26,6 +36,7 @@ from palyra.core.events.model import (
     ModelFailed,
     ModelOutput,
     ModelRequested,
+    RecallLayer,
     ReferenceResolved,
     RoutePlanned,
     UsageRecorded,
@@ -35,7 +46,9 @@ from palyra.core.events.run import (
     CancelRequested,
     GuardTripped,
     MessageAssistant,
+    MessageGiven,
     MessageUser,
+    ObjectivesChecked,
     RunAccepted,
     RunCancelled,
     RunDone,
@@ -62,7 +75,6 @@ from palyra.core.events.tool import (
     ApprovalRequested,
     ApprovalResolved,
     GrantRevoked,
-    Outcome,
     ToolFinished,
     ToolHeld,
     ToolJudged,
@@ -70,17 +82,13 @@ from palyra.core.events.tool import (
     ToolStarted,
     ToolUncertain,
 )
-from palyra.core.fences import FENCE_ID_LENGTH, fence
 from palyra.core.ids import Principal, RunId, is_agent
 from palyra.core.references.prompt import join_references, render_references
-from palyra.core.taint import UNNAMED
 from palyra.core.trust import Trust, is_tainting, lowest
 
 ITEMS_MAX = 400
 CHARS_MAX = 300_000  # About 75,000 tokens: fits every current model with room for tools and output.
 EVENTS_READ_MAX = 1_200  # About three events an item: as many as are read from the tape to fill the window once.
-
-_SCHEME = re.compile(r"\s*https?:", re.IGNORECASE)
 
 
 class WindowItem(msgspec.Struct, frozen=True):
@@ -88,7 +96,7 @@ class WindowItem(msgspec.Struct, frozen=True):
 
     `place` is where the event that brought the message stands in the whole conversation, parents of a branch included.
     `is_delegated` marks a task that another agent wrote: its words are no person's. `is_reference` marks what a message
-    referred to.
+    referred to, or what it was reminded of. `memory_ids` are the remembered items that the message shows.
     """
 
     message: Message
@@ -99,6 +107,7 @@ class WindowItem(msgspec.Struct, frozen=True):
     place: int = 0
     is_delegated: bool = False
     is_reference: bool = False
+    memory_ids: tuple[str, ...] = ()
 
     @property
     def visits(self) -> tuple[str, ...]:
@@ -121,9 +130,9 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     """`held` holds the words of queued runs: a model hears them when their run begins, not before.
 
     `tainted_visits_count` counts visits wanted under taint since the last reset, in items that have left the window.
-    `pruned_place` and `dropped_place` are those of the last `context.assembled`. `base` is how many events of the
-    session's ancestors come before its own, so that places in a branch go on where its parent's end. `documents` are the
-    workspace's instruction files; `has_stale_documents` says that the next turn looks at them again.
+    `pruned_place`, `dropped_place` and `summary_cut` are those of the last `context.assembled`. `base` is how many events
+    of the session's ancestors come before its own, so that places in a branch go on where its parent's end. `documents`
+    are the workspace's instruction files; `has_stale_documents` says that the next turn looks at them again.
     """
 
     items: tuple[WindowItem, ...] = ()
@@ -133,11 +142,13 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     held: tuple[tuple[RunId | None, WindowItem], ...] = ()
     pruned_place: int = 0
     dropped_place: int = 0
+    summary_cut: int = 0
     base: int = 0
     summary: ContextSummary | None = None
     pins: tuple[Pin, ...] = ()
     documents: tuple[WindowDocument, ...] = ()
     has_stale_documents: bool = False
+    preferences: tuple[ShownPreference, ...] = ()
 
 
 class WindowFact(NamedTuple):
@@ -159,8 +170,7 @@ def extend_by(window: Window, fact: WindowFact) -> Window:
     """Returns the window after one more fact."""
     data = fact.data
     if isinstance(data, MessageUser) and fact.run_id != window.active_run_id:
-        item = _said(data, fact)
-        return replace(window, held=(*window.held, (fact.run_id, item)))
+        return replace(window, held=(*window.held, (fact.run_id, _said(data, fact))))
     if isinstance(data, RunAccepted | CancelRequested):
         return window
     if fact.run_id is not None and fact.run_id != window.active_run_id:
@@ -198,19 +208,24 @@ def _extend_active(window: Window, fact: WindowFact) -> Window:
             return _add(window, AssistantMessage(output.text, calls, output.provider_state), fact)
         case ToolFinished() as finished:
             return _put(window, _result(finished, fact))
+        case MessageGiven():
+            message = given_message(data, fact.trust)
+            return _put(window, WindowItem(message, fact.trust, _size(message), data.source, None, fact.place))
         case ToolUncertain(call_id=call_id):
-            return _add(window, ToolMessage(call_id, _UNCERTAIN, is_error=True), fact)
+            return _add(window, ToolMessage(call_id, UNCERTAIN, is_error=True), fact)
         case GuardTripped(guidance=guidance):
             return _add(window, UserMessage(f"[palyra] {guidance}"), fact)
-        case ContextAssembled(pruned_place=pruned_place, dropped_place=dropped_place):
+        case ContextAssembled(pruned_place=pruned_place, dropped_place=dropped_place, summary_cut=cut):
             window = replace(window, has_stale_documents=False) if window.has_stale_documents else window
-            if (pruned_place, dropped_place) == (window.pruned_place, window.dropped_place):
+            if (pruned_place, dropped_place, cut) == (window.pruned_place, window.dropped_place, window.summary_cut):
                 return window
-            return replace(window, pruned_place=pruned_place, dropped_place=dropped_place)
+            return replace(window, pruned_place=pruned_place, dropped_place=dropped_place, summary_cut=cut)
         case DocumentRead():
             return replace(window, documents=fold_document(window.documents, data, fact.place))
         case ReferenceResolved():
             return _refer(window, data, fact)
+        case MemoryRecalled():
+            return _recall(window, data, fact)
         case SessionCompacted():
             return _compact(window, data, fact)
         case AnswerRejected(problems=problems):
@@ -234,6 +249,12 @@ _Untold = (
     | ToolJudged
     | ToolStarted
     | ToolHeld
+    | ToolDrafted
+    | DraftJudged
+    | DraftApplying
+    | DraftConflicted
+    | ChangesUndoing
+    | ChangesUndone
     | RoutePlanned
     | ModelRequested
     | UsageRecorded
@@ -246,7 +267,7 @@ _Untold = (
     | RunCancelled
     | CancelRequested
     | MessageAssistant
-    | MemoryRecalled
+    | ObjectivesChecked
     | ModelFailed
     | ApprovalRequested
     | ApprovalResolved
@@ -264,17 +285,21 @@ _Untold = (
 )
 
 
-def is_visit(arguments: JsonObject | str) -> bool:
-    """Tells whether a call with these arguments goes to an address, as far as the arguments tell."""
-    if isinstance(arguments, str):
-        return False
-    return "url" in arguments or any(isinstance(each, str) and _SCHEME.match(each) for each in arguments.values())
-
-
 def trust_of(window: Window) -> Trust:
     summary = () if window.summary is None else (window.summary.trust,)
-    fixed = (*(pin.trust for pin in window.pins), *(document.trust for document in window.documents), *summary)
+    shown = (pin.trust for pin in window.pins), (document.trust for document in window.documents)
+    fixed = (
+        *(trust for trusts in shown for trust in trusts),
+        *(each.item.trust for each in window.preferences),
+        *summary,
+    )
     return lowest((*(item.trust for item in window.items), *fixed))
+
+
+def memory_ids_in(window: Window) -> frozenset[str]:
+    """Returns the remembered items whose content the window holds."""
+    shown = [memory_id for item in window.items for memory_id in item.memory_ids]
+    return frozenset((*shown, *(each.item.memory_id for each in window.preferences)))
 
 
 def read_documents_again(window: Window) -> Window:
@@ -282,33 +307,12 @@ def read_documents_again(window: Window) -> Window:
     return replace(window, has_stale_documents=True)
 
 
-_UNCERTAIN = (
-    "It is not known whether this call took effect: the daemon stopped while it ran. Do not repeat it on your own; "
-    "the operator has been asked."
-)
-
-
-def _told(finished: ToolFinished, trust: Trust) -> ToolMessage:
-    """Fences a result that came from outside; the daemon's notes on it stand before and behind the fence."""
-    text = finished.output or ""
-    head = ""
-    if finished.error is not None:
-        head = f"{finished.outcome.value}: {finished.error.code}: "
-        text = f"{finished.error.message}\n{text}".rstrip()
-    if is_tainting(trust) and text:
-        head = head and f"{head.rstrip(' :')}\n"
-        text = fence(text, finished.fence_id or finished.effect_id[:FENCE_ID_LENGTH], finished.source or UNNAMED)
-    text = f"{head}{text}"
-    if finished.artifact_id is not None:
-        text = f"{text}\n[The whole output is artifact {finished.artifact_id}; read on with artifact.read.]"
-    return ToolMessage(finished.call_id, text, is_error=finished.outcome is not Outcome.OK)
-
-
 def _compact(window: Window, data: SessionCompacted, fact: WindowFact) -> Window:
     """Leaves out what was compacted. Results whose calls are gone go too."""
     items = tuple(item for item in window.items if item.place > data.to_place)
     kept = tuple(
-        KeptItem(kind=KeptKind(item.kind), text=item.text, place=item.place, trust=item.trust) for item in data.items
+        KeptItem(kind=KeptKind(each.kind), text=each.text, place=each.place, trust=each.trust, is_told=each.is_told)
+        for each in data.items
     )
     summary = ContextSummary(
         text=data.summary, items=kept, trust=fact.trust, to_place=data.to_place, fence_id=data.fence_id
@@ -326,12 +330,39 @@ def _compact(window: Window, data: SessionCompacted, fact: WindowFact) -> Window
 def _refer(window: Window, data: ReferenceResolved, fact: WindowFact) -> Window:
     """Adds what a reference brought to the block of its message."""
     last = window.items[-1] if window.items else None
-    if last is None or not last.is_reference:
-        message = UserMessage(render_references([data]))
-        return _put(window, WindowItem(message, fact.trust, _size(message), data.source, None, fact.place, False, True))
-    message = UserMessage(join_references(last.message.text, data))
+    if last is None or not last.is_reference or is_recall(last.message.text):
+        return _begin_block(window, render_references([data]), fact, data.memory_ids, data.source)
+    return _join_block(window, last, join_references(last.message.text, data), fact, data.memory_ids)
+
+
+def _recall(window: Window, data: MemoryRecalled, fact: WindowFact) -> Window:
+    """Adds what was remembered to the block behind the message it is about, or to the preferences."""
+    if data.layer is RecallLayer.PREFERENCES:
+        return replace(window, preferences=fold_preferences(window.preferences, data, fact.place))
+    if not data.items:
+        return window
+    last = window.items[-1] if window.items else None
+    shown = tuple(item.memory_id for item in data.items)
+    if last is None or not last.is_reference or not is_recall(last.message.text):
+        return _begin_block(window, render_recall(data.items), fact, shown)
+    return _join_block(window, last, join_recall(last.message.text, data.items), fact, shown)
+
+
+def _begin_block(
+    window: Window, text: str, fact: WindowFact, memory_ids: tuple[str, ...], source: str | None = None
+) -> Window:
+    item = WindowItem(UserMessage(text), fact.trust, len(text), source, None, fact.place, False, True, memory_ids)
+    return _put(window, item)
+
+
+def _join_block(window: Window, last: WindowItem, text: str, fact: WindowFact, memory_ids: tuple[str, ...]) -> Window:
     joined = replace(
-        last, message=message, chars=_size(message), trust=lowest((last.trust, fact.trust)), place=fact.place
+        last,
+        message=UserMessage(text),
+        chars=len(text),
+        trust=lowest((last.trust, fact.trust)),
+        place=fact.place,
+        memory_ids=(*last.memory_ids, *memory_ids),
     )
     shorter = replace(window, items=window.items[:-1], chars=window.chars - last.chars)
     return _put(shorter, joined)
@@ -342,8 +373,9 @@ def _add(window: Window, message: Message, fact: WindowFact) -> Window:
 
 
 def _result(finished: ToolFinished, fact: WindowFact) -> WindowItem:
-    message = _told(finished, fact.trust)
-    return WindowItem(message, fact.trust, _size(message), finished.source, finished.tool, fact.place)
+    message = tell_result(finished, fact.trust)
+    item = WindowItem(message, fact.trust, _size(message), finished.source, finished.tool, fact.place)
+    return replace(item, memory_ids=finished.memory_ids) if finished.memory_ids else item
 
 
 def _put(window: Window, item: WindowItem) -> Window:

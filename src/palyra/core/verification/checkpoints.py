@@ -9,11 +9,11 @@ erasure. An event at a seq that no tape has (below 1) does neither.
 import struct
 from collections.abc import Callable, Iterable
 
-from palyra.core.checkpoint import FIRST_PREVIOUS, checkpoint_hash, is_signed_by_node, sign_bytes
+from palyra.core.checkpoint import FIRST_PREVIOUS, Anchor, checkpoint_hash, is_signed_by_node, sign_bytes
 from palyra.core.errors import Corrupt
 from palyra.core.events.codec import decode_data
 from palyra.core.events.system import CheckpointSigned, Erased
-from palyra.core.ids import NodeId, StreamId, is_system_stream
+from palyra.core.ids import NodeId, StreamId, is_system_stream, system_stream
 from palyra.core.verification.evidence import Evidence, StoredEvent, VerifyFinding
 from palyra.core.verification.tape import ErasedRanges
 
@@ -24,13 +24,16 @@ _ERASURE_HASH = bytes(32)  # An erasure claims that a seq existed, not what its 
 class Claims:
     """What system tapes say about tapes: signed heads and recorded erasures."""
 
-    def __init__(self, node_ids: frozenset[NodeId] | None = None) -> None:
+    def __init__(self, node_ids: frozenset[NodeId] | None = None, anchors: Iterable[Anchor] = ()) -> None:
         self._node_ids = node_ids
+        self._anchors = {anchor.checkpoint: anchor for anchor in anchors}
         self._heads: dict[StreamId, bytearray] = {}
         self._erasures: dict[StreamId, list[Erased]] = {}
         self._systems: list[StreamId] = []
         self.problems: dict[tuple[StreamId, int], str] = {}
         self.key_ids: set[str] = set()
+        self._signed_nodes: set[NodeId] = set()
+        self._attested_after: dict[NodeId, int | None] = {}
         self.checkpoints_count = 0
 
     def read_system_tape(self, stream: StreamId, evidence: Evidence) -> None:
@@ -48,6 +51,22 @@ class Claims:
     def is_known_node(self, stream: StreamId) -> bool:
         """Tells whether the name of a system tape derives from an available key."""
         return self._node_ids is None or _node_of(stream) in self._node_ids
+
+    def silent(self, nodes: Iterable[NodeId]) -> Iterable[StreamId]:
+        """Returns the system tapes of those nodes none of whose checkpoints holds."""
+        return sorted(system_stream(node) for node in nodes if node not in self._signed_nodes)
+
+    def lost_anchors(self) -> Iterable[Anchor]:
+        """Returns the anchors whose checkpoint is not in the journal."""
+        return sorted(self._anchors.values(), key=lambda anchor: anchor.position)
+
+    def must_be_attested(self, position: int) -> bool:
+        """Tells whether an outcome at this position must have an attestation.
+
+        Older releases attested only what they executed. The first checkpoint of a later release says where that ends.
+        """
+        ends = self._attested_after.values()
+        return all(end is not None and position > end for end in ends)
 
     def streams(self) -> Iterable[StreamId]:
         """Returns the tapes that must exist."""
@@ -77,10 +96,20 @@ class Claims:
             self.problems[stream, seq] = problem
             return
         self.key_ids.add(data.key_id)
+        self._note_rule(data)
+        self._signed_nodes.add(data.node)
+        self._anchors.pop(checkpoint_hash(data), None)
         if seq < 1:
             return
         for head in data.heads:
             self._claim(head.stream, (head.seq, seq, len(self._systems) - 1, _hash_bytes(head.hash)))
+
+    def _note_rule(self, data: CheckpointSigned) -> None:
+        """Remembers up to which position a node attested less: to no position if it never did."""
+        if data.node not in self._signed_nodes:
+            self._attested_after[data.node] = 0 if data.attests_all else None
+        elif data.attests_all and self._attested_after[data.node] is None:
+            self._attested_after[data.node] = data.position
 
     def _claim(self, stream: StreamId, head: tuple[int, int, int, bytes]) -> None:
         self._heads.setdefault(stream, bytearray()).extend(_HEAD.pack(*head))

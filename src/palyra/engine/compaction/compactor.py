@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from palyra.core.compaction.exchanges import exchanges_of, plan_by_rules
 from palyra.core.compaction.findings import marks_of
 from palyra.core.compaction.model import Compaction, Exchange, KeptItem
-from palyra.core.compaction.plan import keep_items, tell
-from palyra.core.compaction.probes import PROSE_KINDS, probes_count, refuse_summary
+from palyra.core.compaction.plan import dropped_of, keep_items, tell
+from palyra.core.compaction.probes import PROSE_KINDS, SummaryProposal, refuse_summary, run_probes
 from palyra.core.compaction.transcript import write_transcript
-from palyra.core.context.layers import protected_place
+from palyra.core.context.layers import open_calls, protected_place
 from palyra.core.errors import PalyraError
 from palyra.core.ids import Principal, SessionId, derive_mark_id
-from palyra.core.service_runs import SESSION_SUMMARY
-from palyra.engine.api.service_runs import ServiceRequest, ServiceRuns
+from palyra.core.service_runs import SESSION_SUMMARY, ServiceRequest
+from palyra.engine.api.service_runs import ServiceRuns
 from palyra.engine.session.commands import CompactSession
 from palyra.engine.session.context_assembler import ContextAssembler
 from palyra.engine.session.pending_commit import SessionState
@@ -66,10 +66,26 @@ class Compactor:
         if found is None:
             return CompactionReport(is_committed=False, reason=NOTHING)
         exchanges, plan = found
-        compaction = await self._with_model(state, exchanges, plan)
-        command = CompactSession(principal=ACTOR, compaction=compaction, cause=cause)
-        await self.loops.post(session_id, command)
-        checkpoint_id = derive_mark_id(session_id, "compaction", compaction.to_place)
+        return await self._commit(state, exchanges, await self._with_model(state, exchanges, plan), cause)
+
+    async def compact_proposed(self, session_id: SessionId, summary: str) -> CompactionReport:
+        """Compacts with a summary that a person accepted. It has to pass the same probes as a model's."""
+        state = await self.loader.load(session_id)
+        found = await self._gather(state)
+        if found is None:
+            return CompactionReport(is_committed=False, reason=NOTHING)
+        exchanges, plan = found
+        tried = _try_summary(state, exchanges, plan, summary.strip())
+        if not tried.is_by_model:
+            words = "; ".join(tried.refusals)
+            return CompactionReport(is_committed=False, reason=f"the summary cannot be used: {words}")
+        return await self._commit(state, exchanges, tried, "candidate")
+
+    async def _commit(
+        self, state: SessionState, exchanges: tuple[Exchange, ...], compaction: Compaction, cause: str
+    ) -> CompactionReport:
+        await self.loops.post(state.session_id, CompactSession(principal=ACTOR, compaction=compaction, cause=cause))
+        checkpoint_id = derive_mark_id(state.session_id, "compaction", compaction.to_place)
         return replace(self._report(exchanges, compaction, is_committed=True), checkpoint_id=checkpoint_id)
 
     async def _gather(self, state: SessionState) -> tuple[tuple[Exchange, ...], Compaction] | None:
@@ -86,13 +102,14 @@ class Compactor:
 
     async def _with_model(self, state: SessionState, exchanges: tuple[Exchange, ...], plan: Compaction) -> Compaction:
         summary = state.window.summary
-        earlier = summary.items if summary is not None else ()
+        earlier, told = (summary.items, summary.text) if summary is not None else ((), "")
         request = ServiceRequest(
             spec=SESSION_SUMMARY,
             principal=state.owner,
-            text=write_transcript(exchanges, earlier, f"{plan.to_place:016d}"),
+            text=write_transcript(exchanges, earlier, told, f"{plan.to_place:016d}"),
             trust=plan.trust,
             serves=state.session_id,
+            serves_agent=state.agent,
         )
         try:
             outcome = await self.services.perform(request)
@@ -100,23 +117,34 @@ class Compactor:
             return replace(plan, refusals=(f"no summary: {error.code}",))
         if outcome.answer is None:
             return replace(plan, refusals=(f"no summary: {outcome.code}",))
-        refusals = refuse_summary(outcome.answer, exchanges, plan.items)
-        if refusals:
-            return replace(plan, refusals=refusals)
-        return _by_model(plan, outcome.answer.strip())
+        return _try_summary(state, exchanges, plan, outcome.answer.strip())
 
     def _report(self, exchanges: tuple[Exchange, ...], plan: Compaction, *, is_committed: bool) -> CompactionReport:
-        kept = {item.place for item in plan.items}
-        lost = tuple(" ".join(each.said.split())[:120] for each in exchanges if each.place not in kept and each.said)
+        lost = tuple(each.text for each in plan.dropped)
         return CompactionReport(is_committed=is_committed, compaction=plan, exchanges_count=len(exchanges), lost=lost)
+
+
+def _try_summary(state: SessionState, exchanges: tuple[Exchange, ...], plan: Compaction, summary: str) -> Compaction:
+    """Returns the plan with a model's summary if it passes its probes, else the plan with why it does not."""
+    made = _by_model(plan, summary)
+    pins = tuple(pin.text for pin in state.window.pins)
+    proposal = SummaryProposal(
+        summary=summary, items=plan.items, kept=made.items, pins=pins, pending=open_calls(state.window)
+    )
+    refusals, probes = refuse_summary(proposal, exchanges), run_probes(proposal)
+    chosen = replace(plan, refusals=refusals) if refusals else replace(made, dropped=dropped_of(exchanges, made.items))
+    passed_count = 0 if refusals else sum(probe.is_passed for probe in probes)
+    return replace(chosen, proposed=summary, probes=probes, probes_passed=passed_count)
 
 
 def _by_model(plan: Compaction, summary: str) -> Compaction:
     """Keeps rules, tasks and decisions word for word; the model's prose stands for the facts that it holds."""
-    items = tuple(item for item in plan.items if item.kind not in PROSE_KINDS or _is_missing(item, summary))
+    items = tuple(
+        replace(item, is_told=item.kind in PROSE_KINDS and not _is_missing(item, summary)) for item in plan.items
+    )
     room = len(tell(plan.items, plan.summary))
     kept = keep_items(items, max(room - len(summary), room // 2))
-    return replace(plan, items=kept, summary=summary, is_by_model=True, probes_passed=probes_count(plan.items))
+    return replace(plan, items=kept, summary=summary, is_by_model=True)
 
 
 def _is_missing(item: KeptItem, summary: str) -> bool:

@@ -4,6 +4,7 @@ Owns: which part receives which other. Does not own: any behaviour.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from palyra.core.events import Draft
 from palyra.engine.composition import EngineParts
@@ -14,16 +15,22 @@ from palyra.engine.healing.watchdog import Watchdog
 from palyra.engine.jobs.worker import JobWorker
 from palyra.engine.session.event_redactor import EventRedactor
 from palyra.engine.setup import EngineSetup
+from palyra.ports.services import Service
 
 
 def build_watchdog(
-    setup: EngineSetup, parts: EngineParts, worker: JobWorker, sweep: Callable[[], Awaitable[int]]
+    setup: EngineSetup,
+    parts: EngineParts,
+    worker: JobWorker,
+    sweep: Callable[[], Awaitable[int]],
+    connections: tuple[Service, ...] = (),
 ) -> Watchdog:
     redactor = EventRedactor(parts.redactor, setup.ports.sealer)
 
     def clean(draft: Draft) -> Draft:
         return redactor.clean(draft)[0]
 
+    healing = replace(setup.healing, services=(*setup.healing.services, *connections))
     probes = Probes(
         views=setup.views,
         router=setup.ports.router,
@@ -31,7 +38,7 @@ def build_watchdog(
         worker=worker,
         running_states=parts.loops.running_states,
         policy_state=setup.policy_state,
-        healing=setup.healing,
+        healing=healing,
     )
     return Watchdog(
         clock=setup.clock,
@@ -45,7 +52,7 @@ def build_watchdog(
             worker=worker,
             router=setup.ports.router,
             sweep=sweep,
-            healing=setup.healing,
+            healing=healing,
         ),
         modes=setup.healing.modes,
         machine=setup.healing.machine,

@@ -10,14 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
+from palyra.core.caller_tools import spec_of, with_callers
 from palyra.core.compaction.model import CompactionSettings
+from palyra.core.compaction.plan import CUTS
 from palyra.core.context.documents import LAYER, document_texts
 from palyra.core.context.layers import (
+    TOOLS_LAYER,
     ChosenContext,
     ContextCase,
     FixedLayer,
     SizedItem,
+    answered_place,
     choose_context,
     has_older_part,
     low_signal,
@@ -26,16 +31,17 @@ from palyra.core.context.layers import (
 from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.context.pins import render_pins
 from palyra.core.context.prompt import shorten, tell_summary
+from palyra.core.context.recalled import PREFERENCES_LAYER, is_recall, render_preferences
 from palyra.core.context.window import CHARS_MAX, ITEMS_MAX, Window
 from palyra.core.events.model import ContextAssembled
 from palyra.core.images import is_image
 from palyra.core.run.state import Run
 from palyra.core.service_runs import find_service
-from palyra.core.taint import label, labels
+from palyra.core.taint import Taint, find_source, label, labels
 from palyra.core.trust import Trust, lowest
 from palyra.engine.agents import AgentDirectory
 from palyra.engine.session.pending_commit import PendingCommit
-from palyra.engine.session.prompt_base import PromptBase, PromptBases
+from palyra.engine.session.prompt_base import PromptBase, PromptBases, text_of
 from palyra.ports.router import Router
 from palyra.ports.token_counter import TokenCounter
 
@@ -61,34 +67,42 @@ class ContextAssembler:
     async def assemble(self, pending: PendingCommit, run: Run) -> ContextAssembled:
         window = pending.state.window
         chosen, budget_tokens = await self.choose(window, run)
+        sources = self.prompts.of(self.agents.of_run(run.agent), run.skills, run.lineage).sources
         return ContextAssembled(
             turn=run.turn,
             budget_tokens=budget_tokens or 0,
             layers=chosen.layers,
-            taint=labels(pending.state.taint),
+            taint=_taint_with(pending.state.taint, sources),
             input_tokens=chosen.input_tokens,
             whole_tokens=chosen.whole_tokens,
             is_compaction_due=self._is_due(window, chosen, budget_tokens),
             from_place=max(0, window.items[0].place) if window.items else 0,
             pruned_place=chosen.pruned_place,
             dropped_place=chosen.dropped_place,
+            summary_cut=chosen.summary_cut,
             is_over=chosen.is_over,
             documents=tuple(document.place for document in window.documents),
+            preferences=tuple(each.place for each in window.preferences),
+            tool_sources=sources,
         )
 
     def room_chars(self, run_agent: str, model: str | None) -> int:
-        """Returns how long what stands for a compacted conversation may be."""
+        """Returns how long what stands for a compacted conversation may be: a share of what the tools leave."""
         _, budget_tokens = self._room(run_agent, model)
-        tokens = SUMMARY_TOKENS_MAX if budget_tokens is None else round(budget_tokens * SUMMARY_SHARE)
-        return CHARS_A_TOKEN * min(tokens, SUMMARY_TOKENS_MAX)
+        if budget_tokens is None:
+            return CHARS_A_TOKEN * SUMMARY_TOKENS_MAX
+        tools_tokens = len(self.prompts.of(self.agents.of_run(run_agent), ()).tools_text) // CHARS_A_TOKEN
+        left_tokens = max(budget_tokens - tools_tokens, round(budget_tokens * SUMMARY_SHARE))
+        return CHARS_A_TOKEN * min(round(left_tokens * SUMMARY_SHARE), SUMMARY_TOKENS_MAX)
 
     def _is_due(self, window: Window, chosen: ChosenContext, budget_tokens: int | None) -> bool:
-        """Compaction is due when the conversation is long and has an older part that is not protected."""
+        """Compaction is due when the conversation fills much of what the tools leave, and not all of it is protected."""
         settings = self.compaction
         if not settings.is_automatic or chosen.whole_tokens < settings.min_tokens or not has_older_part(window):
             return False
-        room = min(budget_tokens or WINDOW_TOKENS_MAX, WINDOW_TOKENS_MAX)
-        return chosen.whole_tokens >= settings.trigger * room or len(window.items) >= settings.trigger * ITEMS_MAX
+        room = min(budget_tokens or WINDOW_TOKENS_MAX, WINDOW_TOKENS_MAX) - chosen.tools_tokens
+        taken = chosen.whole_tokens - chosen.tools_tokens
+        return taken >= settings.trigger * room or len(window.items) >= settings.trigger * ITEMS_MAX
 
     async def choose(self, window: Window, run: Run) -> tuple[ChosenContext, int | None]:
         """Returns what would be sent, and the room for it."""
@@ -97,12 +111,14 @@ class ContextAssembler:
             budget_tokens=budget_tokens,
             fixed=(
                 *await self._base_layers(model, run),
+                *await self._preference_layer(model, window),
                 *await self._pinned(model, window),
                 *await self._document_layers(model, window),
                 *await self._summary_layer(model, window),
             ),
             items=await self._sized_items(model, window),
             protected_place=protected_place(window),
+            answered_place=answered_place(window),
             pruned_place=window.pruned_place,
             dropped_place=window.dropped_place,
         )
@@ -125,18 +141,23 @@ class ContextAssembler:
 
     async def _base_layers(self, model: str, run: Run) -> tuple[FixedLayer, ...]:
         base = self.prompts.of(self.agents.of_run(run.agent), run.skills, run.lineage)
-        instructions, tools = await self.counter.count(model, (base.instructions, _tools_text(base, run)))
+        texts = (with_callers(base.instructions, run), _tools_text(base, run))
+        instructions, tools = await self.counter.count(model, texts)
+        described = Trust.EXTERNAL if base.sources else Trust.SYSTEM
         layers = (
             FixedLayer(name="instructions", source=f"agent:{run.agent}", trust=Trust.OPERATOR, tokens=instructions),
-            FixedLayer(name="tools", source="catalog", trust=Trust.SYSTEM, tokens=tools),
+            FixedLayer(name=TOOLS_LAYER, source="catalog", trust=described, tokens=tools),
         )
         return tuple(layer for layer in layers if layer.tokens)
 
     async def _summary_layer(self, model: str, window: Window) -> tuple[FixedLayer, ...]:
         if window.summary is None:
             return ()
-        (tokens,) = await self._count(model, [tell_summary(window.summary)])
-        return (FixedLayer(name="summary", source="compaction", trust=window.summary.trust, tokens=tokens),)
+        # The summary gives way only when no exchange is left that could be compacted instead.
+        cuts = range(1 if has_older_part(window, 1) else len(CUTS))
+        tokens, *cut_tokens = await self._count(model, [tell_summary(window.summary, cut) for cut in cuts])
+        layer = FixedLayer(name="summary", source="compaction", trust=window.summary.trust, tokens=tokens)
+        return (replace(layer, cut_tokens=tuple(cut_tokens)),)
 
     async def _pinned(self, model: str, window: Window) -> tuple[FixedLayer, ...]:
         shown = render_pins(window.pins)
@@ -144,6 +165,13 @@ class ContextAssembler:
             return ()
         trust = lowest(pin.trust for pin in window.pins)
         return (FixedLayer(name="pinned", source="pins", trust=trust, tokens=sum(await self._count(model, shown))),)
+
+    async def _preference_layer(self, model: str, window: Window) -> tuple[FixedLayer, ...]:
+        shown = render_preferences(window.preferences)
+        if not shown:
+            return ()
+        trust, tokens = lowest(each.item.trust for each in window.preferences), sum(await self._count(model, shown))
+        return (FixedLayer(name=PREFERENCES_LAYER, source="memory", trust=trust, tokens=tokens),)
 
     async def _document_layers(self, model: str, window: Window) -> tuple[FixedLayer, ...]:
         counted = await self.counter.count(model, document_texts(window.documents)) if window.documents else ()
@@ -158,6 +186,7 @@ class ContextAssembler:
         short = {item.place: shorten(item.message) for item in window.items if isinstance(item.message, ToolMessage)}
         short_tokens = dict(zip(short, await self._count(model, list(short.values())), strict=True))
         replaced = low_signal(window)
+        recalled = window.items[-1].place if window.items and is_recall(window.items[-1].message.text) else None
         return tuple(
             SizedItem(
                 place=item.place,
@@ -166,6 +195,7 @@ class ContextAssembler:
                 short_tokens=short_tokens.get(item.place, 0),
                 is_result=item.place in short,
                 replaced_at=replaced.get(item.place),
+                is_recalled=item.place == recalled,
             )
             for item, size in zip(window.items, tokens, strict=True)
         )
@@ -175,6 +205,12 @@ class ContextAssembler:
         return [
             tokens + MESSAGE_TOKENS + _extra_tokens(message) for tokens, message in zip(counted, messages, strict=True)
         ]
+
+
+def _taint_with(taint: Taint, sources: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the session's taint with what the tools of this very call bring. A source that is trusted brings none."""
+    new = {source for source in sources if find_source(taint, source) is None}
+    return tuple(sorted({*labels(taint), *new}))
 
 
 def _counted_text(message: Message) -> str:
@@ -197,4 +233,5 @@ def _extra_tokens(message: Message) -> int:
 
 def _tools_text(base: PromptBase, run: Run) -> str:
     schema = msgspec.json.encode(run.answer_schema).decode() if run.answer_schema is not None else ""
-    return base.tools_text + schema
+    callers = "\n".join(text_of(spec_of(tool)) for tool in run.caller_tools)
+    return base.tools_text + callers + schema

@@ -11,21 +11,28 @@ from palyra.adapters.store.commit_preparation import prepare_append
 from palyra.adapters.store.sqlite.connection import fetch
 from palyra.adapters.store.sqlite.lookup import load_head
 from palyra.adapters.store.sqlite.recorder import Recorder
+from palyra.core.checkpoint import key_id
 from palyra.core.commit.model import Commit
-from palyra.core.errors import PalyraError
+from palyra.core.errors import Corrupt, PalyraError
 from palyra.core.events import Event
 from palyra.core.events.system import CheckpointSigned, Head
+from palyra.core.events.tool import ToolFinished
 from palyra.core.ids import StreamId, derive_node_id, system_stream
 from palyra.ports.signer import Signer
 
 
 def sign_heads(recorder: Recorder, signer: Signer, at_ms: int) -> tuple[Event, ...]:
-    """Appends the checkpoint, in as many events as its heads need; none if only checkpoints came since the last."""
+    """Appends the checkpoint, in as many events as its heads need; none if only checkpoints came since the last.
+
+    The first one of a node may have no heads: it begins the tape before anything else is recorded.
+    """
     connection = recorder.connection
     tape = system_stream(derive_node_id(signer.public_key))
     last = _last_checkpoint(connection, tape)
+    if last is None:
+        _require_new(connection, tape, signer)
     since = last.position if last is not None else 0
-    if not _has_changed(connection, tape, since):
+    if last is not None and not _has_changed(connection, tape, since):
         return ()
     heads = _changed_heads(connection, tape, since)
     drafts = draft_checkpoints(signer, last, recorder.cache.numbers().position, heads, at_ms)
@@ -33,7 +40,21 @@ def sign_heads(recorder: Recorder, signer: Signer, at_ms: int) -> tuple[Event, .
     outcome = recorder.commit_group((Commit((append,)),))[0]
     if isinstance(outcome, PalyraError):
         raise outcome
+    if last is None:
+        signer.note_begun()
     return outcome
+
+
+def _require_new(connection: apsw.Connection, tape: StreamId, signer: Signer) -> None:
+    """Refuses to begin a tape of checkpoints with a key that has signed before: somebody took its tape away."""
+    sql = "SELECT 1 FROM events WHERE type = ? AND instr(data, ?) > 0 LIMIT 1"
+    attested = (ToolFinished.TYPE, key_id(signer.public_key).encode())
+    if signer.has_begun() or connection.execute(sql, attested).fetchone() is not None:
+        message = (
+            f"the journal has no checkpoint of this node, whose key has signed before ({tape}): it was removed or "
+            "replaced. Run palyra verify, and restore a backup. To begin anew, move signing.key and keys/ away"
+        )
+        raise Corrupt("checkpoints_gone", message)
 
 
 def _last_checkpoint(connection: apsw.Connection, tape: StreamId) -> CheckpointSigned | None:
