@@ -353,7 +353,7 @@ def test_context_that_does_not_fit_ends_the_run_and_names_what_helps() -> None:
     script = Script().begin().assemble(budget_tokens=10, input_tokens=20, is_over=True)
     (failed,) = script.data(RunFailed)
     assert failed.reason is EndReason.CONTEXT_EXHAUSTED  # type: ignore[union-attr]
-    assert "palyra sessions compact" in failed.message  # type: ignore[union-attr]
+    assert "palyra runs context" in failed.message  # type: ignore[union-attr]
 
 
 def test_budget_question_holds_the_call_and_approval_plans_again() -> None:

@@ -105,7 +105,7 @@ proposals = st.builds(
             "agent": st.sampled_from(["main", "coder"]),
             "principal": st.sampled_from([OWNER, Principal("user:alice")]),
             "grant_id": st.sampled_from([None, GrantId("g")]),
-            "rule": st.sampled_from(["some_rule", "uncertain_repeat", "nobody_to_ask"]),
+            "rule": st.sampled_from(["some_rule", "uncertain_repeat", "nobody_to_ask", "refused_before"]),
             "answer": st.sampled_from([None, *PROMPTED]),
         }
     ),
@@ -184,6 +184,7 @@ def test_a_change_says_exactly_what_the_verdicts_do(asked: Proposal, now: Ruling
         (Verdict.ASK, {"rule": "uncertain_repeat", "grant_id": GrantId("g")}, Verdict.ASK),
         (Verdict.DENY, {"grant_id": GrantId("g")}, Verdict.DENY),
         (Verdict.ALLOW, {"can_ask": False}, Verdict.ALLOW),
+        (Verdict.ALLOW, {"rule": "refused_before"}, Verdict.DENY),
     ],
 )
 def test_grants_doubts_and_askers_count_as_at_the_gate(

@@ -55,7 +55,10 @@ def shell(*words: tuple[str, ...]) -> GrantOption | None:
 def test_commands_that_share_their_telling_words_are_offered_together(words: Words, said: str) -> None:
     option = shell(*words)
     assert option is not None
-    assert option.text == f"shell.run of commands that begin with {said}, whatever follows, in this session"
+    assert (
+        option.text
+        == f"shell.run of commands that begin with {said}, unless an option may name another program, in this session"
+    )
 
 
 @pytest.mark.parametrize(
@@ -212,3 +215,10 @@ def test_a_plain_folder_opens_no_delicate_file_below_it() -> None:
     assert meets(wide.constraints, {"path": "other.md", "content": "y"}, ())
     for path in (".git/hooks/post-commit", "AGENTS.md", "a/../.git/config", "sub/.env"):
         assert not meets(wide.constraints, {"path": path, "content": "y"}, ())
+
+
+def test_no_kind_of_command_is_offered_for_an_option_that_names_a_program() -> None:
+    for option, is_offered in (("--prune", True), ("--upload-pack=evil", False), ("ext::sh", False)):
+        shape = shape_of("shell.run", command_words=(("git", "fetch", option),))
+        options = make_options("shell.run", {"command": f"git fetch {option}"}, shape)
+        assert any("begin with" in each.text for each in options) is is_offered, option

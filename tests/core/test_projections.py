@@ -1,6 +1,7 @@
 """Projections as pure functions: rows from events, and what they refuse."""
 
 import pytest
+from msgspec.structs import replace
 
 from palyra.core.errors import Conflict, Invalid
 from palyra.core.events import DATA_TYPES, Data, ErasedData, Event
@@ -15,11 +16,12 @@ from palyra.core.events.tool import (
     Decision,
     Grant,
     GrantRevoked,
+    Refusal,
     Scope,
 )
 from palyra.core.ids import ApprovalId, RunId, SessionId, StreamId, derive_grant_id
 from palyra.core.projections.project import PROJECTED_TYPES, UNPROJECTED_TYPES, RowKey, keys_of, project
-from palyra.core.projections.rows import ApprovalRow, GrantRow, Row, RunRow, SessionRow, UsageRow, tape_of
+from palyra.core.projections.rows import ApprovalRow, GrantKind, GrantRow, Row, RunRow, SessionRow, UsageRow, tape_of
 from palyra.core.run.loop import make_limits
 from palyra.core.run.states import RunState
 from palyra.core.trust import Trust
@@ -168,6 +170,31 @@ def test_grant_comes_with_the_answer_and_is_revoked_once() -> None:
     assert (row.granted_seq, row.revoked_seq) == (4, 5)
     with pytest.raises(Conflict, match="grant_revoked"):
         table.add(revoked)
+
+
+def test_refusal_becomes_a_row_that_is_told_apart_and_revoked_once() -> None:
+    refusal = Refusal(
+        refusal_id=derive_grant_id(APPROVAL),
+        tool="t",
+        scope=Scope.SESSION,
+        constraints=(),
+        principal=ALICE,
+        agent="main",
+    )
+    no = replace(ANSWER, status=ApprovalStatus.DENIED, decision=Decision.DENY, grant=None, refusal=refusal)
+    table = Table().add(CREATED, ACCEPTED, REQUEST, no)
+    row = table.rows[RowKey(GrantRow, refusal.refusal_id)]
+    assert isinstance(row, GrantRow)
+    assert (row.kind, row.scope, row.granted_seq) == (GrantKind.REFUSAL, Scope.SESSION, 4)
+    table.add(GrantRevoked(grant_id=refusal.refusal_id))
+    with pytest.raises(Conflict, match="grant_revoked"):
+        table.add(GrantRevoked(grant_id=refusal.refusal_id))
+
+
+def test_a_no_that_grants_is_refused() -> None:
+    forged = replace(ANSWER, status=ApprovalStatus.DENIED, decision=Decision.DENY)
+    with pytest.raises(Invalid, match="answer_mismatch"):
+        Table().add(CREATED, ACCEPTED, REQUEST, forged)
 
 
 def test_erased_session_keeps_its_shape_and_none_of_its_words() -> None:

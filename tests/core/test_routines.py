@@ -261,7 +261,6 @@ def test_overlap_is_decided_by_the_runs_that_go_on(
         (wish(misfire_max=0), "routine_misfire_max"),
         (wish(misfire_max=101), "routine_misfire_max"),
         (wish(session_key=""), "routine_session_key_empty"),
-        (wish(channel="team"), "routine_channel"),
     ],
 )
 def test_a_wish_that_cannot_be_met_is_refused_with_its_reason(asked: RoutineWish, code: str) -> None:

@@ -65,6 +65,34 @@ def test_who_cannot_take_the_turn_is_passed_over(fault: ModelCandidate, demand: 
     assert plan.candidates[0].reasons == (reason,)
 
 
+DENIED = ModelCandidate(model="gpt-5", denied_by="models_by_agent", output_tokens=100, cost_nano_usd=0)
+
+
+@pytest.mark.parametrize("mode", RouteMode)
+def test_who_is_not_permitted_is_never_chosen_and_the_policy_is_named(mode: RouteMode) -> None:
+    plan = planned(plan_route(Demand(turn=1, mode=mode), [DENIED, CHEAP, DENIED], ()))
+    assert (plan.chosen, plan.fallbacks) == ("cheap", ())
+    assert (plan.candidates[0].reasons, plan.candidates[0].policy) == (("not_permitted",), "models_by_agent")
+    assert plan.candidates[1].policy is None
+
+
+@pytest.mark.parametrize("mode", RouteMode)
+def test_where_nobody_is_permitted_the_failure_names_model_agent_and_policy(mode: RouteMode) -> None:
+    demand = Demand(turn=1, mode=mode, agent="intern", needs_tools=True, is_probe=True)
+    plan = planned(plan_route(demand, [DENIED], ()))
+    assert (plan.chosen, plan.code) == (None, ModelError.NO_MODEL)
+    assert plan.message == (
+        'The model "gpt-5" is not allowed for agent "intern" (policy: models_by_agent). Choose another model'
+        " (`palyra models`), or have the policy changed."
+    )
+
+
+def test_a_failure_for_several_reasons_tells_each() -> None:
+    broken = ModelCandidate(model="bad", is_open=True)
+    message = planned(plan_route(Demand(turn=1, agent="intern"), [DENIED, broken], ())).message
+    assert message.startswith('No model can take this call: bad (circuit_open). The model "gpt-5" is not allowed')
+
+
 def test_a_model_without_tools_is_better_than_none_unless_tools_must_be_used() -> None:
     plain = ModelCandidate(model="plain", takes_tools=False)
     assert planned(plan_route(Demand(turn=1, needs_tools=True), [plain], ())).chosen == "plain"

@@ -9,8 +9,22 @@ from hypothesis import strategies as st
 
 from palyra.core.errors import Invalid
 from palyra.core.events import Draft
+from palyra.core.events.draft import ConflictCause, DraftApplying, DraftConflicted, DraftJudged, ToolDrafted
 from palyra.core.events.model import BudgetState, Finish, ModelError
-from palyra.core.events.run import CancelRequested, EndReason, MessageUser, ResumeCause, RunResumed, RunStarted
+from palyra.core.events.run import (
+    CancelRequested,
+    EndReason,
+    MessageAssistant,
+    MessageUser,
+    ObjectiveResult,
+    ObjectivesChecked,
+    ObjectiveState,
+    ResumeCause,
+    RunResumed,
+    RunStarted,
+    RunWaiting,
+    WaitKind,
+)
 from palyra.core.events.session import SessionCreated
 from palyra.core.events.tool import (
     ApprovalKind,
@@ -34,18 +48,38 @@ from palyra.core.projections.rows import Row, RunRow
 from palyra.core.run.deadlines import overdue
 from palyra.core.run.decide import wanted
 from palyra.core.run.due import next_record
-from palyra.core.run.effects import Assemble, CallModel, Effect, Execute, Judge, PlanRoute, Stop
+from palyra.core.run.effects import (
+    ApplyDraft,
+    Assemble,
+    CallModel,
+    CheckObjectives,
+    DiscardDraft,
+    Effect,
+    Execute,
+    ForgetDraft,
+    Judge,
+    JudgeDraft,
+    PlanRoute,
+    ResolveReferences,
+    Stop,
+)
 from palyra.core.run.fold import fact_of, fold, fold_tape
 from palyra.core.run.loop import make_limits
 from palyra.core.run.replay import replay
+from palyra.core.run.state import calls_handed_out, holding_questions
 from palyra.core.run.states import RunState, is_terminal
 from palyra.core.trust import Trust
 from tests.support.runs import ALICE, RUN, Script
 from tests.support.traits import shape_of
 
 STEPS_MAX = 40
-TOOLS = ("fs.read", "fs.write", "channel.send")
-CLASSES = dict(zip(TOOLS, (EffectClass.READ_ONLY, EffectClass.IDEMPOTENT, EffectClass.ONCE), strict=True))
+CALLERS = "look_up"  # A tool that the caller supplied and executes.
+OBJECTIVES = ("file:a exists", "It is short.")
+BUSY = (Execute, CallModel, ApplyDraft, DiscardDraft)
+TOOLS = ("fs.read", "fs.write", "channel.send", "shell.run")
+CLASSES = dict(
+    zip(TOOLS, (EffectClass.READ_ONLY, EffectClass.IDEMPOTENT, EffectClass.ONCE, EffectClass.DRAFTED), strict=True)
+)
 
 
 class World:
@@ -55,9 +89,16 @@ class World:
         self.random = random.Random(seed)
         limits = make_limits(max_tool_calls=6, wall_clock_ms=60_000)
         must_call = ("fs.read",) if self.random.random() < 0.2 else ()
-        self.script = Script(limits=limits, can_ask=self.random.random() < 0.8, must_call=must_call)
+        callers = (CALLERS,) if self.random.random() < 0.4 else ()
+        self.script = Script(
+            limits=limits,
+            can_ask=self.random.random() < 0.8,
+            must_call=must_call,
+            caller_tools=callers,
+            objectives=OBJECTIVES if self.random.random() < 0.4 else (),
+        )
         self.leanings = self.random.choice([[5, 3, 2], [1, 12, 1]])
-        self.tools = self.random.choice([TOOLS, TOOLS, TOOLS[1:2], TOOLS[2:]])
+        self.tools = (*self.random.choice([TOOLS, TOOLS, TOOLS[1:2], TOOLS[2:]]), *callers * 5)
         self.in_flight: list[Effect] = []
         self.executed: list[tuple[EffectId, int]] = []
 
@@ -66,6 +107,7 @@ class World:
             (self.answer_effect, 14),
             (self.interfere, 1),
             (self.decide_question, 5),
+            (self.return_result, 5),
             (self.pass_time, 1),
             (self.restart, 2),
             (self.feed_nonsense, 2),
@@ -108,7 +150,24 @@ class World:
             if isinstance(effect, Execute):
                 self.check_execution(effect)
                 self.executed.append((effect.effect_id, effect.attempt))
+            if isinstance(effect, ForgetDraft):
+                continue
+            if isinstance(effect, ApplyDraft):
+                self.check_applying(effect)
             self.in_flight.append(effect)
+
+    def check_applying(self, effect: ApplyDraft) -> None:
+        """L1 and L7 for drafts: a yes to exactly this digest, and a durable intent with it, come before applying."""
+        tape = [draft.data for draft in self.script.tape]
+        intents = [d for d in tape if isinstance(d, DraftApplying) and d.effect_id == effect.effect_id]
+        assert intents[-1].digest == effect.digest
+        judged = [d for d in tape if isinstance(d, DraftJudged) and d.digest == effect.digest]
+        answered = [
+            d
+            for d in tape
+            if isinstance(d, ApprovalResolved) and d.digest == effect.digest and d.status is ApprovalStatus.ALLOWED
+        ]
+        assert judged[-1].verdict is Verdict.ALLOW or (judged[-1].verdict is Verdict.ASK and answered)
 
     def check_execution(self, effect: Execute) -> None:
         """L1: a verdict and a durable intent come before it. L2: no `once` effect twice but by a person's retry."""
@@ -147,10 +206,13 @@ class World:
         state = self.script.state
         assert next_record(state, self.script.now_ms) is None, "every record closes its decisions"
         if is_terminal(state.state):
-            self.in_flight = [effect for effect in self.in_flight if isinstance(effect, Execute | CallModel)]
+            self.in_flight = [effect for effect in self.in_flight if isinstance(effect, BUSY)]
             assert wanted(state) == frozenset()
+        owed = calls_handed_out(state)
+        assert not [e for e in wanted(state) if isinstance(e, Execute) and e.call_id in {c.call_id for c in owed}]
         if state.state is RunState.WAITING:
-            assert not [effect for effect in self.in_flight if isinstance(effect, Execute | CallModel)]
+            assert owed or holding_questions(state)
+            assert not [effect for effect in self.in_flight if isinstance(effect, BUSY)]
 
     def answer_effect(self) -> None:
         if not self.in_flight:
@@ -171,8 +233,14 @@ class World:
                 self.guarded(lambda: self.judge(call_id))
             case Execute():
                 self.guarded(lambda: self.finish_call(effect))
-            case Stop():
-                raise AssertionError("a stop is never in flight")
+            case JudgeDraft(call_id=call_id):
+                self.guarded(lambda: self.judge_draft(call_id))
+            case ApplyDraft() | DiscardDraft():
+                self.guarded(lambda: self.settle_draft(effect))
+            case CheckObjectives(turn=turn):
+                self.guarded(lambda: self.check_objectives(turn))
+            case Stop() | ForgetDraft() | ResolveReferences():
+                raise AssertionError("it is never in flight")
 
     def guarded(self, act: Callable[[], object]) -> None:
         """An answer may come too late; then it is refused and nothing changed."""
@@ -196,6 +264,12 @@ class World:
         else:
             self.script.fail_model(self.random.choice(list(ModelError)))
 
+    def check_objectives(self, turn: int) -> None:
+        """What a check found, perhaps of an answer that was overtaken meanwhile."""
+        state = self.random.choices(list(ObjectiveState), [3, 1, 1])[0]
+        results = (ObjectiveResult(state=state), ObjectiveResult(state=ObjectiveState.MET))
+        self.script.feed(ObjectivesChecked(turn=turn, results=results))
+
     def some_call(self) -> tuple[str, dict[str, object]]:
         tool = self.random.choice(self.tools)
         path = self.random.choice(["notes/a", "notes/b", "c"])
@@ -204,7 +278,7 @@ class World:
     def judge(self, call_id: CallId) -> None:
         call = next(c for c in self.script.state.calls if c.call_id == call_id)
         verdict = self.random.choices(list(Verdict), self.leanings)[0]
-        if verdict is Verdict.ASK and not self.script.state.can_ask:
+        if verdict is Verdict.ASK and (not self.script.state.can_ask or call.tool == CALLERS):
             verdict = Verdict.DENY
         assert isinstance(call.arguments, dict)
         judged = ToolJudged(
@@ -215,13 +289,66 @@ class World:
             taint=self.random.choices([(), ("web:a",)], [4, 1])[0],
             options=make_options(call.tool, call.arguments, shape_of(call.tool)),
             expires_in_ms=self.random.choices([900_000, 2_000], [4, 1])[0],
-            effect_class=CLASSES[call.tool],
+            effect_class=CLASSES.get(call.tool, EffectClass.ONCE),
             parallel_class=self.random.choice(list(ParallelClass)),
+            is_callers=call.tool == CALLERS,
             paths=(self.random.choice(["a", "a/b", "c"]),),
         )
         self.script.feed(judged)
 
+    def judge_draft(self, call_id: CallId) -> None:
+        call = next(c for c in self.script.state.calls if c.call_id == call_id)
+        assert call.draft is not None
+        verdict = self.random.choices(list(Verdict), self.leanings)[0]
+        if verdict is Verdict.ASK and not self.script.state.can_ask:
+            verdict = Verdict.DENY
+        self.script.feed(
+            DraftJudged(call_id=call_id, digest=call.draft.digest, verdict=verdict, rule="r", reason="", asking=("a",))
+        )
+
+    def settle_draft(self, effect: ApplyDraft | DiscardDraft) -> None:
+        if isinstance(effect, ApplyDraft) and self.random.random() < 0.4:
+            conflicted = DraftConflicted(
+                call_id=effect.call_id,
+                effect_id=effect.effect_id,
+                digest=effect.digest,
+                cause=ConflictCause.DRAFT,
+                path="a",
+            )
+            return self.settle_conflict(effect, conflicted)
+        outcome = Outcome.DENIED if isinstance(effect, DiscardDraft) else Outcome.OK
+        self.settle_as(effect, outcome)
+
+    def settle_conflict(self, effect: ApplyDraft, conflicted: DraftConflicted) -> None:
+        try:
+            self.script.feed(conflicted)
+        except Invalid:
+            self.settle_as(effect, Outcome.FAILED)  # It ran often enough.
+
+    def settle_as(self, effect: ApplyDraft | DiscardDraft, outcome: Outcome) -> None:
+        self.script.feed(
+            ToolFinished(
+                call_id=effect.call_id, effect_id=effect.effect_id, outcome=outcome, error=None, attestation=None
+            )
+        )
+
     def finish_call(self, effect: Execute) -> None:
+        is_shell = any(
+            c.call_id == effect.call_id and c.tool == "shell.run"
+            for c in (*self.script.state.calls, *self.script.state.earlier)
+        )
+        if is_shell and self.random.random() < 0.7:
+            digest = f"{effect.effect_id}/{effect.attempt}"
+            drafted = ToolDrafted(
+                call_id=effect.call_id,
+                effect_id=effect.effect_id,
+                exit_status=0,
+                digest=digest,
+                changes_count=1,
+                trust=Trust.LOCAL,
+            )
+            self.script.feed(drafted)
+            return
         outcome = self.random.choice([Outcome.OK, Outcome.OK, Outcome.FAILED, Outcome.TIMEOUT, Outcome.CANCELLED])
         finished = ToolFinished(
             call_id=effect.call_id,
@@ -232,6 +359,19 @@ class World:
             output=str(self.random.randrange(3)),
         )
         self.script.feed(finished)
+
+    def return_result(self) -> None:
+        """The caller sends the result of a call of its own, now and then after its time."""
+        owed = calls_handed_out(self.script.state)
+        if not owed:
+            return
+        call = self.random.choice(owed)
+        outcome = self.random.choice([Outcome.OK, Outcome.OK, Outcome.FAILED])
+        finished = ToolFinished(
+            call_id=call.call_id, effect_id=call.effect_id, outcome=outcome, error=None, attestation=None, output="7"
+        )
+        assert self.feed(finished)
+        assert not self.feed(finished), "a result counts once"
 
     def interfere(self) -> None:
         if self.random.random() < 0.8:
@@ -302,8 +442,39 @@ def bound(request: ApprovalRequested, call_id: CallId) -> list[str]:
 def test_the_histories_have_questions_about_several_calls() -> None:
     tapes = [World(seed).run(STEPS_MAX).script.tape for seed in range(200)]
     counts = [draft.data.count for tape in tapes for draft in tape if isinstance(draft.data, ApprovalRequested)]
-    assert sum(count > 1 for count in counts) > 10
-    assert max(counts) > 2
+    assert sum(count > 1 for count in counts) > 2
+
+
+def test_the_histories_have_calls_that_the_caller_executes() -> None:
+    tapes = [World(seed).run(STEPS_MAX).script.tape for seed in range(200)]
+    waits = [draft.data for tape in tapes for draft in tape if isinstance(draft.data, RunWaiting)]
+    assert sum(wait.kind is WaitKind.CALLER_TOOL for wait in waits) > 5
+    assert any(wait.call_ids and wait.approval_ids for wait in waits)
+
+
+def test_the_histories_have_answers_that_are_checked_overtaken_and_rejected() -> None:
+    tapes = [World(seed).run(STEPS_MAX).script.tape for seed in range(600)]
+    checks = [(tape, draft.data) for tape in tapes for draft in tape if isinstance(draft.data, ObjectivesChecked)]
+    assert len(checks) > 20
+    assert any(tape[-1].data.TYPE == "run.done" for tape, _ in checks)
+    rejected = [draft for tape, _ in checks for draft in tape if draft.data.TYPE == "answer.rejected"]
+    assert rejected
+
+
+@given(st.integers(0, 2**32))
+def test_no_answer_stands_before_its_objectives_are_checked_and_none_is_unmet(seed: int) -> None:
+    world = World(seed).run(STEPS_MAX)
+    checked: ObjectivesChecked | None = None
+    for draft in world.script.tape:
+        match draft.data:
+            case ObjectivesChecked() as data:
+                checked = data
+            case MessageAssistant() if world.script.state.objectives:
+                assert checked is not None
+                assert checked.turn == world.script.state.turn
+                assert ObjectiveState.UNMET not in {result.state for result in checked.results}
+            case _:
+                continue
 
 
 @given(st.integers(0, 2**32))

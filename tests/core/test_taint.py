@@ -182,12 +182,16 @@ def test_erasing_makes_nothing_more_trusted() -> None:
 def test_every_event_type_is_known_as_bringing_content_in_or_not() -> None:
     """A new type is put into one of these by whoever adds it."""
     acts = ACT_TYPES | {"session.labelled", "session.checkpointed", "pin.added", "pin.removed", "grant.revoked"}
-    acts |= {"document.changed"}
-    nouns = ("checkpoint", "admin", "erased", "approval", "guard", "routine", "incident")
+    acts |= {"document.changed", "changes.undoing", "changes.undone"}
+    acts |= {"memory.stored", "memory.superseded", "memory.forgotten"}
+    nouns = ("checkpoint", "admin", "erased", "approval", "guard", "routine", "incident", "candidate", "pairing")
     ours = {name for name in DATA_TYPES if name.split(".")[0] in nouns}
-    derived = {name for name in DATA_TYPES if name.split(".")[0] in ("model", "route", "usage", "context", "answer")}
+    made = ("model", "route", "usage", "context", "objectives", "answer")
+    derived = {name for name in DATA_TYPES if name.split(".")[0] in made}
     lifecycle = {name for name in DATA_TYPES if name.startswith(("run.", "cancel."))} - MEETING_TYPES
     tools = {"tool.proposed", "tool.judged", "tool.started", "tool.held", "tool.uncertain"}
+    # What a command printed in its draft reaches a model with its outcome, and not before.
+    tools |= {"tool.drafted", "draft.judged", "draft.applying", "draft.conflicted"}
     said = {"message.assistant", "session.compacted"}
     assert set(DATA_TYPES) == MEETING_TYPES | acts | ours | derived | lifecycle | tools | said
 

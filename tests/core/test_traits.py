@@ -13,7 +13,7 @@ from tests.support.traits import traits_of
 
 SPECS = {spec.name: spec for spec in build_catalog().specs()}
 ROOT = Path(palyra.__file__).parent
-SOURCES = [path for part in ("core", "engine") for path in (ROOT / part).rglob("*.py") if "core/shell" not in str(path)]
+SOURCES = [path for part in ("core", "engine") for path in (ROOT / part).rglob("*.py")]
 ARGUMENTS = {
     Trait.TOUCHES_PATH: {"path"},
     Trait.RUNS_COMMAND: {"command"},

@@ -5,6 +5,7 @@ import hashlib
 import msgspec
 import pytest
 
+from palyra.core.chain import digest_data
 from palyra.core.checkpoint import draft_checkpoint, key_id
 from palyra.core.events.codec import encode_erased
 from palyra.core.events.system import Erased, Head, SeqRange
@@ -34,7 +35,7 @@ def test_untouched_journal_is_whole() -> None:
     scene, _, _ = scene_of_two()
     report = scene.verify()
     assert report.findings == ()
-    assert (report.summary.tapes_count, report.summary.events_count, report.summary.checkpoints_count) == (3, 29, 1)
+    assert (report.summary.tapes_count, report.summary.events_count, report.summary.checkpoints_count) == (3, 30, 2)
     assert report.summary.unsigned_events_count == 0
     assert report.summary.key_ids == (key_id(scene.signer.public_key),)
 
@@ -140,14 +141,14 @@ def test_cut_tail_is_named_by_its_first_missing_seq() -> None:
     del scene.tapes[stream][11:]
     report = scene.verify()
     assert [(finding.stream, finding.seq) for finding in report.findings] == [(stream, 12)]
-    assert report.findings[0].what == f"the tape was cut here: {scene.system} seq 1 names its seq 14"
+    assert report.findings[0].what == f"the tape was cut here: {scene.system} seq 2 names its seq 14"
 
 
 def test_removed_tape_is_named_from_its_first_seq() -> None:
     scene, stream, _ = scene_of_two()
     del scene.tapes[stream]
     scene.rows = {key: row for key, row in scene.rows.items() if getattr(row, "session_id", row.id) != stream}
-    assert first(scene) == VerifyFinding(stream, 1, f"the tape is missing: {scene.system} seq 1 names its seq 14")
+    assert first(scene) == VerifyFinding(stream, 1, f"the tape is missing: {scene.system} seq 2 names its seq 14")
 
 
 def test_emptied_tape_is_found_though_nothing_signed_it() -> None:
@@ -178,7 +179,7 @@ def test_tape_rewritten_between_two_checkpoints_is_found_by_the_older() -> None:
         scene.tapes[stream][index] = msgspec.structs.replace(stored, position=100 + index)
     scene.append(stream, run_cycle(Ids(90).run()))
     scene.checkpoint()
-    assert first(scene) == VerifyFinding(stream, 14, f"not the event that {scene.system} seq 1 signed")
+    assert first(scene) == VerifyFinding(stream, 14, f"not the event that {scene.system} seq 2 signed")
 
 
 def test_checkpoint_with_edited_heads_and_fitting_hashes_has_a_bad_signature() -> None:
@@ -210,14 +211,14 @@ def test_checkpoint_under_an_unknown_key_is_found() -> None:
 def test_checkpoint_must_follow_the_one_before_it() -> None:
     scene, _, _ = scene_of_two()
     scene.append_signed(draft_checkpoint(scene.signer.public_key, "0" * 64, 29, ()), scene.signer)
-    assert first(scene) == VerifyFinding(scene.system, 2, "the checkpoint does not follow the one before it")
+    assert first(scene) == VerifyFinding(scene.system, 3, "the checkpoint does not follow the one before it")
 
 
 def test_checkpoint_position_must_not_go_back() -> None:
     scene, _, _ = scene_of_two()
     unsigned = draft_checkpoint(scene.signer.public_key, scene._previous, 3, ())
     scene.append_signed(unsigned, scene.signer)
-    assert first(scene) == VerifyFinding(scene.system, 2, "the checkpoint's position goes back")
+    assert first(scene) == VerifyFinding(scene.system, 3, "the checkpoint's position goes back")
 
 
 def test_checkpoints_that_follow_each_other_are_whole() -> None:
@@ -304,3 +305,47 @@ def test_progress_is_told() -> None:
     heard: list[int] = []
     assert verify(scene.evidence(), heard.append).is_whole
     assert heard == [1000]
+
+
+def unattested(scene: Scene, ids: Ids) -> StreamId:
+    """Appends a run whose outcome has no attestation."""
+    stream = ids.session()
+    for each in (session_created(), *run_cycle(ids.run())):
+        scene._append(stream, each)
+    return stream
+
+
+def test_outcome_without_an_attestation_is_damage() -> None:
+    scene, ids = Scene(), Ids()
+    scene.append(ids.session(), [session_created()])
+    stream = unattested(scene, ids)
+    scene.checkpoint()
+    finding = first(scene)
+    assert (finding.stream, finding.what) == (stream, "the outcome has no attestation")
+
+
+def test_older_releases_attested_less_and_their_journals_are_whole() -> None:
+    scene, ids = Scene(), Ids()
+    scene.tapes[scene.system] = []
+    older = draft_checkpoint(scene.signer.public_key, scene._previous, 0, ())
+    scene.append_signed(msgspec.structs.replace(older, attests_all=False), scene.signer)
+    unattested(scene, ids)
+    assert scene.verify().is_whole
+    scene.checkpoint()
+    assert scene.verify().is_whole
+    stream = unattested(scene, ids)
+    scene.checkpoint()
+    assert [finding.stream for finding in scene.verify().findings] == [stream]
+
+
+def test_what_a_checkpoint_says_about_attestations_is_signed() -> None:
+    scene, _, _ = scene_of_two()
+    position = len(scene.tapes[scene.system])
+    data = scene.tapes[scene.system][-1].data
+    weaker = data.replace(b'"attests_all":true,', b"")
+    assert weaker != data
+    stored = scene.tapes[scene.system][-1]
+    assert stored.salt is not None
+    scene.spoil(scene.system, position, data=weaker, digest=digest_data(stored.salt, weaker))
+    scene.rechain(scene.system)
+    assert first(scene).what == "the checkpoint's signature does not hold"

@@ -150,6 +150,7 @@ def attested(scene: Scene, **changes: object) -> StreamId:
 def test_attestation_is_checked() -> None:
     scene = Scene()
     attested(scene)
+    scene.checkpoint()
     report = scene.verify()
     assert report.is_whole
     assert (report.summary.attestations_count, report.summary.unchecked_attestations_count) == (1, 0)

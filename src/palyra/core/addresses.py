@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from urllib.parse import unquote_plus
 
-from palyra.core.context.messages import AssistantMessage, ToolMessage, UserMessage
-from palyra.core.context.window import Window, WindowItem, is_visit
+from palyra.core.context.messages import AssistantMessage, ToolMessage, UserMessage, is_visit
+from palyra.core.context.window import Window, WindowItem
 from palyra.core.run.call import Call
 from palyra.core.trust import Trust, is_tainting
 

@@ -12,7 +12,7 @@ import msgspec
 
 from palyra.core.canonical import encode_plain_record
 from palyra.core.errors import Invalid
-from palyra.core.events import SYSTEM_TYPES, Draft, Event
+from palyra.core.events import Draft, Event, may_stand
 from palyra.core.events.base import ErasedData
 from palyra.core.events.codec import decode_data, encode_data
 from palyra.core.ids import Principal, RunId, StreamId, is_system_stream
@@ -47,7 +47,7 @@ class Prepared(msgspec.Struct, frozen=True):
 
 def prepare(stream: StreamId, seq: int, draft: Draft, salt: bytes) -> Prepared:
     type_name = draft.data.TYPE
-    if is_system_stream(stream) is not (type_name in SYSTEM_TYPES):
+    if not may_stand(type_name, is_system=is_system_stream(stream)):
         raise Invalid("event_misplaced", f"a {type_name} event does not belong on tape {stream}")
     header = Header(
         actor=draft.actor,

@@ -64,6 +64,7 @@ def accept_child(
         # A caller that chose a model for the parent's agent did not choose one for another agent.
         model=run.model if agent == run.agent else None,
         lineage=lineage,
+        reply=run.reply,
         skills=run.skills,
         doubts=tuple(sorted({*run.doubts, *doubts})),
     )

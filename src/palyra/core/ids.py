@@ -24,6 +24,8 @@ ArtifactId = NewType("ArtifactId", str)
 JobId = NewType("JobId", str)
 IncidentId = NewType("IncidentId", str)
 RoutineId = NewType("RoutineId", str)
+MemoryId = NewType("MemoryId", str)
+CandidateId = NewType("CandidateId", str)
 NodeId = NewType("NodeId", str)
 Principal = NewType("Principal", str)
 
@@ -70,6 +72,14 @@ def parse_job_id(text: str) -> JobId:
 
 def parse_incident_id(text: str) -> IncidentId:
     return IncidentId(_matched(_ULID, text, "incident_id"))
+
+
+def parse_memory_id(text: str) -> MemoryId:
+    return MemoryId(_matched(_ULID, text, "memory_id"))
+
+
+def parse_candidate_id(text: str) -> CandidateId:
+    return CandidateId(_matched(_DERIVED, text, "candidate_id"))
 
 
 def parse_routine_id(text: str) -> RoutineId:
@@ -140,6 +150,11 @@ def configured_routine_id(name: str) -> RoutineId:
 def derive_routine_id(effect_id: EffectId) -> RoutineId:
     """Names the routine that a tool call makes, so that the call may be repeated."""
     return RoutineId(_derived("routine", effect_id))
+
+
+def derive_candidate_id(owner: Principal, kind: str, content: str, evidence: Iterable[str]) -> CandidateId:
+    """Names a candidate by what it says and what it was drawn from, so that the same find twice is one."""
+    return CandidateId(_derived("candidate", owner, kind, content, *evidence))
 
 
 def derive_mark_id(session_id: SessionId, kind: str, place: int) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import ApprovalStatus, Risk, Verdict
+from palyra.core.grants import REFUSED_BEFORE
 from palyra.core.ids import CallId, GrantId, Principal, SessionId
 from palyra.core.redaction import find_markers
 from palyra.core.tools import CallNature
@@ -165,10 +166,11 @@ def compare(proposals: Iterable[Proposal | Gap], judge_now: Judge, judge_draft: 
 def settle(ruling: Ruling, proposal: Proposal) -> Verdict:
     """Settles a ruling as the gate does.
 
-    A call in doubt asks. A grant that covered the call then answers. If nobody can be asked, the call is denied.
+    A call that was refused before is denied. A call in doubt asks. A grant that covered the call then answers. If nobody
+    can be asked, the call is denied.
     """
     is_doubted = proposal.rule == _UNCERTAIN_REPEAT
-    if ruling.verdict is Verdict.DENY:
+    if ruling.verdict is Verdict.DENY or proposal.rule == REFUSED_BEFORE:
         return Verdict.DENY
     if ruling.verdict is Verdict.ALLOW and not is_doubted:
         return Verdict.ALLOW

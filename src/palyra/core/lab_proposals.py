@@ -113,7 +113,7 @@ class TapeReader:
     def _resolved(self, resolved: ApprovalResolved) -> Iterator[Proposal]:
         run_id, call_ids = self._asked.pop(resolved.approval_id, (None, ()))
         run = self._runs.get(run_id) if run_id is not None else None
-        # A grant that was given elsewhere is nobody's answer here.
+        # A grant or a refusal that was given elsewhere is nobody's answer here.
         status = resolved.status if resolved.covered_by is None else ApprovalStatus.CANCELLED
         asking = run.asking if run is not None else {}
         for proposal in [asking.pop(call_id) for call_id in call_ids if call_id in asking]:

@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
+from palyra.core.command_words import names_program
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Constraint, GrantOption, Risk, Scope
 from palyra.core.grants import Operator, as_text, hash_text, meets, method_of, origin_of
@@ -39,6 +41,7 @@ class CallShape(msgspec.Struct, frozen=True, kw_only=True):
     command_words: tuple[tuple[str, ...], ...] = ()
     risk: Risk = Risk.CRITICAL
     taint: tuple[str, ...] = ()
+    is_taint_alone: bool = False  # Without its taint the call would not ask.
 
 
 class _Wide(msgspec.Struct, frozen=True):
@@ -47,9 +50,14 @@ class _Wide(msgspec.Struct, frozen=True):
 
 
 def make_options(tool: str, arguments: JsonObject, shape: CallShape | None = None) -> tuple[GrantOption, ...]:
-    """Returns options from narrow to wide: this call, the same call again, calls of the same shape."""
+    """Returns options from narrow to wide: this call, the same call again, calls of the same shape, trust."""
+    shape = shape or CallShape()
+    return (*_granting(tool, arguments, shape), *_trusting(arguments, shape))
+
+
+def _granting(tool: str, arguments: JsonObject, shape: CallShape) -> tuple[GrantOption, ...]:
     exact = (*_equals(arguments), _only(arguments))
-    wide = _wider(tool, arguments, shape or CallShape())
+    wide = _wider(tool, arguments, shape)
     once = GrantOption(scope=Scope.ONCE, constraints=exact, text=f"this call of {tool} only")
     again = GrantOption(scope=Scope.SESSION, constraints=exact, text=f"this very call of {tool}, in this session")
     if wide is None:
@@ -75,10 +83,25 @@ def join_options(
     """
     text = f"these {len(calls)} calls of {tool} and no others"
     kept: dict[tuple[Scope, tuple[Constraint, ...]], GrantOption] = {}
-    for option in (option for options in offered for option in options if option.scope is not Scope.ONCE):
+    all_offered = [option for options in offered for option in options if option.scope is not Scope.ONCE]
+    for option in (option for option in all_offered if not option.trusts):
         if all(meets(option.constraints, arguments, shape.command_words) for arguments, shape in calls):
             kept.setdefault((option.scope, option.constraints), option)
-    return (GrantOption(scope=Scope.ONCE, constraints=(), text=text), *kept.values())
+    trusting = [option for option in all_offered if option.trusts]
+    is_trust_enough = len(trusting) == len(calls) and len({option.trusts for option in trusting}) == 1
+    shared = (
+        [replace(trusting[0], text=trusting[0].text.replace("this call", "these calls", 1))] if is_trust_enough else []
+    )
+    return (GrantOption(scope=Scope.ONCE, constraints=(), text=text), *kept.values(), *shared)
+
+
+def _trusting(arguments: JsonObject, shape: CallShape) -> tuple[GrantOption, ...]:
+    """Offers to trust the sources where they alone make the call ask."""
+    if not shape.is_taint_alone or not shape.taint:
+        return ()
+    text = f"this call, and trust {', '.join(shape.taint)}: what came from there no longer makes this session ask"
+    exact = (*_equals(arguments), _only(arguments))
+    return (GrantOption(scope=Scope.SESSION, constraints=exact, text=text, trusts=shape.taint),)
 
 
 def _wider(tool: str, arguments: JsonObject, shape: CallShape) -> _Wide | None:
@@ -108,15 +131,22 @@ def _same_folder(tool: str, arguments: JsonObject) -> _Wide | None:
 
 
 def _same_command(tool: str, arguments: JsonObject, shape: CallShape) -> _Wide | None:
-    """Offers a prefix only if every command begins with the same telling words; the other arguments stay fixed."""
+    """Offers a prefix only if every command begins with the same telling words; the other arguments stay fixed.
+
+    A command with an option that may name another program is never covered by a prefix, so none is offered for it.
+    """
     prefixes = {_telling_words(words) for words in shape.command_words}
     prefix = prefixes.pop() if len(prefixes) == 1 else ()
-    if not prefix or not isinstance(arguments.get("command"), str):
+    is_beyond = any(names_program(words[len(prefix) :]) for words in shape.command_words)
+    if not prefix or is_beyond or not isinstance(arguments.get("command"), str):
         return None
     others = {name: value for name, value in arguments.items() if name != "command"}
     begins = Constraint(argument="command", operator=Operator.COMMAND_PREFIX.value, value=as_text(prefix))
     constraints = (begins, *_equals(others), _only(arguments))
-    return _Wide(constraints, f"{tool} of commands that begin with “{' '.join(prefix)}”, whatever follows")
+    return _Wide(
+        constraints,
+        f"{tool} of commands that begin with “{' '.join(prefix)}”, unless an option may name another program",
+    )
 
 
 def _telling_words(words: tuple[str, ...]) -> tuple[str, ...]:

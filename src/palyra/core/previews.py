@@ -16,6 +16,7 @@ PREVIEW_BYTES_MAX = 4 * 1024  # A thousand tokens: enough to decide whether to r
 NOTES_BYTES = 400  # Room for the two lines in brackets.
 ERROR_LINES_MAX = 12
 ERROR_LINE_BYTES_MAX = 160
+LINE_CHARS_SEARCHED = 1024  # A longer line is data; an error says so in its beginning.
 
 _MARKER_LENGTH_MAX = 64  # In characters; a marker is shorter.
 _CUT = "…"
@@ -34,7 +35,7 @@ def preview_spilled(text: str, artifact_id: ArtifactId, limit_bytes: int = PREVI
     if whole_bytes <= limit_bytes:
         return clean
     room_bytes = limit_bytes - NOTES_BYTES
-    errors_bytes = room_bytes // 5 if _LOOKS_LIKE_ERROR.search(clean) else 0
+    errors_bytes = room_bytes // 5 if any(map(_looks_like_error, lines)) else 0
     head, head_count, next_offset = _head(lines, sizes, (room_bytes - errors_bytes) // 2)
     tail, tail_count, tail_bytes = _tail(lines, sizes, (room_bytes - errors_bytes) // 2)
     between = lines[head_count : len(lines) - tail_count]
@@ -101,7 +102,7 @@ def _error_lines(lines: list[str], first_number: int, room_bytes: int) -> list[s
     shown: list[str] = []
     others_count = 0
     for number, line in enumerate(lines, first_number):
-        if not _LOOKS_LIKE_ERROR.search(line):
+        if not _looks_like_error(line):
             continue
         cut = cut_after(line, ERROR_LINE_BYTES_MAX)
         told = f"{number}: {cut}{_CUT if len(cut) < len(line) else ''}"
@@ -111,6 +112,10 @@ def _error_lines(lines: list[str], first_number: int, room_bytes: int) -> list[s
         else:
             shown.append(told)
     return [*shown, f"[and {others_count} more]"] if shown and others_count else shown
+
+
+def _looks_like_error(line: str) -> bool:
+    return _LOOKS_LIKE_ERROR.search(line, 0, LINE_CHARS_SEARCHED) is not None
 
 
 def _counted(count: int, noun: str) -> str:

@@ -23,6 +23,7 @@ from palyra.core.events.model import (
 )
 
 NANO = 1_000_000_000
+NOT_PERMITTED = "not_permitted"
 # An estimate may be a quarter too high. Only what is clearly too long is passed over; the provider decides the rest.
 WINDOW_SLACK = 1.25
 _OWN_SCOPES = frozenset({BudgetScope.PRINCIPAL, BudgetScope.SESSION, BudgetScope.RUN})
@@ -31,10 +32,12 @@ _OWN_SCOPES = frozenset({BudgetScope.PRINCIPAL, BudgetScope.SESSION, BudgetScope
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """What one turn asks of a model.
 
-    `needs_tools` says that tools would be offered. `must_use_tools` says that the turn must fail without them.
+    `needs_tools` says that tools would be offered. `must_use_tools` says that the turn must fail without them. `agent`
+    is for the words of a failure.
     """
 
     turn: int
+    agent: str = ""
     mode: RouteMode = RouteMode.ENFORCED
     input_tokens: int = 0
     needs_images: bool = False
@@ -48,6 +51,7 @@ class ModelCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """A model of the route as it stands now. `cost_nano_usd` is the most the call may cost; an unknown cost is None.
 
     `is_proven` says that a call of this model has been settled before, so that its estimate is worth something.
+    `denied_by` is the policy that does not permit it.
     """
 
     model: str
@@ -60,6 +64,7 @@ class ModelCandidate(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     cost_nano_usd: int | None = None
     is_proven: bool = True
+    denied_by: str | None = None
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -91,7 +96,7 @@ def _enforced(
     demand: Demand, base: RoutePlanned, usable: list[ModelCandidate], standings: Sequence[Standing]
 ) -> RoutePlanned | Wait:
     if not usable:
-        return _nobody(base)
+        return _nobody(demand, base)
     refused = _refusal(demand, base, usable[0], standings)
     if refused is not None:
         return refused
@@ -123,9 +128,9 @@ def _advised(
 
     Budgets hold unless the mode is a dry run.
     """
-    first = next((candidate for candidate in candidates if candidate.is_known), None)
+    first = next((each for each in candidates if each.is_known and each.denied_by is None), None)
     if first is None:
-        return _nobody(base)
+        return _nobody(demand, base)
     advice = _enforced(replace(demand, mode=RouteMode.ENFORCED), base, usable, standings)
     suggested = advice.chosen if isinstance(advice, RoutePlanned) else first.model
     told = replace(base, suggested=suggested, reasons=(demand.mode.value,))
@@ -135,7 +140,7 @@ def _advised(
             return refused
         if first.cost_nano_usd is None and any(standing.budget.needs_price for standing in standings):
             only = tuple(each for each in base.candidates if each.model == first.model)
-            return _nobody(replace(base, candidates=only))
+            return _nobody(demand, replace(base, candidates=only))
         crowded = _crowded(demand, first, standings)
         if crowded:
             return Wait(crowded)
@@ -162,6 +167,9 @@ def _judge(
 def _faults(demand: Demand, candidate: ModelCandidate, needs_price: bool) -> Iterable[str]:
     if not candidate.is_known:
         yield "unknown"
+        return
+    if candidate.denied_by is not None:
+        yield NOT_PERMITTED
         return
     if candidate.is_open and not demand.is_probe:
         yield "circuit_open"
@@ -231,12 +239,17 @@ def _booked(
     return replace(base, chosen=chosen[0].model, fallbacks=tuple(each.model for each in behind), reserved=reserved)
 
 
-def _nobody(base: RoutePlanned) -> RoutePlanned:
-    why = ", ".join(f"{each.model} ({', '.join(each.reasons)})" for each in base.candidates)
-    faults = {reason for each in base.candidates for reason in each.reasons}
-    message = (
-        f"No model can take this call: {why}.{''.join(f' {_ADVICE[fault]}' for fault in _ADVICE if fault in faults)}"
+def _nobody(demand: Demand, base: RoutePlanned) -> RoutePlanned:
+    why = ", ".join(f"{each.model} ({', '.join(each.reasons)})" for each in base.candidates if not each.policy)
+    denied = "".join(
+        f' The model "{each.model}" is not allowed for agent "{demand.agent}" (policy: {each.policy}).'
+        for each in base.candidates
+        if each.policy
     )
+    faults = {reason for each in base.candidates for reason in each.reasons}
+    advice = "".join(f" {_ADVICE[fault]}" for fault in _ADVICE if fault in faults)
+    others = f"No model can take this call: {why}." if why or not denied else ""
+    message = f"{others}{denied}{advice}".strip()
     if faults == {"price_unknown"}:
         return replace(base, budget=BudgetState.DENY, message=message)
     code = ModelError.CONTEXT_LENGTH if faults == {"window"} else ModelError.NO_MODEL
@@ -244,6 +257,7 @@ def _nobody(base: RoutePlanned) -> RoutePlanned:
 
 
 _ADVICE = {
+    NOT_PERMITTED: "Choose another model (`palyra models`), or have the policy changed.",
     "unknown": "`palyra models` lists those that are configured.",
     "circuit_open": "A model that failed repeatedly is tried again soon; `palyra models check` says what is wrong.",
     "no_vision": "The conversation holds images; configure a model with vision = true.",
@@ -261,6 +275,7 @@ def _told(candidate: ModelCandidate, reasons: tuple[str, ...]) -> RouteCandidate
         reasons=reasons,
         health=candidate.health,
         estimated_cost_usd=None if cost is None else cost / NANO,
+        policy=candidate.denied_by,
     )
 
 

@@ -1,6 +1,6 @@
 """Service runs: model calls that the daemon itself asks for.
 
-Owns: which services there are, what each may spend, and how their runs are named.
+Owns: which services there are, what each may spend, how their runs are named, and the records of a request for one.
 Does not own: starting them (engine.api.service_runs).
 
 Every model call belongs to a run; a check of a model, a summary or a reflection does too. So each is planned, reserved,
@@ -15,8 +15,13 @@ import msgspec
 from palyra.core.agents import AgentSpec
 from palyra.core.compaction.transcript import INSTRUCTIONS as SUMMARY_INSTRUCTIONS
 from palyra.core.errors import Conflict
+from palyra.core.events.base import JsonObject
+from palyra.core.events.model import Usage
 from palyra.core.events.run import RunLimits
-from palyra.core.ids import SessionId
+from palyra.core.ids import Principal, RunId, SessionId
+from palyra.core.learning.reflection import REFLECTION_INSTRUCTIONS
+from palyra.core.review import REVIEW_INSTRUCTIONS
+from palyra.core.trust import Trust
 
 ORIGIN = "service"
 _PREFIX = "service:"
@@ -42,6 +47,42 @@ class ServiceSpec(msgspec.Struct, frozen=True, kw_only=True):
         return RunLimits(wall_clock_ms=self.wall_clock_ms, max_tool_calls=0, max_turns=self.max_turns, parallel_tools=1)
 
 
+class ServiceRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`principal` is whom the run serves and who is charged. `trust` is the lowest trust of the text's parts (L8).
+
+    `serves_agent` is the agent of the session that it serves: a model that is not permitted there is not used.
+    `ids` are those of the session and the run, if they come from what the run is for: then a request that is repeated
+    after a crash finds the same run, and nothing is asked or charged twice.
+    """
+
+    spec: ServiceSpec
+    principal: Principal
+    text: str
+    trust: Trust = Trust.SYSTEM
+    serves: SessionId | None = None
+    serves_agent: str | None = None
+    model: str | None = None
+    answer_schema: JsonObject | None = None
+    ids: tuple[SessionId, RunId] | None = None
+
+
+class ServiceOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a service run. `answer` is None unless the run is done.
+
+    `code` and `message` say why it is not: the failure of the model call, else the reason the run ended for. `text` is
+    what the model said, also if the run failed. `usage` is what the provider counted, or None if it did not count.
+    """
+
+    run_id: RunId
+    session_id: SessionId
+    answer: str | None = None
+    code: str | None = None
+    message: str = ""
+    text: str = ""
+    usage: Usage | None = None
+    cost_usd: float | None = None
+
+
 MODEL_CHECK = ServiceSpec(
     purpose="model.check",
     instructions="",
@@ -59,7 +100,29 @@ SESSION_SUMMARY = ServiceSpec(
     max_output_tokens=2_048,
 )
 
-SERVICES = {spec.agent: spec for spec in (MODEL_CHECK, SESSION_SUMMARY)}
+MEMORY_EMBEDDING = ServiceSpec(
+    purpose="memory.embedding",
+    instructions="",
+    wall_clock_ms=120_000,
+    max_output_tokens=16,
+    max_turns=1,
+)
+
+REFLECTION = ServiceSpec(
+    purpose="run.reflection",
+    instructions=REFLECTION_INSTRUCTIONS,
+    wall_clock_ms=120_000,
+    max_output_tokens=1_536,
+)
+
+REVIEW = ServiceSpec(
+    purpose="run.review",
+    instructions=REVIEW_INSTRUCTIONS,
+    wall_clock_ms=120_000,
+    max_output_tokens=2_048,
+)
+
+SERVICES = {spec.agent: spec for spec in (MODEL_CHECK, SESSION_SUMMARY, MEMORY_EMBEDDING, REFLECTION, REVIEW)}
 
 
 def is_service(agent: str) -> bool:

@@ -10,6 +10,7 @@ delegated session begins with its parent's sources, and the task that a model wr
 """
 
 import hashlib
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -18,8 +19,8 @@ from msgspec.structs import replace
 from palyra.core.errors import Corrupt
 from palyra.core.events import Draft, Event
 from palyra.core.events.base import ErasedData
-from palyra.core.events.model import DocumentRead, MemoryRecalled, ReferenceResolved
-from palyra.core.events.run import MessageUser, RunAccepted
+from palyra.core.events.model import ContextAssembled, DocumentRead, MemoryRecalled, ReferenceResolved
+from palyra.core.events.run import MessageGiven, MessageUser, RunAccepted
 from palyra.core.events.session import (
     SessionBranched,
     SessionCreated,
@@ -45,9 +46,11 @@ MEETING_TYPES = frozenset(
         ToolFinished.TYPE,
         RunAccepted.TYPE,
         MessageUser.TYPE,
+        MessageGiven.TYPE,
         ReferenceResolved.TYPE,
         DocumentRead.TYPE,
         MemoryRecalled.TYPE,
+        ContextAssembled.TYPE,
     }
 )
 ACT_TYPES = frozenset(
@@ -63,7 +66,9 @@ ACT_TYPES = frozenset(
 
 Taint = tuple[TaintSource, ...]
 
+_OF_MEMORY = ("memory:recall",)  # Stands for items whose own sources nobody recorded.
 _UNFIT = frozenset("<>[]~")  # Characters of fences and notes, and the sign of a shortened label.
+_READABLE = re.compile(r"[a-z]{1,32}:[^<>\[\]]+|many|external")
 _decoder = msgspec.json.Decoder(Taint)
 
 
@@ -77,6 +82,12 @@ def label(kind: str, name: str) -> str:
     return f"{kind}:{fitting[: room - len(mark) - 1]}~{mark}"
 
 
+def read_label(text: str) -> str:
+    """Returns a label that somebody wrote down as the daemon would have given it, whatever the text is."""
+    is_fit = _READABLE.fullmatch(text) is not None and len(text) <= LABEL_LENGTH_MAX and text.isprintable()
+    return text if is_fit else label(UNNAMED, text)
+
+
 def source_of(spec: ToolSpec, nature: CallNature | None) -> str:
     """Returns where the output of one call comes from, by what the daemon knows of its tool."""
     _, _, rest = spec.name.partition(".")
@@ -88,6 +99,18 @@ def source_of(spec: ToolSpec, nature: CallNature | None) -> str:
     if nature is not None and nature.host:
         return label("http", nature.host.lower())
     return label("tool", spec.name)
+
+
+def own_source(spec: ToolSpec) -> str | None:
+    """Returns the source that is the tool itself: what a server said is no news to that server."""
+    parts = spec.name.split(".", 2)
+    return label("mcp", parts[1]) if spec.runtime is Runtime.MCP and len(parts) == 3 else None
+
+
+def taint_elsewhere(spec: ToolSpec, taint: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the taint by which a call of this tool is judged: a server's own answers do not count against it."""
+    own = own_source(spec)
+    return taint if own is None or own not in taint else tuple(source for source in taint if source != own)
 
 
 def labels(taint: Taint) -> tuple[str, ...]:
@@ -122,11 +145,16 @@ def fold_taint(taint: Taint, said: Draft | Event, seq: int) -> Taint:
             return _mark(taint, source, is_trusted=False)
         case ErasedData():
             return _fold_erased(taint, said, seq)
+        case ContextAssembled(tool_sources=sources):
+            for source in sources:
+                taint = _add(taint, TaintSource(source=source, since_seq=seq))
+            return taint
         case MessageUser() as message if is_tainting(said.trust):
             return _fold_message(taint, message, said, seq)
         case _:
-            met = _met(said, seq)
-            return taint if met is None else _add(taint, met)
+            for met in _met(said, seq):
+                taint = _add(taint, met)
+            return taint
 
 
 def touches_taint(event: Event) -> bool:
@@ -151,24 +179,29 @@ def decode_taint(text: str) -> Taint:
         raise Corrupt("row_unreadable", "a taints row is damaged; rebuild the projections") from cause
 
 
-def _met(said: Draft | Event, seq: int) -> TaintSource | None:
-    """Returns the source that this event brought in."""
+def _met(said: Draft | Event, seq: int) -> tuple[TaintSource, ...]:
+    """Returns the sources that this event brought in."""
     match said.data:
         case MemoryRecalled(items=items) if any(is_tainting(item.trust) for item in items):
-            return TaintSource(source=label("memory", "recall"), since_seq=seq)
-        case ReferenceResolved(trust=trust, kind=kind, source=source) if is_tainting(trust):
-            return TaintSource(source=source or label("reference", kind), since_seq=seq)
+            named = (name for item in items if is_tainting(item.trust) for name in item.sources or _OF_MEMORY)
+            return tuple(TaintSource(source=name, since_seq=seq) for name in named)
+        case ReferenceResolved(trust=trust, kind=kind, source=source, sources=sources) if is_tainting(trust):
+            named_of = sources or (source or label("reference", kind),)
+            return tuple(TaintSource(source=name, since_seq=seq) for name in named_of)
         case DocumentRead(trust=trust, path=path, source=source) if is_tainting(trust):
-            return TaintSource(source=source or label("file", path), since_seq=seq)
+            return (TaintSource(source=source or label("file", path), since_seq=seq),)
         case ToolFinished() as finished if is_tainting(said.trust):
-            source = finished.source or UNNAMED
-            return TaintSource(source=source, since_seq=seq, call_id=finished.call_id, tool=finished.tool)
+            call_id, tool = finished.call_id, finished.tool
+            named_of = finished.sources or (finished.source or UNNAMED,)
+            return tuple(TaintSource(source=name, since_seq=seq, call_id=call_id, tool=tool) for name in named_of)
         case RunAccepted(origin=origin, lineage=()) if is_tainting(said.trust):
-            return TaintSource(source=label("channel", origin), since_seq=seq)
+            return (TaintSource(source=label("channel", origin), since_seq=seq),)
+        case MessageGiven(source=source) if is_tainting(said.trust):
+            return (TaintSource(source=source or UNNAMED, since_seq=seq),)
         case MemoryRecalled() | ReferenceResolved() | DocumentRead() if is_tainting(said.trust):
-            return TaintSource(source=UNNAMED, since_seq=seq)
+            return (TaintSource(source=UNNAMED, since_seq=seq),)
         case _:
-            return None
+            return ()
 
 
 def _fold_message(taint: Taint, message: MessageUser, said: Draft | Event, seq: int) -> Taint:
@@ -179,13 +212,13 @@ def _fold_message(taint: Taint, message: MessageUser, said: Draft | Event, seq: 
     sources = [each.source for each in message.attachments if each.source is not None]
     is_speakers = not sources or is_tainting(message.sender_trust or said.trust)
     if is_speakers and not is_agent(said.actor):
-        sources.append(_speaker(said.actor))
+        sources.append(speaker_source(said.actor))
     for source in sources:
         taint = _add(taint, TaintSource(source=source, since_seq=seq))
     return taint
 
 
-def _speaker(actor: Principal) -> str:
+def speaker_source(actor: Principal) -> str:
     """`channel:discord:1234` speaks through the channel discord; any other principal is a source by itself."""
     kind, _, name = actor.partition(":")
     return label("channel", name.partition(":")[0]) if kind == "channel" else label("channel", actor)
@@ -212,7 +245,8 @@ def _fold_erased(taint: Taint, said: Draft | Event, seq: int) -> Taint:
         return ()
     if type_name == SourceDistrusted.TYPE:
         return tuple(replace(each, is_trusted=False) for each in taint)
-    is_told_by_data = type_name in (MemoryRecalled.TYPE, ReferenceResolved.TYPE, DocumentRead.TYPE)
+    # The header of a memory.recalled has the trust of its item, so that forgetting a trusted one leaves no doubt.
+    is_told_by_data = type_name in (ReferenceResolved.TYPE, DocumentRead.TYPE)
     if is_told_by_data or (type_name in MEETING_TYPES and is_tainting(said.trust)):
         return _add(taint, TaintSource(source=UNNAMED, since_seq=seq))
     return taint

@@ -8,7 +8,9 @@ from enum import Enum
 
 import msgspec
 
+from palyra.core.drafts.changes import ChangeSet
 from palyra.core.events.base import JsonObject
+from palyra.core.events.draft import FileChange
 from palyra.core.events.tool import EffectClass, FileBytes, OpenedSkill, Outcome, ParallelClass, Risk, ToolError
 from palyra.core.trust import Trust
 
@@ -31,6 +33,7 @@ class Runtime(Enum):
     SHELL = "shell"
     WASM = "wasm"
     MCP = "mcp"
+    CALLER = "caller"  # Executed by whoever started the run.
 
 
 class Trait(Enum):
@@ -47,6 +50,7 @@ class Trait(Enum):
     OPENS_SKILLS = "opens_skills"
     STARTS_RUN = "starts_run"  # A call starts a run of its own, which ends with the run that called.
     OUTLIVES_RUN = "outlives_run"  # What a call makes starts runs later, as the agent of the run that called.
+    WRITES_FILE = "writes_file"  # A call replaces one file. What a draft changed is judged as calls of this tool.
     PAGES_RESULTS = "pages_results"  # Reads further in a result that was too long to be shown.
 
 
@@ -54,7 +58,8 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A tool of the catalog. The classes here are the tool's; a single call may have a milder one (CallNature).
 
     `version` tells different code apart where the other fields are equal. For a tool from elsewhere it is the hash of
-    what would run.
+    what would run. `described_by` is the source of the description while nobody has accepted it: a text in a prompt
+    taints unless a person accepted it (core.taint).
     """
 
     name: str
@@ -69,6 +74,7 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 60.0
     version: str = ""
     traits: frozenset[Trait] = frozenset()
+    described_by: str = ""
 
 
 class MissingTool(msgspec.Struct, frozen=True):
@@ -86,7 +92,10 @@ class CallNature(msgspec.Struct, frozen=True, kw_only=True):
 
     `commands` lists all programs that a shell's text would start, from the whole parsed tree. `writes` lists the files
     that the call would leave. `command_words` holds the words of each command. It is empty unless every word is literal
-    and nothing is redirected to or from a file. Grants for a kind of command rely on that.
+    and nothing is redirected to or from a file. Grants for a kind of command rely on that. `makes_executable` says that
+    a written file can be run, `makes_link` that a path becomes a symbolic link. `wants_network` says that the call asks
+    for a way to the network. `capabilities` are those that this call needs beyond its tool's own. `linked_names` are
+    names of links that lead to a written path: who writes it writes them.
     """
 
     effect_class: EffectClass
@@ -99,14 +108,37 @@ class CallNature(msgspec.Struct, frozen=True, kw_only=True):
     command_words: tuple[tuple[str, ...], ...] = ()
     preview: str | None = None
     writes: tuple[FileBytes, ...] = ()
+    makes_executable: bool = False
+    makes_link: bool = False
+    wants_network: bool = False
+    capabilities: frozenset[Capability] = frozenset()
+    linked_names: tuple[str, ...] = ()
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """A body that a call made in addition to its text. It becomes an artifact of the session, and the text names it."""
+    """A body that a call made in addition to its text. It becomes an artifact of the session, and the text names it.
+
+    `is_shown` says that people want to see it: a channel gets it together with the run's answer.
+    """
 
     name: str
     media_type: str
     body: bytes
+    is_shown: bool = False
+
+
+class SealedDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command changed in its draft. The changes are sealed and wait to be judged."""
+
+    exit_status: int
+    change_set: ChangeSet
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call has changed in the workspace. `undo` is the archive of what that replaced, if it could be kept."""
+
+    changes: tuple[FileChange, ...]
+    undo: bytes | None = None
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,10 +146,12 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
     `read` and `written` list the files whose bytes the call saw and left. `named` lists the absolute paths that the
     text shows by name, folders with a slash at the end. A name can hold an instruction as bytes can. `source` is set
-    where the tool knows the output's origin better than its name does. core.taint.label makes it; content never chooses
-    it. `skill` is the skill that the call opened. `is_unknown` says that the effect may or may not have happened, as
+    where the tool knows the output's origin better than its name does, and `sources` where there are several.
+    core.taint.label makes them; content never chooses them. `memory_ids` are the remembered items that the output shows.
+    `skill` is the skill that the call opened. `is_unknown` says that the effect may or may not have happened, as
     when a connection broke after the request was sent. For a `once` call the tape then says tool.uncertain, and a
-    person is asked.
+    person is asked. `draft` is set if the call changed something in a draft: nothing of that is applied yet. `changed`
+    is what the call itself changed. `exit_status` is that of a command which ended by itself.
     """
 
     outcome: Outcome
@@ -130,8 +164,13 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     named: tuple[str, ...] = ()
     made: tuple[Made, ...] = ()
     skill: OpenedSkill | None = None
+    memory_ids: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
     is_unknown: bool = False
     sandbox: str = "none"
+    exit_status: int | None = None
+    draft: SealedDraft | None = None
+    changed: Changed | None = None
 
 
 def spec_digest(spec: ToolSpec) -> str:

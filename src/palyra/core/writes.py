@@ -13,8 +13,22 @@ from typing import assert_never
 
 import msgspec
 
-from palyra.core.ids import ArtifactId, JobId, NodeId, RunId, StreamId
+from palyra.core.channel_writes import (
+    ChannelWrite,
+    CountPairingAttempts,
+    DropPairingRequest,
+    PutLink,
+    PutPairingCode,
+    PutPairingRequest,
+    QueueOutbox,
+    RecordEnvelope,
+    SetChannelPaused,
+    SetOutbox,
+)
+from palyra.core.ids import ArtifactId, JobId, MemoryId, NodeId, Principal, RunId, StreamId
 from palyra.core.jobs.model import JobState, NewJob, lease_name
+from palyra.core.learning.model import Candidate, ItemUse, Reflection, candidate_lease
+from palyra.core.memory.model import MemoryItem
 from palyra.core.routines.model import Routine, RoutineFire, routine_lease
 from palyra.core.trust import Trust
 
@@ -172,6 +186,103 @@ class DropRoutines(msgspec.Struct, frozen=True):
     before_ms: int
 
 
+class StoreVectors(msgspec.Struct, frozen=True):
+    """Keeps vectors of remembered items, by the items' numbers. Items that are gone meanwhile are left out."""
+
+    version: str
+    vectors: tuple[tuple[int, bytes], ...]
+
+
+class PutMemory(msgspec.Struct, frozen=True):
+    """Stores new items and their index entries."""
+
+    items: tuple[MemoryItem, ...]
+
+
+class SupersedeMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """An item gives way to a newer one. It stays as history, and is found no more."""
+
+    memory_id: MemoryId
+    superseded_by: MemoryId
+    at_ms: int
+
+
+class RestoreMemory(msgspec.Struct, frozen=True):
+    """A superseded item is active again, because what took its place is gone."""
+
+    memory_id: MemoryId
+    at_ms: int
+
+
+class ForgetMemory(msgspec.Struct, frozen=True):
+    """Deletes items and their index entries. Where tapes hold their content stays known until that is erased too."""
+
+    memory_ids: tuple[MemoryId, ...]
+
+
+class TouchMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """Adds to the counters of items: they were shown to a model, they helped, or they harmed."""
+
+    memory_ids: tuple[MemoryId, ...]
+    at_ms: int
+    uses: int = 0
+    helped: int = 0
+    harmed: int = 0
+
+
+class MentionMemory(msgspec.Struct, frozen=True):
+    """A tape holds the content of these items from this commit on. Forgetting them erases it there."""
+
+    memory_ids: tuple[MemoryId, ...]
+    stream: StreamId
+
+
+class UnmentionMemory(msgspec.Struct, frozen=True):
+    """Nothing of these items is on the tape any more."""
+
+    memory_ids: tuple[MemoryId, ...]
+    stream: StreamId
+
+
+MemoryWrite = PutMemory | SupersedeMemory | RestoreMemory | ForgetMemory | TouchMemory | MentionMemory | UnmentionMemory
+
+
+class PutCandidate(msgspec.Struct, frozen=True):
+    """Stores a new candidate. It changes nothing if there is one of that id: the same find twice is one."""
+
+    candidate: Candidate
+
+
+class DecideCandidate(msgspec.Struct, frozen=True):
+    """Replaces a candidate. It succeeds if the stored revision is one below the candidate's."""
+
+    candidate: Candidate
+
+
+class DropCandidates(msgspec.Struct, frozen=True):
+    """Forgets the principal's oldest candidates that are settled, until `kept_max` are left. Open ones stay."""
+
+    owner: Principal
+    kept_max: int
+
+
+class RecordUse(msgspec.Struct, frozen=True):
+    """Records that a run was given an item, and what came of it, or replaces that. Of older ones `kept_max` stay."""
+
+    use: ItemUse
+    kept_max: int
+
+
+class RecordReflection(msgspec.Struct, frozen=True):
+    """Records that a run was reflected on, or replaces that. Of older ones of the principal `kept_max` stay."""
+
+    reflection: Reflection
+    kept_max: int
+
+
+LearningWrite = PutCandidate | DecideCandidate | DropCandidates | RecordUse | RecordReflection
+
+
 RoutineWrite = PutRoutine | RecordFire | DropRoutines
 JobWrite = EnqueueJob | ClaimJob | RenewJob | RequeueJob | EndJob | DropJobs
 Write = (
@@ -185,6 +296,10 @@ Write = (
     | LinkArtifact
     | JobWrite
     | RoutineWrite
+    | MemoryWrite
+    | StoreVectors
+    | LearningWrite
+    | ChannelWrite
 )
 
 
@@ -227,9 +342,21 @@ def fence_of(write: Write) -> Fence | None:
             return Fence(lease_name(job_id), token)
         case PutRoutine(routine=routine):
             return Fence(routine_lease(routine.id), routine.revision - 1)
+        case DecideCandidate(candidate=candidate):
+            return Fence(candidate_lease(candidate.id), candidate.revision - 1)
         case SetHeartbeat() | RenewHeartbeat() | ClearHeartbeat() | SealSecret() | EraseSecrets() | LinkArtifact():
             return None
-        case EnqueueJob() | DropJobs() | RecordFire() | DropRoutines():
+        case EnqueueJob() | DropJobs() | RecordFire() | DropRoutines() | StoreVectors():
+            return None
+        case PutMemory() | SupersedeMemory() | RestoreMemory() | ForgetMemory() | TouchMemory():
+            return None
+        case MentionMemory() | UnmentionMemory():
+            return None
+        case PutCandidate() | DropCandidates() | RecordUse() | RecordReflection():
+            return None
+        case RecordEnvelope() | SetChannelPaused() | QueueOutbox() | SetOutbox():
+            return None
+        case PutLink() | PutPairingCode() | PutPairingRequest() | DropPairingRequest() | CountPairingAttempts():
             return None
         case _:
             assert_never(write)

@@ -5,7 +5,18 @@ Does not own: hashing (core.chain).
 
 import msgspec
 
+from palyra.core.events.account_links import PairingIssued, PairingLinked, PairingLocked, PairingRevoked
 from palyra.core.events.base import ErasedData, EventData, JsonObject
+from palyra.core.events.draft import (
+    ChangesUndoing,
+    ChangesUndone,
+    DraftApplying,
+    DraftConflicted,
+    DraftJudged,
+    ToolDrafted,
+)
+from palyra.core.events.learning import CandidateApplied, CandidateDecided, CandidateProposed
+from palyra.core.events.memory import MemoryForgotten, MemoryStored, MemorySuperseded
 from palyra.core.events.model import (
     ContextAssembled,
     DocumentRead,
@@ -29,7 +40,9 @@ from palyra.core.events.run import (
     CancelRequested,
     GuardTripped,
     MessageAssistant,
+    MessageGiven,
     MessageUser,
+    ObjectivesChecked,
     RunAccepted,
     RunCancelled,
     RunDone,
@@ -87,6 +100,8 @@ SessionData = (
     | PinAdded
     | PinRemoved
     | DocumentChanged
+    | ChangesUndoing
+    | ChangesUndone
 )
 RunData = (
     RunAccepted
@@ -98,8 +113,10 @@ RunData = (
     | RunCancelled
     | CancelRequested
     | MessageUser
+    | MessageGiven
     | MessageAssistant
     | GuardTripped
+    | ObjectivesChecked
     | AnswerRejected
 )
 ModelData = (
@@ -120,13 +137,22 @@ ToolData = (
     | ToolHeld
     | ToolFinished
     | ToolUncertain
+    | ToolDrafted
+    | DraftJudged
+    | DraftApplying
+    | DraftConflicted
     | ApprovalRequested
     | ApprovalResolved
     | GrantRevoked
 )
 IncidentData = IncidentOpened | IncidentActed | IncidentResolved
 RoutineData = RoutineCreated | RoutineChanged | RoutineRemoved | RoutineFired | RoutineSkipped
-SystemData = CheckpointSigned | Erased | AdminActed | IncidentData | RoutineData
+MemoryData = MemoryStored | MemorySuperseded | MemoryForgotten
+LearningData = CandidateProposed | CandidateDecided | CandidateApplied
+PairingData = PairingIssued | PairingLocked | PairingLinked | PairingRevoked
+SystemData = (
+    CheckpointSigned | Erased | AdminActed | IncidentData | RoutineData | MemoryData | LearningData | PairingData
+)
 Data = SessionData | RunData | ModelData | ToolData | SystemData
 
 DATA_TYPES: dict[str, type[EventData]] = {
@@ -136,6 +162,14 @@ DATA_TYPES: dict[str, type[EventData]] = {
 }
 
 SYSTEM_TYPES = frozenset(data_type.TYPE for data_type in SystemData.__args__)
+
+# A pairing question stands on a system tape, and every other question on a session's.
+QUESTION_TYPES = frozenset({ApprovalRequested.TYPE, ApprovalResolved.TYPE})
+
+
+def may_stand(type_name: str, *, is_system: bool) -> bool:
+    """Tells whether an event of this type may stand on a system tape, or on a session's."""
+    return type_name in QUESTION_TYPES or is_system is (type_name in SYSTEM_TYPES)
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,5 +208,7 @@ __all__ = [
     "Event",
     "EventData",
     "JsonObject",
+    "LearningData",
     "RoutineData",
+    "may_stand",
 ]

@@ -75,12 +75,16 @@ class ContextLayer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`reasons` says why the candidate may not be used. A candidate without reasons may be used."""
+    """`reasons` says why the candidate may not be used. A candidate without reasons may be used.
+
+    `policy` is the policy that does not permit it.
+    """
 
     model: Identifier
     reasons: tuple[Identifier, ...] = ()
     health: Identifier = "unknown"
     estimated_cost_usd: float | None = None
+    policy: Identifier | None = None
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -138,9 +142,11 @@ class ContextAssembled(EventData, frozen=True, kw_only=True):
 
     `budget_tokens` is the room for input; 0 means that nobody knows the model's window. Places count the events of the
     whole conversation, a branch's parents included. `from_place` is the first whose message is sent. Results up to
-    `pruned_place` are shortened, and messages up to `dropped_place` that nothing needs any more are left out. `is_over`
-    says that the context does not fit. `whole_tokens` is what it would take without pruning. `documents` are the places
-    of the project documents that are sent, in order.
+    `pruned_place` are shortened, and messages up to `dropped_place` that nothing needs any more are left out.
+    `summary_cut` says how much of the summary gives way: nothing, all but rules, tasks and decisions, or all but rules.
+    `is_over` says that the context does not fit. `whole_tokens` is what it would take without pruning. `documents` and
+    `preferences` are the places of the project documents and preferences that are sent, in order. `tool_sources` are
+    the sources of descriptions of tools that nobody has accepted; they taint the session.
     """
 
     TYPE: ClassVar[str] = "context.assembled"
@@ -154,26 +160,52 @@ class ContextAssembled(EventData, frozen=True, kw_only=True):
     from_place: Count = 0
     pruned_place: Count = 0
     dropped_place: Count = 0
+    summary_cut: Count = 0
     is_over: bool = False
     documents: tuple[Count, ...] = ()
+    preferences: tuple[Count, ...] = ()
+    tool_sources: tuple[Identifier, ...] = ()
 
 
-class RecalledItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RecalledItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A remembered item as a model was shown it. `sources` names where its content came from, if it taints."""
+
     memory_id: Identifier
     score_bps: Count
     trust: Trust
+    kind: Identifier = ""
+    content: Text = ""
+    sources: tuple[Identifier, ...] = ()
+    fence_id: Identifier = ""
+
+
+class RecallLayer(Enum):
+    """Where recalled items stand: behind the message that they are about, or as preferences at the beginning."""
+
+    RECALLED = "recalled"
+    PREFERENCES = "preferences"
 
 
 class MemoryRecalled(EventData, frozen=True, kw_only=True):
+    """Remembered items that the session's context holds from here on, or why there are none.
+
+    An event holds one item, so that forgetting the item erases this event and no other. `gone` lists preferences that
+    the context holds no longer. `reason` says why nothing was recalled, such as `timed_out`.
+    """
+
     TYPE: ClassVar[str] = "memory.recalled"
     turn: Count
     items: tuple[RecalledItem, ...]
+    layer: RecallLayer = RecallLayer.RECALLED
+    gone: tuple[Identifier, ...] = ()
+    reason: Identifier = ""
 
 
 class ReferenceResolved(EventData, frozen=True, kw_only=True):
     """One reference of a message, such as `@file:notes.md`: what it brought, or why it brought nothing.
 
-    `source` names where the content came from, in the words of taint. `is_cut` says that the content is not whole.
+    `source` names where the content came from, in the words of taint; `sources` names several. `is_cut` says that the
+    content is not whole. `memory_ids` are the remembered items whose content it shows.
     """
 
     TYPE: ClassVar[str] = "reference.resolved"
@@ -189,6 +221,8 @@ class ReferenceResolved(EventData, frozen=True, kw_only=True):
     artifact_id: Identifier | None = None
     source: Identifier | None = None
     is_cut: bool = False
+    memory_ids: tuple[Identifier, ...] = ()
+    sources: tuple[Identifier, ...] = ()
 
 
 class DocumentRead(EventData, frozen=True, kw_only=True):

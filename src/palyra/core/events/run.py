@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import msgspec
 
-from palyra.core.events.base import Count, EventData, Identifier, JsonSchema, Text
+from palyra.core.events.base import Count, EventData, Identifier, JsonSchema, Text, TextObject
 from palyra.core.events.tool import OpenedSkill
-from palyra.core.ids import ApprovalId, RunId, SessionId
+from palyra.core.ids import ApprovalId, CallId, Principal, RunId, SessionId
 from palyra.core.trust import Trust
 
 
@@ -31,6 +31,14 @@ class ResumeCause(Enum):
     APPROVAL = "approval"
     INPUT = "input"
     RESTART = "restart"
+    CALLER_TOOL = "caller_tool"
+
+
+class WaitKind(Enum):
+    """Whom a waiting run waits for: a person who approves, or the caller who executes a tool of its own."""
+
+    APPROVAL = "approval"
+    CALLER_TOOL = "caller_tool"
 
 
 class RunLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,12 +92,33 @@ class Ancestor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     budget_nano_usd: Count | None = None
 
 
+class CallerTool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A tool that the caller supplied with the run and executes itself."""
+
+    name: Identifier
+    description: Text = ""
+    parameters: JsonSchema = {}
+
+
+class ReplyAddress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The conversation of a channel that hears a run's answer and its questions. `reply_to` is the message it answers."""
+
+    channel: Identifier
+    conversation_id: Identifier
+    thread_id: Identifier | None = None
+    reply_to: Identifier | None = None
+
+
 class RunAccepted(EventData, frozen=True, kw_only=True):
     """Holds everything that the run's rules need, so that its fold never looks elsewhere.
 
-    The last four are set on a delegated run (core.delegation). `lineage` lists the runs it works for, the first one
-    first. `skills` are those its parent had open, and `doubts` the digests of the parent's uncertain calls.
-    `budget_nano_usd` caps what it and its own children may spend.
+    `lineage` and the three after it are set on a delegated run (core.delegation). `lineage` lists the runs it works
+    for, the first one first. `skills` are those its parent had open, and `doubts` the digests of the parent's uncertain
+    calls. `budget_nano_usd` caps what it and its own children may spend. `reply` is set on a run that a channel hears of.
+
+    The others are set by callers that bring their own: tools they execute, instructions that come after the agent's,
+    the most tokens of one output, and what the answer has to achieve (core.run.objectives). `serves_agent` is set on a
+    service run: the agent of the session it serves.
     """
 
     TYPE: ClassVar[str] = "run.accepted"
@@ -106,6 +135,12 @@ class RunAccepted(EventData, frozen=True, kw_only=True):
     skills: tuple[OpenedSkill, ...] = ()
     doubts: tuple[Identifier, ...] = ()
     budget_nano_usd: Count | None = None
+    caller_tools: tuple[CallerTool, ...] = ()
+    instructions: Text = ""
+    output_tokens_max: Count | None = None
+    reply: ReplyAddress | None = None
+    serves_agent: Identifier | None = None
+    objectives: tuple[Text, ...] = ()
 
 
 class RunStarted(EventData, frozen=True, kw_only=True):
@@ -113,8 +148,12 @@ class RunStarted(EventData, frozen=True, kw_only=True):
 
 
 class RunWaiting(EventData, frozen=True, kw_only=True):
+    """`call_ids` are the calls whose results the caller owes. `kind` is `caller_tool` if no approval is open too."""
+
     TYPE: ClassVar[str] = "run.waiting"
     approval_ids: tuple[ApprovalId, ...]
+    kind: WaitKind = WaitKind.APPROVAL
+    call_ids: tuple[CallId, ...] = ()
 
 
 class RunResumed(EventData, frozen=True, kw_only=True):
@@ -155,7 +194,7 @@ class MessageUser(EventData, frozen=True, kw_only=True):
     """What a person said. Within an active run it steers the run.
 
     A message that is sent again under the same key is not recorded again. An attachment of lower trust lowers the trust
-    of the event; `sender_trust` is then the sender's own.
+    of the event; `sender_trust` is then the sender's own. `via` is the account of a channel that a person spoke through.
     """
 
     TYPE: ClassVar[str] = "message.user"
@@ -163,6 +202,39 @@ class MessageUser(EventData, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...] = ()
     idempotency_key: Identifier | None = None
     sender_trust: Trust | None = None
+    via: Principal | None = None
+
+
+class GivenRole(Enum):
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class GivenCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call of an earlier assistant message. Its id is the caller's."""
+
+    call_id: Identifier
+    tool: Identifier
+    arguments: TextObject | Text
+
+
+class MessageGiven(EventData, frozen=True, kw_only=True):
+    """A message of an earlier conversation that a caller brought along, because it keeps the conversation itself.
+
+    `calls` are those of an assistant, `call_id` names the call of a tool's result. What an assistant or a tool said
+    is below `local`: nobody here saw where it came from (L8).
+    """
+
+    TYPE: ClassVar[str] = "message.given"
+    IS_PLAIN: ClassVar[bool] = False
+    role: GivenRole
+    text: Text
+    attachments: tuple[Attachment, ...] = ()
+    calls: tuple[GivenCall, ...] = ()
+    call_id: Identifier | None = None
+    source: Identifier | None = None
+    fence_id: Identifier | None = None
 
 
 class MessageAssistant(EventData, frozen=True, kw_only=True):
@@ -180,6 +252,34 @@ class GuardTripped(EventData, frozen=True, kw_only=True):
     guard: Identifier
     trip: Count
     guidance: Text
+
+
+class ObjectiveState(Enum):
+    """`unchecked`: nobody could tell, and the note says why. It never counts as met."""
+
+    MET = "met"
+    UNMET = "unmet"
+    UNCHECKED = "unchecked"
+
+
+class ObjectiveResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """`note` says what is missing, or why it could not be checked. `is_reviewed`: the note is a model's."""
+
+    state: ObjectiveState
+    note: Text = ""
+    is_reviewed: bool = False
+
+
+class ObjectivesChecked(EventData, frozen=True, kw_only=True):
+    """What became of the run's objectives with the answer of this turn: one result for each, in their order.
+
+    `review_run_id` is the service run that reviewed those in plain text.
+    """
+
+    TYPE: ClassVar[str] = "objectives.checked"
+    turn: Count
+    results: tuple[ObjectiveResult, ...]
+    review_run_id: RunId | None = None
 
 
 class AnswerRejected(EventData, frozen=True, kw_only=True):

@@ -99,12 +99,16 @@ class SessionLabelled(EventData, frozen=True, kw_only=True):
 
 
 class KeptSentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sentence that a compaction kept word for word. `place` is where it was said."""
+    """A sentence that a compaction kept word for word. `place` is where it was said.
+
+    `is_told` says that the summary holds what matters of it, so that it is not shown by itself.
+    """
 
     kind: Identifier
     text: Text
     place: Count
     trust: Trust
+    is_told: bool = False
 
 
 class SessionCompacted(EventData, frozen=True, kw_only=True):
@@ -113,7 +117,7 @@ class SessionCompacted(EventData, frozen=True, kw_only=True):
     Places count the events of the whole conversation, a branch's parents included. `from_seq` and `to_seq` are the same
     on the session's own tape, 0 where they lie on a parent's. The event's trust is the lowest of what was compacted.
     `by` is `model` or `rules`, and `refusals` says why a model's summary was not used. `checkpoint_id` names the state
-    before it.
+    before it. `artifact_id` is the whole record: also what was dropped, which rules were retired, and every probe.
     """
 
     TYPE: ClassVar[str] = "session.compacted"
@@ -132,6 +136,7 @@ class SessionCompacted(EventData, frozen=True, kw_only=True):
     refusals: tuple[Text, ...] = ()
     fence_id: Identifier = ""
     cause: Identifier = "size"
+    artifact_id: Identifier | None = None
 
 
 class SessionCheckpointed(EventData, frozen=True, kw_only=True):

@@ -21,7 +21,11 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class CheckpointSigned(EventData, frozen=True, kw_only=True):
-    """Heads of the tapes changed since the previous checkpoint, signed. See core.checkpoint for the bytes."""
+    """Heads of the tapes changed since the previous checkpoint, signed. See core.checkpoint for the bytes.
+
+    `attests_all` says that after this checkpoint every outcome of a call has an attestation. Older releases attested
+    only what they executed.
+    """
 
     TYPE: ClassVar[str] = "checkpoint.signed"
     node: NodeId
@@ -30,6 +34,7 @@ class CheckpointSigned(EventData, frozen=True, kw_only=True):
     position: Count
     heads: tuple[Head, ...]
     signature: Identifier
+    attests_all: bool = False
 
 
 class SeqRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

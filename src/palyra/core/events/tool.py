@@ -20,6 +20,9 @@ class EffectClass(Enum):
 
     READ_ONLY = "read_only"
     IDEMPOTENT = "idempotent"
+    DRAFTED = (
+        "drafted"  # Runs in a draft: until its changes are applied nothing has happened, and applying is by hashes.
+    )
     ONCE = "once"
 
 
@@ -47,6 +50,7 @@ class Outcome(Enum):
 
 class ApprovalKind(Enum):
     TOOL = "tool"
+    DRAFT = "draft"
     BUDGET = "budget"
     UNCERTAIN = "uncertain"
     PAIRING = "pairing"
@@ -129,12 +133,16 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     value: Identifier
 
 
-class GrantOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One answer offered to the person: what it would cover, in words and in terms."""
+class GrantOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One answer offered to the person: what it would cover, in words and in terms.
+
+    With `trusts` it allows the call once and vouches for these sources until the session is reset.
+    """
 
     scope: Scope
     constraints: tuple[Constraint, ...]
     text: Text
+    trusts: tuple[Identifier, ...] = ()
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -145,6 +153,21 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     scope: Scope
     constraints: tuple[Constraint, ...]
     taint: tuple[Identifier, ...]
+    principal: Principal
+    agent: Identifier
+    expires_at_ms: Count | None = None
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A no that covers later calls too, whatever their taint. It is never wider than the option it was given by.
+
+    It is a type of its own, so that a reader who does not know it can never take it for a grant.
+    """
+
+    refusal_id: GrantId
+    tool: Identifier
+    scope: Scope
+    constraints: tuple[Constraint, ...]
     principal: Principal
     agent: Identifier
     expires_at_ms: Count | None = None
@@ -167,6 +190,8 @@ class ToolJudged(EventData, frozen=True, kw_only=True):
     lists the programs it would start, and `command_words` the words of each, where all of them are known. `has_network`
     says that a policy lets this call's sandbox reach the network. `tool_sha256` is the hash of the judged tool's
     definition; a tool with another definition does not run. `starts_run` says that the call starts a run of its own.
+    `is_callers` says that whoever started the run executes the call (core.caller_tools). `refused_by` is the refusal
+    that covers the call.
     """
 
     TYPE: ClassVar[str] = "tool.judged"
@@ -191,24 +216,34 @@ class ToolJudged(EventData, frozen=True, kw_only=True):
     has_network: bool = False
     tool_sha256: Identifier | None = None
     starts_run: bool = False
+    is_callers: bool = False
+    refused_by: GrantId | None = None
 
 
 class ToolStarted(EventData, frozen=True, kw_only=True):
-    """The durable intent (L1). A second one with the same effect_id is a repeat, which L2 allows."""
+    """The durable intent (L1). A second one with the same effect_id is a repeat, which L2 allows.
+
+    A call that the caller executes has `expires_at_ms`: until then its result is waited for.
+    """
 
     TYPE: ClassVar[str] = "tool.started"
     call_id: CallId
     effect_id: EffectId
     attempt: Count = 1
+    expires_at_ms: Count | None = None
 
 
 class MadeArtifact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A body that a call made in addition to its text: a picture of a page, a file."""
+    """A body that a call made in addition to its text: a picture of a page, a file.
+
+    `is_shown` says that a channel gets it together with the run's answer.
+    """
 
     artifact_id: Identifier
     name: Text
     media_type: Identifier
     bytes: Count
+    is_shown: bool = False
 
 
 class ToolHeld(EventData, frozen=True, kw_only=True):
@@ -233,8 +268,10 @@ class OpenedSkill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 class ToolFinished(EventData, frozen=True, kw_only=True):
     """The outcome of a call.
 
-    `source` names where output below `local` came from, and `tool` the tool that brought it. `written` lists the files
-    that the call left.
+    `source` names where output below `local` came from, and `tool` the tool that brought it. `sources` names them
+    where there are several. `written` lists the files that the call left. `memory_ids` are the remembered items whose
+    content the output shows. `changes_artifact_id` lists what it changed in the workspace, and `undo_artifact_id` holds
+    what that replaced.
     """
 
     TYPE: ClassVar[str] = "tool.finished"
@@ -251,6 +288,11 @@ class ToolFinished(EventData, frozen=True, kw_only=True):
     written: tuple[FileBytes, ...] = ()
     made: tuple[MadeArtifact, ...] = ()
     skill: OpenedSkill | None = None
+    memory_ids: tuple[Identifier, ...] = ()
+    sources: tuple[Identifier, ...] = ()
+    changes_artifact_id: Identifier | None = None
+    changes_count: Count = 0
+    undo_artifact_id: Identifier | None = None
 
 
 class ToolUncertain(EventData, frozen=True, kw_only=True):
@@ -259,6 +301,7 @@ class ToolUncertain(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "tool.uncertain"
     call_id: CallId
     effect_id: EffectId
+    attestation: Attestation | None = None
 
 
 class ApprovalRequested(EventData, frozen=True, kw_only=True):
@@ -292,7 +335,8 @@ class ApprovalResolved(EventData, frozen=True, kw_only=True):
     """The answer to a question, which is decided once.
 
     `decided_by` is a principal, or a system principal for expiry and supersession.
-    `covered_by` is set where a grant given with another question answered. `decided_by` is then who gave that grant.
+    `covered_by` is set where a grant or a refusal given with another question answered. `decided_by` is then who gave it.
+    `without` lists the paths of a draft that are not to be applied.
     """
 
     TYPE: ClassVar[str] = "approval.resolved"
@@ -306,9 +350,13 @@ class ApprovalResolved(EventData, frozen=True, kw_only=True):
     reason: Text = ""
     end_run: bool = False
     covered_by: GrantId | None = None
+    without: tuple[Identifier, ...] = ()
+    refusal: Refusal | None = None
 
 
 class GrantRevoked(EventData, frozen=True, kw_only=True):
+    """Takes back a grant or a refusal."""
+
     TYPE: ClassVar[str] = "grant.revoked"
     grant_id: GrantId
     reason: Text = ""

@@ -197,7 +197,8 @@ def policy_findings(state: str) -> tuple[Finding, ...]:
             subject="policies",
             severity=Severity.CRITICAL,
             evidence=f"the policies on disk are not in force: {state}",
-            remediation="Mend the file that palyra policy check names.",
+            remediation="Mend the file that palyra policy check names. Put a file back that is gone; if you removed it on "
+            "purpose, restart the daemon.",
         ),
     )
 

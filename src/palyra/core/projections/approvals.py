@@ -1,12 +1,12 @@
-"""The approvals and grants projections. An approval is decided once (L7), and its grant becomes a row."""
+"""The approvals and grants projections. An approval is decided once (L7); its grant or refusal becomes a row."""
 
 from msgspec.structs import replace
 
 from palyra.core.errors import Conflict, Invalid
 from palyra.core.events import Event
-from palyra.core.events.tool import ApprovalRequested, ApprovalResolved, ApprovalStatus, GrantRevoked
+from palyra.core.events.tool import ApprovalRequested, ApprovalResolved, ApprovalStatus, Grant, GrantRevoked
 from palyra.core.ids import SessionId
-from palyra.core.projections.rows import ApprovalRow, GrantRow
+from palyra.core.projections.rows import ApprovalRow, GrantKind, GrantRow
 
 
 def project_request(event: Event, data: ApprovalRequested, row: ApprovalRow | None) -> ApprovalRow:
@@ -45,23 +45,29 @@ def project_resolution(event: Event, data: ApprovalResolved, row: ApprovalRow) -
 
 
 def project_grant(event: Event, data: ApprovalResolved) -> GrantRow | None:
-    """Returns the row of the grant that came with an answer, if one did."""
-    grant = data.grant
-    if grant is None:
+    """Returns the row of the grant or the refusal that came with an answer, if one did."""
+    given = data.grant or data.refusal
+    if given is None:
         return None
+    is_grant = isinstance(given, Grant)
+    if is_grant is not (data.status is ApprovalStatus.ALLOWED):
+        raise Invalid(
+            "answer_mismatch", f"the answer to approval {data.approval_id} says no and grants, or the reverse"
+        )
     return GrantRow(
-        id=grant.grant_id,
+        id=given.grant_id if isinstance(given, Grant) else given.refusal_id,
         session_id=SessionId(event.stream),
         approval_id=data.approval_id,
-        principal=grant.principal,
-        agent=grant.agent,
-        tool=grant.tool,
-        scope=grant.scope,
+        principal=given.principal,
+        agent=given.agent,
+        tool=given.tool,
+        scope=given.scope,
         granted_seq=event.seq,
         revoked_seq=None,
         created_at_ms=event.at_ms,
-        expires_at_ms=grant.expires_at_ms,
+        expires_at_ms=given.expires_at_ms,
         seq=event.seq,
+        kind=GrantKind.GRANT if is_grant else GrantKind.REFUSAL,
     )
 
 

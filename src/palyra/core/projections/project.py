@@ -11,8 +11,11 @@ from typing import NamedTuple, assert_never
 
 from palyra.core.errors import Invalid
 from palyra.core.events import Event
+from palyra.core.events.account_links import PairingIssued, PairingLinked, PairingLocked, PairingRevoked
+from palyra.core.events.draft import ChangesUndoing, ChangesUndone, DraftApplying, DraftConflicted, ToolDrafted
+from palyra.core.events.learning import CandidateApplied, CandidateDecided, CandidateProposed
+from palyra.core.events.memory import MemoryForgotten, MemoryStored, MemorySuperseded
 from palyra.core.events.model import (
-    ContextAssembled,
     ModelFailed,
     ModelOutput,
     ModelRequested,
@@ -26,7 +29,7 @@ from palyra.core.events.routine import (
     RoutineRemoved,
     RoutineSkipped,
 )
-from palyra.core.events.run import AnswerRejected, CancelRequested, GuardTripped, MessageAssistant
+from palyra.core.events.run import AnswerRejected, CancelRequested, GuardTripped, MessageAssistant, ObjectivesChecked
 from palyra.core.events.session import (
     PinAdded,
     PinRemoved,
@@ -95,9 +98,9 @@ UNPROJECTED_TYPES = frozenset(
     for data_type in (
         CancelRequested,
         GuardTripped,
+        ObjectivesChecked,
         AnswerRejected,
         RoutePlanned,
-        ContextAssembled,
         ModelRequested,
         ModelOutput,
         ModelFailed,
@@ -105,6 +108,11 @@ UNPROJECTED_TYPES = frozenset(
         ToolStarted,
         ToolHeld,
         ToolUncertain,
+        ToolDrafted,
+        DraftApplying,
+        DraftConflicted,
+        ChangesUndoing,
+        ChangesUndone,
         CheckpointSigned,
         Erased,
         AdminActed,
@@ -113,6 +121,16 @@ UNPROJECTED_TYPES = frozenset(
         RoutineRemoved,
         RoutineFired,
         RoutineSkipped,
+        MemoryStored,
+        MemorySuperseded,
+        MemoryForgotten,
+        CandidateProposed,
+        CandidateDecided,
+        CandidateApplied,
+        PairingIssued,
+        PairingLocked,
+        PairingLinked,
+        PairingRevoked,
     )
 )
 

@@ -13,13 +13,14 @@ from typing import NamedTuple
 import msgspec
 
 from palyra.core.events import Event
+from palyra.core.events.draft import DraftJudged, FileSet
 from palyra.core.events.session import DocumentChanged
 from palyra.core.events.tool import FileBytes, ToolFinished, ToolJudged, Verdict
 from palyra.core.ids import SessionId, StreamId, length_prefixed
 from palyra.core.projections.rows import FileRow, TaintRow
 from palyra.core.taint import decode_taint, encode_taint, fold_taint
 
-FILE_TYPES = frozenset({ToolJudged.TYPE, ToolFinished.TYPE, DocumentChanged.TYPE})
+FILE_TYPES = frozenset({ToolJudged.TYPE, DraftJudged.TYPE, ToolFinished.TYPE, DocumentChanged.TYPE})
 
 
 def project_taint(event: Event, row: TaintRow | None) -> tuple[TaintRow, ...]:
@@ -46,6 +47,7 @@ def project_files(event: Event, known: Collection[str]) -> tuple[FileRow, ...]:
             sha256=tainted.file.sha256,
             sources=msgspec.json.encode(tainted.sources).decode(),
             seq=event.seq,
+            members=tainted.members,
         )
         for tainted in _tainted_files(event)
         if tainted.id not in known
@@ -61,12 +63,17 @@ class _Tainted(NamedTuple):
     id: str
     file: FileBytes
     sources: tuple[str, ...]
+    members: str = ""
 
 
 def _tainted_files(event: Event) -> tuple[_Tainted, ...]:
     match event.data:
         case ToolJudged(writes=writes, taint=taint, verdict=verdict) if taint and verdict is not Verdict.DENY:
             found = [(file, taint) for file in writes]
+        case DraftJudged(write_sets=sets, verdict=verdict) if sets and verdict is not Verdict.DENY:
+            return tuple(_tainted_set(event.stream, each) for each in sets)
+        case DraftJudged(writes=writes, verdict=verdict) if verdict is not Verdict.DENY:
+            found = [(file, file.taint) for file in writes if file.taint]
         case ToolFinished(written=written):
             found = [(file, file.taint) for file in written if file.taint]
         case DocumentChanged(written=written) if written.taint:
@@ -75,6 +82,13 @@ def _tainted_files(event: Event) -> tuple[_Tainted, ...]:
             return ()
     by_id = {_file_id(event.stream, file): (file, taint) for file, taint in found}
     return tuple(_Tainted(file_id, file, taint) for file_id, (file, taint) in by_id.items())
+
+
+def _tainted_set(stream: StreamId, written: FileSet) -> _Tainted:
+    """Returns a set as a file with an empty name: its path is the root and a slash, which is no file's path."""
+    sha256 = hashlib.sha256(written.members.encode()).hexdigest()
+    file = FileBytes(root=written.root, path="", sha256=sha256)
+    return _Tainted(_file_id(stream, file), file, written.taint, written.members)
 
 
 def _file_id(stream: StreamId, file: FileBytes) -> str:

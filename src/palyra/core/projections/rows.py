@@ -83,8 +83,16 @@ class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
 
 
+class GrantKind(Enum):
+    GRANT = "grant"
+    REFUSAL = "refusal"
+
+
 class GrantRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Its constraints are in the event at `granted_seq`. A session grant given before the session's reset is void."""
+    """A grant, or a refusal: an answer that covers later calls too.
+
+    Its constraints are in the event at `granted_seq`. One of scope session given before the session's reset is void.
+    """
 
     id: GrantId
     session_id: SessionId
@@ -98,6 +106,7 @@ class GrantRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ms: int
     expires_at_ms: int | None
     seq: int
+    kind: GrantKind = GrantKind.GRANT
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +142,8 @@ class TaintRow(msgspec.Struct, frozen=True, kw_only=True):
 class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that a call of this session wrote, or was about to write, while tainted by `sources` (a JSON list).
 
-    `path` is absolute and lies below `root`. Bytes written without taint have no row.
+    `path` is absolute and lies below `root`. Bytes written without taint have no row. A path that ends with a slash
+    stands for many files below that folder: `members` says which (core.file_sets), and `sha256` is its hash.
     """
 
     id: str
@@ -143,6 +153,7 @@ class FileRow(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     sources: str
     seq: int
+    members: str = ""
 
 
 class IncidentRow(msgspec.Struct, frozen=True, kw_only=True):

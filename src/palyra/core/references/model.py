@@ -85,6 +85,8 @@ class ResolvedReference(msgspec.Struct, frozen=True, kw_only=True):
     fence_id: str | None = None
     is_cut: bool = False
     secrets: tuple[Secret, ...] = ()
+    sources: tuple[str, ...] = ()
+    memory_ids: tuple[str, ...] = ()
 
     @property
     def chars(self) -> int:

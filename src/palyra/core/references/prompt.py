@@ -44,6 +44,8 @@ def record_of(resolved: ResolvedReference) -> ReferenceResolved:
         content=resolved.text if resolved.ok else None,
         source=resolved.source,
         is_cut=resolved.is_cut,
+        memory_ids=resolved.memory_ids,
+        sources=resolved.sources,
     )
 
 

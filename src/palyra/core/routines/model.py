@@ -61,6 +61,7 @@ class RoutineDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """What a person said. If `session_key` is None, the routine has a session of its own.
 
     `taint` are the sources that the context held in which a model wrote the prompt. Every run begins with them (L8).
+    `channel` names the channel whose conversation hears the answers.
     """
 
     name: str
@@ -73,6 +74,7 @@ class RoutineDefinition(msgspec.Struct, frozen=True, kw_only=True):
     session_key: str | None = None
     agent: str | None = None
     taint: tuple[str, ...] = ()
+    channel: str | None = None
 
 
 class Routine(msgspec.Struct, frozen=True, kw_only=True):

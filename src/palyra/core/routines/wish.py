@@ -66,10 +66,6 @@ class ConfiguredRoutine(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_definition(wish: RoutineWish, check_cron: CheckCron) -> RoutineDefinition:
     """Returns the definition. Invalid says what is wrong with the wish."""
-    if wish.channel is not None:
-        raise Invalid(
-            "routine_channel", "answers of routines cannot go to a channel yet; leave channel out, or use session_key"
-        )
     _require_text("name", wish.name, NAME_LENGTH_MAX)
     if not wish.name.isprintable():
         raise Invalid("routine_name_invalid", "the name of a routine has no control characters")
@@ -93,6 +89,7 @@ def make_definition(wish: RoutineWish, check_cron: CheckCron) -> RoutineDefiniti
         session_key=wish.session_key,
         agent=wish.agent,
         taint=wish.taint,
+        channel=wish.channel,
     )
 
 
@@ -129,6 +126,7 @@ def wish_of(definition: RoutineDefinition) -> RoutineWish:
         session_key=definition.session_key,
         agent=definition.agent,
         taint=definition.taint,
+        channel=definition.channel,
     )
 
 

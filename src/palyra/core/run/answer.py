@@ -2,7 +2,8 @@
 
 Does not own: asking the model again (due).
 The contract is independent of language where it can be. It checks emptiness, cut-off output, tool markup, names of
-tools next to signs of success, must_call and the caller's schema. It does not judge prose.
+tools next to signs of success, must_call, the caller's schema, and what was found of the run's objectives. It does not
+judge prose itself.
 """
 
 import re
@@ -12,6 +13,9 @@ import msgspec
 
 from palyra.core.events.model import Finish
 from palyra.core.events.tool import Outcome
+from palyra.core.run.objectives import unmet_words
+from palyra.core.run.state import Run
+from palyra.core.trust import is_tainting
 
 SCHEMA_ERRORS_SHOWN_MAX = 5  # Enough for the model to correct itself; the rest usually follows from these.
 
@@ -41,6 +45,26 @@ class AnswerCase(msgspec.Struct, frozen=True, kw_only=True):
     schema_errors: tuple[str, ...]
     must_call: tuple[str, ...]
     outcomes: Mapping[str, frozenset[Outcome]]
+    unmet: tuple[str, ...] = ()
+
+
+def answer_problems(run: Run) -> tuple[str, ...]:
+    """Returns what keeps the output of the present turn from being the run's answer, as far as that is known."""
+    output = run.output
+    if output is None:
+        return ()
+    tools = {tool for tool, _ in run.outcomes}
+    outcomes = {tool: frozenset(outcome for name, outcome in run.outcomes if name == tool) for tool in tools}
+    answer = AnswerCase(
+        text=output.text,
+        # A caller who set the limit takes an answer that the limit cut.
+        finish=Finish.STOP if output.finish is Finish.LENGTH and run.output_tokens_max is not None else output.finish,
+        schema_errors=output.schema_errors,
+        must_call=run.must_call,
+        outcomes=outcomes,
+        unmet=unmet_words(run.objectives, run.checked or (), can_retell=not is_tainting(run.trust)),
+    )
+    return find_problems(answer)
 
 
 def find_problems(answer: AnswerCase) -> tuple[str, ...]:
@@ -59,6 +83,7 @@ def find_problems(answer: AnswerCase) -> tuple[str, ...]:
     problems += [
         f"The answer does not fit the required schema: {e}" for e in answer.schema_errors[:SCHEMA_ERRORS_SHOWN_MAX]
     ]
+    problems += answer.unmet
     return tuple(problems)
 
 

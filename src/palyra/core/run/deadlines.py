@@ -8,11 +8,12 @@ from palyra.core.events.run import CancelRequested, EndReason
 from palyra.core.events.tool import ApprovalResolved, ApprovalStatus, Decision
 from palyra.core.ids import Principal
 from palyra.core.run.loop import wall_clock_deadline_ms
-from palyra.core.run.state import Run, is_expired
+from palyra.core.run.state import Run, calls_handed_out, is_expired
 from palyra.core.run.states import is_terminal
 from palyra.core.trust import Trust
 
 CLOCK = Principal("system:clock")
+CALLER_GONE = "The caller did not send the result of its own tool in time."
 
 
 def next_deadline_ms(run: Run) -> int | None:
@@ -20,9 +21,10 @@ def next_deadline_ms(run: Run) -> int | None:
     if is_terminal(run.state):
         return None
     deadlines = [question.expires_at_ms for question in run.questions if question.expires_at_ms is not None]
-    wall_clock = wall_clock_deadline_ms(run.loop, run.limits) if run.ending is None else None
-    if wall_clock is not None:
-        deadlines.append(wall_clock)
+    if run.ending is None:
+        wall_clock = wall_clock_deadline_ms(run.loop, run.limits)
+        deadlines += [] if wall_clock is None else [wall_clock]
+        deadlines += [call.expires_at_ms for call in calls_handed_out(run) if call.expires_at_ms is not None]
     return min(deadlines, default=None)
 
 
@@ -48,4 +50,11 @@ def overdue(run: Run, now_ms: int) -> tuple[Draft, ...]:
         facts.append(
             CancelRequested(reason=EndReason.WALL_CLOCK, message=f"The run was active for {limit_s} s, its limit.")
         )
+    if run.ending is None and _is_caller_gone(run, now_ms):
+        # Going on would spend on an answer that nobody is there to take.
+        facts.append(CancelRequested(reason=EndReason.CANCELLED, message=CALLER_GONE))
     return tuple(Draft(data=data, actor=CLOCK, trust=Trust.SYSTEM, at_ms=now_ms, run_id=run.run_id) for data in facts)
+
+
+def _is_caller_gone(run: Run, now_ms: int) -> bool:
+    return any(call.expires_at_ms is not None and call.expires_at_ms <= now_ms for call in calls_handed_out(run))

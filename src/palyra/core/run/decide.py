@@ -14,14 +14,39 @@ import msgspec
 from palyra.core.errors import Corrupt
 from palyra.core.events import Draft
 from palyra.core.events.run import ResumeCause, RunResumed
-from palyra.core.run.call import CallPhase
+from palyra.core.run.call import IN_DRAFT, Call, CallPhase
 from palyra.core.run.due import next_record
-from palyra.core.run.effects import Assemble, CallModel, Effect, Execute, Judge, PlanRoute, ResolveReferences, Stop
+from palyra.core.run.effects import (
+    ApplyDraft,
+    Assemble,
+    CallModel,
+    CheckObjectives,
+    DiscardDraft,
+    Effect,
+    Execute,
+    ForgetDraft,
+    Judge,
+    JudgeDraft,
+    PlanRoute,
+    ResolveReferences,
+    Stop,
+)
 from palyra.core.run.fold import accept, fold
 from palyra.core.run.state import Run, TurnPhase
 from palyra.core.run.states import RunState
 
-Wanted = Assemble | PlanRoute | ResolveReferences | CallModel | Judge | Execute
+Wanted = (
+    Assemble
+    | PlanRoute
+    | ResolveReferences
+    | CallModel
+    | CheckObjectives
+    | Judge
+    | Execute
+    | JudgeDraft
+    | ApplyDraft
+    | DiscardDraft
+)
 
 RECORDS_MAX = 1024  # Far above what CALLS_A_TURN_MAX calls need; reached only if two rules undo each other.
 
@@ -63,12 +88,29 @@ def wanted(run: Run) -> frozenset[Wanted]:
     elif run.phase is TurnPhase.PLANNING and run.ending is None:
         is_assembled = run.context is not None
         effects.add(PlanRoute(run.turn, run.is_budget_approved) if is_assembled else Assemble(run.turn))
+    if run.is_checking and run.ending is None:
+        effects.add(CheckObjectives(run.turn))
     for call in (*run.calls, *run.earlier):
         if call.phase is CallPhase.STARTED:
             effects.add(Execute(call.call_id, call.effect_id, call.attempt))
         if call.phase is CallPhase.PROPOSED and run.ending is None:
             effects.add(Judge(call.call_id))
+        draft_effect = _wanted_of_draft(call, is_ending=run.ending is not None)
+        if draft_effect is not None:
+            effects.add(draft_effect)
     return frozenset(effects)
+
+
+def _wanted_of_draft(call: Call, *, is_ending: bool) -> JudgeDraft | ApplyDraft | DiscardDraft | None:
+    """After a restart an interrupted apply is simply wanted again: it goes on by hashes."""
+    draft = call.draft
+    if draft is None:
+        return None
+    if call.phase is CallPhase.DRAFTED and not is_ending:
+        return JudgeDraft(call.call_id)
+    if call.phase is CallPhase.APPLYING:
+        return ApplyDraft(call.call_id, call.effect_id, draft.digest)
+    return DiscardDraft(call.call_id, call.effect_id, draft.digest) if call.phase is CallPhase.DISCARDED else None
 
 
 def _close(run: Run, now_ms: int, drafts: list[Draft]) -> Run:
@@ -87,7 +129,14 @@ def _difference(before: Run | None, after: Run, facts: Sequence[Draft]) -> tuple
     in_flight = frozenset() if before is None or is_restart else wanted(before)
     started = wanted(after) - in_flight
     ordered = sorted(started, key=repr) if len(started) > 1 else started
-    return (*ordered, *_stops(before, after, in_flight))
+    return (*ordered, *_stops(before, after, in_flight), *_forgets(before, after))
+
+
+def _forgets(before: Run | None, after: Run) -> list[ForgetDraft]:
+    """Returns an effect for each draft whose call is finished. A command that runs again makes its draft anew."""
+    drafted = [call for call in (*before.calls, *before.earlier) if call.phase in IN_DRAFT] if before else []
+    kept = {call.call_id for call in (*after.calls, *after.earlier) if call.phase is not CallPhase.FINISHED}
+    return [ForgetDraft(call.effect_id) for call in drafted if call.call_id not in kept]
 
 
 def _stops(before: Run | None, after: Run, in_flight: frozenset[Wanted]) -> list[Stop]:
@@ -95,6 +144,6 @@ def _stops(before: Run | None, after: Run, in_flight: frozenset[Wanted]) -> list
     if after.ending is None or (before is not None and before.ending is not None):
         return []
     running = [effect for effect in wanted(after) & in_flight if isinstance(effect, CallModel | Execute)]
-    # Nobody waits for what a reference brings any more, so it reports nothing.
-    reading = [effect for effect in in_flight if isinstance(effect, ResolveReferences)]
+    # Nobody waits for what a reference brings or a check finds any more, so neither reports anything.
+    reading = [effect for effect in in_flight if isinstance(effect, ResolveReferences | CheckObjectives)]
     return [Stop(effect) for effect in sorted([*running, *reading], key=repr)]

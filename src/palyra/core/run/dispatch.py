@@ -8,7 +8,7 @@ group. An undecided call holds back every later call, because those may rely on 
 from collections.abc import Sequence
 
 from palyra.core.events.tool import Outcome, ParallelClass
-from palyra.core.run.call import SETTLED, UNDECIDED, Call, CallPhase
+from palyra.core.run.call import SETTLED, UNDECIDED, Call, CallPhase, is_callers
 
 
 def next_to_start(calls: Sequence[Call], parallel_max: int) -> Call | None:
@@ -26,9 +26,14 @@ def next_to_start(calls: Sequence[Call], parallel_max: int) -> Call | None:
         if not _may_join(call, group):
             return None
         if call.phase is CallPhase.CLEARED:
-            return call if len(group) < parallel_max else None
+            return call if _has_room(call, group, parallel_max) else None
         group.append(call)
     return None
+
+
+def _has_room(call: Call, group: Sequence[Call], parallel_max: int) -> bool:
+    """A call that the caller executes takes no room here."""
+    return is_callers(call) or sum(not is_callers(other) for other in group) < parallel_max
 
 
 def _may_join(call: Call, group: Sequence[Call]) -> bool:

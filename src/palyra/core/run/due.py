@@ -16,17 +16,31 @@ from palyra.core.events.run import (
     RunDone,
     RunResumed,
     RunWaiting,
+    WaitKind,
 )
 from palyra.core.events.tool import ApprovalKind, ApprovalResolved, ApprovalStatus, Decision
+from palyra.core.run.answer import answer_problems
 from palyra.core.run.call import CallPhase
 from palyra.core.run.dispatch import next_to_start
-from palyra.core.run.due_calls import ask_budget, begin, next_call_record, settle_lost, settle_spend
-from palyra.core.run.due_end import RULES, answer_problems, implied_ending, next_end_record
+from palyra.core.run.due_calls import (
+    ask_budget,
+    begin,
+    begin_applying,
+    next_call_record,
+    settle_lost,
+    settle_spend,
+    supersede,
+)
+from palyra.core.run.due_end import RULES, implied_ending, next_end_record
 from palyra.core.run.fold_calls import SUPERSEDED
 from palyra.core.run.progress import GUIDANCE
-from palyra.core.run.state import Run, TurnPhase, calls_in_flight, holding_questions
+from palyra.core.run.state import Run, TurnPhase, calls_handed_out, calls_in_flight, holding_questions
 from palyra.core.run.states import RunState, is_terminal
 from palyra.core.trust import Trust
+
+_CAUSES = {WaitKind.APPROVAL: ResumeCause.APPROVAL, WaitKind.CALLER_TOOL: ResumeCause.CALLER_TOOL}
+# Phases from which a call goes on without a person.
+_GOES_ON = frozenset({CallPhase.DRAWN_UP, CallPhase.PROPOSED, CallPhase.DRAFTED, CallPhase.AGREED})
 
 
 def next_record(run: Run, now_ms: int) -> Draft | None:
@@ -36,17 +50,18 @@ def next_record(run: Run, now_ms: int) -> Draft | None:
     data = settle_spend(run) or settle_lost(run) or _next_data(run, now_ms)
     if data is None:
         return None
-    trust = run.trust if isinstance(data, MessageAssistant) else Trust.SYSTEM
+    is_retold = isinstance(data, MessageAssistant) or (isinstance(data, AnswerRejected) and run.checked is not None)
+    trust = run.trust if is_retold else Trust.SYSTEM
     return Draft(data=data, actor=RULES, trust=trust, at_ms=now_ms, run_id=run.run_id)
 
 
 def is_held(run: Run) -> bool:
-    """Tells whether only a person can move the run on."""
-    if not holding_questions(run) or calls_in_flight(run):
+    """Tells whether only a person or the caller can move the run on."""
+    if not (holding_questions(run) or calls_handed_out(run)) or calls_in_flight(run):
         return False
     can_start = next_to_start(run.calls, run.limits.parallel_tools) is not None
     can_retry = any(call.phase is CallPhase.CLEARED for call in run.earlier)
-    is_judging = any(call.phase in (CallPhase.DRAWN_UP, CallPhase.PROPOSED) for call in run.calls)
+    is_judging = any(call.phase in _GOES_ON for call in run.calls)
     return not (can_start or can_retry or is_judging)
 
 
@@ -64,14 +79,14 @@ def _next_data(run: Run, now_ms: int) -> Data | None:
     if run.state is RunState.WAITING:
         # Before the first call the run's own message is unseen too. That is no interruption.
         is_steered = run.unseen_count > 0 and run.loop.turns_count > 0
-        return RunResumed(cause=ResumeCause.INPUT if is_steered else ResumeCause.APPROVAL)
+        return RunResumed(cause=ResumeCause.INPUT if is_steered else _CAUSES[run.wait_kind])
     return _next_active(run, now_ms)
 
 
 def _next_held(run: Run) -> Data | None:
-    """A run with unseen input never waits for a tool's approval: the person spoke instead of answering."""
+    """A run with unseen input waits for no tool: the person spoke instead of answering, or the caller did."""
     for question in holding_questions(run):
-        if run.unseen_count and question.kind is ApprovalKind.TOOL:
+        if run.unseen_count and question.kind in (ApprovalKind.TOOL, ApprovalKind.DRAFT):
             return ApprovalResolved(
                 approval_id=question.approval_id,
                 status=ApprovalStatus.DENIED,
@@ -80,15 +95,23 @@ def _next_held(run: Run) -> Data | None:
                 digest=question.digest,
                 reason=SUPERSEDED,
             )
+    owed = calls_handed_out(run)
+    if owed and run.unseen_count:
+        return supersede(owed[0])
     if run.state is RunState.WAITING:
         return None
-    return RunWaiting(approval_ids=tuple(question.approval_id for question in holding_questions(run)))
+    approval_ids = tuple(question.approval_id for question in holding_questions(run))
+    kind = WaitKind.APPROVAL if approval_ids else WaitKind.CALLER_TOOL
+    return RunWaiting(approval_ids=approval_ids, kind=kind, call_ids=tuple(call.call_id for call in owed))
 
 
 def _next_active(run: Run, now_ms: int) -> Data | None:
+    agreed = next((call for call in (*run.calls, *run.earlier) if call.phase is CallPhase.AGREED), None)
+    if agreed is not None:
+        return begin_applying(agreed)
     for call in run.earlier:
         if call.phase is CallPhase.CLEARED:
-            return begin(call)
+            return begin(call, now_ms)
     match run.phase:
         case TurnPhase.PLANNING:
             return _next_planning(run)
@@ -96,7 +119,7 @@ def _next_active(run: Run, now_ms: int) -> Data | None:
             return _next_routed(run, now_ms)
         case TurnPhase.ACTING:
             ready = next_to_start(run.calls, run.limits.parallel_tools)
-            return begin(ready) if ready is not None else None
+            return begin(ready, now_ms) if ready is not None else None
         case TurnPhase.ANSWERING:
             return _next_answering(run)
         case TurnPhase.CALLING:
@@ -129,4 +152,6 @@ def _next_answering(run: Run) -> Data | None:
     problems = answer_problems(run)
     if problems:
         return AnswerRejected(turn=run.turn, problems=problems)
+    if run.objectives and run.checked is None:
+        return None
     return MessageAssistant(text=output.text)

@@ -1,6 +1,9 @@
 """Decides what is due about tool calls: proposals, questions, intents, and the outcomes of calls that never ran."""
 
+from msgspec.structs import replace
+
 from palyra.core.events import Data
+from palyra.core.events.draft import DraftApplying
 from palyra.core.events.model import UsageRecorded
 from palyra.core.events.tool import (
     ApprovalKind,
@@ -16,7 +19,8 @@ from palyra.core.events.tool import (
 )
 from palyra.core.ids import derive_approval_id, digest_call
 from palyra.core.run.call import Call, CallPhase, effect_class
-from palyra.core.run.questions import APPROVAL_TIMEOUT_MS_DEFAULT, ask_calls
+from palyra.core.run.fold_calls import SUPERSEDED
+from palyra.core.run.questions import APPROVAL_TIMEOUT_MS_DEFAULT, ask_calls, ask_draft
 from palyra.core.run.state import Run
 
 
@@ -54,22 +58,39 @@ def next_call_record(run: Run, now_ms: int) -> Data | None:
     for call in run.calls:
         match call.phase:
             case CallPhase.LOST:
-                return begin(call)
+                return begin(call, now_ms)
             case CallPhase.DRAWN_UP:
                 return ToolProposed(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
             case CallPhase.REFUSED:
                 return refuse(call)
+            case CallPhase.DRAFT_ASKING:
+                return ask_draft(run, call, now_ms)
             case _:
                 continue
     question = ask_calls(run, now_ms)
     if question is not None:
         return question
     lost = next((call for call in run.earlier if call.phase is CallPhase.LOST), None)
-    return begin(lost) if lost is not None else None
+    return begin(lost, now_ms) if lost is not None else None
 
 
-def begin(call: Call) -> ToolStarted:
-    return ToolStarted(call_id=call.call_id, effect_id=call.effect_id, attempt=call.attempt + 1)
+def begin(call: Call, now_ms: int) -> ToolStarted:
+    started = ToolStarted(call_id=call.call_id, effect_id=call.effect_id, attempt=call.attempt + 1)
+    if call.judged is None or not call.judged.is_callers:
+        return started
+    timeout_ms = call.judged.expires_in_ms
+    return replace(started, expires_at_ms=now_ms + (APPROVAL_TIMEOUT_MS_DEFAULT if timeout_ms is None else timeout_ms))
+
+
+def supersede(call: Call) -> ToolFinished:
+    """Ends a call that the caller was to execute: the caller said something else instead."""
+    error = ToolError(code=SUPERSEDED, message="The caller spoke instead of sending the result.")
+    return _unexecuted(call, Outcome.CANCELLED, error)
+
+
+def begin_applying(call: Call) -> DraftApplying:
+    digest = call.draft.digest if call.draft is not None else ""
+    return DraftApplying(call_id=call.call_id, effect_id=call.effect_id, digest=digest, without=call.without)
 
 
 def refuse(call: Call) -> ToolFinished:

@@ -5,7 +5,7 @@ from palyra.core.events.model import BudgetState, ModelError
 from palyra.core.events.run import EndReason, RunCancelled, RunFailed
 from palyra.core.events.tool import ApprovalResolved, ApprovalStatus, Decision
 from palyra.core.ids import Principal
-from palyra.core.run.answer import AnswerCase, find_problems
+from palyra.core.run.answer import answer_problems
 from palyra.core.run.call import CallPhase
 from palyra.core.run.due_calls import abandon, refuse
 from palyra.core.run.progress import TRIPS_MAX
@@ -15,6 +15,7 @@ from palyra.core.run.states import STATE_BY_REASON, RunState
 RULES = Principal("system:run")
 RESTARTS_MAX = 3  # A run that three restarts interrupt without any progress in between probably causes them.
 INTERRUPTIONS_MAX = 3
+_ABANDONED = frozenset({CallPhase.PROPOSED, CallPhase.ASKING, CallPhase.CLEARED, CallPhase.LOST, CallPhase.HANDED_OUT})
 
 
 def implied_ending(run: Run) -> PlannedEnd | None:
@@ -52,7 +53,9 @@ def next_end_record(run: Run, ending: PlannedEnd) -> Data | None:
     for call in (*run.calls, *run.earlier):
         if call.phase is CallPhase.REFUSED:
             return refuse(call)
-        if call.phase in (CallPhase.PROPOSED, CallPhase.ASKING, CallPhase.CLEARED, CallPhase.LOST):
+        if call.phase in _ABANDONED:
+            return abandon(call)
+        if call.phase in (CallPhase.DRAFTED, CallPhase.DRAFT_ASKING, CallPhase.AGREED):
             return abandon(call)
     return end_event(ending)
 
@@ -63,26 +66,15 @@ def end_event(ending: PlannedEnd) -> RunFailed | RunCancelled:
     return RunFailed(reason=ending.reason, message=ending.message)
 
 
-def answer_problems(run: Run) -> tuple[str, ...]:
-    output = run.output
-    if output is None:
-        return ()
-    tools = {tool for tool, _ in run.outcomes}
-    outcomes = {tool: frozenset(outcome for name, outcome in run.outcomes if name == tool) for tool in tools}
-    answer = AnswerCase(
-        text=output.text,
-        finish=output.finish,
-        schema_errors=output.schema_errors,
-        must_call=run.must_call,
-        outcomes=outcomes,
-    )
-    return find_problems(answer)
-
-
-def context_over(size: ContextSize) -> str:
+def context_over(run: Run, size: ContextSize) -> str:
+    """Whatever could be shortened has been by now, so the message names what is left to do."""
+    shown = f"`palyra runs context {run.run_id}` shows what takes the room."
+    if run.room_words:
+        return f"{run.room_words} {shown}"
     return (
-        f"The conversation takes about {size.input_tokens} tokens, and the model has room for {size.budget_tokens}. "
-        "Shorten it with `palyra sessions compact`, choose a model with a larger window, or begin a new session."
+        f"This turn takes about {size.input_tokens} tokens, and the model has room for {size.budget_tokens}. {shown} "
+        "Send less at once, remove pins (`palyra sessions unpin`), or choose a model with a larger window "
+        "(`palyra run --model`)."
     )
 
 
@@ -95,7 +87,7 @@ def _planning_ending(run: Run) -> PlannedEnd | None:
         words = f"The model's answer broke off {INTERRUPTIONS_MAX} times in a row. {run.interruption}".rstrip()
         return PlannedEnd(EndReason.PROVIDER_ERROR, words)
     if run.context is not None and run.context.is_over:
-        return PlannedEnd(EndReason.CONTEXT_EXHAUSTED, run.room_words or context_over(run.context))
+        return PlannedEnd(EndReason.CONTEXT_EXHAUSTED, context_over(run, run.context))
     if run.turn > 0 and run.loop.turns_count >= run.limits.max_turns:
         return PlannedEnd(EndReason.MAX_TURNS, f"The run used all of its {run.limits.max_turns} turns.")
     return None

@@ -40,6 +40,12 @@ class CallModel(msgspec.Struct, frozen=True):
     model: str
 
 
+class CheckObjectives(msgspec.Struct, frozen=True):
+    """Checks the run's objectives against the answer of this turn; answered by objectives.checked."""
+
+    turn: int
+
+
 class Judge(msgspec.Struct, frozen=True):
     """Answered by tool.judged."""
 
@@ -54,14 +60,43 @@ class Execute(msgspec.Struct, frozen=True):
     attempt: int
 
 
+class JudgeDraft(msgspec.Struct, frozen=True):
+    """Answered by draft.judged."""
+
+    call_id: CallId
+
+
+class ApplyDraft(msgspec.Struct, frozen=True):
+    """Applies a sealed draft whose intent is on the tape. Answered by tool.finished or draft.conflicted."""
+
+    call_id: CallId
+    effect_id: EffectId
+    digest: str
+
+
+class DiscardDraft(msgspec.Struct, frozen=True):
+    """Reports a command whose changes may not be applied. Answered by tool.finished."""
+
+    call_id: CallId
+    effect_id: EffectId
+    digest: str
+
+
+class ForgetDraft(msgspec.Struct, frozen=True):
+    """Removes the files of a draft whose call is finished. Nothing answers it; a leftover is removed later."""
+
+    effect_id: EffectId
+
+
 class Stop(msgspec.Struct, frozen=True):
     """Ends a model call or a tool that is no longer wanted. The stopped effect still reports its outcome."""
 
-    effect: CallModel | Execute | ResolveReferences
+    effect: CallModel | Execute | ResolveReferences | CheckObjectives
 
 
-Effect = Assemble | PlanRoute | ResolveReferences | CallModel | Judge | Execute | Stop
+DraftEffect = JudgeDraft | ApplyDraft | DiscardDraft | ForgetDraft
+Effect = Assemble | PlanRoute | ResolveReferences | CallModel | CheckObjectives | Judge | Execute | Stop | DraftEffect
 
 
 def is_inert(effect: Effect) -> bool:
-    return isinstance(effect, Assemble | PlanRoute | Judge)
+    return isinstance(effect, Assemble | PlanRoute | Judge | JudgeDraft)

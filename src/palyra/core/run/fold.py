@@ -12,6 +12,14 @@ from msgspec.structs import replace
 from palyra.core.errors import Corrupt, Invalid
 from palyra.core.events import Draft, Event, SystemData
 from palyra.core.events.base import ErasedData
+from palyra.core.events.draft import (
+    ChangesUndoing,
+    ChangesUndone,
+    DraftApplying,
+    DraftConflicted,
+    DraftJudged,
+    ToolDrafted,
+)
 from palyra.core.events.model import (
     ContextAssembled,
     DocumentRead,
@@ -29,7 +37,9 @@ from palyra.core.events.run import (
     EndReason,
     GuardTripped,
     MessageAssistant,
+    MessageGiven,
     MessageUser,
+    ObjectivesChecked,
     ResumeCause,
     RunAccepted,
     RunCancelled,
@@ -38,6 +48,7 @@ from palyra.core.events.run import (
     RunResumed,
     RunStarted,
     RunWaiting,
+    WaitKind,
 )
 from palyra.core.events.session import (
     DocumentChanged,
@@ -64,12 +75,20 @@ from palyra.core.events.tool import (
     ToolStarted,
     ToolUncertain,
 )
-from palyra.core.ids import ApprovalId, is_agent
+from palyra.core.ids import is_agent
 from palyra.core.references.parser import parse_references
-from palyra.core.run import fold_calls, fold_turn
+from palyra.core.run import fold_calls, fold_drafts, fold_turn
 from palyra.core.run.loop import begin_active, end_active
 from palyra.core.run.progress import acknowledge
-from palyra.core.run.state import PlannedEnd, ReferringMessage, Run, TurnPhase, calls_in_flight, holding_questions
+from palyra.core.run.state import (
+    PlannedEnd,
+    ReferringMessage,
+    Run,
+    TurnPhase,
+    calls_handed_out,
+    calls_in_flight,
+    holding_questions,
+)
 from palyra.core.run.states import LIFECYCLE_TYPES, STATE_BY_REASON, LifecycleData, RunState, is_terminal, next_state
 from palyra.core.trust import is_tainting, lowest
 
@@ -93,10 +112,17 @@ def accept(fact: Draft) -> Run:
         state=RunState.ACCEPTED,
         trust=fact.trust,
         last_at_ms=fact.at_ms,
+        principal=fact.actor,
         lineage=data.lineage,
         skills=data.skills,
         doubts=frozenset(data.doubts),
         budget_nano_usd=data.budget_nano_usd,
+        caller_tools=data.caller_tools,
+        instructions=data.instructions,
+        output_tokens_max=data.output_tokens_max,
+        reply=data.reply,
+        serves_agent=data.serves_agent,
+        objectives=data.objectives,
     )
 
 
@@ -154,6 +180,7 @@ def _require_open(run: Run, type_name: str) -> None:
 _WithoutEffect = (
     MemoryRecalled
     | DocumentRead
+    | MessageGiven
     | GrantRevoked
     | SessionCreated
     | SessionBranched
@@ -167,6 +194,8 @@ _WithoutEffect = (
     | PinAdded
     | PinRemoved
     | DocumentChanged
+    | ChangesUndoing
+    | ChangesUndone
     | SystemData
 )
 
@@ -187,6 +216,8 @@ def _fold_data(run: Run, fact: Draft) -> Run:
             return _fold_cancel(run, PlannedEnd(reason, message))
         case GuardTripped(guard=guard):
             return _fold_guard(run, guard)
+        case ObjectivesChecked():
+            return fold_turn.check(run, data)
         case AnswerRejected():
             return fold_turn.reject_answer(run)
         case ContextAssembled():
@@ -217,6 +248,8 @@ def _fold_data(run: Run, fact: Draft) -> Run:
             return fold_calls.finish(run, data)
         case ToolUncertain():
             return fold_calls.doubt(run, data)
+        case ToolDrafted() | DraftJudged() | DraftApplying() | DraftConflicted():
+            return fold_drafts.fold_draft(run, data)
         case _:
             if isinstance(data, _WithoutEffect):
                 return run
@@ -230,6 +263,7 @@ _DECIDING_TYPES = frozenset(
         MessageAssistant,
         CancelRequested,
         GuardTripped,
+        ObjectivesChecked,
         AnswerRejected,
         ContextAssembled,
         RoutePlanned,
@@ -244,13 +278,17 @@ _DECIDING_TYPES = frozenset(
         ToolHeld,
         ToolFinished,
         ToolUncertain,
+        ToolDrafted,
+        DraftJudged,
+        DraftApplying,
+        DraftConflicted,
     )
 )
 
 
 def _fold_message(run: Run, data: MessageUser, fact: Draft) -> Run:
-    """Notes what was said. Only a person's own words refer to something, and not those from outside."""
-    is_persons = not is_tainting(fact.trust) and not is_agent(fact.actor)
+    """Notes what was said. Only the words of the run's own principal refer to something, and not those from outside."""
+    is_persons = not is_tainting(fact.trust) and not is_agent(fact.actor) and fact.actor == run.principal
     count = len(parse_references(data.text)) if is_persons else 0
     number = run.messages_count + 1
     new = (ReferringMessage(number, data.text, count),) if count else ()
@@ -282,8 +320,8 @@ def _fold_lifecycle(run: Run, data: LifecycleData, at_ms: int) -> Run:
             return fold_turn.begin_turn(replace(changed, loop=begin_active(run.loop, at_ms)))
         case RunResumed(cause=cause):
             return _fold_resumed(run, changed, cause, at_ms)
-        case RunWaiting(approval_ids=approval_ids):
-            return _fold_waiting(run, changed, approval_ids, at_ms)
+        case RunWaiting() as waiting:
+            return _fold_waiting(run, changed, waiting, at_ms)
         case RunDone(reason=reason) | RunFailed(reason=reason) | RunCancelled(reason=reason):
             return _fold_end(run, changed, reason, at_ms)
         case RunAccepted():
@@ -292,10 +330,13 @@ def _fold_lifecycle(run: Run, data: LifecycleData, at_ms: int) -> Run:
             assert_never(data)
 
 
-def _fold_waiting(before: Run, waiting: Run, approval_ids: tuple[ApprovalId, ...], at_ms: int) -> Run:
-    if approval_ids != tuple(question.approval_id for question in holding_questions(before)) or not approval_ids:
-        raise Invalid("wait_mismatch", f"run {before.run_id} has other open approvals than it is said to wait for")
-    return replace(waiting, loop=end_active(before.loop, at_ms))
+def _fold_waiting(before: Run, waiting: Run, data: RunWaiting, at_ms: int) -> Run:
+    asked = tuple(question.approval_id for question in holding_questions(before))
+    owed = tuple(call.call_id for call in calls_handed_out(before))
+    kind = WaitKind.APPROVAL if asked else WaitKind.CALLER_TOOL
+    if (data.approval_ids, data.call_ids, data.kind) != (asked, owed, kind) or not (asked or owed):
+        raise Invalid("wait_mismatch", f"run {before.run_id} has other open questions than it is said to wait for")
+    return replace(waiting, loop=end_active(before.loop, at_ms), wait_kind=kind)
 
 
 def _fold_resumed(before: Run, resumed: Run, cause: ResumeCause, at_ms: int) -> Run:
@@ -331,6 +372,8 @@ def _fold_end(before: Run, ended: Run, reason: EndReason, at_ms: int) -> Run:
 def _fold_answer(run: Run) -> Run:
     if run.phase is not TurnPhase.ANSWERING or run.state is not RunState.IN_PROGRESS:
         raise Invalid("answer_unexpected", f"run {run.run_id} has no answer to accept while {run.phase.value}")
+    if run.objectives and run.checked is None:
+        raise Invalid("answer_unchecked", f"the answer of run {run.run_id} was not checked against its objectives")
     return replace(run, is_answered=True)
 
 

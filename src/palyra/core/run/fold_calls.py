@@ -26,16 +26,19 @@ from palyra.core.events.tool import (
     Verdict,
 )
 from palyra.core.ids import digest_calls
-from palyra.core.run.call import Call, CallPhase, CallStep, effect_class, step
+from palyra.core.run.call import IN_FLIGHT, Call, CallPhase, CallStep, effect_class, is_callers, step
+from palyra.core.run.fold_drafts import ask_draft, resolve_draft
 from palyra.core.run.fold_turn import settle_phase
 from palyra.core.run.progress import Observed, RunProgressController, observe
 from palyra.core.run.state import (
+    SHOWN_MAX,
     OpenQuestion,
     PlannedEnd,
     Run,
     TurnPhase,
     find_call,
     find_question,
+    has_caller_tool,
     is_expired,
     with_call,
 )
@@ -46,10 +49,12 @@ _S, _D = ApprovalStatus, Decision
 _YES_OR_NO = frozenset({(_S.ALLOWED, _D.ALLOW), (_S.DENIED, _D.DENY), (_S.EXPIRED, _D.DENY), (_S.CANCELLED, _D.DENY)})
 _DECISIONS = {
     ApprovalKind.TOOL: _YES_OR_NO,
+    ApprovalKind.DRAFT: _YES_OR_NO,
     ApprovalKind.BUDGET: _YES_OR_NO,
     ApprovalKind.UNCERTAIN: frozenset({(_S.ALLOWED, _D.RETRY), (_S.ALLOWED, _D.DONE), (_S.DENIED, _D.GIVE_UP)}),
     ApprovalKind.PAIRING: frozenset[tuple[ApprovalStatus, Decision]](),
 }
+_WITH_OUTCOME = IN_FLIGHT | {CallPhase.HANDED_OUT}  # Phases in which somebody executes the call.
 _VERDICT_STEPS = {Verdict.ALLOW: CallStep.ALLOW, Verdict.ASK: CallStep.ASK, Verdict.DENY: CallStep.DENY}
 
 
@@ -64,6 +69,8 @@ def judge(run: Run, data: ToolJudged) -> Run:
     if data.verdict is Verdict.ASK and not run.can_ask:
         raise Invalid("nobody_to_ask", f"run {run.run_id} has nobody to ask about {data.call_id}; Ask is Deny there")
     call = replace(step(find_call(run, data.call_id), _VERDICT_STEPS[data.verdict]), judged=data)
+    if data.is_callers is not has_caller_tool(run, call.tool) or (data.is_callers and data.verdict is Verdict.ASK):
+        raise Invalid("executor_mismatch", f"the verdict on {data.call_id} names another executor than its tool has")
     if data.verdict is Verdict.DENY:
         call = replace(call, refusal=ToolError(code=data.rule, message=data.reason))
     return with_call(run, call)
@@ -83,6 +90,8 @@ def ask(run: Run, data: ApprovalRequested) -> Run:
     asked = replace(run, questions=(*run.questions, question))
     if data.kind is ApprovalKind.BUDGET:
         return _ask_budget(asked)
+    if data.kind is ApprovalKind.DRAFT:
+        return ask_draft(asked, data)
     _require_calls(run, data, question)
     if data.kind is ApprovalKind.UNCERTAIN:
         return _ask_doubt(asked, data, find_call(run, question.calls[0]))
@@ -131,6 +140,8 @@ def resolve(run: Run, data: ApprovalResolved, at_ms: int) -> Run:
     match question.kind:
         case ApprovalKind.TOOL:
             return _resolve_calls(answered, question, data)
+        case ApprovalKind.DRAFT:
+            return resolve_draft(answered, data, find_call(answered, question.calls[0]), _refusal_text(data))
         case ApprovalKind.BUDGET:
             return _resolve_budget(answered, data)
         case ApprovalKind.UNCERTAIN:
@@ -145,6 +156,11 @@ def start(run: Run, data: ToolStarted) -> Run:
         raise Invalid("effect_mismatch", f"the intent of {data.call_id} names another effect or attempt")
     if call.phase is CallPhase.LOST and effect_class(call) is EffectClass.ONCE:
         raise Invalid("effect_repeated", f"{data.call_id} may have happened already and is of class once (L2)")
+    if (data.expires_at_ms is not None) is not is_callers(call):
+        raise Invalid("executor_mismatch", f"the intent of {data.call_id} names another executor than its verdict")
+    if is_callers(call):
+        handed = replace(step(call, CallStep.HAND_OUT), attempt=data.attempt, expires_at_ms=data.expires_at_ms)
+        return with_call(run, handed)
     if call.judged is not None and call.judged.starts_run:
         run = replace(run, has_children=True)
     return with_call(run, replace(step(call, CallStep.START), attempt=data.attempt, is_held=False))
@@ -161,7 +177,7 @@ def finish(run: Run, data: ToolFinished) -> Run:
     call = find_call(run, data.call_id)
     if call.effect_id != data.effect_id:
         raise Invalid("effect_mismatch", f"the outcome of {data.call_id} names another effect")
-    was_started = call.phase is CallPhase.STARTED
+    was_started = call.phase in _WITH_OUTCOME
     _require_outcome(call, data.outcome)
     finished = replace(step(call, CallStep.FINISH if was_started else CallStep.ABANDON), outcome=data.outcome)
     changed = with_call(run, finished)
@@ -170,7 +186,8 @@ def finish(run: Run, data: ToolFinished) -> Run:
     # The model was told that this call is uncertain, so its outcome is news for the model.
     observed = replace(changed, has_news=run.has_news or is_late, outcomes=outcomes, restarts_count=0)
     opened = run.skills if data.skill is None or data.skill in run.skills else (*run.skills, data.skill)
-    return settle_phase(replace(observed, skills=opened, progress=_observed(run, finished, data)))
+    shown = (*run.shown, *(each for each in data.made if each.is_shown))[-SHOWN_MAX:]
+    return settle_phase(replace(observed, skills=opened, shown=shown, progress=_observed(run, finished, data)))
 
 
 def doubt(run: Run, data: ToolUncertain) -> Run:
@@ -237,15 +254,18 @@ def _refusal_text(data: ApprovalResolved) -> str:
             return "Nobody answered in time, which counts as no."
         case ApprovalStatus.CANCELLED:
             return "The run ended before anybody answered."
+        case _ if data.reason == SUPERSEDED:
+            return "The person spoke instead of answering."
         case _:
-            return "The person spoke instead of answering." if data.reason == SUPERSEDED else "The person said no."
+            is_lasting = data.refusal is not None or data.covered_by is not None
+            return "The person said no. Do not try it again." if is_lasting else "The person said no."
 
 
 def _require_outcome(call: Call, outcome: Outcome) -> None:
     """Only a refused call is denied, and only a call that ran has an outcome other than denied or cancelled."""
-    is_refused = call.phase is CallPhase.REFUSED
+    is_refused = call.phase in (CallPhase.REFUSED, CallPhase.DISCARDED)
     is_fitting = (outcome is Outcome.DENIED) is is_refused or (is_refused and outcome is Outcome.CANCELLED)
-    is_possible = call.phase in (CallPhase.STARTED, CallPhase.REFUSED) or outcome is Outcome.CANCELLED
+    is_possible = call.phase in (*_WITH_OUTCOME, CallPhase.REFUSED) or outcome is Outcome.CANCELLED
     if not (is_fitting and is_possible):
         raise Invalid("outcome_impossible", f"call {call.call_id} cannot be {outcome.value} while {call.phase.value}")
 
@@ -257,9 +277,15 @@ def _observed(run: Run, call: Call, data: ToolFinished) -> RunProgressController
     observed = Observed(
         tool=call.tool,
         digest=call.digest,
-        effect_class=effect_class(call),
+        effect_class=_class_in_effect(call, data),
         outcome=data.outcome,
         error=data.error,
         result=hash_output(data),
     )
     return observe(run.progress, observed)
+
+
+def _class_in_effect(call: Call, data: ToolFinished) -> EffectClass:
+    """A command in a draft that changed nothing has only read."""
+    is_drafted = effect_class(call) is EffectClass.DRAFTED
+    return EffectClass.READ_ONLY if is_drafted and data.changes_count == 0 else effect_class(call)

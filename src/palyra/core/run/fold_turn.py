@@ -19,8 +19,9 @@ from palyra.core.events.model import (
     ToolCall,
     UsageRecorded,
 )
-from palyra.core.events.run import EndReason
+from palyra.core.events.run import EndReason, ObjectivesChecked
 from palyra.core.ids import derive_effect_id, digest_call, make_call_id
+from palyra.core.run.answer import answer_problems
 from palyra.core.run.call import Call, CallPhase, is_settled
 from palyra.core.run.loop import CALLS_A_TURN_MAX
 from palyra.core.run.state import ChosenRoute, ContextSize, PlannedEnd, Run, TurnPhase, Unsettled, calls_in_flight
@@ -37,6 +38,8 @@ def begin_turn(run: Run) -> Run:
         context=None,
         route=None,
         output=None,
+        is_checking=False,
+        checked=None,
         calls=(),
         earlier=open_calls,
     )
@@ -79,7 +82,9 @@ def receive(run: Run, data: ModelOutput) -> Run:
         )
     if data.tool_calls:
         return _draw_up(received, data.tool_calls)
-    return settle_phase(replace(received, phase=TurnPhase.ANSWERING))
+    answering = settle_phase(replace(received, phase=TurnPhase.ANSWERING))
+    is_checkable = bool(run.objectives) and answering.phase is TurnPhase.ANSWERING and not answer_problems(answering)
+    return replace(answering, is_checking=True) if is_checkable else answering
 
 
 def fail(run: Run, data: ModelFailed) -> Run:
@@ -92,6 +97,18 @@ def fail(run: Run, data: ModelFailed) -> Run:
         # The provider counts otherwise than we do. The next turn is sent less, once.
         return replace(failed, wants_room=True, has_made_room=True, room_words=data.message)
     return failed if run.ending is not None else replace(failed, ending=PlannedEnd(reason, data.message))
+
+
+def check(run: Run, data: ObjectivesChecked) -> Run:
+    """Takes the results. Those of an earlier turn are about an answer that a person's words or news overtook."""
+    if len(data.results) != len(run.objectives):
+        raise Invalid("objectives_mismatch", f"run {run.run_id} has {len(run.objectives)} objectives")
+    if data.turn < run.turn:
+        return run
+    _require(run, TurnPhase.ANSWERING, data.turn, ObjectivesChecked.TYPE)
+    if not run.is_checking:
+        raise Invalid("check_unexpected", f"run {run.run_id} has no answer to check in turn {run.turn}")
+    return settle_phase(replace(run, is_checking=False, checked=data.results, restarts_count=0))
 
 
 def reject_answer(run: Run) -> Run:

@@ -64,6 +64,29 @@ def ask_calls(run: Run, now_ms: int) -> ApprovalRequested | None:
     )
 
 
+def ask_draft(run: Run, call: Call, now_ms: int) -> ApprovalRequested:
+    """Asks about what one command changed in its draft. The question is bound to the digest of exactly these changes."""
+    judged, draft = call.draft_judged, call.draft
+    timeout_ms = judged.expires_in_ms if judged and judged.expires_in_ms is not None else APPROVAL_TIMEOUT_MS_DEFAULT
+    paths = judged.asking[:TOUCHED_MAX] if judged else ()
+    return ApprovalRequested(
+        approval_id=derive_approval_id(run.run_id, f"draft/{call.call_id}", call.attempt),
+        kind=ApprovalKind.DRAFT,
+        digest=draft.digest if draft is not None else "",
+        rule=judged.rule if judged else "",
+        expires_at_ms=now_ms + timeout_ms,
+        call_id=call.call_id,
+        tool=call.tool,
+        risk=call.judged.risk if call.judged else Risk.CRITICAL,
+        policies=judged.policy.policies if judged and judged.policy else (),
+        taint=judged.taint if judged else (),
+        preview=judged.preview if judged else None,
+        options=(GrantOption(scope=Scope.ONCE, constraints=(), text="apply exactly these changes"),),
+        touches=Touches(paths=paths) if paths else None,
+        reason=judged.reason if judged else "",
+    )
+
+
 def touches_of(judged: Sequence[ToolJudged]) -> Touches:
     """Shows commands with their words where those are known, else by the program's name."""
     paths = dict.fromkeys(path for each in judged for path in each.paths)

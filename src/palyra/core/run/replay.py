@@ -11,6 +11,7 @@ import msgspec
 
 from palyra.core.errors import Corrupt, Invalid
 from palyra.core.events import Draft, Event
+from palyra.core.events.tool import ToolFinished, ToolUncertain
 from palyra.core.run.due import next_record
 from palyra.core.run.fold import accept, fact_of, fold
 from palyra.core.run.state import Run
@@ -53,10 +54,17 @@ def replay(events: Iterable[Event]) -> Replayed:
 
 
 def _compare(event: Event, expected: Draft | None) -> Difference | None:
-    if expected is None or (expected.data == event.data and expected.trust == event.trust):
+    if expected is None or (expected.data == _unsigned(event) and expected.trust == event.trust):
         return None
     what = "another event is due here" if event.type != expected.data.TYPE else "the same event with other data is due"
     return _differs(event, expected, what)
+
+
+def _unsigned(event: Event) -> object:
+    """Returns the data as it was decided: the node signs a decided outcome after the decision."""
+    if isinstance(event.data, ToolFinished | ToolUncertain):
+        return msgspec.structs.replace(event.data, attestation=None)
+    return event.data
 
 
 def _differs(event: Event, expected: Draft | None, what: str) -> Difference:

@@ -12,14 +12,24 @@ from msgspec.structs import replace
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import BudgetState, ModelError, ModelOutput, Reservation
-from palyra.core.events.run import Ancestor, EndReason, RunLimits
-from palyra.core.events.tool import ApprovalKind, OpenedSkill, Outcome
-from palyra.core.ids import ApprovalId, CallId, RunId
-from palyra.core.run.call import Call, CallPhase
+from palyra.core.events.run import (
+    Ancestor,
+    CallerTool,
+    EndReason,
+    ObjectiveResult,
+    ReplyAddress,
+    RunLimits,
+    WaitKind,
+)
+from palyra.core.events.tool import ApprovalKind, MadeArtifact, OpenedSkill, Outcome
+from palyra.core.ids import ApprovalId, CallId, Principal, RunId
+from palyra.core.run.call import IN_FLIGHT, Call, CallPhase
 from palyra.core.run.loop import AgentRunLoopState
 from palyra.core.run.progress import RunProgressController
 from palyra.core.run.states import RunState
 from palyra.core.trust import Trust
+
+SHOWN_MAX = 4  # Pictures of one answer: more would flood a conversation.
 
 
 class TurnPhase(Enum):
@@ -89,8 +99,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     `unseen_count` counts people's messages that no model call has carried yet. `has_news` says that the outcome of an
     uncertain call became known, and the model has not been told. `skills` lists the skills opened so far, each once.
-    `lineage`, `doubts` and `budget_nano_usd` are those of its run.accepted. `has_children` says that it started a call
-    that starts a run.
+    `principal` is who it was accepted for: who is judged and charged, whoever owns the session.
+    `objectives` are those of its run.accepted. While `is_checking`, the present turn's answer is being checked against
+    them; `checked` is what came of it. A new turn clears both.
+    `lineage`, `doubts`, `budget_nano_usd`, `reply` and the last four are those of its run.accepted. `has_children` says
+    that it started a call that starts a run. `wait_kind` is that of its last run.waiting. `shown` are the newest bodies
+    that its calls made for people, at most SHOWN_MAX.
     """
 
     run_id: RunId
@@ -104,6 +118,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     state: RunState
     trust: Trust
     last_at_ms: int
+    principal: Principal
     loop: AgentRunLoopState = AgentRunLoopState()
     progress: RunProgressController = RunProgressController()
     phase: TurnPhase = TurnPhase.PLANNING
@@ -133,10 +148,20 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     ending: PlannedEnd | None = None
     skills: tuple[OpenedSkill, ...] = ()
     is_answered: bool = False
+    objectives: tuple[str, ...] = ()
+    is_checking: bool = False
+    checked: tuple[ObjectiveResult, ...] | None = None
     lineage: tuple[Ancestor, ...] = ()
     doubts: frozenset[str] = frozenset()
     budget_nano_usd: int | None = None
     has_children: bool = False
+    reply: ReplyAddress | None = None
+    wait_kind: WaitKind = WaitKind.APPROVAL
+    caller_tools: tuple[CallerTool, ...] = ()
+    instructions: str = ""
+    output_tokens_max: int | None = None
+    serves_agent: str | None = None
+    shown: tuple[MadeArtifact, ...] = ()
 
 
 def find_call(run: Run, call_id: CallId) -> Call:
@@ -170,4 +195,13 @@ def holding_questions(run: Run) -> tuple[OpenQuestion, ...]:
 
 
 def calls_in_flight(run: Run) -> tuple[Call, ...]:
-    return tuple(call for call in (*run.calls, *run.earlier) if call.phase is CallPhase.STARTED)
+    return tuple(call for call in (*run.calls, *run.earlier) if call.phase in IN_FLIGHT)
+
+
+def calls_handed_out(run: Run) -> tuple[Call, ...]:
+    """Returns the calls whose results the caller owes."""
+    return tuple(call for call in run.calls if call.phase is CallPhase.HANDED_OUT)
+
+
+def has_caller_tool(run: Run, name: str) -> bool:
+    return any(tool.name == name for tool in run.caller_tools)

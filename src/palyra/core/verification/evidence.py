@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from palyra.core.checkpoint import Anchor
 from palyra.core.ids import NodeId, StreamId
 
 FINDINGS_MAX = 100  # As many as a person can read in a report; the count goes on.
@@ -59,7 +60,7 @@ class Evidence:
     """Where a verifier reads: one snapshot of a journal, and the public keys beside it.
 
     `node_ids` returns the nodes those keys belong to. None means that the keys cannot be listed; then any name is
-    believed.
+    believed. `begun_ids` returns the nodes of which is known that they have signed a journal.
     """
 
     streams: Callable[[], Iterable[StreamId]]
@@ -72,6 +73,8 @@ class Evidence:
     is_valid: Callable[[bytes, bytes, bytes], bool]
     node_ids: Callable[[], frozenset[NodeId]] | None = None
     misindexed: Callable[[], Iterable[Misindexed]] = tuple
+    begun_ids: Callable[[], frozenset[NodeId]] = frozenset
+    anchors: tuple[Anchor, ...] = ()
 
 
 class VerifyFinding(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ import msgspec
 from palyra.core.canonical import canonical_bytes, encode_plain_record
 from palyra.core.chain import GENESIS, SALT_BYTES, Header, digest_data, link
 from palyra.core.errors import Corrupt, Invalid
-from palyra.core.events import DATA_TYPES, SYSTEM_TYPES, Data, Event
+from palyra.core.events import DATA_TYPES, Data, Event, may_stand
 from palyra.core.events.base import ErasedData
 from palyra.core.events.codec import decode_data
 from palyra.core.events.system import Erased
@@ -103,7 +103,7 @@ class TapeCheck:
     def _require_place(self, stored: StoredEvent) -> None:
         if stored.position <= self._position:
             raise Corrupt("position_order", f"its position {stored.position} is not after that of the event before it")
-        if is_system_stream(self._stream) is not (stored.type in SYSTEM_TYPES) and stored.type in DATA_TYPES:
+        if not may_stand(stored.type, is_system=is_system_stream(self._stream)) and stored.type in DATA_TYPES:
             raise Corrupt("event_misplaced", "an event of this type does not belong on this tape")
 
     def _read_data(self, stored: StoredEvent) -> Data | ErasedData:

@@ -11,7 +11,7 @@ from palyra.core.errors import PalyraError
 from palyra.core.events import Event
 from palyra.core.events.base import ErasedData
 from palyra.core.events.session import SessionBranched, SessionRestored
-from palyra.core.ids import StreamId, is_system_stream
+from palyra.core.ids import StreamId, is_system_stream, system_stream
 from palyra.core.verification.attestations import AttestationCheck
 from palyra.core.verification.checkpoints import Claims, HeadCheck
 from palyra.core.verification.evidence import FINDINGS_MAX, Evidence, StoredEvent, Summary, VerifyFinding, VerifyReport
@@ -42,7 +42,8 @@ class _Verification:
     def __init__(self, evidence: Evidence, on_progress: Callable[[int], None]) -> None:
         self._evidence = evidence
         self._on_progress = on_progress
-        self._claims = Claims(None if evidence.node_ids is None else evidence.node_ids())
+        node_ids = None if evidence.node_ids is None else evidence.node_ids()
+        self._claims = Claims(node_ids, evidence.anchors)
         self._tapes_count = 0
         self._events_count = 0
         self._erased_count = 0
@@ -50,6 +51,7 @@ class _Verification:
         self._unchecked_count = 0
         self._unsigned_count = 0
         self._is_damaged = False
+        self._attested_by: dict[str, tuple[StreamId, int]] = {}
 
     def findings(self) -> Iterator[VerifyFinding]:
         streams = sorted(self._evidence.streams(), key=lambda stream: (not is_system_stream(stream), stream))
@@ -60,6 +62,8 @@ class _Verification:
             self._tapes_count += 1
             yield from self._tape(stream)
         yield from self._lost_tapes(frozenset(streams))
+        yield from self._unsigned_nodes()
+        yield from self._anchored()
         yield from map(stray_row, self._evidence.stray_rows())
         for stray in self._evidence.stray_events():
             what = f"{stray.events_count} events lie on a tape whose name is gone"
@@ -95,6 +99,7 @@ class _Verification:
         self._erased_count += walk.erased_count
         self._attested_count += walk.attestations.checked_count
         self._unchecked_count += walk.attestations.unchecked_count
+        self._attested_by = {**walk.attestations.first_by_key, **self._attested_by}
         ending = walk.ending()
         self._is_damaged |= ending is not None or not is_whole
         if ending is not None:
@@ -108,6 +113,22 @@ class _Verification:
             self._on_progress(self._events_count)
         if stored.seq > heads.signed_seq and not self._claims.is_signed_checkpoint(stream, stored):
             self._unsigned_count += 1
+
+    def _unsigned_nodes(self) -> Iterator[VerifyFinding]:
+        """A node signs its first checkpoint before anything else, so a key that signed and has none is damage."""
+        for stream in self._claims.silent(self._evidence.begun_ids()):
+            self._is_damaged = True
+            yield VerifyFinding(stream, 1, "the key of this node has signed before, and no checkpoint by it is here")
+        for key, place in sorted(self._attested_by.items()):
+            if key not in self._claims.key_ids:
+                self._is_damaged = True
+                yield VerifyFinding(*place, "the attestation's key has signed no checkpoint of this journal")
+
+    def _anchored(self) -> Iterator[VerifyFinding]:
+        for anchor in self._claims.lost_anchors():
+            self._is_damaged = True
+            what = f"the checkpoint at position {anchor.position}, which was anchored elsewhere, is not here"
+            yield VerifyFinding(system_stream(anchor.node), 1, what)
 
     def _lost_tapes(self, present: frozenset[StreamId]) -> Iterator[VerifyFinding]:
         for stream in sorted(stream for stream in self._claims.streams() if stream not in present):
@@ -125,7 +146,7 @@ class _TapeWalk:
         self._hash_at = evidence.hash_at
         self._chain = TapeCheck(stream, claims.erased(stream))
         self.heads = claims.heads(stream)
-        self.attestations = AttestationCheck(evidence.public_key, evidence.is_valid)
+        self.attestations = AttestationCheck(evidence.public_key, evidence.is_valid, claims.must_be_attested)
         self.fold = TapeFold()
         self._is_folding = True
         self.erased_count = 0
