@@ -10,12 +10,15 @@ from palyra.adapters.keys.directory import KeyDirectory
 from palyra.adapters.store.sqlite.archive import Archive
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import open_journal
+from palyra.adapters.store.sqlite.migrations import known_migrations
 from palyra.core.errors import Corrupt, NotFound, PalyraError, Unavailable
 from palyra.core.ids import StreamId
 from palyra.core.verification import verify
 from palyra.ports.journal import Append
 from tests.support.homes import TestHome
-from tests.support.journals import FixedClock, run_cycle
+from tests.support.journals import FixedClock
+
+NEWEST = known_migrations()[-1].number
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +44,7 @@ def test_unknown_tape_has_no_events(filled: TestHome) -> None:
 def test_totals_count_what_is_there(filled: TestHome) -> None:
     with Archive(filled.home.journal) as archive:
         totals = archive.totals()
-    assert (totals.schema_version, totals.tapes_count, totals.events_count, totals.last_position) == (6, 5, 55, 55)
+    assert (totals.schema_version, totals.tapes_count, totals.events_count, totals.last_position) == (NEWEST, 5, 56, 56)
 
 
 def test_nothing_can_be_written(filled: TestHome) -> None:
@@ -55,7 +58,7 @@ async def test_snapshot_stands_still_while_a_daemon_writes(tmp_path: Path, fille
     journal = open_journal(JournalSettings(path=home.home.journal), home.signer, FixedClock())
     with Archive(home.home.journal) as archive:
         before = archive.totals()
-        await journal.commit([Append(home.first, 14, tuple(run_cycle(home.ids.run())))])
+        await journal.commit([Append(home.first, 14, tuple(home.cycle()))])
         assert archive.totals() == before
         assert verify(archive.evidence(KeyDirectory(home.home.public_keys))).is_whole
     with Archive(home.home.journal) as archive:
@@ -68,20 +71,20 @@ async def test_snapshot_stands_still_while_a_daemon_writes(tmp_path: Path, fille
 async def test_journal_whose_writer_was_killed_is_read_with_its_log(tmp_path: Path, filled: TestHome) -> None:
     home = filled.copy_to(tmp_path / "home")
     journal = open_journal(JournalSettings(path=home.home.journal), home.signer, FixedClock())
-    await journal.commit([Append(home.first, 14, tuple(run_cycle(home.ids.run())))])
+    await journal.commit([Append(home.first, 14, tuple(home.cycle()))])
     dead = tmp_path / "dead"
     dead.mkdir()
     for name in ("journal.db", "journal.db-wal"):  # What a kill leaves, taken before the log is copied back.
         shutil.copy(home.home.root / name, dead / name)
     await journal.close()
     with Archive(dead / "journal.db") as archive:
-        assert archive.totals().events_count == 55 + 13
+        assert archive.totals().events_count == 56 + 13
 
 
 def test_copy_without_the_files_beside_it_is_read(tmp_path: Path, filled: TestHome) -> None:
     shutil.copy(filled.home.journal, tmp_path / "journal.db")
     with Archive(tmp_path / "journal.db") as archive:
-        assert archive.totals().events_count == 55
+        assert archive.totals().events_count == 56
 
 
 def test_copy_beside_which_no_log_can_be_made_is_read(tmp_path: Path, filled: TestHome) -> None:
@@ -89,7 +92,7 @@ def test_copy_beside_which_no_log_can_be_made_is_read(tmp_path: Path, filled: Te
     shutil.copy(filled.home.journal, tmp_path / "journal.db")
     (tmp_path / "journal.db-shm").mkdir()
     with Archive(tmp_path / "journal.db") as archive:
-        assert archive.totals().events_count == 55
+        assert archive.totals().events_count == 56
 
 
 def refusal(path: Path) -> PalyraError:
@@ -192,6 +195,6 @@ def loosen(journal: Path, table: str) -> None:
 
 def test_new_journal_without_an_event_is_whole(tmp_path: Path) -> None:
     home = TestHome(tmp_path / "home")
-    home.run(lambda journal: journal.checkpoint())
+    home.run(lambda journal: journal.head(home.first))
     with Archive(home.home.journal) as archive:
         assert verify(archive.evidence(KeyDirectory(home.home.public_keys))).summary.events_count == 0

@@ -14,12 +14,15 @@ import pytest
 
 from palyra.adapters.store.sqlite.connection import JournalSettings, WriterLock
 from palyra.adapters.store.sqlite.journal import open_journal
+from palyra.adapters.store.sqlite.migrations import known_migrations
 from palyra.app import Home, back_up, back_up_with_keys, open_archive, open_public_keys, restore, restore_replacing
 from palyra.core.errors import PalyraError
 from palyra.core.verification import VerifyReport, verify
 from palyra.ports.journal import Append
 from tests.support.homes import TestHome
-from tests.support.journals import FixedClock, run_cycle
+from tests.support.journals import FixedClock
+
+NEWEST = known_migrations()[-1].number
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,7 +38,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> TestHome:
 
 @pytest.fixture(scope="module")
 def saved(filled: TestHome, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A backup of `filled`, keys included: 55 events."""
+    """A backup of `filled`, keys included: 56 events."""
     destination = tmp_path_factory.mktemp("saved") / "backup"
     back_up_with_keys(filled.home, destination, in_silence)
     return destination
@@ -60,7 +63,7 @@ def files_in(directory: Path) -> list[str]:
 def test_backup_holds_what_its_manifest_says(filled: TestHome, saved: Path) -> None:
     manifest = json.loads((saved / "manifest.json").read_text())
     assert manifest["format_version"] == 1
-    assert (manifest["schema_version"], manifest["last_position"]) == (6, 55)
+    assert (manifest["schema_version"], manifest["last_position"]) == (NEWEST, 56)
     assert files_in(saved) == sorted([*manifest["files"], "manifest.json"])
     sums = {name: hashlib.sha256((saved / name).read_bytes()).hexdigest() for name in manifest["files"]}
     assert sums == manifest["files"]
@@ -85,12 +88,12 @@ def test_progress_is_told_to_the_end(filled: TestHome, tmp_path: Path) -> None:
 async def test_backup_beside_a_writer_is_one_moment_of_it(filled: TestHome, tmp_path: Path) -> None:
     home = filled.copy_to(tmp_path / "home")
     journal = open_journal(JournalSettings(path=home.home.journal), home.signer, FixedClock())
-    await journal.commit([Append(home.first, 14, tuple(run_cycle(home.ids.run())))])
+    await journal.commit([Append(home.first, 14, tuple(home.cycle()))])
     back_up(home.home, tmp_path / "backup", in_silence)
-    await journal.commit([Append(home.first, 27, tuple(run_cycle(home.ids.run())))])
+    await journal.commit([Append(home.first, 27, tuple(home.cycle()))])
     await journal.close()
     report = restore(Home(tmp_path / "other"), tmp_path / "backup")
-    assert (report.is_whole, report.summary.events_count) == (True, 55 + 13)
+    assert (report.is_whole, report.summary.events_count) == (True, 56 + 13)
 
 
 def test_existing_destination_is_never_touched(filled: TestHome, tmp_path: Path) -> None:
@@ -107,7 +110,7 @@ def test_failed_backup_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_restore_into_an_empty_home_brings_everything_back(filled: TestHome, saved: Path, tmp_path: Path) -> None:
     other = Home(tmp_path / "other")
-    assert restore(other, saved).summary.events_count == 55
+    assert restore(other, saved).summary.events_count == 56
     kept = [name for name in files_in(other.root) if name != "journal.db.lock"]
     assert kept == [name for name in files_in(saved) if name != "manifest.json"]
     assert report_of(other).is_whole
@@ -135,7 +138,7 @@ def test_replaced_journal_is_moved_aside_and_whole(filled: TestHome, saved: Path
     home.append_run(home.first)
     count = report_of(home.home).summary.events_count
     restore_replacing(home.home, saved)
-    assert report_of(home.home).summary.events_count == 55
+    assert report_of(home.home).summary.events_count == 56
     asides = list(home.home.root.glob("journal.db.replaced-*"))
     assert len(asides) == 1
     asides[0].replace(home.home.journal)
@@ -147,7 +150,7 @@ def test_keys_of_the_home_are_kept(saved: Path, tmp_path: Path) -> None:
     own = other.home.signing_key.read_bytes()
     restore_replacing(other.home, saved)
     assert other.home.signing_key.read_bytes() == own
-    assert len(list(other.home.public_keys.iterdir())) == 2
+    assert len(list(other.home.public_keys.glob("*.pub"))) == 2
     assert report_of(other.home).is_whole
 
 
@@ -158,7 +161,7 @@ def test_journal_that_is_beyond_reading_is_set_aside_as_it_lies(saved: Path, tmp
     home.journal.write_bytes(content)
     (home.root / "journal.db-wal").write_bytes(b"what is left of a log")
     restore_replacing(home, saved)
-    assert report_of(home).summary.events_count == 55
+    assert report_of(home).summary.events_count == 56
     assert not (home.root / "journal.db-wal").exists()
     assert any(path.read_bytes() == content for path in home.root.glob("journal.db.replaced-*"))
 
@@ -168,7 +171,7 @@ def test_log_of_a_journal_that_was_taken_away_is_not_played_into_the_new_one(sav
     home.root.mkdir()
     (home.root / "journal.db-wal").write_bytes(b"orphan")
     restore(home, saved)
-    assert report_of(home).summary.events_count == 55
+    assert report_of(home).summary.events_count == 56
     assert [path.read_bytes() for path in home.root.glob("journal.db.replaced-*-wal")] == [b"orphan"]
 
 
@@ -252,7 +255,7 @@ def kill_points(act: str, home: Path, backup: Path, work: Path) -> list[dict[str
 def test_backup_killed_at_any_step_is_complete_or_absent(filled: TestHome, tmp_path: Path) -> None:
     left = kill_points("backup", filled.home.root, tmp_path, tmp_path / "work")
     assert len(left) > 20
-    assert [point for point in left if point["exists"] and point["restored"] != 55] == []
+    assert [point for point in left if point["exists"] and point["restored"] != 56] == []
     assert (left[0]["exists"], left[-1]["exists"], left[-1]["was_killed"]) == (False, True, False)
     assert report_of(filled.home).is_whole
 
@@ -265,8 +268,26 @@ def test_restore_killed_at_any_step_leaves_the_old_journal_or_the_new(
     old = report_of(home.home).summary.events_count
     left = kill_points("restore", home.home.root, saved, tmp_path / "work")
     assert len(left) > 30
-    assert {point["events_count"] for point in left} == {old, 55}
-    assert [point for point in left if point["events_count"] == 55 and point["aside_events_count"] != [old]] == []
+    assert {point["events_count"] for point in left} == {old, 56}
+    assert [point for point in left if point["events_count"] == 56 and point["aside_events_count"] != [old]] == []
     tried_again = [(point["again"], point["staging"]) for point in left if "again" in point]
     assert len(tried_again) > 5
-    assert [again for again in tried_again if again != (55, [])] == []
+    assert [again for again in tried_again if again != (56, [])] == []
+
+
+@pytest.mark.parametrize("is_in_backup", [True, False])
+def test_a_pipe_in_place_of_a_journal_is_refused_and_not_waited_for(
+    saved: Path, tmp_path: Path, is_in_backup: bool
+) -> None:
+    home = Home(tmp_path / "home")
+    home.root.mkdir()
+    backup = shutil.copytree(saved, tmp_path / "backup")
+    journal = backup / "journal.db" if is_in_backup else home.journal
+    journal.unlink(missing_ok=True)
+    os.mkfifo(journal)
+    with pytest.raises(PalyraError):
+        restore_replacing(home, backup)
+
+
+def test_the_journal_in_a_backup_is_private(saved: Path) -> None:
+    assert stat.S_IMODE((saved / "journal.db").stat().st_mode) == 0o600

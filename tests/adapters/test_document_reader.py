@@ -226,13 +226,16 @@ async def test_reading_that_takes_too_long_is_refused_and_its_process_is_gone() 
     assert children() == before
 
 
+REAPED_BY_ANOTHER = 255  # What asyncio answers when its watcher comes second to the transport's own look.
+
+
 async def test_reply_without_end_is_dropped_and_its_process_killed() -> None:
     endless = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", endless, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     assert await receive(process, 1_000_000) == b""
-    assert await process.wait() == -signal.SIGKILL
+    assert await process.wait() in (-signal.SIGKILL, REAPED_BY_ANOTHER)
 
 
 async def test_cancelled_reading_leaves_no_process() -> None:

@@ -219,7 +219,7 @@ SPOILING: dict[str, Callable[[TestHome], str]] = {
     "header": lambda home: f"UPDATE events SET at_ms = 7 WHERE {home.event(home.first, 5)}",
     "data": lambda home: (
         "UPDATE events SET data = CAST(replace(CAST(data AS TEXT), 'README', 'readme') AS BLOB) "
-        f"WHERE {home.event(home.first, 9)}"
+        f"WHERE {home.event(home.first, 3)}"
     ),
     "digest": lambda home: f"UPDATE events SET digest = zeroblob(32) WHERE {home.event(home.first, 5)}",
     "removed": lambda home: f"DELETE FROM events WHERE {home.event(home.first, 5)}",

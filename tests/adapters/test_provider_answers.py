@@ -214,3 +214,33 @@ def test_pieces_of_one_read_leave_together_and_in_order() -> None:
         Completed(Finish.STOP),
     ]
     assert pieces.take() == []
+
+
+def counted(kind: str, counts: tuple[Any, Any]) -> bytes:
+    names = {"openai-chat": ("prompt_tokens", "completion_tokens")}.get(kind, ("input_tokens", "output_tokens"))
+    usage = dict(zip(names, counts, strict=True))
+    if kind == "openai-chat":
+        return events({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}, {"usage": usage}, "[DONE]")
+    if kind == "openai-responses":
+        said = {"type": "response.output_text.delta", "delta": "x"}
+        return events(said, {"type": "response.completed", "response": {"status": "completed", "usage": usage}})
+    start = {"type": "message_start", "message": {"usage": usage}}
+    block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "x"}}
+    return events(
+        start, block, {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}
+    )
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("counts", [(2**53, 1), (2**63, 1), (1, 2**63), (2**64 - 1, 1), (None, None), (0, 0), (-3, -3)])
+def test_counts_that_are_missing_or_impossible_are_no_counts(kind: str, counts: tuple[Any, Any]) -> None:
+    answer = read(kind, counted(kind, counts))
+    assert isinstance(answer.last, Completed)
+    assert answer.last.usage is None
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_honest_counts_are_taken(kind: str) -> None:
+    answer = read(kind, counted(kind, (12, 3)))
+    assert isinstance(answer.last, Completed)
+    assert answer.last.usage == Usage(input_tokens=12, output_tokens=3)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.providers import demo
@@ -20,6 +21,7 @@ from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.core.events.tool import Outcome, Verdict
 from palyra.core.ids import Principal, SessionId, StreamId
 from palyra.core.run.answer import AnswerCase, find_problems
+from palyra.core.service_runs import SESSION_SUMMARY
 from palyra.core.tools import ToolResult
 from palyra.ports.policy import PolicyQuestion
 from palyra.ports.provider import CallDelta, Completed, Delta, Failed, ModelRequest, Provider, ReasoningDelta, TextDelta
@@ -317,6 +319,13 @@ async def test_tool_the_agent_may_not_use_is_not_called() -> None:
 
 async def test_demo_cannot_answer_to_a_schema_and_says_so() -> None:
     deltas = await collect(DemoProvider(0, 0), request(UserMessage("tour"), answer_schema={"type": "object"}))
+    assert isinstance(deltas[-1], Failed)
+    assert "Configure a provider" in deltas[-1].message
+
+
+async def test_demo_cannot_summarize_for_the_daemon_and_says_so() -> None:
+    asked = replace(request(UserMessage("Summarize.")), instructions=SESSION_SUMMARY.instructions)
+    deltas = await collect(DemoProvider(0, 0), asked)
     assert isinstance(deltas[-1], Failed)
     assert "Configure a provider" in deltas[-1].message
 

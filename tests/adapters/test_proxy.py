@@ -205,3 +205,24 @@ async def test_noise_is_answered_or_dropped_and_reaches_nothing(tmp_path: Path, 
         answer = await s.send(noise + b"\r\n\r\n")
         assert answer[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 403", b"")
         assert s.home.connections_count == 0
+
+
+@pytest.mark.parametrize(
+    ("is_own", "origin", "status"),
+    [
+        (True, "", b"200"),
+        (True, "Origin: {own}\r\n", b"200"),
+        (True, "Origin: https://evil.example.com\r\n", b"403"),
+        (True, "Origin: null\r\n", b"403"),
+        (False, "", b"403"),
+        (False, "Origin: {own}\r\n", b"403"),
+    ],
+)
+async def test_opened_target_is_for_its_own_pages_where_pages_are_known(
+    tmp_path: Path, is_own: bool, origin: str, status: bytes
+) -> None:
+    async with scene(tmp_path) as s, GuardedProxy(s.guard, is_own=lambda endpoint: is_own) as proxy:
+        await proxy.start(s.path)
+        head = origin.format(own=s.home.url)
+        assert await s.status(f"GET {s.home.url}/ HTTP/1.1\r\n{head}\r\n".encode()) == status
+        assert (s.home.connections_count > 0) is (status == b"200")

@@ -8,9 +8,23 @@ import pytest
 
 from palyra.adapters.store.sqlite.journal import SqliteJournal
 from palyra.adapters.store.sqlite.rows import TABLES
+from palyra.core.channel_writes import QueueOutbox
+from palyra.core.channels.outbox import OutboxItem, OutboxKind
 from palyra.core.ids import ArtifactId, JobId, NodeId, SessionId
 from palyra.core.jobs.model import NewJob
-from palyra.core.writes import EnqueueJob, Heartbeat, LinkArtifact, SealSecret, SetHeartbeat, TakeLease, Write
+from palyra.core.writes import (
+    EnqueueJob,
+    Heartbeat,
+    LinkArtifact,
+    MentionMemory,
+    PutCandidate,
+    RecordReflection,
+    RecordUse,
+    SealSecret,
+    SetHeartbeat,
+    TakeLease,
+    Write,
+)
 from palyra.ports.journal import Append, Erasure
 from tests.support.journals import (
     ALICE,
@@ -23,6 +37,8 @@ from tests.support.journals import (
     session_branched,
     session_created,
 )
+from tests.support.learning import candidate_of, reflection_of, use_of
+from tests.support.memory import item_of
 from tests.support.sqlite import files_holding, journal_at
 
 pytestmark = pytest.mark.anyio
@@ -119,6 +135,21 @@ async def test_every_state_table_about_a_tape_loses_its_rows_with_the_tape(tmp_p
         SealSecret(run, "s1", b"sealed"),
         SetHeartbeat(run, NodeId("node-a"), 5),
         EnqueueJob(NewJob(id=JobId(ids.run()), kind="test", principal=ALICE, session_id=session, created_at_ms=1)),
+        PutCandidate(candidate_of("It is so.", ALICE, session_id=session)),
+        RecordUse(use_of(ALICE, 1, session_id=session), 9),
+        RecordReflection(reflection_of(ALICE, 1, session_id=session), 9),
+        MentionMemory((item_of("").id,), session),
+        QueueOutbox(
+            OutboxItem(
+                id="01JX",
+                channel="a",
+                conversation_id="c",
+                kind=OutboxKind.NOTICE,
+                text="hi",
+                created_at_ms=1,
+                session_id=session,
+            )
+        ),
     ]
     async with journal_at(path) as journal:
         await journal.commit([Append(session, 0, (session_created(), *run_cycle(run)))], writes)

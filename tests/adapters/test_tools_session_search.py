@@ -45,7 +45,8 @@ async def test_hits_are_listed_with_all_that_names_them() -> None:
         'session 01JZ0000000000000000OTHER1 "Holidays", seq 7, 2025-06-15 15:06 UTC, user:alice:\n…we fly on Tuesday…'
     )
     assert (result.trust, result.source) == (Trust.OPERATOR, None)
-    assert index.asked == [SearchQuery(match='"tuesday" AND "fly"', principal=context().principal, limit=HITS_DEFAULT)]
+    asked = SearchQuery(match='"tuesday" AND "fly"', principal=context().principal, limit=HITS_DEFAULT)
+    assert index.asked == [asked, replace(asked, match='"tuesday" OR "fly"')]
 
 
 async def test_this_session_is_said_to_be_this_one() -> None:
@@ -57,6 +58,20 @@ async def test_where_no_message_has_all_words_those_with_some_are_told_as_such()
     result = await search(index := Index(HIT, has_all=False), "tuesday mars")
     assert result.output.startswith("[No message has all of these words; these have some.]\nsession ")
     assert [query.match for query in index.asked] == ['"tuesday" AND "mars"', '"tuesday" OR "mars"']
+
+
+async def test_a_question_that_has_all_its_words_does_not_hide_what_has_some() -> None:
+    class Asked(Index):
+        async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
+            return (question, HIT) if " OR " in query.match else (question,)
+
+    question = replace(HIT, seq=9, excerpt="When do we fly?")
+    result = await search(Asked(), "when do we fly")
+    first, second = result.output.split("\n\n")
+    assert "When do we fly?" in first
+    assert second.startswith("[These have some of the words.]\nsession ")
+    assert "on Tuesday" in second
+    assert (await search(Asked(), "when do we fly", k=1)).output == first
 
 
 async def test_nothing_found_is_our_own_word() -> None:

@@ -52,7 +52,7 @@ async def test_file_is_created_with_its_folders_and_then_replaced(tmp_path: Path
     created = await write(tmp_path, "a/b/c.txt", "één\ntwo\n")
     assert created.output == "a/b/c.txt: created, 2 lines, 10 bytes"
     replaced = await write(tmp_path, "a/b/c.txt", "")
-    assert replaced.output == "a/b/c.txt: replaced, 0 lines, 0 bytes"
+    assert replaced.output == "a/b/c.txt: replaced, and it is empty"
     assert os.listdir(tmp_path / "a" / "b") == ["c.txt"]
 
 

@@ -1,6 +1,11 @@
 """Token counts by bundled vocabularies."""
 
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+import splintr
 
 from palyra.adapters.vocabulary import bundled
 from palyra.adapters.vocabulary.bundled import BundledVocabularies, choose_vocabulary
@@ -44,7 +49,40 @@ async def test_special_tokens_in_a_text_are_plain_text() -> None:
 
 
 async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundled, "TEXTS_REMEMBERED_MAX", 10)
+    monkeypatch.setattr(bundled, "COUNTS_REMEMBERED_MAX", 10)
     counter = BundledVocabularies({})
     await counter.count("gpt-4o", [f"text {number}" for number in range(50)])
     assert len(counter._counts) == 10
+
+
+async def test_long_texts_are_counted_and_not_kept() -> None:
+    counter = BundledVocabularies({})
+    await counter.count("gpt-4o", ["long " * 10_000])
+    assert not any(isinstance(part, str) and len(part) > 100 for key in counter._counts for part in key)
+
+
+async def test_counts_pushed_out_by_others_are_still_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundled, "COUNTS_REMEMBERED_MAX", 3)
+    counter = BundledVocabularies({})
+    await counter.count("gpt-4o", ["known"])
+    long_texts = [f"{number} " * 3_000 for number in range(8)]
+    told = await asyncio.gather(*(counter.count("gpt-4o", ["known", text]) for text in long_texts))
+    assert {counts[0] for counts in told} == {1}
+
+
+def test_a_vocabulary_is_loaded_once_however_many_need_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[str] = []
+    load = splintr.Tokenizer.from_pretrained
+
+    class Slow:
+        @staticmethod
+        def from_pretrained(name: str) -> object:
+            loads.append(name)
+            time.sleep(0.05)
+            return load(name)
+
+    monkeypatch.setattr(splintr, "Tokenizer", Slow)
+    bundled._load.cache_clear()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: bundled._count("o200k_base", {("o200k_base", number, 1): "a"}), range(8)))
+    assert loads == ["o200k_base"]

@@ -15,7 +15,9 @@ from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
 from palyra.ports.incidents import IncidentViews
 from palyra.ports.journal import Journal
+from palyra.ports.learning import LearningViews
 from palyra.ports.marks import MarkViews
+from palyra.ports.memory import MemorySearch, MemoryUpkeepViews, MemoryViews
 from palyra.ports.routines import RoutineViews
 from palyra.ports.search import MessageSearch
 from palyra.ports.state import State
@@ -38,6 +40,10 @@ class Opened:
     incidents: IncidentViews
     routines: RoutineViews
     marks: MarkViews
+    memory: MemoryViews
+    memory_upkeep: MemoryUpkeepViews
+    memory_search: MemorySearch
+    learning: LearningViews
 
 
 Opener = Callable[[Path, FixedClock], Awaitable[Opened]]
@@ -79,6 +85,10 @@ def _with_views(journal: SqliteJournal) -> Opened:
         incidents=journal.incidents,
         routines=journal.routines,
         marks=journal.marks,
+        memory=journal.memory,
+        memory_upkeep=journal.memory,
+        memory_search=journal.memory_search,
+        learning=journal.learning,
     )
 
 

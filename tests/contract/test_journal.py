@@ -363,6 +363,9 @@ async def test_a_checkpoint_signs_the_heads_that_changed(journal: Journal, ids: 
 
 async def test_without_a_change_there_is_no_checkpoint(store: Store, ids: Ids) -> None:
     journal = (await store.open()).journal
+    (begun,) = await journal.checkpoint()
+    assert isinstance(begun.data, CheckpointSigned)
+    assert begun.data.heads == (), "the first one begins the tape before anything else"
     assert await journal.checkpoint() == ()
     await new_session(journal, ids)
     assert len(await journal.checkpoint()) == 1

@@ -3,10 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
+from palyra.core.drafts.judge import TAINTED_BYTES_MAX
 from palyra.core.errors import Conflict
 from palyra.core.events import Draft
+from palyra.core.events.draft import DraftJudged
 from palyra.core.events.session import Parent, SessionBranched, SessionReset, SourceTrusted, TaintSource
 from palyra.core.events.tool import FileBytes, Outcome, ToolFinished, ToolJudged, Verdict
+from palyra.core.file_sets import pack_files
 from palyra.core.ids import CallId, EffectId, SessionId
 from palyra.core.taint import UNNAMED, decode_taint, labels
 from palyra.core.trust import Trust
@@ -138,3 +141,66 @@ async def test_erased_session_leaves_no_names_and_takes_no_more(store: Store, id
     assert await opened.provenance.tainted_file("/w/notes.md", NOTES.sha256) is None
     with pytest.raises(Conflict, match="session_erased"):
         await opened.journal.commit([Append(session, 2, (draft(SourceTrusted(source="http:a")),))])
+
+
+def judged_set(*files: FileBytes, verdict: Verdict = Verdict.ALLOW) -> Draft:
+    sets = pack_files(files, TAINTED_BYTES_MAX)
+    return draft(DraftJudged(call_id=CallId("c1"), digest="d", verdict=verdict, rule="r", reason="", write_sets=sets))
+
+
+MANY = tuple(replace(NOTES, path=f"build/{number % 50}/{number}.o", sha256=f"{number:064x}") for number in range(3000))
+
+
+async def test_a_judged_draft_taints_a_journal_that_had_no_tainted_file(store: Store, ids: Ids) -> None:
+    opened, session = await store.open(), ids.session()
+    assert await opened.provenance.tainted_file("/w/notes.md", NOTES.sha256) is None
+    judged = DraftJudged(
+        call_id=CallId("c1"), digest="d", verdict=Verdict.ALLOW, rule="r", reason="", taint=NOTES.taint, writes=(NOTES,)
+    )
+    await begin(opened, session, draft(judged))
+    assert await opened.provenance.tainted_file("/w/notes.md", NOTES.sha256) is not None
+    assert await opened.provenance.taints_workspace("/w")
+
+
+async def test_a_set_of_files_taints_exactly_its_bytes_paths_and_folders(store: Store, ids: Ids) -> None:
+    opened, session = await store.open(), ids.session()
+    assert not await opened.provenance.taints_workspace("/w")
+    await begin(opened, session, judged_set(*MANY))
+    for _ in range(2):
+        row = await opened.provenance.tainted_file(f"/w/{MANY[7].path}", MANY[7].sha256)
+        assert row is not None
+        assert (row.session_id, row.root, row.path, row.sources) == (session, "/w", "/w/build/7/7.o", '["http:a"]')
+        assert [row.path for row in await opened.provenance.tainted_paths(("/w/build/7/7.o", "/w/src/x", "/v/"))] == [
+            "/w/build/7/7.o"
+        ]
+        assert [row.path for row in await opened.provenance.tainted_paths(("/w/", "/w/build/7/"))] == [
+            "/w",
+            "/w/build/7/",
+        ]
+        tainted = [root for root in ("/", "/w", "/w/build/3") if await opened.provenance.taints_workspace(root)]
+        assert tainted == ["/", "/w", "/w/build/3"]
+        clean = [
+            root for root in ("/v", "/w/src", "/w2", "/w/build/3/3.o") if await opened.provenance.taints_workspace(root)
+        ]
+        assert clean == []
+        opened = await store.reopen()
+
+
+async def test_a_clean_write_below_a_set_is_clean(store: Store, ids: Ids) -> None:
+    """Also what an undo puts back: other bytes than those of the set."""
+    opened, session = await store.open(), ids.session()
+    await begin(opened, session, judged_set(*MANY))
+    assert await opened.provenance.tainted_file("/w/build/7/7.o", "cd" * 32) is None
+    assert await opened.provenance.tainted_file("/w/README.md", "cd" * 32) is None
+
+
+async def test_a_denied_set_taints_nothing_and_an_erased_one_is_gone(store: Store, ids: Ids) -> None:
+    opened, session, other = await store.open(), ids.session(), ids.session()
+    await begin(opened, session, judged_set(*MANY, verdict=Verdict.DENY))
+    assert await opened.provenance.tainted_file("/w/build/7/7.o", MANY[7].sha256) is None
+    await begin(opened, other, judged_set(*MANY[:1000]), judged_set(*MANY[1000:]))
+    assert await opened.provenance.tainted_file("/w/build/7/7.o", MANY[7].sha256) is not None
+    assert await opened.provenance.tainted_file(f"/w/{MANY[2000].path}", MANY[2000].sha256) is not None
+    await opened.journal.erase([erasure(other, None)])
+    assert await opened.provenance.tainted_file("/w/build/7/7.o", MANY[7].sha256) is None
+    assert not await opened.provenance.taints_workspace("/w")

@@ -12,12 +12,14 @@ from palyra.core.events.tool import (
     Decision,
     Grant,
     GrantRevoked,
+    Refusal,
     Scope,
 )
 from palyra.core.ids import ApprovalId, Principal, RunId, SessionId, derive_approval_id, derive_grant_id, digest_call
+from palyra.core.projections.rows import GrantKind
 from palyra.core.run.states import TERMINAL, RunState
 from palyra.ports.journal import Append, Journal
-from palyra.ports.views import RunFilter, SpendFilter
+from palyra.ports.views import GrantFilter, RunFilter, SpendFilter
 from tests.contract.conftest import Opened
 from tests.support.journals import (
     ALICE,
@@ -247,6 +249,34 @@ async def test_a_grant_is_listed_until_it_is_revoked(opened: Opened, ids: Ids) -
     assert await opened.approvals.grants(BOB, "", 10) == ()
     await opened.journal.commit([Append(session, 4, (draft(GrantRevoked(grant_id=grant.grant_id)),))])
     assert await opened.approvals.grants(ALICE, "", 10) == ()
+
+
+async def test_refusals_are_found_apart_from_grants_in_the_sessions_named(opened: Opened, ids: Ids) -> None:
+    session, other = await new_session(opened.journal, ids), await new_session(opened.journal, ids)
+    run = await new_run(opened.journal, ids, session)
+    approval_id = derive_approval_id(run, "c1", 1)
+    refusal = Refusal(
+        refusal_id=derive_grant_id(approval_id),
+        tool="shell.run",
+        scope=Scope.SESSION,
+        constraints=(),
+        principal=ALICE,
+        agent="default",
+    )
+    no = replace(answer(approval_id, "c1"), status=ApprovalStatus.DENIED, decision=Decision.DENY, refusal=refusal)
+    await opened.journal.commit([Append(session, 2, (approval_requested(run), draft(no, run)))])
+
+    async def found(kind: GrantKind, *sessions: SessionId, principal: Principal = ALICE) -> list[str]:
+        wish = GrantFilter(
+            kind=kind, principal=principal, tool="shell.run", session_ids=sessions, now_ms=START_MS, limit=10
+        )
+        return [row.id for row in await opened.approvals.grants_for(wish)]
+
+    assert await found(GrantKind.REFUSAL, other, session) == [refusal.refusal_id]
+    assert await found(GrantKind.REFUSAL, other) == []
+    assert await found(GrantKind.GRANT, session) == []
+    assert await found(GrantKind.REFUSAL, session, principal=BOB) == []
+    assert [row.kind for row in await opened.approvals.grants(ALICE, "", 10)] == [GrantKind.REFUSAL]
 
 
 async def given(opened: Opened, ids: Ids, session: SessionId, grant: Grant) -> None:

@@ -24,6 +24,7 @@ from palyra.core.events.tool import (
     ApprovalResolved,
     ApprovalStatus,
     Decision,
+    GrantOption,
     Scope,
     ToolJudged,
     ToolStarted,
@@ -252,7 +253,7 @@ async def _answer(engine: Engine, run_id: RunId, asked: ApprovalRequested, order
     if ordered is not None:
         answer = ApprovalAnswer(decision=Decision.DENY)
     else:
-        widest = max(index for index, option in enumerate(asked.options) if option.scope is Scope.SESSION)
+        widest = max(index for index, option in enumerate(asked.options) if _is_grant(option))
         answer = ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.SESSION, option=widest)
     await engine.approvals.answer(OWNER, asked.approval_id, answer)
 
@@ -277,3 +278,8 @@ def batches(calls: Iterable[Wanted]) -> tuple[tuple[Wanted, ...], ...]:
         else:
             grouped.append([call])
     return tuple(map(tuple, grouped))
+
+
+def _is_grant(option: GrantOption) -> bool:
+    """To trust a source is no grant: who vouches for what was read has read it."""
+    return option.scope is Scope.SESSION and not option.trusts

@@ -24,6 +24,7 @@ from tests.corpora.injection_campaign import (
 from tests.corpora.injection_figures import count_attacks, join_attacks, join_benign
 from tests.corpora.injection_play import Theatre
 from tests.corpora.injection_tools import AGENTDOJO, INJECAGENT, OTHERS, Deed
+from tests.support.policies import PermitsModels
 
 # Shares no divisor with the attackers' tasks of any suite, so that every one of them has its turn.
 EVERY = 11
@@ -38,11 +39,8 @@ needs_injecagent = pytest.mark.skipif(
 )
 
 
-class CarelessPolicy:
+class CarelessPolicy(PermitsModels):
     """Allows everything, to see that what gets through is noticed."""
-
-    def permits_network(self, question: PolicyQuestion) -> bool:
-        return False
 
     def judge(self, question: PolicyQuestion) -> PolicyAnswer:
         snapshot = PolicySnapshot(sha256="0" * 64, policies=("careless",))

@@ -6,6 +6,7 @@ Does not own: starting this process and speaking with it (tests.runtimes.shells)
 each line of its output is what the order came to.
 """
 
+import concurrent.futures
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ import msgspec
 
 from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.sandbox import WHEEL
-from tests.runtimes.shells import NOBODY, House, found_sandbox, perform
+from tests.runtimes.shells import NOBODY, House, Trial, found_sandbox, perform
 
 
 def main() -> None:
@@ -34,6 +35,7 @@ def _give_bubblewrap(folder: str) -> None:
     """Installs a second copy of the wheel, which comes before the one that may be out of reach."""
     found_sandbox()  # Loads also what Python loads late, while its files can be read.
     found_sandbox.cache_clear()
+    concurrent.futures.ThreadPoolExecutor  # noqa: B018 it is loaded at its first use
     for file in metadata.files(WHEEL) or []:
         copy = Path(folder, file)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +48,8 @@ def _give_bubblewrap(folder: str) -> None:
 def _obey() -> None:
     for line in sys.stdin:
         order = json.loads(line)
-        done = perform(order["arguments"], House(Path(order["base"])), msgspec.convert(order["limits"], CommandLimits))
+        limits = msgspec.convert(order["limits"], CommandLimits)
+        done = perform(Trial(order["arguments"], House(Path(order["base"])), limits, order["is_applied"]))
         sys.stdout.write(json.dumps(msgspec.to_builtins(done)) + "\n")
         sys.stdout.flush()
 

@@ -6,6 +6,7 @@ from palyra.adapters.providers.prepared_turns import Chunk, PreparedCall, Turn
 from palyra.adapters.providers.scripted import Script
 from palyra.core.events import Event
 from palyra.core.ids import Principal, RunId
+from palyra.core.trust import Trust
 from palyra.engine.api.requests import RunRecord, RunRequest
 from palyra.engine.engine import Engine
 from palyra.engine.hub import Frame
@@ -22,11 +23,12 @@ def calls(tool: str, **arguments: object) -> Turn:
 
 READ_THEN_ANSWER = [Script(turns=(calls("mark.read", text="a"), says("It is done.")))]
 SEND_THEN_ANSWER = [Script(turns=(calls("mark.send", text="mail"), says("Sent.")))]
+STORY = [Script(turns=(Turn(chunks=tuple(Chunk(f" word{n}", 80) for n in range(50))),))]  # Four seconds.
 SLOW = [Script(turns=(Turn(chunks=tuple(Chunk(f"word{n} ", 50) for n in range(200))),))]
 
 
 def ask(text: str = "go", **fields: object) -> RunRequest:
-    return RunRequest(text=text, origin="test", **{"can_ask": True, **fields})  # type: ignore[arg-type]
+    return RunRequest(text=text, origin="test", **{"can_ask": True, "trust": Trust.OPERATOR, **fields})  # type: ignore[arg-type]
 
 
 async def finished(engine: Engine, record: RunRecord, principal: Principal = OWNER) -> list[Event]:

@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tests.support.stand_in_provider import Played, StandInProvider
+from tests.support.waiting import WAIT_S
 
-START_TIMEOUT_S = 10.0
+START_TIMEOUT_S = WAIT_S
 LINGER_NOT = struct.pack("ii", 1, 0)  # Closing sends a reset at once, even with unsent data.
 
 Value = TypeVar("Value")

@@ -16,10 +16,10 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
-READY_TIMEOUT_S = 20.0
-ANSWER_TIMEOUT_S = 20.0
+READY_TIMEOUT_S = WAIT_S
+ANSWER_TIMEOUT_S = WAIT_S
 MODEL_VARIABLES = ("ANTHROPIC_", "OPENAI_")
 SYSTEMD_VARIABLES = ("INVOCATION_ID", "NOTIFY_SOCKET")  # They would switch the supervisor off.
 
@@ -114,6 +114,7 @@ class Daemon:
                     return
             except (OSError, ValueError):
                 time.sleep(0.02)
+        self.kill()
         raise AssertionError(f"the daemon is not ready: {self.log()}")
 
 
@@ -145,7 +146,7 @@ def plain_environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(MODEL_VARIABLES)}
     for name in SYSTEMD_VARIABLES:
         kept.pop(name, None)
-    return {**kept, "PALYRA_SERVER__DETECT": "[]"}
+    return {**kept, "PALYRA_SERVER__DETECT": "[]", "PALYRA_SERVER__GRPC": "off"}
 
 
 def _free_port() -> int:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from palyra.core.delegation import JOB
 from palyra.core.events import Event
 from palyra.core.events.run import CancelRequested, RunAccepted
 from palyra.core.ids import RunId
@@ -59,15 +60,18 @@ def main() -> None:
     begin, look = {"finish": (_begin_and_finish, _look_at_end), "cancel": (_begin_and_cancel, _look_at_cancel)}[act]
     for point in range(1, POINTS_MAX):
         root = folder / str(point)
-        was_killed = _in_fork(lambda root=root, point=point: begin(root, point)) == -signal.SIGKILL  # type: ignore[misc]
+        code = in_fork(lambda root=root, point=point: begin(root, point))  # type: ignore[misc]
+        was_killed = code == -signal.SIGKILL
+        if not was_killed and code != 0:
+            sys.exit(f"point {point}: the engine failed by itself")
         # The look prints its findings; its own failure is one.
-        if _in_fork(lambda root=root, was_killed=was_killed: look(root, was_killed)) != 0:  # type: ignore[misc]
+        if in_fork(lambda root=root, was_killed=was_killed: look(root, was_killed)) != 0:  # type: ignore[misc]
             sys.exit(f"point {point}: what was left could not be looked at")
         if not was_killed:
             return
 
 
-def _in_fork(work: Callable[[], Coroutine[Any, Any, None]]) -> int:
+def in_fork(work: Callable[[], Coroutine[Any, Any, None]]) -> int:
     child = os.fork()
     if child == 0:
         code = 1
@@ -90,7 +94,7 @@ def _workshop(root: Path, pause_s: float = 0.0) -> Workshop:
     return made
 
 
-def _dying(made: Workshop, point: int) -> list[Dying]:
+def dying(made: Workshop, point: int) -> list[Dying]:
     journals: list[Dying] = []
 
     def wrap(journal: Journal) -> Journal:
@@ -108,7 +112,7 @@ async def _started(engine: Engine) -> RunRecord:
 
 async def _begin_and_finish(root: Path, point: int) -> None:
     made = _workshop(root)
-    journals = _dying(made, point)
+    journals = dying(made, point)
     async with made.open() as engine:
         journals[0].is_armed = True
         await finished(engine, await _started(engine))
@@ -133,7 +137,7 @@ async def _look_at_end(root: Path, was_killed: bool) -> None:
 
 async def _begin_and_cancel(root: Path, point: int) -> None:
     made = _workshop(root, FOREVER_S)
-    journals = _dying(made, point)
+    journals = dying(made, point)
     async with made.open() as engine:
         record = await _started(engine)
         (child,) = await child_begun(engine, record.id)
@@ -168,7 +172,7 @@ async def _ended(engine: Engine, run_id: RunId) -> str:
 async def _no_job_left(engine: Engine) -> None:
     async def is_done() -> bool:
         counts = await engine.delegations.loader.views.jobs.count_jobs()
-        return [each.state.value for each in counts] == ["done"]
+        return [each.state.value for each in counts if each.kind == JOB] == ["done"]
 
     await until(is_done, "the job that ends children")
 

@@ -10,6 +10,7 @@ from palyra.adapters.artifacts.files import FileArtifacts
 from palyra.adapters.clock import SystemClock
 from palyra.adapters.cron import SimulatedCron
 from palyra.adapters.documents.files import WorkspaceDocumentFiles
+from palyra.adapters.drafts.store import FileDrafts
 from palyra.adapters.keys.sealer import FileSealer
 from palyra.adapters.keys.signer import FileSigner
 from palyra.adapters.policy.cedar import CedarPolicy
@@ -33,11 +34,16 @@ from palyra.core.ids import Principal, SessionId
 from palyra.core.routines.wish import ConfiguredRoutine
 from palyra.core.tools import CallNature, Capability, MissingTool, ToolResult, ToolSpec
 from palyra.core.trust import Trust
+from palyra.engine.channels.directory import ConfiguredChannel, MayAnswer, nobody_may_answer
 from palyra.engine.engine import Engine
 from palyra.engine.setup import EnginePorts, EngineSettings, EngineSetup, HealingSetup, Views
+from palyra.ports.anchors import Anchors, NoAnchors
 from palyra.ports.clock import Clock
 from palyra.ports.delegation import DelegationSlot
+from palyra.ports.embedder import Embedder, EmbeddingBatches, NoEmbedder
 from palyra.ports.journal import Journal
+from palyra.ports.learned_skills import LearnedSkills, NoLearnedSkills
+from palyra.ports.memory import MemoryStores
 from palyra.ports.policy import Policy
 from palyra.ports.prices import Prices
 from palyra.ports.processes import NoProcesses, Processes
@@ -45,6 +51,7 @@ from palyra.ports.provider import Provider
 from palyra.ports.references import ReferenceReaders
 from palyra.ports.router import ModelCard
 from palyra.ports.skills import NoSkills, Skills
+from palyra.ports.telemetry import Meter, NoMeter, RunObserver
 from palyra.ports.tools import Tool, ToolCallContext, ToolSource
 from palyra.ports.workspace_documents import DocumentFiles
 
@@ -116,6 +123,8 @@ class Workshop:
         self.prices: Prices = PriceTables({})
         self.budgets: tuple[Budget, ...] = ()
         self.routines: tuple[ConfiguredRoutine, ...] = ()
+        self.channels: tuple[ConfiguredChannel, ...] = ()
+        self.may_answer: MayAnswer = nobody_may_answer
         self.tools: list[Tool] = [TimeNow(), FsRead(), FsWrite(), *mark_tools(self.marks)]
         self.sources: list[ToolSource] = []
         self.missing: list[MissingTool] = []
@@ -125,10 +134,17 @@ class Workshop:
         self.skills: Skills = NoSkills()
         self.has_delegation = False
         self.references = ReferenceReaders()
+        self.embedder: Embedder | EmbeddingBatches = NoEmbedder()
         self.document_files: DocumentFiles = WorkspaceDocumentFiles()
+        self.learned_skills: LearnedSkills = NoLearnedSkills()
+        self.anchors: Anchors = NoAnchors()
+        self.tools_begun: Callable[[], Awaitable[None]] = _begun_already
+        self.drafts = FileDrafts(root / "drafts")
         self.journal_settings = JournalSettings(path=root / "journal.db")
         self.journal_tools: Callable[[SqliteJournal, FileArtifacts], Sequence[Tool]] = lambda journal, artifacts: ()
         self.healing = HealingSetup()
+        self.meter: Meter = NoMeter()
+        self.observers: tuple[RunObserver, ...] = ()
         self.policy_state: Callable[[], str] = lambda: "ok"
         self.wrap_journal: Callable[[Journal], Journal] = lambda journal: journal
 
@@ -171,6 +187,12 @@ class Workshop:
             delegation=delegation,
             documents=IsolatedReader(),
             document_files=self.document_files,
+            embedder=self.embedder,
+            learned_skills=self.learned_skills,
+            anchors=self.anchors,
+            tools_begun=self.tools_begun,
+            drafts=self.drafts,
+            draft_leftovers=self.drafts.leftovers,
         )
         views = Views(
             sessions=journal.sessions,
@@ -183,6 +205,13 @@ class Workshop:
             incidents=journal.incidents,
             routines=journal.routines,
             marks=journal.marks,
+            memory=MemoryStores(views=journal.memory, upkeep=journal.memory, search=journal.memory_search),
+            vectors=journal.memory_search,
+            learning=journal.learning,
+            workload=journal.workload,
+            channels=journal.channels,
+            pairing=journal.pairing,
+            outbox=journal.outbox,
         )
         setup = EngineSetup(
             journal=self.wrap_journal(journal),
@@ -195,11 +224,19 @@ class Workshop:
             policy_state=self.policy_state,
             healing=replace(self.healing, log=self.healing.log or journal.upkeep),
             routines=self.routines,
+            meter=self.meter,
+            observers=self.observers,
+            channels=self.channels,
+            may_answer=self.may_answer,
         )
         return Engine(setup, _no_verify)
 
     def executed(self) -> list[str]:
         return self.marks.read_text().splitlines() if self.marks.exists() else []
+
+
+async def _begun_already() -> None:
+    """Waits for nothing."""
 
 
 async def _forget_nothing(session_id: SessionId) -> None: ...

@@ -19,7 +19,7 @@ from palyra.core.verification import Evidence, StoredEvent, StoredRow, VerifyRep
 from palyra.core.verification.projections import TABLES
 from palyra.core.verification.tape import TapeCheck, header_bytes
 from palyra.ports.signer import Signer
-from tests.support.journals import FixedSigner, draft
+from tests.support.journals import FixedSigner, attested, draft
 
 TABLE_OF = {row_type: table for table, row_type in TABLES.items()}
 
@@ -38,7 +38,12 @@ class Scene:
         self._signed: dict[StreamId, int] = {}
 
     def append(self, stream: StreamId, drafts: Iterable[Draft]) -> list[Event]:
-        return [self._append(stream, each) for each in drafts]
+        if not self.tapes:
+            # A node signs its first checkpoint before anything else is recorded.
+            first = draft_checkpoint(self.signer.public_key, self._previous, 0, ())
+            self.tapes[self.system] = []
+            self.append_signed(first, self.signer)
+        return [self._append(stream, each) for each in attested(drafts, self.signer)]
 
     def checkpoint(self) -> CheckpointSigned:
         heads = [

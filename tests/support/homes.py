@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from tests.support.journals import (
     FixedClock,
     Ids,
     approval_requested,
+    attested,
     draft,
     run_accepted,
     run_cycle,
@@ -65,7 +66,7 @@ class TestHome:
         async def append(journal: SqliteJournal) -> None:
             head = await journal.head(session)
             assert head is not None
-            await journal.commit([Append(session, head.seq, tuple(run_cycle(self.ids.run())))])
+            await journal.commit([Append(session, head.seq, tuple(self.cycle()))])
 
         self.run(append)
 
@@ -108,16 +109,21 @@ class TestHome:
         finally:
             await journal.close()
 
+    def cycle(self) -> Sequence[Draft]:
+        """Returns the events of one run, attested by this home's key."""
+        return attested(run_cycle(self.ids.run()), self.signer)
+
     async def _fill(self, journal: SqliteJournal) -> None:
+        await journal.checkpoint()
         for session in (self.first, self.second):
             created = session_created(key=f"key-{session[-2:]}", label="private label")
-            await journal.commit([Append(session, 0, (created, *run_cycle(self.ids.run())))])
+            await journal.commit([Append(session, 0, (created, *self.cycle()))])
         await journal.checkpoint()
         waiting = self.ids.run()
         opening = (run_accepted(waiting), run_started(waiting), approval_requested(waiting), run_done(waiting))
         await journal.commit([Append(self.second, 14, opening)])
         origin = (await journal.read(self.first, 4, 1))[0]
-        await journal.commit([Append(self.branch, 0, (session_branched(origin), *run_cycle(self.ids.run())))])
+        await journal.commit([Append(self.branch, 0, (session_branched(origin), *self.cycle()))])
         artifact = await FileArtifacts(self.home.artifacts).put(ARTIFACT)
         run = self.ids.run()
         drafts = (session_created(), *attested_call(self.signer, run, artifact))

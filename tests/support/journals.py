@@ -1,10 +1,12 @@
 """Journals for tests: a real signer with a fixed key, a clock that tests move, and drafts of a run's events."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from palyra.core.attestation import SigningKey, attest_all
+from palyra.core.checkpoint import key_id
 from palyra.core.events import Data, Draft, Event
 from palyra.core.events.model import (
     BudgetState,
@@ -45,6 +47,7 @@ from palyra.core.ids import (
     make_ulid,
 )
 from palyra.core.trust import Trust
+from palyra.ports.signer import Signer
 
 START_MS = 1_750_000_000_000
 ALICE = Principal("user:alice")
@@ -61,6 +64,12 @@ class FixedSigner:
     @property
     def public_key(self) -> bytes:
         return self._key.public_key().public_bytes_raw()
+
+    def has_begun(self) -> bool:
+        return False
+
+    def note_begun(self) -> None:
+        """Remembers nothing: a test that needs it uses a key in a file."""
 
     def sign(self, message: bytes) -> bytes:
         return self._key.sign(message)
@@ -184,6 +193,12 @@ def run_cycle(run_id: RunId, text: str = "How many lines has README?", answer: s
     opening = (run_accepted(run_id), message_user(text, run_id), run_started(run_id))
     turn = (*(draft(data, run_id) for data in middle), usage_recorded(run_id))
     return (*opening, *turn, *(draft(data, run_id) for data in tool), run_done(run_id))
+
+
+def attested(drafts: Iterable[Draft], signer: Signer | None = None) -> tuple[Draft, ...]:
+    """Returns the drafts with every outcome attested, as an engine commits them."""
+    by = signer or FixedSigner()
+    return attest_all(tuple(drafts), {}, SigningKey(key_id(by.public_key), by.sign))
 
 
 def tainted_write(run_id: RunId) -> Draft:

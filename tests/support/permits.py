@@ -17,20 +17,21 @@ from palyra.core.events.tool import (
     Decision,
     Grant,
     GrantRevoked,
+    Refusal,
     Scope,
     ToolJudged,
     ToolProposed,
     ToolStarted,
     Verdict,
 )
-from palyra.core.grants import GrantCase, covers
+from palyra.core.grants import GrantCase, covers, refuses
 from palyra.core.ids import CallId, GrantId, Principal, digest_call
 from palyra.core.taint import Taint, fold_taint, labels
 
 
 @dataclass
 class _Given:
-    grant: Grant
+    grant: Grant | Refusal
     stream: str
     seq: int
     by: Principal
@@ -58,6 +59,7 @@ class Auditor:
         self.starts_count = 0
         self.by_grant_count = 0
         self.grouped_count = 0
+        self.refused_count = 0
 
     def read(self, events: Iterable[Event]) -> "Auditor":
         for event in sorted(events, key=lambda event: event.position):
@@ -93,6 +95,11 @@ class Auditor:
 
     def _judge(self, tape: _Tape, judged: ToolJudged, event: Event) -> None:
         tape.judged[judged.call_id] = judged
+        if judged.refused_by is not None:
+            assert judged.verdict is Verdict.DENY
+            self._require_refusal(tape, judged.refused_by, judged.call_id, event)
+        if judged.verdict is not Verdict.DENY:
+            self._require_unrefused(tape, judged.call_id, event)
         if judged.verdict is not Verdict.ALLOW:
             return
         if judged.grant_id is not None:
@@ -116,11 +123,18 @@ class Auditor:
         request = tape.asked.pop(answer.approval_id)  # A second answer finds no request.
         assert answer.digest == request.digest
         if answer.grant is not None:
+            assert answer.status is ApprovalStatus.ALLOWED
             self._grants[answer.grant.grant_id] = _Given(answer.grant, event.stream, event.seq, answer.decided_by)
+        if answer.refusal is not None:
+            assert answer.status is ApprovalStatus.DENIED
+            self._grants[answer.refusal.refusal_id] = _Given(answer.refusal, event.stream, event.seq, answer.decided_by)
+        calls = [call_id for call_id in request.calls or (request.call_id,) if call_id is not None]
         if answer.status is not ApprovalStatus.ALLOWED:
+            if answer.covered_by is not None:
+                for call_id in calls:
+                    self._require_refusal(tape, answer.covered_by, call_id, event)
             return
         assert request.expires_at_ms is None or event.at_ms < request.expires_at_ms, "answered after its time"
-        calls = [call_id for call_id in request.calls or (request.call_id,) if call_id is not None]
         if request.kind is ApprovalKind.TOOL or answer.decision is Decision.RETRY:
             for call_id in calls:
                 tape.permitted[call_id] = tape.permitted.get(call_id, 0) + 1
@@ -131,15 +145,41 @@ class Auditor:
 
     def _require_grant(self, tape: _Tape, grant_id: GrantId, call_id: CallId, event: Event) -> None:
         self.by_grant_count += 1
-        given = self._grants[grant_id]
+        given = self._in_force(tape, grant_id, event)
+        assert isinstance(given.grant, Grant), "by a refusal"
+        assert covers(given.grant, self._case(tape, call_id, event)), "by a grant that does not cover it"
+
+    def _require_refusal(self, tape: _Tape, refusal_id: GrantId, call_id: CallId, event: Event) -> None:
+        self.refused_count += 1
+        given = self._in_force(tape, refusal_id, event)
+        assert isinstance(given.grant, Refusal), "refused by a grant"
+        assert refuses(given.grant, self._case(tape, call_id, event)), "by a refusal that does not cover it"
+
+    def _require_unrefused(self, tape: _Tape, call_id: CallId, event: Event) -> None:
+        """Looks at refusals of this session that never expire: only for these the order of events tells all."""
+        for given in self._grants.values():
+            is_here = given.stream == event.stream and given.seq > tape.reset_seq and not given.is_revoked
+            refusal = given.grant if isinstance(given.grant, Refusal) and is_here else None
+            if (
+                refusal is not None
+                and refusal.expires_at_ms is None
+                and isinstance(tape.proposed[call_id].arguments, dict)
+            ):
+                assert not refuses(refusal, self._case(tape, call_id, event)), "although it was refused"
+
+    def _in_force(self, tape: _Tape, given_id: GrantId, event: Event) -> _Given:
+        given = self._grants[given_id]
+        assert not given.is_revoked, "by an answer that was revoked"
+        assert given.grant.scope is Scope.TIMEBOXED or given.stream == event.stream, "by another session's answer"
+        assert given.grant.scope is Scope.TIMEBOXED or given.seq > tape.reset_seq, "by an answer from before the reset"
+        return given
+
+    def _case(self, tape: _Tape, call_id: CallId, event: Event) -> GrantCase:
         proposed, arguments = tape.proposed[call_id], tape.proposed[call_id].arguments
-        assert not given.is_revoked, "by a grant that was revoked"
-        assert given.grant.scope is Scope.TIMEBOXED or given.stream == event.stream, "by another session's grant"
-        assert given.grant.scope is Scope.TIMEBOXED or given.seq > tape.reset_seq, "by a grant from before the reset"
         assert isinstance(arguments, dict)
         assert tape.owner is not None
         judged = event.data if isinstance(event.data, ToolJudged) else tape.judged[call_id]
-        case = GrantCase(
+        return GrantCase(
             tool=proposed.tool,
             arguments=arguments,
             taint=labels(tape.taint),
@@ -148,4 +188,3 @@ class Auditor:
             now_ms=event.at_ms,
             command_words=judged.command_words,
         )
-        assert covers(given.grant, case), "by a grant that does not cover it"

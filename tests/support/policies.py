@@ -10,12 +10,22 @@ from hypothesis import strategies as st
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.policy.folder import FixedPolicies
 from palyra.adapters.policy.policy_set import PolicySource, parse_policies
-from palyra.core.events.tool import EffectClass, ParallelClass, Risk
+from palyra.core.events.tool import EffectClass, ParallelClass, Risk, Verdict
 from palyra.core.ids import Principal, SessionId, StreamId
 from palyra.core.tools import CallNature, Capability, Runtime, ToolSpec
-from palyra.ports.policy import PolicyQuestion
+from palyra.ports.policy import ModelQuestion, PolicyAnswer, PolicyQuestion
 
 TAINT = ("external",)
+
+
+class PermitsModels:
+    """The part of a stand-in for Policy that lets every model be used and no sandbox reach the network."""
+
+    def permit_model(self, question: ModelQuestion) -> PolicyAnswer:
+        return PolicyAnswer(verdict=Verdict.ALLOW, rule="any", reason="")
+
+    def permits_network(self, question: PolicyQuestion) -> bool:
+        return False
 
 
 def question(

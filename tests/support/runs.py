@@ -1,5 +1,6 @@
 """Runs for tests: short functions for facts, and a script that feeds them to `decide` and keeps the tape."""
 
+from palyra.core.caller_tools import CALLER_RULE
 from palyra.core.events import Data, Draft, Event
 from palyra.core.events.model import (
     BudgetState,
@@ -13,9 +14,13 @@ from palyra.core.events.model import (
     ToolCall,
 )
 from palyra.core.events.run import (
+    CallerTool,
     CancelRequested,
     EndReason,
     MessageUser,
+    ObjectiveResult,
+    ObjectivesChecked,
+    ObjectiveState,
     ResumeCause,
     RunAccepted,
     RunLimits,
@@ -53,14 +58,26 @@ class Script:
     """A run driven by hand: what it recorded so far (`tape`), and what it asked for last (`effects`)."""
 
     def __init__(
-        self, *, limits: RunLimits | None = None, can_ask: bool = True, must_call: tuple[str, ...] = ()
+        self,
+        *,
+        limits: RunLimits | None = None,
+        can_ask: bool = True,
+        must_call: tuple[str, ...] = (),
+        caller_tools: tuple[str, ...] = (),
+        objectives: tuple[str, ...] = (),
     ) -> None:
         self.now_ms = START_MS
         self.run: Run | None = None
         self.tape: list[Draft] = []
         self.effects: tuple[Effect, ...] = ()
         accepted = RunAccepted(
-            agent="main", origin="test", can_ask=can_ask, limits=limits or make_limits(), must_call=must_call
+            agent="main",
+            origin="test",
+            can_ask=can_ask,
+            limits=limits or make_limits(),
+            must_call=must_call,
+            caller_tools=tuple(CallerTool(name=name) for name in caller_tools),
+            objectives=objectives,
         )
         self.feed(accepted, MessageUser(text="do it"))
 
@@ -132,6 +149,11 @@ class Script:
         self._reach_call()
         return self.feed(output(self.state, text=text, finish=finish))
 
+    def check(self, *states: ObjectiveState, note: str = "", is_reviewed: bool = False) -> "Script":
+        """Feeds what a check of the objectives found, one state for each."""
+        results = tuple(ObjectiveResult(state=state, note=note, is_reviewed=is_reviewed) for state in states)
+        return self.feed(ObjectivesChecked(turn=self.state.turn, results=results))
+
     def fail_model(self, code: ModelError = ModelError.OVERLOADED) -> "Script":
         self._reach_call()
         return self.feed(ModelFailed(turn=self.state.turn, code=code, message="try later"))
@@ -152,6 +174,19 @@ class Script:
             effect_class=effect_class,
             parallel_class=parallel_class,
             paths=paths,
+        )
+        return self.feed(judged)
+
+    def hand_out(self, number: int, expires_in_ms: int = 900_000) -> "Script":
+        """Feeds the verdict on a call that the caller executes."""
+        judged = ToolJudged(
+            call_id=call_id(number),
+            verdict=Verdict.ALLOW,
+            rule=CALLER_RULE,
+            reason="",
+            parallel_class=ParallelClass.READ_ONLY_SAFE,
+            is_callers=True,
+            expires_in_ms=expires_in_ms,
         )
         return self.feed(judged)
 

@@ -36,6 +36,7 @@ class StandIn:
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, Json]] = []
         self.cursors: list[str | None] = []
+        self.objectives: list[Json] = []
         self.sources: list[str | None] = []
         self.tape: list[Json] = []
         self.port = 0
@@ -72,6 +73,17 @@ class StandIn:
     def wait_for_stream(self, count: int) -> None:
         """Waits until this many streams were opened."""
         wait_until(lambda: len(self.cursors) >= count, "a stream")
+
+    def answer_elsewhere(self, number: str, decision: str) -> None:
+        """Records the answer of somebody else to one of several questions."""
+
+        async def record() -> None:
+            status = "allowed" if decision == "allow" else "denied"
+            data = {"approval_id": number, "status": status, "decision": decision, "decided_by": "user:other"}
+            self._record(self.run_ids()[-1], "approval.resolved", **data, reason="")
+            self._answers.put_nowait({"decision": decision})
+
+        self._do(record())
 
     def sent(self, path: str) -> list[Json]:
         return [body for _, called, body in self.calls if called == path]
@@ -133,6 +145,7 @@ class StandIn:
             ("GET", f"{api}/approvals", self._approvals),
             ("GET", f"{api}/approvals/{APPROVAL}", self._approval),
             ("POST", f"{api}/approvals/{APPROVAL}", self._answer),
+            ("POST", f"{api}/approvals/{{number:[0-9]}}", self._answer_one),
             ("GET", f"{api}/grants", self._grants),
             ("DELETE", f"{api}/grants/{GRANT}", self._nothing),
         ]
@@ -232,7 +245,7 @@ class StandIn:
             "error": {"code": end["data"]["reason"], "message": "it failed"} if end and failed else None,
             "usage": {"input_tokens": 10, "output_tokens": 5, "cost_usd": 0.001}, "agent": "main", "origin": "http",
             "principal": "user:owner", "accepted_seq": events[0]["seq"], "ended_seq": end["seq"] if end else None,
-            "created_at_ms": events[0]["at_ms"], "updated_at_ms": events[-1]["at_ms"],
+            "created_at_ms": events[0]["at_ms"], "updated_at_ms": events[-1]["at_ms"], "objectives": self.objectives,
         }  # fmt: skip
 
     async def _input(self, request: web.Request) -> web.Response:
@@ -272,11 +285,21 @@ class StandIn:
         self._answers.put_nowait(body)
         return web.json_response({**self.approval(), "status": status})
 
+    async def _answer_one(self, request: web.Request) -> web.Response:
+        """Answers one of the three questions that `several` asks."""
+        number, body = request.match_info["number"], await request.json()
+        status = "allowed" if body["decision"] == "allow" else "denied"
+        data = {"approval_id": number, "status": status, "decision": body["decision"], "decided_by": "user:owner"}
+        self._record(self.run_ids()[-1], "approval.resolved", **data, reason=body.get("reason", ""))
+        self._answers.put_nowait(body)
+        return web.json_response({"id": number, "status": status})
+
     async def _grants(self, request: web.Request) -> web.Response:
         constraint = {"argument": "command", "operator": "begins", "value": "make"}
         grant = {"id": GRANT, "session_id": SESSION, "tool": "shell.run", "scope": "session", "constraints": [constraint],
                  "principal": "user:owner", "agent": "main", "is_revoked": False, "expires_at_ms": None}  # fmt: skip
-        return web.json_response({"items": [grant], "next_after": None})
+        refusal = {**grant, "id": GRANT[::-1], "kind": "refusal"}
+        return web.json_response({"items": [{**grant, "kind": "grant"}, refusal], "next_after": None})
 
     def _is_ended(self, run: str) -> bool:
         return any(event["run_id"] == run and event["type"] in ENDS for event in self.tape)
@@ -326,6 +349,8 @@ class StandIn:
         self._record(run, "run.started")
         if "tokens" in text:
             await self._play_tokens(run, "approval" in text)
+        elif "several" in text:
+            await self._play_several(run)
         elif "approval" in text:
             await self._play_approval(run, "settled" in text)
         elif "slow" in text:
@@ -352,6 +377,22 @@ class StandIn:
         if answer["decision"] == "allow":
             self._record(run, "tool.started", call_id="c1", effect_id="e1")
             self._record(run, "tool.finished", call_id="c1", effect_id="e1", outcome="ok", error=None, output="fine")
+
+    async def _play_several(self, run: str) -> None:
+        """Asks three questions at once, and goes on when all are answered."""
+        commands = ("make one", "make two", "rm -r three")
+        for number, command in enumerate(commands, start=1):
+            call_id, facts = f"c{number}", {"kind": "tool", "digest": "0", "rule": "shell_asks", "expires_at_ms": None}
+            self._record(run, "tool.proposed", call_id=call_id, tool="shell.run", arguments={"command": command})
+            self._record(run, "tool.judged", call_id=call_id, verdict="ask", rule="shell_asks", reason="it runs")
+            self._record(
+                run, "approval.requested", approval_id=str(number), call_id=call_id, tool="shell.run", risk="high",
+                options=OPTIONS, **facts,
+            )  # fmt: skip
+        self._record(run, "run.waiting", approval_ids=["1", "2", "3"])
+        for _ in commands:
+            await self._answers.get()
+        self._record(run, "run.resumed", cause="approval")
 
     async def _play_tokens(self, run: str, is_asked: bool) -> None:
         asking = asyncio.create_task(self._play_approval(run)) if is_asked else None

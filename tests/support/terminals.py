@@ -18,8 +18,9 @@ from typing import Self
 
 import pyte
 
+from tests.support.waiting import WAIT_S
+
 ROOT = Path(__file__).parents[2]
-WAIT_S = 10.0
 COLUMNS, ROWS = 100, 30
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 

@@ -17,6 +17,7 @@ _READS_OUTSIDE = ("http.", "browser.", "mcp.")
 
 def traits_of(tool: str) -> frozenset[Trait]:
     found = {_TRAITS[tool]} if tool in _TRAITS else set()
+    found |= {Trait.WRITES_FILE} if tool == "fs.write" else set()
     return frozenset(found | ({Trait.READS_OUTSIDE} if tool.startswith(_READS_OUTSIDE) else set()))
 
 

@@ -8,7 +8,7 @@ import inspect
 import time
 from collections.abc import Callable
 
-WAIT_S = 60.0  # Far more than it takes on a busy machine.
+WAIT_S = 120.0  # Far more than it takes on a busy machine.
 PAUSE_S = 0.005
 _WHAT = "what the test waits for"
 

@@ -28,6 +28,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     """What to erase: these seqs of one tape, or all of it.
 
     With `idle_before_ms`, only if the session has not been used since then: whoever looked may have looked too early.
+    With `covers_branches`, seqs that branches share are erased although the branches stay: they lose the text too.
     """
 
     stream: StreamId
@@ -36,6 +37,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     actor: Principal
     at_ms: int
     idle_before_ms: int | None = None
+    covers_branches: bool = False
 
 
 class Journal(Protocol):

@@ -16,6 +16,8 @@ class MarkViews(Protocol):
         """Lists marks that the session itself made after this event, in order."""
         ...
 
+    async def count_made(self, session_id: SessionId, kind: MarkKind) -> int: ...
+
     async def pins_at(self, session_id: SessionId, seq: int) -> tuple[MarkRow, ...]:
         """Returns the pins that one tape's own events up to `seq` leave, in order.
 

@@ -1,4 +1,4 @@
-"""The Policy port: the question by which a call is judged, and its answer.
+"""The Policy port: the questions by which calls and the use of models are judged, and their answer.
 
 Does not own: grants and approvals (engine.session.gate).
 """
@@ -25,6 +25,19 @@ class PolicyQuestion(msgspec.Struct, frozen=True, kw_only=True):
     arguments: JsonObject
     nature: CallNature
     taint: tuple[str, ...]
+
+
+class ModelQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a model may take a turn. `is_named` says that whoever started the run named the model or its route."""
+
+    principal: Principal
+    agent: str
+    model: str
+    provider: str
+    origin: str = ""
+    taint: tuple[str, ...] = ()
+    is_named: bool = False
+    budget_left_usd: float | None = None
 
 
 class PolicyAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +70,10 @@ class AccessPolicy(Protocol):
 class Policy(Protocol):
     def judge(self, question: PolicyQuestion) -> PolicyAnswer:
         """Fails closed (L6): an error inside is a Deny that names itself, never an exception."""
+        ...
+
+    def permit_model(self, question: ModelQuestion) -> PolicyAnswer:
+        """Returns Allow or Deny; fails closed, as `judge` does."""
         ...
 
     def permits_network(self, question: PolicyQuestion) -> bool:

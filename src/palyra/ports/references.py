@@ -35,7 +35,8 @@ class TextPart(msgspec.Struct, frozen=True, kw_only=True):
 class ReferenceText(msgspec.Struct, frozen=True, kw_only=True):
     """What a reader found. `read` and `named` are those of a tool's result; by them, taint comes back.
 
-    `trust` and `source` are set where the reader knows them better than the tool that the reference stands for.
+    `trust` and `source` are set where the reader knows them better than the tool that the reference stands for, and
+    `sources` where there are several. `memory_ids` are the remembered items that the text shows.
     """
 
     parts: tuple[TextPart, ...]
@@ -43,10 +44,16 @@ class ReferenceText(msgspec.Struct, frozen=True, kw_only=True):
     named: tuple[str, ...] = ()
     trust: Trust | None = None
     source: str | None = None
+    sources: tuple[str, ...] = ()
+    memory_ids: tuple[str, ...] = ()
 
 
 class FileReader(Protocol):
     async def read_file(self, path: str, scope: ReadScope) -> ReferenceText: ...
+
+    async def find_file(self, path: str, workspace: tuple[str, ...]) -> None:
+        """Returns if there is such a file, whatever it holds. Raises NotFound or Invalid if there is none."""
+        ...
 
     async def read_folder(self, path: str, scope: ReadScope) -> ReferenceText:
         """Returns the names in a folder, and the beginnings of some of its files."""
@@ -69,6 +76,9 @@ class PageReader(Protocol):
 
 class NoReferences:
     """Used where nothing can be referred to."""
+
+    async def find_file(self, path: str, workspace: tuple[str, ...]) -> None:
+        raise _nothing()
 
     async def read_file(self, path: str, scope: ReadScope) -> ReferenceText:
         raise _nothing()

@@ -15,6 +15,8 @@ class PastResult(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     trust: Trust
     source: str | None
+    changes_artifact_id: str | None = None
+    undo_artifact_id: str | None = None
 
 
 class PastResults(Protocol):

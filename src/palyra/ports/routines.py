@@ -15,8 +15,13 @@ class RoutineViews(Protocol):
         """Returns a routine, also a removed one, whose history stays."""
         ...
 
-    async def list_routines(self, principal: Principal | None, after: str, limit: int) -> tuple[Routine, ...]:
-        """Lists routines that are there, by id; `after` is the last id of the page before. None lists everyone's."""
+    async def list_routines(
+        self, principal: Principal | None, after: str, limit: int, *, is_removed: bool = False
+    ) -> tuple[Routine, ...]:
+        """Lists routines that are there, or those that were removed, by id. None lists everyone's.
+
+        `after` is the last id of the page before.
+        """
         ...
 
     async def count_routines(self, principal: Principal) -> int: ...

@@ -12,6 +12,14 @@ class Signer(Protocol):
 
     def sign(self, message: bytes) -> bytes: ...
 
+    def has_begun(self) -> bool:
+        """Tells whether this key has signed a journal before."""
+        ...
+
+    def note_begun(self) -> None:
+        """Remembers beside the public key that this key has signed a journal."""
+        ...
+
 
 class SignatureCheck(Protocol):
     """Knows the public keys that are stored beside the journal."""

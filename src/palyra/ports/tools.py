@@ -18,7 +18,8 @@ class ToolCallContext(msgspec.Struct, frozen=True, kw_only=True):
 
     `emit` sends live output of a stream, `stdout` or `stderr`. `has_network` says that a policy lets this call's
     sandbox reach the network. `taint` are the sources that the call was judged with. `is_delegated` says that another
-    run started this one.
+    run started this one. `origin` says where the run came from, such as `http` or `channel:discord`. `is_alone` says that
+    this is the last attempt at a draft, which has its roots alone.
     """
 
     session_id: SessionId
@@ -32,6 +33,8 @@ class ToolCallContext(msgspec.Struct, frozen=True, kw_only=True):
     has_network: bool = False
     taint: tuple[str, ...] = ()
     is_delegated: bool = False
+    origin: str = ""
+    is_alone: bool = False
 
 
 class Tool(Protocol):

@@ -12,7 +12,16 @@ import msgspec
 
 from palyra.core.events.tool import ApprovalStatus
 from palyra.core.ids import ApprovalId, GrantId, Principal, RunId, SessionId
-from palyra.core.projections.rows import ApprovalRow, FileRow, GrantRow, RunRow, SessionRow, TaintRow, UsageRow
+from palyra.core.projections.rows import (
+    ApprovalRow,
+    FileRow,
+    GrantKind,
+    GrantRow,
+    RunRow,
+    SessionRow,
+    TaintRow,
+    UsageRow,
+)
 from palyra.core.run.states import RunState
 
 
@@ -87,9 +96,10 @@ class RunViews(Protocol):
 
 
 class GrantFilter(msgspec.Struct, frozen=True, kw_only=True):
+    kind: GrantKind
     principal: Principal
     tool: str
-    session_id: SessionId
+    session_ids: tuple[SessionId, ...]
     now_ms: int
     limit: int
 
@@ -98,9 +108,18 @@ class ApprovalViews(Protocol):
     async def approval(self, approval_id: ApprovalId, principal: Principal | None) -> ApprovalRow | None: ...
 
     async def list_approvals(
-        self, principal: Principal | None, status: ApprovalStatus | None, after: str, limit: int
+        self,
+        principal: Principal | None,
+        status: ApprovalStatus | None,
+        after: str,
+        limit: int,
+        *,
+        has_system: bool = False,
     ) -> tuple[ApprovalRow, ...]:
-        """Returns approvals of the principal's sessions, oldest first; `after` is the last id of the page before."""
+        """Returns approvals of the principal's sessions, oldest first; `after` is the last id of the page before.
+
+        With `has_system` also the questions on system tapes, which are for operators.
+        """
         ...
 
     async def pending_of(self, session_id: SessionId) -> tuple[ApprovalRow, ...]:
@@ -112,19 +131,19 @@ class ApprovalViews(Protocol):
         ...
 
     async def grants_for(self, query: "GrantFilter") -> tuple[GrantRow, ...]:
-        """Returns grants in force that could cover a call of this tool in this session, the newest first."""
+        """Returns what is in force and could cover a call of this tool in these sessions, the newest first."""
         ...
 
     async def grant(self, grant_id: GrantId, principal: Principal | None) -> GrantRow | None: ...
 
     async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRow, ...]:
-        """Returns grants that are not revoked, the oldest first; `after` is the last id of the page before."""
+        """Returns grants and refusals that are not revoked, the oldest first; `after` is the last id of the page before."""
         ...
 
     async def sessions_awaiting(self, grant_id: GrantId | None, now_ms: int, limit: int) -> tuple[SessionId, ...]:
-        """Returns sessions with open questions that this grant in force could cover, by its tool and its owner.
+        """Returns sessions with open questions that this grant or refusal in force could cover, by tool and owner.
 
-        None means any grant that was given after those questions.
+        None means any that was given after those questions.
         """
         ...
 

@@ -4,7 +4,8 @@ It listens on a socket of the file system, or on a port of loopback for what can
 credential that was drawn at the start, since any program of this machine can reach a port. `CONNECT host:443` opens a
 tunnel, `GET http://host/` is passed on; whatever the guard refuses gets 403 with the reason. One connection carries one
 request or one tunnel, to one judged target. Ports other than 443 are tunnelled only to what `[http] allow` opens: a tunnel
-carries anything, and http(s) is what may leave.
+carries anything, and http(s) is what may leave. `is_own` narrows that further: what the operator opened is then reached
+only for pages of its own.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import hmac
 import os
 import re
 import secrets
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -42,6 +44,7 @@ _HEADER = re.compile(rb"([A-Za-z0-9!#$%&'*+.^_`|~-]+):([^\x00\r\n]*)")
 # Of this connection alone; they say nothing to the other side, and Host is written anew from what was judged.
 _NOT_PASSED = frozenset({b"host", b"connection", b"keep-alive", b"upgrade"})
 _CREDENTIAL = b"proxy-authorization:"
+_ORIGIN = b"origin:"
 _HEAD_END = b"\r\n\r\n"
 _PHRASES = {
     400: "Bad Request",
@@ -71,8 +74,15 @@ class ProxyDoor(msgspec.Struct, frozen=True, kw_only=True):
 class GuardedProxy:
     """Started once, with a path or on a port; closing ends every connection and takes the socket away."""
 
-    def __init__(self, guard: Guard, connections_max: int = CONNECTIONS_MAX, idle_s: float = IDLE_S) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        connections_max: int = CONNECTIONS_MAX,
+        idle_s: float = IDLE_S,
+        is_own: Callable[[HostPort], bool] | None = None,
+    ) -> None:
         self._guard = guard
+        self._is_own = is_own
         self._connections_max = connections_max
         self._idle_s = idle_s
         self._server: asyncio.Server | None = None
@@ -171,8 +181,11 @@ class GuardedProxy:
         self._check_credential(lines)
         method, asked = request[1].decode(), request[2].decode()
         if method == "CONNECT":
-            return self._judge_tunnel(asked), b""
+            endpoint = self._judge_tunnel(asked)
+            self._require_own(endpoint, ())
+            return endpoint, b""
         target = self._guard.judge(asked)
+        self._require_own(target.endpoint, lines)
         if target.scheme != "http":
             raise Unavailable("not_http", "https goes through a tunnel: send CONNECT host:443")
         passed = [f"{method} {target.path} HTTP/1.1".encode(), f"Host: {target.authority}".encode()]
@@ -185,6 +198,20 @@ class GuardedProxy:
         said = [line[len(_CREDENTIAL) :].strip() for line in lines if line.lower().startswith(_CREDENTIAL)]
         if len(said) != 1 or not hmac.compare_digest(said[0], self._credential):
             raise Unavailable("credential_needed", "this proxy is of one program only; it needs its credential")
+
+    def _require_own(self, endpoint: HostPort, lines: Sequence[bytes]) -> None:
+        """Refuses a target of `[http] allow` to pages of other sites, frames inside its own pages included."""
+        if self._is_own is None or not self._guard.is_opened(endpoint):
+            return
+        origins = [line[len(_ORIGIN) :].strip() for line in lines if line.lower().startswith(_ORIGIN)]
+        if not self._is_own(endpoint) or any(not self._is_of(origin, endpoint) for origin in origins):
+            raise Invalid("not_own_site", f"{endpoint} is open to its own pages only; open it with browser.open")
+
+    def _is_of(self, origin: bytes, endpoint: HostPort) -> bool:
+        try:
+            return self._guard.judge(origin.decode("latin-1")).endpoint == endpoint
+        except PalyraError:
+            return False
 
     def _judge_tunnel(self, asked: str) -> HostPort:
         endpoint = self._guard.judge_endpoint(asked)

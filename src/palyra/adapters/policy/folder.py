@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from palyra.adapters.policy.policy_set import (
+    BUNDLED,
     SOURCE_CHARACTERS_MAX,
     ParsedPolicies,
     PoliciesInvalid,
@@ -105,7 +106,7 @@ class PolicyFolder:
             return parse_policies(tuple(self._sources.values()))
         except (PoliciesInvalid, OSError) as cause:
             self._sources, self._is_broken = {}, True
-            parsed = parse_policies((), ("broken", "calls", "access"))
+            parsed = parse_policies((), ("broken", *BUNDLED))
             reason = f"{cause}; {_REFUSING}"
             self._tell(FolderChange("policy.rejected", parsed.sha256, reason))
             return parsed

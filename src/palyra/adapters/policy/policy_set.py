@@ -16,7 +16,7 @@ from importlib.resources import files
 import cedarpy
 import msgspec
 
-from palyra.adapters.policy.context import MEMBERS
+from palyra.adapters.policy.context import MEMBERS, MODEL_MEMBERS, USE_MODEL
 from palyra.adapters.policy.statements import Statement, cut, depth_of
 from palyra.adapters.policy.words import ROLES, WHOLE_CONTEXT, members_used, unknown_words
 from palyra.core.errors import Invalid
@@ -31,8 +31,12 @@ WHAT_LENGTH_MAX = 400  # Cedar may print whole types.
 
 _TOO_DEEP = "is nested too deeply, or has too long a chain of && or ||; use a set, or make it several policies"
 NETWORK = "reach_network"  # Whether the sandbox of a shell call reaches the network.
+BUNDLED = ("calls", "access", "models")  # The files of `defaults/` that are always in force.
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DEFAULTS = files("palyra.adapters.policy") / "defaults"
+
+
+_STRANGE_BREAK = re.compile("[\u2028\u2029\u0085\x0b\x0c]")
 
 
 class PolicySource(msgspec.Struct, frozen=True):
@@ -54,7 +58,7 @@ class PolicyProblem(msgspec.Struct, frozen=True):
 
 
 class PolicyEntry(msgspec.Struct, frozen=True):
-    """One policy. `is_call`, `is_access` and `is_network` tell for which kinds of question it is consulted.
+    """One policy. `is_call`, `is_access`, `is_network` and `is_model` tell for which kinds of question it is consulted.
 
     A permit that names no action does not open a sandbox to the network: a policy has to say that explicitly.
     """
@@ -67,13 +71,14 @@ class PolicyEntry(msgspec.Struct, frozen=True):
     is_call: bool
     is_access: bool
     is_network: bool = False
+    is_model: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedPolicies:
     """A policy set. `rank` is a policy's place in it: where several decide, the first names the verdict.
 
-    `members` are the members of a call's context that some policy uses.
+    `members` are the members of a call's context that some policy uses, `model_members` those for the use of a model.
     """
 
     entries: dict[str, PolicyEntry]
@@ -83,6 +88,8 @@ class ParsedPolicies:
     network: cedarpy.PolicySet
     acts: cedarpy.PolicySet
     members: tuple[str, ...]
+    models: cedarpy.PolicySet
+    model_members: tuple[str, ...]
 
 
 class PoliciesInvalid(Invalid):
@@ -120,9 +127,7 @@ class CallSets:
         return found
 
 
-def parse_policies(
-    sources: Sequence[PolicySource] = (), bundled: Sequence[str] = ("calls", "access")
-) -> ParsedPolicies:
+def parse_policies(sources: Sequence[PolicySource] = (), bundled: Sequence[str] = BUNDLED) -> ParsedPolicies:
     """Makes a set of the bundled policies, then those of the sources in the order given.
 
     PoliciesInvalid names everything that is wrong.
@@ -147,7 +152,9 @@ def parse_policies(
         calls=CallSets([one for one in parsed if one.entry.is_call]),
         network=_policy_set(one for one in parsed if one.entry.is_network),
         acts=_policy_set(one for one in parsed if one.entry.is_access),
-        members=tuple(sorted(_members(one.body for one in parsed if one.entry.is_call or one.entry.is_network))),
+        members=_members((one.body for one in parsed if one.entry.is_call or one.entry.is_network), MEMBERS),
+        models=_policy_set(one for one in parsed if one.entry.is_model),
+        model_members=_members((one.body for one in parsed if one.entry.is_model), MODEL_MEMBERS),
     )
 
 
@@ -212,6 +219,12 @@ def _bundled_text(name: str) -> str:
 def _parse(text: str, file: str, prefix: str) -> "tuple[list[_Parsed], list[PolicyProblem]]":
     found: dict[str, _Parsed] = {}
     problems: list[PolicyProblem] = []
+    strange = _STRANGE_BREAK.search(text)
+    if strange is not None:
+        # An editor shows a new line there, and Cedar goes on with a comment.
+        line = text.count("\n", 0, strange.start()) + 1
+        what = f"holds a line break that Cedar does not know (U+{ord(strange.group()):04X}); remove it"
+        problems.append(PolicyProblem(file, line, what))
     for statement in cut(text):
         try:
             one = _parse_one(statement, file, prefix)
@@ -270,8 +283,9 @@ def _parse_one(statement: Statement, file: str, prefix: str) -> "_Parsed":
         file=file,
         line=statement.line,
         is_call=not actions or "call" in actions,
-        is_access=not actions or bool(actions - {"call", NETWORK}),
+        is_access=not actions or bool(actions - {"call", NETWORK, USE_MODEL}),
         is_network=NETWORK in actions or (not actions and effect == "forbid"),
+        is_model=not actions or USE_MODEL in actions,
     )
     return _Parsed(entry, body)
 
@@ -310,9 +324,9 @@ def _document(bodies: dict[str, object]) -> str:
     return json.dumps({"staticPolicies": bodies, "templates": {}, "templateLinks": []})
 
 
-def _members(bodies: Iterable[object]) -> set[str]:
+def _members(bodies: Iterable[object], known: frozenset[str]) -> tuple[str, ...]:
     used = {member for body in bodies for member in members_used(body)}
-    return set(MEMBERS) if WHOLE_CONTEXT in used else used & MEMBERS
+    return tuple(sorted(known if WHOLE_CONTEXT in used else used & known))
 
 
 def _sha256(names: Sequence[str], texts: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from palyra.adapters.providers.delta_joins import Pieces
 from palyra.adapters.providers.exchange import BodyDraft
 from palyra.adapters.providers.failures import read_refusal, refused
 from palyra.adapters.providers.provider_state import keep
+from palyra.adapters.providers.usage_counts import believe
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, Usage
 from palyra.ports.provider import Completed, Delta
@@ -182,15 +183,14 @@ class MessagesReader:
     def _total(self) -> Usage | None:
         """Adds cached input, which the vendor counts apart: our input is the whole, of which a part was cached."""
         usage = self._usage
-        if usage.input_tokens is None and usage.output_tokens is None:
-            return None
         cached = usage.cache_read_input_tokens or 0
-        return Usage(
+        counts = Usage(
             input_tokens=(usage.input_tokens or 0) + cached + (usage.cache_creation_input_tokens or 0),
             output_tokens=usage.output_tokens or 0,
             cached_tokens=cached,
             cache_write_tokens=usage.cache_creation_input_tokens or 0,
         )
+        return believe(counts)
 
     def _sealed(self) -> list[JsonObject]:
         """Returns the order of the blocks, with signed thinking; nothing where no thinking is signed."""

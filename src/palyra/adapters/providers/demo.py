@@ -21,6 +21,7 @@ from palyra.adapters.providers.prepared_turns import (
 from palyra.core.context.messages import ToolMessage
 from palyra.core.events.model import ModelError, Usage
 from palyra.core.events.tool import Outcome
+from palyra.core.service_runs import SERVICES
 from palyra.ports.provider import Delta, ModelRequest
 
 LABEL = "This is Palyra's demo guide, not a language model."
@@ -68,6 +69,9 @@ def next_turn(request: ModelRequest) -> Turn:
     """Returns what the guide says and does next in this conversation."""
     if request.answer_schema is not None:
         message = "The demo guide is no language model and cannot answer in a given schema. Configure a provider."
+        return Turn(failure=PreparedFailure(ModelError.BAD_REQUEST, message))
+    if any(spec.instructions and spec.instructions in request.instructions for spec in SERVICES.values()):
+        message = "The demo guide is no language model and cannot do the daemon's own work. Configure a provider."
         return Turn(failure=PreparedFailure(ModelError.BAD_REQUEST, message))
     standing = find_standing(request.messages)
     scene = find_scene(standing.asked)
@@ -171,7 +175,7 @@ _ASKING = (
     "and even restart the daemon meanwhile. Unanswered, it expires to a no."
 )
 _NEXT_AFTER_TOUR = (
-    "Look at this session's tape to see every step, with its hashes and signatures. "
+    "In another terminal, `palyra runs show last` shows every step, and `palyra verify` checks the journal. "
     "Try next: `fail`, `slow` and cancel it, or `approval` with the other answer."
 )
 

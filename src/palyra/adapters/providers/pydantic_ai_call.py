@@ -30,6 +30,7 @@ from palyra.adapters.providers.failures import broken, failed
 from palyra.adapters.providers.provider_state import keep
 from palyra.adapters.providers.pydantic_ai_failures import FAULTS, tell
 from palyra.adapters.providers.pydantic_ai_messages import keep_answer, make_messages, make_parameters, make_settings
+from palyra.adapters.providers.usage_counts import believe
 from palyra.core.errors import Unavailable
 from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.ports.provider import CallDelta, Completed, Delta, Failed, ReasoningDelta, TextDelta
@@ -147,13 +148,14 @@ def _arguments(part: ToolCallPart) -> str:
 def _usage(usage: RequestUsage) -> Usage | None:
     if usage.unmeasured_requests or not usage.has_values():
         return None
-    return Usage(
+    counts = Usage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cached_tokens=usage.cache_read_tokens,
         reasoning_tokens=usage.output_reasoning_tokens,
         cache_write_tokens=usage.cache_write_tokens,
     )
+    return believe(counts)
 
 
 async def _next(events: AsyncIterator[ModelResponseStreamEvent], until_s: float) -> ModelResponseStreamEvent | None:

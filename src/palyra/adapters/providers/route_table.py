@@ -66,6 +66,10 @@ class RouteTable:
         wanted = self._wanted(route, wish)
         return RouteOptions(wanted.mode, tuple(self._option(name, now_ms) for name in wanted.models))
 
+    def put(self, model: str, provider: Provider) -> None:
+        """Replaces what answers for a model."""
+        self._providers[model] = provider
+
     def provider(self, model: str) -> Provider:
         return self._providers[model]
 

@@ -10,7 +10,7 @@ import os
 import msgspec
 
 from palyra.adapters.files.text_file import decode, read_body
-from palyra.adapters.files.workspace import WorkspacePath, bytes_at, locate, locate_folder
+from palyra.adapters.files.workspace import WorkspacePath, bytes_at, locate, locate_folder, look, open_folder
 from palyra.adapters.references.folder_walk import FolderView, walk_folder
 from palyra.core.errors import NotFound, PalyraError, Unauthorized
 from palyra.core.events.tool import FileBytes
@@ -28,6 +28,9 @@ class WorkspaceFiles:
         text, read = await asyncio.to_thread(_read_text, place)
         part = TextPart(text=text[: scope.chars_max], has_more=len(text) > scope.chars_max)
         return ReferenceText(parts=(part,), read=(read,))
+
+    async def find_file(self, path: str, workspace: tuple[str, ...]) -> None:
+        await asyncio.to_thread(_look_at, locate(path, workspace))
 
     async def read_folder(self, path: str, scope: ReadScope) -> ReferenceText:
         place = locate_folder(path, scope.workspace)
@@ -49,6 +52,11 @@ def refuse_secret(place: WorkspacePath) -> None:
     if is_secret("/".join(place.parts)):
         message = f"{place.shown} holds keys or settings of git by its name, and is never shown by a reference"
         raise Unauthorized("secret_file", message)
+
+
+def _look_at(place: WorkspacePath) -> None:
+    with open_folder(place) as folder:
+        look(folder, place)
 
 
 def _read_text(place: WorkspacePath) -> tuple[str, FileBytes]:

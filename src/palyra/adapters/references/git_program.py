@@ -116,7 +116,14 @@ async def _end(child: Process) -> None:
     """Ends git and whatever it may have started. Nothing outlives the reference."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    await asyncio.shield(child.wait())
+    await asyncio.shield(_drain(child))
+
+
+async def _drain(child: Process) -> None:
+    """Throws away what is left in the pipe. Until its end was read, asyncio does not tell that the process has ended."""
+    while child.stdout is not None and await child.stdout.read(65_536):
+        pass
+    await child.wait()
 
 
 def _limit(child: Process) -> None:

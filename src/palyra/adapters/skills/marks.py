@@ -31,7 +31,11 @@ class SkillKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkillMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a person decided. For a workspace's skill, `active` holds only for the folder with this hash."""
+    """What a person decided.
+
+    For a workspace's skill, `active` holds only for the folder with this hash. A learned skill of the home has a hash
+    too, and is quarantined as soon as its folder has another.
+    """
 
     place: SkillPlace
     name: str

@@ -250,6 +250,8 @@ def _standing(base: Base, looked: _Looked, mark: SkillMark | None) -> _Standing:
     if base.place is not SkillPlace.WORKSPACE:
         status = mark.status if mark is not None else SkillStatus.ACTIVE
         trust = Trust.OPERATOR if base.place is SkillPlace.HOME else Trust.SYSTEM
+        if mark is not None and mark.sha256 and mark.sha256 != looked.sha256:
+            return _Standing(SkillStatus.QUARANTINED, trust, False, ("it has changed since it was accepted",))
         return _Standing(status, trust, status is SkillStatus.ACTIVE)
     if mark is None:
         return _Standing(SkillStatus.QUARANTINED, Trust.EXTERNAL, True, ("nobody has accepted it",))

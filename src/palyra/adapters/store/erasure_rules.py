@@ -52,7 +52,7 @@ def require_erasable(erasure: Erasure, tape: TapeFacts, whole: frozenset[StreamI
     if erasure.idle_before_ms is not None and tape.used_at_ms >= erasure.idle_before_ms:
         raise Conflict("session_used", f"session {stream} has been used meanwhile, so it stays")
     for branch, parent_seq in tape.branches:
-        if branch not in whole and _is_shared(erasure, parent_seq):
+        if branch not in whole and not erasure.covers_branches and _is_shared(erasure, parent_seq):
             message = f"session {branch} branches off {stream}; erase it whole in the same call, or keep both"
             raise Conflict("has_branches", message)
 

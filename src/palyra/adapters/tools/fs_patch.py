@@ -15,6 +15,8 @@ from threading import Event
 
 from msgspec.structs import replace
 
+from palyra.adapters.files.change_keeper import ChangeKeeper
+from palyra.adapters.files.known_links import linked_names
 from palyra.adapters.files.partial import Writing, fill_partial
 from palyra.adapters.files.workspace import (
     WorkspacePath,
@@ -26,7 +28,7 @@ from palyra.adapters.files.workspace import (
     make_folder,
     open_folder,
 )
-from palyra.adapters.tools.fs_patch_plan import MARK, FileChange, PatchPlan, places_of
+from palyra.adapters.tools.fs_patch_plan import MARK, PatchedFile, PatchPlan, places_of
 from palyra.adapters.tools.offload import STOPPED, offload
 from palyra.adapters.tools.preview import preview_changes
 from palyra.core.errors import Conflict, PalyraError
@@ -88,12 +90,13 @@ class FsPatch:
         if not is_inside:
             return _nature(paths, False, None)
         plan = PatchPlan(workspace, PREVIEWED_BYTES_MAX)
+        linked = linked_names(paths, workspace)
         try:
             plan.make(patches)
         except PalyraError as refused:
-            return _nature(paths, True, refused.message)
+            return replace(_nature(paths, True, refused.message), linked_names=linked)
         shown = [(f"{change.place.shown}: {change.done}", change.old, change.text or "") for change in plan.changes]
-        return replace(_nature(paths, True, preview_changes(shown)), writes=_written(plan.changes))
+        return replace(_nature(paths, True, preview_changes(shown)), writes=_written(plan.changes), linked_names=linked)
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
         try:
@@ -150,21 +153,26 @@ def _patch(patches: tuple[FilePatch, ...], context: ToolCallContext, stop: Event
         if stop.is_set():
             return STOPPED
         work.require_unchanged()
+        keeper = work.keep_content()
         refused_late = work.replace_all()
     finally:
         work.clean_up()
     if refused_late is not None:
-        return refused_late
+        return replace(refused_late, changed=keeper.finish())
     lines = [f"{change.place.shown}: {change.done}" for change in plan.changes]
     return ToolResult(
-        outcome=Outcome.OK, output="\n".join(lines), read=tuple(plan.read), written=_written(plan.changes)
+        outcome=Outcome.OK,
+        output="\n".join(lines),
+        read=tuple(plan.read),
+        written=_written(plan.changes),
+        changed=keeper.finish(),
     )
 
 
 class _Work:
     """The steps that change something, and the leftovers to remove after them."""
 
-    def __init__(self, changes: list[FileChange], context: ToolCallContext) -> None:
+    def __init__(self, changes: list[PatchedFile], context: ToolCallContext) -> None:
         self._changes = changes
         self._context = context
         self._folders: dict[int, int] = {}
@@ -192,9 +200,17 @@ class _Work:
                 with open_folder(change.gone) as folder:
                     _require_same(folder, change.gone, change.gone_seen)
 
+    def keep_content(self) -> ChangeKeeper:
+        keeper = ChangeKeeper()
+        for change in self._changes:
+            keeper.before(change.place)
+            if change.gone is not None:
+                keeper.before(change.gone)
+        return keeper
+
     def replace_all(self) -> ToolResult | None:
         """Replaces the files. Returns what stopped it half way, if something did."""
-        done: list[FileChange] = []
+        done: list[PatchedFile] = []
         try:
             for number, change in enumerate(self._changes):
                 if change.is_write:
@@ -209,7 +225,7 @@ class _Work:
             return replace(failed(refused.code, message), written=_written(done))
         return None
 
-    def _replace(self, number: int, change: FileChange) -> None:
+    def _replace(self, number: int, change: PatchedFile) -> None:
         folder = self._folders[number]
         with explained(change.place):
             # A rename replaces a link that was put there meanwhile, and never follows one.
@@ -235,7 +251,7 @@ def _drop_partials(patches: tuple[FilePatch, ...], context: ToolCallContext) -> 
             os.unlink(_partial_name(context, number), dir_fd=folder)
 
 
-def _mark(name: str, folder: int, change: FileChange, effect_id: str) -> None:
+def _mark(name: str, folder: int, change: PatchedFile, effect_id: str) -> None:
     """Records the effect on the partial file, and makes a new program executable for everyone who may read it."""
     file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
@@ -269,5 +285,5 @@ def _remove(place: WorkspacePath) -> None:
         os.fsync(folder)
 
 
-def _written(changes: list[FileChange]) -> tuple[FileBytes, ...]:
+def _written(changes: list[PatchedFile]) -> tuple[FileBytes, ...]:
     return tuple(bytes_at(change.place, change.text.encode()) for change in changes if change.text is not None)

@@ -20,7 +20,7 @@ FILE_BYTES_MAX = 2 * 1024 * 1024
 MARK = "user.palyra.effect"
 
 
-class FileChange(msgspec.Struct, frozen=True, kw_only=True):
+class PatchedFile(msgspec.Struct, frozen=True, kw_only=True):
     """The change of one file.
 
     `text` is the new content of the place; None if no file stays there. `gone` is the place that loses its file. `seen`
@@ -52,7 +52,7 @@ class PatchPlan:
         self._effect_id = effect_id
         self._bytes_left = bytes_max
         self.read: list[FileBytes] = []
-        self.changes: list[FileChange] = []
+        self.changes: list[PatchedFile] = []
 
     def make(self, patches: tuple[FilePatch, ...]) -> None:
         """Computes the changes. Raises what stands against the patch."""
@@ -60,7 +60,7 @@ class PatchPlan:
         for patch in patches:
             self.changes.append(self._change(patch))
 
-    def _change(self, patch: FilePatch) -> FileChange:
+    def _change(self, patch: FilePatch) -> PatchedFile:
         place, source = locate(patch.path, self._workspace), locate(patch.source, self._workspace)
         if patch.kind is PatchKind.CREATE:
             return self._create(patch, place)
@@ -68,7 +68,7 @@ class PatchPlan:
             return self._delete(patch, place)
         return self._modify(patch, place) if place == source else self._rename(patch, source, place)
 
-    def _create(self, patch: FilePatch, place: WorkspacePath) -> FileChange:
+    def _create(self, patch: FilePatch, place: WorkspacePath) -> PatchedFile:
         text = "".join(hunk.after for hunk in patch.hunks)
         found = self._read(place)
         if found is not None and found.is_ours:
@@ -76,9 +76,9 @@ class PatchPlan:
         if found is not None and found.text and found.text != text:
             raise Conflict("file_exists", f"{place.shown} is there already, with other content; patch it instead")
         if found is not None and found.text == text:
-            return FileChange(place=place, done="already there", old=text, text=text, is_new=False)
+            return PatchedFile(place=place, done="already there", old=text, text=text, is_new=False)
         seen = found.seen if found is not None else None
-        return FileChange(
+        return PatchedFile(
             place=place,
             done=f"created, {text.count(chr(10))} lines",
             text=text,
@@ -87,19 +87,19 @@ class PatchPlan:
             is_executable=patch.is_executable,
         )
 
-    def _delete(self, patch: FilePatch, place: WorkspacePath) -> FileChange:
+    def _delete(self, patch: FilePatch, place: WorkspacePath) -> PatchedFile:
         found = self._read(place)
         if found is None:
-            return FileChange(place=place, done="already gone", text=None, is_new=False)
+            return PatchedFile(place=place, done="already gone", text=None, is_new=False)
         left = apply(patch, found.text).text if patch.hunks else found.text
         if left:
             raise Conflict(
                 "delete_incomplete",
                 f"{place.shown} is to be deleted, but the patch does not remove all its lines; add them",
             )
-        return FileChange(place=place, done="deleted", old=found.text, text=None, gone=place, gone_seen=found.seen)
+        return PatchedFile(place=place, done="deleted", old=found.text, text=None, gone=place, gone_seen=found.seen)
 
-    def _modify(self, patch: FilePatch, place: WorkspacePath) -> FileChange:
+    def _modify(self, patch: FilePatch, place: WorkspacePath) -> PatchedFile:
         found = self._read(place)
         if found is None:
             raise NotFound("not_found", f"there is no file {place.shown}; create it with `--- /dev/null`")
@@ -107,7 +107,7 @@ class PatchPlan:
             return _left(place, found)
         applied = apply(patch, found.text)
         done = _told(patch, applied) if applied.is_new else "already applied; nothing was changed"
-        return FileChange(
+        return PatchedFile(
             place=place,
             done=done,
             old=found.text,
@@ -117,18 +117,18 @@ class PatchPlan:
             is_new=applied.is_new,
         )
 
-    def _rename(self, patch: FilePatch, source: WorkspacePath, place: WorkspacePath) -> FileChange:
+    def _rename(self, patch: FilePatch, source: WorkspacePath, place: WorkspacePath) -> PatchedFile:
         found, there = self._read(source), self._read(place)
         if found is None:
             if there is None:
                 raise NotFound("not_found", f"there is no file {source.shown}")
             if patch.hunks and not there.is_ours and apply(patch, there.text).is_new:
                 raise Conflict("file_exists", f"{source.shown} is gone, and {place.shown} is not what the patch leaves")
-            return FileChange(place=place, done="already renamed", old=there.text, text=there.text, is_new=False)
+            return PatchedFile(place=place, done="already renamed", old=there.text, text=there.text, is_new=False)
         applied = apply(patch, found.text) if patch.hunks else Applied(text=found.text, is_new=True)
         if there is not None and there.text != applied.text:
             raise Conflict("file_exists", f"{place.shown} is there already; delete it first")
-        return FileChange(
+        return PatchedFile(
             place=place,
             done=f"renamed from {source.shown}" + (f", {_told(patch, applied)}" if patch.hunks else ""),
             old=found.text,
@@ -175,9 +175,9 @@ def read_mark(file: int) -> bytes:
         return b""
 
 
-def _left(place: WorkspacePath, found: _Found) -> FileChange:
+def _left(place: WorkspacePath, found: _Found) -> PatchedFile:
     done = "already applied; nothing was changed"
-    return FileChange(place=place, done=done, old=found.text, text=found.text, is_new=False)
+    return PatchedFile(place=place, done=done, old=found.text, text=found.text, is_new=False)
 
 
 def places_of(patches: tuple[FilePatch, ...], workspace: tuple[str, ...]) -> list[WorkspacePath]:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from functools import partial
 from threading import Event
 
+from palyra.adapters.files.change_keeper import ChangeKeeper
+from palyra.adapters.files.known_links import linked_names
 from palyra.adapters.files.partial import Writing, fill_partial
 from palyra.adapters.files.workspace import (
     PATH_SCHEMA,
@@ -61,7 +63,7 @@ SPEC = ToolSpec(
     risk=Risk.MEDIUM,
     output_trust=Trust.SYSTEM,
     timeout_s=30.0,
-    traits=frozenset({Trait.TOUCHES_PATH}),
+    traits=frozenset({Trait.TOUCHES_PATH, Trait.WRITES_FILE}),
 )
 
 
@@ -80,6 +82,7 @@ class FsWrite:
             is_in_workspace=is_inside,
             preview=_preview(paths[0], content, workspace) if is_inside and isinstance(content, str) else None,
             writes=_writes(paths[0], content, workspace) if is_inside and isinstance(content, str) else (),
+            linked_names=linked_names(paths, workspace) if is_inside else (),
         )
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
@@ -99,6 +102,8 @@ class FsWrite:
 
 def _write(writing: Writing, stop: Event) -> ToolResult:
     place = writing.place
+    keeper = ChangeKeeper()
+    keeper.before(place)
     with make_folder(place) as folder:
         try:
             before = look(folder, place)
@@ -115,8 +120,11 @@ def _write(writing: Writing, stop: Event) -> ToolResult:
             with suppress(FileNotFoundError):
                 os.unlink(writing.partial_name, dir_fd=folder)
     done = "created" if before is None else "replaced"
-    text = f"{place.shown}: {done}, {len(writing.body.splitlines())} lines, {len(writing.body)} bytes"
-    return ToolResult(outcome=Outcome.OK, output=text, written=(bytes_at(place, writing.body),))
+    size = f"{len(writing.body.splitlines())} lines, {len(writing.body)} bytes" if writing.body else "and it is empty"
+    text = f"{place.shown}: {done}, {size}"
+    return ToolResult(
+        outcome=Outcome.OK, output=text, written=(bytes_at(place, writing.body),), changed=keeper.finish()
+    )
 
 
 def _writes(path: str, content: str, workspace: tuple[str, ...]) -> tuple[FileBytes, ...]:

@@ -56,6 +56,12 @@ class JournalResults:
                 data = event.data
                 is_wanted = event.seq <= last and isinstance(data, ToolFinished) and data.call_id == call_id
                 if is_wanted and isinstance(data, ToolFinished):
-                    found = PastResult(text=data.output or "", trust=event.trust, source=data.source)
+                    found = PastResult(
+                        text=data.output or "",
+                        trust=event.trust,
+                        source=data.source,
+                        changes_artifact_id=data.changes_artifact_id,
+                        undo_artifact_id=data.undo_artifact_id,
+                    )
             cursor = page[-1].seq
         return found

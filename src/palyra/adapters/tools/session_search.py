@@ -1,8 +1,9 @@
 """The tool session.search: finds messages in the caller's sessions and lists them.
 
 Does not own: the index (ports.search).
-It looks for messages with every word first. If there is none it looks for those with any. The output has the lowest
-trust of the messages found: a message written with content from outside in view may hold words of it (L8).
+It lists messages with every word first, then those with some. A question that was just asked has all of its own words
+itself, and its answer does not. The output has the lowest trust of the messages found: a message written with content
+from outside in view may hold words of it (L8).
 """
 
 from datetime import UTC, datetime
@@ -74,15 +75,16 @@ class SessionSearch:
             refusal = failed("arguments_invalid", "query is a text with words, k a whole number from 1")
             return ToolResult(outcome=refusal.outcome, error=refusal.error, trust=Trust.SYSTEM)
         try:
-            hits = await self._hits(all_words(query), context, hits_max)
-            note = ""
-            if not hits:
-                hits = await self._hits(any_word(query), context, hits_max)
-                note = "[No message has all of these words; these have some.]\n" if hits else ""
+            whole = await self._hits(all_words(query), context, hits_max)
+            partly: tuple[SearchHit, ...] = ()
+            if len(whole) < hits_max and any_word(query) != all_words(query):
+                found = await self._hits(any_word(query), context, hits_max)
+                places = set(map(_place, whole))
+                partly = tuple(hit for hit in found if _place(hit) not in places)
         except PalyraError as refused:
             refusal = failed(refused.code, refused.message)
             return ToolResult(outcome=refusal.outcome, error=refusal.error, trust=Trust.SYSTEM)
-        return _listed(hits, note, context)
+        return _listed((*whole, *partly)[:hits_max], len(whole), context)
 
     async def _hits(self, match: str | None, context: ToolCallContext, hits_max: int) -> tuple[SearchHit, ...]:
         if match is None:
@@ -91,13 +93,14 @@ class SessionSearch:
         return await self._search.search(query)
 
 
-def _listed(hits: tuple[SearchHit, ...], note: str, context: ToolCallContext) -> ToolResult:
+def _listed(hits: tuple[SearchHit, ...], whole_count: int, context: ToolCallContext) -> ToolResult:
+    """Lists the hits. Those behind the first `whole_count` have only some of the words."""
     if not hits:
         return ToolResult(outcome=Outcome.OK, output="[Nothing was found.]", trust=Trust.SYSTEM)
     shown: list[str] = []
     left_bytes = LISTED_BYTES_MAX
-    for hit in hits:
-        told = _told(hit, context)
+    for number, hit in enumerate(hits):
+        told = (_note(whole_count) if number == whole_count else "") + _told(hit, context)
         left_bytes -= len(told.encode("utf-8", "replace")) + 2
         if left_bytes < 0:
             break
@@ -107,10 +110,20 @@ def _listed(hits: tuple[SearchHit, ...], note: str, context: ToolCallContext) ->
     trust = lowest(hit.trust for hit in hits[: len(shown)])
     return ToolResult(
         outcome=Outcome.OK,
-        output=note + "\n\n".join(shown) + rest,
+        output="\n\n".join(shown) + rest,
         trust=trust,
         source=_source(hits[: len(shown)]) if is_tainting(trust) else None,
     )
+
+
+def _note(whole_count: int) -> str:
+    if whole_count:
+        return "[These have some of the words.]\n"
+    return "[No message has all of these words; these have some.]\n"
+
+
+def _place(hit: SearchHit) -> tuple[str, int]:
+    return hit.session_id, hit.seq
 
 
 def _told(hit: SearchHit, context: ToolCallContext) -> str:

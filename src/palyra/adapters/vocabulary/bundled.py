@@ -7,11 +7,12 @@ English, German, code and JSON. Nothing is downloaded.
 
 import asyncio
 import re
+import threading
 from collections.abc import Sequence
 from functools import cache
 from typing import Protocol
 
-TEXTS_REMEMBERED_MAX = 20_000
+COUNTS_REMEMBERED_MAX = 50_000  # About 8 MB, however long the texts are.
 INLINE_CHARS_MAX = 4_000  # About a millisecond; longer texts are counted in a thread.
 
 # The first pattern that matches a model's id decides. The id of a model may have a vendor in front of it.
@@ -24,6 +25,10 @@ _VOCABULARIES: tuple[tuple[re.Pattern[str], str, float], ...] = (
     (re.compile(r"phi-?4"), "phi4", 1.0),
 )
 _OTHERS = ("o200k_base", 1.15)
+_loading = threading.Lock()
+
+
+_Key = tuple[str, int, int]
 
 
 class _Vocabulary(Protocol):
@@ -35,27 +40,29 @@ class BundledVocabularies:
 
     def __init__(self, ids: dict[str, str]) -> None:
         self._ids = ids
-        self._counts: dict[tuple[str, str], int] = {}
+        self._counts: dict[_Key, int] = {}
         self._loaded: set[str] = set()
 
     async def count(self, model: str, texts: Sequence[str]) -> list[int]:
         name, factor = choose_vocabulary(self._ids.get(model, model))
-        unknown = [text for text in texts if (name, text) not in self._counts]
-        if name not in self._loaded or sum(map(len, unknown)) > INLINE_CHARS_MAX:
+        by_key = {_key(name, text): text for text in texts}
+        known = {key: self._counts[key] for key in by_key if key in self._counts}
+        unknown = {key: text for key, text in by_key.items() if key not in known}
+        if name not in self._loaded or sum(map(len, unknown.values())) > INLINE_CHARS_MAX:
             # Loading a vocabulary takes a tenth of a second.
-            await asyncio.to_thread(self._learn, name, unknown)
+            learned = await asyncio.to_thread(_count, name, unknown)
         else:
-            self._learn(name, unknown)
-        counted = [round(self._counts[name, text] * factor) for text in texts]
-        while len(self._counts) > TEXTS_REMEMBERED_MAX:
-            del self._counts[next(iter(self._counts))]
-        return counted
-
-    def _learn(self, name: str, texts: Sequence[str]) -> None:
-        vocabulary = _load(name)
+            learned = _count(name, unknown)
         self._loaded.add(name)
-        for text in texts:
-            self._counts[name, text] = len(vocabulary.encode_ordinary(text)) if text else 0
+        self._remember(learned)
+        # Others may have pushed counts out meanwhile, so these come from here.
+        known |= learned
+        return [round(known[_key(name, text)] * factor) for text in texts]
+
+    def _remember(self, learned: dict[_Key, int]) -> None:
+        self._counts |= learned
+        while len(self._counts) > COUNTS_REMEMBERED_MAX:
+            del self._counts[next(iter(self._counts))]
 
 
 def choose_vocabulary(model_id: str) -> tuple[str, float]:
@@ -65,6 +72,17 @@ def choose_vocabulary(model_id: str) -> tuple[str, float]:
         if pattern.search(lowered):
             return name, factor
     return _OTHERS
+
+
+def _count(name: str, texts: dict[_Key, str]) -> dict[_Key, int]:
+    with _loading:  # The first runs of a daemon come together, and each vocabulary takes 60 MB.
+        vocabulary = _load(name)
+    return {key: len(vocabulary.encode_ordinary(text)) if text else 0 for key, text in texts.items()}
+
+
+def _key(name: str, text: str) -> _Key:
+    """Stands for a text without holding it. Python keeps a string's hash, and its key is drawn for each process."""
+    return name, hash(text), len(text)
 
 
 @cache

@@ -17,6 +17,7 @@ import apsw
 import msgspec
 
 from palyra.adapters.store.sqlite.connection import BUSY_TIMEOUT_MS, as_our_error, on_failure, our_errors
+from palyra.adapters.store.sqlite.memory_index import find_misindexed
 from palyra.adapters.store.sqlite.migrations import known_migrations, migrate, schema_version
 from palyra.core.errors import Corrupt, NotFound, Unavailable
 from palyra.core.ids import NodeId, StreamId, derive_node_id
@@ -57,6 +58,7 @@ _STRAY_EVENTS = """
 """
 _TABLES_SINCE = {"incidents": 5, "marks": 6}  # The version of the schema that brought the table.
 _INDEXED_SINCE = 3  # This version of the schema brought the index of words.
+_MEMORY_SINCE, _MEMORY = 8, "memory"  # This version brought the index of remembered items, which are on no tape.
 _MISINDEXED = """
     SELECT CAST(tapes.stream AS BLOB), events.seq, 0 FROM search_texts
     JOIN events ON events.position = search_texts.position JOIN tapes ON tapes.id = events.tape_id
@@ -133,6 +135,7 @@ class Archive:
             public_key=keys.public_key,
             is_valid=keys.is_valid,
             node_ids=lambda: _node_ids(directory, keys),
+            begun_ids=lambda: _begun_ids(directory, keys),
             misindexed=self.misindexed,
         )
 
@@ -182,6 +185,9 @@ class Archive:
         with _reading(self._path):
             for stream, seq, is_stray in self._connection.execute(_MISINDEXED):
                 yield Misindexed(_text(stream), seq, bool(is_stray))
+            if self._schema >= _MEMORY_SINCE:
+                for number, is_stray_item in find_misindexed(self._connection):
+                    yield Misindexed(_MEMORY, number, is_stray_item)
 
     def hash_at(self, stream: StreamId, seq: int) -> bytes | None:
         with _reading(self._path):
@@ -193,14 +199,24 @@ class Archive:
     def _rows(self, table: str, condition: str, bindings: tuple[str, ...]) -> Iterator[StoredRow]:
         if self._schema < _TABLES_SINCE.get(table, 0):
             return
-        fields = TABLES[table].__struct_fields__
+        later = self._later_fields(table)
+        fields = [field for field in TABLES[table].__struct_fields__ if field not in later]
         columns = ", ".join(f"iif(typeof({field}) = 'text', CAST({field} AS BLOB), {field})" for field in fields)
         owner = tape_field(TABLES[table])
         query = f"SELECT {columns} FROM {table} WHERE {owner} {condition} ORDER BY id"  # noqa: S608 - our names
         with _reading(self._path):
             for row in self._connection.execute(query, bindings):
                 values = (_text(value) if isinstance(value, bytes) else value for value in row)
-                yield StoredRow(table, dict(zip(fields, values, strict=True)))
+                yield StoredRow(table, {**dict(zip(fields, values, strict=True)), **later})
+
+    def _later_fields(self, table: str) -> dict[str, int | str | None]:
+        """Returns what this release added to the table after the journal was written, with the values it has there."""
+        if self._is_newest:
+            return {}
+        known = {name for _, name, *_ in self._connection.execute(f"PRAGMA table_info({table})")}
+        added = [field for field in msgspec.structs.fields(TABLES[table]) if field.name not in known]
+        defaults = {field.name: field.default for field in added if field.default is not msgspec.NODEFAULT}
+        return {name: int(value) if value is True or value is False else value for name, value in defaults.items()}
 
     def _require_journal(self) -> int:
         """Starts the snapshot with its first read."""
@@ -213,6 +229,7 @@ class Archive:
                 f"{self._path} has schema {version}, this release knows {newest}; "
                 "run the release that wrote it, or a newer one",
             )
+        self._is_newest = version == newest
         if version == 0:
             raise Corrupt("not_a_journal", f"{self._path} is a database, but not a journal; choose another path")
         return version
@@ -227,6 +244,14 @@ class Archive:
                 )
             tape_ids[StreamId(_text(stream))] = tape_id
         return tape_ids
+
+
+def count_memory(archive: Archive) -> tuple[int, int]:
+    """Returns how many items are remembered, and in how many places they and their index do not agree."""
+    if archive.totals().schema_version < _MEMORY_SINCE:
+        return 0, 0
+    count = archive.connection.execute("SELECT count(*) FROM memory_items").get
+    return (count if isinstance(count, int) else 0), len(find_misindexed(archive.connection))
 
 
 def _open(path: Path) -> apsw.Connection:
@@ -311,6 +336,12 @@ def _wrong_cell(stream: StreamId, row: Sequence[object]) -> Corrupt:
         f"session {printable(stream)} seq {seq}: its column {column} holds another kind of value; restore a backup"
     )
     return Corrupt("cell_invalid", message)
+
+
+def _begun_ids(directory: Path, keys: SignatureCheck) -> frozenset[NodeId]:
+    """Returns the nodes of which the directory says that they have signed a journal."""
+    found = (keys.public_key(path.stem) for path in directory.glob("*.begun"))
+    return frozenset(derive_node_id(public_key) for public_key in found if public_key is not None)
 
 
 def _node_ids(directory: Path, keys: SignatureCheck) -> frozenset[NodeId]:

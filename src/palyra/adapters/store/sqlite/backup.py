@@ -81,6 +81,8 @@ def _fill(places: Places, partial: Path, created_at_ms: int, on_progress: OnProg
 
 
 def _copy_journal(archive: Archive, target: Path, on_progress: OnProgress) -> None:
+    # SQLite would create the file with the modes of the process.
+    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     # The source holds its snapshot, so a writer neither waits nor makes the copy start again.
     with our_errors(target), closing(apsw.Connection(str(target))) as copy:
         with copy.backup("main", archive.connection, "main") as steps:

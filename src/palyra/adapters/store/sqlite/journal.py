@@ -10,14 +10,19 @@ from palyra.adapters.store.commit_preparation import prepare_commit
 from palyra.adapters.store.sqlite.checkpoints import sign_heads
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.erase import erase
+from palyra.adapters.store.sqlite.memory_search import SqliteMemorySearch
 from palyra.adapters.store.sqlite.reads import Reads, ThreadReads, WriterReads
 from palyra.adapters.store.sqlite.recorder import Recorder
 from palyra.adapters.store.sqlite.tape_reads import read_head, read_journal, read_tape, read_tape_end
 from palyra.adapters.store.sqlite.upkeep import SqliteUpkeep
 from palyra.adapters.store.sqlite.views_approvals import SqliteApprovals
+from palyra.adapters.store.sqlite.views_candidates import SqliteLearning
+from palyra.adapters.store.sqlite.views_channels import SqliteChannels, SqlitePairing
 from palyra.adapters.store.sqlite.views_incidents import SqliteIncidents
 from palyra.adapters.store.sqlite.views_jobs import SqliteJobs
 from palyra.adapters.store.sqlite.views_marks import SqliteMarks
+from palyra.adapters.store.sqlite.views_memory import SqliteMemory
+from palyra.adapters.store.sqlite.views_outbox import SqliteOutbox
 from palyra.adapters.store.sqlite.views_provenance import SqliteProvenance
 from palyra.adapters.store.sqlite.views_routines import SqliteRoutines
 from palyra.adapters.store.sqlite.views_runs import SqliteRuns
@@ -25,6 +30,7 @@ from palyra.adapters.store.sqlite.views_search import SqliteSearch
 from palyra.adapters.store.sqlite.views_sessions import SqliteSessions
 from palyra.adapters.store.sqlite.views_state import SqliteState
 from palyra.adapters.store.sqlite.views_usage import SqliteUsage
+from palyra.adapters.store.sqlite.views_workload import SqliteWorkload
 from palyra.adapters.store.sqlite.writer import Writer
 from palyra.core.events import Event
 from palyra.core.events.system import Head
@@ -62,6 +68,13 @@ class SqliteJournal:
         self.upkeep = SqliteUpkeep(self._writer, settings.path)
         self.incidents = SqliteIncidents(self._reads)
         self.marks = SqliteMarks(self._reads)
+        self.memory = SqliteMemory(self._reads)
+        self.memory_search = SqliteMemorySearch(self._reads)
+        self.learning = SqliteLearning(self._reads)
+        self.workload = SqliteWorkload(self._reads)
+        self.channels = SqliteChannels(self._reads)
+        self.pairing = SqlitePairing(self._reads)
+        self.outbox = SqliteOutbox(self._reads)
 
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
@@ -94,7 +107,11 @@ class SqliteJournal:
 
     async def close(self) -> None:
         await self._reads.close()
-        await self._writer.stop(self._checkpoint)
+        await self._writer.stop(self._sign_last)
+
+    def _sign_last(self, recorder: Recorder) -> tuple[Event, ...]:
+        """Signs what there is. A journal in which nothing was recorded stays empty."""
+        return self._checkpoint(recorder) if recorder.cache.numbers().position else ()
 
     def _checkpoint(self, recorder: Recorder) -> tuple[Event, ...]:
         recorder.retry_empty_log()

@@ -9,6 +9,7 @@ from palyra.adapters.store.sqlite.rows import TABLES
 from palyra.core.commit.model import NO_HEAD, LastNumbers, TapeHead, UniqueKey
 from palyra.core.ids import StreamId
 from palyra.core.jobs.model import LEASE_PREFIX
+from palyra.core.learning.model import LEASE_PREFIX as CANDIDATE_PREFIX
 from palyra.core.projections.project import RowKey
 from palyra.core.projections.rows import Row, RunRow, SessionRow
 from palyra.core.routines.model import LEASE_PREFIX as ROUTINE_PREFIX
@@ -43,6 +44,9 @@ class SqliteLookup:
         if name.startswith(ROUTINE_PREFIX):
             routine_id = name.removeprefix(ROUTINE_PREFIX)
             return self._connection.execute("SELECT revision FROM routines WHERE id = ?", (routine_id,)).get or 0
+        if name.startswith(CANDIDATE_PREFIX):
+            candidate_id = name.removeprefix(CANDIDATE_PREFIX)
+            return self._connection.execute("SELECT revision FROM candidates WHERE id = ?", (candidate_id,)).get or 0
         return self._connection.execute("SELECT token FROM leases WHERE name = ?", (name,)).get or 0
 
     def is_taken(self, key: UniqueKey) -> bool:

@@ -4,10 +4,13 @@ Does not own: copying them (backup, restore).
 Invariant: a name that is not one of the few known forms is refused, so a manifest cannot lead a restore elsewhere.
 """
 
+import errno
 import hashlib
 import os
 import re
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -76,7 +79,7 @@ def _require_names(manifest: BackupManifest) -> None:
 def copy_file(source: Path, target: Path, mode: int) -> str:
     """Copies durably into a file that must not exist yet. Returns the sha256 of what was copied."""
     digest = hashlib.sha256()
-    with source.open("rb") as reading, target.open("xb") as writing:
+    with open_regular(source) as reading, target.open("xb") as writing:
         os.fchmod(writing.fileno(), mode)
         while chunk := reading.read(CHUNK_BYTES):
             digest.update(chunk)
@@ -84,6 +87,15 @@ def copy_file(source: Path, target: Path, mode: int) -> str:
         writing.flush()
         os.fsync(writing.fileno())
     return digest.hexdigest()
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a regular file for reading. A pipe in its place is refused, and not waited for."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
 
 
 def hash_file(path: Path) -> str:

@@ -42,7 +42,9 @@ _CODE_BY_CONSTRAINT = {
     "sessions.owner, sessions.key": "session_key_taken",
     "runs.principal, runs.idempotency_key": "idempotency_key_taken",
     "jobs.kind, jobs.dedupe_key": "job_duplicate",
+    "channel_envelopes.channel, channel_envelopes.envelope_id": "envelope_taken",
     "routines.principal, routines.name": "routine_name_taken",
+    "memory_items.owner, memory_items.scope, memory_items.scope_id, memory_items.content_hash": "memory_known",
 }
 
 

@@ -12,6 +12,7 @@ import apsw
 import msgspec
 
 from palyra.adapters.store.sqlite.connection import fetch, on_failure
+from palyra.adapters.store.sqlite.memory_index import rebuild_items
 from palyra.adapters.store.sqlite.rows import TABLES, store_rows
 from palyra.adapters.store.sqlite.search_index import rebuild_index
 from palyra.adapters.store.sqlite.tape_reads import read_event
@@ -56,7 +57,7 @@ def rebuild_projections(connection: apsw.Connection) -> int:
         for stream, count in counts.items():
             if count:
                 _insert_missing(connection, stream)
-        texts_count = rebuild_index(connection)
+        texts_count = rebuild_index(connection) + rebuild_items(connection)
         connection.execute("COMMIT")
     return sum(counts.values()) + stray_count + texts_count
 

@@ -49,12 +49,14 @@ def restore_replacing(backup: Path, places: Places, keys_of: KeysOf, at_ms: int)
 
 def _restore(backup: Path, places: Places, keys_of: KeysOf, make_room: Callable[[], None]) -> VerifyReport:
     manifest = read_manifest(backup)
+    _require_regular(places.journal)
     try:
         places.journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(places.journal), _staging(places.journal.parent) as staging:
             _stage(backup, manifest, staging)
             report = _verified(backup, staging, keys_of)
             _add_missing(manifest, staging, places)
+            _forget_begun(places, report)
             make_room()
             sync_folder(places.journal.parent)
             (staging / JOURNAL_NAME).replace(places.journal)
@@ -131,6 +133,19 @@ def _add_missing(manifest: BackupManifest, staging: Path, places: Places) -> Non
             os.link(staging / name, target)
     for directory in touched:
         sync_folder(directory)
+
+
+def _forget_begun(places: Places, report: VerifyReport) -> None:
+    """Lets a key that signed only the journal before begin in this one: a person chose to replace that journal."""
+    for marker in places.public_keys.glob("*.begun"):
+        if marker.stem not in report.summary.key_ids:
+            marker.unlink(missing_ok=True)
+
+
+def _require_regular(journal: Path) -> None:
+    """Refuses a pipe or a device in the journal's place: opening one could wait for ever."""
+    if journal.exists() and not journal.is_file():
+        raise Conflict("journal_unfit", f"{journal} is not a file; remove it, then restore")
 
 
 def _require_absent(journal: Path) -> None:

@@ -7,27 +7,55 @@ from typing import assert_never
 
 import apsw
 
+from palyra.adapters.store.sqlite.channel_writes import apply_channel_write
 from palyra.adapters.store.sqlite.job_writes import apply_job_write
+from palyra.adapters.store.sqlite.learning_writes import apply_learning_write, drop_learned
+from palyra.adapters.store.sqlite.memory_vectors import store_vectors
+from palyra.adapters.store.sqlite.memory_writes import apply_memory_write, forget_session
 from palyra.adapters.store.sqlite.routine_writes import apply_routine_write
+from palyra.core.channel_writes import (
+    CountPairingAttempts,
+    DropPairingRequest,
+    PutLink,
+    PutPairingCode,
+    PutPairingRequest,
+    QueueOutbox,
+    RecordEnvelope,
+    SetChannelPaused,
+    SetOutbox,
+)
 from palyra.core.ids import StreamId
 from palyra.core.writes import (
     ClaimJob,
     ClearHeartbeat,
+    DecideCandidate,
+    DropCandidates,
     DropJobs,
     DropRoutines,
     EndJob,
     EnqueueJob,
     EraseSecrets,
+    ForgetMemory,
     LinkArtifact,
+    MentionMemory,
+    PutCandidate,
+    PutMemory,
     PutRoutine,
     RecordFire,
+    RecordReflection,
+    RecordUse,
     ReleaseLease,
     RenewHeartbeat,
     RenewJob,
     RequeueJob,
+    RestoreMemory,
     SealSecret,
     SetHeartbeat,
+    StoreVectors,
+    SupersedeMemory,
     TakeLease,
+    TouchMemory,
+    UnmentionMemory,
     Write,
 )
 
@@ -55,6 +83,18 @@ def apply_write(connection: apsw.Connection, write: Write) -> None:
             apply_job_write(connection, write)
         case PutRoutine() | RecordFire() | DropRoutines():
             apply_routine_write(connection, write)
+        case PutMemory() | SupersedeMemory() | RestoreMemory() | ForgetMemory() | TouchMemory():
+            apply_memory_write(connection, write)
+        case MentionMemory() | UnmentionMemory():
+            apply_memory_write(connection, write)
+        case StoreVectors(version=version, vectors=vectors):
+            store_vectors(connection, version, vectors)
+        case PutCandidate() | DecideCandidate() | DropCandidates() | RecordUse() | RecordReflection():
+            apply_learning_write(connection, write)
+        case RecordEnvelope() | SetChannelPaused() | QueueOutbox() | SetOutbox():
+            apply_channel_write(connection, write)
+        case PutLink() | PutPairingCode() | PutPairingRequest() | DropPairingRequest() | CountPairingAttempts():
+            apply_channel_write(connection, write)
         case _:
             assert_never(write)
 
@@ -65,6 +105,10 @@ def drop_state(connection: apsw.Connection, stream: StreamId) -> None:
     connection.execute(of_its_runs, (stream,))
     connection.execute("DELETE FROM artifact_links WHERE stream = ?", (stream,))
     connection.execute("DELETE FROM jobs WHERE session_id = ?", (stream,))
+    connection.execute("DELETE FROM memory_mentions WHERE stream = ?", (stream,))
+    forget_session(connection, stream)
+    drop_learned(connection, stream)
+    connection.execute("DELETE FROM outbox WHERE session_id = ?", (stream,))
 
 
 def _set_heartbeat(connection: apsw.Connection, write: SetHeartbeat) -> None:

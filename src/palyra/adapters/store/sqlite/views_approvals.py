@@ -1,10 +1,12 @@
 """Queries for approvals and grants, behind ports.views.ApprovalViews.
 
 Does not own: deciding them.
-An approval is shown to the owner of its session and to the principal its run was accepted for (L11).
+An approval is shown to the owner of its session and to the principal its run was accepted for (L11). A question on a
+node's system tape belongs to the name of that tape.
 """
 
 import apsw
+import msgspec
 
 from palyra.adapters.store.sqlite.connection import fetch, page_limit
 from palyra.adapters.store.sqlite.reads import Reads
@@ -22,33 +24,47 @@ class SqliteApprovals:
     async def approval(self, approval_id: ApprovalId, principal: Principal | None) -> ApprovalRow | None:
         sql = """
             SELECT approvals.* FROM approvals
-            JOIN sessions ON sessions.id = approvals.session_id
+            LEFT JOIN sessions ON sessions.id = approvals.session_id
             LEFT JOIN runs ON runs.id = approvals.run_id
             WHERE approvals.id = :id
-              AND (:principal IS NULL OR sessions.owner = :principal OR runs.principal IS :principal)
+              AND (:principal IS NULL OR sessions.owner = :principal OR runs.principal IS :principal
+                OR approvals.session_id = :principal)
         """
         found = await self._reads.ask(lambda connection: _rows(connection, sql, id=approval_id, principal=principal))
         return found[0] if found else None
 
     async def list_approvals(
-        self, principal: Principal | None, status: ApprovalStatus | None, after: str, limit: int
+        self,
+        principal: Principal | None,
+        status: ApprovalStatus | None,
+        after: str,
+        limit: int,
+        *,
+        has_system: bool = False,
     ) -> tuple[ApprovalRow, ...]:
         # Spelled out, because only then are the open questions found by their index.
         is_wanted = "= 'pending'" if status is ApprovalStatus.PENDING else "= coalesce(:status, approvals.status)"
         sql = f"""
             SELECT approvals.* FROM approvals
-            JOIN sessions ON sessions.id = approvals.session_id
+            LEFT JOIN sessions ON sessions.id = approvals.session_id
             LEFT JOIN runs ON runs.id = approvals.run_id
             WHERE approvals.status {is_wanted}
               AND (:after = '' OR (approvals.created_at_ms, approvals.requested_seq, approvals.id) >
                   (SELECT created_at_ms, requested_seq, id FROM approvals WHERE id = :after))
-              AND (:principal IS NULL OR sessions.owner = :principal OR runs.principal IS :principal)
+              AND (:principal IS NULL OR sessions.owner = :principal OR runs.principal IS :principal
+                OR (:system AND approvals.session_id LIKE 'system:%'))
             ORDER BY approvals.created_at_ms, approvals.requested_seq, approvals.id LIMIT :limit
         """  # noqa: S608 - our words; every value is bound
         wanted = status.value if status is not None else None
         return await self._reads.ask(
             lambda connection: _rows(
-                connection, sql, principal=principal, status=wanted, after=after, limit=page_limit(limit)
+                connection,
+                sql,
+                principal=principal,
+                status=wanted,
+                after=after,
+                limit=page_limit(limit),
+                system=int(has_system),
             )
         )
 
@@ -79,22 +95,23 @@ class SqliteApprovals:
     async def grants_for(self, query: GrantFilter) -> tuple[GrantRow, ...]:
         sql = """
             SELECT * FROM grants
-            WHERE principal = :principal AND tool = :tool AND revoked_seq IS NULL
-              AND (scope = 'timeboxed' OR session_id = :session_id)
+            WHERE principal = :principal AND tool = :tool AND revoked_seq IS NULL AND kind = :kind
+              AND (scope = 'timeboxed' OR session_id IN (SELECT value FROM json_each(:session_ids)))
               AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
             ORDER BY created_at_ms DESC LIMIT :limit
         """
         bindings: dict[str, str | int | None] = {
             "principal": query.principal,
             "tool": query.tool,
-            "session_id": query.session_id,
+            "kind": query.kind.value,
+            "session_ids": msgspec.json.encode(query.session_ids).decode(),
             "now_ms": query.now_ms,
             "limit": page_limit(query.limit),
         }
         return await self._reads.ask(lambda connection: GRANTS.select(connection, sql, bindings))
 
     async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRow, ...]:
-        """Returns the grants that are not revoked. Whether one has expired depends on the time of asking."""
+        """Returns those that are not revoked. Whether one has expired depends on the time of asking."""
         sql = """
             SELECT * FROM grants WHERE (:principal IS NULL OR principal = :principal) AND revoked_seq IS NULL
               AND (:after = '' OR (created_at_ms, granted_seq, id) >

@@ -1,6 +1,6 @@
 """Queries for the marks projection."""
 
-from palyra.adapters.store.sqlite.connection import page_limit
+from palyra.adapters.store.sqlite.connection import fetch, page_limit
 from palyra.adapters.store.sqlite.reads import Reads
 from palyra.adapters.store.sqlite.rows import MARKS
 from palyra.core.ids import SessionId
@@ -23,6 +23,12 @@ class SqliteMarks:
         """
         bindings = (session_id, kind.value, after_seq, page_limit(limit))
         return await self._reads.ask(lambda connection: MARKS.select(connection, sql, bindings))
+
+    async def count_made(self, session_id: SessionId, kind: MarkKind) -> int:
+        sql = "SELECT count(*) FROM marks WHERE session_id = ? AND kind = ? AND made_seq > 0"
+        found = await self._reads.ask(lambda connection: fetch(connection, sql, (session_id, kind.value)))
+        count: int = found[0][0]
+        return count
 
     async def pins_at(self, session_id: SessionId, seq: int) -> tuple[MarkRow, ...]:
         sql = """

@@ -34,13 +34,15 @@ class SqliteRoutines:
         found = await self._routines(sql, routine_id)
         return found[0] if found else None
 
-    async def list_routines(self, principal: Principal | None, after: str, limit: int) -> tuple[Routine, ...]:
+    async def list_routines(
+        self, principal: Principal | None, after: str, limit: int, *, is_removed: bool = False
+    ) -> tuple[Routine, ...]:
         sql = f"""
-            SELECT {_COLUMNS} FROM routines WHERE is_removed = 0 AND id > ? AND (? = '' OR principal = ?)
+            SELECT {_COLUMNS} FROM routines WHERE is_removed = ? AND id > ? AND (? = '' OR principal = ?)
             ORDER BY id LIMIT ?
         """  # noqa: S608 - our names; every value is bound
         owner = principal or ""
-        return await self._routines(sql, after, owner, owner, page_limit(limit))
+        return await self._routines(sql, int(is_removed), after, owner, owner, page_limit(limit))
 
     async def count_routines(self, principal: Principal) -> int:
         sql = "SELECT count(*) FROM routines WHERE principal = ? AND is_removed = 0"
