@@ -22,9 +22,10 @@ from palyra.adapters.keys.directory import KeyDirectory
 from palyra.adapters.store.sqlite.archive import Archive
 from palyra.core.verification import verify
 from tests.crash.daemon_load import POINTS, RUNS_COUNT, Life, Point
+from tests.support.waiting import WAIT_S
 
 LIVES_MAX = 40  # Of one home; a campaign that needs more does not get on.
-LIFE_TIMEOUT_S = 60.0
+LIFE_TIMEOUT_S = WAIT_S
 KILLS_A_HOME = 5
 KILL_AFTER_MS = (2, 120)
 

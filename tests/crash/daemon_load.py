@@ -19,6 +19,7 @@ from palyra.core.events.system import Head
 from palyra.core.events.tool import ApprovalStatus, Decision, EffectClass
 from palyra.core.ids import StreamId
 from palyra.core.tools import ToolResult
+from palyra.core.trust import Trust
 from palyra.core.writes import Fence, Write
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRequest
 from palyra.engine.engine import Engine
@@ -158,6 +159,7 @@ class Life:
     async def _follow(self, engine: Engine, number: int) -> None:
         request = RunRequest(
             text=f"{TASKS[number % len(TASKS)]} {number}",
+            trust=Trust.OPERATOR,
             origin="test",
             can_ask=True,
             session_key=f"s{number % SESSIONS_COUNT}",

@@ -22,6 +22,7 @@ from tests.crash.child import OPENING_LINE, Order
 from tests.crash.ledger import Ledger, read_line
 from tests.crash.scene import examine
 from tests.crash.story import resume
+from tests.support.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[2]
 LINES_BEFORE_KILL_MAX = 120
@@ -29,7 +30,7 @@ DELAY_MAX_S = 0.004  # Of the order of a commit, so that kills fall into all its
 START_DELAY_MAX_S = 0.02  # Of the order of opening a journal.
 WAVES_UNENDING = 1_000_000
 NUMBERS_A_ROUND = 10_000
-CHILD_TIMEOUT_S = 60
+CHILD_TIMEOUT_S = WAIT_S
 
 
 class KillRounds:

@@ -8,25 +8,51 @@ from typing import Any, assert_never
 
 import apsw
 
+from palyra.core.channel_writes import (
+    CountPairingAttempts,
+    DropPairingRequest,
+    PutLink,
+    PutPairingCode,
+    PutPairingRequest,
+    QueueOutbox,
+    RecordEnvelope,
+    SetChannelPaused,
+    SetOutbox,
+)
+from palyra.core.learning.model import Candidate
 from palyra.core.writes import (
     ClaimJob,
     ClearHeartbeat,
+    DecideCandidate,
+    DropCandidates,
     DropJobs,
     DropRoutines,
     EndJob,
     EnqueueJob,
     EraseSecrets,
+    ForgetMemory,
     LinkArtifact,
+    MemoryWrite,
+    MentionMemory,
+    PutCandidate,
+    PutMemory,
     PutRoutine,
     RecordFire,
+    RecordReflection,
+    RecordUse,
     ReleaseLease,
     RenewHeartbeat,
     RenewJob,
     RequeueCause,
     RequeueJob,
+    RestoreMemory,
     SealSecret,
     SetHeartbeat,
+    StoreVectors,
+    SupersedeMemory,
     TakeLease,
+    TouchMemory,
+    UnmentionMemory,
     Write,
 )
 from tests.crash.ledger import Attempt
@@ -42,6 +68,18 @@ KEY_LENGTHS = {
     "jobs": 1,
     "routines": 1,
     "routine_fires": 2,
+    "memory_items": 1,
+    "memory_mentions": 2,
+    "candidates": 1,
+    "item_uses": 3,
+    "reflections": 1,
+    "channel_envelopes": 2,
+    "channel_states": 1,
+    "channel_links": 1,
+    "pairing_codes": 1,
+    "pairing_requests": 1,
+    "pairing_attempts": 2,
+    "outbox": 1,
 }
 SELECTS = {
     "heartbeats": "SELECT run_id, node, at_ms, progress_at_ms FROM heartbeats",
@@ -50,6 +88,18 @@ SELECTS = {
     "jobs": "SELECT id, state, token, attempts, losses, owner, not_before_ms, error FROM jobs",
     "routines": "SELECT id, principal, name, next_at_ms, is_removed, revision, updated_at_ms FROM routines",
     "routine_fires": "SELECT routine_id, due_at_ms, reason, count, at_ms FROM routine_fires",
+    "memory_items": "SELECT id, owner, content, status, superseded_by, uses_count FROM memory_items",
+    "memory_mentions": "SELECT memory_id, stream FROM memory_mentions",
+    "candidates": "SELECT id, owner, status, content, revision, updated_at_ms FROM candidates",
+    "item_uses": "SELECT kind, item_id, run_id, outcome, at_ms FROM item_uses",
+    "reflections": "SELECT run_id, how, found_count, at_ms FROM reflections",
+    "channel_envelopes": "SELECT channel, envelope_id, at_ms FROM channel_envelopes",
+    "channel_states": "SELECT channel, is_paused, at_ms FROM channel_states",
+    "channel_links": "SELECT id, channel, sender_id, principal, revoked_at_ms FROM channel_links",
+    "pairing_codes": "SELECT id, code_hash, used_at_ms FROM pairing_codes",
+    "pairing_requests": "SELECT approval_id, channel, sender_id FROM pairing_requests",
+    "pairing_attempts": "SELECT channel, sender_id, wrong_count, locked_until_ms FROM pairing_attempts",
+    "outbox": "SELECT id, state, attempts, part, not_before_ms, error, updated_at_ms FROM outbox",
     "artifact_links": "SELECT artifact_id, stream, bytes, media_type, at_ms FROM artifact_links",
 }
 
@@ -65,9 +115,9 @@ def fold(attempts: Iterable[Attempt]) -> Tables:
         for write in attempt.writes:
             _apply(tables, write)
         if attempt.erasing is not None and attempt.erasing.is_whole:
-            links = tables["artifact_links"]
-            for key in [key for key in links if key[1] == attempt.erasing.stream]:
-                del links[key]
+            for links in (tables["artifact_links"], tables["memory_mentions"]):
+                for key in [key for key in links if key[1] == attempt.erasing.stream]:
+                    del links[key]
     return tables
 
 
@@ -96,6 +146,42 @@ def key_of(write: Write) -> tuple[str, Row]:
             return "routine_fires", (fire.routine_id, fire.due_at_ms)
         case DropRoutines():
             return "routines", ()
+        case PutMemory(items=items):
+            return "memory_items", (items[0].id,)
+        case ForgetMemory(memory_ids=memory_ids) | TouchMemory(memory_ids=memory_ids):
+            return "memory_items", (memory_ids[0],)
+        case SupersedeMemory(memory_id=memory_id) | RestoreMemory(memory_id=memory_id):
+            return "memory_items", (memory_id,)
+        case (
+            MentionMemory(memory_ids=memory_ids, stream=stream) | UnmentionMemory(memory_ids=memory_ids, stream=stream)
+        ):
+            return "memory_mentions", (memory_ids[0], stream)
+        case StoreVectors():
+            return "memory_vectors", ()
+        case PutCandidate(candidate=candidate) | DecideCandidate(candidate=candidate):
+            return "candidates", (candidate.id,)
+        case DropCandidates():
+            return "candidates", ()
+        case RecordUse(use=use):
+            return "item_uses", (use.kind.value, use.item_id, use.run_id)
+        case RecordReflection(reflection=reflection):
+            return "reflections", (reflection.run_id,)
+        case RecordEnvelope(envelope=taken):
+            return "channel_envelopes", (taken.channel, taken.envelope_id)
+        case SetChannelPaused(channel=channel):
+            return "channel_states", (channel,)
+        case PutLink(link=link):
+            return "channel_links", (link.id,)
+        case PutPairingCode(code=code):
+            return "pairing_codes", (code.id,)
+        case PutPairingRequest(request=request):
+            return "pairing_requests", (request.approval_id,)
+        case DropPairingRequest(approval_id=approval_id):
+            return "pairing_requests", (approval_id,)
+        case CountPairingAttempts(attempts=counted):
+            return "pairing_attempts", (counted.channel, counted.sender_id)
+        case QueueOutbox(item=item) | SetOutbox(item=item):
+            return "outbox", (item.id,)
         case _:
             assert_never(write)
 
@@ -154,8 +240,105 @@ def _apply(tables: Tables, write: Write) -> None:
                 del rows[removed]
                 for fired in [one for one in tables["routine_fires"] if one[0] == removed[0]]:
                     del tables["routine_fires"][fired]
+        case PutCandidate(candidate=candidate):
+            rows.setdefault(key, _candidate(candidate))
+        case DecideCandidate(candidate=candidate):
+            rows[key] = _candidate(candidate)
+        case DropCandidates(owner=owner, kept_max=kept_max):
+            own = sorted((one for one, row in rows.items() if row[0] == owner), key=lambda one: _numbers(rows[one])[4])
+            spare = max(0, len(own) - kept_max)
+            settled = [one for one in own if rows[one][1] not in ("accepted", "pending_review")]
+            for one in settled[:spare]:
+                del rows[one]
+        case RecordUse(use=use):
+            rows[key] = (use.outcome.value, use.at_ms)
+        case RecordReflection(reflection=reflection):
+            rows[key] = (reflection.by, reflection.found_count, reflection.at_ms)
+        case StoreVectors():
+            return  # The load remembers nothing, so there is no item that a vector could belong to.
+        case PutMemory() | SupersedeMemory() | RestoreMemory() | ForgetMemory() | TouchMemory():
+            _apply_memory(tables, write)
+        case MentionMemory() | UnmentionMemory():
+            _apply_memory(tables, write)
+        case QueueOutbox() | SetOutbox():
+            _apply_outbox(rows, key, write)
+        case RecordEnvelope() | SetChannelPaused() | PutLink():
+            _apply_channel(rows, key, write)
+        case PutPairingCode() | PutPairingRequest() | DropPairingRequest() | CountPairingAttempts():
+            _apply_pairing(rows, key, write)
         case _:
             assert_never(write)
+
+
+def _apply_memory(tables: Tables, write: MemoryWrite) -> None:
+    items, mentions = tables["memory_items"], tables["memory_mentions"]
+    match write:
+        case PutMemory(items=added):
+            for item in added:
+                items[item.id,] = (item.owner, item.content, item.status.value, item.superseded_by, 0)
+        case SupersedeMemory(memory_id=memory_id, superseded_by=superseded_by):
+            owner, content, _, _, uses = items[memory_id,]
+            items[memory_id,] = (owner, content, "superseded", superseded_by, uses)
+        case RestoreMemory(memory_id=memory_id):
+            owner, content, _, _, uses = items[memory_id,]
+            items[memory_id,] = (owner, content, "active", None, uses)
+        case ForgetMemory(memory_ids=memory_ids):
+            for memory_id in memory_ids:
+                items.pop((memory_id,), None)
+        case TouchMemory(memory_ids=memory_ids, uses=more):
+            for memory_id in memory_ids:
+                *rest, uses = _numbers(items[memory_id,])
+                items[memory_id,] = (*rest, uses + more)
+        case MentionMemory(memory_ids=memory_ids, stream=stream):
+            mentions.update({(memory_id, stream): () for memory_id in memory_ids})
+        case UnmentionMemory(memory_ids=memory_ids, stream=stream):
+            for memory_id in memory_ids:
+                mentions.pop((memory_id, stream), None)
+        case _:
+            assert_never(write)
+
+
+def _candidate(candidate: Candidate) -> Row:
+    named = (candidate.owner, candidate.status.value, candidate.content)
+    return (*named, candidate.revision, candidate.updated_at_ms)
+
+
+def _apply_outbox(rows: dict[Row, Row], key: Row, write: QueueOutbox | SetOutbox) -> None:
+    item = write.item
+    said = (item.state.value, item.attempts, item.part, item.not_before_ms, item.error, item.updated_at_ms)
+    if isinstance(write, SetOutbox):
+        rows[key] = said
+        return
+    rows.setdefault(key, said)
+
+
+def _apply_channel(rows: dict[Row, Row], key: Row, write: RecordEnvelope | SetChannelPaused | PutLink) -> None:
+    match write:
+        case RecordEnvelope(envelope=taken):
+            rows.setdefault(key, (taken.at_ms,))
+        case SetChannelPaused(is_paused=is_paused, at_ms=at_ms):
+            rows[key] = (int(is_paused), at_ms)
+        case PutLink(link=link):
+            for other in [each for each, row in rows.items() if row[:2] == (link.channel, link.sender_id)]:
+                channel, sender_id, principal, ended = rows[other]
+                rows[other] = (channel, sender_id, principal, link.created_at_ms if ended is None else ended)
+            rows[key] = (link.channel, link.sender_id, link.principal, link.revoked_at_ms)
+
+
+def _apply_pairing(
+    rows: dict[Row, Row],
+    key: Row,
+    write: PutPairingCode | PutPairingRequest | DropPairingRequest | CountPairingAttempts,
+) -> None:
+    match write:
+        case PutPairingCode(code=code):
+            rows[key] = (code.code_hash, code.used_at_ms)
+        case PutPairingRequest(request=request):
+            rows[key] = (request.channel, request.sender_id)
+        case DropPairingRequest():
+            rows.pop(key, None)
+        case CountPairingAttempts(attempts=counted):
+            rows[key] = (counted.wrong_count, counted.locked_until_ms)
 
 
 def _numbers(row: Row) -> tuple[Any, ...]:

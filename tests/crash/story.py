@@ -12,12 +12,14 @@ import msgspec
 from palyra.core.events import Draft
 from palyra.core.events.model import Finish, ModelOutput, Usage
 from palyra.core.events.run import MessageAssistant
-from palyra.core.ids import ArtifactId, NodeId, RunId, StreamId, is_system_stream, make_ulid
+from palyra.core.ids import ArtifactId, MemoryId, NodeId, RunId, StreamId, is_system_stream, make_ulid
 from palyra.core.writes import (
     ClearHeartbeat,
     EraseSecrets,
     Fence,
+    ForgetMemory,
     LinkArtifact,
+    PutMemory,
     ReleaseLease,
     SealSecret,
     SetHeartbeat,
@@ -36,6 +38,7 @@ from tests.support.journals import (
     session_created,
     usage_recorded,
 )
+from tests.support.memory import item_of
 
 NODE = NodeId("node-under-test")
 LEASE_MS = 3_600_000
@@ -91,6 +94,7 @@ class Story:
     first_number: int = 1
     tapes: dict[StreamId, Tape] = field(default_factory=dict)
     lease_tokens: dict[str, int] = field(default_factory=dict)
+    memory_ids: list[MemoryId] = field(default_factory=list)
     text_chars_max: int = TEXT_CHARS_MAX
     steps_count: int = 0
     waves_count: int = 0
@@ -116,6 +120,7 @@ class Story:
                 self.tapes.update({tape.stream: tape for tape in after})
                 for write in writes:
                     self._move_lease(write)
+                    self.memory_ids += [item.id for item in write.items] if isinstance(write, PutMemory) else []
             case Erase(erasure=erasure) if erasure.seqs is None:
                 del self.tapes[erasure.stream]
 
@@ -192,7 +197,7 @@ class Story:
         if self.chance.random() < 0.6:
             return self._turn(number, index, tape, tape.run_id)
         drafts = (draft(MessageAssistant(text=self._text()), tape.run_id), run_done(tape.run_id))
-        ending = (ClearHeartbeat(tape.run_id), EraseSecrets(tape.run_id))
+        ending: tuple[Write, ...] = (ClearHeartbeat(tape.run_id), EraseSecrets(tape.run_id), *self._forgotten())
         return _moved(tape, tuple(_at(made, number) for made in drafts), ending, None)
 
     def _run_begins(self, number: int, tape: Tape, run_id: RunId) -> tuple[Append, tuple[Write, ...], Tape]:
@@ -200,6 +205,7 @@ class Story:
         writes = (
             SetHeartbeat(run_id, NODE, EPOCH_MS + number),
             SealSecret(run_id, f"secret-{number}", self.chance.randbytes(40)),
+            self._memory(number, run_id),
         )
         return _moved(tape, tuple(_at(made, number) for made in drafts), writes, run_id)
 
@@ -213,7 +219,7 @@ class Story:
         )
         drafts = (draft(output, run_id), usage_recorded(run_id, self.chance.random()))
         writes = (SetHeartbeat(run_id, NODE, EPOCH_MS + number), self._link(number, index, tape.stream))
-        return _moved(tape, tuple(_at(made, number) for made in drafts), writes, run_id)
+        return _moved(tape, tuple(_at(made, number) for made in drafts), (*writes, *self._forgotten()), run_id)
 
     def _chatter(self, number: int) -> tuple[Draft, ...]:
         return tuple(_at(message_user(self._text()), number) for _ in range(self.chance.randint(1, 3)))
@@ -241,6 +247,16 @@ class Story:
             TakeLease(f"lone-{number}", NODE, 0, EPOCH_MS + LEASE_MS),
             SealSecret(RunId(self._ulid(number)), "alone", self.chance.randbytes(5_000)),
         )
+
+    def _memory(self, number: int, run_id: RunId) -> PutMemory:
+        """Remembers items of several sizes, each with its entries in the index."""
+        made = [item_of(f"{run_id} {place} {self._text()}") for place in range(3)]
+        return PutMemory(tuple(msgspec.structs.replace(item, id=MemoryId(self._ulid(number))) for item in made))
+
+    def _forgotten(self) -> tuple[ForgetMemory, ...]:
+        if not self.memory_ids:
+            return ()
+        return (ForgetMemory((self.memory_ids.pop(self.chance.randrange(len(self.memory_ids))),)),)
 
     def _link(self, number: int, index: int, stream: StreamId) -> LinkArtifact:
         artifact = ArtifactId(f"{number:060x}{index:04x}")

@@ -15,7 +15,7 @@ from tests.crash.trial import Campaign, Sabotage, Trial, examine_image, run_undi
 
 SEED = 20_260
 POINTS_A_KIND = 6
-SABOTAGED_POINTS = 20  # Enough that some of them fall between a commit and the sync it should have had.
+SABOTAGED_POINTS = 24  # Enough that some of them fall between a commit and the sync it should have had.
 KILLS_COUNT = 5
 
 
@@ -88,8 +88,13 @@ DAMAGES = {
     "a projection is another": (Wrong.VERIFY, "UPDATE sessions SET label = 'other'"),
     "an event is another": (
         Wrong.VERIFY,
-        """UPDATE events SET data = CAST(replace(CAST(data AS TEXT), 'answered', 'ansvered') AS BLOB)
-            WHERE type = 'run.done'""",
+        """UPDATE events SET data = CAST(replace(CAST(data AS TEXT), '"text":"', '"text":"z') AS BLOB)
+            WHERE type = 'message.user'""",
+    ),
+    "an item is gone": (Wrong.STATE, "DELETE FROM memory_items WHERE number = (SELECT max(number) FROM memory_items)"),
+    "an item is in no index": (
+        Wrong.VERIFY,
+        "DELETE FROM memory_words WHERE rowid = (SELECT max(number) FROM memory_items)",
     ),
 }
 

@@ -137,7 +137,7 @@ def killed_in_the_middle(
 
 
 def test_once_shell_command_is_never_run_again(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, "shell.run", {"command": "echo ran $$ >> ran; sleep 600"})
+    scene = Scene(tmp_path, "shell.run", {"command": "echo ran $$ >> ran; sleep 600", "direct": True})
     ran = scene.workspace / "ran"
     events = killed_in_the_middle(scene, lambda: bool(lines(ran)), lambda: None)
     assert len(lines(ran)) == 1
@@ -157,7 +157,7 @@ def processes_with(words: str) -> list[int]:
     return found
 
 
-def test_reading_shell_command_runs_again(tmp_path: Path) -> None:
+def test_drafted_shell_command_runs_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "shell.run", {"command": "cat pipe"})
     pipe = scene.workspace / "pipe"
     os.mkfifo(pipe)

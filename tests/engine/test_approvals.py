@@ -21,6 +21,7 @@ from palyra.core.events.tool import (
     Verdict,
 )
 from palyra.core.ids import digest_call
+from palyra.core.trust import Trust
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord, RunRequest
 from palyra.engine.engine import Engine
 from palyra.engine.session.grant_fanout import GrantFanout
@@ -29,12 +30,13 @@ from palyra.ports.policy import PolicyAnswer, PolicyQuestion
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
 from tests.support.journals import FixedClock
+from tests.support.policies import PermitsModels
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
 REGULAR_TASKS = {
-    "deadlines", "checkpoints", "heartbeats", "jobs", "job leases", "routines", "upkeep", "watchdog",
+    "deadlines", "checkpoints", "heartbeats", "jobs", "job leases", "routines", "upkeep", "vectors", "watchdog",
 }  # fmt: skip
 
 DAY_MS = 24 * 3600 * 1000
@@ -43,11 +45,8 @@ MAILS = Turn(calls=tuple(PreparedCall("mark.send", {"text": text}) for text in (
 DONE = says("Done.")
 
 
-class AskByPath:
+class AskByPath(PermitsModels):
     """Asks about every path by a rule of its own."""
-
-    def permits_network(self, question: PolicyQuestion) -> bool:
-        return False
 
     def judge(self, question: PolicyQuestion) -> PolicyAnswer:
         return PolicyAnswer(verdict=Verdict.ASK, rule=str(question.arguments["path"]), reason="")
@@ -287,7 +286,7 @@ async def test_who_can_be_asked_follows_from_the_origin(
     settings = EngineSettings(waits_headless=waits_headless)
     workshop = workshop_at(tmp_path, calls("mark.send", text="mail"), DONE, settings=settings)
     async with workshop.open() as engine:
-        record = await engine.runs.start(OWNER, RunRequest(text="go", origin=origin))
+        record = await engine.runs.start(OWNER, RunRequest(text="go", trust=Trust.OPERATOR, origin=origin))
         if is_asked:
             await wait_for(engine, record.id, "run.waiting")
             return

@@ -11,9 +11,10 @@ from palyra.adapters.providers.prepared_turns import PreparedFailure, Turn
 from palyra.adapters.providers.route_table import ModelRoute
 from palyra.adapters.providers.scripted import play_turns
 from palyra.core.budget import Budget, BudgetAction, BudgetPeriod, BudgetScope
+from palyra.core.errors import Invalid
 from palyra.core.events import Event
 from palyra.core.events.model import Finish, ModelError, RouteMode, RoutePlanned, Usage, UsageRecorded
-from palyra.core.events.tool import Decision
+from palyra.core.events.tool import Decision, Scope
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunRecord
 from palyra.engine.engine import Engine
 from palyra.ports.provider import Completed, Delta, ModelRequest, TextDelta
@@ -176,6 +177,9 @@ async def test_a_person_is_asked_once_a_run_and_may_refuse(tmp_path: Path) -> No
             assert question.kind == "budget"
             assert question.preview is not None
             assert "used up" in question.preview
+            lasting = ApprovalAnswer(decision=Decision.DENY, scope=Scope.SESSION)
+            with pytest.raises(Invalid, match="scope_not_offered"):
+                await engine.approvals.answer(OWNER, question.id, lasting)
             await engine.approvals.answer(OWNER, question.id, ApprovalAnswer(decision=decision))
             events = await finished(engine, record)
             assert (await engine.runs.get(OWNER, record.id)).reason == reason

@@ -12,6 +12,7 @@ from palyra.core.errors import Unavailable
 from palyra.core.events import Event
 from palyra.core.events.model import BudgetState, Finish, Reservation, RouteMode, RoutePlanned, Usage, UsageRecorded
 from palyra.core.ids import RunId, SessionId, StreamId
+from palyra.core.trust import Trust
 from palyra.core.writes import Fence, Write
 from palyra.engine.api.requests import RunRecord
 from palyra.engine.engine import Engine
@@ -182,7 +183,7 @@ async def test_a_commit_that_fails_frees_nothing_of_a_call_that_is_out(tmp_path:
         second = await engine.runs.start(OWNER, ask())
         disks[0].is_failing = True
         with pytest.raises(Unavailable):
-            await engine.runs.send_input(OWNER, first.id, "And now?")
+            await engine.runs.send_input(OWNER, first.id, "And now?", Trust.OPERATOR)
         disks[0].is_failing = False
         assert (await engine.runs.get(OWNER, second.id)).state == "in_progress"
         assert provider.begun_count == 1

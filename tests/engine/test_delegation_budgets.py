@@ -11,6 +11,7 @@ from palyra.core.agents import AgentSpec
 from palyra.core.budget import Budget, BudgetPeriod, BudgetScope
 from palyra.core.events import Event
 from palyra.core.events.model import RoutePlanned, Usage
+from palyra.core.trust import Trust
 from palyra.engine.api.requests import RunRecord
 from palyra.engine.engine import Engine
 from tests.support.asking import ask, calls, finished, says
@@ -132,7 +133,7 @@ async def test_a_restart_counts_what_children_spent(tmp_path: Path, scope: Budge
                 break
     made.budgets = (budget(scope, 0.27),)  # $0.28 are spent: two turns of the parent and five of the child.
     async with made.open() as engine:
-        await engine.runs.send_input(OWNER, record.id, "go")
+        await engine.runs.send_input(OWNER, record.id, "go", Trust.OPERATOR)
         await finished(engine, record)
         assert (await engine.runs.get(OWNER, record.id)).reason == "budget"
 

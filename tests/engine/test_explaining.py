@@ -17,7 +17,8 @@ WRITE: dict[str, object] = {"path": "AGENTS.md", "content": "x"}
 @pytest.mark.parametrize(
     ("tool", "arguments", "taint", "verdict", "rule"),
     [
-        ("fs.write", WRITE, None, Verdict.ALLOW, "workspace_write"),
+        ("fs.write", WRITE, None, Verdict.ASK, "run_outside"),
+        ("fs.write", {"path": "a", "content": "x"}, None, Verdict.ALLOW, "workspace_write"),
         ("fs.write", WRITE, ("http:a",), Verdict.ASK, "tainted_instructions"),
         ("fs.write", {"path": "../x", "content": "x"}, None, Verdict.DENY, "outside_workspace"),
         ("mark.send", {"text": "x"}, None, Verdict.ASK, "message_send"),

@@ -70,7 +70,7 @@ async def test_the_tour_and_a_small_repair_ask_no_more_than_three_times(
     (repair.workspace / "check.py").write_text(
         "from adding import add\nassert add(2, 3) == 5, 'the sum is wrong'\nprint('ok')\n"
     )
-    repair.tools = [*repair.tools, ShellRun(found_sandbox(), make_setup())]
+    repair.tools = [*repair.tools, ShellRun(found_sandbox(), make_setup(drafts=repair.drafts))]
     async with repair.open() as engine:
         record = await engine.runs.start(OWNER, ask("Mend the sum."))
         events, repaired = await followed(engine, record)
@@ -79,5 +79,5 @@ async def test_the_tour_and_a_small_repair_ask_no_more_than_three_times(
         print(f"\nfirst hour: {len(toured) + len(repaired)} prompts: {'; '.join([*toured, *repaired])}")
     outcomes = [event.data.outcome for event in events if isinstance(event.data, ToolFinished)]
     assert outcomes == [Outcome.OK, Outcome.OK, Outcome.FAILED, Outcome.OK, Outcome.OK, Outcome.OK]
-    assert (repaired, len(toured)) == (["shell.run by process_exec"], 1)
+    assert (repaired, len(toured)) == ([], 1)
     assert len(toured) + len(repaired) <= PROMPTS_MAX

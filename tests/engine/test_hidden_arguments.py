@@ -54,7 +54,7 @@ async def played(workshop: Workshop) -> list[Event]:
 )
 async def test_command_hidden_in_a_secret_does_not_run(tmp_path: Path, command: str) -> None:
     workshop = Workshop(tmp_path, [Script(turns=(calls("shell.run", command=command), says("Done.")))])
-    workshop.tools = [*workshop.tools, ShellRun(found_sandbox(), make_setup())]
+    workshop.tools = [*workshop.tools, ShellRun(found_sandbox(), make_setup(drafts=workshop.drafts))]
     assert judged(await played(workshop)).verdict is Verdict.DENY
     assert not (workshop.workspace / "pwned").exists()
 
@@ -79,9 +79,9 @@ async def test_path_behind_a_secret_is_judged_where_it_leads(tmp_path: Path) -> 
 async def test_plain_secret_in_a_command_is_judged_and_used_and_never_shown(tmp_path: Path) -> None:
     """What secrets are for: the command runs with the real one, and the record has its marker everywhere."""
     workshop = Workshop(tmp_path, [Script(turns=(calls("shell.run", command=f"echo {TOKEN} | wc -c"), says("Done.")))])
-    workshop.tools = [*workshop.tools, ShellRun(found_sandbox(), make_setup())]
+    workshop.tools = [*workshop.tools, ShellRun(found_sandbox(), make_setup(drafts=workshop.drafts))]
     events = await played(workshop)
-    assert (judged(events).verdict, judged(events).rule) == (Verdict.ALLOW, "shell_read")
+    assert (judged(events).verdict, judged(events).rule) == (Verdict.ALLOW, "draft")
     (done,) = [event.data for event in events if isinstance(event.data, ToolFinished)]
     assert (done.output or "").strip() == str(len(TOKEN) + 1)
     assert not any(TOKEN in str(event.data) for event in events)

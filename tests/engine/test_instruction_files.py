@@ -400,5 +400,6 @@ def _run_after(loop: AgentRunLoopState) -> Run:
         state=RunState.IN_PROGRESS,
         trust=Trust.OPERATOR,
         last_at_ms=0,
+        principal=OWNER,
         loop=loop,
     )

@@ -16,6 +16,7 @@ from palyra.adapters.keys.directory import KeyDirectory
 from palyra.adapters.providers.prepared_turns import Chunk, PreparedCall, PreparedFailure, Turn
 from palyra.adapters.providers.scripted import Script
 from palyra.adapters.store.sqlite.archive import Archive
+from palyra.core.attestation import NOT_RUN
 from palyra.core.errors import PalyraError
 from palyra.core.events import Event
 from palyra.core.events.model import ModelError
@@ -140,6 +141,7 @@ class Trial:
     async def start(self, engine: Engine) -> None:
         request = RunRequest(
             text=self.random.choice(self.texts),
+            trust=Trust.OPERATOR,
             origin="test",
             can_ask=self.random.random() < 0.8,
             session_key=self.random.choice("abc"),
@@ -183,14 +185,14 @@ class Trial:
     async def is_at_rest(self, engine: Engine) -> bool:
         for _ in range(50):
             await asyncio.sleep(0.001)
-            if engine._parts.loops.is_idle:
+            if all(loop.is_idle for loop in engine._parts.loops._loops.values()):
                 return True
         return False
 
     async def say(self, engine: Engine) -> None:
         runs = await engine.runs.list(OWNER, RunsQuery())
         if runs:
-            await engine.runs.send_input(OWNER, self.random.choice(runs).id, "talk")
+            await engine.runs.send_input(OWNER, self.random.choice(runs).id, "talk", Trust.OPERATOR)
 
     async def cancel(self, engine: Engine) -> None:
         runs = await engine.runs.list(OWNER, RunsQuery())
@@ -256,8 +258,9 @@ def check_order(events: list[Event]) -> None:
             case ToolStarted(call_id=call_id):
                 assert judged[call_id] is not Verdict.DENY
                 started.add(call_id)
-            case ToolFinished(call_id=call_id, attestation=attestation) if attestation is not None:
-                assert call_id in started
+            case ToolFinished(call_id=call_id, attestation=attestation):
+                assert attestation is not None, "every outcome is attested"
+                assert call_id in started or attestation.runtime == NOT_RUN
             case _:
                 continue
 
@@ -274,14 +277,15 @@ def test_any_history_keeps_every_law(seed: int) -> None:
 
 def test_the_histories_have_groups_and_grants() -> None:
     """What is never met is not proven."""
-    starts_count = by_grant_count = grouped_count = 0
+    starts_count = by_grant_count = grouped_count = refused_count = 0
     for seed in range(40):
-        if min(starts_count, by_grant_count, grouped_count) >= 1:
+        if min(starts_count, by_grant_count, grouped_count, refused_count) >= 1:
             break
         with tempfile.TemporaryDirectory() as folder:
             trial = Trial(Path(folder), seed)
             asyncio.run(trial.run())
         starts_count += trial.auditor.starts_count
         by_grant_count += trial.auditor.by_grant_count
+        refused_count += trial.auditor.refused_count
         grouped_count += trial.auditor.grouped_count
-    assert min(starts_count, by_grant_count, grouped_count) >= 1
+    assert min(starts_count, by_grant_count, grouped_count, refused_count) >= 1

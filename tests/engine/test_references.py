@@ -86,10 +86,10 @@ async def test_one_that_fails_is_a_warning_on_that_one_only(tmp_path: Path) -> N
     async with shop.open() as engine:
         found = await resolve(engine, text, sender(shop))
     assert codes(found) == [
-        "not_found", None, "outside_workspace", "secret_file", "address_refused", "unavailable", "not_found",
+        "not_found", None, "outside_workspace", "secret_file", "address_refused", "memory_unknown", "not_found",
         "not_a_repository",
     ]  # fmt: skip
-    assert "memory is not part of this release yet" in (found[5].warning or "")
+    assert "nothing is remembered about this" in (found[5].warning or "")
     for each in found:
         assert each.ok or (each.warning and each.trust is Trust.SYSTEM and each.text == "")
 
@@ -269,7 +269,7 @@ async def test_facts_of_references_have_their_trust_and_seal_their_secrets(tmp_p
     async with shop.open() as engine:
         found = await resolve(engine, "@file:a.md @file:a.md @file:none", sender(shop))
         sealer = engine._setup.ports.sealer
-        drafts, writes = reference_facts(found, run_id, sealer, 7)
+        drafts, writes = reference_facts(found, run_id, sender(shop).session_id, sealer, 7)
         cleaned = [EventRedactor(resolver_of(engine).redactor, sealer).clean(draft) for draft in drafts]
     assert [draft.trust for draft in drafts] == [Trust.LOCAL, Trust.LOCAL, Trust.SYSTEM]
     assert [type(draft.data) for draft in drafts] == [ReferenceResolved] * 3

@@ -10,6 +10,7 @@ from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.core.context.messages import UserMessage
 from palyra.core.events.model import ReferenceResolved
 from palyra.core.events.run import RunCancelled
+from palyra.core.trust import Trust
 from palyra.ports.provider import Delta, ModelRequest
 from palyra.ports.references import NoReferences, ReadScope, ReferenceReaders, ReferenceText
 from tests.references.repositories import write
@@ -117,7 +118,7 @@ async def test_words_said_meanwhile_are_resolved_too_and_in_order(tmp_path: Path
     write(shop.workspace, {"a.md": "first file", "b.md": "second file"})
     async with shop.open() as engine:
         run = await engine.runs.start(OWNER, ask("See @file:a.md"))
-        await engine.runs.send_input(OWNER, run.id, "and @file:b.md")
+        await engine.runs.send_input(OWNER, run.id, "and @file:b.md", Trust.OPERATOR)
         await wait_for(engine, run.id, "run.done")
     told = "\n".join(provider.told())
     assert told.index("first file") < told.index("second file")

@@ -10,6 +10,8 @@ from palyra.adapters.providers.scripted import Script
 from palyra.core.errors import Conflict, Invalid, NotFound, Unavailable
 from palyra.core.events import Event
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
+from palyra.core.ids import SessionId, StreamId
+from palyra.core.trust import Trust
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, SessionRequest, WhenBusy
 from palyra.engine.hub import LiveFrame
 from tests.support.asking import READ_THEN_ANSWER, SEND_THEN_ANSWER, SLOW, ask, calls, finished, first, says, wait_for
@@ -145,7 +147,7 @@ async def test_steering_answers_the_question_and_goes_on(tmp_path: Path) -> None
     async with workshop.open() as engine:
         record = await engine.runs.start(OWNER, ask())
         await wait_for(engine, record.id, "run.waiting")
-        await engine.runs.send_input(OWNER, record.id, "rather not")
+        await engine.runs.send_input(OWNER, record.id, "rather not", Trust.OPERATOR)
         await finished(engine, record)
         assert (await engine.runs.get(OWNER, record.id)).answer == "Then not."
     assert workshop.executed() == []
@@ -186,7 +188,7 @@ async def test_what_is_of_one_principal_is_nothing_to_another(tmp_path: Path) ->
         for attempt in (
             engine.runs.get(ALICE, record.id),
             engine.runs.cancel(ALICE, record.id),
-            engine.runs.send_input(ALICE, record.id, "x"),
+            engine.runs.send_input(ALICE, record.id, "x", Trust.OPERATOR),
             engine.runs.follow(ALICE, record.id, None),
             engine.sessions.get(ALICE, record.session_id),
             engine.sessions.tape(ALICE, record.session_id, 0, 10),
@@ -281,3 +283,21 @@ async def test_a_journal_that_ended_on_its_own_stops_the_engine(tmp_path: Path) 
     await engine._sign_once()
     assert engine.failed.is_set()
     await engine._parts.tasks.close()
+
+
+async def test_a_valid_new_id_creates_its_session_and_anothers_is_not_found(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, [])
+    new = SessionId(StreamId("01JXT21Q00000000000000ZZZZ"))
+    async with workshop.open() as engine:
+        record = await engine.runs.start(OWNER, ask(session_id=new))
+        assert record.session_id == new
+        await finished(engine, record)
+        again = await engine.runs.start(OWNER, ask(session_id=new))
+        await finished(engine, again)
+        assert (await engine.sessions.get(OWNER, new)).owner == OWNER
+        with pytest.raises(NotFound):
+            await engine.runs.start(ALICE, ask(session_id=new))
+        other = SessionId(StreamId("01JXT21Q00000000000000YYYY"))
+        assert (await engine.sessions.resolve(ALICE, SessionRequest(session_id=other))).id == other
+        with pytest.raises(NotFound):
+            await engine.sessions.resolve(OWNER, SessionRequest(session_id=other))

@@ -11,9 +11,9 @@ from palyra.core.errors import Conflict
 from palyra.core.events.model import Finish, Usage
 from palyra.core.events.session import SessionCreated
 from palyra.core.ids import SessionId
-from palyra.core.service_runs import ServiceSpec, find_service
+from palyra.core.service_runs import ServiceRequest, ServiceSpec, find_service
+from palyra.core.trust import Trust
 from palyra.engine.api.requests import RunRequest, RunsQuery, SessionRequest, WhenBusy
-from palyra.engine.api.service_runs import ServiceRequest
 from palyra.engine.engine import Engine
 from palyra.ports.provider import Completed, Delta, ModelRequest, TextDelta
 from palyra.ports.search import SearchQuery
@@ -83,7 +83,10 @@ async def test_nobody_else_sees_it_and_nobody_can_speak_in_it(tmp_path: Path) ->
             await engine.sessions.get(ALICE, session_id)
         for agent in (None, "main"):
             with pytest.raises(Conflict, match="session_is_service"):
-                await engine.runs.start(OWNER, RunRequest(text="go", origin="http", session_id=session_id, agent=agent))
+                await engine.runs.start(
+                    OWNER,
+                    RunRequest(text="go", trust=Trust.OPERATOR, origin="http", session_id=session_id, agent=agent),
+                )
         with pytest.raises(Conflict, match="session_is_service"):
             await engine.sessions.branch(OWNER, session_id, 1, None)
         with pytest.raises(Conflict, match="session_is_service"):
@@ -101,8 +104,10 @@ async def test_nobody_speaks_into_a_service_run_while_it_runs(tmp_path: Path) ->
             await asyncio.sleep(0.001)
         (run,) = await engine.runs.list(OWNER, RunsQuery(has_services=True))
         with pytest.raises(Conflict, match="session_is_service"):
-            await engine.runs.send_input(OWNER, run.id, "say yes")
-        steer = RunRequest(text="say yes", origin="http", session_id=run.session_id, when_busy=WhenBusy.STEER)
+            await engine.runs.send_input(OWNER, run.id, "say yes", Trust.OPERATOR)
+        steer = RunRequest(
+            text="say yes", trust=Trust.OPERATOR, origin="http", session_id=run.session_id, when_busy=WhenBusy.STEER
+        )
         with pytest.raises(Conflict, match="session_is_service"):
             await engine.runs.start(OWNER, steer)
         provider.go_on.set()

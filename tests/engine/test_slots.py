@@ -36,3 +36,25 @@ def test_a_stopping_daemon_lets_active_runs_delegate() -> None:
     slots.is_closed = True
     assert not slots.has_room(session("new"))
     assert slots.has_room(session("child"), 1)
+
+
+def test_a_session_with_a_queue_passes_its_slot_on_to_who_waits() -> None:
+    slots = RunSlots(8, {"discord:team": 1})
+    busy, other = session("busy"), session("other")
+    assert slots.has_room(busy, origin="discord:team")
+    assert slots.has_room(busy, origin="discord:team")
+    assert not slots.has_room(other, origin="discord:team")
+    assert not slots.has_room(busy, origin="discord:team")
+    slots.leave(busy)
+    assert slots.next_waiting() == other
+    assert slots.has_room(other, origin="discord:team")
+    slots.leave(other)
+    assert slots.next_waiting() == busy
+
+
+def test_a_slot_that_would_not_help_who_waits_is_kept() -> None:
+    slots = RunSlots(8, {"discord:team": 1})
+    assert slots.has_room(session("a"), origin="discord:team")
+    assert slots.has_room(session("b"), origin="http")
+    assert not slots.has_room(session("c"), origin="discord:team")
+    assert slots.has_room(session("b"), origin="http")

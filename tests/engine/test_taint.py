@@ -37,6 +37,7 @@ from palyra.ports.policy import PolicyAnswer, PolicyQuestion
 from palyra.ports.tools import ToolCallContext
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
+from tests.support.policies import PermitsModels
 
 pytestmark = pytest.mark.anyio
 
@@ -86,11 +87,8 @@ class StuckWrite(FsWrite):
         raise AssertionError
 
 
-class AllowAll:
+class AllowAll(PermitsModels):
     """Allows whatever is asked, so that a test of taint needs no person."""
-
-    def permits_network(self, question: PolicyQuestion) -> bool:
-        return False
 
     def judge(self, question: PolicyQuestion) -> PolicyAnswer:
         return PolicyAnswer(verdict=Verdict.ALLOW, rule="test", reason="")
@@ -384,3 +382,32 @@ async def test_cancelled_write_with_a_secret_in_it_is_known_as_tainted(tmp_path:
         assert secret not in repr(events)
         _, events = await run(engine, "read", session="another")
         assert outcomes(events)[0][1].source == "file:notes.md"
+
+
+async def test_card_offers_to_trust_the_source_where_taint_alone_asks(tmp_path: Path) -> None:
+    first, second = (calls("fs.write", path=path, content="all:\n") for path in ("Makefile", "package.json"))
+    scripts = (("fetch", (FETCH, first, DONE)), ("more", (second, DONE)), ("send", (SEND, DONE)))
+    async with workshop_at(tmp_path, *scripts).open() as engine:
+        record = await engine.runs.start(OWNER, ask("fetch", session_key="s"))
+        await wait_for(engine, record.id, "run.waiting")
+        (card,) = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
+        (index,) = [index for index, option in enumerate(card.options) if option.trusts == (EVIL,)]
+        assert f"trust {EVIL}" in card.options[index].text
+        assert index == len(card.options) - 1
+        answer = ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.SESSION, option=index)
+        await engine.approvals.answer(OWNER, card.id, answer)
+        events = await finished(engine, record)
+        assert [each.outcome for _, each in outcomes(events)] == [Outcome.OK, Outcome.OK]
+        assert (await taint_of(engine, record.session_id), await engine.approvals.grants(OWNER, "", 10)) == ([], ())
+        assert "run.waiting" not in [event.type for event in (await run(engine, "more"))[1]]
+        sending = await engine.runs.start(OWNER, ask("send", session_key="s"))
+        await allow_one(engine, sending)
+        await finished(engine, sending)
+
+
+async def test_card_offers_no_trust_where_the_call_asks_anyway(tmp_path: Path) -> None:
+    async with workshop_at(tmp_path, ("", (FETCH, SEND, DONE))).open() as engine:
+        record = await engine.runs.start(OWNER, ask("fetch", session_key="s"))
+        await wait_for(engine, record.id, "run.waiting")
+        (card,) = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
+        assert not [option for option in card.options if option.trusts]

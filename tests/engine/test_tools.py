@@ -54,7 +54,12 @@ class Trying:
         return self._spec
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
-        return CallNature(effect_class=self.effect, parallel_class=ParallelClass.READ_ONLY_SAFE, commands=("ls",))
+        is_shell = self._spec.runtime is Runtime.SHELL
+        return CallNature(
+            effect_class=EffectClass.DRAFTED if is_shell else self.effect,
+            parallel_class=ParallelClass.READ_ONLY_SAFE,
+            wants_network=is_shell,
+        )
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
         self.contexts.append(context)

@@ -101,6 +101,7 @@ async def test_a_session_that_is_used_after_the_look_is_not_erased(tmp_path: Pat
             retention_ms=30 * DAY_MS,
             kept=engine._setup.ports.kept,
             forget=engine._setup.ports.forget,
+            sweep_drafts=engine.draft_sweep.sweep,
         )
         told: list[str] = []
         assert await cleanup._erase_idle(told.append) == 0

@@ -17,6 +17,7 @@ from palyra.core.healing.model import HealingDomain, HealingMode, IncidentStatus
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunRecord
 from palyra.engine.healing.remedies import Remedies
 from palyra.engine.session import effect_runner
+from palyra.engine.session.objective_check import review_ids
 from palyra.engine.setup import EngineSettings
 from palyra.ports.provider import Completed, Delta, ModelRequest, TextDelta
 from tests.support.asking import ask, calls, finished, says, wait_for
@@ -28,6 +29,7 @@ from tests.support.healing import (
     watched,
     watched_workshop,
 )
+from tests.support.reviewing import Author
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -87,6 +89,18 @@ async def test_a_run_that_waits_a_day_for_a_person_is_not_stuck(tmp_path: Path) 
         await scene.pass_s(60)
         told = [event.data for event in await scene.tape() if event.data.incident_id == row.id]  # type: ignore[union-attr]
         assert [type(data) for data in told] == [IncidentOpened, IncidentResolved]
+
+
+async def test_a_review_that_hangs_is_stuck_and_the_run_that_waits_for_it_is_not(tmp_path: Path) -> None:
+    author = Author("By the almanac.", reviews=([True],))
+    author.go_on.clear()
+    async with watched(watched_workshop(tmp_path, author, OBSERVE)) as scene:
+        record = await scene.engine.runs.start(OWNER, ask(objectives=("It names its source.",)))
+        await until(lambda: author.reviewed, "the review")
+        await scene.pass_s(FOUND_S + 60)
+        runs = [subject for domain, subject in await scene.subjects() if domain == "run"]
+        assert runs == [review_ids(record.id, 1)[1]]
+        author.go_on.set()
 
 
 async def test_a_quiet_tool_within_its_own_time_is_not_stuck(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from palyra.core.healing.model import HealingMode
 from palyra.core.ids import JobId, NodeId
 from palyra.core.jobs.model import Job, JobKind, JobState, NewJob
 from palyra.core.writes import ClaimJob, EnqueueJob
-from palyra.engine import engine as engine_module
 from palyra.engine.api.jobs import JobRequest
 from palyra.engine.jobs import worker
 from palyra.engine.jobs.handler import JobDone, JobHandler, JobResult, JobType, Report
@@ -45,7 +44,7 @@ def still_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 def offer(monkeypatch: pytest.MonkeyPatch, handler: JobHandler, **fields: object) -> None:
     kind = JobKind(name="sum", summary="adds", timeout_s=300.0, **fields)  # type: ignore[arg-type]
     types: Mapping[str, JobType] = {"sum": JobType(kind, handler)}
-    monkeypatch.setattr(engine_module, "job_types", lambda _handlers: types)
+    monkeypatch.setattr("palyra.engine.services.job_types", lambda _handlers: types)
 
 
 async def queued(scene: WatchedScene) -> JobId:

@@ -8,6 +8,7 @@ import pytest
 from palyra.adapters.providers.scripted import Script
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.core.events import Event
+from palyra.core.trust import Trust
 from palyra.engine.hub import BUFFERED_FRAMES_MAX, LiveFrame
 from tests.support.asking import SLOW, ask, calls, finished, first, says, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
@@ -25,7 +26,7 @@ async def test_tokens_flow_and_nothing_is_acknowledged_while_the_disk_stalls(tmp
         frames = await engine.runs.follow(OWNER, record.id, None)
         await first(frames, "model.delta")
         disk.hold()
-        said = asyncio.create_task(engine.runs.send_input(OWNER, record.id, "are you there?"))
+        said = asyncio.create_task(engine.runs.send_input(OWNER, record.id, "are you there?", Trust.OPERATOR))
         await asyncio.to_thread(disk.is_waiting.wait)
         heard = [await anext(frames) for _ in range(10)]
         assert all(isinstance(frame, LiveFrame) for frame in heard)

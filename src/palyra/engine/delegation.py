@@ -156,11 +156,11 @@ class Delegations:
         lineage = extend_lineage(run, state.session_id, self.agents.of_run(run.agent))
         now_ms = self.clock.now_ms()
         accepted = accept_child(run, lineage, agent, child_limits(self.limits, run, now_ms), state.doubts)
-        spender = spender_of(run, state.owner, state.session_id)
+        spender = spender_of(run, state.session_id)
         left = left_usd(await self.ledger.standings(spender, now_ms, ()))
         return session_id, StartRun(
             run_id=run_id,
-            principal=state.owner,
+            principal=run.principal,
             trust=lowest((run.trust, trust_of(state.window), trust_of_taint(state.taint))),
             accepted=replace(accepted, budget_nano_usd=cap_nano_usd(request.budget_usd, left)),
             message=MessageUser(text=request.prompt),

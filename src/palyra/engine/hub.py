@@ -12,7 +12,7 @@ an empty buffer can receive a live frame directly. A token then needs no iterati
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import msgspec
 
@@ -20,10 +20,12 @@ from palyra.core.events import Event
 from palyra.core.ids import RunId, SessionId, StreamId
 from palyra.engine.wakeup import Wakeup
 from palyra.ports.journal import Journal
+from palyra.ports.telemetry import RunObserver
 
 BUFFERED_FRAMES_MAX = 512  # A follower further behind than this reads from the tape instead.
 TAKEN_FRAMES_MAX = 128  # In one take. A reader that keeps up never has more; the rest stays, to be merged.
 PAGE_EVENTS = 200
+FIRST_TEXT_TYPE = "model.delta"
 
 
 class LiveFrame(msgspec.Struct, frozen=True):
@@ -238,6 +240,7 @@ class Hub:
         self.journal = journal
         self._followers: dict[StreamId, set[Follower]] = {}
         self._watchers: set[Watcher] = set()
+        self._observers: tuple[RunObserver, ...] = ()
         self._so_far: dict[StreamId, dict[tuple[object, ...], tuple[LiveFrame, list[str]]]] = {}
 
     def attach(self, session_id: SessionId | StreamId) -> Follower:
@@ -254,8 +257,14 @@ class Hub:
         if not followers:
             self._followers.pop(stream, None)
 
-    def publish(self, events: Iterable[Event]) -> None:
+    def observe(self, observer: RunObserver) -> None:
+        """Tells telemetry of everything from now on. It hears in a later turn of the loop, and its faults stay there."""
+        self._observers = (*self._observers, observer)
+
+    def publish(self, events: Sequence[Event]) -> None:
         """Call it after the commit that made the events durable."""
+        for observer in self._observers:
+            asyncio.get_running_loop().call_soon(observer.recorded, events)
         for event in events:
             for follower in self._followers.get(event.stream, ()):
                 follower.offer(event)
@@ -277,6 +286,12 @@ class Hub:
     def live_count(self, session_id: StreamId) -> int:
         """How many pieces of live text there are of what is running: it grows while a model or a tool speaks."""
         return sum(len(texts) for _, texts in self._so_far.get(session_id, {}).values())
+
+    def live_text(self, session_id: StreamId, run_id: RunId) -> str:
+        """Returns what the model has said so far in the running turn of a run."""
+        said = [texts for live, texts in self._so_far.get(session_id, {}).values()
+                if live.type == FIRST_TEXT_TYPE and live.run_id == run_id]  # fmt: skip
+        return "".join(said[-1]) if said else ""
 
     def watch(self) -> Watcher:
         """For readers of the whole journal, who read the journal itself."""
@@ -308,3 +323,10 @@ class Hub:
             said[1].append(text)
         else:
             kept[key] = (frame, [text])
+            self._tell_first(frame)
+
+    def _tell_first(self, frame: LiveFrame) -> None:
+        turn = frame.data.get("turn")
+        if frame.type == FIRST_TEXT_TYPE and isinstance(turn, int):
+            for observer in self._observers:
+                asyncio.get_running_loop().call_soon(observer.first_text, frame.run_id, turn)

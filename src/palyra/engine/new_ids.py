@@ -1,4 +1,4 @@
-"""New ids of runs, sessions, jobs, incidents, routines, checkpoints and pins.
+"""New ids of runs, sessions, jobs, incidents, routines, memory items, checkpoints and pins.
 
 Owns: the randomness in them. Does not own: their form (core.ids).
 """
@@ -6,7 +6,17 @@ Owns: the randomness in them. Does not own: their form (core.ids).
 import secrets
 from collections import deque
 
-from palyra.core.ids import ULID_RANDOM_BYTES, IncidentId, JobId, RoutineId, RunId, SessionId, StreamId, make_ulid
+from palyra.core.ids import (
+    ULID_RANDOM_BYTES,
+    IncidentId,
+    JobId,
+    MemoryId,
+    RoutineId,
+    RunId,
+    SessionId,
+    StreamId,
+    make_ulid,
+)
 from palyra.ports.clock import Clock
 
 IDS_DRAWN_COUNT = 256
@@ -31,6 +41,9 @@ class IdSource:
 
     def routine_id(self) -> RoutineId:
         return RoutineId(self._ulid())
+
+    def memory_id(self) -> MemoryId:
+        return MemoryId(self._ulid())
 
     def mark_id(self) -> str:
         """For a checkpoint or a pin."""

@@ -1,11 +1,14 @@
-"""Approvals and grants of one principal (L11).
+"""Approvals, grants and refusals of one principal (L11).
 
 Owns: showing, answering and revoking them. Does not own: when to ask (core.run).
 """
 
 from dataclasses import dataclass
 
+import msgspec
+
 from palyra.core.errors import Conflict, Invalid, NotFound
+from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import (
     ApprovalKind,
     ApprovalResolved,
@@ -17,6 +20,7 @@ from palyra.core.ids import ApprovalId, GrantId, Principal
 from palyra.core.projections.rows import ApprovalRow, GrantRow
 from palyra.engine.api.approval_cards import make_card, read_request
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, GrantRecord
+from palyra.engine.channels.pairing_service import PairingService
 from palyra.engine.session.commands import AnswerQuestion, RecordSessionEvent
 from palyra.engine.session.session_loops import SessionLoops
 from palyra.ports.journal import Journal
@@ -25,7 +29,9 @@ from palyra.ports.views import ApprovalViews, ProvenanceViews, RunViews
 REASON_LENGTH_MAX = 2_000
 _DECISIONS = {
     ApprovalKind.TOOL: {Decision.ALLOW, Decision.DENY},
+    ApprovalKind.DRAFT: {Decision.ALLOW, Decision.DENY},
     ApprovalKind.BUDGET: {Decision.ALLOW, Decision.DENY},
+    ApprovalKind.PAIRING: {Decision.ALLOW, Decision.DENY},
     ApprovalKind.UNCERTAIN: {Decision.RETRY, Decision.DONE, Decision.GIVE_UP},
 }
 
@@ -37,14 +43,17 @@ class ApprovalService:
     provenance: ProvenanceViews
     journal: Journal
     loops: SessionLoops
+    pairing: PairingService
 
     async def list(self, principal: Principal | None, query: ApprovalsQuery) -> tuple[ApprovalRecord, ...]:
         """Lists approvals, the oldest first."""
-        rows = await self.views.list_approvals(principal, query.status, query.after, query.limit)
-        return tuple([await make_card(self.journal, self.provenance, row) for row in rows])
+        rows = await self.views.list_approvals(
+            principal, query.status, query.after, query.limit, has_system=query.has_system
+        )
+        return tuple([await self._card(row) for row in rows])
 
     async def get(self, principal: Principal, approval_id: ApprovalId) -> ApprovalRecord:
-        return await make_card(self.journal, self.provenance, await self._row(principal, approval_id))
+        return await self._card(await self._row(principal, approval_id))
 
     async def answer(
         self, principal: Principal, approval_id: ApprovalId, answer: ApprovalAnswer, *, by: Principal | None = None
@@ -59,6 +68,9 @@ class ApprovalService:
                 "approval_decided", f"approval {approval_id} is {row.status.value} already", is_retryable=False
             )
         _require_fitting(row, answer)
+        if row.kind is ApprovalKind.PAIRING:
+            await self.pairing.answer(approval_id, answer, by or principal)
+            return await self.get(principal, approval_id)
         run = await self.runs.run(row.run_id, None) if row.run_id is not None else None
         if run is None:
             raise NotFound("run_unknown", f"approval {approval_id} has no run")
@@ -70,7 +82,7 @@ class ApprovalService:
         return await self.get(principal, approval_id)
 
     async def grants(self, principal: Principal | None, after: str, limit: int) -> tuple[GrantRecord, ...]:
-        """Lists grants, the oldest first."""
+        """Lists grants and refusals, the oldest first."""
         rows = await self.views.grants(principal, after, limit)
         return tuple([await self._grant_record(row) for row in rows])
 
@@ -81,6 +93,17 @@ class ApprovalService:
         note = RecordSessionEvent(principal=by or principal, data=GrantRevoked(grant_id=grant_id))
         await self.loops.post(row.session_id, note)
         return await self._grant_record(await self._grant_row(principal, grant_id))
+
+    async def _card(self, row: ApprovalRow) -> ApprovalRecord:
+        """Makes a card. A pairing question tells which account asks, from the row that goes with its answer."""
+        card = await make_card(self.journal, self.provenance, row)
+        asking = await self.pairing.views.request(row.id) if row.kind is ApprovalKind.PAIRING else None
+        if asking is None:
+            return card
+        account: JsonObject = {"channel": asking.channel, "sender_id": asking.sender_id, "display": asking.display}
+        wished = {"principal": asking.principal, "role": asking.role}
+        preview = f"The account {asking.display or asking.sender_id} of channel {asking.channel} asks to be linked."
+        return msgspec.structs.replace(card, arguments=account | wished, preview=preview)
 
     async def _row(self, principal: Principal, approval_id: ApprovalId) -> ApprovalRow:
         row = await self.views.approval(approval_id, principal)
@@ -97,19 +120,20 @@ class ApprovalService:
     async def _grant_record(self, row: GrantRow) -> GrantRecord:
         events = await self.journal.read(row.session_id, row.granted_seq - 1, 1)
         data = events[0].data if events else None
-        grant = data.grant if isinstance(data, ApprovalResolved) else None
+        given = (data.grant or data.refusal) if isinstance(data, ApprovalResolved) else None
         return GrantRecord(
             id=row.id,
             session_id=row.session_id,
             approval_id=row.approval_id,
             tool=row.tool,
             scope=row.scope.value,
-            constraints=grant.constraints if grant is not None else (),
+            constraints=given.constraints if given is not None else (),
             principal=row.principal,
             agent=row.agent,
             is_revoked=row.revoked_seq is not None,
             created_at_ms=row.created_at_ms,
             expires_at_ms=row.expires_at_ms,
+            kind=row.kind.value,
         )
 
 

@@ -6,8 +6,9 @@ Does not own: the rows (core.projections.marks), the limit on pins (engine.sessi
 
 from dataclasses import dataclass
 
+from palyra.core.caller_trust import trust_of_caller
 from palyra.core.context.pins import PIN_CHARS_MAX
-from palyra.core.errors import Invalid, NotFound
+from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events import Event
 from palyra.core.events.model import ModelOutput
 from palyra.core.events.run import MessageAssistant, MessageUser
@@ -15,7 +16,7 @@ from palyra.core.events.session import PinAdded, PinRemoved, SessionCheckpointed
 from palyra.core.events.tool import ToolFinished
 from palyra.core.ids import Principal, SessionId
 from palyra.core.projections.rows import MarkKind, MarkRow, SessionRow
-from palyra.core.trust import Trust, lowest
+from palyra.core.trust import lowest
 from palyra.engine.api.requests import LABEL_LENGTH_MAX, Checkpoint, PinRecord
 from palyra.engine.api.sessions import PAGE_MAX, SessionService
 from palyra.engine.new_ids import IdSource
@@ -24,6 +25,8 @@ from palyra.engine.session.session_loader import SessionLoader
 from palyra.engine.session.session_loops import SessionLoops
 from palyra.ports.journal import Journal
 from palyra.ports.marks import MarkViews
+
+CHECKPOINTS_MAX = 1_000  # Those of compactions count, but are made beyond it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,9 @@ class MarkService:
         await self.sessions.get(principal, session_id)
         if label is not None and not 1 <= len(label) <= LABEL_LENGTH_MAX:
             raise Invalid("label_length", f"a label has 1 to {LABEL_LENGTH_MAX} characters")
+        if await self.views.count_made(session_id, MarkKind.CHECKPOINT) >= CHECKPOINTS_MAX:
+            message = f"session {session_id} has {CHECKPOINTS_MAX} checkpoints already; branch at an event instead"
+            raise Conflict("checkpoints_full", message)
         head = await self.journal.head(session_id)
         last_seq = head.seq if head is not None else 0
         seq = last_seq if at_seq is None else at_seq
@@ -80,7 +86,7 @@ class MarkService:
         if len(words) > PIN_CHARS_MAX:
             raise Invalid("pin_too_long", f"a pin has at most {PIN_CHARS_MAX} characters, this has {len(words)}")
         # A pin is at most as trusted as the event its words are from (L8).
-        trust = Trust.OPERATOR if source is None else lowest((Trust.OPERATOR, source.trust))
+        trust = lowest((trust_of_caller(principal), *(() if source is None else (source.trust,))))
         data = PinAdded(pin_id=self.ids.mark_id(), text=words, source_seq=source_seq)
         await self.loops.post(session_id, RecordSessionEvent(principal=principal, data=data, trust=trust))
         return _found(await self._pins(row), data.pin_id)

@@ -12,8 +12,8 @@ from palyra.core.errors import Conflict, NotFound
 from palyra.core.events.model import Usage
 from palyra.core.events.run import EndReason
 from palyra.core.ids import Principal, RunId, SessionId
-from palyra.core.service_runs import MODEL_CHECK
-from palyra.engine.api.service_runs import ServiceOutcome, ServiceRequest, ServiceRuns
+from palyra.core.service_runs import MODEL_CHECK, ServiceOutcome, ServiceRequest
+from palyra.engine.api.service_runs import ServiceRuns
 from palyra.engine.hub import Frame
 from palyra.ports.router import Router
 

@@ -5,7 +5,17 @@ owner of its session. It is None if there is no such thing.
 Does not own: who may use another's permissions (gateway.access).
 """
 
-from palyra.core.ids import ApprovalId, GrantId, JobId, Principal, RoutineId, RunId, SessionId
+from palyra.core.ids import (
+    ApprovalId,
+    CandidateId,
+    GrantId,
+    JobId,
+    Principal,
+    RoutineId,
+    RunId,
+    SessionId,
+    is_system_stream,
+)
 from palyra.engine.setup import Views
 
 
@@ -27,6 +37,8 @@ class OwnerLookup:
         if await self._views.approvals.approval(approval_id, principal) is not None:
             return principal
         row = await self._views.approvals.approval(approval_id, None)
+        if row is not None and is_system_stream(row.session_id):
+            return Principal(row.session_id)
         return await self.of_session(principal, row.session_id) if row is not None else None
 
     async def of_grant(self, principal: Principal, grant_id: GrantId) -> Principal | None:
@@ -40,3 +52,7 @@ class OwnerLookup:
     async def of_job(self, principal: Principal, job_id: JobId) -> Principal | None:
         job = await self._views.jobs.job(job_id)
         return job.principal if job is not None else None
+
+    async def of_candidate(self, principal: Principal, candidate_id: CandidateId) -> Principal | None:
+        candidate = await self._views.learning.candidate(candidate_id, None)
+        return candidate.owner if candidate is not None else None

@@ -1,4 +1,4 @@
-"""Explains how a call would be judged now, and by which policies.
+"""Explains how a call or the use of a model would be judged now, and by which policies.
 
 Does not own: judging a real call (gate), grants.
 Invariants: the checks run in the gate's order. Nothing is executed, recorded or granted. Earlier answers are ignored.
@@ -21,13 +21,15 @@ from palyra.engine.api.taint import read_taint
 from palyra.engine.new_ids import IdSource
 from palyra.engine.session.call_nature import NATURE_REASON, NATURE_RULE, read_nature
 from palyra.engine.session.gate import SCHEMA_ERRORS_SHOWN_MAX, why_missing
-from palyra.ports.policy import Policy, PolicyQuestion
+from palyra.ports.policy import ModelQuestion, Policy, PolicyAnswer, PolicyQuestion
+from palyra.ports.router import Router
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.skills import Skills
 from palyra.ports.tools import Catalog
 from palyra.ports.views import ProvenanceViews
 
 CHANNEL = "http"
+UNKNOWN_MODEL = "unknown_model"
 
 
 class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +41,16 @@ class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True):
     session_id: SessionId | None = None
     taint: tuple[str, ...] | None = None
     skills: tuple[str, ...] = ()
+
+
+class ModelExplainRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`taint` and `agent` default to the session's, if there is one. `is_named`: as if the run had asked for the model."""
+
+    model: str
+    agent: str | None = None
+    session_id: SessionId | None = None
+    taint: tuple[str, ...] | None = None
+    is_named: bool = False
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +70,7 @@ class PolicyExplainer:
     skills: Skills
     provenance: ProvenanceViews
     ids: IdSource
+    router: Router
 
     async def explain(self, principal: Principal, request: ExplainRequest) -> Explanation:
         agent, taint = await self._agent_and_taint(principal, request)
@@ -86,12 +99,28 @@ class PolicyExplainer:
             nature=nature,
             taint=taint,
         )
-        answer = self.policy.judge(question)
-        policies = answer.snapshot.policies if answer.snapshot is not None else (answer.rule,)
-        return Explanation(verdict=answer.verdict, rule=answer.rule, policies=policies, reason=answer.reason)
+        return _told(self.policy.judge(question))
+
+    async def explain_model(self, principal: Principal, request: ModelExplainRequest) -> Explanation:
+        agent, taint = await self._agent_and_taint(principal, request)
+        card = next((card for card in self.router.models() if card.name == request.model), None)
+        if card is None:
+            return _refused(
+                UNKNOWN_MODEL, f"There is no model {request.model!r}; `palyra models` lists those there are."
+            )
+        question = ModelQuestion(
+            principal=principal,
+            agent=agent.name,
+            model=card.name,
+            provider=card.provider,
+            origin=CHANNEL,
+            taint=taint,
+            is_named=request.is_named,
+        )
+        return _told(self.policy.permit_model(question))
 
     async def _agent_and_taint(
-        self, principal: Principal, request: ExplainRequest
+        self, principal: Principal, request: ExplainRequest | ModelExplainRequest
     ) -> tuple[AgentSpec, tuple[str, ...]]:
         """Raises NotFound if the session is not the principal's, and Invalid if there is no such agent."""
         if request.session_id is None:
@@ -101,6 +130,11 @@ class PolicyExplainer:
         if request.taint is not None:
             return agent, request.taint
         return agent, labels(await read_taint(self.provenance, request.session_id))
+
+
+def _told(answer: PolicyAnswer) -> Explanation:
+    policies = answer.snapshot.policies if answer.snapshot is not None else (answer.rule,)
+    return Explanation(verdict=answer.verdict, rule=answer.rule, policies=policies, reason=answer.reason)
 
 
 def _refused(rule: str, reason: str) -> Explanation:

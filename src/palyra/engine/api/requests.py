@@ -8,9 +8,12 @@ from enum import Enum
 import msgspec
 
 from palyra.core.events.base import JsonObject
+from palyra.core.events.run import CallerTool, GivenCall, GivenRole, ReplyAddress
 from palyra.core.events.tool import ApprovalStatus, Constraint, Decision, GrantOption, Scope, Touches
-from palyra.core.ids import ApprovalId, ArtifactId, GrantId, RunId, SessionId
+from palyra.core.ids import ApprovalId, ArtifactId, GrantId, Principal, RunId, SessionId
 from palyra.core.run.states import RunState
+from palyra.core.trust import Trust
+from palyra.core.writes import Write
 from palyra.ports.views import UsageGroup
 
 TEXT_LENGTH_MAX = 200_000  # Below an event's limit in UTF-8 for most scripts; longer input belongs in an attachment.
@@ -69,11 +72,18 @@ class GivenAttachment(msgspec.Struct, frozen=True, kw_only=True):
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """If `can_ask` is None, the origin and the configuration decide (core.origins).
 
-    `taint` are the sources that the text comes from, if nobody who is trusted wrote it (L8).
+    `trust` is that of the words: whoever authenticated the speaker knows it, and the engine raises it for nobody.
+    `taint` are the sources that the text comes from, if nobody who is trusted wrote it (L8). `owner` is whose session
+    it is, if that is not the speaker's own. `via` is the account of a channel that the speaker uses, and `reply` the
+    conversation that hears the answer. `writes` are committed with the run or the message that steers one.
+
+    `objectives` are what the answer has to achieve (core.run.objectives). The last four are what a caller brings along:
+    tools that it executes itself, instructions, a limit, and an earlier conversation, which only a new session takes.
     """
 
     text: str
     origin: str
+    trust: Trust
     can_ask: bool | None = None
     session_id: SessionId | None = None
     session_key: str | None = None
@@ -83,12 +93,35 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     answer_schema: JsonObject | None = None
     must_call: tuple[str, ...] = ()
+    objectives: tuple[str, ...] = ()
     when_busy: WhenBusy = WhenBusy.QUEUE
     taint: tuple[str, ...] = ()
+    owner: Principal | None = None
+    via: Principal | None = None
+    reply: ReplyAddress | None = None
+    writes: tuple[Write, ...] = ()
+    caller_tools: tuple[CallerTool, ...] = ()
+    instructions: str = ""
+    output_tokens_max: int | None = None
+    given: tuple["GivenMessage", ...] = ()
+
+
+class GivenMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of a conversation that the caller keeps. A tool's result names its call."""
+
+    role: GivenRole
+    text: str
+    attachments: tuple[GivenAttachment, ...] = ()
+    calls: tuple[GivenCall, ...] = ()
+    call_id: str | None = None
 
 
 class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """`option` is the index into the approval's offered options; a scope picks the first option of that scope."""
+    """`option` is the index into the approval's offered options; a scope picks the first option of that scope.
+
+    `principal` and `role` belong to kind `pairing`: whom the account is linked to, and what they may do from it.
+    `without` lists the paths of a draft that are not to be applied.
+    """
 
     decision: Decision
     scope: Scope = Scope.ONCE
@@ -96,6 +129,9 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     ttl_s: int | None = None
     reason: str = ""
     end_run: bool = False
+    principal: str | None = None
+    role: str | None = None
+    without: tuple[str, ...] = ()
 
 
 class RunUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,10 +145,21 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+class ObjectiveRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An objective of a run, and what its last check found: `met`, `unmet`, `unchecked`, or `open` before any check.
+
+    `note` says what is missing, or why nobody could check it.
+    """
+
+    objective: str
+    state: str
+    note: str = ""
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A run as people see it: the row of the projection with its texts. `parent_run_id` is the run that delegated it.
 
-    `task` is the beginning of what it was asked; empty where that is not looked up.
+    `task` is the beginning of what it was asked; empty where that is not looked up, as `objectives` are.
     """
 
     id: RunId
@@ -131,6 +178,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     updated_at_ms: int
     parent_run_id: RunId | None = None
     task: str = ""
+    objectives: tuple[ObjectiveRecord, ...] = ()
 
 
 class RunsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,9 +191,12 @@ class RunsQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`has_system` lists the questions of the daemon itself too, which are for operators."""
+
     status: ApprovalStatus | None = None
     after: str = ""
     limit: int = 100
+    has_system: bool = False
 
 
 class TaintRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,6 +257,8 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrantRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`kind` is `grant`, or `refusal` for a no that covers later calls too."""
+
     id: GrantId
     session_id: SessionId
     approval_id: ApprovalId
@@ -217,6 +270,7 @@ class GrantRecord(msgspec.Struct, frozen=True, kw_only=True):
     is_revoked: bool
     created_at_ms: int
     expires_at_ms: int | None
+    kind: str
 
 
 class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):

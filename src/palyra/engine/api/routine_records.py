@@ -12,7 +12,7 @@ from palyra.core.routines.wish import wish_of
 
 
 class RoutineRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`state` is active, paused, or over when no further time comes. `source` is file for one of palyra.toml."""
+    """`state` is active, paused, over when no further time comes, or removed. `source` is file for one of palyra.toml."""
 
     id: RoutineId
     name: str
@@ -25,6 +25,7 @@ class RoutineRecord(msgspec.Struct, frozen=True, kw_only=True):
     misfire_max: int
     overlap: str
     session_key: str | None
+    channel: str | None
     agent: str | None
     principal: str
     source: str
@@ -83,7 +84,6 @@ class RoutineChange(msgspec.Struct, frozen=True, kw_only=True):
 
 def routine_record(routine: Routine, last: RoutineFireRecord | None = None) -> RoutineRecord:
     wish = wish_of(routine.definition)
-    state = "paused" if routine.is_paused else "over" if routine.next_at_ms is None else "active"
     return RoutineRecord(
         id=routine.id,
         name=wish.name,
@@ -96,10 +96,11 @@ def routine_record(routine: Routine, last: RoutineFireRecord | None = None) -> R
         misfire_max=wish.misfire_max,
         overlap=wish.overlap.value,
         session_key=wish.session_key,
+        channel=wish.channel,
         agent=wish.agent,
         principal=routine.principal,
         source="file" if routine.is_configured else "api",
-        state=state,
+        state=_state(routine),
         next_at_ms=None if routine.is_paused else routine.next_at_ms,
         last_due_ms=routine.last_due_ms,
         fired_count=routine.fired_count,
@@ -108,6 +109,12 @@ def routine_record(routine: Routine, last: RoutineFireRecord | None = None) -> R
         updated_at_ms=routine.updated_at_ms,
         last=last,
     )
+
+
+def _state(routine: Routine) -> str:
+    if routine.is_removed:
+        return "removed"
+    return "paused" if routine.is_paused else "over" if routine.next_at_ms is None else "active"
 
 
 def fire_record(view: RoutineFireView, run_reason: str | None = None) -> RoutineFireRecord:

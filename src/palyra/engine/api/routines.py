@@ -5,6 +5,7 @@ Does not own: rules (core.routines), firing (engine.routines).
 Invariants: a routine runs as the principal who made it. One of palyra.toml is changed there alone, but may be paused.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, assert_never
@@ -31,6 +32,7 @@ from palyra.core.writes import PutRoutine
 from palyra.engine.agents import AgentDirectory
 from palyra.engine.api.jobs import JobService
 from palyra.engine.api.routine_records import RoutineChange
+from palyra.engine.channels.directory import ChannelDirectory
 from palyra.engine.new_ids import IdSource
 from palyra.engine.routines.fire_handler import ROUTINE_KIND
 from palyra.engine.routines.routine_tape import RoutineTape
@@ -56,13 +58,16 @@ class RoutineService:
     jobs: JobService
     ids: IdSource
     agents: AgentDirectory
+    channels: ChannelDirectory
     cron: Cron
     clean: Callable[[str], str]
     changed: Callable[[], None]
 
-    async def list(self, principal: Principal | None, after: str, limit: int) -> tuple[Routine, ...]:
-        """Lists routines; None lists everyone's. The caller checks that this is allowed."""
-        return await self.views.list_routines(principal, after, min(limit, PAGE_MAX))
+    async def list(
+        self, principal: Principal | None, after: str, limit: int, *, is_removed: bool = False
+    ) -> tuple[Routine, ...]:
+        """Lists routines, or removed ones whose history stays. None lists everyone's, which the caller must allow."""
+        return await self.views.list_routines(principal, after, min(limit, PAGE_MAX), is_removed=is_removed)
 
     async def get(self, principal: Principal, routine_id: RoutineId) -> Routine:
         routine = await self.views.routine(routine_id)
@@ -82,7 +87,8 @@ class RoutineService:
 
     def describe(self, wish: RoutineWish) -> str:
         """Says when a routine would run, and what it would say. Invalid if it cannot be."""
-        definition = self._definition(wish)
+        # Without redaction, which takes long: whoever records what this says redacts it there.
+        definition = self._defined(wish)
         schedule, next_ms = definition.schedule, self._first(definition)
         match schedule:
             case EverySchedule(every_s=every_s):
@@ -107,7 +113,7 @@ class RoutineService:
             routine = await self.get(principal, routine_id)
             if given and routine.is_configured:
                 raise _configured(routine_id)
-            definition = self._changed(routine.definition, given) if given else routine.definition
+            definition = await self._changed(routine.definition, given) if given else routine.definition
             is_paused = routine.is_paused if wish.paused is UNSET else bool(wish.paused)
             return await self._replace(by, routine, definition, is_paused)
 
@@ -174,7 +180,7 @@ class RoutineService:
 
     async def _take_over(self, routine_id: RoutineId, one: ConfiguredRoutine) -> None:
         """A changed schedule begins anew. A single moment that is over before it was ever seen does not fire."""
-        definition = self._cleaned(one.definition)
+        definition = await asyncio.to_thread(self._cleaned, one.definition)
         stored, now_ms = await self.views.routine(routine_id), self.tape.clock.now_ms()
         is_there = stored is not None and not stored.is_removed
         if stored is not None and is_there and (stored.definition, stored.principal) == (definition, one.principal):
@@ -205,7 +211,7 @@ class RoutineService:
         await self.tape.commit(SCHEDULER, (fact,), (PutRoutine(routine),))
 
     async def _create(self, principal: Principal, wish: RoutineWish, routine_id: RoutineId, source: str) -> Routine:
-        definition = self._definition(wish)
+        definition = await self._definition(wish)
         next_ms, now_ms = self._first(definition), self.tape.clock.now_ms()
         if await self.views.count_routines(principal) >= ROUTINES_PER_PRINCIPAL_MAX:
             message = f"{principal} has {ROUTINES_PER_PRINCIPAL_MAX} routines, which is the most; remove one first"
@@ -282,22 +288,26 @@ class RoutineService:
                 if conflict.code != "lease_lost" or attempts_left == 0:
                     raise _told(conflict) from conflict
 
-    def _definition(self, wish: RoutineWish) -> RoutineDefinition:
-        cleaned = self._cleaned(wish)
-        if cleaned.agent is not None:
-            self.agents.find(cleaned.agent)
-        return make_definition(cleaned, self.cron.check)
+    async def _definition(self, wish: RoutineWish) -> RoutineDefinition:
+        return self._defined(await asyncio.to_thread(self._cleaned, wish))
+
+    def _defined(self, wish: RoutineWish) -> RoutineDefinition:
+        if wish.agent is not None:
+            self.agents.find(wish.agent)
+        if wish.channel is not None:
+            self.channels.routine_address(wish.channel)
+        return make_definition(wish, self.cron.check)
 
     def _cleaned(self, said: Said) -> Said:
         """Redacts every text of a wish or a definition, because all of them are stored and shown (L5)."""
         texts = {name: text for name in said.__struct_fields__ if isinstance(text := getattr(said, name), str)}
         return replace(said, **{name: self.clean(text) for name, text in texts.items()})
 
-    def _changed(self, definition: RoutineDefinition, given: dict[str, object]) -> RoutineDefinition:
+    async def _changed(self, definition: RoutineDefinition, given: dict[str, object]) -> RoutineDefinition:
         wish = wish_of(definition)
         if {"every_s", "cron", "at"} & set(given):
             wish = replace(wish, every_s=None, cron=None, at=None)
-        return self._definition(replace(wish, **given))
+        return await self._definition(replace(wish, **given))
 
     def _first(self, definition: RoutineDefinition) -> int:
         first_ms = self._first_or_none(definition)

@@ -3,21 +3,36 @@
 Does not own: queries (api.runs).
 """
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
-from palyra.core.events.run import MessageAssistant, MessageUser, RunCancelled, RunFailed
+from palyra.core.events import Event
+from palyra.core.events.run import (
+    MessageAssistant,
+    MessageUser,
+    ObjectiveResult,
+    ObjectivesChecked,
+    RunAccepted,
+    RunCancelled,
+    RunFailed,
+)
 from palyra.core.projections.rows import RunRow
 from palyra.core.projections.usage import NANO
 from palyra.core.run.states import RunState
-from palyra.engine.api.requests import RunError, RunRecord, RunUsage
+from palyra.engine.api.requests import ObjectiveRecord, RunError, RunRecord, RunUsage
 from palyra.ports.journal import Journal
 
 TASK_LENGTH_MAX = 200
+PAGE_EVENTS = 500
+OPEN = "open"  # The state of an objective that was not checked yet.
 
 
 async def make_listed(journal: Journal, row: RunRow) -> RunRecord:
-    """Returns the record with its task, for lists and look-ups. The start of a run does not wait for that read."""
-    return replace(await make_record(journal, row), task=await task_of(journal, row))
+    """Returns the record with its task and its objectives."""
+    record = await make_record(journal, row)
+    opening = await journal.read(row.session_id, row.accepted_seq - 1, 2)
+    return replace(record, task=_task(opening[1:]), objectives=await _objectives(journal, row, opening[:1]))
 
 
 async def make_record(journal: Journal, row: RunRow) -> RunRecord:
@@ -42,7 +57,10 @@ async def make_record(journal: Journal, row: RunRow) -> RunRecord:
 
 async def task_of(journal: Journal, row: RunRow) -> str:
     """Returns the beginning of what the run was asked, which stands right behind its first event."""
-    events = await journal.read(row.session_id, row.accepted_seq, 1)
+    return _task(await journal.read(row.session_id, row.accepted_seq, 1))
+
+
+def _task(events: Sequence[Event]) -> str:
     data = events[0].data if events else None
     text = " ".join(data.text.split()) if isinstance(data, MessageUser) else ""
     return text if len(text) <= TASK_LENGTH_MAX else f"{text[: TASK_LENGTH_MAX - 1]}…"
@@ -64,6 +82,32 @@ async def _error(journal: Journal, row: RunRow) -> RunError | None:
     if not isinstance(data, RunFailed | RunCancelled):
         return None
     return RunError(code=data.reason.value, message=data.message)
+
+
+async def _objectives(journal: Journal, row: RunRow, events: Sequence[Event]) -> tuple[ObjectiveRecord, ...]:
+    data = events[0].data if events else None
+    if not isinstance(data, RunAccepted) or not data.objectives:
+        return ()
+    results = await _last_check(journal, row)
+    if not results:
+        return tuple(ObjectiveRecord(objective=text, state=OPEN) for text in data.objectives)
+    return tuple(
+        ObjectiveRecord(objective=text, state=result.state.value, note=result.note)
+        for text, result in zip(data.objectives, results, strict=False)
+    )
+
+
+async def _last_check(journal: Journal, row: RunRow) -> tuple[ObjectiveResult, ...]:
+    """Returns what the run's last check found. Only runs with objectives are read for it, and a run is bounded."""
+    found: tuple[ObjectiveResult, ...] = ()
+    cursor = row.accepted_seq
+    while page := await journal.read(row.session_id, cursor, PAGE_EVENTS):
+        cursor = page[-1].seq
+        own = [event for event in page if event.run_id == row.id]
+        found = next((each.data.results for each in reversed(own) if isinstance(each.data, ObjectivesChecked)), found)
+        if row.ended_seq is not None and cursor >= row.ended_seq:
+            break
+    return found
 
 
 def usage_of(row: RunRow) -> RunUsage:

@@ -3,11 +3,12 @@
 Owns: starting, steering, cancelling and following them. Does not own: driving them (engine.session).
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from palyra.core.caller_tools import require_caller_tools
 from palyra.core.errors import Conflict, Invalid, NotFound, Unavailable
 from palyra.core.events import Event
 from palyra.core.events.run import MessageUser, RunAccepted, RunCancelled, RunDone, RunFailed
@@ -19,6 +20,7 @@ from palyra.core.run.states import is_terminal
 from palyra.core.service_runs import refuse_service
 from palyra.core.trust import Trust
 from palyra.engine.agents import AgentDirectory
+from palyra.engine.api.objectives import ObjectiveIntake
 from palyra.engine.api.processes import ProcessService
 from palyra.engine.api.requests import (
     KEY_LENGTH_MAX,
@@ -29,12 +31,15 @@ from palyra.engine.api.requests import (
     SessionRequest,
     StartedRun,
 )
-from palyra.engine.api.run_records import make_listed, make_record
+from palyra.engine.api.run_changes import RunChangeService
+from palyra.engine.api.run_records import make_listed
 from palyra.engine.api.sessions import SessionService
 from palyra.engine.hub import Follower, Frame, Frames, Hub, NoFrames, Tap
 from palyra.engine.new_ids import IdSource
 from palyra.engine.session.attachments import AttachmentIntake
 from palyra.engine.session.commands import ON_REQUEST, CancelRun, Command, SendInput, StartRun
+from palyra.engine.session.given_messages import take_given
+from palyra.engine.session.reference_judge import ReferenceSender
 from palyra.engine.session.session_loops import SessionLoops
 from palyra.engine.setup import EngineSettings
 from palyra.ports.journal import Journal
@@ -59,18 +64,22 @@ class RunService:
     attachments: AttachmentIntake
     schemas: SchemaCheck
     catalog: Catalog
+    objectives: ObjectiveIntake
     processes: ProcessService
+    changes: RunChangeService
     settings: EngineSettings
+    tools_begun: Callable[[], Awaitable[None]]
     is_draining: bool = False
 
     async def start(self, principal: Principal, request: RunRequest) -> RunRecord:
         """Starts a run; it is accepted and durable when this returns. The same idempotency key returns the same run."""
         known = await self._known(principal, request)
         if known is not None:
-            return await make_record(self.journal, known)
+            return await make_listed(self.journal, known)
         session_id, command = await self._command(principal, request)
         started = await self._post(principal, session_id, command)
-        return await self.get(principal, started.id)
+        # In a shared session a message may have steered another's run, which the session's owner sees.
+        return await self.get(request.owner or principal, started.id)
 
     async def start_and_follow(self, principal: Principal, request: RunRequest) -> tuple[StartedRun, Frames]:
         """Starts a run and follows it from its first event. A follower that keeps up does not read the tape."""
@@ -109,11 +118,11 @@ class RunService:
         rows = await self.views.list_runs(principal, wanted)
         return tuple([await make_listed(self.journal, row) for row in rows])
 
-    async def send_input(self, principal: Principal, run_id: RunId, text: str) -> RunRecord:
+    async def send_input(self, principal: Principal, run_id: RunId, text: str, trust: Trust) -> RunRecord:
         _require_text(text)
         row = await self._row(principal, run_id)
         self._require_open(row)
-        say = SendInput(run_id=run_id, principal=principal, trust=Trust.OPERATOR, message=MessageUser(text=text))
+        say = SendInput(run_id=run_id, principal=principal, trust=trust, message=MessageUser(text=text))
         await self._tell(row, say)
         return await self.get(principal, run_id)
 
@@ -144,11 +153,19 @@ class RunService:
             raise Unavailable(DRAINING, "the daemon is stopping; try again in a moment")
         _require_text(request.text)
         self._require_demands(request)
-        session = await self._session(principal, request)
+        owner = request.owner or principal
+        session = await self._session(owner, request)
         if session is not None:
             refuse_service(*session)
         agent = self.agents.find(request.agent or (session[1] if session else None))
+        # Without this, a run of the first second after a start would be told that its tools do not exist.
+        await self.tools_begun()
         wish = SessionRequest(key=request.session_key, agent=request.agent)
+        session_id = session[0] if session else request.session_id or self.ids.session_id()
+        sender = ReferenceSender(
+            principal=principal, agent=agent, session_id=session_id, trust=request.trust, channel=request.origin
+        )
+        self.objectives.require(request, sender)
         attachments = await self.attachments.take(principal, request.attachments, request.text)
         accepted = RunAccepted(
             agent=agent.name,
@@ -158,35 +175,42 @@ class RunService:
             idempotency_key=request.idempotency_key,
             model=request.model,
             must_call=request.must_call,
+            objectives=request.objectives,
             answer_schema=request.answer_schema,
+            caller_tools=request.caller_tools,
+            instructions=request.instructions,
+            output_tokens_max=request.output_tokens_max,
+            reply=request.reply,
         )
         command = StartRun(
             run_id=self.ids.run_id(),
             principal=principal,
             # Below `local` the accepted run is a source by itself, so that a session that exists is tainted too.
-            trust=Trust.EXTERNAL if request.taint else Trust.OPERATOR,
+            trust=Trust.EXTERNAL if request.taint else request.trust,
             accepted=accepted,
-            message=MessageUser(text=request.text, attachments=attachments),
+            message=MessageUser(text=request.text, attachments=attachments, via=request.via),
             when_busy=request.when_busy,
-            opening=_tainted(self.sessions.opening(principal, wish), request.taint) if session is None else None,
+            opening=_tainted(self.sessions.opening(owner, wish), request.taint) if session is None else None,
             speaker=agent_principal(agent.name) if request.taint else None,
+            given=await take_given(self.attachments, principal, request.given) if session is None else (),
+            writes=request.writes,
         )
-        return (session[0] if session else self.ids.session_id()), command
+        return session_id, command
 
-    async def _session(self, principal: Principal, request: RunRequest) -> tuple[SessionId, str] | None:
-        """Returns the session and its agent.
+    async def _session(self, owner: Principal, request: RunRequest) -> tuple[SessionId, str] | None:
+        """Returns the owner's session and its agent; None for one that this run begins.
 
         A running loop of the owner's session knows both, so nothing is read again.
         """
         if request.session_id is not None:
             known = self.loops.known_state(request.session_id)
-            if known is not None and known.owner == principal:
+            if known is not None and known.owner == owner:
                 return request.session_id, known.agent
-            row = await self.sessions.get(principal, request.session_id)
-            return row.id, row.agent
+            row = await self.sessions.find_or_new(owner, request.session_id)
+            return (row.id, row.agent) if row is not None else None
         if request.session_key is None:
             return None
-        found = await self.sessions.views.session_by_key(request.session_key, principal)
+        found = await self.sessions.views.session_by_key(request.session_key, owner)
         return (found.id, found.agent) if found is not None else None
 
     async def _post(self, principal: Principal, session_id: SessionId, command: StartRun) -> StartedRun:
@@ -197,7 +221,7 @@ class RunService:
             known = await self._taken_by(principal, command, conflict)
             if known is not None:
                 return known
-            beside = await self._session_beside(principal, command, conflict)
+            beside = await self._session_beside(command, conflict)
             return await self._post(principal, beside, replace(command, opening=None))
         return StartedRun(id=run_id or command.run_id, session_id=session_id)
 
@@ -208,11 +232,12 @@ class RunService:
         row = await self.views.run_by_idempotency_key(key, principal)
         return None if row is None else StartedRun(id=row.id, session_id=row.session_id)
 
-    async def _session_beside(self, principal: Principal, command: StartRun, conflict: Conflict) -> SessionId:
+    async def _session_beside(self, command: StartRun, conflict: Conflict) -> SessionId:
         """Returns the session that got the key first. Any other conflict is raised to the caller."""
-        key = command.opening.key if command.opening is not None else None
-        is_taken = conflict.code == "session_key_taken" and key is not None
-        row = await self.sessions.views.session_by_key(key, principal) if is_taken and key else None
+        opening = command.opening
+        is_taken = conflict.code == "session_key_taken" and opening is not None and opening.key is not None
+        views = self.sessions.views
+        row = await views.session_by_key(opening.key, opening.owner) if is_taken and opening and opening.key else None
         if row is None:
             raise conflict
         return row.id
@@ -255,7 +280,9 @@ class RunService:
         errors = self.schemas.schema_errors(schema) if schema is not None else ()
         if errors:
             raise Invalid("answer_schema_invalid", f"answer_schema is no usable JSON Schema: {errors[0]}")
-        missing = [tool for tool in request.must_call if self.catalog.find(tool) is None]
+        require_caller_tools(request.caller_tools, (spec.name for spec in self.catalog.specs()))
+        callers = {tool.name for tool in request.caller_tools}
+        missing = [tool for tool in request.must_call if tool not in callers and self.catalog.find(tool) is None]
         if missing:
             raise Invalid("must_call_unknown", f"must_call names unknown tools: {', '.join(missing)}")
 

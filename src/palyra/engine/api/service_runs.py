@@ -7,51 +7,21 @@ Does not own: what a service asks of a model, or what is done with the answer.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
 from msgspec.structs import replace
 
 from palyra.core.events import Event
-from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelFailed, ModelOutput, Usage, UsageRecorded
 from palyra.core.events.run import MessageUser, RunAccepted, RunCancelled, RunDone, RunFailed
 from palyra.core.events.session import SessionCreated
-from palyra.core.ids import Principal, RunId, SessionId
-from palyra.core.service_runs import ORIGIN, ServiceSpec
-from palyra.core.trust import Trust
+from palyra.core.ids import RunId
+from palyra.core.service_runs import ORIGIN, ServiceOutcome, ServiceRequest
 from palyra.engine.api.requests import WhenBusy
 from palyra.engine.hub import Frame, Frames, Hub
 from palyra.engine.new_ids import IdSource
 from palyra.engine.session.commands import CancelRun, StartRun
+from palyra.engine.session.drafts import ENGINE
 from palyra.engine.session.session_loops import SessionLoops
-
-
-class ServiceRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`principal` is whom the run serves and who is charged. `trust` is the lowest trust of the text's parts (L8)."""
-
-    spec: ServiceSpec
-    principal: Principal
-    text: str
-    trust: Trust = Trust.SYSTEM
-    serves: SessionId | None = None
-    model: str | None = None
-    answer_schema: JsonObject | None = None
-
-
-class ServiceOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a service run. `answer` is None unless the run is done.
-
-    `code` and `message` say why it is not: the failure of the model call, else the reason the run ended for. `text` is
-    what the model said, also if the run failed. `usage` is what the provider counted, or None if it did not count.
-    """
-
-    run_id: RunId
-    session_id: SessionId
-    answer: str | None = None
-    code: str | None = None
-    message: str = ""
-    text: str = ""
-    usage: Usage | None = None
-    cost_usd: float | None = None
+from palyra.ports.views import RunViews
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +29,22 @@ class ServiceRuns:
     ids: IdSource
     loops: SessionLoops
     hub: Hub
+    runs: RunViews
 
     async def perform(self, request: ServiceRequest, watch: Callable[[Frame], None] | None = None) -> ServiceOutcome:
-        """Starts the run and waits for its end.
+        """Starts the run and waits for its end. A request with ids of its own finds the run that it began before.
 
         Cancelling this cancels the run; `watch` sees each frame as it comes.
         """
-        session_id, run_id = self.ids.session_id(), self.ids.run_id()
+        session_id, run_id = request.ids or (self.ids.session_id(), self.ids.run_id())
+        is_known = request.ids is not None and await self.runs.run(run_id, None) is not None
         follower = self.hub.attach(session_id)
         is_over = True
         try:
-            await self.loops.post(session_id, _command(request, run_id))
+            if not is_known:
+                await self.loops.post(session_id, _command(request, run_id))
             is_over = False
-            frames = follower.follow(follower.first_seq() - 1)
+            frames = follower.follow(0 if is_known else follower.first_seq() - 1)
             outcome = await _follow(frames, ServiceOutcome(run_id=run_id, session_id=session_id), watch)
             is_over = True
             return outcome
@@ -102,6 +75,7 @@ def _command(request: ServiceRequest, run_id: RunId) -> StartRun:
         limits=spec.limits,
         model=request.model,
         answer_schema=request.answer_schema,
+        serves_agent=request.serves_agent,
     )
     return StartRun(
         run_id=run_id,
@@ -111,6 +85,7 @@ def _command(request: ServiceRequest, run_id: RunId) -> StartRun:
         message=MessageUser(text=request.text),
         when_busy=WhenBusy.REJECT,
         opening=opening,
+        speaker=ENGINE,  # No person said this, so `@file:` and its like in it refer to nothing.
     )
 
 

@@ -69,14 +69,22 @@ class SessionService:
             raise NotFound("session_unknown", f"there is no session {session_id}")
         return row
 
+    async def find_or_new(self, principal: Principal, session_id: SessionId) -> SessionRow | None:
+        """Returns the session, or None if nobody has it yet. Somebody else's is answered as before: there is none."""
+        row = await self.views.session(session_id, principal)
+        if row is None and await self.journal.head(session_id) is None:
+            return None
+        return await self.get(principal, session_id)
+
     async def list(
         self, principal: Principal | None, after: str, limit: int, *, has_delegated: bool = False
     ) -> tuple[SessionRow, ...]:
         return await self.views.sessions(principal, after, min(limit, PAGE_MAX), has_delegated=has_delegated)
 
-    async def reset(self, principal: Principal, session_id: SessionId) -> SessionRow:
+    async def reset(self, principal: Principal, session_id: SessionId, *, by: Principal | None = None) -> SessionRow:
+        """Starts over. `by` acts with the permissions of `principal`. The caller checks that this is allowed."""
         await self.get(principal, session_id)
-        await self.loops.post(session_id, RecordSessionEvent(principal=principal, data=SessionReset()))
+        await self.loops.post(session_id, RecordSessionEvent(principal=by or principal, data=SessionReset()))
         return await self.get(principal, session_id)
 
     async def label(self, principal: Principal, session_id: SessionId, label: str | None) -> SessionRow:
@@ -145,7 +153,7 @@ class SessionService:
 
     async def _find(self, principal: Principal, request: SessionRequest) -> SessionRow | None:
         if request.session_id is not None:
-            return await self.get(principal, request.session_id)
+            return await self.find_or_new(principal, request.session_id)
         if request.key is not None:
             return await self.views.session_by_key(request.key, principal)
         if request.label is not None:
@@ -155,7 +163,7 @@ class SessionService:
     async def _create(self, principal: Principal, request: SessionRequest) -> SessionRow:
         opening = self.opening(principal, request)
         try:
-            return await self._open(principal, opening)
+            return await self._open(principal, opening, request.session_id)
         except Conflict:
             # Somebody created it at the same moment: a key names one session, and the first one counts.
             found = await self._find(principal, request)
@@ -176,9 +184,12 @@ class SessionService:
         return Parent(session_id=session_id, seq=at_seq, hash=events[0].hash)
 
     async def _open(
-        self, principal: Principal, opening: SessionCreated | SessionBranched | SessionRestored
+        self,
+        principal: Principal,
+        opening: SessionCreated | SessionBranched | SessionRestored,
+        session_id: SessionId | None = None,
     ) -> SessionRow:
-        session_id = self.ids.session_id()
+        session_id = session_id or self.ids.session_id()
         await self.loops.post(session_id, OpenSession(principal=principal, opening=opening))
         return await self.get(principal, session_id)
 

@@ -1,4 +1,4 @@
-"""The daemon's status: readiness of its parts, metrics, and its configured tools, agents and models.
+"""The daemon's status: readiness of its parts, and its configured tools, agents and models.
 
 Does not own: the form on the wire (gateway).
 """
@@ -11,6 +11,7 @@ from palyra.core.errors import PalyraError
 from palyra.core.ids import Principal
 from palyra.core.tools import MissingTool, ToolSpec
 from palyra.engine.agents import AgentDirectory
+from palyra.engine.api.metrics import MetricsService
 from palyra.engine.api.model_check import ModelCheck, ModelCheckService
 from palyra.engine.session.slots import RunSlots
 from palyra.ports.router import ModelCard, Router
@@ -29,7 +30,7 @@ class StatusService:
     policy_state: Callable[[], str]
     verifier: Callable[[], Awaitable[dict[str, object]]]
     open_incidents: Callable[[], Awaitable[int]]
-    incidents_seen: Callable[[], int]
+    measured: MetricsService
     is_draining: bool = False
 
     async def parts(self) -> dict[str, str]:
@@ -57,9 +58,8 @@ class StatusService:
     async def verify(self) -> dict[str, object]:
         return await self.verifier()
 
-    def metrics(self) -> str:
-        gauges = {"palyra_runs_active": self.slots.taken_count, "palyra_incidents_open": self.incidents_seen()}
-        return "".join(f"# TYPE {name} gauge\n{name} {value}\n" for name, value in gauges.items())
+    async def metrics(self, gauges: dict[str, float]) -> bytes:
+        return await self.measured.render(gauges)
 
     def tools(self) -> tuple[ToolSpec, ...]:
         return self.catalog.specs()

@@ -168,12 +168,15 @@ class Probes:
         )
 
     def _patience_ms(self, run: Run) -> int:
-        """Returns how long the run may be silent: a quiet tool has its own time, and a budget may have to free up."""
+        """Returns how long the run may be silent: a quiet tool has its own time, and a budget may have to free up.
+
+        The review of an answer is a run of its own, which is looked at by itself.
+        """
         tools = [self.catalog.find(call.tool) for call in calls_in_flight(run)]
         if tools:
             longest_s = max(tool.spec.timeout_s if tool is not None else 0.0 for tool in tools)
             return max(STUCK_MS, int(longest_s * 1000) + MARGIN_MS)
-        if run.phase is TurnPhase.PLANNING:
+        if run.phase is TurnPhase.PLANNING or run.is_checking:
             return run.limits.wall_clock_ms + MARGIN_MS
         return self.healing.model_patience_ms if run.phase is TurnPhase.CALLING else STUCK_MS
 

@@ -1,4 +1,5 @@
-"""Maintenance of the journal beside a running daemon: its log, its unused space, old jobs, and a background verify.
+"""Maintenance of the journal beside a running daemon: its log, its unused space, old jobs,
+expired memory, and a background verify.
 
 Owns: what is done and in which steps. Does not own: how (ports.upkeep), when (upkeep).
 The verify runs in a process of its own with limits, because it takes as long as the journal is.
@@ -22,13 +23,17 @@ STEPS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUpkeep:
-    """`kept_ms` says how long jobs of a kind stay after their end, by name. Those of other kinds stay a week."""
+    """`kept_ms` says how long jobs of a kind stay after their end, by name. Those of other kinds stay a week.
+
+    `forget_expired` removes memory items whose time is over, and returns how many there were.
+    """
 
     upkeep: JournalUpkeep
     clock: Clock
     journal: Journal
     jobs: JobViews
     kept_ms: Mapping[str, int]
+    forget_expired: Callable[[], Awaitable[int]]
 
     async def perform(self, job: Job, report: Report) -> JobResult:
         """Empties the log, gives unused space back in small steps, and forgets jobs that ended long ago."""
@@ -42,6 +47,9 @@ class StoreUpkeep:
             report(f"gave {given_bytes // 1024} KiB back to the disk")
         report(f"gave {given_bytes // 1024} KiB back; the log is {'empty' if is_emptied else 'still being read'}")
         await self._forget_jobs()
+        forgotten_count = await self.forget_expired()
+        if forgotten_count:
+            report(f"forgot {forgotten_count} memory items whose time was over")
         return JobDone()
 
     async def _forget_jobs(self) -> None:

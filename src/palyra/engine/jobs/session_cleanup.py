@@ -32,13 +32,16 @@ class SessionCleanup:
     retention_ms: int | None
     kept: Callable[[], Awaitable[tuple[SessionId, ...]]]
     forget: Callable[[SessionId], Awaitable[None]]
+    sweep_drafts: Callable[[], Awaitable[int]]
 
     async def perform(self, job: Job, report: Report) -> JobResult:
         erased_count = await self._erase_idle(report)
         profiles_count = await self._forget_erased()
         report(f"erased {erased_count} sessions, removed the files of {profiles_count}; sweeping artifacts")
         swept_count = await self.artifacts.sweep()
-        report(f"erased {erased_count} sessions, removed the files of {profiles_count}, {swept_count} artifacts")
+        drafts_count = await self.sweep_drafts()
+        removed = f"{swept_count} artifacts, {drafts_count} drafts"
+        report(f"erased {erased_count} sessions, removed the files of {profiles_count}, {removed}")
         return JobDone()
 
     async def _erase_idle(self, report: Report) -> int:

@@ -134,7 +134,11 @@ class JobWorker:
     async def _take_back(self) -> float:
         """Requeues what an earlier process of this node held: it is not running any more, whatever its lease says."""
         while True:
-            held = [job for job in await self.views.running_jobs(PAGE_JOBS) if job.owner == self.node]
+            held = [
+                job
+                for job in await self.views.running_jobs(PAGE_JOBS)
+                if job.owner == self.node and job.id not in self._running
+            ]
             if not held:
                 return 0.0
             await self._commit_each([self._lost(job) for job in held])

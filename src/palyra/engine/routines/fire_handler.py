@@ -21,9 +21,11 @@ from palyra.core.ids import RoutineId
 from palyra.core.jobs.model import Job, JobKind, lease_name
 from palyra.core.routines.model import HISTORY_MAX, Routine, run_key
 from palyra.core.routines.overlap import SkipTime, decide_overlap
+from palyra.core.trust import Trust
 from palyra.core.writes import Fence, PutRoutine, RecordFire, Write
 from palyra.engine.api.requests import RunRequest
 from palyra.engine.api.runs import DRAINING, RunService
+from palyra.engine.channels.directory import ChannelDirectory
 from palyra.engine.jobs.handler import JobDone, JobFailed, JobPostponed, JobResult, Report
 from palyra.engine.routines.routine_tape import RoutineTape
 from palyra.engine.session.drafts import ENGINE
@@ -53,6 +55,7 @@ class RoutineFireHandler:
     views: RoutineViews
     runs: RunService
     tape: RoutineTape
+    channels: ChannelDirectory
     _locks: dict[RoutineId, asyncio.Lock] = field(default_factory=dict)
     _holders: Counter[RoutineId] = field(default_factory=Counter)
 
@@ -80,7 +83,7 @@ class RoutineFireHandler:
             with suppress(NotFound):  # It was erased meanwhile.
                 await self.runs.cancel(routine.principal, run_id, message=REPLACED)
         try:
-            await self.runs.start(routine.principal, _request(routine, key))
+            await self.runs.start(routine.principal, self._request(routine, key))
         except (Invalid, NotFound, Unauthorized) as refusal:
             # The same request would fail again, so the next due time is the next try.
             return await self._skip(job, due, refusal.code)
@@ -89,6 +92,19 @@ class RoutineFireHandler:
                 raise
             return JobPostponed(until_ms=job.not_before_ms)  # No attempt: the next start performs it.
         return JobDone()
+
+    def _request(self, routine: Routine, key: str) -> RunRequest:
+        definition = routine.definition
+        return RunRequest(
+            text=definition.prompt,
+            origin=ORIGIN,
+            session_key=definition.session_key or f"routine:{routine.id}",
+            agent=definition.agent,
+            idempotency_key=key,
+            trust=Trust.EXTERNAL if definition.taint else Trust.OPERATOR,
+            taint=definition.taint,
+            reply=None if definition.channel is None else self.channels.routine_address(definition.channel),
+        )
 
     async def _skip(self, job: Job, due: _Payload, reason: str) -> JobResult:
         """Records a skipped time under the job's token. If the job was lost meanwhile, nothing is recorded."""
@@ -129,16 +145,4 @@ def _recounted(routine: Routine) -> Routine:
         fired_count=max(0, routine.fired_count - 1),
         skipped_count=routine.skipped_count + 1,
         revision=routine.revision + 1,
-    )
-
-
-def _request(routine: Routine, key: str) -> RunRequest:
-    definition = routine.definition
-    return RunRequest(
-        text=definition.prompt,
-        origin=ORIGIN,
-        session_key=definition.session_key or f"routine:{routine.id}",
-        agent=definition.agent,
-        idempotency_key=key,
-        taint=definition.taint,
     )

@@ -1,23 +1,30 @@
 """Turns answers to approvals into facts.
 
-Owns: a person's answer with the grant it gives, and a question that an earlier grant answers.
-Does not own: what an answer does to a run (core.run), what a grant covers (core.grants), judging (gate).
+Owns: a person's answer with the grant or refusal it gives, and a question that an earlier one answers.
+Does not own: what an answer does to a run (core.run), what an answer covers (core.grants), judging (gate).
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from palyra.core.errors import Conflict
+from palyra.core.drafts.changes import unmatched
+from palyra.core.errors import Conflict, Invalid
 from palyra.core.events import Draft
+from palyra.core.events.session import SourceTrusted
 from palyra.core.events.tool import (
     ApprovalKind,
     ApprovalResolved,
     ApprovalStatus,
     Decision,
     Grant,
+    Refusal,
+    Scope,
+    ToolJudged,
     Verdict,
 )
-from palyra.core.grants import GrantTerms, choose_option, make_grant
+from palyra.core.grants import REFUSED_BEFORE, GrantTerms, choose_option, make_grant, make_refusal
+from palyra.core.ids import GrantId
 from palyra.core.projections.rows import RunRow
 from palyra.core.run.state import OpenQuestion, Run, find_call, is_expired
 from palyra.core.run.states import is_terminal
@@ -73,30 +80,42 @@ class AnswerBuilder:
             grant=self._grant(command, run.agent),
             reason=command.answer.reason,
             end_run=command.answer.end_run,
+            without=_paths_left_out(run, asked[0], command.answer.without),
+            refusal=self._refusal(command, run.agent),
         )
         now_ms = self.clock.now_ms()
         return run, Draft(data=data, actor=command.principal, trust=Trust.OPERATOR, at_ms=now_ms, run_id=run.run_id)
 
-    async def by_grant(self, pending: PendingCommit, run: Run, question: OpenQuestion) -> tuple[Draft, ...]:
-        """Returns the answer to an open question that one grant covers fully, or nothing."""
+    def trusted(self, state: SessionState, command: AnswerQuestion) -> tuple[SourceTrusted, ...]:
+        """Returns the sources that the chosen option vouches for. Only the owner may: it is the owner's agent that acts."""
+        options, index = command.request.options, command.answer.option
+        if command.answer.decision is not Decision.ALLOW or index is None or not options[index].trusts:
+            return ()
+        if command.principal != state.owner:
+            raise Invalid("source_not_yours", f"only {state.owner} can trust a source of this session")
+        reason = f"with the answer to {command.approval_id}"
+        return tuple(SourceTrusted(source=source, reason=reason) for source in options[index].trusts)
+
+    async def by_earlier(self, pending: PendingCommit, run: Run, question: OpenQuestion) -> tuple[Draft, ...]:
+        """Returns the answer to an open question that one grant or one refusal covers fully, or nothing."""
         now_ms = self.clock.now_ms()
         if question.kind is not ApprovalKind.TOOL or is_expired(question, now_ms):
             return ()
         case = gate_case(pending, run, self.agents.of_run(run.agent))
-        judged = [await self.gate.judge(run, find_call(run, call_id), case) for call_id in question.calls]
-        grant_ids = {each.grant_id if each.verdict is Verdict.ALLOW else None for each in judged}
-        grant_id = grant_ids.pop() if len(grant_ids) == 1 else None
-        given_by = await self.gate.giver_of(grant_id) if grant_id is not None else None
-        if given_by is None:
+        found = {_covered_by(await self.gate.judge(run, find_call(run, call_id), case)) for call_id in question.calls}
+        covered_by = found.pop() if len(found) == 1 else None
+        given_by = await self.gate.earlier.giver_of(covered_by.given_id) if covered_by is not None else None
+        if covered_by is None or given_by is None:
             return ()
+        is_yes = covered_by.is_yes
         data = ApprovalResolved(
             approval_id=question.approval_id,
-            status=ApprovalStatus.ALLOWED,
-            decision=Decision.ALLOW,
+            status=ApprovalStatus.ALLOWED if is_yes else ApprovalStatus.DENIED,
+            decision=Decision.ALLOW if is_yes else Decision.DENY,
             decided_by=given_by,
             digest=question.digest,
-            reason=f"covered by grant {grant_id}",
-            covered_by=grant_id,
+            reason=f"covered by grant {covered_by.given_id}" if is_yes else REFUSED_BEFORE,
+            covered_by=covered_by.given_id,
         )
         return (engine_draft(data, run.run_id, now_ms),)
 
@@ -104,9 +123,25 @@ class AnswerBuilder:
         request, answer = command.request, command.answer
         if answer.decision is not Decision.ALLOW or request.kind is not ApprovalKind.TOOL or request.tool is None:
             return None
-        terms = GrantTerms(
+        return make_grant(self._terms(command, request.tool, agent))
+
+    def _refusal(self, command: AnswerQuestion, agent: str) -> Refusal | None:
+        request, answer = command.request, command.answer
+        is_lasting = answer.scope is not Scope.ONCE or answer.option is not None
+        if answer.decision is not Decision.DENY or not is_lasting:
+            return None
+        if request.kind is not ApprovalKind.TOOL or request.tool is None:
+            message = (
+                f"a no to a question of kind {request.kind.value} covers no later ones; leave scope and option out"
+            )
+            raise Invalid("scope_not_offered", message)
+        return make_refusal(self._terms(command, request.tool, agent))
+
+    def _terms(self, command: AnswerQuestion, tool: str, agent: str) -> GrantTerms:
+        request, answer = command.request, command.answer
+        return GrantTerms(
             approval_id=command.approval_id,
-            tool=request.tool,
+            tool=tool,
             option=choose_option(request.options, answer.scope, answer.option),
             taint=request.taint,
             principal=command.run.principal,
@@ -114,4 +149,28 @@ class AnswerBuilder:
             now_ms=self.clock.now_ms(),
             ttl_s=answer.ttl_s,
         )
-        return make_grant(terms)
+
+
+class _Covered(NamedTuple):
+    given_id: GrantId
+    is_yes: bool
+
+
+def _covered_by(judged: ToolJudged) -> _Covered | None:
+    if judged.verdict is Verdict.ALLOW and judged.grant_id is not None:
+        return _Covered(judged.grant_id, True)
+    return _Covered(judged.refused_by, False) if judged.refused_by is not None else None
+
+
+def _paths_left_out(run: Run, question: OpenQuestion, without: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the paths of a draft that are not to be applied. A name that means none of them leaves the question open.
+
+    A long list of changes lies in an artifact. Names are compared with it when the draft is applied.
+    """
+    if question.kind is not ApprovalKind.DRAFT:
+        return ()
+    draft = find_call(run, question.calls[0]).draft
+    unknown = unmatched(draft.changes, without) if draft is not None and draft.changes else ()
+    if unknown:
+        raise Invalid("path_unknown", f"{unknown[0]} is no path of these changes; name one that the question shows")
+    return without

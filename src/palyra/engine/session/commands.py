@@ -10,12 +10,12 @@ import msgspec
 
 from palyra.core.compaction.model import Compaction
 from palyra.core.events import Data, Draft
-from palyra.core.events.run import MessageUser, RunAccepted
+from palyra.core.events.run import MessageGiven, MessageUser, RunAccepted
 from palyra.core.events.session import SessionBranched, SessionCreated, SessionRestored
 from palyra.core.events.tool import ApprovalRequested
-from palyra.core.ids import ApprovalId, EffectId, Principal, RunId
+from palyra.core.ids import ApprovalId, CallId, EffectId, Principal, RunId
 from palyra.core.projections.rows import RunRow
-from palyra.core.run.effects import CallModel, Execute, ResolveReferences
+from palyra.core.run.effects import ApplyDraft, CallModel, CheckObjectives, DiscardDraft, Execute, ResolveReferences
 from palyra.core.trust import Trust
 from palyra.core.writes import Write
 from palyra.engine.api.requests import ApprovalAnswer, WhenBusy
@@ -26,7 +26,8 @@ ON_REQUEST = "Cancelled on request."
 class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     """`opening` is the session's own first event, if the session begins with this run.
 
-    `speaker` is who wrote the message, if that is not the principal.
+    `speaker` is who wrote the message, if that is not the principal. `given` is the conversation that the caller
+    brought along; only a new session takes one. `writes` belong to the message.
     """
 
     run_id: RunId
@@ -37,6 +38,8 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     when_busy: WhenBusy
     opening: SessionCreated | None = None
     speaker: Principal | None = None
+    given: tuple[MessageGiven, ...] = ()
+    writes: tuple[Write, ...] = ()
 
 
 class OpenSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +52,24 @@ class SendInput(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal
     trust: Trust
     message: MessageUser
+    writes: tuple[Write, ...] = ()
+
+
+class CallerResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a call that the caller executed."""
+
+    call_id: CallId
+    output: str
+    is_error: bool = False
+
+
+class ReturnResults(msgspec.Struct, frozen=True, kw_only=True):
+    """Results of calls that the caller executed, and what the caller says besides."""
+
+    run_id: RunId
+    principal: Principal
+    results: tuple[CallerResult, ...]
+    message: MessageUser | None = None
 
 
 class CancelRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +89,7 @@ class AnswerQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordSessionEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of the session itself: a label, a reset, a revoked grant, a pin.
+    """An event of the session itself: a label, a reset, a revoked grant or refusal, a pin.
 
     `trust` is that of its words. `writes` belong to it.
     """
@@ -88,17 +109,17 @@ class CompactSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReconsiderApprovals(msgspec.Struct, frozen=True):
-    """A grant was given: open questions that it covers are answered by it."""
+    """A grant or a refusal was given: open questions that it covers are answered by it."""
 
 
 class EffectReport(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of an effect. The outcome is real even if the disk fails, so it is kept until it is recorded."""
 
     run_id: RunId
-    effect: CallModel | Execute | ResolveReferences
+    effect: CallModel | Execute | ResolveReferences | CheckObjectives | ApplyDraft | DiscardDraft
     drafts: tuple[Draft, ...]
     writes: tuple[Write, ...] = ()
-    is_substitute: bool = False
+    substitutes_count: int = 0  # How often it was replaced, because it could not be recorded.
 
 
 class HoldCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +142,7 @@ Command = (
     StartRun
     | OpenSession
     | SendInput
+    | ReturnResults
     | CancelRun
     | AnswerQuestion
     | RecordSessionEvent

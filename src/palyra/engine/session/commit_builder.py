@@ -12,11 +12,9 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from palyra.core.attachments import lowest_trust
-from palyra.core.compaction.exchanges import exchanges_of, plan_by_rules
-from palyra.core.compaction.record import event_of
-from palyra.core.context.layers import has_older_part, protected_place
-from palyra.core.delegation import end_children_job
-from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unavailable
+from palyra.core.caller_trust import trust_of_caller
+from palyra.core.channels.replies import reply_writes
+from palyra.core.errors import Conflict, Unavailable
 from palyra.core.events import Data, Draft
 from palyra.core.events.model import ContextAssembled
 from palyra.core.events.run import (
@@ -24,27 +22,23 @@ from palyra.core.events.run import (
     EndReason,
     MessageUser,
     ResumeCause,
-    RunAccepted,
     RunResumed,
     RunStarted,
 )
-from palyra.core.events.session import SessionCheckpointed, SessionReset, SourceDistrusted, SourceTrusted
+from palyra.core.events.session import SessionReset, SourceDistrusted, SourceTrusted
 from palyra.core.events.tool import ToolHeld
-from palyra.core.ids import NodeId, Principal, RunId
-from palyra.core.jobs.model import NewJob
+from palyra.core.ids import NodeId, RunId
 from palyra.core.run.deadlines import overdue
 from palyra.core.run.decide import Record, decide_all, wanted
 from palyra.core.run.effects import PlanRoute, is_inert
 from palyra.core.run.state import Run, calls_in_flight
 from palyra.core.run.states import RunState, is_terminal
-from palyra.core.service_runs import refuse_service
-from palyra.core.taint import MANY, find_source
 from palyra.core.trust import Trust
-from palyra.core.writes import ClearHeartbeat, EnqueueJob, EraseSecrets, SetHeartbeat, Write
+from palyra.core.writes import ClearHeartbeat, SetHeartbeat, Write
 from palyra.engine.api.requests import WhenBusy
-from palyra.engine.new_ids import IdSource
 from palyra.engine.session.answer_builder import AnswerBuilder
 from palyra.engine.session.attachments import link_attached
+from palyra.engine.session.command_checks import changes_trust, require_not_service, same_run
 from palyra.engine.session.commands import (
     AnswerQuestion,
     CancelRun,
@@ -57,12 +51,17 @@ from palyra.engine.session.commands import (
     ReconsiderApprovals,
     RecordSessionEvent,
     ResumeSession,
+    ReturnResults,
     SendInput,
     StartRun,
 )
+from palyra.engine.session.compaction_builder import CompactionBuilder
 from palyra.engine.session.drafts import engine_draft
 from palyra.engine.session.effect_runner import EffectParts
 from palyra.engine.session.event_redactor import EventRedactor
+from palyra.engine.session.follow_up_jobs import FollowUpJobs
+from palyra.engine.session.given_messages import add_given
+from palyra.engine.session.outcome_signer import sign_outcomes
 from palyra.engine.session.pending_commit import (
     PendingCommit,
     SessionState,
@@ -74,44 +73,44 @@ from palyra.engine.session.pending_commit import (
     spends_in,
 )
 from palyra.engine.session.pins import require_pin, unpin_all
-from palyra.engine.session.slots import RunSlots
+from palyra.engine.session.slots import RunSlots, slot_depth
 from palyra.engine.spend.ledger import Ledger
 from palyra.ports.clock import Clock
-
-COMPACTION = Principal("system:compaction")
-COMPACTION_KIND = "compaction"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitBuilder:
     node: NodeId
-    ids: IdSource
     clock: Clock
     redactor: EventRedactor
+    follow_ups: FollowUpJobs
     effects: EffectParts
     answers: AnswerBuilder
+    compactions: CompactionBuilder
     ledger: Ledger
     slots: RunSlots
     runs_queued_max: int
 
     async def add(self, pending: PendingCommit, command: Command) -> tuple[PendingCommit, RunId | None]:
         """Returns the commit with one more command, and the run that the command is about."""
-        _require_not_service(pending.state, command)
+        require_not_service(pending.state, command)
         match command:
             case StartRun():
                 return await self._start_run(pending, command)
             case OpenSession(principal=principal, opening=opening):
-                return self._record(pending, RecordSessionEvent(principal=principal, data=opening)), None
+                return await self._record(pending, RecordSessionEvent(principal=principal, data=opening)), None
             case SendInput():
                 return await self._send_input(pending, command), command.run_id
+            case ReturnResults():
+                return await self._return_results(pending, command), command.run_id
             case CancelRun():
                 return await self._cancel(pending, command), command.run_id
             case AnswerQuestion():
                 return await self._answer(pending, command), command.run.id
             case RecordSessionEvent():
-                return self._record(pending, command), None
+                return await self._record(pending, command), None
             case CompactSession():
-                return self._compact(pending, command), None
+                return await self.compactions.compact(pending, command), None
             case ReconsiderApprovals():
                 return await self._reconsider(pending), None
             case EffectReport():
@@ -136,18 +135,25 @@ class CommitBuilder:
 
     async def _start_run(self, pending: PendingCommit, command: StartRun) -> tuple[PendingCommit, RunId]:
         active = pending.state.active
-        same = _same_run(pending, command)
+        same = same_run(pending, command)
         if same is not None:
             return pending, same
         if active is not None and command.when_busy is WhenBusy.STEER:
             message = replace(command.message, idempotency_key=command.accepted.idempotency_key)
-            say = SendInput(run_id=active.run_id, principal=command.principal, trust=command.trust, message=message)
+            say = SendInput(
+                run_id=active.run_id,
+                principal=command.principal,
+                trust=command.trust,
+                message=message,
+                writes=command.writes,
+            )
             return await self._send_input(pending, say), active.run_id
         self._require_room(pending.state, command)
         if command.opening is not None:
             opening = RecordSessionEvent(principal=command.principal, data=command.opening)
-            pending = self._record(pending, opening)
-        pending = link_attached(pending, command, self.clock.now_ms())
+            pending = await self._record(pending, opening)
+        pending = await add_given(pending, command, self.redactor, self.clock.now_ms())
+        pending = _with_writes(link_attached(pending, command, self.clock.now_ms()), command)
         accepted, said = self._said(command.accepted, command), self._said(command.message, command)
         said = replace(said, actor=command.speaker or command.principal)
         return await self._advance(pending, None, (accepted, said)), command.run_id
@@ -156,8 +162,21 @@ class CommitBuilder:
         run = find_run(pending.state, command.run_id)
         if command.message.idempotency_key is not None and command.message.idempotency_key in run.input_keys:
             return pending
-        pending = link_attached(pending, command, self.clock.now_ms())
+        pending = _with_writes(link_attached(pending, command, self.clock.now_ms()), command)
         return await self._advance(pending, run, (self._said(command.message, command),))
+
+    async def _return_results(self, pending: PendingCommit, command: ReturnResults) -> PendingCommit:
+        """Records what the caller's own tools gave, then what the caller says. A result that is known is not new."""
+        run = find_run(pending.state, command.run_id)
+        facts, writes = await self.effects.caller_results.facts(run, pending.state, command.results)
+        if command.message is not None:
+            trust = trust_of_caller(command.principal)
+            say = SendInput(run_id=run.run_id, principal=command.principal, trust=trust, message=command.message)
+            pending = link_attached(pending, say, self.clock.now_ms())
+            facts = (*facts, self._said(command.message, say))
+        if not facts:
+            return pending
+        return await self._advance(replace(pending, writes=(*pending.writes, *writes)), run, facts)
 
     async def _cancel(self, pending: PendingCommit, command: CancelRun) -> PendingCommit:
         run = find_run(pending.state, command.run_id)
@@ -171,6 +190,8 @@ class CommitBuilder:
 
     async def _answer(self, pending: PendingCommit, command: AnswerQuestion) -> PendingCommit:
         run, fact = await self.answers.answer(pending.state, command)
+        for trusted in self.answers.trusted(pending.state, command):
+            pending = await self._record(pending, RecordSessionEvent(principal=command.principal, data=trusted))
         if not is_terminal(run.state):
             return await self._advance(pending, run, (fact,))
         _, (record, *_) = decide_all(run, (fact,))
@@ -179,11 +200,11 @@ class CommitBuilder:
         return add_drafts(replace(pending, state=replace(pending.state, doubts=doubts)), drafts)
 
     async def _reconsider(self, pending: PendingCommit) -> PendingCommit:
-        """Judges open questions again in the present context. A grant that covers one fully answers it."""
+        """Judges open questions again in the present context. A grant or a refusal that covers one fully answers it."""
         for question in pending.state.active.questions if pending.state.active is not None else ():
             run = pending.state.active
             if run is not None and question in run.questions:
-                facts = await self.answers.by_grant(pending, run, question)
+                facts = await self.answers.by_earlier(pending, run, question)
                 pending = await self._advance(pending, run, facts) if facts else pending
         return pending
 
@@ -224,14 +245,14 @@ class CommitBuilder:
             pending = await self._advance(pending, run, (fact,))
         return await self._check_due(pending)
 
-    def _record(self, pending: PendingCommit, command: RecordSessionEvent) -> PendingCommit:
+    async def _record(self, pending: PendingCommit, command: RecordSessionEvent) -> PendingCommit:
         """Adds an event of the session itself, outside any run."""
-        draft, writes = self.redactor.clean(
+        draft, writes = await self.redactor.clean_off_loop(
             Draft(data=command.data, actor=command.principal, trust=command.trust, at_ms=self.clock.now_ms())
         )
         state = pending.state
         require_pin(state, command.data)
-        if isinstance(command.data, SourceTrusted | SourceDistrusted) and not _changes_trust(state, command.data):
+        if isinstance(command.data, SourceTrusted | SourceDistrusted) and not changes_trust(state, command.data):
             return pending
         if isinstance(command.data, SessionReset):
             if state.active is not None or state.queued:
@@ -240,90 +261,38 @@ class CommitBuilder:
             state = replace(pending.state, reset_seq=state.head_seq + len(pending.drafts) + 1)
         return add_drafts(replace(pending, state=state, writes=(*pending.writes, *writes, *command.writes)), (draft,))
 
-    def _compact(self, pending: PendingCommit, command: CompactSession) -> PendingCommit:
-        """Records a compaction, if what it compacts is still what the session has before its protected part."""
-        window, compaction = pending.state.window, command.compaction
-        done_place = window.summary.to_place if window.summary is not None else 0
-        if not done_place < compaction.to_place < protected_place(window):
-            raise Conflict("compaction_stale", "the session has changed since the compaction was planned; try again")
-        compacted = event_of(compaction, pending.state.session_id, window.base, command.cause)
-        before = SessionCheckpointed(
-            checkpoint_id=compacted.checkpoint_id,
-            at_seq=pending.state.head_seq + len(pending.drafts),
-            reason="compaction",
-        )
-        for data, trust in ((before, Trust.SYSTEM), (compacted, compaction.trust)):
-            draft = Draft(data=data, actor=command.principal, trust=trust, at_ms=self.clock.now_ms())
-            cleaned, writes = self.redactor.clean(draft)
-            pending = add_drafts(replace(pending, writes=(*pending.writes, *writes)), (cleaned,))
-        return pending
-
-    async def _make_room(self, pending: PendingCommit, run: Run, facts: tuple[Draft, ...]) -> PendingCommit:
-        """Compacts by the rules alone when a context does not fit: the run cannot wait for a model's summary."""
-        is_wanted = any(
-            isinstance(fact.data, ContextAssembled) and (fact.data.is_over or run.wants_room) for fact in facts
-        )
-        window = pending.state.window
-        if not is_wanted or not has_older_part(window):
-            return pending
-        place = protected_place(window)
-        exchanges = exchanges_of(item for item in window.items if item.place < place)
-        room_chars = self.effects.assembler.room_chars(run.agent, run.model)
-        plan = replace(plan_by_rules(window, exchanges, room_chars), to_place=place - 1)
-        return self._compact(pending, CompactSession(principal=COMPACTION, compaction=plan, cause="over"))
-
     async def _advance(self, pending: PendingCommit, run: Run | None, facts: tuple[Draft, ...]) -> PendingCommit:
         """Adds facts, then the results of judging and planning, until only outside effects are left."""
         while facts:
-            cleaned = [self.redactor.clean(fact) for fact in facts]
+            cleaned = [await self.redactor.clean_off_loop(fact) for fact in facts]
             writes = tuple(write for _, extra in cleaned for write in extra)
+            before = run
             run, (record, *effects) = decide_all(run, tuple(draft for draft, _ in cleaned))
             assert isinstance(record, Record)
+            record = sign_outcomes(record, before, self.effects.tools.signer)
             outgoing = tuple(effect for effect in effects if not isinstance(effect, Record) and not is_inert(effect))
             pending = add_record(replace(pending, writes=(*pending.writes, *writes)), record, outgoing, run)
             pending = remember_doubts(self._count_spend(pending, record, run), record)
-            facts, sealed = await self.effects.judge_and_plan(pending, run, effects)
-            roomier = await self._make_room(pending, run, facts)
-            if roomier is not pending:
-                pending = roomier
-                facts, sealed = await self.effects.judge_and_plan(pending, run, effects)
-            elif run.wants_room:
-                facts = tuple(_too_long(fact) for fact in facts)
+            replies = reply_writes(run, record.drafts, pending.state.session_id, self.clock.now_ms())
+            pending = replace(pending, writes=(*pending.writes, *replies)) if replies else pending
+            pending, facts, sealed = await self.compactions.judge_and_plan(pending, run, effects)
             pending = self._queue_compaction(replace(pending, writes=(*pending.writes, *sealed)), facts)
         if run is not None and is_terminal(run.state):
-            pending = replace(pending, writes=(*pending.writes, *self._after_end(run, pending.state)))
+            pending = replace(pending, writes=(*pending.writes, *self.follow_ups.after_end(run, pending.state)))
         return await self._begin_next(pending)
 
-    def _after_end(self, run: Run, state: SessionState) -> tuple[Write, ...]:
-        """Returns what the end of a run leaves to do. The job survives a crash, so no child outlives its parent."""
-        if not run.has_children:
-            return (EraseSecrets(run.run_id),)
-        job = end_children_job(run.run_id, state.owner, state.session_id, self.clock.now_ms())
-        return EraseSecrets(run.run_id), EnqueueJob(job)
-
     def _queue_compaction(self, pending: PendingCommit, facts: tuple[Draft, ...]) -> PendingCommit:
-        """Queues the compaction that a context says is due. A session has one such job at most."""
+        """Queues the compaction that a context says is due."""
         if not any(isinstance(fact.data, ContextAssembled) and fact.data.is_compaction_due for fact in facts):
             return pending
-        state, now_ms = pending.state, self.clock.now_ms()
-        job = NewJob(
-            id=self.ids.job_id(),
-            kind=COMPACTION_KIND,
-            principal=state.owner,
-            payload={"session_id": state.session_id},
-            dedupe_key=state.session_id,
-            session_id=state.session_id,
-            not_before_ms=now_ms,
-            created_at_ms=now_ms,
-        )
-        return replace(pending, writes=(*pending.writes, EnqueueJob(job)))
+        return replace(pending, writes=(*pending.writes, self.follow_ups.compaction(pending.state)))
 
     async def _begin_next(self, pending: PendingCommit) -> PendingCommit:
         state = pending.state
         if state.active is not None or not state.queued:
             return pending
         run = state.queued[0]
-        if not self.slots.has_room(state.session_id, len(run.lineage)):
+        if not self.slots.has_room(state.session_id, slot_depth(run), run.origin):
             return pending
         fact = engine_draft(RunStarted(), run.run_id, self.clock.now_ms())
         return await self._advance(pending, run, (fact,))
@@ -349,49 +318,5 @@ class CommitBuilder:
         return Draft(data=data, actor=command.principal, trust=trust, at_ms=now_ms, run_id=command.run_id)
 
 
-def _require_not_service(state: SessionState, command: Command) -> None:
-    """The session of a service run is the daemon's: it has the one run it began with."""
-    match command:
-        case StartRun(opening=None) | SendInput() | RecordSessionEvent():
-            refuse_service(state.session_id, state.agent)
-        case OpenSession(opening=opening):
-            refuse_service(state.session_id, opening.agent)
-        case _:
-            return
-
-
-def _too_long(fact: Draft) -> Draft:
-    """Marks a context that the provider found too long and that cannot be compacted."""
-    return replace(fact, data=replace(fact.data, is_over=True)) if isinstance(fact.data, ContextAssembled) else fact
-
-
-def _changes_trust(state: SessionState, data: SourceTrusted | SourceDistrusted) -> bool:
-    """Trust given twice is recorded once. Nobody can trust a source that the context does not hold or count."""
-    found = find_source(state.taint, data.source)
-    if found is None:
-        raise NotFound("source_unknown", f"the session's taint has no source {data.source!r}; see GET …/taint")
-    if found.source == MANY:
-        message = "sources that are too many to list cannot be trusted; reset the session, or continue with questions"
-        raise Conflict("source_many", message, is_retryable=False)
-    return found.is_trusted is not isinstance(data, SourceTrusted)
-
-
-def _same_run(pending: PendingCommit, command: StartRun) -> RunId | None:
-    """Returns the run of a command with the same key in this commit, which no table has yet."""
-    key = command.accepted.idempotency_key
-    for draft in pending.drafts if key is not None else ():
-        is_same = isinstance(draft.data, RunAccepted) and draft.data.idempotency_key == key
-        if is_same and draft.actor == command.principal:
-            return draft.run_id
-    return None
-
-
-def as_conflict(error: PalyraError) -> PalyraError:
-    """A command that came too late is a Conflict to its caller, not a fault of its form."""
-    is_late = isinstance(error, Invalid) and error.code in (
-        "run_ended",
-        "call_unknown",
-        "approval_unknown",
-        "approval_expired",
-    )
-    return Conflict(error.code, error.message, is_retryable=False) if is_late else error
+def _with_writes(pending: PendingCommit, command: StartRun | SendInput) -> PendingCommit:
+    return replace(pending, writes=(*pending.writes, *command.writes)) if command.writes else pending

@@ -15,18 +15,34 @@ from typing import Any
 
 import structlog
 from msgspec.structs import replace
+from structlog.contextvars import bound_contextvars
 
+from palyra.core.caller_tools import spec_of, with_callers
 from palyra.core.context.prompt import render
 from palyra.core.context.window import trust_of
-from palyra.core.errors import PalyraError
 from palyra.core.events import Data, Draft
-from palyra.core.events.model import ModelError, ModelFailed, ReferenceResolved, UsageRecorded
-from palyra.core.events.tool import Outcome, ToolError, ToolFinished, ToolUncertain
+from palyra.core.events.tool import Outcome, ToolError, ToolFinished
 from palyra.core.ids import RunId, SessionId
 from palyra.core.references.model import ResolvedReference, refused
 from palyra.core.references.parser import parse_references
+from palyra.core.run.call import Call
 from palyra.core.run.decide import Record
-from palyra.core.run.effects import Assemble, CallModel, Effect, Execute, Judge, PlanRoute, ResolveReferences, Stop
+from palyra.core.run.effects import (
+    ApplyDraft,
+    Assemble,
+    CallModel,
+    CheckObjectives,
+    DiscardDraft,
+    Effect,
+    Execute,
+    ForgetDraft,
+    Judge,
+    JudgeDraft,
+    PlanRoute,
+    ResolveReferences,
+    Stop,
+)
+from palyra.core.run.fold_drafts import is_last_attempt
 from palyra.core.run.state import Run, find_call
 from palyra.core.service_runs import find_service
 from palyra.core.taint import labels, trust_of_taint
@@ -34,12 +50,17 @@ from palyra.core.tools import spec_digest
 from palyra.core.trust import Trust, lowest
 from palyra.core.writes import Write
 from palyra.engine.agents import AgentDirectory
+from palyra.engine.session.caller_results import CallerResults
 from palyra.engine.session.commands import EffectReport
 from palyra.engine.session.context_assembler import ContextAssembler
+from palyra.engine.session.draft_gate import DraftGate
+from palyra.engine.session.draft_run import DraftRun
 from palyra.engine.session.drafts import agent_draft, engine_draft
 from palyra.engine.session.gate import Gate, gate_case
 from palyra.engine.session.instruction_files import InstructionFiles
+from palyra.engine.session.memory_recall import MemoryRecall
 from palyra.engine.session.model_call import ModelCall, ModelCaller
+from palyra.engine.session.objective_check import ObjectiveCheck, ObjectiveChecker
 from palyra.engine.session.pending_commit import PendingCommit, SessionState, add_drafts
 from palyra.engine.session.prompt_base import PromptBases
 from palyra.engine.session.reference_facts import reference_facts
@@ -50,6 +71,7 @@ from palyra.engine.spend.ledger import spender_of
 from palyra.engine.spend.route_planner import RoutePlanner
 from palyra.engine.tasks import TaskSupervisor
 from palyra.ports.clock import Clock
+from palyra.ports.drafts import Drafts
 from palyra.ports.provider import ModelRequest
 from palyra.ports.tools import Catalog, ToolCallContext
 
@@ -76,12 +98,17 @@ class EffectParts:
     prompts: PromptBases
     catalog: Catalog
     gate: Gate
+    draft_gate: DraftGate
+    drafts: Drafts
     assembler: ContextAssembler
     planner: RoutePlanner
     references: ReferenceResolver
+    objectives: ObjectiveChecker
     instruction_files: InstructionFiles
+    recall: MemoryRecall
     models: ModelCaller
     tools: ToolExecutor
+    caller_results: CallerResults
     tasks: TaskSupervisor
     clock: Clock
 
@@ -96,8 +123,14 @@ class EffectParts:
                 case Assemble():
                     agent = self.agents.of_run(run.agent)
                     documents, writes = await self.instruction_files.changes(pending.state, run, agent)
-                    context = await self.assembler.assemble(add_drafts(pending, documents), run)
-                    facts += [*documents, engine_draft(context, run.run_id, now_ms)]
+                    room_chars = self.assembler.room_chars(run.agent, run.model)
+                    recalled, mentions = await self.recall.changes(pending.state, run, agent, room_chars)
+                    context = await self.assembler.assemble(add_drafts(pending, (*documents, *recalled)), run)
+                    # Descriptions that nobody accepted are content from outside, and the header must say so too.
+                    trust = Trust.EXTERNAL if context.tool_sources else Trust.SYSTEM
+                    assembled = replace(engine_draft(context, run.run_id, now_ms), trust=trust)
+                    facts += [*documents, *recalled, assembled]
+                    writes = (*writes, *mentions)
                 case PlanRoute():
                     plan = await self.planner.plan(pending, run, effect)
                     facts += [] if plan is None else [engine_draft(plan, run.run_id, self.clock.now_ms())]
@@ -105,7 +138,11 @@ class EffectParts:
                     case = gate_case(pending, run, self.agents.of_run(run.agent))
                     judged = await self.gate.judge(run, find_call(run, call_id), case)
                     facts.append(engine_draft(judged, run.run_id, now_ms))
-                case ResolveReferences() | CallModel() | Execute() | Stop() | Record():
+                case JudgeDraft(call_id=call_id):
+                    case = gate_case(pending, run, self.agents.of_run(run.agent))
+                    judged_draft = await self.draft_gate.judge(run, find_call(run, call_id), case)
+                    facts.append(engine_draft(judged_draft, run.run_id, now_ms))
+                case _:
                     continue
         return tuple(facts), writes
 
@@ -135,9 +172,15 @@ class EffectRunner:
                     self._execute(effect, state.active, state)
                 case ResolveReferences() if state.active is not None:
                     self._resolve(effect, state.active, state)
+                case CheckObjectives() if state.active is not None:
+                    self._check(effect, state.active, state)
+                case ApplyDraft() | DiscardDraft() if state.active is not None:
+                    self._settle(effect, state.active, state)
+                case ForgetDraft(effect_id=effect_id):
+                    self._parts.tasks.spawn(self._parts.drafts.forget(effect_id), f"ForgetDraft {effect_id[:12]}")
                 case Stop(effect=stopped):
                     self._stop(stopped)
-                case CallModel() | Execute() | ResolveReferences() | Judge() | PlanRoute() | Assemble():
+                case _:
                     continue
 
     def give_up(self) -> int:
@@ -146,6 +189,8 @@ class EffectRunner:
         Each is reported, even one that does not stop. So the run goes on, or ends, whatever the effect does.
         """
         for effect, task in self._tasks.items():
+            if isinstance(effect, ApplyDraft | DiscardDraft):
+                continue  # It ends by itself, and stopping it halfway would say nothing about the files.
             task.cancel()
             leave_behind = self._leave_behind.get(effect)
             if leave_behind is not None:
@@ -153,7 +198,7 @@ class EffectRunner:
                 asyncio.get_running_loop().call_later(STOP_WAIT_S, leave_behind)
         return len(self._tasks)
 
-    def _stop(self, effect: CallModel | Execute | ResolveReferences) -> None:
+    def _stop(self, effect: CallModel | Execute | ResolveReferences | CheckObjectives) -> None:
         """Stops an effect. One that does not run here has reported already, or a restart will find that it was lost."""
         task = self._tasks.get(effect)
         if task is not None:
@@ -163,7 +208,7 @@ class EffectRunner:
         """Reads what a message refers to. If that breaks, each reference says so and the run goes on."""
         references = parse_references(effect.text)
         sender = ReferenceSender(
-            principal=state.owner,
+            principal=run.principal,
             agent=self._parts.agents.of_run(run.agent),
             session_id=self._session_id,
             trust=Trust.OPERATOR,
@@ -176,13 +221,21 @@ class EffectRunner:
             unread = tuple(refused(each, "failed", _UNREAD) for each in references)
             resolved = unread if task.cancelled() else _result(task, lambda: unread)
             now_ms = self._parts.clock.now_ms()
-            return reference_facts(resolved, run.run_id, self._parts.tools.sealer, now_ms)
+            return reference_facts(resolved, run.run_id, self._session_id, self._parts.tools.sealer, now_ms)
 
         self._watch(effect, self._parts.references.resolve(references, sender), run.run_id, outcome)
 
+    def _check(self, effect: CheckObjectives, run: Run, state: SessionState) -> None:
+        check = ObjectiveCheck(self._parts.objectives, run, state)
+
+        def outcome(task: asyncio.Task[Draft]) -> Found:
+            return (check.broken() if _is_stopped(task) else _result(task, check.broken),), ()
+
+        self._watch(effect, check.perform(), run.run_id, outcome)
+
     def _call_model(self, effect: CallModel, run: Run, state: SessionState) -> None:
         models = self._parts.models
-        if spender_of(run, state.owner, self._session_id).is_capped:
+        if spender_of(run, self._session_id).is_capped:
             models = dataclasses.replace(models, bounds_output=True)
         call = ModelCall(models, self._session_id, effect, self._request(effect, run, state), run.route)
         trust = lowest((run.trust, trust_of(state.window), trust_of_taint(state.taint)))
@@ -199,14 +252,14 @@ class EffectRunner:
         service = find_service(run.agent)
         return ModelRequest(
             model=effect.model,
-            instructions=base.instructions,
+            instructions=with_callers(base.instructions, run),
             messages=render(state.window),
-            tools=base.tools,
+            tools=(*base.tools, *map(spec_of, run.caller_tools)) if run.caller_tools else base.tools,
             answer_schema=run.answer_schema,
             run_id=run.run_id,
             turn=effect.turn,
             calls_before=run.loop.tool_calls_count,
-            max_output_tokens=service.max_output_tokens if service is not None else None,
+            max_output_tokens=service.max_output_tokens if service is not None else run.output_tokens_max,
         )
 
     def _execute(self, effect: Execute, run: Run, state: SessionState) -> None:
@@ -217,20 +270,7 @@ class EffectRunner:
         if call.judged is not None and call.judged.tool_sha256 not in (None, spec_digest(tool.spec)):
             # The tool that would run is no longer the one that was judged.
             return self._not_run(effect, run, Outcome.FAILED, _CHANGED)
-        agent = self._parts.agents.of_run(run.agent)
-        context = ToolCallContext(
-            session_id=self._session_id,
-            run_id=run.run_id,
-            effect_id=effect.effect_id,
-            principal=state.owner,
-            agent=agent.name,
-            workspace=agent.workspace,
-            now_ms=self._parts.clock.now_ms(),
-            emit=_discard,
-            has_network=call.judged is not None and call.judged.has_network,
-            taint=call.judged.taint if call.judged is not None else (),
-            is_delegated=bool(run.lineage),
-        )
+        context = self._context(call, run, state)
         execution = ToolRun(self._parts.tools, tool, call, live_output(self._parts.tools, call, context))
 
         def outcome(task: asyncio.Task[tuple[Draft, tuple[Write, ...]]]) -> Found:
@@ -241,6 +281,36 @@ class EffectRunner:
             return (draft,), writes
 
         self._watch(effect, execution.perform(), run.run_id, outcome)
+
+    def _context(self, call: Call, run: Run, state: SessionState) -> ToolCallContext:
+        agent = self._parts.agents.of_run(run.agent)
+        return ToolCallContext(
+            session_id=self._session_id,
+            run_id=run.run_id,
+            effect_id=call.effect_id,
+            principal=run.principal,
+            agent=agent.name,
+            workspace=agent.workspace,
+            now_ms=self._parts.clock.now_ms(),
+            emit=_discard,
+            has_network=call.judged is not None and call.judged.has_network,
+            taint=call.judged.taint if call.judged is not None else (),
+            is_delegated=bool(run.lineage),
+            origin=run.origin,
+            is_alone=call.conflicts_count > 0 and is_last_attempt(call),
+        )
+
+    def _settle(self, effect: ApplyDraft | DiscardDraft, run: Run, state: SessionState) -> None:
+        """Applies a draft whose intent is durable, or reports one that may not be applied."""
+        call = find_call(run, effect.call_id)
+        settled = DraftRun(self._parts.tools, self._parts.drafts, call, self._context(call, run, state))
+        work = settled.apply() if isinstance(effect, ApplyDraft) else settled.discard()
+
+        def outcome(task: asyncio.Task[tuple[Draft, tuple[Write, ...]]]) -> Found:
+            draft, writes = settled.broken() if _is_stopped(task) else _result(task, settled.broken)
+            return (draft,), writes
+
+        self._watch(effect, work, run.run_id, outcome)
 
     def _await_tool(self, effect: Execute, run: Run, state: SessionState) -> None:
         """Handles a catalog that changed between verdict and execution.
@@ -272,12 +342,14 @@ class EffectRunner:
 
     def _watch(
         self,
-        effect: CallModel | Execute | ResolveReferences,
+        effect: CallModel | Execute | ResolveReferences | CheckObjectives | ApplyDraft | DiscardDraft,
         work: Coroutine[Any, Any, Any],
         run_id: RunId,
         outcome: Callable[[asyncio.Task[Any]], Found],
     ) -> None:
-        task = self._parts.tasks.spawn(work, f"{type(effect).__name__} of {run_id}")
+        # Whatever the effect logs, in whichever module, names the run it is for.
+        with bound_contextvars(run_id=run_id, session_id=self._session_id):
+            task = self._parts.tasks.spawn(work, f"{type(effect).__name__} of {run_id}")
         self._tasks[effect] = task
 
         def ended(done: asyncio.Task[Any]) -> None:
@@ -293,39 +365,9 @@ class EffectRunner:
         task.add_done_callback(ended)
 
 
-def unrecordable(report: EffectReport, refusal: PalyraError) -> EffectReport:
-    """Replaces an outcome that cannot be recorded: it says that the outcome came, and why it is missing."""
-    said = report.drafts[-1]
-    message = f"What came of it could not be recorded ({refusal.code}): {refusal.message}"
-    data: Data
-    match report.effect:
-        case Execute() if isinstance(said.data, ToolUncertain):
-            data = said.data
-        case Execute(call_id=call_id, effect_id=effect_id):
-            error = ToolError(code="unrecordable", message=message)
-            data = ToolFinished(
-                call_id=call_id, effect_id=effect_id, outcome=Outcome.FAILED, error=error, attestation=None
-            )
-        case CallModel(turn=turn):
-            data = ModelFailed(turn=turn, code=ModelError.PROTOCOL, message=message)
-        case ResolveReferences(text=text):
-            return _unread(report, said, message, len(parse_references(text)))
-    draft = replace(said, data=data, trust=Trust.SYSTEM)
-    # Spend is small and real, even if the text cannot be recorded.
-    spends = tuple(one for one in report.drafts if isinstance(one.data, UsageRecorded))
-    return EffectReport(run_id=report.run_id, effect=report.effect, drafts=(*spends, draft), is_substitute=True)
-
-
 def _is_stopped(task: asyncio.Task[Any]) -> bool:
     """An effect that is reported before its task ends was left behind."""
     return not task.done() or task.cancelled()
-
-
-def _unread(report: EffectReport, said: Draft, message: str, count: int) -> EffectReport:
-    """Says of each reference that what it brought could not be recorded."""
-    data = ReferenceResolved(raw="", kind="file", ok=False, trust=Trust.SYSTEM, code="unrecordable", warning=message)
-    drafts = (replace(said, data=data, trust=Trust.SYSTEM),) * count
-    return EffectReport(run_id=report.run_id, effect=report.effect, drafts=drafts, is_substitute=True)
 
 
 def _discard(_stream: str, _text: str) -> None:

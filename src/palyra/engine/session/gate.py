@@ -1,9 +1,10 @@
 """The gate judges every proposed tool call.
 
-Owns: the order of its checks: catalog, agent, delegation, open skills, schema, policy, doubt, grants, whether anybody
-can be asked.
-Does not own: the rules behind the checks (core.grants, the policy).
-Invariant: every refusal names its rule, and an error inside is a refusal (L6).
+Owns: the order of its checks: catalog, agent, delegation, open skills, schema, policy, refusals, doubt, grants, whether
+anybody can be asked.
+Does not own: the rules behind the checks (core.grants, the policy), finding earlier answers (earlier_answers).
+Invariants: every denial names its rule, and an error inside is a denial (L6). A refusal wins over a grant and over a
+policy that allows.
 """
 
 from dataclasses import dataclass
@@ -15,35 +16,40 @@ from msgspec.structs import replace
 from palyra.core.addresses import is_known_address
 from palyra.core.agents import AgentSpec, may_use
 from palyra.core.budget import left_usd
+from palyra.core.caller_tools import CALLER_REASON, CALLER_RULE
 from palyra.core.context.window import Window
 from palyra.core.delegation import agents_above, channel_of, is_born_tainted, narrowing_ancestor
-from palyra.core.events.tool import ApprovalResolved, EffectClass, Grant, Scope, ToolJudged, Verdict
-from palyra.core.grants import GrantCase, covers
-from palyra.core.ids import GrantId, Principal, SessionId
+from palyra.core.events.tool import (
+    EffectClass,
+    Grant,
+    ParallelClass,
+    Refusal,
+    Risk,
+    ToolJudged,
+    Verdict,
+)
+from palyra.core.grants import REFUSED_BEFORE, GrantCase
+from palyra.core.ids import Principal, SessionId
 from palyra.core.offers import CallShape, make_options
-from palyra.core.projections.rows import GrantRow
 from palyra.core.run.call import Call
 from palyra.core.run.questions import UNCERTAIN_REPEAT
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, has_caller_tool
 from palyra.core.skills import narrowing_skill
-from palyra.core.taint import UNNAMED, labels
+from palyra.core.taint import taint_elsewhere
 from palyra.core.tools import CallNature, Runtime, Trait, spec_digest
-from palyra.core.trust import is_tainting
 from palyra.core.writes import SealSecret
 from palyra.engine.session.call_nature import NATURE_REASON, NATURE_RULE, read_nature
-from palyra.engine.session.pending_commit import PendingCommit
+from palyra.engine.session.earlier_answers import AnswerPlace, EarlierAnswers, FoundRefusal
+from palyra.engine.session.pending_commit import PendingCommit, taint_labels
 from palyra.engine.session.real_arguments import ArgumentRestorer, RealArguments, has_markers
 from palyra.engine.spend.ledger import Ledger, spender_of
 from palyra.ports.clock import Clock
-from palyra.ports.journal import Journal
 from palyra.ports.policy import Policy, PolicyAnswer, PolicyQuestion
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.tools import Catalog
-from palyra.ports.views import ApprovalViews, GrantFilter
 
-GRANTS_LOOKED_AT_MAX = 200
 SCHEMA_ERRORS_SHOWN_MAX = 5
-WITH_NETWORK = "with a way to the network: a policy of yours lets it reach public addresses"
+WITH_NETWORK = "with a way to the network, to public addresses only"
 _STRICTNESS = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
 HIDES = (
     "Something in the arguments is kept out of sight as a secret, and is more than a key or a token: nobody could judge what "
@@ -67,14 +73,13 @@ class GateCase(msgspec.Struct, frozen=True, kw_only=True):
 
 def gate_case(pending: PendingCommit, run: Run, agent: AgentSpec) -> GateCase:
     state = pending.state
-    named = labels(state.taint)
     return GateCase(
         session_id=state.session_id,
-        principal=state.owner,
+        principal=run.principal,
         agent=agent,
         reset_seq=state.reset_seq,
         doubts=state.doubts | run.doubts,
-        taint=named if named or state.taint else _unnamed_taint(run),
+        taint=taint_labels(state, run),
         window=state.window,
         sealed=tuple(write for write in pending.writes if isinstance(write, SealSecret)),
         # Every child would bring visits of its own, and a tainted parent could tell something by each.
@@ -88,13 +93,14 @@ class Gate:
     schemas: SchemaCheck
     policy: Policy
     restorer: ArgumentRestorer
-    approvals: ApprovalViews
-    journal: Journal
+    earlier: EarlierAnswers
     ledger: Ledger
     clock: Clock
     approval_timeout_ms: int
 
     async def judge(self, run: Run, call: Call, case: GateCase) -> ToolJudged:
+        if has_caller_tool(run, call.tool):
+            return self._judge_callers(call)
         tool = self.catalog.find(call.tool)
         if tool is None:
             return _refuse(call, *why_missing(self.catalog, call.tool))
@@ -126,7 +132,7 @@ class Gate:
         nature = read_nature(tool, real.arguments, case.agent.workspace)
         if nature is None:
             return _refuse(call, NATURE_RULE, NATURE_REASON)
-        spender = spender_of(run, case.principal, case.session_id)
+        spender = spender_of(run, case.session_id)
         standings = await self.ledger.standings(spender, self.clock.now_ms(), ())
         question = PolicyQuestion(
             principal=case.principal,
@@ -144,9 +150,26 @@ class Gate:
         )
         settled = await self._settle(run, call, case, question)
         judged = self._judged(call, settled, question, real)
-        if judged.has_network and not all(map(self.policy.permits_network, _for_each_agent(run, question))):
+        is_above = judged.verdict is Verdict.ALLOW and judged.grant_id is None
+        if judged.has_network and is_above and not self._permit_network(run, question):
             return replace(judged, has_network=False)
         return judged
+
+    def _judge_callers(self, call: Call) -> ToolJudged:
+        """Nothing of it runs here: the caller gets its own call, and may do with it as it likes."""
+        return ToolJudged(
+            call_id=call.call_id,
+            verdict=Verdict.ALLOW,
+            rule=CALLER_RULE,
+            reason=CALLER_REASON,
+            parallel_class=ParallelClass.READ_ONLY_SAFE,
+            risk=Risk.LOW,
+            expires_in_ms=self.approval_timeout_ms,
+            is_callers=True,
+        )
+
+    def _permit_network(self, run: Run, question: PolicyQuestion) -> bool:
+        return all(map(self.policy.permits_network, _for_each_agent(run, question)))
 
     def _reads_outside(self, name: str) -> bool:
         """A tool that no longer exists says nothing about its earlier results, so it makes none of them trusted."""
@@ -157,24 +180,30 @@ class Gate:
         answer = self._ask_policy(run, question)
         if answer.verdict is Verdict.DENY:
             return _Settled(answer)
+        wanted, place = self._wanted(run, case, question), _place_of(run, case)
+        refused = await self.earlier.find_refusal(wanted, place)
+        if refused is not None:
+            return _Settled(_refused_before(refused, answer), refusal=refused.refusal)
         if call.digest in case.doubts or await self._is_doubted_elsewhere(call, case, question.nature):
             reason = "The same call is uncertain: nobody knows whether it took effect. A person must look first."
             doubted = PolicyAnswer(verdict=Verdict.ASK, rule=UNCERTAIN_REPEAT, reason=reason, snapshot=answer.snapshot)
             return _Settled(_askable(run, doubted))
         if answer.verdict is Verdict.ALLOW:
             return _Settled(answer)
-        grant = await self._find_grant(question, case, has_secrets=has_markers(question.arguments))
+        # A person answers each critical call; no earlier yes covers it.
+        grant = await self.earlier.find_grant(wanted, place) if question.spec.risk is not Risk.CRITICAL else None
         if grant is not None:
             reason = f"Covered by grant {grant.grant_id}."
             allowed = PolicyAnswer(verdict=Verdict.ALLOW, rule="grant", reason=reason, snapshot=answer.snapshot)
             return _Settled(allowed, grant)
-        return _Settled(_askable(run, answer))
+        clean = self._ask_policy(run, replace(question, taint=())) if question.taint else answer
+        return _Settled(_askable(run, answer), is_taint_alone=clean.verdict is Verdict.ALLOW)
 
     async def _is_doubted_elsewhere(self, call: Call, case: GateCase, nature: CallNature) -> bool:
         """A parent or a sibling must not repeat what is uncertain in a session of its own (L2)."""
         if nature.effect_class is not EffectClass.ONCE:
             return False
-        return await self.approvals.is_doubted(case.principal, call.digest)
+        return await self.earlier.is_doubted(case.principal, call.digest)
 
     def _ask_policy(self, run: Run, question: PolicyQuestion) -> PolicyAnswer:
         """Returns the strictest answer of those for the run's own agent and for each agent above it.
@@ -184,53 +213,36 @@ class Gate:
         answers = [self.policy.judge(each) for each in _for_each_agent(run, question)]
         return max(answers, key=lambda answer: _STRICTNESS[answer.verdict])
 
-    async def _find_grant(self, question: PolicyQuestion, case: GateCase, has_secrets: bool) -> Grant | None:
-        wanted = GrantCase(
+    def _wanted(self, run: Run, case: GateCase, question: PolicyQuestion) -> GrantCase:
+        return GrantCase(
             tool=question.spec.name,
             arguments=question.arguments,
-            taint=case.taint,
+            taint=taint_elsewhere(question.spec, case.taint),
             principal=case.principal,
             agent=case.agent.name,
             now_ms=self.clock.now_ms(),
             command_words=question.nature.command_words,
-            has_secrets=has_secrets,
+            has_secrets=has_markers(question.arguments),
+            agents_above=agents_above(run),
         )
-        wish = GrantFilter(
-            principal=case.principal,
-            tool=wanted.tool,
-            session_id=case.session_id,
-            now_ms=wanted.now_ms,
-            limit=GRANTS_LOOKED_AT_MAX,
-        )
-        for row in await self.approvals.grants_for(wish):
-            answer = await self._read_answer(row) if _may_cover(row, case) else None
-            if answer is not None and answer.grant is not None and covers(answer.grant, wanted):
-                return answer.grant
-        return None
 
-    async def giver_of(self, grant_id: GrantId) -> Principal | None:
-        """Returns who gave a grant, or None if that was erased."""
-        row = await self.approvals.grant(grant_id, None)
-        answer = await self._read_answer(row) if row is not None else None
-        return answer.decided_by if answer is not None else None
-
-    async def _read_answer(self, row: GrantRow) -> ApprovalResolved | None:
-        """Reads the terms from the tape; the row only says where they are."""
-        events = await self.journal.read(row.session_id, row.granted_seq - 1, 1)
-        data = events[0].data if events else None
-        return data if isinstance(data, ApprovalResolved) else None
+    def _may_reach(self, settled: "_Settled", question: PolicyQuestion) -> bool:
+        """A person who allows the call allows its network too, since the card says so. A policy must say so itself."""
+        is_persons = settled.answer.verdict is Verdict.ASK or settled.grant is not None
+        return question.spec.runtime is Runtime.SHELL and (is_persons or self.policy.permits_network(question))
 
     def _judged(self, call: Call, settled: "_Settled", question: PolicyQuestion, real: RealArguments) -> ToolJudged:
         """Records and shows markers in place of the secrets in the real arguments (L5)."""
         answer, spec, nature = settled.answer, question.spec, _masked(question.nature, real)
         is_ask = answer.verdict is Verdict.ASK
-        has_network = spec.runtime is Runtime.SHELL and self.policy.permits_network(question)
+        has_network = question.nature.wants_network and self._may_reach(settled, question)
         shape = CallShape(
             traits=spec.traits,
             runtime=spec.runtime,
             command_words=nature.command_words,
             risk=spec.risk,
-            taint=question.taint,
+            taint=taint_elsewhere(spec, question.taint),
+            is_taint_alone=settled.is_taint_alone,
         )
         return ToolJudged(
             call_id=call.call_id,
@@ -244,6 +256,7 @@ class Gate:
             taint=question.taint,
             policy=answer.snapshot,
             grant_id=settled.grant.grant_id if settled.grant else None,
+            refused_by=settled.refusal.refusal_id if settled.refusal else None,
             preview=_shown(nature.preview, question, has_network) if is_ask else None,
             options=make_options(call.tool, question.arguments, shape) if is_ask else (),
             expires_in_ms=self.approval_timeout_ms if is_ask else None,
@@ -286,6 +299,8 @@ def _masked(nature: CallNature, real: RealArguments) -> CallNature:
 class _Settled(msgspec.Struct, frozen=True):
     answer: PolicyAnswer
     grant: Grant | None = None
+    refusal: Refusal | None = None
+    is_taint_alone: bool = False
 
 
 def why_missing(catalog: Catalog, tool: str) -> tuple[str, str]:
@@ -296,11 +311,6 @@ def why_missing(catalog: Catalog, tool: str) -> tuple[str, str]:
     return "unknown_tool", f"There is no tool {tool!r}."
 
 
-def _unnamed_taint(run: Run) -> tuple[str, ...]:
-    """A run that saw content below `local` is tainted, even if none of its sources was recorded."""
-    return (UNNAMED,) if is_tainting(run.trust) else ()
-
-
 def _askable(run: Run, answer: PolicyAnswer) -> PolicyAnswer:
     if run.can_ask:
         return answer
@@ -308,9 +318,15 @@ def _askable(run: Run, answer: PolicyAnswer) -> PolicyAnswer:
     return PolicyAnswer(verdict=Verdict.DENY, rule="nobody_to_ask", reason=reason, snapshot=answer.snapshot)
 
 
-def _may_cover(row: GrantRow, case: GateCase) -> bool:
-    """A session grant from before the session's reset is void."""
-    return row.scope is Scope.TIMEBOXED or row.granted_seq > case.reset_seq
+def _place_of(run: Run, case: GateCase) -> AnswerPlace:
+    above = tuple(each.session_id for each in run.lineage)
+    return AnswerPlace(session_id=case.session_id, reset_seq=case.reset_seq, sessions_above=above)
+
+
+def _refused_before(found: FoundRefusal, answer: PolicyAnswer) -> PolicyAnswer:
+    said = f": {found.said.rstrip('.')}" if found.said else ""
+    reason = f"A person refused such calls{said}. Do not try this again; do something else, or say why you need it."
+    return PolicyAnswer(verdict=Verdict.DENY, rule=REFUSED_BEFORE, reason=reason, snapshot=answer.snapshot)
 
 
 def _refuse(call: Call, rule: str, reason: str) -> ToolJudged:

@@ -1,6 +1,6 @@
-"""Applies a new grant to open questions of other sessions.
+"""Applies a new grant or refusal to open questions of other sessions.
 
-Owns: telling the sessions whose open questions the grant may answer.
+Owns: telling the sessions whose open questions it may answer.
 Does not own: judging them again (answer_builder).
 """
 
@@ -17,7 +17,7 @@ from palyra.engine.tasks import TaskSupervisor
 from palyra.ports.clock import Clock
 from palyra.ports.views import ApprovalViews
 
-SESSIONS_MAX = 500  # For one grant. Questions of further sessions stay open until answered or expired.
+SESSIONS_MAX = 500  # For one answer. Questions of further sessions stay open until answered or expired.
 
 log = structlog.get_logger()
 
@@ -30,12 +30,12 @@ class GrantFanout:
     post: Callable[[SessionId, Command], "Future[RunId | None]"]
 
     def spread(self, grant_id: GrantId) -> None:
-        """Call it once the grant is durable."""
+        """Call it once the grant or refusal is durable."""
         if not self.tasks.is_closing:
             self.tasks.spawn(self.reconsider(grant_id), f"grant {grant_id}")
 
     async def reconsider(self, grant_id: GrantId | None) -> None:
-        """None stands for any grant given just before a restart and not applied yet."""
+        """None stands for any answer given just before a restart and not applied yet."""
         now_ms = self.clock.now_ms()
         for session_id in await self.approvals.sessions_awaiting(grant_id, now_ms, SESSIONS_MAX):
             self.post(session_id, ReconsiderApprovals()).add_done_callback(partial(_log_failure, session_id))

@@ -195,7 +195,7 @@ def _paths(agent: AgentSpec) -> tuple[str, ...]:
 
 def _sender(state: SessionState, run: Run, agent: AgentSpec) -> ReferenceSender:
     return ReferenceSender(
-        principal=state.owner,
+        principal=run.principal,
         agent=replace(agent, tools=(READ,)),
         session_id=state.session_id,
         trust=Trust.OPERATOR,

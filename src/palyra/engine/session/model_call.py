@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from palyra.core.assembly import Assembly
+from palyra.core.estimate import is_possible
 from palyra.core.events import Data
 from palyra.core.events.model import ModelError, ModelFailed, ModelOutput
 from palyra.core.ids import RunId, SessionId
@@ -19,6 +20,7 @@ from palyra.core.run.effects import CallModel
 from palyra.core.run.state import ChosenRoute
 from palyra.engine.hub import Hub, LiveFrame
 from palyra.engine.session.images import with_images
+from palyra.engine.session.long_texts import LiveFeed
 from palyra.engine.spend.bill import Bill
 from palyra.engine.spend.route_planner import OUTPUT_TOKENS_MAX
 from palyra.ports.artifacts import Artifacts
@@ -139,12 +141,13 @@ class ModelCall:
             self._assembly.add_call(delta.index, delta.tool, delta.arguments)
 
     def _completed(self, completed: Completed) -> list[Data]:
-        output = self._checked(self._assembly.complete(completed.finish, completed.usage, completed.provider_state))
+        usage = completed.usage if completed.usage is None or is_possible(completed.usage) else None
+        output = self._checked(self._assembly.complete(completed.finish, usage, completed.provider_state))
         if self._model != self._effect.model:
             output = replace(output, model=self._model)
-        if completed.usage is None:
+        if usage is None:
             return [self._bill.guessed(self._model, output), output]
-        return [self._bill.counted(self._model, completed.usage), output]
+        return [self._bill.counted(self._model, usage), output]
 
     def _checked(self, output: ModelOutput) -> ModelOutput:
         """Records whether the text fits the caller's schema, because the rules may not validate JSON themselves."""
@@ -176,7 +179,7 @@ class LiveText:
 
     def __init__(self, caller: ModelCaller, session_id: SessionId, request: ModelRequest, type_name: str) -> None:
         self._hub = caller.hub
-        self._stream = caller.redactor.stream(is_eager=True)
+        self._feed = LiveFeed(caller.redactor.for_run(request.run_id).stream(is_eager=True), self._emit)
         self._session_id = session_id
         self._run_id = RunId(request.run_id)
         self._turn = request.turn
@@ -184,14 +187,10 @@ class LiveText:
         self._offset = 0
 
     def send(self, text: str) -> None:
-        ready = self._stream.feed(text)
-        if ready:
-            self._emit(ready)
+        self._feed.feed(text)
 
     def finish(self) -> None:
-        ready = self._stream.finish()
-        if ready:
-            self._emit(ready)
+        self._feed.finish()
 
     def _emit(self, text: str) -> None:
         data: dict[str, object] = {"turn": self._turn, "offset": self._offset, "text": text}

@@ -17,7 +17,8 @@ from palyra.core.run.decide import Record
 from palyra.core.run.effects import Effect
 from palyra.core.run.state import Run
 from palyra.core.run.states import RunState, is_terminal
-from palyra.core.taint import Taint, fold_drafts
+from palyra.core.taint import UNNAMED, Taint, fold_drafts, labels
+from palyra.core.trust import is_tainting
 from palyra.core.writes import Write
 from palyra.engine.spend.ledger import Spent, spender_of
 
@@ -46,6 +47,17 @@ class PendingCommit(msgspec.Struct, frozen=True, kw_only=True):
     spends: tuple[Spent, ...] = ()
     writes: tuple[Write, ...] = ()
     effects: tuple[Effect, ...] = ()
+
+
+def taint_labels(state: SessionState, run: Run) -> tuple[str, ...]:
+    """Names the sources that nobody vouches for in what the run sees.
+
+    A run that saw content below `local` is tainted, even if none of its sources was recorded.
+    """
+    named = labels(state.taint)
+    if named or state.taint:
+        return named
+    return (UNNAMED,) if is_tainting(run.trust) else ()
 
 
 def find_run(state: SessionState, run_id: RunId) -> Run:
@@ -119,5 +131,5 @@ def spends_in(record: Record, run: Run, state: SessionState) -> tuple[Spent, ...
     settled = [draft for draft in record.drafts if isinstance(draft.data, UsageRecorded)]
     if not settled:
         return ()
-    spender = spender_of(run, state.owner, state.session_id)
+    spender = spender_of(run, state.session_id)
     return tuple(Spent(spender, draft.data, draft.at_ms) for draft in settled if isinstance(draft.data, UsageRecorded))

@@ -19,11 +19,15 @@ BASES_MAX = 256
 
 
 class PromptBase(msgspec.Struct, frozen=True, kw_only=True):
-    """`tools` is the identical tuple while nothing changes; `tools_text` is about what of a prompt they take."""
+    """`tools` is the identical tuple while nothing changes; `tools_text` is about what of a prompt they take.
+
+    `sources` are those of descriptions that nobody has accepted.
+    """
 
     tools: tuple[ToolSpec, ...]
     instructions: str
     tools_text: str
+    sources: tuple[str, ...] = ()
 
 
 class _Made(msgspec.Struct, frozen=True):
@@ -78,7 +82,9 @@ def _make(
 ) -> PromptBase:
     tools = tuple(spec for spec in catalog if may_use_now(agent, skills, spec))
     instructions = _instructions(agent, tools, offered)
-    return PromptBase(tools=tools, instructions=instructions, tools_text="\n".join(map(_text, tools)))
+    sources = tuple(sorted({spec.described_by for spec in tools if spec.described_by}))
+    tools_text = "\n".join(map(text_of, tools))
+    return PromptBase(tools=tools, instructions=instructions, tools_text=tools_text, sources=sources)
 
 
 def _instructions(agent: AgentSpec, tools: tuple[ToolSpec, ...], offered: tuple[SkillCard, ...]) -> str:
@@ -89,5 +95,5 @@ def _instructions(agent: AgentSpec, tools: tuple[ToolSpec, ...], offered: tuple[
     return f"{agent.instructions}\n\n{section}" if section else agent.instructions
 
 
-def _text(spec: ToolSpec) -> str:
+def text_of(spec: ToolSpec) -> str:
     return f"{spec.name} {spec.description} {msgspec.json.encode(spec.input_schema).decode()}"

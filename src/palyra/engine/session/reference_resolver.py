@@ -36,6 +36,8 @@ from palyra.core.references.model import (
 from palyra.core.spelling import spell_out
 from palyra.core.taint import label
 from palyra.core.trust import Trust, is_tainting
+from palyra.engine.session.long_texts import redact_text
+from palyra.engine.session.memory_reference import MemoryReader
 from palyra.engine.session.reference_judge import ReferenceJudge, ReferenceSender
 from palyra.engine.session.reference_records import RecordReader
 from palyra.ports.references import ReadScope, ReferenceReaders, ReferenceText, TextPart
@@ -65,6 +67,7 @@ class ReferenceResolver:
     judge: ReferenceJudge
     readers: ReferenceReaders
     records: RecordReader
+    memory: MemoryReader
     provenance: ProvenanceViews
     redactor: Redactor
     limit_s: float = LIMIT_S
@@ -90,8 +93,6 @@ class ReferenceResolver:
         problem = reference.problem or (TOO_MANY if number >= REFERENCES_MAX else None)
         if problem is not None:
             return refused(reference, problem, _PROBLEMS.get(problem, problem))
-        if reference.kind is ReferenceKind.MEMORY:
-            return refused(reference, "unavailable", "memory is not part of this release yet")
         target = reference.target or WHOLE
         if find_markers(target) or self.redactor.text(target).secrets:
             return refused(reference, "secret_in_reference", "the reference holds a secret; refer to it without")
@@ -130,7 +131,7 @@ class ReferenceResolver:
             case ReferenceKind.SESSION:
                 return await self.records.read_session(target, sender.principal, chars_max)
             case ReferenceKind.MEMORY:
-                return ReferenceText(parts=())
+                return await self.memory.read_memory(target, sender)
             case _:
                 assert_never(reference.kind)
 
@@ -139,7 +140,7 @@ class ReferenceResolver:
 
     async def _resolved(self, reference: Reference, found: ReferenceText, trust: Trust) -> ResolvedReference:
         # Redacting takes milliseconds, in which other sessions go on.
-        composed = await asyncio.to_thread(self._compose, found.parts, CHARS_MAX[reference.kind])
+        composed = await self._compose(found.parts, CHARS_MAX[reference.kind])
         trust = found.trust or trust
         source = found.source or label(reference.kind.value, reference.target or WHOLE)
         tainted = await self._tainted(found)
@@ -156,6 +157,8 @@ class ReferenceResolver:
             fence_id=secrets.token_hex(FENCE_ID_LENGTH // 2),
             is_cut=composed.is_cut,
             secrets=composed.secrets,
+            sources=found.sources,
+            memory_ids=found.memory_ids,
         )
 
     async def _tainted(self, found: ReferenceText) -> set[str]:
@@ -168,7 +171,7 @@ class ReferenceResolver:
         rows = await self.provenance.tainted_paths(found.named)
         return tainted | {row.path.removeprefix(f"{row.root.rstrip('/')}/") for row in rows}
 
-    def _compose(self, parts: Sequence[TextPart], chars_max: int) -> _Composed:
+    async def _compose(self, parts: Sequence[TextPart], chars_max: int) -> _Composed:
         """Joins the parts. What a short part leaves free, later ones may use."""
         texts: list[str] = []
         found: dict[str, Secret] = {}
@@ -176,7 +179,7 @@ class ReferenceResolver:
         for count_left, part in zip(range(len(parts), 0, -1), parts, strict=True):
             head = f"--- {spell_out(part.title)} ---\n" if part.title else ""
             room = left // count_left - len(head) - 2
-            redacted = self.redactor.text(part.text)
+            redacted = await redact_text(self.redactor, part.text)
             if room < min(ROOM_MIN, len(redacted.text)):
                 is_cut = True
                 continue

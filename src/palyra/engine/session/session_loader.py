@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from palyra.core.context.documents import DOCUMENTS_MAX, WindowDocument, fold_document
+from palyra.core.context.recalled import ShownPreference, fold_preferences
 from palyra.core.context.window import EVENTS_READ_MAX, Window, WindowItem, extend
 from palyra.core.errors import NotFound
 from palyra.core.events import Event
-from palyra.core.events.model import ContextAssembled, DocumentRead
+from palyra.core.events.model import ContextAssembled, DocumentRead, MemoryRecalled
 from palyra.core.events.session import Parent
 from palyra.core.events.tool import ApprovalKind
 from palyra.core.ids import SessionId
+from palyra.core.memory.recall import PREFERENCES_MAX
 from palyra.core.projections.rows import RunRow, SessionRow
 from palyra.core.run.fold import accept, fact_of, fold
 from palyra.core.run.state import Run
@@ -149,6 +151,7 @@ class SessionLoader:
         window = Window(
             pins=pins_in(await find_pins(self.journal, self.views.marks, earlier)),
             documents=await self._documents(assembled, tapes),
+            preferences=await self._preferences(assembled, tapes),
         )
         for base, events in reversed(parts):
             window = replace(window, base=base)
@@ -171,12 +174,24 @@ class SessionLoader:
         """Returns the documents of the last context. They may be far older than the messages that are read."""
         documents: tuple[WindowDocument, ...] = ()
         for place in assembled.documents[:DOCUMENTS_MAX] if assembled is not None else ():
-            tape = next((each for each in tapes if each.base < place <= each.base + each.last_seq), None)
-            found = await self.journal.read(tape.session_id, place - tape.base - 1, 1) if tape is not None else ()
-            for event in found:
+            for event in await self._at(place, tapes):
                 if isinstance(event.data, DocumentRead):
                     documents = fold_document(documents, event.data, place)
         return documents
+
+    async def _preferences(self, assembled: ContextAssembled | None, tapes: list[Tape]) -> tuple[ShownPreference, ...]:
+        """Returns the preferences of the last context, without those that were forgotten since."""
+        preferences: tuple[ShownPreference, ...] = ()
+        for place in assembled.preferences[:PREFERENCES_MAX] if assembled is not None else ():
+            for event in await self._at(place, tapes):
+                if isinstance(event.data, MemoryRecalled):
+                    preferences = fold_preferences(preferences, event.data, place)
+        return preferences
+
+    async def _at(self, place: int, tapes: list[Tape]) -> tuple[Event, ...]:
+        """Returns the event at a place of the whole conversation."""
+        tape = next((each for each in tapes if each.base < place <= each.base + each.last_seq), None)
+        return await self.journal.read(tape.session_id, place - tape.base - 1, 1) if tape is not None else ()
 
     async def _read(self, tape: Tape, after_seq: int) -> tuple[Event, ...]:
         events: list[Event] = []

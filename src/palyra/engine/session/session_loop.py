@@ -21,13 +21,14 @@ from palyra.core.events import Event
 from palyra.core.events.model import RoutePlanned
 from palyra.core.events.session import SessionBranched, SessionRestored
 from palyra.core.events.tool import ApprovalResolved
-from palyra.core.ids import GrantId, RunId, SessionId
+from palyra.core.ids import GrantId, RunId, SessionId, derive_grant_id
 from palyra.core.run.deadlines import next_deadline_ms
 from palyra.core.run.decide import wanted
 from palyra.core.run.state import TurnPhase
 from palyra.core.run.states import RunState
 from palyra.core.writes import EnqueueJob
 from palyra.engine.hub import Hub
+from palyra.engine.session.command_checks import as_conflict
 from palyra.engine.session.commands import (
     CheckDue,
     Command,
@@ -38,16 +39,19 @@ from palyra.engine.session.commands import (
     ResumeSession,
     StartRun,
 )
-from palyra.engine.session.commit_builder import CommitBuilder, as_conflict
-from palyra.engine.session.effect_runner import EffectParts, EffectRunner, unrecordable
+from palyra.engine.session.commit_builder import CommitBuilder
+from palyra.engine.session.effect_runner import EffectParts, EffectRunner
 from palyra.engine.session.pending_commit import PendingCommit, SessionState
 from palyra.engine.session.session_loader import SessionLoader
+from palyra.engine.session.slots import slot_depth
+from palyra.engine.session.unrecordable import unrecordable
 from palyra.engine.spend.ledger import Ledger, Turn
 from palyra.engine.tasks import TaskSupervisor
 from palyra.ports.journal import Append, Journal
 
 COMMANDS_A_COMMIT_MAX = 64
 ATTEMPTS_MAX = 3
+SUBSTITUTES_MAX = 2  # An outcome without its text, then one without its spend.
 STALE_CODES = frozenset({"seq_stale", "journal_moved"})  # The tape has grown: the loop reads and decides again.
 # After these events the live text is recorded, or nobody waits for it any more.
 ENDS_LIVE_TYPES = frozenset({"model.output", "model.failed", "run.done", "run.failed", "run.cancelled"})
@@ -143,9 +147,15 @@ class SessionLoop:
 
     @property
     def depth(self) -> int:
-        """How many runs are above the active one."""
+        """Whose slots the active run takes."""
         active = self._state.active if self._state is not None else None
-        return len(active.lineage) if active is not None else 0
+        return slot_depth(active) if active is not None else 0
+
+    @property
+    def origin(self) -> str:
+        """Where the active run came from."""
+        active = self._state.active if self._state is not None else None
+        return active.origin if active is not None else ""
 
     def give_up_effects(self) -> int:
         """Stops what the run waits for. The outcomes come as reports, and the run goes on from them."""
@@ -170,12 +180,11 @@ class SessionLoop:
         finally:
             self._task = None
             for envelope in self._serving:
-                # Only a bug ends the loop in the middle of a command; the log has it.
-                envelope.fail(
-                    Unavailable(
-                        "session_loop_failed", "the command could not be carried out; the daemon's log says why"
-                    )
-                )
+                # Only a bug ends the loop in the middle of a command; the log has it. A run still gets its outcome.
+                message = "the command could not be carried out; the daemon's log says why"
+                failure = Unavailable("session_loop_failed", message)
+                # A daemon that stops leaves the outcome to the next start.
+                envelope.fail(failure) if self._parts.tasks.is_closing else self._refuse(envelope, failure)
             self._serving = []
             if self._waiting:
                 self._wake()
@@ -273,8 +282,8 @@ class SessionLoop:
         self._parts.hub.publish(events)
         self._signals.changed(self)
         for event in events:
-            if isinstance(event.data, ApprovalResolved) and event.data.grant is not None:
-                self._signals.granted(event.data.grant.grant_id)
+            if isinstance(event.data, ApprovalResolved) and (event.data.grant or event.data.refusal):
+                self._signals.granted(derive_grant_id(event.data.approval_id))
             if event.type in ENDED_TYPES and event.run_id is not None:
                 self._parts.tasks.spawn(self._parts.end_processes(event.run_id), f"end of {event.run_id}")
 
@@ -315,7 +324,7 @@ class SessionLoop:
         envelope.fail(error)
 
     def _is_awaited(self, report: EffectReport) -> bool:
-        if report.is_substitute:
+        if report.substitutes_count >= SUBSTITUTES_MAX:
             return False
         run = self._state.active if self._state is not None else None
         return self._state is None or (run is not None and run.run_id == report.run_id and report.effect in wanted(run))

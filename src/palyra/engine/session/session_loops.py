@@ -7,12 +7,14 @@ Invariant: at most one loop a session in this process, so a tape has one writer.
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Collection
 from functools import partial
 
 import structlog
 
+from palyra.core.context.window import memory_ids_in
 from palyra.core.events.tool import ApprovalStatus
-from palyra.core.ids import GrantId, RunId, SessionId
+from palyra.core.ids import GrantId, RunId, SessionId, is_system_stream
 from palyra.core.run.states import RunState
 from palyra.engine.session.commands import CancelRun, CheckDue, Command, ResumeSession
 from palyra.engine.session.deadlines import SessionDeadlines
@@ -37,6 +39,7 @@ class SessionLoops:
         self._fanout = GrantFanout(views.approvals, parts.builder.clock, parts.tasks, self.post)
         self._loops: dict[SessionId, SessionLoop] = {}
         self._idle: OrderedDict[SessionId, None] = OrderedDict()
+        self._outdated: set[SessionId] = set()
 
     def post(self, session_id: SessionId, command: Command) -> "asyncio.Future[RunId | None]":
         """The reply comes once the command is durable; a refused command gives its error."""
@@ -74,15 +77,10 @@ class SessionLoops:
         count = loop.give_up_effects() if loop is not None else 0
         return f"the run was cancelled; {count} effects were given up" if count else "the run was cancelled"
 
-    @property
-    def is_idle(self) -> bool:
-        """Nothing is under way in any session."""
-        return all(loop.is_idle for loop in self._loops.values())
-
     def changed(self, loop: SessionLoop) -> None:
         """Updates slots and deadlines after every commit, and after a command that changed nothing."""
         if loop.is_running:
-            self._slots.take(loop.session_id, loop.depth)
+            self._slots.take(loop.session_id, loop.depth, loop.origin)
         else:
             self._slots.leave(loop.session_id)
             waiting = self._slots.next_waiting()
@@ -94,6 +92,10 @@ class SessionLoops:
     def idle(self, loop: SessionLoop) -> None:
         """Keeps an idle loop for a while. The one that has been idle longest is dropped first."""
         if not loop.is_idle or self._loops.get(loop.session_id) is not loop:
+            return
+        if loop.session_id in self._outdated:
+            self._outdated.discard(loop.session_id)
+            self.drop(loop.session_id)
             return
         self._idle[loop.session_id] = None
         while len(self._idle) > IDLE_LOOPS_MAX:
@@ -109,6 +111,19 @@ class SessionLoops:
         """Drops the loop of an erased session."""
         self._idle.pop(session_id, None)
         self._loops.pop(session_id, None)
+
+    def forget_memories(self, memory_ids: Collection[str]) -> None:
+        """Drops loops whose context holds one of these items, so that they are read from their tapes again.
+
+        A loop that is busy is dropped when it is idle.
+        """
+        for session_id, loop in list(self._loops.items()):
+            if loop.state is None or memory_ids_in(loop.state.window).isdisjoint(memory_ids):
+                continue
+            if loop.is_idle:
+                self.drop(session_id)
+            else:
+                self._outdated.add(session_id)
 
     async def resume_all(self) -> int:
         """Resumes every unfinished run; a waiting one only gets its deadline back. Returns the number of sessions.
@@ -138,12 +153,23 @@ class SessionLoops:
 
     async def _remember_deadlines(self) -> None:
         """Sets the earliest deadline of each session with waiting runs."""
-        after = ""
+        after, known = "", set[SessionId]()
         while rows := await self._views.approvals.list_approvals(None, ApprovalStatus.PENDING, after, PAGE_RUNS):
             after = rows[-1].id
             for row in rows:
-                if row.expires_at_ms is not None:
+                known.add(row.session_id)
+                if row.expires_at_ms is not None and not is_system_stream(row.session_id):
                     self._deadlines.set_earlier(row.session_id, row.expires_at_ms)
+        await self._wake_waiting(known)
+
+    async def _wake_waiting(self, known: set[SessionId]) -> None:
+        """Lets sessions that wait for a caller and not for a person set their own deadline: no row has it."""
+        after = ""
+        while rows := await self._views.runs.runs_in(frozenset({RunState.WAITING}), after, PAGE_RUNS):
+            after = rows[-1].id
+            for row in rows:
+                if row.session_id not in known:
+                    self.wake(row.session_id)
 
 
 def _log_failure(session_id: SessionId, reply: "asyncio.Future[RunId | None]") -> None:

@@ -11,13 +11,15 @@ the taint that the call was judged with (L8).
 import asyncio
 import secrets
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
-from palyra.core.attestation import hash_input, hash_output, sign_bytes
-from palyra.core.checkpoint import key_id
+from palyra.core.drafts.changes import CHANGES_INLINE_BYTES_MAX, ChangeSet, encode_changes
 from palyra.core.events import Draft
 from palyra.core.events.base import JsonObject
+from palyra.core.events.draft import ToolDrafted
 from palyra.core.events.tool import (
     Attestation,
     EffectClass,
@@ -29,18 +31,20 @@ from palyra.core.events.tool import (
     ToolUncertain,
 )
 from palyra.core.fences import FENCE_ID_LENGTH
-from palyra.core.ids import ArtifactId
+from palyra.core.ids import ArtifactId, MemoryId
 from palyra.core.previews import preview_spilled
 from palyra.core.projections.provenance import full_path
 from palyra.core.redaction import Redactor
 from palyra.core.run.call import Call
 from palyra.core.taint import label, source_of
-from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, CallNature, Capability, Runtime, ToolResult, failed
+from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, CallNature, Capability, Runtime, SealedDraft, ToolResult, failed
 from palyra.core.trust import Trust, is_tainting
-from palyra.core.writes import LinkArtifact, SealSecret, Write
+from palyra.core.writes import LinkArtifact, MentionMemory, SealSecret, Write
 from palyra.engine.hub import Hub, LiveFrame
+from palyra.engine.session.attestor import Attested, attest
 from palyra.engine.session.call_nature import read_nature
 from palyra.engine.session.drafts import agent_draft
+from palyra.engine.session.long_texts import LiveFeed, redact_text
 from palyra.engine.session.real_arguments import ArgumentRestorer
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.clock import Clock
@@ -48,6 +52,16 @@ from palyra.ports.sealer import Sealer
 from palyra.ports.signer import Signer
 from palyra.ports.tools import Tool, ToolCallContext
 from palyra.ports.views import ProvenanceViews
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """What a call left besides its text."""
+
+    made: tuple[MadeArtifact, ...] = ()
+    changes_artifact_id: str | None = None
+    changes_count: int = 0
+    undo_artifact_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,20 +153,76 @@ class ToolRun:
 
     async def _finished(self, result: ToolResult) -> tuple[Draft, tuple[Write, ...]]:
         made, links = await self._keep_made(result)
-        redacted = self._executor.redactor.text(_with_artifacts(result.output, made))
+        redacted = await redact_text(
+            self._executor.redactor.for_run(self._context.run_id), _with_artifacts(result.output, made)
+        )
         run_id = self._context.run_id
         writes: list[Write] = [
             SealSecret(run_id, secret.id, self._executor.sealer.seal(secret.value.encode(), run_id.encode()))
             for secret in redacted.secrets
         ]
         writes.extend(links)
+        if result.memory_ids:
+            mentioned = tuple(MemoryId(memory_id) for memory_id in result.memory_ids)
+            writes.append(MentionMemory(mentioned, self._context.session_id))
         body = redacted.text.encode("utf-8", "replace")
-        if len(body) <= OUTPUT_INLINE_BYTES_MAX:
-            return self._report(replace(result, output=body.decode()), None, made), tuple(writes)
+        artifact_id: ArtifactId | None = None
+        shown = body.decode()
+        if len(body) > OUTPUT_INLINE_BYTES_MAX:
+            artifact_id = await self._executor.artifacts.put(body)
+            writes.append(self._link(result, artifact_id, len(body), "text/plain"))
+            shown = await asyncio.to_thread(preview_spilled, shown, artifact_id)
+        told = replace(result, output=shown)
+        if result.draft is not None:
+            listed = await self._list_changes(result, result.draft.change_set, writes)
+            return replace_data(self._drafted(told, result.draft, artifact_id), listed), tuple(writes)
+        changed = await self._keep_changed(result, writes)
+        return self._report(told, artifact_id, Extras(made=made, **changed)), tuple(writes)
+
+    def _drafted(self, result: ToolResult, sealed: SealedDraft, artifact_id: ArtifactId | None) -> Draft:
+        """Reports a command that ended in its draft. Its outcome is recorded once its changes are settled."""
+        change_set, trust, now_ms = sealed.change_set, self._trust(result), self._executor.clock.now_ms()
+        drafted = ToolDrafted(
+            call_id=self._call.call_id,
+            effect_id=self._call.effect_id,
+            exit_status=sealed.exit_status,
+            digest=change_set.digest,
+            changes_count=len(change_set.changes),
+            trust=trust,
+            left_out=change_set.left_out,
+            left_out_count=change_set.left_out_count,
+            outcome=result.outcome,
+            error=result.error,
+            output=result.output,
+            artifact_id=artifact_id,
+            source=self._source(result) if is_tainting(trust) else None,
+            runtime=self._tool.spec.runtime.value,
+            sandbox=result.sandbox,
+            started_at_ms=self._started_at_ms,
+        )
+        return agent_draft(drafted, self._context.run_id, self._context.agent, trust, now_ms)
+
+    async def _list_changes(self, result: ToolResult, change_set: ChangeSet, writes: list[Write]) -> dict[str, Any]:
+        """Returns the fields that list the changes: in the event itself, or a long list as an artifact."""
+        body = encode_changes(change_set.changes)
+        if len(body) <= CHANGES_INLINE_BYTES_MAX:
+            return {"changes": change_set.changes}
         artifact_id = await self._executor.artifacts.put(body)
-        writes.append(self._link(result, artifact_id, len(body), "text/plain"))
-        shown = preview_spilled(body.decode(), artifact_id)
-        return self._report(replace(result, output=shown), artifact_id, made), tuple(writes)
+        writes.append(self._link(result, artifact_id, len(body), "application/json"))
+        return {"changes_artifact_id": artifact_id}
+
+    async def _keep_changed(self, result: ToolResult, writes: list[Write]) -> dict[str, Any]:
+        """Stores what a call itself changed, and what that replaced, so that it can be shown and undone."""
+        changed = result.changed
+        if changed is None or not changed.changes:
+            return {}
+        kept: dict[str, Any] = {"changes_count": len(changed.changes)}
+        bodies = {"changes_artifact_id": encode_changes(changed.changes), "undo_artifact_id": changed.undo}
+        for name, stored in bodies.items():
+            if stored is not None:
+                kept[name] = await self._executor.artifacts.put(stored)
+                writes.append(self._link(result, kept[name], len(stored), "application/octet-stream"))
+        return kept
 
     def _link(self, result: ToolResult, artifact_id: ArtifactId, size_bytes: int, media_type: str) -> LinkArtifact:
         """Links an artifact with the origin of its body, so that reading it later brings the taint back (L8)."""
@@ -171,12 +241,21 @@ class ToolRun:
             artifact_id = await self._executor.artifacts.put(body.body)
             size = len(body.body)
             links.append(self._link(result, artifact_id, size, body.media_type))
-            made.append(MadeArtifact(artifact_id=artifact_id, name=body.name, media_type=body.media_type, bytes=size))
+            made.append(
+                MadeArtifact(
+                    artifact_id=artifact_id,
+                    name=body.name,
+                    media_type=body.media_type,
+                    bytes=size,
+                    is_shown=body.is_shown,
+                )
+            )
         return tuple(made), links
 
-    def _report(self, result: ToolResult, artifact_id: ArtifactId | None, made: tuple[MadeArtifact, ...] = ()) -> Draft:
+    def _report(self, result: ToolResult, artifact_id: ArtifactId | None, extras: "Extras | None" = None) -> Draft:
+        extras = extras or Extras()
         trust = self._trust(result)
-        is_tainted = is_tainting(trust)
+        fence_id, source, tool = fence_of(trust, self._source(result) if is_tainting(trust) else None, self._call.tool)
         finished = ToolFinished(
             call_id=self._call.call_id,
             effect_id=self._call.effect_id,
@@ -185,13 +264,17 @@ class ToolRun:
             attestation=None,
             output=result.output,
             artifact_id=artifact_id,
-            # The fence is drawn after the content exists, so that no content can hold it.
-            fence_id=secrets.token_hex(FENCE_ID_LENGTH // 2) if is_tainted else None,
-            source=self._source(result) if is_tainted else None,
-            tool=self._call.tool if is_tainted else None,
+            fence_id=fence_id,
+            source=source,
+            tool=tool,
             written=self._written(result),
-            made=made,
+            made=extras.made,
             skill=result.skill,
+            memory_ids=result.memory_ids,
+            sources=result.sources if is_tainting(trust) else (),
+            changes_artifact_id=extras.changes_artifact_id,
+            changes_count=extras.changes_count,
+            undo_artifact_id=extras.undo_artifact_id,
         )
         now_ms = self._executor.clock.now_ms()
         attested = replace(finished, attestation=self._attest(finished, result.sandbox, now_ms))
@@ -231,38 +314,42 @@ class ToolRun:
         return self._call.judged.writes if self._call.judged is not None else ()
 
     def _attest(self, finished: ToolFinished, sandbox: str, now_ms: int) -> Attestation:
-        signer = self._executor.signer
-        unsigned = Attestation(
-            key_id=key_id(signer.public_key),
+        executed = Attested(
+            tool=self._call.tool,
+            arguments=self._call.arguments,
             runtime=self._tool.spec.runtime.value,
             sandbox=sandbox,
             started_at_ms=self._started_at_ms,
-            finished_at_ms=max(now_ms, self._started_at_ms),
-            input_sha256=hash_input(self._call.arguments),
-            output_sha256=hash_output(finished),
-            signature="",
         )
-        return replace(unsigned, signature=signer.sign(sign_bytes(self._call.tool, finished, unsigned)).hex())
+        return attest(self._executor.signer, finished, executed, now_ms)
+
+
+def fence_of(trust: Trust, source: str | None, tool: str) -> tuple[str | None, str | None, str | None]:
+    """Returns fence, source and tool of a result that came from outside, else nothing.
+
+    The fence is drawn after the content exists, so that no content can hold it.
+    """
+    if not is_tainting(trust):
+        return None, None, None
+    return secrets.token_hex(FENCE_ID_LENGTH // 2), source, tool
+
+
+def replace_data(draft: Draft, fields: dict[str, Any]) -> Draft:
+    return replace(draft, data=replace(draft.data, **fields))
 
 
 def live_output(executor: ToolExecutor, call: Call, context: ToolCallContext) -> ToolCallContext:
     """Returns a context whose `emit` sends tool.delta frames, redacted as they grow."""
-    streams = {name: executor.redactor.stream() for name in ("stdout", "stderr")}
-    offsets = dict.fromkeys(streams, 0)
+    offsets = dict.fromkeys(("stdout", "stderr"), 0)
 
-    def emit(stream: str, text: str) -> None:
-        safe = streams[stream].feed(text)
-        if safe:
-            data: dict[str, object] = {
-                "call_id": call.call_id,
-                "stream": stream,
-                "offset": offsets[stream],
-                "text": safe,
-            }
-            offsets[stream] += len(safe)
-            executor.hub.live(LiveFrame(context.session_id, context.run_id, "tool.delta", data))
+    def send(stream: str, safe: str) -> None:
+        data: dict[str, object] = {"call_id": call.call_id, "stream": stream, "offset": offsets[stream], "text": safe}
+        offsets[stream] += len(safe)
+        executor.hub.live(LiveFrame(context.session_id, context.run_id, "tool.delta", data))
 
-    return replace(context, emit=emit)
+    redactor = executor.redactor.for_run(context.run_id)
+    feeds = {name: LiveFeed(redactor.stream(), partial(send, name)) for name in offsets}
+    return replace(context, emit=lambda stream, text: feeds[stream].feed(text))
 
 
 def _with_artifacts(output: str, made: tuple[MadeArtifact, ...]) -> str:

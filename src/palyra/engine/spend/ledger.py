@@ -16,12 +16,15 @@ import msgspec
 from palyra.core.budget import Amount, Budget, BudgetScope, Spender, Standing, draws_of
 from palyra.core.delegation import channel_of
 from palyra.core.events.model import RoutePlanned, UsageRecorded
-from palyra.core.ids import Principal, RunId, SessionId
+from palyra.core.ids import RunId, SessionId
 from palyra.core.projections.usage import nano_usd
 from palyra.core.routing import reserved_amount
 from palyra.core.run.state import Run
 from palyra.engine.spend.accounts import Accounts, plus
 from palyra.ports.views import UsageViews
+
+# Estimates are learned upwards so far and no further: one absurd bill must not make every later run unaffordable.
+FACTOR_MAX = 64.0
 
 Turn = tuple[RunId, int]
 Subject = tuple[BudgetScope, str]
@@ -178,8 +181,8 @@ class Ledger:
             return
         base = known if hold.model == model else EstimateFactor()
         self._factors[model] = EstimateFactor(
-            max(known.usd, base.usd * _ratio(spend.amount.nano_usd, hold.amount.nano_usd)),
-            max(known.tokens, base.tokens * _ratio(spend.amount.tokens, hold.amount.tokens)),
+            min(FACTOR_MAX, max(known.usd, base.usd * _ratio(spend.amount.nano_usd, hold.amount.nano_usd))),
+            min(FACTOR_MAX, max(known.tokens, base.tokens * _ratio(spend.amount.tokens, hold.amount.tokens))),
         )
 
     def _hold(self, spender: Spender, data: UsageRecorded) -> ReservationHold | None:
@@ -202,9 +205,9 @@ class Ledger:
             ahead |= waiter.crowded
 
 
-def spender_of(run: Run, owner: Principal, session_id: SessionId) -> Spender:
+def spender_of(run: Run, session_id: SessionId) -> Spender:
     return Spender(
-        principal=owner,
+        principal=run.principal,
         channel=channel_of(run),
         agent=run.agent,
         session_id=session_id,

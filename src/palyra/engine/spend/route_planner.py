@@ -1,14 +1,18 @@
 """Plans which model takes a turn, and reserves its cost (L9).
 
-Owns: gathering what a route plan depends on. Does not own: its rules (core.routing).
+Owns: gathering what a route plan depends on, and asking the policy for each model. Does not own: the plan's rules
+(core.routing).
 """
 
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from palyra.core.budget import left_usd
 from palyra.core.context.prompt import has_images
+from palyra.core.delegation import agents_above, channel_of
 from palyra.core.events.model import BudgetState, RoutePlanned, Usage
+from palyra.core.events.tool import Verdict
 from palyra.core.ids import SessionId
 from palyra.core.routing import Demand, ModelCandidate, Wait, plan_route
 from palyra.core.run.effects import PlanRoute
@@ -16,10 +20,11 @@ from palyra.core.run.state import Run
 from palyra.core.service_runs import ServiceSpec, find_service
 from palyra.engine.agents import AgentDirectory
 from palyra.engine.hub import Hub, LiveFrame
-from palyra.engine.session.pending_commit import PendingCommit
+from palyra.engine.session.pending_commit import PendingCommit, taint_labels
 from palyra.engine.session.prompt_base import PromptBases
 from palyra.engine.spend.ledger import EstimateFactor, Ledger, spender_of
 from palyra.ports.clock import Clock
+from palyra.ports.policy import ModelQuestion, Policy
 from palyra.ports.prices import Prices
 from palyra.ports.router import RouteOption, Router
 
@@ -35,15 +40,16 @@ class RoutePlanner:
     ledger: Ledger
     hub: Hub
     clock: Clock
+    policy: Policy
     approval_timeout_ms: int
 
     async def plan(self, pending: PendingCommit, run: Run, effect: PlanRoute) -> RoutePlanned | None:
         """Returns None while other calls hold the rest of a budget; the session is woken when there may be room."""
         ledger, state = self.ledger, pending.state
         now_ms = self.clock.now_ms()
-        spender = spender_of(run, state.owner, state.session_id)
+        spender = spender_of(run, state.session_id)
         standings = await ledger.standings(spender, now_ms, pending.spends)
-        demand, candidates = self._question(pending, run, effect)
+        demand, candidates = self._question(pending, run, effect, left_usd(standings))
         is_turn = ledger.is_open(spender) and not ledger.is_behind(spender)
         plan = plan_route(demand, candidates, standings) if is_turn else Wait(())
         if isinstance(plan, Wait):
@@ -56,7 +62,9 @@ class RoutePlanner:
             return replace(plan, expires_in_ms=self.approval_timeout_ms)
         return plan
 
-    def _question(self, pending: PendingCommit, run: Run, effect: PlanRoute) -> tuple[Demand, list[ModelCandidate]]:
+    def _question(
+        self, pending: PendingCommit, run: Run, effect: PlanRoute, budget_left_usd: float | None
+    ) -> tuple[Demand, list[ModelCandidate]]:
         agent, service = self.agents.of_run(run.agent), find_service(run.agent)
         base = self.prompts.of(agent, run.skills, run.lineage)
         input_tokens = run.context.input_tokens if run.context is not None else 0
@@ -66,6 +74,7 @@ class RoutePlanner:
         options = (*routes.options[turned:], *routes.options[:turned])
         demand = Demand(
             turn=effect.turn,
+            agent=run.agent,
             mode=routes.mode,
             input_tokens=input_tokens,
             needs_images=has_images(pending.state.window),
@@ -74,7 +83,34 @@ class RoutePlanner:
             is_budget_approved=effect.is_budget_approved,
             is_probe=service is not None and service.is_probe,
         )
-        return demand, [self._candidate(option, input_tokens, service) for option in options]
+        asked = ModelQuestion(
+            principal=run.principal,
+            agent=run.agent,
+            model="",
+            provider="",
+            origin=channel_of(run),
+            taint=taint_labels(pending.state, run),
+            is_named=run.model is not None,
+            budget_left_usd=budget_left_usd,
+        )
+        candidates = [self._candidate(option, input_tokens, service) for option in options]
+        return demand, [
+            self._permitted(one, option, asked, run) for one, option in zip(candidates, options, strict=True)
+        ]
+
+    def _permitted(
+        self, candidate: ModelCandidate, option: RouteOption, asked: ModelQuestion, run: Run
+    ) -> ModelCandidate:
+        """Asks for every agent that the run works for: none may do by another what it may not do itself."""
+        if option.known is None:
+            return candidate
+        asked = replace(asked, model=option.model, provider=option.known.provider)
+        served = () if run.serves_agent is None else (run.serves_agent,)
+        for agent in (run.agent, *served, *agents_above(run)):
+            answer = self.policy.permit_model(replace(asked, agent=agent))
+            if answer.verdict is not Verdict.ALLOW:
+                return replace(candidate, denied_by=answer.rule)
+        return candidate
 
     def _candidate(self, option: RouteOption, input_tokens: int, service: ServiceSpec | None) -> ModelCandidate:
         known = option.known
