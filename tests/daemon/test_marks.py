@@ -81,6 +81,22 @@ def test_a_session_is_restored_and_compared_after_a_restart(daemon: Daemon) -> N
     assert palyra("restore", "work", "01ARZ3NDEKTSV4RRFFQ69G5FAV").exit_code == 1
 
 
+def test_checkpoints_pins_and_contexts_are_named_as_elsewhere(daemon: Daemon) -> None:
+    say(daemon, "The first thing.", session_key="work")
+    first = answer("checkpoint", "work", "--label", "before")
+    say(daemon, "The old way.", session_key="work")
+    second = answer("checkpoint", "work")
+    seqs = [answer("restore", "work", named)["parent_seq"] for named in ("before", "last", second["id"][:-1].lower())]
+    assert seqs == [first["seq"], second["seq"], second["seq"]]
+    unknown = palyra("restore", "work", "never")
+    assert (unknown.exit_code, "palyra sessions checkpoints" in unknown.stderr) == (1, True)
+    pin = answer("pin", "work", "Use PostgreSQL.")
+    assert answer("unpin", "work", "last")["id"] == pin["id"]
+    bar = CliRunner().invoke(app, ["runs", "context", "last"]).output
+    assert "turn 1" in bar
+    assert "instructions" in bar
+
+
 def test_pins_are_kept_by_command(daemon: Daemon) -> None:
     say(daemon, "The first thing.", session_key="work")
     own = answer("pin", "work", "Use PostgreSQL.")
@@ -131,3 +147,25 @@ def test_pins_are_kept_in_a_chat(daemon: Daemon) -> None:
         terminal.expect("no longer pinned: It is done.")
         terminal.type("/quit\r")
         assert terminal.wait() == 0
+
+
+def test_a_session_is_compacted_by_hand_and_restored_after_a_restart(daemon: Daemon) -> None:
+    for number in range(8):
+        say(daemon, f"Invoice {number} is 77{number}-AB. Always answer in English.", session_key="work")
+    dry = palyra("compact", "work", "--dry-run")
+    assert "would compact 2 exchanges" in dry.output
+    assert answer("checkpoints", "work")["items"] == []
+    done = answer("compact", "work")
+    assert done["committed"] is True
+    assert any("Always answer in English." in each["text"] for each in done["kept"])
+    (past,) = answer("compactions", "work")["items"]
+    assert past["data"]["checkpoint_id"] == done["checkpoint_id"]
+    assert past["record"]["by"] == done["by"]
+    assert "kept Always answer in English." in palyra("compactions", "work").output
+    daemon.kill()
+    daemon.start()
+    (checkpoint,) = answer("checkpoints", "work")["items"]
+    assert (checkpoint["id"], checkpoint["reason"]) == (done["checkpoint_id"], "compaction")
+    back = answer("restore", "work", checkpoint["id"], "--label", "back")
+    assert say(daemon, "Go on.", session_id=back["id"]) == back["id"]
+    assert "has no checkpoint" in palyra("restore", "work", "VZ52WT36NP28AGP4MT6JAGN835").stderr

@@ -30,7 +30,7 @@ def test_daemon_previews_what_its_workspace_holds(tmp_path: Path) -> None:
         outside = f"@file:../admin.token @file:{daemon.home}/vault.key @folder:.. @diff:../.. @file:.git/config"
         assert set(codes(daemon, outside)) == {"outside_workspace", "secret_file"}
         assert codes(daemon, "@url:http://169.254.169.254/ @url:file:///etc/passwd @memory:x") == [
-            "address_refused", "address_refused", "unavailable",
+            "address_refused", "address_refused", "memory_unknown",
         ]  # fmt: skip
         git(workspace, "config", "diff.external", "/bin/false")
         assert codes(daemon, "@diff") == [None]

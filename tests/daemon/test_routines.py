@@ -74,6 +74,8 @@ def test_the_command_line_does_all_there_is_to_do(daemon: Daemon) -> None:
         assert palyra(daemon, "remove", "tick").stdout.startswith("removed tick; its history: palyra routines history ")
         assert "no routine tick" in palyra(daemon, "show", "tick").stderr
         assert "fired" in palyra(daemon, "history", record["id"]).stdout
+        assert "fired" in palyra(daemon, "history", "tick").stdout
+        assert "removed" in palyra(daemon, "list", "--removed").stdout
 
 
 REFUSED: list[tuple[list[str], str]] = [
@@ -123,7 +125,7 @@ def test_a_routine_of_the_file_runs_and_follows_the_file(daemon: Daemon) -> None
     [
         ('cron = "99 * * * *"', "palyra.toml:4: routine.cron: its minute must be from 0 to 59"),
         ('every_s = 5\nagent = "nobody"', "palyra.toml:5: routine.agent: there is no [[agent]] of this name"),
-        ('every_s = 5\nchannel = "team"', "answers of routines cannot go to a channel yet"),
+        ('every_s = 5\nchannel = "team"', "there is no [[channel]] of this name"),
         ('every_s = 5\nprincipal = "nobody"', "principal"),
         ("every_s = 5\nmisfire_max = 0", "misfire_max"),
         ('at = "2027-03-28T02:30:00"\ntimezone = "Europe/Prague"', "does not exist in Europe/Prague"),

@@ -59,7 +59,7 @@ def block_the_loop():
 
 def patched(*arguments, **named):
     from palyra.engine.healing import loop_watch
-    loop_watch.END_S = 1.0
+    loop_watch.END_S = 3.0
     import palyra.app.daemon as wiring
     frozen, marker = wiring.gc.freeze, Path(os.environ["PALYRA_HOME"]) / "well"
     def freeze():

@@ -15,20 +15,30 @@ from msgspec.structs import replace
 from palyra.adapters.providers.prepared_turns import Chunk, Turn
 from palyra.adapters.providers.scripted import Script
 from palyra.adapters.skills.skill_index import FolderSkills
+from palyra.core.channel_writes import PutLink, QueueOutbox
+from palyra.core.channels.identity import AccountLink
+from palyra.core.channels.outbox import OutboxItem, OutboxKind, OutboxState
+from palyra.core.events.run import CallerTool
 from palyra.core.events.system import AdminActed
 from palyra.core.events.tool import ApprovalStatus, Decision, EffectClass, Scope
 from palyra.core.healing.model import Finding, HealingDomain, Remedy, Severity
-from palyra.core.ids import ArtifactId, GrantId, JobId, Principal, RoutineId, SessionId, StreamId
+from palyra.core.ids import ArtifactId, CandidateId, GrantId, JobId, Principal, RoutineId, SessionId, StreamId
+from palyra.core.memory.wish import MemoryOrigin, NewMemory
 from palyra.core.routines.wish import RoutineWish
 from palyra.core.tools import MissingTool, ToolSpec
 from palyra.core.trust import Trust
+from palyra.core.writes import PutCandidate
 from palyra.engine.api.jobs import JobRequest
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord, SessionRequest
+from palyra.engine.channels.directory import ConfiguredChannel
 from palyra.engine.engine import Engine
 from palyra.engine.healing.remedies import HEALER
 from palyra.ports.journal import Journal
 from tests.support.asking import ask, calls, finished, first, says
+from tests.support.channels import CHANNEL, MemoryPlatform, rules
+from tests.support.embedders import LengthEmbedder
 from tests.support.engines import OWNER, MarkTool, Workshop
+from tests.support.learning import candidate_of
 from tests.support.processes import FakeProcesses
 
 SOURCE = "tool:mark.fetch"  # What a session of `tainted_session` is tainted by.
@@ -37,6 +47,7 @@ MISSING = MissingTool("shell.run", "there is no sandbox here; install bubblewrap
 SCRIPTS = [
     Script(when="^fetch$", turns=(calls("mark.fetch", text="page"), says("Read."))),
     Script(when="^send$", turns=(calls("mark.send", text="mail"), says("Sent."))),
+    Script(when="^look it up$", turns=(calls("look_up", q="a"), says("Found."))),
     Script(when="^slowly$", turns=(Turn(chunks=tuple(Chunk(f"word{n} ", 20) for n in range(500))),)),
     Script(turns=(says("It is done."), says("And this too."))),
 ]
@@ -72,10 +83,50 @@ class Prepared:
             "artifact_id": await self.artifact(owner),
             "routine_id": await self.routine(owner),
             "job_id": await self.job(owner),
+            "candidate_id": await self.candidate(owner),
             "name": "scripted",
+            "model_name": "main",
+            "response_id": f"resp_{run.id}",
             "token_id": "admin",
             "incident_id": await self.incident(),
         }
+
+    async def channel_ids(self, path: str) -> dict[str, str]:
+        """The names in paths about channels: the channel, a link of an account, and a message that was refused."""
+        if "{link}" in path:
+            return {"link": await self.link()}
+        if "{item}" in path:
+            return {"item": await self.dead_letter()}
+        return {"name": CHANNEL} if path.startswith("/api/v1/channels") else {}
+
+    async def link(self) -> str:
+        number = next(self.numbers)
+        link = AccountLink(
+            id=f"01JZ{number:022d}",
+            channel=CHANNEL,
+            sender_id=f"s{number}",
+            principal=Principal("user:alice"),
+            role="user",
+            display="Alice",
+            made_by=OWNER,
+            created_at_ms=1,
+            expires_at_ms=1 << 42,
+        )
+        await self.journal.commit((), (PutLink(link),))
+        return link.id
+
+    async def dead_letter(self) -> str:
+        item = OutboxItem(
+            id=f"01JX{next(self.numbers):022d}",
+            channel="gone",
+            conversation_id="c1",
+            kind=OutboxKind.NOTICE,
+            text="hi",
+            created_at_ms=1,
+            state=OutboxState.DEAD,
+        )
+        await self.journal.commit((), (QueueOutbox(item),))
+        return item.id
 
     async def incident(self) -> str:
         """An open one with a remedy that always works."""
@@ -117,6 +168,12 @@ class Prepared:
         await first(await self.engine.runs.follow(owner, run.id, None), "approval.requested")
         return run
 
+    async def caller_run(self, owner: Principal = OWNER) -> RunRecord:
+        """A run that waits for a result of its caller; its call is the first of the run."""
+        run = await self.engine.runs.start(owner, ask("look it up", caller_tools=(CallerTool(name="look_up"),)))
+        await first(await self.engine.runs.follow(owner, run.id, None), "run.waiting")
+        return run
+
     async def approval(self, owner: Principal = OWNER) -> ApprovalRecord:
         return await self.approval_of(await self.waiting_run(owner), owner)
 
@@ -145,6 +202,17 @@ class Prepared:
         wish = RoutineWish(name=self.new_name(), prompt="go", every_s=86_400)
         return (await self.engine.routines.create(owner, wish)).id
 
+    async def memory(self, owner: Principal) -> str:
+        wish = NewMemory(content=f"the name of the boat is {self.new_name()}")
+        (added,) = await self.engine.memory.add(owner, [wish], MemoryOrigin(name="api", actor=owner))
+        return str(added.id)
+
+    async def candidate(self, owner: Principal = OWNER) -> CandidateId:
+        """One that waits for review."""
+        candidate = candidate_of(f"The number is {next(self.numbers)}.", owner)
+        await self.journal.commit([], [PutCandidate(candidate)])
+        return candidate.id
+
     def new_name(self) -> str:
         """A name that no routine has."""
         return f"routine {next(self.numbers)}"
@@ -160,6 +228,7 @@ async def open_prepared(root: Path) -> AsyncIterator[Prepared]:
     workshop = Workshop(root, SCRIPTS)
     workshop.tools.append(OutsideTool("mark.fetch", EffectClass.READ_ONLY, workshop.marks))
     workshop.missing.append(MISSING)
+    workshop.channels = (ConfiguredChannel(rules(), MemoryPlatform()),)
     write_skill(root, "scripted", "---\nname: scripted\ndescription: A skill.\nallowed-tools: fs.read\n---\nDo it.\n")
     workshop.skills = FolderSkills(root, root / "none")
     workshop.processes = processes = FakeProcesses()
@@ -171,6 +240,7 @@ async def open_prepared(root: Path) -> AsyncIterator[Prepared]:
 
     workshop.wrap_journal = keep
     async with workshop.open() as engine:
+        engine.embedder = LengthEmbedder()
         prepared = Prepared(engine, journals[0], processes)
         prepared.ids = await prepared.resource_ids()
         yield prepared

@@ -40,7 +40,8 @@ GRANT, ARTIFACT, PROCESS, JOB = "{grant_id}", "{artifact_id}", "{process_id}", "
 NOTED = (
     "incidents", "marks",
     "sessions", "runs", "approvals", "taint", "feed", "artifacts", "usage", "acts", "skills", "explaining", "status",
-    "jobs", "trees", "routines", "previews", "compaction",
+    "jobs", "trees", "routines", "previews", "compaction", "memory", "candidates", "caller_tools", "channels", "pairing",
+    "outbox", "directory",
 )  # fmt: skip
 
 
@@ -123,8 +124,8 @@ class Noted:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._service, name)
-        if name == "processes":
-            return Noted(found, "processes", self._asked)
+        if name in ("processes", "changes"):
+            return Noted(found, name, self._asked)
         return self._noting(name, found) if inspect.ismethod(found) else found
 
     def _noting(self, name: str, method: Callable[..., object]) -> Callable[..., object]:
@@ -167,7 +168,7 @@ class Scene:
     def __post_init__(self) -> None:
         self.logins = ConsoleSessions(self.clock.monotonic_s)
         noted = {name: Noted(getattr(self.real, name), name, self.asked) for name in NOTED if hasattr(self.real, name)}
-        self.engine = SimpleNamespace(owners=self.real.owners, **noted)
+        self.engine = SimpleNamespace(owners=self.real.owners, embedder=getattr(self.real, "embedder", None), **noted)
         credentials = Credentials(self.tokens, self.tokens, self.logins, self.policy, self.clock)
         access = Authentication(credentials, self.settings.requests_per_minute, self.clock.monotonic_s)
         self.gateway = Gateway(cast(Engine, self.engine), access, self.settings)

@@ -14,11 +14,18 @@ from tests.gateway.scene import ADMIN, HOST, NOW_MS, RUN, Scene
 ONE_RUN = f"/api/v1/runs/{RUN}"
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+TOKENED = [route for route in ROUTES if not route.is_signed]
+
+
+@pytest.mark.parametrize("route", TOKENED, ids=lambda route: f"{route.method} {route.path}")
 async def test_every_route_but_the_public_ones_needs_a_token(scene: Scene, route: AnyHttpRoute) -> None:
     answer = await scene.ask(route.method, route.path, {"code": "guessed"}, token=None)
     assert answer.status == (200 if route.is_public and route.method == "GET" else 401)
     assert scene.asked == []
+
+
+def test_signed_routes_are_these() -> None:
+    assert [route.path for route in ROUTES if route.is_signed] == ["/api/v1/channels/{name}/inbound"]
 
 
 def test_public_routes_are_these() -> None:
@@ -97,7 +104,9 @@ async def test_revoked_token_is_refused_with_the_next_request(scene: Scene) -> N
 
 
 @pytest.mark.parametrize("role", Role)
-@pytest.mark.parametrize("route", [route for route in ROUTES if not route.is_public], ids=lambda r: r.method + r.path)
+@pytest.mark.parametrize(
+    "route", [route for route in ROUTES if route.needs_credentials], ids=lambda r: r.method + r.path
+)
 async def test_role_below_a_routes_own_is_refused(scene: Scene, role: Role, route: AnyHttpRoute) -> None:
     token = scene.tokens.add("palyra_of-some-role", role, principal="user:alice")
     answer = await scene.ask(route.method, route.path, token=token)
@@ -107,7 +116,7 @@ async def test_role_below_a_routes_own_is_refused(scene: Scene, role: Role, rout
 
 
 def test_viewers_change_nothing() -> None:
-    viewers = [route for route in ROUTES if route.role is Role.VIEWER and route.method != "GET"]
+    viewers = [route for route in ROUTES if route.role is Role.VIEWER and route.method != "GET" and not route.is_signed]
     assert [route.action for route in viewers] == ["login.begin", "login.end"]
 
 

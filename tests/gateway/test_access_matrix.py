@@ -5,17 +5,21 @@ resource, and the kind of resource in its path. The engine is a real one. Each d
 the bundled Cedar policies, which name every action a second time, so a role that is declared wrongly fails.
 """
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from palyra.adapters.policy.cedar import CedarPolicy
-from palyra.core.ids import Principal
+from palyra.core.ids import Principal, RunId, make_call_id
 from palyra.gateway.access.resources import APPROVAL, ARTIFACT, GRANT, RUN, SESSION, AnyResourceKind
 from palyra.gateway.access.roles import RoleTable
 from palyra.gateway.http.route import AnyHttpRoute, parameters_of
 from palyra.gateway.routes.jobs import JOB
+from palyra.gateway.routes.learning import CANDIDATE
+from palyra.gateway.routes.memory import MEMORY
 from palyra.gateway.routes.routines import ROUTINE
 from palyra.gateway.routes.table import ROUTES, document
 from palyra.ports.policy import ApiQuestion, PolicyAnswer
@@ -28,7 +32,7 @@ BOB = Principal("user:bob")
 ROLES = tuple(Role)
 TOKEN_ID = "0123456789abcdef"
 PUBLIC = [route for route in ROUTES if route.is_public]
-PROTECTED = [route for route in ROUTES if not route.is_public]
+PROTECTED = [route for route in ROUTES if route.needs_credentials]
 BODIES: dict[str, object] = {
     "sessions.label": {"label": "new"},
     "sessions.branch": {"at_seq": 1},
@@ -40,8 +44,17 @@ BODIES: dict[str, object] = {
     "tokens.issue": {"principal": "user:carol", "role": "viewer"},
     "artifacts.write": "bytes",
     "routines.change": {"paused": True},
+    "memory.add": {"content": "the kettle is blue"},
+    "memory.edit": {"metadata": {"a": 1}},
+    "learning.decide": {"action": "reject"},
 }
-QUERIES = {("DELETE", "sessions.trust"): f"?source={SOURCE}"}
+BODIES_BY_PATH: dict[str, object] = {
+    "/v1/chat/completions": {"model": "main", "messages": [{"role": "user", "content": "hello"}]},
+    "/v1/responses": {"model": "main", "input": "hello"},
+    "/v1/embeddings": {"model": "main", "input": "hello"},
+    "/mcp": {"jsonrpc": "2.0", "id": 1, "method": "ping"},
+}
+QUERIES = {("DELETE", "sessions.trust"): f"?source={SOURCE}", ("GET", "memory.search"): "?q=kettle"}
 
 
 def name_of(route: AnyHttpRoute) -> str:
@@ -99,14 +112,19 @@ class World:
     async def target(self, route: AnyHttpRoute, owner: Principal) -> str:
         makers: dict[AnyResourceKind, Callable[[Principal], Awaitable[str]]] = {
             SESSION: self.prepared.tainted_session if route.action == "sessions.trust" else self.prepared.session,
-            RUN: self.run,
+            RUN: self.caller_run if route.path.endswith(("/calls", "/results")) else self.run,
             APPROVAL: self.approval,
             GRANT: self.prepared.grant,
             ARTIFACT: self.prepared.artifact,
             ROUTINE: self.prepared.routine,
+            CANDIDATE: self.prepared.candidate,
             JOB: self.prepared.job,
+            MEMORY: self.prepared.memory,
         }
-        self.scene.ids = {"token_id": TOKEN_ID, "name": "scripted", "process_id": ""}
+        self.scene.ids = {"token_id": TOKEN_ID, "name": "scripted", "process_id": "", "model_name": "main"}
+        if "response_id" in parameters_of(route.path):
+            self.scene.ids["response_id"] = f"resp_{(await self.prepared.finished_run(owner)).id}"
+        self.scene.ids |= await self.prepared.channel_ids(route.path)
         if route.resource is not None:
             self.scene.ids[route.resource.parameter] = await makers[route.resource](owner)
         if "process_id" in parameters_of(route.path):
@@ -131,13 +149,18 @@ class World:
             return {"checkpoint_id": await self.prepared.checkpoint(owner, self.scene.ids["session_id"])}
         if route.action == "routines.create":
             return {"name": self.prepared.new_name(), "prompt": "go", "every_s": 86_400}
-        return BODIES.get(route.action, {})
+        if route.path.endswith("/results"):
+            return {"results": [{"call_id": make_call_id(RunId(self.scene.ids["run_id"]), 1), "output": "42"}]}
+        return BODIES_BY_PATH.get(route.path) or BODIES.get(route.action, {})
 
     async def run(self, owner: Principal) -> str:
         """With a process."""
         run = await self.prepared.waiting_run(owner)
         self.prepared.processes.begin(run)
         return run.id
+
+    async def caller_run(self, owner: Principal) -> str:
+        return (await self.prepared.caller_run(owner)).id
 
     async def approval(self, owner: Principal) -> str:
         return (await self.prepared.approval(owner)).id
@@ -154,7 +177,7 @@ async def world(prepared: Prepared) -> World:
 def test_what_is_public_is_said_in_the_document() -> None:
     paths: dict[str, dict] = document()["paths"]  # type: ignore[assignment]
     public = {name_of(route) for route in ROUTES if paths[route.path][route.method.lower()].get("security") == []}
-    assert {name_of(route) for route in PUBLIC} == public
+    assert {name_of(route) for route in ROUTES if not route.needs_credentials} == public
 
 
 def test_a_route_declares_the_resource_in_its_path() -> None:
@@ -201,7 +224,9 @@ async def test_anothers_thing_and_no_thing_are_answered_alike(world: World) -> N
     """Not by status alone: nothing in the answer tells that there is something."""
     there, gone = await world.prepared.session(ALICE), "01ARZ3NDEKTSV4RRFFQ69G5FAV"
     answers = [
-        await world.scene.ask("GET", f"/api/v1/sessions/{session}", token="palyra_of-bob-as-user")
+        await world.scene.ask(
+            "GET", f"/api/v1/sessions/{session}", None, {"X-Request-Id": "one"}, token="palyra_of-bob-as-user"
+        )
         for session in (there, gone)
     ]
     told = [answer.body.replace(session.encode(), b"?") for answer, session in zip(answers, (there, gone), strict=True)]
@@ -273,3 +298,21 @@ def test_an_action_that_no_route_has_is_permitted_to_nobody() -> None:
     for role in ("admin", "root", ""):
         question = ApiQuestion(principal=BOB, role=role, action="runs.invent")
         assert table.permit(question).verdict.value == "deny"
+
+
+def test_the_page_about_access_names_every_action_with_its_roles() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "access.md").read_text(encoding="utf-8")
+    rows = page[page.index("| least role |") :].split("\n\n")[0].splitlines()[2:]
+    named: dict[str, tuple[str, str]] = {}
+    role, others = "", ""
+    for row in rows:
+        first, second, actions = (cell.strip().strip("`") for cell in row.strip("|").split("|"))
+        role, others = first or role, second or others
+        named |= dict.fromkeys(re.findall(r"`([\w.]+)`", f"`{actions}`"), (role, others))
+    without_token = {"daemon.front", "daemon.live", "channels.inbound", "login.begin"}
+    needed = {
+        route.action: (route.role.value, route.others.value if route.others else "nobody")
+        for route in ROUTES
+        if route.action not in without_token
+    }
+    assert named == needed

@@ -28,7 +28,7 @@ leaves = (
 values = st.recursive(leaves, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
 bodies = st.dictionaries(st.sampled_from(MEMBERS) | st.text(), values) | values
 routes = st.sampled_from(
-    [route for route in ROUTES if route.media_types != ("text/event-stream",) and not route.is_public]
+    [route for route in ROUTES if route.media_types != ("text/event-stream",) and route.needs_credentials]
 )
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from palyra.core.ids import Principal, SessionId, StreamId
-from palyra.engine.api.policy_explainer import ExplainRequest
+from palyra.engine.api.policy_explainer import ExplainRequest, ModelExplainRequest
 from palyra.ports.tokens import Role
 from tests.gateway.prepared import SOURCE, Prepared
 from tests.gateway.scene import SESSION, Scene
@@ -30,6 +30,32 @@ async def test_verdict_rule_policies_and_reason_are_told(scene: Scene) -> None:
     told = await scene.real.explaining.explain(OWNER, request)
     assert answer.json == json.loads(msgspec.json.encode(told))
     assert (answer.json["verdict"], bool(answer.json["policies"]), bool(answer.json["reason"])) == ("ask", True, True)
+
+
+async def test_use_of_a_model_is_explained_in_the_same_shape(scene: Scene) -> None:
+    answer = await scene.ask("POST", PATH, {"model": "scripted", "agent": "main", "taint": [SOURCE], "is_named": True})
+    request = ModelExplainRequest(model="scripted", agent="main", taint=(SOURCE,), is_named=True)
+    assert scene.asked == [("explaining.explain_model", OWNER, request)]
+    assert (answer.status, set(answer.json)) == (200, {"verdict", "rule", "policies", "reason"})
+    assert (answer.json["verdict"], answer.json["policies"]) == ("allow", ["any_model"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"tool": "fs.read"},
+        {"arguments": {}},
+        {"model": "scripted", **ASKED},
+        {"model": "scripted", "arguments": {}},
+        {"model": "scripted", "tool": "fs.read"},
+        {**ASKED, "is_named": True},
+        {"model": ""},
+    ],
+)
+async def test_question_about_both_or_neither_is_refused(scene: Scene, body: dict[str, object]) -> None:
+    assert (await scene.ask("POST", PATH, body)).status == 400
+    assert not [asked for asked in scene.asked if str(asked[0]).startswith("explaining")]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.core.ids import ApprovalId, ArtifactId, Principal, RunId, SessionId, StreamId
 from palyra.core.jobs.model import JobState
 from palyra.core.run.states import RunState
+from palyra.core.trust import Trust
 from palyra.engine.api.requests import (
     ApprovalAnswer,
     ApprovalsQuery,
@@ -25,7 +26,21 @@ from palyra.engine.api.requests import (
     WhenBusy,
 )
 from palyra.gateway.http.settings import PAGE_DEFAULT, PAGE_MAX
-from palyra.gateway.routes import context, incidents, login, marks, policy, routines, skills, tokens
+from palyra.gateway.mcp import route as mcp
+from palyra.gateway.routes import (
+    caller_tools,
+    channels,
+    context,
+    incidents,
+    learning,
+    login,
+    marks,
+    memory,
+    policy,
+    routines,
+    skills,
+    tokens,
+)
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.jobs import JobFilter
 from palyra.ports.tokens import Role
@@ -84,7 +99,13 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
     ("GET", f"{ONE_SESSION}/events?after=4", None, 200, ("feed.session", OWNER, SESSION, 4)),
     ("GET", "/api/v1/events", None, 200, ("feed.all", OWNER, None)),
     ("GET", "/api/v1/events?after=9", None, 200, ("feed.all", OWNER, 9)),
-    ("POST", "/api/v1/runs", {"text": "hi"}, 202, ("runs.start", OWNER, RunRequest(text="hi", origin="http"))),
+    (
+        "POST",
+        "/api/v1/runs",
+        {"text": "hi"},
+        202,
+        ("runs.start", OWNER, RunRequest(text="hi", trust=Trust.OPERATOR, origin="http")),
+    ),
     ("GET", "/api/v1/runs", None, 200, ("runs.list", OWNER, RunsQuery(limit=ONE))),
     (
         "GET",
@@ -98,18 +119,26 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
     ("GET", f"{ONE_RUN}/tree", None, 200, ("trees.get", OWNER, RUN)),
     ("GET", f"{ONE_RUN}/events", None, 200, ("runs.follow", OWNER, RUN, None)),
     ("GET", f"{ONE_RUN}/events?after=0", None, 200, ("runs.follow", OWNER, RUN, 0)),
-    ("POST", f"{ONE_RUN}/input", {"text": "also this"}, 202, ("runs.send_input", OWNER, RUN, "also this")),
+    (
+        "POST",
+        f"{ONE_RUN}/input",
+        {"text": "also this"},
+        202,
+        ("runs.send_input", OWNER, RUN, "also this", Trust.OPERATOR),
+    ),
     ("POST", f"{ONE_RUN}/cancel", None, 202, ("runs.cancel", OWNER, RUN, OWNER)),
     ("POST", f"{ONE_RUN}/cancel", {}, 202, ("runs.cancel", OWNER, RUN, OWNER)),
+    ("GET", f"{ONE_RUN}/changes", None, 200, ("changes.show", OWNER, RUN, None)),
+    ("POST", f"{ONE_RUN}/undo", {}, 200, ("changes.undo", OWNER, RUN, None, OWNER)),
     ("GET", f"{ONE_RUN}/processes", None, 200, ("processes.list", OWNER, RUN)),
     ("POST", f"{ONE_RUN}/processes/{PROCESS}/stop", {}, 200, ("processes.stop", OWNER, RUN, PROCESS)),
-    ("GET", "/api/v1/approvals", None, 200, ("approvals.list", OWNER, ApprovalsQuery(limit=ONE))),
+    ("GET", "/api/v1/approvals", None, 200, ("approvals.list", OWNER, ApprovalsQuery(limit=ONE, has_system=True))),
     (
         "GET",
         "/api/v1/approvals?status=pending",
         None,
         200,
-        ("approvals.list", OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING, limit=ONE)),
+        ("approvals.list", OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING, limit=ONE, has_system=True)),
     ),
     ("GET", ONE_APPROVAL, None, 200, ("approvals.get", OWNER, APPROVAL)),
     (
@@ -118,6 +147,19 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
         {"decision": "deny"},
         200,
         ("approvals.answer", OWNER, APPROVAL, ApprovalAnswer(decision=Decision.DENY), OWNER),
+    ),
+    (
+        "POST",
+        ONE_APPROVAL,
+        {"decision": "deny", "scope": "session", "option": 1, "ttl_s": 60},
+        200,
+        (
+            "approvals.answer",
+            OWNER,
+            APPROVAL,
+            ApprovalAnswer(decision=Decision.DENY, scope=Scope.SESSION, option=1, ttl_s=60),
+            OWNER,
+        ),
     ),
     ("GET", "/api/v1/grants", None, 200, ("approvals.grants", OWNER, "", ONE)),
     ("DELETE", f"/api/v1/grants/{GRANT}", None, 200, ("approvals.revoke", OWNER, GRANT, OWNER)),
@@ -136,7 +178,7 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
     ("POST", f"/api/v1/jobs/{JOB}/retry", {}, 200, ("jobs.retry", OWNER, JOB)),
     ("GET", "/api/v1/usage", None, 200, ("usage.report", OWNER, UsageQuery(limit=ONE))),
     ("GET", "/readyz", None, 200, (("status.parts",), ("status.incidents_count",))),
-    ("GET", "/metrics", None, 200, ("status.metrics",)),
+    ("GET", "/metrics", None, 200, ("status.metrics", {"palyra_streams_open": 0.0})),
     ("GET", "/api/v1/tools", None, 200, (("status.tools",), ("status.missing_tools",))),
     ("GET", "/api/v1/agents", None, 200, (("status.default_agent",), ("status.agents",))),
     ("GET", "/api/v1/models", None, 200, ("status.models",)),
@@ -184,7 +226,13 @@ def test_every_route_is_tested_here() -> None:
         *policy.ROUTES,
         *skills.ROUTES,
         *routines.ROUTES,
+        *memory.ROUTES,
+        *learning.ROUTES,
+        *channels.ROUTES,
         *context.ROUTES,
+        *caller_tools.ROUTES,
+        *mcp.ROUTES,
+        *(route for route in ROUTES if route.path.startswith("/v1/")),
     }  # In tests of their own.
     assert tested == {(route.method, route.path) for route in ROUTES if route not in elsewhere}
 
@@ -198,6 +246,7 @@ async def test_whole_run_request_arrives(scene: Scene) -> None:
         "idempotency_key": "i",
         "answer_schema": {"type": "object"},
         "must_call": ["fs.read"],
+        "objectives": ["file:a exists", "It is short."],
         "when_busy": "steer",
         "attachments": [
             {"name": "a.txt", "media_type": "text/plain", "data_base64": base64.b64encode(b"hello!").decode()},
@@ -210,6 +259,7 @@ async def test_whole_run_request_arrives(scene: Scene) -> None:
         OWNER,
         RunRequest(
             text="hi",
+            trust=Trust.OPERATOR,
             origin="http",
             session_key="k",
             attachments=(
@@ -223,6 +273,7 @@ async def test_whole_run_request_arrives(scene: Scene) -> None:
             idempotency_key="i",
             answer_schema={"type": "object"},
             must_call=("fs.read",),
+            objectives=("file:a exists", "It is short."),
             when_busy=WhenBusy.STEER,
         ),
     )
@@ -308,7 +359,7 @@ async def test_tape_is_paged_by_seq(scene: Scene) -> None:
 
 async def test_list_is_paged_by_id(scene: Scene, prepared: Prepared) -> None:
     mark = scene.tokens.add("palyra_of-a-lister", Role.USER, principal="user:lister")
-    ids = [await prepared.session(Principal("user:lister")) for _ in range(3)]
+    ids = sorted([await prepared.session(Principal("user:lister")) for _ in range(3)])
     first = (await scene.ask("GET", f"{SESSIONS}?limit=2", token=mark)).json
     assert ([item["id"] for item in first["items"]], first["next_after"]) == (ids[:2], ids[1])
     second = (await scene.ask("GET", f"{SESSIONS}?limit=2&after={ids[1]}", token=mark)).json
@@ -354,7 +405,12 @@ async def test_readiness_names_what_is_not_ready(scene: Scene) -> None:
     answer = await scene.ask("GET", "/readyz")
     assert (answer.status, answer.json) == (
         503,
-        {"status": "not_ready", "parts": state, "open_incidents": answer.json["open_incidents"]},
+        {
+            "status": "not_ready",
+            "parts": state,
+            "open_incidents": answer.json["open_incidents"],
+            "grpc": {"state": "off", "detail": ""},
+        },
     )
 
 

@@ -38,6 +38,7 @@ async def test_a_routine_is_created_shown_changed_and_removed(real: Scene) -> No
     assert {
         "name": "morning", "prompt": "What is on today?", "cron": "30 7 * * 1-5", "every_s": None, "at": None,
         "timezone": "Europe/Prague", "misfire": "skip", "misfire_max": 10, "overlap": "forbid", "session_key": None,
+        "channel": None,
         "agent": None, "principal": "user:owner", "source": "api", "state": "active", "fired_count": 0,
         "skipped_count": 0, "last_due_ms": None, "next_at_ms": local_ms("2027-01-18T07:30", "Europe/Prague"),
     }.items() <= record.items()  # fmt: skip
@@ -54,6 +55,9 @@ async def test_a_routine_is_created_shown_changed_and_removed(real: Scene) -> No
     assert (await real.ask("GET", one)).code == "routine_unknown"
     assert (await real.ask("DELETE", one)).status == 404
     assert (await real.ask("GET", f"{one}/history")).json == {"items": [], "next_after": None}
+    assert [item["name"] for item in (await real.ask("GET", PATH)).json["items"]] == ["from-file"]
+    (gone,) = (await real.ask("GET", f"{PATH}?removed=true")).json["items"]
+    assert (gone["id"], gone["name"], gone["state"], gone["prompt"]) == (record["id"], "morning", "removed", "")
 
 
 async def test_lists_come_in_pages(real: Scene) -> None:

@@ -91,9 +91,9 @@ async def test_failure_in_the_block_stops_the_server_and_stays_what_it_was(prepa
 
 
 async def test_bounds_before_there_is_a_request(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One server for three bounds: heads that are too large or too slow, and one connection too many."""
+    """One server for two bounds: heads that are too large or too slow."""
     monkeypatch.setattr(BoundedProtocol, "head_timeout_s", 0.3)
-    scene = Scene(prepared.engine, settings=HttpSettings(port=0, connections_max=3))
+    scene = Scene(prepared.engine, settings=HttpSettings(port=0))
     async with listening(scene) as server:
         async with connected(server.port) as wire:
             half = request_bytes("GET", "/healthz", filler="x" * HEAD_BYTES_MAX)[:-2]
@@ -105,12 +105,38 @@ async def test_bounds_before_there_is_a_request(prepared: Prepared, monkeypatch:
             await slow.send(HEALTH[:-2])
             assert await silent.rest() == b""
             assert await slow.rest() == b""
-        async with connected(server.port) as one, connected(server.port) as two, connected(server.port) as three:
-            for wire in (one, two, three):
-                await wire.send(HEALTH)
-                assert b"200 OK" in await wire.until(b"\r\n\r\n")
-            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-                await ask_health(server.port)
+
+
+async def test_one_connection_too_many_takes_the_place_of_the_one_that_has_waited_longest(prepared: Prepared) -> None:
+    """Else whoever opens connections and says nothing locks everyone else out."""
+    scene = Scene(prepared.engine, settings=HttpSettings(port=0, connections_max=3))
+    async with (
+        listening(scene) as server,
+        connected(server.port) as kept,
+        connected(server.port) as silent,
+        connected(server.port) as slow,
+    ):
+        await slow.send(HEALTH[:-2])
+        await kept.send(HEALTH)  # It has waited for a shorter time than the others since its answer.
+        assert b"200 OK" in await kept.until(b"\r\n\r\n")
+        assert b"200 OK" in await ask_health(server.port)
+        assert await silent.rest() == b""
+        await slow.send(HEALTH[-2:])
+        assert b"200 OK" in await slow.until(b"\r\n\r\n")
+
+
+async def test_a_connection_with_a_request_under_way_gives_its_place_to_nobody(prepared: Prepared) -> None:
+    scene = Scene(prepared.engine, settings=HttpSettings(port=0, connections_max=2))
+    whole = request_bytes("POST", "/api/v1/sessions", b"{}")
+    async with listening(scene) as server, connected(server.port) as one, connected(server.port) as two:
+        for wire in (one, two):
+            await wire.send(HEALTH + whole[:-1])
+            assert b"200 OK" in await wire.until(b"\r\n\r\n")
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await ask_health(server.port)
+        for wire in (one, two):
+            await wire.send(whole[-1:])
+            assert b"200 OK" in await wire.until(b"200 OK")
 
 
 async def ask_health(port: int) -> bytes:
@@ -153,6 +179,13 @@ async def test_client_that_sends_faster_than_it_is_answered_is_cut_off(
                     await wire.send(HEALTH * 20)
         assert b"200 OK" in await ask_health(server.port)
     assert max(most) <= PIPELINED_MAX
+
+
+async def test_head_over_the_limit_is_refused_even_if_it_comes_at_once(prepared: Prepared) -> None:
+    scene = Scene(prepared.engine, settings=HttpSettings(port=0))
+    async with listening(scene) as server, connected(server.port) as wire:
+        await wire.send(request_bytes("GET", "/healthz", filler="x" * 70_000))
+        assert (await wire.rest()).startswith(b"HTTP/1.1 431 ")
 
 
 async def test_large_head_below_the_limit_is_answered_with_its_body(prepared: Prepared) -> None:

@@ -15,7 +15,8 @@ from palyra.core.events.base import ErasedData
 from palyra.core.events.run import MessageUser
 from palyra.core.ids import Principal
 from palyra.engine.hub import Frame
-from palyra.gateway.http.frames import SHARED_FRAME_BYTES_MAX, SHARED_FRAMES_MAX, FrameBytes
+from palyra.gateway.event_bytes import SHARED_FRAME_BYTES_MAX, SHARED_FRAMES_MAX
+from palyra.gateway.http.frames import FrameBytes
 from palyra.gateway.http.settings import OUTBOX_BYTES_MAX, STREAMS_PER_TOKEN_MAX, HttpSettings
 from palyra.gateway.http.sse import StreamSlots
 from palyra.ports.tokens import Role
@@ -265,7 +266,7 @@ def test_bytes_of_a_frame_are_made_once() -> None:
     one = event(1)
     assert shared.by_seq(one) == frame_bytes(1, 1)
     assert shared.by_position(one) == frame_bytes(1001, 1)
-    assert shared._unnumbered(one) is shared._unnumbered(one)
+    assert shared._unnumbered.of(one) is shared._unnumbered.of(one)
 
 
 def test_erased_event_is_never_given_with_its_old_content() -> None:
@@ -279,7 +280,7 @@ def test_erased_event_is_never_given_with_its_old_content() -> None:
 def test_shared_bytes_are_bounded() -> None:
     shared = FrameBytes()
     shared.by_seq(event(1, MessageUser(text="x" * SHARED_FRAME_BYTES_MAX)))
-    assert len(shared._shared) == 0
+    assert len(shared._unnumbered._shared) == 0
     for seq in range(SHARED_FRAMES_MAX + 5):
         shared.by_seq(event(seq))
-    assert len(shared._shared) == SHARED_FRAMES_MAX
+    assert len(shared._unnumbered._shared) == SHARED_FRAMES_MAX

@@ -23,6 +23,7 @@ from tests.gateway.scene import ADMIN, RUN, Scene
 from tests.support.examples import examples
 
 ONE_RUN = f"/api/v1/runs/{RUN}"
+SIGNED = {(route.method, route.path) for route in ROUTES if route.is_signed}
 PUBLIC = {(route.method, route.path) for route in ROUTES if route.is_public}
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "BREW")
 HEADERS = (
@@ -60,11 +61,14 @@ async def test_a_stranger_gets_nothing_but_401(
     answer = await scene.raw(method, scene.filled(path), query, headers, [body])
     if (method, path) not in PUBLIC:
         assert answer.status == 401
-    assert scene.asked == []
+    if (method, path) not in SIGNED:
+        assert scene.asked == []
 
 
 @pytest.mark.parametrize("token", [None, "palyra_expired", "palyra_revoked"])
-@pytest.mark.parametrize("route", [route for route in ROUTES if not route.is_public], ids=lambda r: r.method + r.path)
+@pytest.mark.parametrize(
+    "route", [route for route in ROUTES if route.needs_credentials], ids=lambda r: r.method + r.path
+)
 async def test_no_route_tells_more_than_401_to_what_is_no_longer_valid(
     scene: Scene, route: AnyHttpRoute, token: str | None
 ) -> None:

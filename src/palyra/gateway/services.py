@@ -7,6 +7,8 @@ Does not own: requests (gateway.http), what the engine's own services do (engine
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import msgspec
+
 from palyra.core.errors import Unavailable
 from palyra.engine.engine import Engine
 from palyra.engine.hub import Frame, Frames
@@ -15,6 +17,13 @@ from palyra.gateway.access.viewer import Viewers
 from palyra.gateway.http.frames import FrameBytes
 from palyra.gateway.http.settings import UPLOADS_MAX, HttpSettings
 from palyra.gateway.http.sse import EventStream, StreamSlot, StreamSlots
+
+
+class GrpcState(msgspec.Struct, frozen=True):
+    """Whether gRPC is served: `ok`, `starting`, `off`, `port taken` or `failed`. `detail` is its address, or why not."""
+
+    state: str
+    detail: str = ""
 
 
 class GatewayServices:
@@ -27,8 +36,9 @@ class GatewayServices:
         self.actions = actions
         self.credentials = credentials
         self.viewers = Viewers(credentials.policy, engine.owners, engine.acts)
-        self.slots = StreamSlots()
+        self.slots = StreamSlots(settings.streams_max, settings.streams_per_token_max)
         self.frame_bytes = FrameBytes()
+        self.grpc_state = GrpcState("off")
         self._heartbeat_s = settings.heartbeat_s
         self._upload_count = 0
 

@@ -15,7 +15,7 @@ from palyra.core.errors import PalyraError, Unauthorized, Unavailable
 from palyra.gateway.access.caller import Caller, PresentedCredentials
 from palyra.gateway.access.console_sessions import ConsoleSession
 from palyra.gateway.access.credentials import Credentials
-from palyra.gateway.access.rate_limits import FAILURES_PER_MINUTE, RateLimits
+from palyra.gateway.access.rate_limits import FAILURES_PER_MINUTE, INBOUND_PER_MINUTE, RateLimits
 from palyra.ports.tokens import Role, TokenRow, hash_token, is_valid
 
 SECRET_LENGTH_MAX = 512  # Tokens and session ids have about 50 characters; anything longer than this is neither.
@@ -31,6 +31,7 @@ class Authentication:
         self.credentials = credentials
         self._requests = RateLimits(requests_per_minute, monotonic_s)
         self._failures = RateLimits(FAILURES_PER_MINUTE, monotonic_s)
+        self._inbound = RateLimits(INBOUND_PER_MINUTE, monotonic_s)
 
     async def authenticate(self, presented: PresentedCredentials) -> Caller:
         """A bearer token wins over a console session; a wrong token is not mended by one."""
@@ -60,6 +61,11 @@ class Authentication:
             return
         if not self._requests.take(caller.token_id):
             raise Unavailable("rate_limited", "too many requests with this token; wait a moment")
+
+    def check_inbound_rate(self, peer: str | None) -> None:
+        """Unavailable beyond the rate at which one network may send signed requests."""
+        if not self._inbound.take(_network(peer) if peer is not None else "unknown"):
+            raise Unavailable("rate_limited", "too many signed requests from this network; wait a moment")
 
     def count_failure(self, refused: PalyraError, peer: str | None) -> PalyraError:
         """The error to answer refused credentials with.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 REQUESTS_PER_MINUTE = 600
 FAILURES_PER_MINUTE = 30  # Refused credentials from one network, before even that answer is kept from it.
+INBOUND_PER_MINUTE = 12_000  # Signed requests from one network: a platform sends for many conversations at once.
 BUCKETS_MAX = 4096  # Full buckets need no memory: beyond this they are forgotten.
 SHARED = "*"  # The bucket of every name that comes when there is no room for another.
 

@@ -72,6 +72,12 @@ def require(policy: AccessPolicy, caller: Caller, action: str, owner: Principal 
         raise Unauthorized("role_insufficient", f"{answer.reason} (rule {answer.rule})")
 
 
+def require_role_within(own: Role, given: Role | None) -> None:
+    """Nobody gives an account a role above their own."""
+    if given is not None and not includes(own, given):
+        raise Unauthorized("role_insufficient", f"you are {own.value} and may not give the role {given.value}")
+
+
 def _limits_of(operations: Iterable[Operation]) -> dict[str, Limits]:
     found: dict[str, Limits] = {}
     for operation in operations:

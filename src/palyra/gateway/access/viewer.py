@@ -53,6 +53,13 @@ class Viewers:
         require(self._policy, caller, action, EVERYONE)
         return None
 
+    def may_oversee(self, caller: Caller, action: str) -> bool:
+        try:
+            require(self._policy, caller, action, EVERYONE)
+        except Unauthorized:
+            return False
+        return True
+
     async def _owner_of(self, principal: Principal, resource: ResourceRef) -> Principal | None:
         kind = resource.kind
         if kind.owner_of is None:

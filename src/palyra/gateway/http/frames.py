@@ -3,8 +3,7 @@
 Owns: their wire form in pages and in event streams.
 Does not own: sending them (sse).
 Invariants: a recorded event has an `id:`; a live frame has none, and its data lacks seq, position, time and hash. The
-bytes of a recorded event are made once for all who follow it. They are looked up by the event itself and not by its seq:
-an erased event keeps its seq and hash, and nobody may get the content it had before.
+bytes of a recorded event are made once for all who follow it (gateway.event_bytes).
 """
 
 from typing import Annotated
@@ -14,9 +13,7 @@ import msgspec
 from palyra.core.events import Event
 from palyra.core.ids import RunId, StreamId
 from palyra.engine.hub import Frame, LiveFrame
-
-SHARED_FRAMES_MAX = 512  # Followers of one tape are at most a few frames apart; with the next bound 8 MiB in all.
-SHARED_FRAME_BYTES_MAX = 16 * 1024
+from palyra.gateway.event_bytes import EventBytes
 
 AnyObject = Annotated[object, msgspec.Meta(extra_json_schema={"type": "object"})]
 
@@ -67,33 +64,23 @@ class FrameBytes:
     """SSE bytes of frames; those of recorded events are shared by everybody who follows the same ones."""
 
     def __init__(self) -> None:
-        self._shared: dict[int, tuple[Event, bytes]] = {}
+        self._unnumbered = EventBytes(_unnumbered_bytes)
 
     def by_seq(self, frame: Frame) -> bytes:
         """For streams of one tape."""
         if isinstance(frame, Event):
-            return b"id: %d\n%b" % (frame.seq, self._unnumbered(frame))
+            return b"id: %d\n%b" % (frame.seq, self._unnumbered.of(frame))
         return _live_bytes(frame)
 
     def by_position(self, frame: Frame) -> bytes:
         """For the stream over all tapes."""
         if isinstance(frame, Event):
-            return b"id: %d\n%b" % (frame.position, self._unnumbered(frame))
+            return b"id: %d\n%b" % (frame.position, self._unnumbered.of(frame))
         return _live_bytes(frame)
 
-    def _unnumbered(self, event: Event) -> bytes:
-        held = self._shared.get(id(event))
-        if held is not None and held[0] is event:
-            return held[1]
-        encoded = b"event: %b\ndata: %b\n\n" % (event.type.encode(), _encoder.encode(wire_event(event)))
-        if len(encoded) <= SHARED_FRAME_BYTES_MAX:
-            self._share(event, encoded)
-        return encoded
 
-    def _share(self, event: Event, encoded: bytes) -> None:
-        if len(self._shared) >= SHARED_FRAMES_MAX:
-            del self._shared[next(iter(self._shared))]
-        self._shared[id(event)] = (event, encoded)
+def _unnumbered_bytes(event: Event) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (event.type.encode(), _encoder.encode(wire_event(event)))
 
 
 def _live_bytes(frame: LiveFrame) -> bytes:

@@ -15,16 +15,23 @@ from palyra.gateway.http.frames import WireLiveFrame
 from palyra.gateway.http.responses import JSON_TYPE, ErrorAnswer
 from palyra.gateway.http.route import AnyHttpRoute, Unread, parameters_of
 from palyra.gateway.http.sse import EVENT_STREAM_TYPE
+from palyra.gateway.openai.errors import OpenaiErrorAnswer, is_openai_path
 
 JsonDocument = dict[str, object]
 
-_ERRORS_OF_ALL = (400, 403, 429, 500, 503)
+_ERRORS_OF_ALL = (400, 401, 403, 429, 500, 503)
+_ERRORS_OF_PUBLIC = (400, 403, 500)  # A wrong query, a wrong Host, and a fault of ours.
 
 
 def describe(routes: Sequence[AnyHttpRoute], version: str) -> JsonDocument:
-    records = {record for route in routes for record in (route.answer, route.body) if _is_described(record)}
+    records = {
+        record
+        for route in routes
+        for record in (route.answer, route.body, route.refusal)
+        if record is not None and _is_described(record)
+    }
     _, schemas = msgspec.json.schema_components(
-        sorted({*records, ErrorAnswer, WireLiveFrame}, key=lambda record: record.__name__),
+        sorted({*records, ErrorAnswer, OpenaiErrorAnswer, WireLiveFrame}, key=lambda record: record.__name__),
         ref_template="#/components/schemas/{name}",
         schema_hook=_free_form,
     )
@@ -63,7 +70,7 @@ def _operation(route: AnyHttpRoute) -> JsonDocument:
             "required": any(field.required for field in msgspec.structs.fields(route.body)),
             "content": {JSON_TYPE: {"schema": _reference(route.body)}},
         }
-    if route.is_public:
+    if not route.needs_credentials:
         operation["security"] = []
     return operation
 
@@ -74,14 +81,15 @@ def _operation_id(route: AnyHttpRoute) -> str:
 
 
 def _responses(route: AnyHttpRoute) -> JsonDocument:
-    statuses = set(route.errors)
-    if not route.is_public:
-        statuses |= {*_ERRORS_OF_ALL, 401}
+    statuses = {*route.errors, *(_ERRORS_OF_PUBLIC if route.is_public else _ERRORS_OF_ALL)}
     if parameters_of(route.path):
         statuses.add(404)
     if route.body is not Unread:
         statuses.add(413)
-    failure = {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}
+    shape = OpenaiErrorAnswer if is_openai_path(route.path) else ErrorAnswer
+    failure: JsonDocument = {"schema": _reference(shape)}
+    if route.refusal is not None:
+        failure = {"schema": {"anyOf": [_reference(shape), _reference(route.refusal)]}}
     responses: JsonDocument = {
         str(status): {"description": HTTPStatus(status).phrase, "content": {JSON_TYPE: failure}}
         for status in sorted(statuses)
@@ -97,6 +105,7 @@ def _responses(route: AnyHttpRoute) -> JsonDocument:
         if route.status != HTTPStatus.NO_CONTENT:
             success["content"] = plain
         responses[str(route.status)] = success
+    responses |= {str(status): {"description": HTTPStatus(status).phrase} for status in route.empty_statuses}
     return responses
 
 
@@ -125,8 +134,9 @@ def _path_parameters(route: AnyHttpRoute) -> list[JsonDocument]:
 def _query_parameters(route: AnyHttpRoute) -> list[JsonDocument]:
     (schema,), components = msgspec.json.schema_components([route.query], schema_hook=_free_form)
     properties = components.get(route.query.__name__, schema).get("properties", {})
+    required = {field.encode_name for field in msgspec.structs.fields(route.query) if field.required}
     return [
-        {"name": name, "in": "query", "required": False, "schema": _inlined(part, components)}
+        {"name": name, "in": "query", "required": name in required, "schema": _inlined(part, components)}
         for name, part in properties.items()
     ]
 

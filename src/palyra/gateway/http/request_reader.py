@@ -33,9 +33,9 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
     return bytes(body)
 
 
-async def read_json(request: Request, shape: type[Shape]) -> Shape:
+async def read_json(request: Request, shape: type[Shape], bytes_max: int = JSON_BYTES_MAX) -> Shape:
     """The body as a record. No body at all counts as an object without members."""
-    body = await read_body(request, JSON_BYTES_MAX)
+    body = await read_body(request, bytes_max)
     try:
         return msgspec.json.decode(body or b"{}", type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
@@ -51,9 +51,12 @@ def read_query(request: Request, shape: type[Shape]) -> Shape:
         members = dict(pairs)
         if len(members) < len(pairs):
             raise Invalid("query_invalid", "a parameter of the query is given twice")
-        return msgspec.convert(members, shape, strict=False)
+        read = msgspec.convert(members, shape, strict=False)
     except (msgspec.ValidationError, ValueError) as cause:
         raise Invalid("query_invalid", f"the query does not fit: {_shortened(cause)}") from cause
+    if any(getattr(read, name, "") is None for name in members):
+        raise Invalid("query_invalid", "a query has no null: leave the parameter out")
+    return read
 
 
 def _pairs(raw: bytes) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ Invariant: the text of an unexpected exception stays in the log, under an error 
 """
 
 import logging
-import secrets
+from collections.abc import Callable
 
 import msgspec
 from starlette.responses import Response
@@ -31,11 +31,14 @@ _STATUS_BY_CODE: dict[str, int] = {
     "token_in_query": 401,
     "session_invalid": 401,
     "login_invalid": 401,
+    "signature_invalid": 401,
     "method_not_allowed": 405,
     "body_too_large": 413,
     "rate_limited": 429,
     "too_many_failures": 429,
     "too_many_streams": 429,
+    "insufficient_quota": 429,
+    "provider_error": 502,
 }
 _RETRY_AFTER_S = {
     "rate_limited": "1",
@@ -44,6 +47,8 @@ _RETRY_AFTER_S = {
     "draining": "5",
     "uploads_busy": "1",
 }
+
+ErrorShape = Callable[[PalyraError, int], msgspec.Struct]
 
 _log = logging.getLogger("palyra.gateway")
 _encoder = msgspec.json.Encoder()
@@ -68,23 +73,28 @@ def answer_nothing() -> Response:
     return Response(None, 204, BASE_HEADERS)
 
 
-def answer_error(error: PalyraError, headers: dict[str, str] | None = None) -> Response:
+def answer_error(
+    error: PalyraError, headers: dict[str, str] | None = None, shape: ErrorShape | None = None
+) -> Response:
+    """`shape` is that of an API that is not ours."""
     status = status_of(error)
     extra = dict(headers or {})
     if status == 401:
         extra["www-authenticate"] = "Bearer"
     if error.code in _RETRY_AFTER_S:
         extra["retry-after"] = _RETRY_AFTER_S[error.code]
-    body = ErrorBody(error.code, error.message, error.is_retryable)
-    return answer_json(ErrorAnswer(body), status, extra)
+    return answer_json((shape or _our_shape)(error, status), status, extra)
 
 
-def answer_unexpected(cause: Exception) -> Response:
-    """A fault of ours: the details are in the log, under an id that the client can name."""
-    error_id = secrets.token_hex(8)
-    _log.error("internal error %s", error_id, exc_info=cause)
-    message = f"internal error {error_id}; its cause is in the daemon's log under this id"
-    return answer_json(ErrorAnswer(ErrorBody("internal", message, False)), 500)
+def _our_shape(error: PalyraError, _: int) -> msgspec.Struct:
+    return ErrorAnswer(ErrorBody(error.code, error.message, error.is_retryable))
+
+
+def answer_unexpected(cause: Exception, request_id: str, shape: ErrorShape | None = None) -> Response:
+    """A fault of ours: the details are in the log, under the id of the request, which the client can name."""
+    _log.error("internal error %s", request_id, exc_info=cause)
+    message = f"internal error {request_id}; its cause is in the daemon's log under this id"
+    return answer_json((shape or _our_shape)(PalyraError("internal", message), 500), 500)
 
 
 def status_of(error: PalyraError) -> int:

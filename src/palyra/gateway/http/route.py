@@ -20,7 +20,7 @@ from palyra.core.errors import Invalid, NotFound
 from palyra.core.ids import Principal
 from palyra.gateway.access.caller import Caller
 from palyra.gateway.access.resources import AnyResourceKind, Id, ResourceKind, ResourceRef
-from palyra.gateway.http.settings import REQUEST_TIMEOUT_S
+from palyra.gateway.http.settings import JSON_BYTES_MAX, REQUEST_TIMEOUT_S
 from palyra.gateway.services import GatewayServices
 from palyra.ports.tokens import Role
 
@@ -68,6 +68,10 @@ class HttpCall(Generic[Query, Body]):
         """Unauthorized (403) unless the caller may do this too: what the call asks for leads to it."""
         self.services.viewers.require_also(self.caller, action)
 
+    def may_oversee(self) -> bool:
+        """Whether the caller may do this upon everyone's resources."""
+        return self.services.viewers.may_oversee(self.caller, self.action)
+
     def reader(self, is_everyone: bool) -> Principal | None:
         """For lists: the caller, or None for everyone's resources where the access policy permits that."""
         return self.services.viewers.reader_for(self.caller, self.action, is_everyone)
@@ -76,6 +80,10 @@ class HttpCall(Generic[Query, Body]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRoute(Generic[Query, Body]):
     """`answer` is the record of the answer's body, None for no JSON. `errors` are the statuses besides those of all routes.
+
+    A route is for callers with credentials, unless it `is_public`, or `is_signed`: then the request proves itself by a
+    platform's signature, which its endpoint checks.
+    `empty_statuses` are further successes, without a body. `refusal` is another form that an error may have.
 
     `action`, `role` and `others` are those of an `Operation`. `resource` is the kind of resource whose id is in the path.
     """
@@ -94,8 +102,16 @@ class HttpRoute(Generic[Query, Body]):
     resource: AnyResourceKind | None = None
     media_types: tuple[str, ...] = ("application/json",)
     errors: tuple[int, ...] = ()
+    empty_statuses: tuple[int, ...] = ()
+    refusal: type[msgspec.Struct] | None = None
     timeout_s: float = REQUEST_TIMEOUT_S
+    body_bytes_max: int = JSON_BYTES_MAX
     is_public: bool = False
+    is_signed: bool = False
+
+    @property
+    def needs_credentials(self) -> bool:
+        return not (self.is_public or self.is_signed)
 
     @property
     def is_read_only(self) -> bool:
@@ -174,10 +190,10 @@ class RouteMatch(msgspec.Struct, frozen=True):
     routes: dict[str, AnyHttpRoute]
     values: list[str]
 
-    def public(self, method: str) -> AnyHttpRoute | None:
-        """The route, if it may be used without a token."""
+    def open(self, method: str) -> AnyHttpRoute | None:
+        """The route, if it may be used without a token: a public one, or one whose requests are signed."""
         route = self.routes.get(method)
-        return route if route is not None and route.is_public else None
+        return route if route is not None and not route.needs_credentials else None
 
     def route(self, method: str) -> AnyHttpRoute:
         """NotFound: nothing is here. Invalid: what is here takes other methods."""

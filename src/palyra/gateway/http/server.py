@@ -12,12 +12,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from ipaddress import ip_address
 
+import structlog
 import uvicorn
 
 from palyra.core.errors import Invalid, Unavailable
 from palyra.gateway.http.application import Gateway
 from palyra.gateway.http.connection import bounded
 from palyra.gateway.http.settings import KEEP_ALIVE_S, SHUTDOWN_TIMEOUT_S, HttpSettings
+
+log = structlog.get_logger()
 
 BACKLOG = 1024
 
@@ -98,7 +101,7 @@ def _config(settings: HttpSettings, gateway: Gateway) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         log_config=None,
-        log_level="warning",
+        log_level="error",  # A warning for each request that is no HTTP would let strangers fill the log.
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=int(SHUTDOWN_TIMEOUT_S),

@@ -11,6 +11,7 @@ from palyra.gateway.access.rate_limits import REQUESTS_PER_MINUTE
 JSON_BYTES_MAX = (
     1024 * 1024
 )  # The longest text four times over in UTF-8, with room for a schema; larger is an artifact.
+MEMORY_BYTES_MAX = 8 * 1024 * 1024  # A thousand remembered items of some pages each.
 ARTIFACT_BYTES_MAX = 32 * 1024 * 1024  # A large photo or log; it is held in memory while it arrives.
 UPLOADS_MAX = 4  # At once: with ARTIFACT_BYTES_MAX the most memory that uploads can take.
 HEAD_BYTES_MAX = 64 * 1024  # Request line and headers; browsers with many cookies stay far below.
@@ -48,3 +49,5 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_minute: int = REQUESTS_PER_MINUTE
     connections_max: int = CONNECTIONS_MAX
     heartbeat_s: float = HEARTBEAT_S
+    streams_max: int = STREAMS_MAX
+    streams_per_token_max: int = STREAMS_PER_TOKEN_MAX

@@ -10,7 +10,7 @@ every token a turn of the loop.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -58,7 +58,9 @@ class StreamSlot:
 class StreamSlots:
     """All open streams: how many there may be, and ending them when the daemon stops."""
 
-    def __init__(self) -> None:
+    def __init__(self, all_max: int = STREAMS_MAX, per_token_max: int = STREAMS_PER_TOKEN_MAX) -> None:
+        self._all_max = all_max
+        self._per_token_max = per_token_max
         self._taken: set[StreamSlot] = set()
         self._counts: dict[str, int] = {}
 
@@ -66,8 +68,7 @@ class StreamSlots:
     def reserved(self, token_id: str) -> Iterator[StreamSlot]:
         """A slot that stays taken if the block ends well, and is free again if it raises."""
         count = self._counts.get(token_id, 0)
-        if count >= STREAMS_PER_TOKEN_MAX or len(self._taken) >= STREAMS_MAX:
-            raise Unavailable("too_many_streams", f"{count} streams are open with this token; close some first")
+        self._require_room(count)
         slot = StreamSlot(token_id)
         self._taken.add(slot)
         self._counts[token_id] = count + 1
@@ -78,6 +79,14 @@ class StreamSlots:
         finally:
             if not is_kept:
                 self.leave(slot)
+
+    def _require_room(self, count: int) -> None:
+        if count >= self._per_token_max:
+            what = f"{count} streams are open with this token; close some, or raise limits.streams_per_token_max"
+            raise Unavailable("too_many_streams", what)
+        if len(self._taken) >= self._all_max:
+            what = f"{len(self._taken)} streams are open; try again later, or raise limits.streams_max"
+            raise Unavailable("too_many_streams", what)
 
     def leave(self, slot: StreamSlot) -> None:
         if slot not in self._taken:
@@ -126,6 +135,13 @@ class EventStream:
 
     def with_location(self, path: str) -> "EventStream":
         self._headers = (*_HEADERS, (b"location", path.encode("ascii")))
+        return self
+
+    def with_opening(self, opening: bytes, headers: Mapping[str, str]) -> "EventStream":
+        """For streams of another API: it begins with these bytes, without a hint for browsers."""
+        self._outbox = bytearray(opening)
+        extra = ((name.encode("ascii"), value.encode("ascii")) for name, value in headers.items())
+        self._headers = (*_HEADERS, *extra)
         return self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,6 +1,6 @@
-"""Routes of approvals and grants.
+"""Routes of approvals, grants and refusals.
 
-Owns: listing and answering approvals, listing and revoking grants over HTTP.
+Owns: listing and answering approvals, listing and revoking grants and refusals over HTTP.
 Does not own: which calls an answer covers (core.grants).
 """
 
@@ -14,6 +14,7 @@ from starlette.responses import Response
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, GrantRecord
 from palyra.gateway.access.resources import APPROVAL, GRANT
+from palyra.gateway.access.roles import require_role_within
 from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.routes.bodies import (
@@ -28,14 +29,21 @@ from palyra.ports.tokens import Role
 OPTION_MAX = 63
 TTL_S_MAX = 30 * 24 * 3600  # A month; what should last longer is a policy and no grant.
 
+WITHOUT_MAX = 1000  # Paths of a draft that are not to be applied; whoever wants more discards it.
+
 
 class AnswerBody(RequestBody, frozen=True, kw_only=True):
+    """`principal` and `role` belong to kind `pairing`: whom the account is linked to, and what they may do from it."""
+
     decision: Decision
     scope: Scope = Scope.ONCE
     option: Annotated[int, Meta(ge=0, le=OPTION_MAX)] | None = None
     ttl_s: Annotated[int, Meta(ge=1, le=TTL_S_MAX)] | None = None
     reason: Annotated[str, Meta(max_length=REASON_LENGTH_MAX)] = ""
     end_run: bool = False
+    principal: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    role: Role | None = None
+    without: Annotated[tuple[Annotated[str, Meta(max_length=4096)], ...], Meta(max_length=WITHOUT_MAX)] = ()
 
 
 class ApprovalsPageQuery(PageQuery, frozen=True, kw_only=True):
@@ -54,7 +62,8 @@ class GrantPage(msgspec.Struct, frozen=True):
 
 async def list_approvals(call: HttpCall[ApprovalsPageQuery, Unread]) -> Response:
     query, size = call.query, page_size(call.query.limit)
-    asked = ApprovalsQuery(status=query.status, after=query.after, limit=size + 1)
+    has_system = query.everyone or call.may_oversee()
+    asked = ApprovalsQuery(status=query.status, after=query.after, limit=size + 1, has_system=has_system)
     found = await call.services.engine.approvals.list(call.reader(query.everyone), asked)
     return answer_json(ApprovalPage(*cut_page(found, size, attrgetter("id"))))
 
@@ -64,17 +73,25 @@ async def show(call: HttpCall[Empty, Unread]) -> Response:
 
 
 async def answer(call: HttpCall[Empty, AnswerBody]) -> Response:
-    body = call.body
-    given = ApprovalAnswer(
+    require_role_within(call.caller.role, call.body.role)
+    given = make_answer(call.body)
+    approvals = call.services.engine.approvals
+    return answer_json(await approvals.answer(call.viewer, call.id_of(APPROVAL), given, by=call.principal))
+
+
+def make_answer(body: AnswerBody) -> ApprovalAnswer:
+    """What the engine is asked for, whichever protocol carried the body."""
+    return ApprovalAnswer(
         decision=body.decision,
         scope=body.scope,
         option=body.option,
         ttl_s=body.ttl_s,
         reason=body.reason,
         end_run=body.end_run,
+        principal=body.principal,
+        role=None if body.role is None else body.role.value,
+        without=body.without,
     )
-    approvals = call.services.engine.approvals
-    return answer_json(await approvals.answer(call.viewer, call.id_of(APPROVAL), given, by=call.principal))
 
 
 async def list_grants(call: HttpCall[PageQuery, Unread]) -> Response:
@@ -128,7 +145,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/grants",
-        summary="List grants",
+        summary="List grants and refusals",
         endpoint=list_grants,
         action="grants.list",
         others=Role.OPERATOR,
@@ -139,7 +156,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
     HttpRoute(
         method="DELETE",
         path="/api/v1/grants/{grant_id}",
-        summary="Revoke a grant",
+        summary="Revoke a grant or a refusal",
         endpoint=revoke,
         action="grants.revoke",
         resource=GRANT,

@@ -77,6 +77,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         resource=ARTIFACT,
         query=Empty,
         body=Unread,
-        media_types=(ANY_TYPE,),
+        media_types=("*/*",),
     ),
 )

@@ -27,6 +27,8 @@ Key = Annotated[str, Meta(min_length=1, max_length=KEY_LENGTH_MAX)]
 Label = Annotated[str, Meta(min_length=1, max_length=LABEL_LENGTH_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
 MediaType = Annotated[str, Meta(pattern=r"^[\w.+-]+/[\w.+-]+$", max_length=MEDIA_TYPE_LENGTH_MAX)]
+# A checkpoint of a compaction has an id that is derived from its place.
+MarkText = Annotated[str, Meta(pattern="^[0-9A-HJKMNP-TV-Z]{26}$")]
 UlidText = Annotated[str, Meta(pattern="^[0-7][0-9A-HJKMNP-TV-Z]{25}$")]
 Sha256Text = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 PageLimit = Annotated[int, Meta(ge=1, le=PAGE_ASKED_MAX)]

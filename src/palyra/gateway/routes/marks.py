@@ -17,7 +17,7 @@ from palyra.gateway.access.resources import SESSION
 from palyra.gateway.http.responses import answer_json, answer_nothing
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import CURSOR_MAX, PAGE_DEFAULT
-from palyra.gateway.routes.bodies import Cursor, Label, PageLimit, RequestBody, UlidText, cut_page, page_size
+from palyra.gateway.routes.bodies import Cursor, Label, MarkText, PageLimit, RequestBody, cut_page, page_size
 from palyra.ports.tokens import Role
 
 Seq = Annotated[int, Meta(ge=1, le=CURSOR_MAX)]
@@ -29,7 +29,7 @@ class CheckpointBody(RequestBody, frozen=True, kw_only=True):
 
 
 class RestoreBody(RequestBody, frozen=True, kw_only=True):
-    checkpoint_id: UlidText
+    checkpoint_id: MarkText
     label: Label | None = None
 
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from starlette.responses import Response
 
+from palyra.core.caller_trust import sources_of_caller
 from palyra.core.ids import Principal, parse_routine_id
 from palyra.core.routines.model import (
     CRON_LENGTH_MAX,
@@ -44,6 +45,8 @@ from palyra.ports.tokens import Role
 MOMENT_LENGTH_MAX = 40
 STARTS = "runs.start"  # A routine starts runs, also when the token that made it has ended.
 
+SPEAKS = "channels.resume"  # A routine with a channel speaks to others unasked, which is an operator's to decide.
+
 ROUTINE = ResourceKind(
     "routine", parse_routine_id, lambda owners, principal, routine_id: owners.of_routine(principal, routine_id)
 )
@@ -58,7 +61,7 @@ MisfireMax = Annotated[int, Meta(ge=1, le=MISFIRE_MAX_LIMIT)]
 
 
 class RoutineBody(RequestBody, frozen=True, kw_only=True):
-    """One of `every_s`, `cron` and `at` is given. `channel` is refused until there are channels."""
+    """One of `every_s`, `cron` and `at` is given. `channel` names a channel that hears the answers; for operators."""
 
     name: RoutineName
     prompt: Prompt
@@ -92,6 +95,12 @@ class RoutineChangeBody(RequestBody, frozen=True, kw_only=True):
     paused: bool | UnsetType = UNSET
 
 
+class RoutinesQuery(PageQuery, frozen=True, kw_only=True):
+    """`removed` lists removed routines instead, without their prompts. Their history stays for 90 days."""
+
+    removed: bool = False
+
+
 class HistoryQuery(RequestBody, frozen=True, kw_only=True):
     """`after` is the due time of the last item of the page before; the newest come first."""
 
@@ -109,16 +118,19 @@ class RoutineHistoryPage(msgspec.Struct, frozen=True):
     next_after: int | None
 
 
-async def list_routines(call: HttpCall[PageQuery, Unread]) -> Response:
+async def list_routines(call: HttpCall[RoutinesQuery, Unread]) -> Response:
     size, reader = page_size(call.query.limit), call.reader(call.query.everyone)
-    found = await call.services.engine.routines.list(reader, call.query.after, size + 1)
+    is_removed = call.query.removed
+    found = await call.services.engine.routines.list(reader, call.query.after, size + 1, is_removed=is_removed)
     records = [await _record(call.services.engine, routine) for routine in found]
     return answer_json(RoutinePage(*cut_page(records, size, lambda record: str(record.id))))
 
 
 async def create(call: HttpCall[Empty, RoutineBody]) -> Response:
     call.require_also(STARTS)
-    wish = RoutineWish(**msgspec.structs.asdict(call.body))
+    if call.body.channel is not None:
+        call.require_also(SPEAKS)
+    wish = RoutineWish(**msgspec.structs.asdict(call.body), taint=sources_of_caller(call.principal))
     return answer_json(routine_record(await call.services.engine.routines.create(call.principal, wish)), 201)
 
 
@@ -131,6 +143,8 @@ async def change(call: HttpCall[Empty, RoutineChangeBody]) -> Response:
     wish = RoutineChange(**msgspec.structs.asdict(call.body))
     if wish.given() or wish.paused is False:
         call.require_also(STARTS)
+    if wish.channel is not UNSET:
+        call.require_also(SPEAKS)
     changed = await call.services.engine.routines.change(call.viewer, call.id_of(ROUTINE), wish, call.principal)
     return answer_json(routine_record(changed))
 
@@ -173,7 +187,7 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=list_routines,
         action="routines.list",
         others=Role.OPERATOR,
-        query=PageQuery,
+        query=RoutinesQuery,
         body=Unread,
         answer=RoutinePage,
     ),

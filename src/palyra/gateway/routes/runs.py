@@ -14,12 +14,18 @@ from msgspec import Meta
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from palyra.core.caller_tools import CALLER_TOOLS_MAX
+from palyra.core.caller_trust import trust_of_caller
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
+from palyra.core.events.run import CallerTool
 from palyra.core.ids import ArtifactId, SessionId, StreamId
+from palyra.core.run.objectives import OBJECTIVE_LENGTH_MAX, OBJECTIVES_MAX
 from palyra.core.run.states import RunState
+from palyra.core.trust import Trust
 from palyra.engine.api.requests import (
     ATTACHMENTS_MAX,
+    TEXT_LENGTH_MAX,
     GivenAttachment,
     RunRecord,
     RunRequest,
@@ -56,6 +62,9 @@ ORIGIN = (
 )
 
 
+ObjectiveText = Annotated[str, Meta(min_length=1, max_length=OBJECTIVE_LENGTH_MAX)]
+
+
 class AttachmentBody(RequestBody, frozen=True, kw_only=True):
     """Either the id of an artifact, or the bytes themselves."""
 
@@ -63,6 +72,14 @@ class AttachmentBody(RequestBody, frozen=True, kw_only=True):
     media_type: MediaType
     artifact_id: Sha256Text | None = None
     data_base64: Annotated[str, Meta(max_length=JSON_BYTES_MAX)] | None = None
+
+
+class ToolBody(RequestBody, frozen=True, kw_only=True):
+    """A tool that the caller executes itself: the run waits for its results."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    description: Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)] = ""
+    parameters: JsonObject | None = None
 
 
 class RunBody(RequestBody, frozen=True, kw_only=True):
@@ -75,7 +92,10 @@ class RunBody(RequestBody, frozen=True, kw_only=True):
     idempotency_key: Key | None = None
     answer_schema: JsonObject | None = None
     must_call: Annotated[tuple[Name, ...], Meta(max_length=MUST_CALL_MAX)] = ()
+    objectives: Annotated[tuple[ObjectiveText, ...], Meta(max_length=OBJECTIVES_MAX)] = ()
     when_busy: WhenBusy = WhenBusy.QUEUE
+    tools: Annotated[tuple[ToolBody, ...], Meta(max_length=CALLER_TOOLS_MAX)] = ()
+    instructions: Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)] = ""
 
 
 class InputBody(RequestBody, frozen=True, kw_only=True):
@@ -97,7 +117,7 @@ class RunPage(msgspec.Struct, frozen=True):
 async def start(call: HttpCall[Empty, RunBody]) -> ASGIApp:
     services = call.services
     services.require_open()
-    request = _run_request(call)
+    request = make_run_request(call.body, ORIGIN, trust_of_caller(call.principal))
     if EVENT_STREAM_TYPE not in call.request.headers.get("accept", "").lower():
         record = await services.engine.runs.start(call.principal, request)
         return answer_json(record, 202, {"location": _path_of(record)})
@@ -138,7 +158,9 @@ async def events(call: HttpCall[FeedQuery, Unread]) -> ASGIApp:
 
 async def send_input(call: HttpCall[Empty, InputBody]) -> Response:
     call.services.require_open()
-    record = await call.services.engine.runs.send_input(call.principal, call.id_of(RUN), call.body.text)
+    record = await call.services.engine.runs.send_input(
+        call.principal, call.id_of(RUN), call.body.text, trust_of_caller(call.principal)
+    )
     return answer_json(record, 202)
 
 
@@ -147,13 +169,14 @@ async def cancel(call: HttpCall[Empty, Empty]) -> Response:
     return answer_json(cancelled, 202)
 
 
-def _run_request(call: HttpCall[Empty, RunBody]) -> RunRequest:
-    body = call.body
+def make_run_request(body: RunBody, origin: str, trust: Trust) -> RunRequest:
+    """What the engine is asked for, whichever protocol carried the body."""
     if body.session_id is not None and body.session_key is not None:
         raise Invalid("session_ambiguous", "name the session by session_id or by session_key, not by both")
     return RunRequest(
         text=body.text,
-        origin=ORIGIN,
+        origin=origin,
+        trust=trust,
         session_id=SessionId(StreamId(body.session_id)) if body.session_id is not None else None,
         session_key=body.session_key,
         attachments=tuple(_attachment(item, at) for at, item in enumerate(body.attachments, 1)),
@@ -162,7 +185,13 @@ def _run_request(call: HttpCall[Empty, RunBody]) -> RunRequest:
         idempotency_key=body.idempotency_key,
         answer_schema=body.answer_schema,
         must_call=body.must_call,
+        objectives=body.objectives,
         when_busy=body.when_busy,
+        caller_tools=tuple(
+            CallerTool(name=tool.name, description=tool.description, parameters=tool.parameters or {})
+            for tool in body.tools
+        ),
+        instructions=body.instructions,
     )
 
 

@@ -39,6 +39,9 @@ from palyra.ports.tokens import Role
 
 
 class SessionBody(RequestBody, frozen=True, kw_only=True):
+    """`id` and `session_id` mean the same. A valid id that nobody has yet creates that session."""
+
+    id: UlidText | None = None
     session_id: UlidText | None = None
     key: Key | None = None
     label: Label | None = None
@@ -81,8 +84,9 @@ class TapePage(msgspec.Struct, frozen=True):
 
 async def resolve(call: HttpCall[Empty, SessionBody]) -> Response:
     body = call.body
+    named = body.id or body.session_id
     request = SessionRequest(
-        session_id=SessionId(StreamId(body.session_id)) if body.session_id is not None else None,
+        session_id=SessionId(StreamId(named)) if named is not None else None,
         key=body.key,
         label=body.label,
         agent=body.agent,

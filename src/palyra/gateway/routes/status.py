@@ -12,9 +12,10 @@ from palyra.core.tools import ToolSpec
 from palyra.gateway.http.responses import BASE_HEADERS, answer_json
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import VERIFY_TIMEOUT_S
+from palyra.gateway.services import GrpcState
 from palyra.ports.tokens import Role
 
-METRICS_TYPE = "text/plain; version=0.0.4"
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _FRONT_PAGE = """<!doctype html>
 <html lang="en">
@@ -47,11 +48,12 @@ class HealthRecord(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """`open_incidents` counts what the watchdog found and is not over."""
+    """`open_incidents` counts what the watchdog found and is not over. `grpc` does not decide whether it is ready."""
 
     status: str
     parts: dict[str, str]
     open_incidents: int = 0
+    grpc: GrpcState = GrpcState("off")
 
 
 class ToolRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,12 +110,14 @@ async def ready(call: HttpCall[Empty, Unread]) -> Response:
     if status.is_draining:
         parts = {**parts, "daemon": "draining"}
     is_ready = all(state == "ok" for state in parts.values())
-    readiness = Readiness("ok" if is_ready else "not_ready", parts, await status.incidents_count())
+    open_count, grpc = await status.incidents_count(), call.services.grpc_state
+    readiness = Readiness("ok" if is_ready else "not_ready", parts, open_count, grpc)
     return answer_json(readiness, 200 if is_ready else 503)
 
 
 async def metrics(call: HttpCall[Empty, Unread]) -> Response:
-    return Response(call.services.engine.status.metrics(), 200, BASE_HEADERS, METRICS_TYPE)
+    gauges = {"palyra_streams_open": float(call.services.slots.taken_count)}
+    return Response(await call.services.engine.status.metrics(gauges), 200, BASE_HEADERS, METRICS_TYPE)
 
 
 async def tools(call: HttpCall[Empty, Unread]) -> Response:

@@ -14,15 +14,25 @@ from palyra import __version__
 from palyra.gateway.http.openapi import JsonDocument, describe
 from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.mcp import route as mcp
+from palyra.gateway.openai import chat as openai_chat
+from palyra.gateway.openai import embeddings as openai_embeddings
+from palyra.gateway.openai import models as openai_models
+from palyra.gateway.openai import responses as openai_responses
 from palyra.gateway.routes import (
     approvals,
     artifacts,
+    caller_tools,
+    changes,
+    channels,
     compaction,
     context,
     incidents,
     jobs,
+    learning,
     login,
     marks,
+    memory,
     models,
     policy,
     processes,
@@ -53,10 +63,15 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
     *taint.ROUTES,
     *compaction.ROUTES,
     *runs.ROUTES,
+    *caller_tools.ROUTES,
     *processes.ROUTES,
+    *changes.ROUTES,
     *routines.ROUTES,
+    *memory.ROUTES,
+    *channels.ROUTES,
     *approvals.ROUTES,
     *jobs.ROUTES,
+    *learning.ROUTES,
     *artifacts.ROUTES,
     *models.ROUTES,
     *skills.ROUTES,
@@ -66,6 +81,11 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
     *context.ROUTES,
     *tokens.ROUTES,
     *login.ROUTES,
+    *openai_models.ROUTES,
+    *openai_chat.ROUTES,
+    *openai_responses.ROUTES,
+    *openai_embeddings.ROUTES,
+    *mcp.ROUTES,
     HttpRoute(
         method="GET",
         path="/api/v1/openapi.json",
