@@ -64,7 +64,7 @@ def test_what_anybody_writes_makes_no_second_line(log: Stream) -> None:
 
 
 def test_what_libraries_log_joins_it(log: Stream) -> None:
-    logging.getLogger("uvicorn.error").warning("Invalid %s", EVIL)
+    logging.getLogger("uvicorn.error").error("Invalid %s", EVIL)
     logging.getLogger("palyra.gateway").info("refused %s", EVIL)
     logging.getLogger("httpx").info("too much of a good thing")
     assert len(lines_of(log)) == 2

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.adapters.runtimes.shell.nature import nature_of
-from palyra.adapters.shell import TreeSitterShell
 from palyra.cli.output import print_json, print_line
 from palyra.cli.sse import FRAME_BYTES_MAX, FrameReader, SseFrame
 from palyra.cli.terminal.card import WIDTH_MIN, card_lines, wrap
@@ -77,6 +76,17 @@ def test_live_text_is_told_once_whatever_arrives_again(text: str, pieces: list[t
     assert "".join(sheet.texts) == f"{prose(text)}\n"
 
 
+def test_reference_that_fails_is_told_unless_a_preview_told_it() -> None:
+    told, silent = Sheet(), Sheet()
+    found = frame("reference.resolved", raw="@file:a.md", ok=True, warning=None)
+    failed = frame("reference.resolved", raw="@file:\x1b[2J", ok=False, warning="there is no such file")
+    for transcript in (Transcript(told, Style()), Transcript(silent, Style(), has_preview=True)):
+        transcript.show(found)
+        transcript.show(failed)
+    assert told.lines == ["! @file:\\x1b[2J there is no such file"]
+    assert silent.lines == []
+
+
 def test_tools_are_told_with_status_and_duration() -> None:
     sheet = Sheet()
     transcript = Transcript(sheet, Style())
@@ -96,6 +106,13 @@ def test_tools_are_told_with_status_and_duration() -> None:
         "✗ shell.run failed: it exited with 1 20 ms",
         "✗ bad\\x1b[2J.tool a denied by unknown_tool: no such tool",
     ]
+
+
+def test_an_objective_that_nobody_could_check_is_told() -> None:
+    sheet = Sheet()
+    results = [{"state": "met"}, {"state": "unchecked", "note": "No \x1b[2Jreviewer (budget)."}, {"state": "unmet"}]
+    Transcript(sheet, Style()).show(frame("objectives.checked", turn=1, results=results))
+    assert sheet.lines == ["! objective 2 was not checked: No \\x1b[2Jreviewer (budget)."]
 
 
 def test_the_end_marks_an_estimate() -> None:
@@ -140,12 +157,20 @@ REQUEST = {
         ("t 2h", {"decision": "allow", "scope": "timeboxed", "option": 2, "ttl_s": 7200}),
         ("d", {"decision": "deny"}),
         ("d use make", {"decision": "deny", "reason": "use make"}),
+        ("ds", {"decision": "deny", "scope": "session", "option": 1}),
+        ("ds not here", {"decision": "deny", "scope": "session", "option": 1, "reason": "not here"}),
+        ("dt", {"decision": "deny", "scope": "timeboxed", "option": 2, "ttl_s": 3600}),
+        (
+            "dt 2h not today",
+            {"decision": "deny", "scope": "timeboxed", "option": 2, "ttl_s": 7200, "reason": "not today"},
+        ),
+        ("dt later", {"decision": "deny", "scope": "timeboxed", "option": 2, "ttl_s": 3600, "reason": "later"}),
         ("a cat sat", None),
         ("t soon", None),
-        ("1", {"decision": "allow", "scope": "once", "option": 0}),
-        ("3 2h", {"decision": "allow", "scope": "timeboxed", "option": 2, "ttl_s": 7200}),
+        ("0", {"decision": "allow", "scope": "once", "option": 0}),
+        ("2 2h", {"decision": "allow", "scope": "timeboxed", "option": 2, "ttl_s": 7200}),
         ("4", None),
-        ("0", None),
+        ("3", None),
         ("also do this", None),
         ("", None),
     ],
@@ -160,7 +185,18 @@ def test_every_offered_option_has_a_key() -> None:
     assert question.keys == "a/s/t/s2/d"
     assert answer_of(question, "s2") == {"decision": "allow", "scope": "session", "option": 3}
     assert any("any command" in line for line in card_lines(question, Style()))
+    assert any("deny for this session: " in line for line in card_lines(question, Style()))
     assert question_of({**REQUEST, "options": []}, None).keys == "a/d"
+
+
+def test_a_draft_is_applied_applied_in_part_or_discarded() -> None:
+    question = question_of({**REQUEST, "kind": "draft"}, None)
+    assert question.keys == "a/w/d"
+    assert "changed files" in question.title
+    assert answer_of(question, "a") == {"decision": "allow"}
+    assert answer_of(question, "w .envrc a/b") == {"decision": "allow", "without": [".envrc", "a/b"]}
+    assert answer_of(question, "w") is None
+    assert answer_of(question, "d no hooks") == {"decision": "deny", "reason": "no hooks"}
 
 
 def test_uncertain_call_has_its_own_answers() -> None:
@@ -221,11 +257,17 @@ def shell_card(preview: str, **arguments: object) -> list[str]:
 
 @pytest.mark.parametrize("command", ["rm -rf build", "rm -rf build\n\n\tls \u3164", "rm -rf build " + "x" * 9000])
 def test_card_shows_a_command_once(command: str) -> None:
-    preview = nature_of({"command": command}, ("/w",), TreeSitterShell()).preview or ""
+    preview = nature_of({"command": command, "direct": True}, ("/w",)).preview or ""
     card = shell_card(preview, command=command)
     assert "\n".join(card).count("rm -rf build") == 1
     assert sum(line.startswith("    $ rm -rf build") for line in card) == 1
     assert next(place for place, line in enumerate(card) if "asks because" in line) == 1
+
+
+def test_card_of_a_draft_shows_its_command_once() -> None:
+    card = shell_card("$ make\\nmake test\n\ncreated .envrc", command="make\nmake test")
+    assert sum("make test" in line for line in card) == 1
+    assert any("created .envrc" in line for line in card)
 
 
 def test_card_shows_what_else_a_command_was_given_and_a_command_that_its_preview_does_not_show() -> None:
@@ -263,8 +305,8 @@ def test_card_tells_what_is_asked_and_why() -> None:
         "risk     high",
         "has seen http:evil.example",
         "waits    15 min, till ",
-        "1 a  allow once",
-        "d  deny",
+        "0 a  allow once",
+        "d    deny",  # Keys of all widths leave the words in one column.
     ):
         assert said in card
 

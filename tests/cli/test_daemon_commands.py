@@ -40,6 +40,8 @@ def answer(*arguments: str) -> dict[str, object]:
     [
         (["show", "cli"], ("GET", "/sessions", {})),
         (["show", SESSION], ("GET", f"/sessions/{SESSION}", {})),
+        (["show", "last"], ("GET", "/sessions", {})),
+        (["reset", SESSION[:8]], ("POST", f"/sessions/{SESSION}/reset", {})),
         (["reset", "cli"], ("POST", f"/sessions/{SESSION}/reset", {})),
         (["branch", "cli", "--at-seq", "3"], ("POST", f"/sessions/{SESSION}/branch", {"at_seq": 3})),
         (["label", "cli", "the garden"], ("PATCH", f"/sessions/{SESSION}", {"label": "the garden"})),
@@ -82,7 +84,7 @@ def test_taint_is_shown_and_vouched_for(
 @reached
 def test_sessions_are_listed_plainly_in_a_pipe() -> None:
     lines = palyra("sessions", "list").stdout.splitlines()
-    assert lines[0].split() == ["id", "key", "label", "agent", "last", "used"]
+    assert lines[0].split() == ["id", "key", "label", "agent", "last", "used", "last", "task"]
     assert lines[1].split()[:4] == [SESSION, "cli", "–", "main"]
     assert answer("sessions", "list")["items"]
 
@@ -112,6 +114,19 @@ def test_tape_and_timeline_tell_every_event(stand_in: StandIn) -> None:
     assert answer("runs", "show", run)["run"] == stand_in.run(run)
     assert run in palyra("runs", "list", "--session", "cli").stdout
     assert answer("sessions", "tape", "cli", "--after", "2")["events"] == stand_in.tape[2:]
+
+
+@reached
+def test_show_tells_each_objective_and_what_was_found_of_it(stand_in: StandIn) -> None:
+    palyra("run", "hello")
+    run = stand_in.run_ids()[0]
+    stand_in.objectives = [
+        {"objective": "file:a\x1b[2J exists", "state": "met", "note": ""},
+        {"objective": "It is short.", "state": "unchecked", "note": "No reviewer could check it: budget."},
+    ]
+    lines = [" ".join(line.split()) for line in palyra("runs", "show", run).stdout.splitlines()]
+    assert "objective 1 met: file:a\\x1b[2J exists" in lines
+    assert "objective 2 unchecked: It is short. (No reviewer could check it: budget.)" in lines
 
 
 @reached
@@ -156,6 +171,8 @@ def test_run_is_cancelled(stand_in: StandIn) -> None:
         (["allow", APPROVAL, "--scope", "session", "--option", "1"], {"decision": "allow", "scope": "session", "option": 1}),
         (["allow", APPROVAL, "--scope", "timeboxed", "--ttl", "30m"], {"decision": "allow", "scope": "timeboxed", "ttl_s": 1800}),
         (["deny", APPROVAL, "--reason", "no", "--end-run"], {"decision": "deny", "end_run": True, "reason": "no"}),
+        (["deny", APPROVAL, "--scope", "session"], {"decision": "deny", "scope": "session"}),
+        (["deny", APPROVAL, "--scope", "timeboxed", "--ttl", "2h"], {"decision": "deny", "scope": "timeboxed", "ttl_s": 7200}),
         (["settle", APPROVAL, "give_up"], {"decision": "give_up"}),
     ],
 )  # fmt: skip
@@ -204,7 +221,9 @@ def test_ttl_goes_with_its_scope_only() -> None:
 
 @reached
 def test_grants_are_listed_and_revoked(stand_in: StandIn) -> None:
-    assert "command begins make" in palyra("approvals", "grants", "list").stdout
+    listed = palyra("approvals", "grants", "list").stdout
+    assert "command begins make" in listed
+    assert "refusal  shell.run" in listed
     assert answer("approvals", "grants", "revoke", GRANT)["ok"] is True
     assert stand_in.calls[-1][:2] == ("DELETE", f"/grants/{GRANT}")
 

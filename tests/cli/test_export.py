@@ -46,7 +46,7 @@ def test_all_tapes_go_into_one_file_system_tapes_first(home: TestHome, tmp_path:
     result = palyra(home, "export", "--all", "--output", str(tmp_path / "all.jsonl"))
     assert (result.exit_code, result.stdout) == (0, "")
     lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
-    assert len(lines) == 57
+    assert len(lines) == 58
     assert lines[0]["session_id"] == home.system
     assert [path.name for path in tmp_path.iterdir()] == ["all.jsonl"]
     checked = palyra(home, "export", "--check", str(tmp_path / "all.jsonl"), "--json")
@@ -57,7 +57,10 @@ def test_all_tapes_go_into_one_file_system_tapes_first(home: TestHome, tmp_path:
 
 def test_check_reads_standard_input(home: TestHome) -> None:
     exported = palyra(home, "export", home.first).stdout
-    assert palyra(home, "export", "--check", "-", text=exported).exit_code == 0
+    checked = palyra(home, "export", "--check", "-", text=exported)
+    assert checked.exit_code == 0
+    assert "nobody" not in checked.stdout  # A file has no keys beside it, which is no finding.
+    assert "signatures" in checked.stdout
 
 
 @pytest.mark.parametrize(

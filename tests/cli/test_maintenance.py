@@ -7,8 +7,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from palyra.adapters.store.sqlite.connection import WriterLock
+from palyra.adapters.store.sqlite.migrations import known_migrations
 from palyra.cli.main import app
 from tests.support.homes import ARTIFACT, TestHome
+
+NEWEST = known_migrations()[-1].number
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +37,8 @@ def answer(result: Result) -> dict[str, object]:
 def test_journal_tells_what_it_holds(home: TestHome) -> None:
     members = answer(palyra(home, "journal", "info", "--json"))
     assert members["path"] == str(home.home.journal)
-    assert members["totals"] == {"schema_version": 6, "tapes_count": 5, "events_count": 55, "last_position": 55}
-    assert "55" in palyra(home, "journal", "info").stdout
+    assert members["totals"] == {"schema_version": NEWEST, "tapes_count": 5, "events_count": 56, "last_position": 56}
+    assert "56" in palyra(home, "journal", "info").stdout
 
 
 def test_erased_session_is_gone_with_its_artifact_and_still_verifies(home: TestHome) -> None:
@@ -164,11 +167,11 @@ def test_home_without_a_journal_is_a_clear_error_and_stays_empty(tmp_path: Path,
 
 def test_backup_and_restore_go_round(home: TestHome, tmp_path: Path) -> None:
     backup = tmp_path / "backup"
-    assert answer(palyra(home, "backup", "--with-keys", str(backup), "--json"))["last_position"] == 55
+    assert answer(palyra(home, "backup", "--with-keys", str(backup), "--json"))["last_position"] == 56
     assert palyra(home, "backup", str(backup)).stderr.startswith("error: backup_exists: ")
     assert palyra(home, "restore", str(backup)).stderr.startswith("error: journal_exists: ")
     home.append_run(home.first)
     assert palyra(home, "restore", "--replace", str(backup), text="n\n").exit_code == 1
     restored = palyra(home, "restore", "--replace", "--yes", str(backup))
-    assert restored.stdout == f"{home.home.journal}: 55 events, verified\n"
+    assert restored.stdout == f"{home.home.journal}: 56 events, verified\n"
     assert answer(palyra(home, "verify", "--json"))["ok"] is True

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import subprocess
 import sys
 import tomllib
@@ -21,6 +22,7 @@ from palyra.config import Config, read_config
 from palyra.config.example import EXAMPLE
 from tests.support.homes import TestHome
 from tests.support.stand_in import StandIn
+from tests.support.waiting import WAIT_S
 from tests.test_docs import command_names
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +55,58 @@ def test_config_check_tells_all_problems(tmp_path: Path) -> None:
     members = json.loads(result.stdout)
     assert (result.exit_code, members["ok"]) == (1, False)
     assert [(problem["line"], problem["where"]) for problem in members["problems"]] == [(2, "run.drain"), (3, "sever")]
+
+
+REFUSED = """[[provider]]
+name = "played"
+kind = "scripted"
+file = "none.toml"
+[server]
+http = "0.0.0.0:0"
+tls_cert = "{folder}/none.pem"
+tls_key = "{folder}/none.pem"
+[[agent]]
+name = "main"
+workspace = ["{folder}/../../etc"]
+"""
+
+
+def test_config_check_says_all_that_a_start_would_refuse_in_the_same_words(tmp_path: Path) -> None:
+    (tmp_path / "palyra.toml").write_text(REFUSED.format(folder=tmp_path))
+    checked = palyra(tmp_path, "config", "check")
+    served = palyra(tmp_path, "serve", "--no-supervisor")
+    assert (checked.exit_code, served.exit_code) == (1, 1)
+    problems = checked.stdout.splitlines()[:-1]
+    assert [line.removeprefix("error: ") for line in served.stderr.splitlines()] == problems
+    assert {code for code in ("tls_unreadable", "script_unreadable") if code in checked.stdout} == {
+        "tls_unreadable",
+        "script_unreadable",
+    }
+
+
+def test_key_that_is_no_key_is_told_before_the_start(tmp_path: Path) -> None:
+    (tmp_path / "bad.pem").write_text("key")
+    (tmp_path / "palyra.toml").write_text('[server]\ntls_cert = "{0}"\ntls_key = "{0}"\n'.format(tmp_path / "bad.pem"))
+    assert "tls_unfit" in palyra(tmp_path, "config", "check").stdout
+    assert "Traceback" not in palyra(tmp_path, "serve", "--no-supervisor").stderr
+
+
+@pytest.mark.parametrize(("mode", "is_told"), [(0o644, True), (0o640, False), (0o600, False)])
+def test_a_tls_key_that_others_can_read_is_told(tmp_path: Path, mode: int, is_told: bool) -> None:
+    key = tmp_path / "key.pem"
+    key.write_text("key")
+    key.chmod(mode)
+    (tmp_path / "palyra.toml").write_text(f'[server]\ntls_cert = "{key}"\ntls_key = "{key}"\n')
+    assert ("chmod 600" in palyra(tmp_path, "config", "check").stdout) is is_told
+
+
+def test_variable_of_a_secret_that_is_not_set_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = 'kind = "openai-chat"\nbase_url = "http://127.0.0.1:9/v1"\napi_key = "env:NO_SUCH_KEY"\n'
+    (tmp_path / "palyra.toml").write_text(f'[[provider]]\nname = "a"\n{key}[[model]]\nname = "m"\nprovider = "a"\n')
+    warned = palyra(tmp_path, "config", "check")
+    assert (warned.exit_code, "env:NO_SUCH_KEY is not set" in warned.stdout) == (0, True)
+    monkeypatch.setenv("NO_SUCH_KEY", "x")
+    assert palyra(tmp_path, "config", "check").stdout == "all is well\n"
 
 
 def test_config_path_and_example(tmp_path: Path) -> None:
@@ -158,7 +212,7 @@ def test_every_command_has_help_with_an_example(name: str) -> None:
 def test_every_command_but_those_that_talk_has_json() -> None:
     commands = dict(zip(NAMES, leaves(get_command(app)), strict=True))
     silent = [name for name, command in commands.items() if "json" not in {each.name for each in command.params}]
-    assert silent == ["serve", "chat"]
+    assert silent == ["serve", "chat", "acp", "mcp-server"]
 
 
 def leaves(group: Any) -> Iterator[Any]:
@@ -181,3 +235,15 @@ def test_help_loads_nothing_heavy() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, env=environment)
     assert (run.stdout, run.stderr) == ("[]\n", "")
+
+
+def test_mcp_alone_shows_its_help_at_a_terminal() -> None:
+    read, write = pty.openpty()
+    command = [sys.executable, "-m", "palyra", "mcp"]
+    try:
+        done = subprocess.run(command, stdin=write, capture_output=True, timeout=WAIT_S)
+    finally:
+        os.close(read)
+        os.close(write)
+    assert done.returncode == 2
+    assert b"palyra mcp add time -- uvx" in done.stdout

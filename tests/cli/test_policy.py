@@ -139,6 +139,8 @@ def test_draft_is_tried_without_being_put_in_force(home: Path, tmp_path: Path) -
         ("[[case]]\ntool = 'a'\nexpect = 'maybe'", "cases_invalid"),
         ("[[case]]\ntool = 'a'\nexpect = 'ask'\nextra = 1", "cases_invalid"),
         ("case = []", "cases_invalid"),
+        ("[[case]]\nexpect = 'ask'", "cases_invalid"),
+        ("[[case]]\ntool = 'time.now'\nmodel = 'a'\nexpect = 'ask'", "cases_invalid"),
         ("[[case]", "cases_invalid"),
         ("[[case]]\ntool = 'fs.burn'\nexpect = 'ask'", "tool_unknown"),
         ("[[case]]\ntool = 'fs.read'\nexpect = 'ask'\nagent = 'nobody'", "agent_unknown"),
@@ -151,6 +153,21 @@ def test_cases_that_make_no_sense_are_refused(home: Path, tmp_path: Path, text: 
     result = palyra("test", str(cases))
     assert result.exit_code == 1
     assert code in result.output
+
+
+def test_case_about_a_model_is_judged(home: Path, tmp_path: Path) -> None:
+    text = (
+        '@id("ours") forbid (principal, action == Action::"use_model", resource) when { context.provider != "here" };'
+    )
+    put_policy(home / "policies", text)
+    cases = tmp_path / "cases.toml"
+    cases.write_text(
+        "[[case]]\nmodel = 'a'\nprovider = 'here'\nexpect = 'allow'\n[[case]]\nmodel = 'a'\nexpect = 'allow'"
+    )
+    result = palyra("test", str(cases))
+    assert result.exit_code == 1
+    assert "✓ 1: a  allow by any_model" in result.output
+    assert "✗ 2: a  deny by mine/ours, expected allow" in result.output
 
 
 def test_broken_policies_are_not_tested(home: Path, tmp_path: Path) -> None:
@@ -178,6 +195,23 @@ def test_explain_asks_the_daemon_and_tells_why(stand_in: WithPolicy) -> None:
 
 
 @pytest.mark.usefixtures("reaching")
+def test_explain_asks_about_a_model(stand_in: WithPolicy) -> None:
+    assert palyra("explain", "--model", "gpt-5", "--agent", "intern", "--named").exit_code == 0
+    assert palyra("explain", "--model", "gpt-5", "--taint", "http:a").exit_code == 0
+    assert stand_in.asked == [
+        {"model": "gpt-5", "is_named": True, "agent": "intern"},
+        {"model": "gpt-5", "taint": ["http:a"]},
+    ]
+
+
+@pytest.mark.usefixtures("reaching")
+@pytest.mark.parametrize("arguments", [(), ("fs.read", "--model", "gpt-5"), ("fs.read", "--named")])
+def test_explain_needs_a_tool_or_a_model(stand_in: WithPolicy, arguments: tuple[str, ...]) -> None:
+    assert palyra("explain", *arguments).exit_code == 2
+    assert stand_in.asked == []
+
+
+@pytest.mark.usefixtures("reaching")
 @pytest.mark.parametrize("arguments", ["", "[]", "{", "path=a"])
 def test_arguments_that_are_no_object_are_refused(stand_in: WithPolicy, arguments: str) -> None:
     result = palyra("explain", "fs.write", "--arguments", arguments)
@@ -195,5 +229,5 @@ def test_examples_of_the_documentation_hold(home: Path, tmp_path: Path) -> None:
     (tmp_path / "cases.toml").write_text(cases)
     result = palyra("test", str(tmp_path / "cases.toml"))
     assert result.exit_code == 0, result.output
-    assert len(cedar) == 3
+    assert len(cedar) == 4
     assert "example0/tests" in palyra("check").output

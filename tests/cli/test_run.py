@@ -35,7 +35,7 @@ def test_json_gives_the_record_of_the_ended_run() -> None:
 def test_failed_run_exits_with_1_and_says_why() -> None:
     result = palyra("run", "fail")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "failed: provider_error the provider is down" in result.stderr
+    assert "failed: provider_error: the provider is down" in result.stderr
 
 
 def test_text_and_options_are_sent(stand_in: StandIn, tmp_path: Path) -> None:
@@ -47,6 +47,12 @@ def test_text_and_options_are_sent(stand_in: StandIn, tmp_path: Path) -> None:
     assert body.pop("idempotency_key").startswith("cli-")
     assert body == {"text": "from a pipe", "session_key": "garden", "agent": "a", "must_call": ["fs.read"],
                     "answer_schema": {"type": "object"}}  # fmt: skip
+
+
+def test_objectives_are_sent_in_their_order(stand_in: StandIn) -> None:
+    options = ["--objective", "file:report.md exists", "--objective", "It names every source"]
+    assert palyra("run", "hello", *options).exit_code == 0
+    assert stand_in.sent("/runs")[0]["objectives"] == ["file:report.md exists", "It names every source"]
 
 
 def test_session_id_is_told_from_a_key(stand_in: StandIn) -> None:
@@ -73,10 +79,16 @@ def test_broken_stream_goes_on_after_the_last_event(stand_in: StandIn) -> None:
 def test_without_a_terminal_an_approval_is_left_to_others(stand_in: StandIn, reaching: dict[str, str]) -> None:
     with popen(["run", "approval"], reaching) as running:
         assert running.stderr is not None
-        while APPROVAL not in running.stderr.readline():
-            pass
+        told = ""
+        while f"approvals deny {APPROVAL}" not in told:
+            told += running.stderr.readline()
         assert palyra("approvals", "deny", APPROVAL, "--reason", "not now", "--end-run").exit_code == 0
         assert running.wait(10) == 0
+        told += running.stderr.read()
+    assert "shell.run asks for approval" in told
+    assert told.count(f"the run waits for your answer to approval {APPROVAL}:") == 1
+    assert f"palyra approvals show {APPROVAL}\n" in told
+    assert f"palyra approvals allow {APPROVAL}\n" in told
     assert stand_in.sent(f"/approvals/{APPROVAL}") == [{"decision": "deny", "end_run": True, "reason": "not now"}]
 
 
@@ -86,7 +98,7 @@ def test_interrupt_cancels_the_run_and_exits_with_1(stand_in: StandIn, reaching:
         running.send_signal(signal.SIGINT)
         assert running.wait(10) == 1
         assert running.stderr is not None
-        assert "cancelled: cancelled asked to" in running.stderr.read()
+        assert "cancelled: asked to" in running.stderr.read()
     assert stand_in.sent(f"/runs/{stand_in.run_ids()[0]}/cancel") == [{}]
 
 

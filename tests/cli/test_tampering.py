@@ -1,22 +1,25 @@
 """Tampering that must end in plain words, never in a traceback: odd cells, altered schemas, invented nodes."""
 
+import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import apsw
 import pytest
 from typer.testing import CliRunner, Result
 
+from palyra.adapters.store.sqlite.archive import Archive
 from palyra.app import verify_summary
 from palyra.cli.main import app
 from palyra.core.chain import link, prepare
+from palyra.core.checkpoint import anchor_line, anchor_of
 from palyra.core.errors import Corrupt
-from palyra.core.events.codec import encode_erased
-from palyra.core.events.system import Erased, SeqRange
-from palyra.core.ids import Principal, StreamId
-from palyra.ports.journal import Erasure
+from palyra.core.events.codec import decode_data, encode_erased
+from palyra.core.events.system import CheckpointSigned, Erased, SeqRange
+from palyra.core.ids import StreamId
 from tests.support.homes import TestHome
-from tests.support.journals import START_MS, draft
+from tests.support.journals import draft
 
 EVENTS_LOOSE = (
     "ALTER TABLE events RENAME TO strict_events",
@@ -157,15 +160,60 @@ def test_erasure_on_record_of_an_invented_node_excuses_nothing(home: TestHome) -
     assert any(line.startswith(f"session {home.second} seq 3: its data was erased, and no event") for line in lines)
 
 
-def test_node_without_a_checkpoint_is_known_by_its_key_alone(home: TestHome) -> None:
-    """As after a kill between the first erasure and the checkpoint that follows it."""
+def rewrite(home: TestHome) -> None:
+    """What somebody with the disk and without the key can do: no checkpoints, another text, and a chain that fits."""
     home.spoil(f"DELETE FROM events WHERE {home.tape(home.system)}")
     home.spoil("DELETE FROM tapes WHERE stream = ?", home.system)
-    erasure = Erasure(stream=home.second, seqs=(3,), reason="asked", actor=Principal("user:owner"), at_ms=START_MS)
-    home.run(lambda journal: journal.erase([erasure]))
-    home.spoil(f"DELETE FROM events WHERE {home.event(home.system, 2)}")
-    result = palyra(home, "verify", "--json")
-    assert (result.exit_code, json.loads(result.stdout)["summary"]["checkpoints_count"]) == (0, 0)
+    with Archive(home.home.journal) as archive:
+        stored = list(archive.events(home.second))
+    previous = bytes(32)
+    for event in stored:
+        data = event.data.replace(b"hello", b"hullo")
+        digest = hashlib.sha256((event.salt or b"") + data).digest()
+        header = {
+            "actor": event.actor, "at_ms": event.at_ms, "run_id": event.run_id, "seq": event.seq,
+            "session_id": home.second, "trust": event.trust, "type": event.type,
+        }  # fmt: skip
+        previous = hashlib.sha256(previous + json.dumps(header, separators=(",", ":")).encode() + digest).digest()
+        sql = f"UPDATE events SET data = ?, digest = ?, hash = ? WHERE {home.event(home.second, event.seq)}"
+        home.spoil(sql, data, digest, previous)
+
+
+def test_a_rewritten_journal_shows_and_no_start_signs_it_anew(home: TestHome) -> None:
+    rewrite(home)
+    result = palyra(home, "verify")
+    assert result.exit_code == 1
+    assert "has signed before, and no checkpoint by it is here" in result.stdout
+    with pytest.raises(Corrupt) as refused:
+        home.run(lambda journal: journal.checkpoint())
+    assert refused.value.code == "checkpoints_gone"
+
+
+def test_a_journal_signed_anew_by_another_key_does_not_match_its_anchors(home: TestHome, tmp_path: Path) -> None:
+    """Whoever also removes the keys has a journal that looks whole; what was written elsewhere shows it."""
+    anchors = tmp_path / "anchors.jsonl"
+    with Archive(home.home.journal) as archive:
+        events = list(archive.events(home.system))
+    checkpoints = [decode_data(event.type, event.data) for event in events if event.type == CheckpointSigned.TYPE]
+    anchors.write_bytes(b"".join(anchor_line(anchor_of(each, 0)) for each in checkpoints))  # type: ignore[arg-type]
+    assert palyra(home, "verify", "--anchor", str(anchors)).exit_code == 0
+    rewrite(home)
+    shutil.rmtree(home.home.public_keys)
+    home.home.signing_key.unlink()
+    home.spoil("DELETE FROM events WHERE type = 'tool.finished'")
+    result = palyra(home, "verify", "--anchor", str(anchors))
+    assert result.exit_code == 1
+    assert "which was anchored elsewhere, is not here" in result.stdout
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing\n", None])
+def test_a_file_without_anchors_is_a_clear_error(home: TestHome, tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "anchors.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+    result = palyra(home, "verify", "--anchor", str(path))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: anchor_")
 
 
 @pytest.mark.parametrize("name", ["none", "file"])

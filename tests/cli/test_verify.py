@@ -54,10 +54,10 @@ def test_untouched_journal_passes(home: TestHome) -> None:
     assert (code, answer["ok"], answer["first_bad"], answer["findings"]) == (0, True, None, [])
     assert answer["summary"] == {
         "tapes_count": 5,
-        "events_count": 14 + 18 + 14 + 7 + 2,
+        "events_count": 14 + 18 + 14 + 7 + 3,
         "erased_count": 0,
-        "checkpoints_count": 2,
-        "attestations_count": 1,
+        "checkpoints_count": 3,
+        "attestations_count": 4,
         "unchecked_attestations_count": 0,
         "unsigned_events_count": 0,
         "findings_count": 0,
@@ -245,7 +245,7 @@ def test_checkpoint_with_a_bad_signature_is_named(home: TestHome) -> None:
 def test_tape_rewritten_with_fitting_hashes_is_named_by_what_was_signed(home: TestHome) -> None:
     home.spoil(f"UPDATE events SET actor = 'user:malice' WHERE {home.event(home.first, 6)}")
     rechain(home, home.first)
-    assert_first_bad(home, home.first, 14, f"not the event that {home.system} seq 1 signed")
+    assert_first_bad(home, home.first, 14, f"not the event that {home.system} seq 2 signed")
 
 
 def test_false_attestation_is_named(home: TestHome) -> None:

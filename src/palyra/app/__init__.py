@@ -38,6 +38,10 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "artifacts"
 
     @property
+    def drafts(self) -> Path:
+        return self.root / "drafts"
+
+    @property
     def public_keys(self) -> Path:
         return self.root / "keys"
 
@@ -83,6 +87,14 @@ def open_archive(home: Home) -> "Archive":
     from palyra.adapters.store.sqlite.archive import Archive
 
     return Archive(home.journal)
+
+
+def count_memory_items(home: Home) -> tuple[int, int]:
+    """Returns how many items are remembered, and in how many places they and their index do not agree."""
+    from palyra.adapters.store.sqlite.archive import count_memory
+
+    with open_archive(home) as archive:
+        return count_memory(archive)
 
 
 def open_public_keys(directory: Path) -> SignatureCheck:

@@ -96,7 +96,7 @@ def issue_token(home: Home, wish: JsonObject) -> IssuedToken:
         body = msgspec.convert(wish, TokenBody)
     except msgspec.ValidationError as cause:
         raise Invalid("token_wish_invalid", str(cause)) from cause
-    actions = route_actions(frozenset(route.action for route in ROUTES if not route.is_public))
+    actions = route_actions(frozenset(route.action for route in ROUTES if route.needs_credentials))
     row = make_row(body, now_ms(), actions)
     token = _recorded(home, act_of_issue(row), lambda: _tokens(home).issue(row))
     return IssuedToken(token=token, record=token_record(row, None, now_ms()))

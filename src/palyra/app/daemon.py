@@ -16,6 +16,7 @@ from palyra.app import Home
 from palyra.app.default_models import choose_models
 from palyra.app.engine_builder import DaemonParts, build_engine, make_modes
 from palyra.app.loop_blocks import make_loop_watch, watched
+from palyra.app.open_files import HTTP_PART, raise_limit, share
 from palyra.app.policies import record_changes, watch
 from palyra.app.stop_signals import StopSignals
 from palyra.config import Config
@@ -23,7 +24,7 @@ from palyra.core.errors import Unavailable
 from palyra.core.healing.model import HealingDomain
 from palyra.core.redaction import KnownSecrets
 from palyra.engine.engine import Engine
-from palyra.gateway.http.settings import HttpSettings
+from palyra.gateway.http.settings import CONNECTIONS_MAX, HttpSettings
 
 # Records are many and short-lived, and hardly ever form cycles. The default pace cost a tenth of the time.
 GC_THRESHOLDS = (50_000, 20, 100)
@@ -46,6 +47,7 @@ def run_daemon(home: Home, config: Config, announce: Announce, tell: Tell = _dro
 
     known = KnownSecrets()
     configure_log(known)
+    raise_limit()
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     uvloop.run(serve(home, config, announce, tell, known))
@@ -58,7 +60,7 @@ async def serve(
     tell: Tell = _drop_message,
     known: KnownSecrets | None = None,
 ) -> None:
-    """Wires everything, resumes the work of an earlier process, serves HTTP until a signal, then drains.
+    """Wires everything, resumes the work of an earlier process, serves HTTP and gRPC until a signal, then drains.
 
     `announce` receives the daemon's address, a link that logs a browser in, and which models were chosen if the file
     names none. `tell` receives what a stop waits for.
@@ -66,6 +68,7 @@ async def serve(
     import structlog
 
     from palyra.app.credentials import login_link, noting_uses, open_credentials
+    from palyra.app.grpc_service import serving_grpc
     from palyra.gateway.access.authentication import Authentication
     from palyra.gateway.http.application import Gateway
     from palyra.gateway.http.server import serve_http
@@ -89,18 +92,18 @@ async def serve(
         watching = asyncio.create_task(watch(folder), name="policies")
         access = Authentication(credentials, settings.requests_per_minute, time.monotonic)
         gateway = Gateway(engine, access, settings)
-        async with serve_http(settings, gateway) as server, noting_uses(tokens), watched(loop_watch):
-            announce(server.address, server.address + login_link(home, credentials), choice.words)
+        beside = serving_grpc(config, gateway, access)
+        async with serve_http(settings, gateway) as server, noting_uses(tokens), watched(loop_watch), beside:
             if choice.words:
                 log.info("models_chosen", models=[model.name for model in choice.config.models], why=choice.words)
             # Everything made so far lives as long as the daemon, so the collector need not look at it again.
             gc.collect()
             gc.freeze()
             log.info("ready", address=server.address, home=str(home.root), sessions_resumed=resumed)
-            # Prices take a quarter of a second to load: a thread does it now, so that nobody's first turn waits.
-            await asyncio.to_thread(engine.status.models)
-            # The same goes for the tools: the sandbox is tried, plugins and skills are read.
-            await asyncio.to_thread(engine.status.tools)
+            announce(server.address, server.address + login_link(home, credentials), choice.words)
+            # Prices take a quarter of a second to load, and so do the tools: the sandbox is tried, plugins and skills are
+            # read. A thread does it now, so that nobody's first turn waits.
+            await asyncio.to_thread(lambda: (engine.status.models(), engine.status.tools()))
             await engine.wait_for(stop.asked)
             log.info("draining", limit_s=config.run.drain_s)
             await _drain(engine, config.run.drain_s, stop.hurried, tell)
@@ -122,6 +125,9 @@ def http_settings(config: Config) -> HttpSettings:
         is_insecure=server.insecure,
         hosts=server.hosts,
         requests_per_minute=config.limits.requests_per_minute,
+        streams_max=config.limits.streams_max,
+        streams_per_token_max=config.limits.streams_per_token_max,
+        connections_max=share(CONNECTIONS_MAX, HTTP_PART),
     )
 
 

@@ -11,17 +11,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from palyra.adapters.anchors.places import open_places
 from palyra.adapters.cron import SimulatedCron
 from palyra.adapters.documents.files import WorkspaceDocumentFiles
 from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.readable.reader import IsolatedReader
+from palyra.adapters.skills.learned import HomeLearnedSkills
 from palyra.adapters.tools.catalog import ToolCatalog
 from palyra.adapters.tools.past_results import JournalResults
 from palyra.app import Home
+from palyra.app.channels import answers_by_policy, make_channels, origins_max
 from palyra.app.model_facts import build_prices, describe_model, make_budgets
 from palyra.app.models import build_router
 from palyra.app.secrets import SecretSources, open_sources
+from palyra.app.telemetry import make_telemetry
 from palyra.app.tools import StartingTools, StoredContent, ToolDependencies, ToolSet, build_tools, own_tools
 from palyra.app.verify_process import verify_journal
 from palyra.config import Config
@@ -31,6 +35,7 @@ from palyra.core.compaction.model import CompactionSettings
 from palyra.core.errors import Invalid
 from palyra.core.healing.model import HealingModes
 from palyra.core.ids import parse_principal
+from palyra.core.learning.settings import LearningRuntimeConfig
 from palyra.core.redaction import KnownSecrets, Redactor
 from palyra.core.routines.wish import ConfiguredRoutine, RoutineWish, make_definition
 from palyra.engine.engine import Engine
@@ -38,16 +43,22 @@ from palyra.engine.healing.loop_watch import LoopWatch
 from palyra.engine.setup import EnginePorts, EngineSettings, EngineSetup, HealingSetup, Views
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.clock import Clock
+from palyra.ports.embedder import EmbeddingBatches, VectorIndex
+from palyra.ports.memory import MemoryStores
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.sealer import Sealer
 from palyra.ports.search import NoSearch
+from palyra.ports.services import Service
 from palyra.ports.signer import Signer
 from palyra.ports.skills import NoSkills
 from palyra.ports.state import NoState
 from palyra.ports.token_counter import TokenCounter
 
 if TYPE_CHECKING:
+    from palyra.adapters.drafts.store import FileDrafts
+    from palyra.adapters.embedders.bundled import BundledEmbedder
     from palyra.adapters.store.sqlite.journal import SqliteJournal
+    from palyra.app.embedders import ChosenEmbedder
 
 DAY_MS = 86_400_000
 
@@ -67,6 +78,7 @@ class Stores(NamedTuple):
 
     journal: "SqliteJournal"
     artifacts: Artifacts
+    drafts: "FileDrafts"
     schemas: SchemaCheck
     signer: Signer
     sealer: Sealer
@@ -75,8 +87,11 @@ class Stores(NamedTuple):
 
 def build_engine(home: Home, config: Config, parts: DaemonParts) -> Engine:
     """Connects adapters with ports. A new tool, provider or store is one line here or in `tools`."""
+    from palyra.adapters.drafts.folders import sweep_trials
+
     secrets = open_sources(home, config, parts.known)
     stores = open_stores(home, config)
+    sweep_trials(home.drafts)
     tools = build_tools(
         ToolDependencies(
             home=home,
@@ -87,33 +102,45 @@ def build_engine(home: Home, config: Config, parts: DaemonParts) -> Engine:
             redactor=Redactor(stores.sealer.marker_key, parts.known),
             state=stores.journal.state,
             search=stores.journal.search,
+            memory=stores.journal.memory_search,
             results=JournalResults(stores.journal, stores.journal.sessions, stores.journal.runs),
             provenance=stores.journal.provenance,
             documents=IsolatedReader(),
+            drafts=stores.drafts,
         )
     )
+    embedding = _make_embedding(config, parts, secrets, stores.journal.memory_search)
+    telemetry = make_telemetry(config, stores.clock)
     setup = EngineSetup(
         journal=stores.journal,
         views=make_views(stores.journal),
-        ports=_make_ports(home, config, parts, stores, _Made(secrets, tools)),
+        ports=_make_ports(home, config, parts, stores, _Made(secrets, tools, embedding)),
         clock=stores.clock,
         agents=make_agents(home, config),
         settings=make_settings(config),
         budgets=make_budgets(config),
         policy_state=parts.policy.state,
         known=parts.known,
-        services=tools.services,
-        healing=_make_healing(home, config, parts, stores, tools),
+        services=(*tools.services, embedding.service, *telemetry.services),
+        healing=_make_healing(home, config, parts, stores, (*tools.services, embedding.service)),
         routines=make_routines(config),
+        meter=telemetry.meter,
+        observers=telemetry.observers,
+        channels=make_channels(config, secrets, parts.client, stores.clock),
+        may_answer=answers_by_policy(parts.policy),
     )
     engine = Engine(setup, partial(verify_journal, home))
     tools.routines.bind(engine.routines)
+    tools.memory.bind(engine.memory)
+    tools.messages.bind(engine.outbox)
+    stores.journal.memory_search.use(engine.embedder, embedding.words)
     return engine
 
 
 def open_stores(home: Home, config: Config) -> Stores:
     from palyra.adapters.artifacts.files import FileArtifacts
     from palyra.adapters.clock import SystemClock
+    from palyra.adapters.drafts.store import FileDrafts
     from palyra.adapters.keys.sealer import FileSealer
     from palyra.adapters.keys.signer import FileSigner
     from palyra.adapters.schema import JsonSchemaCheck
@@ -126,6 +153,7 @@ def open_stores(home: Home, config: Config) -> Stores:
     return Stores(
         journal=open_journal(settings, signer, clock),
         artifacts=FileArtifacts(home.artifacts),
+        drafts=FileDrafts(home.drafts),
         schemas=JsonSchemaCheck(),
         signer=signer,
         sealer=FileSealer(home.vault_key),
@@ -133,16 +161,37 @@ def open_stores(home: Home, config: Config) -> Stores:
     )
 
 
+class _Embedding(NamedTuple):
+    """The chosen embedder, the bundled one that compares single words, and what the watchdog sees of both."""
+
+    chosen: "ChosenEmbedder"
+    words: "BundledEmbedder"
+    service: Service
+
+
 class _Made(NamedTuple):
     secrets: SecretSources
     tools: ToolSet
+    embedding: _Embedding
+
+
+def _make_embedding(config: Config, parts: DaemonParts, secrets: SecretSources, index: VectorIndex) -> _Embedding:
+    from palyra.adapters.embedders.bundled import BundledEmbedder
+    from palyra.app.embedders import EmbedderService, choose_embedder
+
+    chosen = choose_embedder(config, parts.client, secrets)
+    words = chosen if isinstance(chosen, BundledEmbedder) else BundledEmbedder()
+    return _Embedding(chosen, words, EmbedderService(chosen, words, index))
 
 
 def _make_ports(home: Home, config: Config, parts: DaemonParts, stores: Stores, made: _Made) -> EnginePorts:
-    secrets, tools = made
+    secrets, tools, embedding = made
     prices = build_prices(config)
+    router = build_router(home, config, parts.client, secrets, partial(describe_model, config, prices))
+    if isinstance(embedding.chosen, EmbeddingBatches):
+        router.put(embedding.chosen.model, embedding.chosen)
     return EnginePorts(
-        router=build_router(home, config, parts.client, secrets, partial(describe_model, config, prices)),
+        router=router,
         prices=prices,
         policy=parts.policy,
         catalog=tools.catalog,
@@ -155,12 +204,18 @@ def _make_ports(home: Home, config: Config, parts: DaemonParts, stores: Stores, 
         skills=tools.skills,
         references=tools.references,
         forget=tools.forget,
+        tools_begun=tools.begun,
         kept=tools.kept,
         upkeep=stores.journal.upkeep,
         delegation=tools.delegation,
+        drafts=stores.drafts,
+        draft_leftovers=stores.drafts.leftovers,
         counter=_make_counter(config),
         documents=IsolatedReader(),
         document_files=WorkspaceDocumentFiles(),
+        embedder=embedding.chosen,
+        learned_skills=HomeLearnedSkills(home.root),
+        anchors=open_places(config.journal.anchors, parts.client),
     )
 
 
@@ -170,7 +225,9 @@ def _make_counter(config: Config) -> TokenCounter:
     return BundledVocabularies({model.name: model.id or model.name for model in config.models})
 
 
-def _make_healing(home: Home, config: Config, parts: DaemonParts, stores: Stores, tools: ToolSet) -> HealingSetup:
+def _make_healing(
+    home: Home, config: Config, parts: DaemonParts, stores: Stores, services: tuple[Service, ...]
+) -> HealingSetup:
     """A model that is given more time than usual for its first token is not taken for stuck within it."""
     from palyra.adapters.machine import LocalMachine
     from palyra.core.healing.rules import STUCK_MS
@@ -181,7 +238,7 @@ def _make_healing(home: Home, config: Config, parts: DaemonParts, stores: Stores
         model_patience_ms=max(STUCK_MS, *(int(each * 1000) for each in timeouts), 0),
         machine=LocalMachine(home.root, home.artifacts),
         log=stores.journal.upkeep,
-        services=tools.services,
+        services=services,
         loop_blocks=tuple if parts.loop_watch is None else parts.loop_watch.take,
     )
 
@@ -202,6 +259,13 @@ def make_views(journal: "SqliteJournal") -> Views:
         incidents=journal.incidents,
         routines=journal.routines,
         marks=journal.marks,
+        memory=MemoryStores(views=journal.memory, upkeep=journal.memory, search=journal.memory_search),
+        vectors=journal.memory_search,
+        learning=journal.learning,
+        workload=journal.workload,
+        channels=journal.channels,
+        pairing=journal.pairing,
+        outbox=journal.outbox,
     )
 
 
@@ -210,10 +274,9 @@ def build_catalog() -> ToolCatalog:
     from palyra.adapters.artifacts.files import FileArtifacts
     from palyra.adapters.net.guard import Guard
     from palyra.adapters.runtimes.shell.unavailable import ShellLook
-    from palyra.adapters.shell import TreeSitterShell
 
     stored = StoredContent(artifacts=FileArtifacts(Path(os.devnull)), state=NoState(), search=NoSearch())
-    return ToolCatalog([*own_tools(Guard(), stored, NoSkills(), StartingTools()), ShellLook(TreeSitterShell())])
+    return ToolCatalog([*own_tools(Guard(), stored, NoSkills(), StartingTools()), ShellLook()])
 
 
 def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:
@@ -259,11 +322,20 @@ def make_settings(config: Config) -> EngineSettings:
         waits_headless=config.approvals.headless is Headless.WAIT,
         runs_active_max=config.limits.runs_active_max,
         runs_queued_max=config.limits.runs_queued_per_session_max,
+        origins_max=origins_max(config),
         default_agent=default or first,
         compaction=CompactionSettings(
             is_automatic=config.context.auto_compaction,
             trigger=config.context.compaction_trigger,
             min_tokens=config.context.compaction_min_tokens,
+        ),
+        recalls_memory=config.memory.auto_inject,
+        learning=LearningRuntimeConfig(
+            is_enabled=config.learning.enabled,
+            sample=config.learning.sample,
+            review_bps=config.learning.review_bps,
+            auto_write_threshold_bps=config.learning.auto_write_bps,
+            auto_apply_bps=config.learning.auto_apply_bps,
         ),
         retention_ms=None if config.journal.retention_days is None else config.journal.retention_days * DAY_MS,
     )

@@ -18,6 +18,8 @@ from palyra.core.spelling import spell_out
 
 _CONTINUED = "\n    | "  # Before every further line of a traceback.
 _KEPT = frozenset({"exception"})
+# `palyra serve` tells these in words, and its last line is what to do next.
+_ANNOUNCED = frozenset({"grpc_ready", "models_chosen", "ready"})
 
 
 def configure_log(known: KnownSecrets) -> None:
@@ -25,6 +27,8 @@ def configure_log(known: KnownSecrets) -> None:
     is_terminal = sys.stderr.isatty()
     structlog.configure(
         processors=[
+            *([_drop_announced] if is_terminal else []),
+            structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.processors.format_exc_info,
@@ -39,6 +43,13 @@ def configure_log(known: KnownSecrets) -> None:
     root.handlers = [_Forwarding()]
     root.setLevel(logging.WARNING)
     logging.getLogger("palyra").setLevel(logging.INFO)
+
+
+def _drop_announced(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Leaves out lines that would stand twice on a terminal."""
+    if event.get("event") in _ANNOUNCED:
+        raise structlog.DropEvent
+    return event
 
 
 def cleaned(known: KnownSecrets, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

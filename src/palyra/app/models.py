@@ -24,7 +24,7 @@ from palyra.config import Config
 from palyra.config.records import ProviderConfig as ProviderSection
 from palyra.core.errors import Invalid
 from palyra.ports.provider import Provider
-from palyra.ports.router import ModelCard, Router
+from palyra.ports.router import ModelCard
 
 _WIRE_FORMATS: dict[str, Callable[[ProviderEndpoint, KeySource, HttpClient], Provider]] = {
     "openai-chat": OpenAiChat,
@@ -39,7 +39,7 @@ def build_router(
     client: HttpClient,
     secrets: SecretSources,
     describe: Callable[[str], ModelCard] | None = None,
-) -> Router:
+) -> RouteTable:
     """Builds the router over every model and its provider.
 
     An agent without a route takes the first route. If there is no route, it takes all models in order.
@@ -49,7 +49,9 @@ def build_router(
     providers = {name: _build_provider(home, config, section, client, secrets) for name, section in used.items()}
     models = {model.name: providers[provider.name] for model, provider in sections}
     routes = {route.name: ModelRoute(route.models, route.mode) for route in config.routes}
-    default = next(iter(routes.values()), ModelRoute(tuple(models)))
+    # The model that embeds answers no question. The configuration has another one.
+    answering = tuple(name for name in models if name != config.memory.embedder)
+    default = next(iter(routes.values()), ModelRoute(answering))
     return RouteTable(models, {DEFAULT_ROUTE: default, **routes}, SystemClock(), describe)
 
 

@@ -2,7 +2,7 @@
 
 Does not own: what the answers should be.
 A case names a tool of the catalog with arguments, and the tool tells what the call would touch. Or it describes a tool
-that does not exist yet (`runtime`, `capabilities`, …) and tells that itself. Nothing is executed.
+that does not exist yet (`runtime`, `capabilities`, …) and tells that itself. Or it names a model. Nothing is executed.
 """
 
 import tomllib
@@ -18,7 +18,7 @@ from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk, Verdict
 from palyra.core.ids import SessionId, StreamId, parse_principal
 from palyra.core.tools import CallNature, Capability, Runtime, ToolSpec
-from palyra.ports.policy import Policy, PolicyAnswer, PolicyQuestion
+from palyra.ports.policy import ModelQuestion, Policy, PolicyAnswer, PolicyQuestion
 from palyra.ports.tools import Catalog
 
 CASES_BYTES_MAX = 1024 * 1024
@@ -42,10 +42,16 @@ class Described(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class PolicyCase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One call and the expected verdict. `rule` is set only if it matters which policy decides."""
+    """One call, or the use of one model, and the expected verdict. `rule` is set only if it matters which policy decides.
 
-    tool: Name
+    `provider` and `is_named` belong to a model. `channel` is then the origin of the run.
+    """
+
     expect: Verdict
+    tool: Name | None = None
+    model: Name | None = None
+    provider: str = ""
+    is_named: bool = False
     name: str = ""
     rule: str | None = None
     arguments: dict[str, object] = {}
@@ -86,10 +92,15 @@ def read_cases(path: Path) -> tuple[PolicyCase, ...]:
 
 
 def try_case(case: PolicyCase, number: int, policy: Policy, context: "TrialContext") -> CaseOutcome:
-    answer = policy.judge(context.question(case))
+    if case.model is not None and case.tool is None:
+        answer = policy.permit_model(context.model_question(case, case.model))
+    elif case.tool is not None and case.model is None:
+        answer = policy.judge(context.question(case, case.tool))
+    else:
+        raise Invalid("cases_invalid", f"case {number} must name a tool or a model; see docs/policy.md for the form")
     is_met = answer.verdict is case.expect and case.rule in (None, answer.rule)
     expected = case.expect.value if case.rule is None else f"{case.expect.value} by {case.rule}"
-    return _outcome(case.name or f"{number}: {case.tool}", is_met, expected, answer)
+    return _outcome(case.name or f"{number}: {case.tool or case.model}", is_met, expected, answer)
 
 
 class TrialContext:
@@ -100,11 +111,9 @@ class TrialContext:
         self._agents = agents
         self._default_agent = default_agent
 
-    def question(self, case: PolicyCase) -> PolicyQuestion:
-        agent = self._agents.get(case.agent or self._default_agent)
-        if agent is None:
-            raise NotFound("agent_unknown", f"there is no agent {case.agent!r}; see [[agent]] in palyra.toml")
-        spec, nature = self._call(case, agent)
+    def question(self, case: PolicyCase, tool: str) -> PolicyQuestion:
+        agent = self._agent(case)
+        spec, nature = self._call(case, tool, agent)
         return PolicyQuestion(
             principal=parse_principal(case.principal),
             agent=agent.name,
@@ -118,12 +127,30 @@ class TrialContext:
             taint=case.taint,
         )
 
-    def _call(self, case: PolicyCase, agent: AgentSpec) -> tuple[ToolSpec, CallNature]:
+    def model_question(self, case: PolicyCase, model: str) -> ModelQuestion:
+        return ModelQuestion(
+            principal=parse_principal(case.principal),
+            agent=self._agent(case).name,
+            model=model,
+            provider=case.provider,
+            origin=case.channel,
+            taint=case.taint,
+            is_named=case.is_named,
+            budget_left_usd=case.budget_left_usd,
+        )
+
+    def _agent(self, case: PolicyCase) -> AgentSpec:
+        agent = self._agents.get(case.agent or self._default_agent)
+        if agent is None:
+            raise NotFound("agent_unknown", f"there is no agent {case.agent!r}; see [[agent]] in palyra.toml")
+        return agent
+
+    def _call(self, case: PolicyCase, name: str, agent: AgentSpec) -> tuple[ToolSpec, CallNature]:
         if case.call is not None:
-            return _described(case.tool, case.call)
-        tool = self._catalog.find(case.tool)
+            return _described(name, case.call)
+        tool = self._catalog.find(name)
         if tool is None:
-            message = f"there is no tool {case.tool!r} here; describe what it does under [case.call]"
+            message = f"there is no tool {name!r} here; describe what it does under [case.call]"
             raise NotFound("tool_unknown", message)
         return tool.spec, tool.nature(case.arguments, agent.workspace)
 

@@ -16,15 +16,18 @@ from palyra.app import Home
 from palyra.app.secrets import SecretSources
 from palyra.app.services import LazyService, SandboxProxy
 from palyra.config import Config
-from palyra.config.records import McpServerConfig
 from palyra.core.errors import Unavailable
 from palyra.core.ids import EffectId, Principal, SessionId
+from palyra.core.memory.wish import MemoryAdded, MemoryOrigin, NewMemory
 from palyra.core.redaction import Redactor
 from palyra.core.routines.model import Routine
 from palyra.core.routines.wish import RoutineWish
 from palyra.core.tools import MissingTool
 from palyra.ports.artifacts import Artifacts
+from palyra.ports.channels import MessageQueue, MessageWish
 from palyra.ports.delegation import DelegationSlot
+from palyra.ports.drafts import Drafts, NoDrafts
+from palyra.ports.memory import MemoryKeeper, MemorySearch, NoMemorySearch
 from palyra.ports.processes import Processes
 from palyra.ports.readable import DocumentReader, NoDocumentReader
 from palyra.ports.references import ReferenceReaders
@@ -40,9 +43,9 @@ from palyra.ports.views import ProvenanceViews
 
 if TYPE_CHECKING:
     from palyra.adapters.browser.source import BrowserSource
+    from palyra.adapters.drafts.store import FileDrafts
     from palyra.adapters.net.guard import Guard
     from palyra.adapters.runtimes.mcp.servers import McpServers
-    from palyra.adapters.runtimes.mcp.settings import ServerSettings
     from palyra.adapters.runtimes.shell.processes import ShellProcesses
 
 SKILLS_FRESH_S = (
@@ -61,8 +64,10 @@ class ToolDependencies(msgspec.Struct, frozen=True, kw_only=True):
     redactor: Redactor
     state: State
     search: MessageSearch
+    memory: MemorySearch
     results: PastResults
     provenance: ProvenanceViews
+    drafts: "FileDrafts"
     documents: DocumentReader = msgspec.field(default_factory=NoDocumentReader)
 
 
@@ -75,9 +80,12 @@ class ToolSet(msgspec.Struct, frozen=True, kw_only=True):
     references: ReferenceReaders
     services: tuple[Service, ...]
     routines: "LateRoutines"
+    memory: "LateMemory"
+    messages: "LateMessages"
     forget: Callable[[SessionId], Awaitable[None]]
     kept: Callable[[], Awaitable[tuple[SessionId, ...]]]
     delegation: DelegationSlot
+    begun: Callable[[], Awaitable[None]]
 
 
 class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,14 +94,18 @@ class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: Artifacts
     state: State
     search: MessageSearch
+    memory: MemorySearch = NoMemorySearch()
     results: PastResults = NoPastResults()
+    drafts: Drafts = NoDrafts()
 
 
 class StartingTools(msgspec.Struct, frozen=True):
-    """What tools that start runs reach the engine through. The engine fills both in when it is built."""
+    """What tools that start runs or keep items reach the engine through. The engine fills it in when it is built."""
 
     delegation: DelegationSlot = msgspec.field(default_factory=DelegationSlot)
     routines: "LateRoutines" = msgspec.field(default_factory=lambda: LateRoutines())
+    memory: "LateMemory" = msgspec.field(default_factory=lambda: LateMemory())
+    messages: "LateMessages" = msgspec.field(default_factory=lambda: LateMessages())
 
 
 def build_tools(dependencies: ToolDependencies) -> ToolSet:
@@ -117,28 +129,39 @@ def build_tools(dependencies: ToolDependencies) -> ToolSet:
         LazyService("plugins", "sandbox", plugins),
         LazyService("browser", "browser", browser),
     ]
+    begun: Callable[[], Awaitable[None]] = _begun_already
     if dependencies.config.mcp_servers:
         servers = _servers(dependencies)
         sources.append(servers)
         services.append(servers)
+        begun = servers.wait_begun
     stored = StoredContent(
         artifacts=dependencies.artifacts,
         state=dependencies.state,
         search=dependencies.search,
+        memory=dependencies.memory,
         results=dependencies.results,
+        drafts=dependencies.drafts,
     )
-    routines = LateRoutines()
+    starting = StartingTools(delegation)
     return ToolSet(
-        catalog=ToolCatalog(own_tools(guard, stored, skills, StartingTools(delegation, routines)), sources),
+        catalog=ToolCatalog(own_tools(guard, stored, skills, starting), sources),
         processes=processes,
         skills=skills,
         references=reference_readers(guard, dependencies.documents),
         services=tuple(services),
-        routines=routines,
+        routines=starting.routines,
+        memory=starting.memory,
+        messages=starting.messages,
         forget=browser.forget,
         kept=browser.kept,
         delegation=delegation,
+        begun=begun,
     )
+
+
+async def _begun_already() -> None:
+    """Waits for nothing: all tools are there from the start."""
 
 
 def reference_readers(guard: "Guard", documents: DocumentReader) -> ReferenceReaders:
@@ -154,12 +177,16 @@ def own_tools(guard: "Guard", stored: StoredContent, skills: Skills, starting: S
     """Returns the tools that every daemon has, wherever it runs."""
     from palyra.adapters.tools.agent_delegate import AgentDelegate
     from palyra.adapters.tools.artifact_read import ArtifactRead
+    from palyra.adapters.tools.channel_send import ChannelSend
     from palyra.adapters.tools.fs_list import FsList
     from palyra.adapters.tools.fs_patch import FsPatch
     from palyra.adapters.tools.fs_read import FsRead
     from palyra.adapters.tools.fs_search import FsSearch
+    from palyra.adapters.tools.fs_undo import FsUndo
     from palyra.adapters.tools.fs_write import FsWrite
     from palyra.adapters.tools.http_fetch import HttpFetch
+    from palyra.adapters.tools.memory_retain import MemoryRetain
+    from palyra.adapters.tools.memory_search import MemorySearchTool
     from palyra.adapters.tools.routine_create import RoutineCreate
     from palyra.adapters.tools.session_search import SessionSearch
     from palyra.adapters.tools.skill_open import SkillOpen
@@ -172,12 +199,16 @@ def own_tools(guard: "Guard", stored: StoredContent, skills: Skills, starting: S
         FsSearch(),
         FsWrite(),
         FsPatch(),
+        FsUndo(stored.results, stored.artifacts, stored.drafts),
         HttpFetch(guard),
         ArtifactRead(stored.artifacts, stored.state, stored.results),
         SessionSearch(stored.search),
+        MemorySearchTool(stored.memory),
+        MemoryRetain(starting.memory),
         SkillOpen(skills),
         AgentDelegate(starting.delegation),
         RoutineCreate(starting.routines),
+        ChannelSend(starting.messages, stored.artifacts, stored.state),
     ]
 
 
@@ -201,6 +232,36 @@ class LateRoutines:
         if self._maker is None:
             raise Unavailable("routines_unavailable", "routines need a running daemon")
         return self._maker
+
+
+class LateMemory:
+    """The memory of an engine, for tools that are built before it."""
+
+    def __init__(self) -> None:
+        self._keeper: MemoryKeeper | None = None
+
+    def bind(self, keeper: MemoryKeeper) -> None:
+        self._keeper = keeper
+
+    async def keep(self, owner: Principal, wish: NewMemory, origin: MemoryOrigin) -> MemoryAdded:
+        if self._keeper is None:
+            raise Unavailable("memory_unavailable", "memory needs a running daemon")
+        return await self._keeper.keep(owner, wish, origin)
+
+
+class LateMessages:
+    """The outbox of an engine, for a tool that is built before it."""
+
+    def __init__(self) -> None:
+        self._queue: MessageQueue | None = None
+
+    def bind(self, queue: MessageQueue) -> None:
+        self._queue = queue
+
+    async def send(self, message: MessageWish) -> str:
+        if self._queue is None:
+            raise Unavailable("channels_unavailable", "channels need a running daemon")
+        return await self._queue.send(message)
 
 
 class LazySource:
@@ -227,16 +288,16 @@ def _shell(dependencies: ToolDependencies, processes: "ShellProcesses", sandbox_
     from palyra.adapters.runtimes.shell.groups_find import step_down
     from palyra.adapters.runtimes.shell.run import ShellSetup
     from palyra.adapters.runtimes.shell.tools import ShellTools
-    from palyra.adapters.shell import TreeSitterShell
 
     step_down()
     return ShellTools(
         ShellSetup(
-            parser=TreeSitterShell(),
             processes=processes,
             taints_workspace=dependencies.provenance.taints_workspace,
             hidden=str(dependencies.home.root),
             proxy_path=str(sandbox_proxy.path),
+            drafts=dependencies.drafts,
+            drafts_home=dependencies.drafts.home,
         )
     )
 
@@ -252,25 +313,10 @@ def _browser(dependencies: ToolDependencies, guard: "Guard") -> "BrowserSource":
 
 def _servers(dependencies: ToolDependencies) -> "McpServers":
     from palyra.adapters.runtimes.mcp.servers import McpServers
+    from palyra.app.mcp_servers import server_settings
 
-    settings = [_server_settings(section, dependencies.secrets) for section in dependencies.config.mcp_servers]
+    settings = [server_settings(section, dependencies.secrets) for section in dependencies.config.mcp_servers]
     return McpServers(settings, dependencies.schemas, dependencies.home.root / "mcp.json")
-
-
-def _server_settings(section: McpServerConfig, secrets: SecretSources) -> "ServerSettings":
-    from palyra.adapters.runtimes.mcp.settings import ServerSettings
-
-    return ServerSettings(
-        name=section.name,
-        command=section.command or (),
-        url=section.url,
-        env=partial(secrets.fill_in, section.env),
-        token=secrets.source(section.token),
-        trust_annotations=section.trust_annotations,
-        read_only=section.read_only,
-        idempotent=section.idempotent,
-        timeout_s=section.timeout_s,
-    )
 
 
 def try_sandbox() -> tuple[bool, str]:
@@ -284,3 +330,17 @@ def try_sandbox() -> tuple[bool, str]:
     if isinstance(found.groups, NoGroups):
         return True, f"{found.name}, by {found.program}; no control groups: {found.groups.reason}"
     return True, f"{found.name}+{found.groups.words}, by {found.program}"
+
+
+def try_drafts(home: Home) -> tuple[bool, str]:
+    """Tells whether commands can run in drafts here, by running one, or why they can only read."""
+    from palyra.adapters.runtimes.shell.overlay import OverlayCheck
+    from palyra.adapters.runtimes.shell.sandbox import NoSandbox, find_sandbox
+
+    found = find_sandbox()
+    if isinstance(found, NoSandbox):
+        return False, "there is no sandbox"
+    missing = OverlayCheck(found, home.drafts).missing_here()
+    if missing is not None:
+        return False, missing.reason
+    return True, f"commands write into drafts in {home.drafts}; what they changed is judged and then applied"

@@ -54,7 +54,7 @@ class Client:
         if self._session is not None:
             await self._session.close()
 
-    async def get(self, path: str, **query: str | int) -> JsonObject:
+    async def get(self, path: str, /, **query: str | int) -> JsonObject:
         return await self._call("GET", path, params=query)
 
     async def post(self, path: str, body: JsonObject | None = None, timeout_s: float = CALL_TIMEOUT_S) -> JsonObject:
@@ -70,7 +70,15 @@ class Client:
     async def upload(self, body: bytes, media_type: str) -> JsonObject:
         return await self._call("POST", "/artifacts", data=io.BytesIO(body), headers={"Content-Type": media_type})
 
-    async def items(self, path: str, limit: int, **query: str | int) -> list[JsonObject]:
+    async def metrics(self) -> str:
+        """The daemon's metrics, as text."""
+        return (await self._read_answer("GET", f"{self._target.url}/metrics")).decode("utf-8", "replace")
+
+    @property
+    def address(self) -> str:
+        return self._target.url
+
+    async def items(self, path: str, limit: int, /, **query: str | int) -> list[JsonObject]:
         """Reads a list page by page, up to `limit` items."""
         found: list[JsonObject] = []
         after: object = None
@@ -92,6 +100,21 @@ class Client:
             except Unavailable:
                 await asyncio.sleep(_pause_s(2))
         return await self.post("/runs", body)
+
+    async def exchange_rpc(self, path: str, message: JsonObject) -> AsyncIterator[bytes]:
+        """Sends one JSON-RPC message to a path beside the API; yields each message of the answer, as its bytes."""
+        headers = {"Accept": "application/json, text/event-stream"}
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S)
+        url = f"{self._target.url}{path}"
+        posting = self._open.post(url, json=message, headers=headers, timeout=timeout, allow_redirects=False)
+        try:
+            async with posting as response:
+                if response.status not in (200, 202):
+                    raise _error_of(response.status, await _read(response))
+                async for part in _messages(response):
+                    yield part
+        except (aiohttp.ClientError, TimeoutError, ValueError) as cause:
+            raise self._unreachable(cause) from cause
 
     async def follow(self, path: str, after: int | None, on_change: OnChange) -> AsyncIterator[SseFrame]:
         """Yields frames without end, and reconnects after a break. Raises if the daemon stays unreachable."""
@@ -134,19 +157,23 @@ class Client:
             raise self._unreachable(cause) from cause
 
     async def _call(self, method: str, path: str, **options: Any) -> JsonObject:
-        try:
-            async with self._open.request(method, self._url(path), allow_redirects=False, **options) as response:
-                body = await _read(response)
-                if not 200 <= response.status < 300:
-                    raise _error_of(response.status, body)
-        except (aiohttp.ClientError, TimeoutError) as cause:
-            raise self._unreachable(cause) from cause
+        body = await self._read_answer(method, self._url(path), **options)
         try:
             return msgspec.json.decode(body, type=JsonObject) if body else {}
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             raise Unavailable(
                 "answer_garbled", f"{self._target.url} gave an answer that is not JSON; check --url"
             ) from cause
+
+    async def _read_answer(self, method: str, url: str, **options: Any) -> bytes:
+        try:
+            async with self._open.request(method, url, allow_redirects=False, **options) as response:
+                body = await _read(response)
+                if not 200 <= response.status < 300:
+                    raise _error_of(response.status, body)
+        except (aiohttp.ClientError, TimeoutError) as cause:
+            raise self._unreachable(cause) from cause
+        return body
 
     @property
     def _open(self) -> aiohttp.ClientSession:
@@ -178,6 +205,16 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body)
 
 
+async def _messages(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """The messages of an answer, which is one body or a stream of events."""
+    if response.content_type == "text/event-stream":
+        async for line in response.content:
+            if line.startswith(b"data: "):
+                yield line[6:].rstrip()
+    elif body := await _read(response):
+        yield body
+
+
 class _ErrorBody(msgspec.Struct):
     code: str
     message: str
@@ -207,6 +244,7 @@ def _trust(ca_file: str | None) -> ssl.SSLContext | bool:
     if ca_file is None:
         return True
     context = ssl.create_default_context()
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # It need not be known who signed it.
     try:
         context.load_verify_locations(ca_file)
     except OSError as cause:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from palyra import __version__
-from palyra.app import Home, open_archive
+from palyra.app import Home, count_memory_items, open_archive
 from palyra.cli.output import counted
 from palyra.cli.target import target_of
 from palyra.config import FILE_NAME, Config, ConfigInvalid, load, require_safe_bind
@@ -61,6 +61,7 @@ def examine(home: Home, url: str | None) -> list[DoctorFinding]:
         _vault(home),
         *_policies(home),
         _journal(home),
+        *_memory(home),
         DoctorFinding(
             FindingMark.OK,
             "writer",
@@ -71,6 +72,7 @@ def examine(home: Home, url: str | None) -> list[DoctorFinding]:
         _models(home, url),
         *_incidents(home, url),
         _sandbox(),
+        _drafts(home),
     ]
 
 
@@ -202,6 +204,18 @@ def _journal(home: Home) -> DoctorFinding:
         remedy = "try again" if isinstance(error, Unavailable) else "palyra verify, then palyra restore"
         return DoctorFinding(FindingMark.FAIL, "journal", error.message, remedy)
     return DoctorFinding(FindingMark.OK, "journal", f"{totals.events_count} events on {totals.tapes_count} tapes")
+
+
+def _memory(home: Home) -> list[DoctorFinding]:
+    """Compares the index of remembered items with the items. Without a journal there is nothing to compare."""
+    try:
+        items_count, differing_count = count_memory_items(home)
+    except PalyraError:
+        return []
+    if differing_count:
+        what = f"the index and the items differ in {differing_count} places"
+        return [DoctorFinding(FindingMark.FAIL, "memory", what, "stop the daemon, then palyra projections rebuild")]
+    return [DoctorFinding(FindingMark.OK, "memory", f"{counted(items_count, 'item')}, all in the index")]
 
 
 def _writer(home: Home) -> int | None:
@@ -347,3 +361,14 @@ def _sandbox() -> DoctorFinding:
     return DoctorFinding(
         FindingMark.WARN, "sandbox", what, f"{remedy}; until then shell tools are unavailable, never unsandboxed"
     )
+
+
+def _drafts(home: Home) -> DoctorFinding:
+    """Says which of two worlds commands run in: drafts, or folders that they can only read."""
+    from palyra.app.tools import try_drafts
+
+    is_there, words = try_drafts(home)
+    if is_there:
+        return DoctorFinding(FindingMark.OK, "drafts", words)
+    what, _, remedy = words.partition("; ")
+    return DoctorFinding(FindingMark.WARN, "drafts", f"commands can only read: {what}", remedy)

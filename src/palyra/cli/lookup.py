@@ -50,6 +50,45 @@ async def find_incident(client: "Client", text: str) -> str:
     return _found(still_open if text == LAST and still_open else items, text, "incident")
 
 
+async def find_candidate(client: "Client", text: str, status: str = "") -> str:
+    """Returns the candidate that is meant. `last` is the one that changed last, of those in this state if there are any."""
+    if len(text) == ULID_LENGTH:
+        return text
+    path = "/learning/candidates"
+    items = await client.items(path, LOOKED_AT_MAX)
+    if status == "suppressed" or text != LAST:
+        items += await client.items(path, LOOKED_AT_MAX, status="suppressed")
+    if text == LAST:
+        items.sort(key=lambda item: (item.get("status") == status, str(item.get("updated_at_ms"))))
+    found = choose(items, text)
+    if found is None:
+        what = "there are no candidates" if text == LAST else f"no candidate's id begins with {text!r}"
+        raise NotFound("candidate_unknown", f"{what}; palyra learning list shows those there are")
+    return found
+
+
+async def find_memory(client: "Client", text: str) -> str:
+    """Returns the remembered item that is meant. `last` is the newest, earlier forms of edited items left out."""
+    if len(text) == ULID_LENGTH:
+        return text
+    found = choose(await client.items("/memory", LOOKED_AT_MAX), text)
+    if found is None:
+        what = "nothing is remembered" if text == LAST else f"no item's id begins with {text!r}"
+        raise NotFound("memory_unknown", f"{what}; palyra memory list shows what there is")
+    return found
+
+
+def choose_mark(items: list[JsonObject], text: str, noun: str) -> str:
+    """Returns the checkpoint or pin that is meant: by id, the beginning of one, its label, or `last`."""
+    if len(text) == ULID_LENGTH:
+        return text
+    labelled = [item for item in items if item.get("label") == text]
+    found = choose(labelled, LAST) if labelled else choose(items, text)
+    if found is None:
+        raise NotFound(f"{noun}_unknown", f"the session has no {noun} {text!r}; palyra sessions {noun}s shows them")
+    return found
+
+
 def _found(items: list[JsonObject], text: str, noun: str) -> str:
     found = choose(sorted(items, key=lambda item: str(item.get("id"))), text)
     if found is None:

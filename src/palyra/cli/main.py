@@ -14,20 +14,28 @@ from palyra.app import Home
 from palyra.cli.commands import (
     approvals,
     backup,
+    channels,
     chat,
+    compaction,
     config,
     context,
     doctor,
+    editor,
     export,
     incidents,
     jobs,
     journal,
+    learning,
+    mcp,
+    memory,
     models,
+    pair,
     plugins,
     policy,
     projections,
     routines,
     run,
+    run_changes,
     runs,
     secrets,
     serve,
@@ -36,6 +44,7 @@ from palyra.cli.commands import (
     skills,
     tokens,
     tools,
+    top,
     usage,
     verify,
 )
@@ -49,6 +58,8 @@ app.add_typer(serve.app)
 app.add_typer(chat.app)
 app.add_typer(run.app)
 sessions.app.add_typer(session_marks.app)
+sessions.app.add_typer(compaction.app)
+runs.app.add_typer(run_changes.app)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(runs.app, name="runs")
 app.add_typer(approvals.app, name="approvals")
@@ -57,13 +68,20 @@ app.add_typer(models.app, name="models")
 app.add_typer(tools.app)
 app.add_typer(skills.app, name="skills")
 app.add_typer(plugins.app, name="plugins")
+app.add_typer(mcp.app, name="mcp")
 app.add_typer(policy.app, name="policy")
 app.add_typer(routines.app, name="routines")
+app.add_typer(memory.app, name="memory")
+app.add_typer(learning.app, name="learning")
+app.add_typer(channels.app, name="channels")
+app.add_typer(pair.app, name="pair")
 app.add_typer(context.app, name="context")
 app.add_typer(usage.app)
+app.add_typer(top.app)
 app.add_typer(incidents.app, name="incidents")
 app.add_typer(verify.app)
 app.add_typer(export.app)
+app.add_typer(editor.app)
 app.add_typer(backup.app)
 app.add_typer(projections.app, name="projections")
 app.add_typer(journal.app, name="journal")
@@ -72,6 +90,8 @@ app.add_typer(config.app, name="config")
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(tokens.link_app)
+for _group in app.registered_groups:
+    _group.cls = PalyraGroup
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ Does not own: what is said (commands).
 Invariant: results go to standard output, everything else to standard error, so that results can be piped.
 """
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from typer.core import TyperGroup
 from palyra.core.errors import PalyraError
 from palyra.core.spelling import spell_json, spell_out
 
+HELP_LENGTH_MAX = 300
+_COLOURS = re.compile(r"(\x1b\[(?:0|1|2|31|32|33|36)m)")  # Those that cli.terminal.style writes.
+
 
 class PalyraGroup(TyperGroup):
     """Prints our errors as `error: <code>: <message>` and exits with 1; wrong usage exits with 2."""
@@ -26,6 +30,14 @@ class PalyraGroup(TyperGroup):
         except PalyraError as error:
             typer.echo(printable(f"error: {error}"), err=True)
             raise typer.Exit(1) from error
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Lists the commands with their whole first sentences. Typer would cut them to one line."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, each.get_short_help_str(HELP_LENGTH_MAX)) for name, each in commands if each and not each.hidden]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
 
 class Advance(Protocol):
@@ -39,6 +51,12 @@ def print_json(value: object) -> None:
 
 def print_line(text: str) -> None:
     typer.echo(printable(text))
+
+
+def print_styled(text: str) -> None:
+    """Prints one line that has our own colours. Every other invisible character in it is spelled out all the same."""
+    parts = _COLOURS.split(text)
+    typer.echo("".join(part if number % 2 else printable(part) for number, part in enumerate(parts)))
 
 
 def print_table(rows: Sequence[tuple[str, object]]) -> None:

@@ -34,7 +34,7 @@ def load(home: Path, environ: Mapping[str, str]) -> Config:
 def require_safe_bind(config: Config) -> None:
     """Refuses to listen beyond this machine without TLS, unless `insecure`: tokens would travel in the clear."""
     server = config.server
-    exposed = [str(address) for address in (server.http, server.grpc) if not address.is_loopback]
+    exposed = [str(each) for each in (server.http, server.grpc) if each is not None and not each.is_loopback]
     if exposed and not server.has_tls and not server.insecure:
         raise Invalid(
             "bind_insecure",

@@ -16,23 +16,3 @@ class Headless(Enum):
 
     DENY = "deny"
     WAIT = "wait"
-
-
-class ChannelKind(Enum):
-    DISCORD = "discord"
-    SLACK = "slack"
-    TELEGRAM = "telegram"
-    WEBHOOK = "webhook"
-    EMAIL = "email"
-
-
-class DirectMessages(Enum):
-    DENY = "deny"
-    PAIRING = "pairing"
-    ALLOW = "allow"
-
-
-class Broadcast(Enum):
-    DENY = "deny"
-    MENTION_ONLY = "mention_only"
-    ALLOW = "allow"

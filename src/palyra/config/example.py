@@ -8,7 +8,8 @@ EXAMPLE = """\
 
 [server]
 http = "127.0.0.1:7142"
-grpc = "127.0.0.1:7143"
+grpc = "127.0.0.1:7143"          # or "off"
+grpc_client_ca = "/etc/palyra/clients.pem"
 tls_cert = "/etc/palyra/cert.pem"
 tls_key = "/etc/palyra/key.pem"
 hosts = ["palyra.example.com"]
@@ -19,6 +20,7 @@ detect = ["127.0.0.1:11434"]      # local model servers to look for while there 
 url = "sqlite:journal.db"
 durability = "full"              # or "normal": faster, may lose the last moments in a power cut
 retention_days = 365             # leave out to keep everything
+anchors = ["file:/mnt/other/palyra-anchors.jsonl"]  # heads of signed checkpoints go there too
 
 [[provider]]
 name = "anthropic"
@@ -120,6 +122,7 @@ enabled = true
 sample = 1.0
 review_bps = 7500
 auto_write_bps = 9000
+auto_apply_bps = 9500
 
 [healing]
 mode = "observe_only"
@@ -131,6 +134,13 @@ run = "auto"
 requests_per_minute = 600
 runs_active_max = 256
 runs_queued_per_session_max = 32
+streams_max = 2048
+streams_per_token_max = 512
+
+[telemetry]
+otlp_url = "http://127.0.0.1:4318" # a collector of OpenTelemetry; leave out for no traces
+service_name = "palyra"
+trace_ratio = 1.0
 
 [[mcp]]
 name = "files"
@@ -153,7 +163,7 @@ cron = "30 7 * * 1-5"
 timezone = "Europe/Prague"
 misfire = "once"                 # times missed while no daemon ran: skip, once, all
 overlap = "forbid"               # due while its last run goes on: forbid, queue, replace
-# channel = "team"               # where answers go; refused until there are channels
+channel = "team"                 # whose conversation hears the answers
 
 [[routine]]
 name = "sweep"
@@ -185,6 +195,9 @@ isolate_session_by_sender = false
 concurrency = 4
 response_prefix = ""
 agent = "main"
+when_busy = "steer"              # words while a run is active: steer, queue
+coalesce_ms = 300                # how long further words are waited for
+conversation = "C012AB3CD"       # hears answers of routines
 
 [[channel]]
 name = "tickets"
@@ -192,6 +205,12 @@ kind = "webhook"
 secret = "vault:tickets_secret"
 outbound_url = "https://tickets.example.com/palyra"
 mapping = { text = "ticket.body", sender_id = "ticket.author" }
+
+[[channel]]
+name = "phone"
+kind = "telegram"
+token = "vault:telegram_bot"
+api_url = "http://127.0.0.1:8081" # a Bot API server of your own
 
 [[channel]]
 name = "mail"

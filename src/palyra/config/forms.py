@@ -85,6 +85,11 @@ def parse_address(text: str) -> ListenAddress:
     return ListenAddress(_parse_host(host), int(port))
 
 
+def parse_optional_address(text: str) -> ListenAddress | None:
+    """The word `off` means: listen nowhere."""
+    return None if text == "off" else parse_address(text)
+
+
 def parse_target(text: str) -> ListenAddress:
     address = parse_address(text)
     if address.port == 0:
@@ -168,6 +173,17 @@ def parse_journal_url(text: str) -> str:
             f'must be "{JOURNAL_URL}": the journal is in the home, which PALYRA_HOME or --home moves',
         )
     return text
+
+
+def parse_anchor(text: str) -> str:
+    kind, _, rest = text.partition(":")
+    if kind in ("file", "command") and rest.strip():
+        if kind == "file" and not rest.startswith(("/", "~")):
+            raise Invalid("anchor_invalid", "must be file: and an absolute path")
+        return text
+    if kind in ("http", "https"):
+        return parse_http_url(text)
+    raise Invalid("anchor_invalid", "must be file:PATH, command:PROGRAM, or an address that begins with https://")
 
 
 def parse_pattern(text: str) -> str:

@@ -55,7 +55,7 @@ def _parse(text: str, source: str) -> tuple[Document, ConfigProblems] | ConfigPr
         return ConfigProblem(source=source, line=1, where="", what="lists or tables lie too deep in each other")
     except ValueError as cause:
         match = _LINE.search(str(cause))
-        line = int(match[1]) if match else max(1, len(normal.splitlines()))
+        line = int(match[1]) if match else normal.rstrip("\n").count("\n") + 1
         what = str(cause).partition(" (at ")[0]
         return ConfigProblem(source=source, line=line, where="", what=f"is not TOML: {what[:1].lower()}{what[1:]}")
 
@@ -98,8 +98,12 @@ def _check_together(config: Config, overrides: Overrides, report: ConfigProblems
     if (config.server.tls_cert is None) is not (config.server.tls_key is None):
         given = "tls_cert" if config.server.tls_cert is not None else "tls_key"
         report.add(("server", given), "tls_cert and tls_key go together: name both files or none")
+    if config.server.grpc_client_ca is not None and config.server.tls_cert is None:
+        report.add(("server", "grpc_client_ca"), "needs tls_cert and tls_key: client certificates are part of TLS")
     if config.learning.review_bps > config.learning.auto_write_bps:
         report.add(("learning", "review_bps"), "must not be above auto_write_bps")
+    if config.learning.review_bps > config.learning.auto_apply_bps:
+        report.add(("learning", "review_bps"), "must not be above auto_apply_bps")
     if "embedder" in overrides.get("memory", {}):
         check_embedder(config.memory.embedder, [model.name for model in config.models], partial(_say_variable, report))
 

@@ -9,13 +9,7 @@ from typing import Annotated, ClassVar, get_args
 import msgspec
 from msgspec import Meta
 
-from palyra.config.choices import (
-    Broadcast,
-    ChannelKind,
-    DirectMessages,
-    Durability,
-    Headless,
-)
+from palyra.config.choices import Durability, Headless
 from palyra.config.forms import (
     JOURNAL_URL,
     ListenAddress,
@@ -24,6 +18,7 @@ from palyra.config.forms import (
     ParsedEach,
     SecretRef,
     parse_address,
+    parse_anchor,
     parse_cron,
     parse_document_path,
     parse_host,
@@ -34,6 +29,7 @@ from palyra.config.forms import (
     parse_local_target,
     parse_model_name,
     parse_name,
+    parse_optional_address,
     parse_pattern,
     parse_secret,
     parse_smtp_url,
@@ -45,6 +41,7 @@ from palyra.config.forms import (
 from palyra.config.problems import ConfigProblem
 from palyra.core.agents import DEFAULT_INSTRUCTION_FILES
 from palyra.core.budget import BudgetAction, BudgetPeriod, BudgetScope
+from palyra.core.channels.model import BroadcastStrategy, ChannelBusy, ChannelKind, DirectMessages
 from palyra.core.events.model import RouteMode
 from palyra.core.healing.model import HealingDomain, HealingMode
 from palyra.core.ids import parse_principal
@@ -58,6 +55,7 @@ OptionalText = Annotated[str | None, Parsed(parse_text)]
 Secret = Annotated[SecretRef | None, Parsed(parse_secret)]
 HttpUrl = Annotated[str | None, Parsed(parse_http_url)]
 Bind = Annotated[ListenAddress, Parsed(parse_address)]
+OptionalBind = Annotated[ListenAddress | None, Parsed(parse_optional_address)]
 TimeoutS = Annotated[float, Meta(gt=0, le=86_400)]
 Positive = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 OptionalPositive = Positive | None
@@ -77,7 +75,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 class ServerConfig(Section, frozen=True, kw_only=True):
     http: Bind = ListenAddress("127.0.0.1", 7142)
-    grpc: Annotated[Bind, NotReadYet()] = ListenAddress("127.0.0.1", 7143)
+    grpc: OptionalBind = ListenAddress("127.0.0.1", 7143)
+    grpc_client_ca: OptionalText = None
     tls_cert: OptionalText = None
     tls_key: OptionalText = None
     hosts: Annotated[tuple[str, ...], ParsedEach(parse_host)] = ()
@@ -93,6 +92,7 @@ class JournalConfig(Section, frozen=True, kw_only=True):
     url: Annotated[str, Parsed(parse_journal_url)] = JOURNAL_URL
     durability: Durability = Durability.FULL
     retention_days: OptionalPositive = None
+    anchors: Annotated[tuple[str, ...], ParsedEach(parse_anchor)] = ()
 
 
 class ProviderConfig(Section, frozen=True, kw_only=True):
@@ -179,17 +179,16 @@ class ContextConfig(Section, frozen=True, kw_only=True):
 
 
 class MemoryConfig(Section, frozen=True, kw_only=True):
-    is_read: ClassVar[bool] = False
     auto_inject: bool = True
     embedder: ModelName = "bundled"
 
 
 class LearningConfig(Section, frozen=True, kw_only=True):
-    is_read: ClassVar[bool] = False
     enabled: bool = True
     sample: Ratio = 1.0
     review_bps: BasisPoints = 7500
     auto_write_bps: BasisPoints = 9000
+    auto_apply_bps: BasisPoints = 9500
 
 
 class HealingConfig(Section, frozen=True, kw_only=True):
@@ -201,6 +200,8 @@ class LimitConfig(Section, frozen=True, kw_only=True):
     requests_per_minute: Positive = 600
     runs_active_max: Positive = 256
     runs_queued_per_session_max: Annotated[int, Meta(ge=0, le=100_000)] = 32
+    streams_max: Annotated[int, Meta(ge=1, le=100_000)] = 2048
+    streams_per_token_max: Annotated[int, Meta(ge=1, le=100_000)] = 512
 
 
 class McpServerConfig(Section, frozen=True, kw_only=True):
@@ -216,7 +217,7 @@ class McpServerConfig(Section, frozen=True, kw_only=True):
 
 
 class RoutineConfig(Section, frozen=True, kw_only=True):
-    """`channel` is refused as long as there are no channels (references)."""
+    """`channel` names the `[[channel]]` whose `conversation` hears the answers."""
 
     name: Name
     prompt: Text
@@ -234,7 +235,6 @@ class RoutineConfig(Section, frozen=True, kw_only=True):
 
 
 class ChannelConfig(Section, frozen=True, kw_only=True):
-    is_read: ClassVar[bool] = False
     name: Name
     kind: ChannelKind
     token: Secret = None
@@ -245,7 +245,7 @@ class ChannelConfig(Section, frozen=True, kw_only=True):
     allow_from: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
     deny_from: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
     mention_patterns: Annotated[tuple[str, ...], ParsedEach(parse_pattern)] = ()
-    broadcast: Broadcast = Broadcast.DENY
+    broadcast: BroadcastStrategy = BroadcastStrategy.DENY
     isolate_session_by_sender: bool = False
     concurrency: Annotated[int, Meta(ge=1, le=64)] = 4
     response_prefix: str = ""
@@ -254,6 +254,10 @@ class ChannelConfig(Section, frozen=True, kw_only=True):
     mapping: dict[str, str] = msgspec.field(default_factory=dict)
     imap: Annotated[str | None, Parsed(parse_imap_url)] = None
     smtp: Annotated[str | None, Parsed(parse_smtp_url)] = None
+    when_busy: ChannelBusy = ChannelBusy.STEER
+    coalesce_ms: Annotated[int, Meta(ge=0, le=5_000)] | None = None
+    conversation: OptionalText = None
+    api_url: HttpUrl = None
 
 
 class ProviderHint(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,6 +267,14 @@ class ProviderHint(msgspec.Struct, frozen=True, kw_only=True):
     api_key: SecretRef | None
     base_url: str | None
     model: str | None = None
+
+
+class TelemetryConfig(Section, frozen=True, kw_only=True):
+    """`otlp_url` is the base address of a collector; without it no traces are made."""
+
+    otlp_url: HttpUrl = None
+    service_name: Text = "palyra"
+    trace_ratio: Ratio = 1.0
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,6 +300,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     learning: LearningConfig = LearningConfig()
     healing: HealingConfig = HealingConfig()
     limits: LimitConfig = LimitConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
     mcp_servers: tuple[McpServerConfig, ...] = msgspec.field(name="mcp", default=())
     routines: tuple[RoutineConfig, ...] = msgspec.field(name="routine", default=())
     channels: tuple[ChannelConfig, ...] = msgspec.field(name="channel", default=())

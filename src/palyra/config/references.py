@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from palyra.config.lines import Path
 from palyra.config.problems import ConfigProblems, suggestion
+from palyra.core.channels.webhook_fields import FIELDS
 from palyra.core.redaction.names import Belief, classify_name
 
 PROVIDER_KINDS = ("openai-chat", "openai-responses", "anthropic-messages", "pydantic-ai", "local", "demo", "scripted")
@@ -48,6 +49,7 @@ def check_references(document: Table, report: ConfigProblems) -> None:
         ("route", "models", "model"),
         ("agent", "route", "route"),
         ("channel", "agent", "agent"),
+        ("routine", "channel", "channel"),
     ):
         _check_named(document, (section, key), target, say)
     _check_routine_agents(document, say)
@@ -61,8 +63,7 @@ def check_references(document: Table, report: ConfigProblems) -> None:
         _check_variables(table, path, say)
     for path, table in _entries(document, "routine"):
         _require_one(table, path, ("every_s", "cron", "at"), say)
-        if "channel" in table:
-            say((*path, "channel"), "answers of routines cannot go to a channel yet; leave it out, or use session_key")
+    _check_routine_channels(document, say)
     for path, table in _entries(document, "channel"):
         _check_channel(table, path, say)
 
@@ -95,6 +96,14 @@ def _check_routine_agents(document: Table, say: Say) -> None:
             say((*path, "agent"), f"there is no [[agent]] of this name{suggestion(name, known)}")
 
 
+def _check_routine_channels(document: Table, say: Say) -> None:
+    """A routine speaks to a conversation, which its channel names."""
+    silent = {table.get("name") for _, table in _entries(document, "channel") if "conversation" not in table}
+    for path, table in _entries(document, "routine"):
+        if table.get("channel") in silent:
+            say((*path, "channel"), "this [[channel]] names no conversation for answers of routines")
+
+
 def _mentioned(path: Path, value: object) -> Iterator[tuple[Path, str]]:
     if isinstance(value, str):
         yield path, value
@@ -106,6 +115,8 @@ def check_embedder(name: str, models: Sequence[str], say: Callable[[str], None])
     known = [*EMBEDDERS, *models]
     if name not in known:
         say(f"must be {' or '.join(EMBEDDERS)}, or name a [[model]]{suggestion(name, known)}")
+    elif list(models) == [name]:
+        say(f"{name} is the only [[model]], and it answers no questions; add one that does")
 
 
 def _check_embedder(document: Table, say: Say) -> None:
@@ -141,6 +152,10 @@ def _check_channel(table: Table, path: Path, say: Say) -> None:
             say(path, f"a channel of kind {kind} needs the key {key}")
     if kind == "slack" and not {"app_token", "signing_secret"} & set(table):
         say(path, "a channel of kind slack needs the key app_token (socket mode) or signing_secret (web)")
+    mapping = table.get("mapping")
+    for name in mapping if isinstance(mapping, dict) else ():
+        if name not in FIELDS:
+            say((*path, "mapping", name), f"a message has no such field{suggestion(name, sorted(FIELDS))}")
 
 
 def _check_variables(table: Table, path: Path, say: Say) -> None:

@@ -1,4 +1,4 @@
-"""`palyra approvals`: shows and answers open questions, and shows and revokes grants.
+"""`palyra approvals`: shows and answers open questions, and shows and revokes grants and refusals.
 
 Does not own: when a person is asked (core.run).
 """
@@ -57,9 +57,16 @@ class OutcomeOption(Enum):
     GIVE_UP = "give_up"
 
 
+ScopeChoice = Annotated[ScopeOption, typer.Option(help="How far it goes.")]
+TtlOption = Annotated[str | None, typer.Option(help="How long it lasts, with --scope timeboxed: 90s, 30m, 2h, 7d.")]
+OfferOption = Annotated[
+    int | None, typer.Option(min=0, max=63, help="The number of an offered option; by default the first.")
+]
+
+
 @app.callback()
 def group() -> None:
-    """Questions that wait for a person, and the grants given in answers.
+    """Questions that wait for a person, and the grants and refusals given in answers.
 
     Examples:
 
@@ -71,7 +78,7 @@ def group() -> None:
 
 @grants.callback()
 def grants_group() -> None:
-    """Grants: answers that cover later calls too.
+    """Grants and refusals: answers that cover later calls too.
 
     Examples:
 
@@ -129,34 +136,39 @@ def show(context: typer.Context, approval: ApprovalArgument, url: UrlOption = No
 def allow(
     context: typer.Context,
     approval: ApprovalArgument,
-    scope: Annotated[ScopeOption, typer.Option(help="How far it goes.")] = ScopeOption.ONCE,
-    ttl: Annotated[
-        str | None, typer.Option(help="How long it lasts, with --scope timeboxed: 90s, 30m, 2h, 7d.")
+    scope: ScopeChoice = ScopeOption.ONCE,
+    ttl: TtlOption = None,
+    option: OfferOption = None,
+    principal: Annotated[
+        str | None, typer.Option("--as", metavar="USER", help="For a pairing question: whose account it is.")
     ] = None,
-    option: Annotated[
-        int | None, typer.Option(min=0, max=63, help="The number of an offered option; by default the first.")
+    role: Annotated[
+        str | None, typer.Option(metavar="ROLE", help="For a pairing question: what they may do from it.")
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(help="A path of a draft that is not to be applied. Repeat it for more.")
     ] = None,
     reason: ReasonOption = "",
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Allow a call that waits: once, or also later calls of the same shape.
+    """Allow a call that waits: once, or also later calls of the same shape. For a draft: apply its changes.
 
     Examples:
 
       palyra approvals allow last
 
       palyra approvals allow 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y --scope timeboxed --ttl 30m
-    """
-    from palyra.cli.terminal.questions import TTL_DEFAULT_S, parse_seconds
 
-    if ttl is not None and scope is not ScopeOption.TIMEBOXED:
-        raise typer.BadParameter("--ttl goes with --scope timeboxed")
-    body: JsonObject = {"decision": "allow", "scope": scope.value}
-    if scope is ScopeOption.TIMEBOXED:
-        body["ttl_s"] = TTL_DEFAULT_S if ttl is None else parse_seconds(ttl, "--ttl")
-    if option is not None:
-        body["option"] = option
+      palyra approvals allow last --without .vscode/tasks.json
+    """
+    body = {"decision": "allow", **_terms(scope, ttl, option)}
+    if principal is not None:
+        body["principal"] = principal
+    if role is not None:
+        body["role"] = role
+    if without:
+        body["without"] = without
     _answer(context, url, approval, _with_reason(body, reason), json)
 
 
@@ -164,6 +176,9 @@ def allow(
 def deny(
     context: typer.Context,
     approval: ApprovalArgument,
+    scope: ScopeChoice = ScopeOption.ONCE,
+    ttl: TtlOption = None,
+    option: OfferOption = None,
     reason: ReasonOption = "",
     end_run: Annotated[
         bool, typer.Option("--end-run", help="End the run too, instead of letting it continue.")
@@ -171,13 +186,17 @@ def deny(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Deny a call that waits. The run continues without it, unless you add --end-run.
+    """Deny a call that waits: once, or also later calls of the same shape. The run continues, unless you add --end-run.
 
     Examples:
 
       palyra approvals deny 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y --reason "use the test database"
+
+      palyra approvals deny last --scope session
     """
-    body: JsonObject = {"decision": "deny"} | ({"end_run": True} if end_run else {})
+    is_lasting = (scope, ttl, option) != (ScopeOption.ONCE, None, None)
+    body = {"decision": "deny"} | (_terms(scope, ttl, option) if is_lasting else {})
+    body |= {"end_run": True} if end_run else {}
     _answer(context, url, approval, _with_reason(body, reason), json)
 
 
@@ -201,7 +220,7 @@ def settle(
 
 @grants.command("list")
 def list_grants(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
-    """List the grants, which cover more than one call.
+    """List the grants and the refusals, which cover more than one call.
 
     Examples:
 
@@ -212,20 +231,28 @@ def list_grants(context: typer.Context, url: UrlOption = None, json: JsonOption 
         print_json({"items": items})
         return
     rows = [
-        (each.get("id"), each.get("tool"), each.get("scope"), _constraints(each), _until(each), each.get("principal"))
+        (
+            each.get("id"),
+            each.get("kind"),
+            each.get("tool"),
+            each.get("scope"),
+            _constraints(each),
+            _until(each),
+            each.get("principal"),
+        )
         for each in items
     ]
-    print_rows(("id", "tool", "scope", "where", "until", "given to"), rows, "nothing is granted")
+    print_rows(("id", "kind", "tool", "scope", "where", "until", "given to"), rows, "nothing is granted or refused")
 
 
 @grants.command()
 def revoke(
     context: typer.Context,
-    grant: Annotated[str, typer.Argument(metavar="GRANT", help="The grant's id, or the beginning of it.")],
+    grant: Annotated[str, typer.Argument(metavar="GRANT", help="The id of a grant or refusal, or its beginning.")],
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Revoke a grant. From now on its calls wait for an answer again.
+    """Revoke a grant or a refusal. From now on its calls wait for an answer again.
 
     Examples:
 
@@ -236,6 +263,17 @@ def revoke(
         print_json({"ok": True, **record})
     else:
         print_line(f"{record.get('id')} is revoked")
+
+
+def _terms(scope: ScopeOption, ttl: str | None, option: int | None) -> JsonObject:
+    from palyra.cli.terminal.questions import TTL_DEFAULT_S, parse_seconds
+
+    if ttl is not None and scope is not ScopeOption.TIMEBOXED:
+        raise typer.BadParameter("--ttl goes with --scope timeboxed")
+    body: JsonObject = {"scope": scope.value}
+    if scope is ScopeOption.TIMEBOXED:
+        body["ttl_s"] = TTL_DEFAULT_S if ttl is None else parse_seconds(ttl, "--ttl")
+    return body if option is None else {**body, "option": option}
 
 
 def _answer(context: typer.Context, url: str | None, approval: str, body: JsonObject, json: bool) -> None:
@@ -266,7 +304,7 @@ def _print_approval(record: JsonObject) -> None:
     from palyra.cli.terminal.card import touched_text, why_text
     from palyra.cli.terminal.questions import seen_text
 
-    covered_by = f" (covered by grant {record['covered_by']})" if record.get("covered_by") else ""
+    covered_by = f" (by an earlier answer, {record['covered_by']})" if record.get("covered_by") else ""
     decided = f" by {record['decided_by']}{covered_by}" if record.get("decided_by") else ""
     print_table(
         [
@@ -322,7 +360,7 @@ def _said(record: JsonObject) -> str:
 
     count = record.get("count")
     several = f"{count} calls: " if isinstance(count, int) and count > 1 else ""
-    said = brief_arguments(record.get("arguments")) if several else ""
+    said = brief_arguments(record.get("arguments")) if several or record.get("kind") == "draft" else ""
     return several + in_one_line(
         said or str(record.get("preview") or "") or arguments_text(record.get("arguments")), 80
     )

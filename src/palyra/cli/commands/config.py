@@ -121,22 +121,24 @@ def load_or_explain(home: Home) -> "Config":
 
 def find_problems(home: Home) -> tuple[tuple["ConfigProblem", ...], tuple["ConfigProblem", ...]]:
     """Returns the problems that keep the daemon from starting, and those it would warn of."""
-    from palyra.app.engine_builder import make_agents, make_routines
-    from palyra.config import ConfigInvalid, ConfigProblem, load, require_safe_bind
-    from palyra.core.errors import Invalid
+    from palyra.config import ConfigInvalid, load
 
     try:
-        config = load(home.root, os.environ)
+        return look_further(home, load(home.root, os.environ))
     except ConfigInvalid as error:
         return error.problems, ()
-    problems = []
-    checks = (lambda: require_safe_bind(config), lambda: make_agents(home, config), lambda: make_routines(config))
-    for check_start in checks:
-        try:
-            check_start()
-        except Invalid as error:
-            problems.append(ConfigProblem(source=str(config_file(home)), line=None, where="", what=error.message))
-    return tuple(problems), config.warnings
+
+
+def look_further(home: Home, config: "Config") -> tuple[tuple["ConfigProblem", ...], tuple["ConfigProblem", ...]]:
+    """Does the same for a configuration that could be read. `palyra serve` says this, word for word."""
+    from palyra.app.start_checks import start_problems, start_warnings
+    from palyra.config import ConfigProblem
+
+    def problem(what: str) -> ConfigProblem:
+        return ConfigProblem(source=str(config_file(home)), line=None, where="", what=what)
+
+    warnings = (*config.warnings, *map(problem, start_warnings(config, os.environ)))
+    return tuple(map(problem, start_problems(home, config))), warnings
 
 
 def warning_line(warning: "ConfigProblem") -> str:

@@ -62,7 +62,7 @@ def _check(name: str, as_json: bool) -> None:
         report = check_export(_bounded_lines(file))
     if report.summary.events_count == 0:
         raise Invalid("export_empty", f"{name} holds no events, so there is nothing to check; export again")
-    show_report(report, as_json)
+    show_report(report, as_json, is_export=True)
 
 
 def _open(path: Path) -> BinaryIO:

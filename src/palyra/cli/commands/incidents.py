@@ -12,7 +12,7 @@ import typer
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import find_incident
 from palyra.cli.options import JsonOption, is_json
-from palyra.cli.output import counted, print_json, print_line
+from palyra.cli.output import counted, print_json, print_line, print_styled
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import Style, date_time, shown, style_for
 from palyra.core.events.base import JsonObject
@@ -64,7 +64,7 @@ def show_all(
     style, now_ms = style_for(sys.stdout), int(time.time() * 1000)
     for item in items:
         for line in _summary(item, style, now_ms):
-            print_line(line)
+            print_styled(line)
 
 
 @app.command()
@@ -85,7 +85,7 @@ def show(context: typer.Context, incident: IncidentArgument, url: UrlOption = No
         return
     style, now_ms = style_for(sys.stdout), int(time.time() * 1000)
     for line in (*_summary(record, style, now_ms), *_details(record)):
-        print_line(line)
+        print_styled(line)
 
 
 @app.command()

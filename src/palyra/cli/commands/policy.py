@@ -78,12 +78,18 @@ def check(
 @app.command()
 def explain(
     context: typer.Context,
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool, such as fs.write.")],
+    tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="The tool, such as fs.write.")] = None,
     arguments: Annotated[str, typer.Option("--arguments", metavar="JSON", help="Its arguments, an object.")] = "{}",
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="Ask about the use of this model instead of a tool.")
+    ] = None,
+    named: Annotated[
+        bool, typer.Option("--named", help="With --model: as if the run had asked for the model.")
+    ] = False,
     taint: Annotated[
         str | None, typer.Option("--taint", metavar="A,B", help="Judge as if these sources had been seen.")
     ] = None,
-    agent: Annotated[str | None, typer.Option("--agent", help="The agent that would call it.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", help="The agent that would use it.")] = None,
     principal: Annotated[
         str | None, typer.Option("--principal", help="Judge for this principal; needs the role operator.")
     ] = None,
@@ -93,15 +99,23 @@ def explain(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show how the daemon would judge a call, and by which policies. Nothing is executed, and grants are ignored.
+    """Show how the daemon would judge a call, or the use of a model, and by which policies.
+
+    Nothing is executed, and earlier answers are ignored.
 
     Examples:
 
       palyra policy explain fs.write --arguments '{"path": "AGENTS.md", "content": ""}' --taint http:example.com
 
+      palyra policy explain --model gpt-5 --agent intern
+
       palyra policy explain time.now --json
     """
+    if (tool is None) == (model is None) or (named and model is None):
+        raise typer.BadParameter("name a TOOL, or a model with --model; --named goes with --model")
     body: JsonObject = {"tool": tool, "arguments": _object(arguments)}
+    if model is not None:
+        body = {"model": model} | ({"is_named": True} if named else {})
     more = {"agent": agent, "principal": principal, "session_id": session}
     body.update({name: value for name, value in more.items() if value is not None})
     if taint is not None:

@@ -11,9 +11,20 @@ import typer
 
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, is_json
-from palyra.cli.output import print_json, print_line
+from palyra.cli.output import print_json, print_line, print_styled
 from palyra.cli.target import UrlOption
-from palyra.cli.terminal.style import date_time, date_time_zone, in_one_line, prose, shown, style_for
+from palyra.cli.terminal.routine_text import (
+    came_of,
+    last_text,
+    member_text,
+    misfire_text,
+    next_text,
+    outcome_text,
+    routine_row,
+    time_text,
+    when_text,
+)
+from palyra.cli.terminal.style import prose, shown, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
@@ -23,7 +34,6 @@ if TYPE_CHECKING:
     from palyra.cli.client import Client
 
 ROUTINES_MAX = 10_000
-PROMPT_SHOWN_MAX = 60
 
 app = typer.Typer(no_args_is_help=True)
 RoutineArgument = Annotated[str, typer.Argument(metavar="ROUTINE", help="The routine's name or id.")]
@@ -134,7 +144,11 @@ def edit(
 
 @app.command("list")
 def show_all(
-    context: typer.Context, everyone: EveryoneOption = False, url: UrlOption = None, json: JsonOption = False
+    context: typer.Context,
+    everyone: EveryoneOption = False,
+    removed: Annotated[bool, typer.Option("--removed", help="Removed ones, whose history stays for 90 days.")] = False,
+    url: UrlOption = None,
+    json: JsonOption = False,
 ) -> None:
     """List routines with their next times.
 
@@ -144,7 +158,8 @@ def show_all(
 
       palyra routines list --everyone --json
     """
-    query: dict[str, str | int] = {"everyone": "true"} if everyone else {}
+    wished = {"everyone": everyone, "removed": removed}
+    query: dict[str, str | int] = {name: "true" for name, is_wished in wished.items() if is_wished}
     found = ask_daemon(context, url, lambda client: client.items("/routines", ROUTINES_MAX, **query))
     if is_json(context, json):
         print_json({"items": found})
@@ -160,8 +175,9 @@ def show_all(
         "prompt",
         *(("principal",) if everyone else ()),
     )
-    rows = [(*_row(each), *((each.get("principal"),) if everyone else ())) for each in found]
-    print_rows(columns, rows, "there are no routines; palyra routines add makes one")
+    rows = [(*routine_row(each), *((each.get("principal"),) if everyone else ())) for each in found]
+    empty = "no routine was removed" if removed else "there are no routines; palyra routines add makes one"
+    print_rows(columns, rows, empty)
 
 
 @app.command()
@@ -177,22 +193,24 @@ def show(context: typer.Context, routine: RoutineArgument, url: UrlOption = None
         print_json(found)
         return
     style = style_for(sys.stdout)
-    print_line(f"{style.bold(_text(found, 'name'))}  {_text(found, 'state')}  {style.dim(_text(found, 'id'))}")
+    print_styled(
+        f"{style.bold(member_text(found, 'name'))}  {member_text(found, 'state')}  {style.dim(member_text(found, 'id'))}"
+    )
     lines = (
-        ("when", _when(found)),
-        ("next", _coming(found)),
-        ("misfire", _misfire(found)),
-        ("overlap", _text(found, "overlap")),
-        ("session", _text(found, "session_key") or "its own"),
-        ("agent", _text(found, "agent")),
-        ("runs as", _text(found, "principal")),
+        ("when", when_text(found)),
+        ("next", next_text(found)),
+        ("misfire", misfire_text(found)),
+        ("overlap", member_text(found, "overlap")),
+        ("session", member_text(found, "session_key") or "its own"),
+        ("agent", member_text(found, "agent")),
+        ("runs as", member_text(found, "principal")),
         ("from", "palyra.toml" if found.get("source") == "file" else "palyra routines, the API or an agent"),
         ("fired", f"{found.get('fired_count')}, skipped {found.get('skipped_count')}"),
-        ("last", _last(found)),
+        ("last", last_text(found)),
     )
     for title, value in lines:
         if value:
-            print_line(f"{style.dim(title)}: {value}")
+            print_styled(f"{style.dim(title)}: {value}")
     typer.echo(f"\n{prose(str(found.get('prompt')))}")
 
 
@@ -245,7 +263,7 @@ def history(
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List the times that came, the newest first: fired or skipped and why, and the run. Of a removed one by its id.
+    """List the times that came, the newest first: fired or skipped and why, and the run. Also of a removed one.
 
     Examples:
 
@@ -260,7 +278,12 @@ def history(
         print_json({"items": found})
         return
     rows = [
-        (_time(each.get("due_at_ms")), _outcome(each), each.get("run_id"), "" if each.get("reason") else _came_of(each))
+        (
+            time_text(each.get("due_at_ms")),
+            outcome_text(each),
+            each.get("run_id"),
+            "" if each.get("reason") else came_of(each),
+        )
         for each in found
     ]
     print_rows(("due", "outcome", "run", "state"), rows, "no time has come yet")
@@ -284,7 +307,9 @@ def remove(context: typer.Context, routine: RoutineArgument, url: UrlOption = No
     if is_json(context, json):
         print_json({"removed": removed.get("id")})
         return
-    print_line(f"removed {_text(removed, 'name')}; its history: palyra routines history {_text(removed, 'id')}")
+    print_line(
+        f"removed {member_text(removed, 'name')}; its history: palyra routines history {member_text(removed, 'name')}"
+    )
 
 
 def _seconds(text: str) -> int:
@@ -316,12 +341,17 @@ async def _find(client: "Client", routine: str) -> JsonObject:
 
 
 async def _id_of(client: "Client", routine: str) -> str:
+    """Finds the id of a routine also after its removal. Of several removed ones of a name the newest counts."""
     try:
         return str((await _find(client, routine))["id"])
     except NotFound:
         if _is_id(routine):
             return routine
-        raise
+        gone = await client.items("/routines", ROUTINES_MAX, removed="true")
+        named = [each for each in gone if each.get("name") == routine]
+        if not named:
+            raise
+        return str(max(named, key=lambda each: int(str(each.get("updated_at_ms"))))["id"])
 
 
 def _is_id(text: str) -> bool:
@@ -332,68 +362,6 @@ def _print_change(routine: JsonObject, verb: str, as_json: bool) -> None:
     if as_json:
         print_json(routine)
         return
-    coming = _coming(routine)
-    told = f"next: {coming}" if coming else f"state: {_text(routine, 'state')}"
-    print_line(f"{verb} {_text(routine, 'name')} ({_when(routine)}); {told}")
-
-
-def _row(routine: JsonObject) -> tuple[object, ...]:
-    return (
-        routine.get("name"),
-        _when(routine),
-        _time(routine.get("next_at_ms")),
-        routine.get("state"),
-        _last(routine),
-        routine.get("fired_count"),
-        routine.get("skipped_count"),
-        in_one_line(_text(routine, "prompt"), PROMPT_SHOWN_MAX),
-    )
-
-
-def _when(routine: JsonObject) -> str:
-    if routine.get("every_s") is not None:
-        return f"every {routine['every_s']} s"
-    if routine.get("cron") is not None:
-        return f"{_text(routine, 'cron')} ({_text(routine, 'timezone')})"
-    return f"at {_text(routine, 'at')}"
-
-
-def _coming(routine: JsonObject) -> str:
-    at_ms = routine.get("next_at_ms")
-    return date_time_zone(at_ms) if isinstance(at_ms, int) else ""
-
-
-def _misfire(routine: JsonObject) -> str:
-    rule = _text(routine, "misfire")
-    return f"{rule}, at most {routine.get('misfire_max')}" if rule == "all" else rule
-
-
-def _last(routine: JsonObject) -> str:
-    """Returns what came of the last time: its run's state and why it failed, or why there was no run."""
-    last = routine.get("last")
-    return _came_of(last) if isinstance(last, dict) else ""
-
-
-def _came_of(fire: JsonObject) -> str:
-    reason, state = _text(fire, "run_reason"), _text(fire, "run_state") or _text(fire, "error")
-    if fire.get("reason") is not None:
-        return f"skipped: {_text(fire, 'reason')}"
-    return f"{state}: {reason}" if reason and state in ("failed", "cancelled") else state
-
-
-def _outcome(fire: JsonObject) -> str:
-    manual = ", by hand" if fire.get("is_manual") else ""
-    if fire.get("reason") is None:
-        return f"{_text(fire, 'outcome')}{manual}"
-    count = fire.get("count")
-    several = f", {count} times" if isinstance(count, int) and count > 1 else ""
-    return f"{_text(fire, 'outcome')}: {_text(fire, 'reason')}{several}{manual}"
-
-
-def _time(at_ms: object) -> str:
-    return date_time(at_ms) if isinstance(at_ms, int) else ""
-
-
-def _text(record: JsonObject, member: str) -> str:
-    """Returns a member as text that is safe to show."""
-    return shown(str(record.get(member) or ""))
+    coming = next_text(routine)
+    told = f"next: {coming}" if coming else f"state: {member_text(routine, 'state')}"
+    print_line(f"{verb} {member_text(routine, 'name')} ({when_text(routine)}); {told}")

@@ -41,6 +41,14 @@ def run(
     must_call: Annotated[
         list[str] | None, typer.Option(metavar="TOOL", help="A tool the run must call; may be repeated.")
     ] = None,
+    objective: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="What the answer must achieve: 'file:PATH exists', 'tool:NAME succeeded', or text that a model reviews;"
+            " may be repeated.",
+        ),
+    ] = None,
     attach: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="An image, text, code, CSV or PDF to attach; may be repeated."),
@@ -61,12 +69,14 @@ def run(
 
       palyra run "List the services" --answer-schema services.json --json
 
+      palyra run "Write the report" --objective "file:report.md exists" --objective "It names every source"
+
       palyra run "What does this error mean?" --attach screenshot.png
 
       palyra run "Compare these" --attach report.pdf --attach numbers.csv
     """
     body = _body(_read_text(text), session)
-    optional = {"agent": agent, "model": model, "must_call": must_call or None}
+    optional = {"agent": agent, "model": model, "must_call": must_call or None, "objectives": objective or None}
     body |= {name: value for name, value in optional.items() if value is not None}
     if answer_schema is not None:
         body["answer_schema"] = _read_schema(expanded(answer_schema))

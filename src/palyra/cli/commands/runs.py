@@ -10,10 +10,11 @@ from urllib.parse import quote
 
 import typer
 
+from palyra.cli.commands.run_changes import RunArgument
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import find_run
 from palyra.cli.options import JsonOption, home_of, is_json
-from palyra.cli.output import print_json, print_line, print_table
+from palyra.cli.output import print_json, print_line, print_styled, print_table
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.context_bar import context_lines
 from palyra.cli.terminal.run_tree import children_of, tree_lines, usage_text
@@ -32,9 +33,6 @@ TASK_SHOWN_MAX = 40
 _COLUMNS = ("id", "state", "reason", "began", "took", "usage", "from", "task")
 
 app = typer.Typer(no_args_is_help=True)
-RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="The run's id, the beginning of it, or `last` for the newest.")
-]
 
 
 @app.callback()
@@ -143,13 +141,13 @@ def show_context(
 
     Examples:
 
-      palyra runs context 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
+      palyra runs context last
 
       palyra runs context 01JXQ0Z7N8E4T5Y6W7V8S9R0QP --turn 2
     """
 
     async def read(client: "Client") -> list[JsonObject]:
-        events = await _events_of(client, await client.get(f"/runs/{run}"))
+        events = await _events_of(client, await client.get(f"/runs/{await find_run(client, run)}"))
         return [event for event in events if event.get("type") == "context.assembled"]
 
     found = ask_daemon(context, url, read)
@@ -164,7 +162,7 @@ def show_context(
         print_line("no context was assembled" if turn is None else f"the run has no turn {turn}")
     for event in found:
         for line in context_lines(event, style_for(sys.stdout)):
-            print_line(line)
+            print_styled(line)
 
 
 def _turn_of(event: JsonObject) -> object:
@@ -296,7 +294,7 @@ async def _events_of(client: "Client", record: JsonObject) -> list[JsonObject]:
 
 
 def _print_run(record: JsonObject, events: list[JsonObject], found: JsonObject) -> None:
-    from palyra.cli.terminal.timeline import timeline
+    from palyra.cli.terminal.timeline import terminal_columns, timeline
 
     error, children = record.get("error"), children_of(found.get("root"))
     print_table(
@@ -312,14 +310,27 @@ def _print_run(record: JsonObject, events: list[JsonObject], found: JsonObject) 
             *([("parent", record.get("parent_run_id"))] if record.get("parent_run_id") else []),
             *([("children", ", ".join(str(child.get("id")) for child in children))] if children else []),
             *([("with children", usage_text({"usage": found.get("total")}))] if children else []),
+            *_objective_rows(record),
             ("error", in_one_line(str(error.get("message")), 200) if isinstance(error, dict) else "–"),
         ]
     )
     print_line("")
-    for line in timeline(events, style_for(sys.stdout)):
+    for line in timeline(events, style_for(sys.stdout), terminal_columns(sys.stdout)):
         typer.echo(line)
     if isinstance(record.get("answer"), str):
         typer.echo(f"\n{prose(str(record['answer']))}")
+
+
+def _objective_rows(record: JsonObject) -> list[tuple[str, object]]:
+    """Returns a row for each objective: what its last check found, and what is missing."""
+    objectives = record.get("objectives")
+    named = [each for each in objectives if isinstance(each, dict)] if isinstance(objectives, list) else []
+    return [(f"objective {number}", _objective_words(each)) for number, each in enumerate(named, 1)]
+
+
+def _objective_words(objective: JsonObject) -> str:
+    note = f" ({objective['note']})" if objective.get("note") else ""
+    return in_one_line(f"{objective.get('state')}: {objective.get('objective')}{note}", 200)
 
 
 def _print_replay(stream: str, replayed: "Replayed") -> None:

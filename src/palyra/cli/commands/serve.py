@@ -4,16 +4,22 @@ Does not own: the daemon (app).
 """
 
 import os
+import shlex
+import shutil
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from palyra.cli import supervisor
-from palyra.cli.commands.config import load_or_explain, warning_line
+from palyra.cli.commands.config import load_or_explain, look_further, warning_line
 from palyra.cli.options import home_of
 from palyra.cli.output import printable
+
+if TYPE_CHECKING:
+    from palyra.config import Config
 
 app = typer.Typer()
 
@@ -44,33 +50,65 @@ def serve(
     reason = "" if no_supervisor else _supervised()
 
     from palyra.app.daemon import run_daemon
-    from palyra.config import require_safe_bind
 
     home = home_of(context)
     config = load_or_explain(home)
     if insecure:
         config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, insecure=True))
-    require_safe_bind(config)
+    problems, warnings = look_further(home, config)
+    for problem in problems:
+        typer.echo(printable(f"error: {problem}"), err=True)
+    if problems:
+        raise typer.Exit(1)
     if not reason:
-        for warning in config.warnings:
+        for warning in warnings:
             typer.echo(printable(warning_line(warning)), err=True)
 
     def announce(address: str, link: str, models: str) -> None:
         if reason:
             return typer.echo(f"palyra listens on {address} again, restarted after {reason}", err=True)
-        typer.echo(f"palyra listens on {address}; its token is in {home.admin_token}", err=True)
-        if sys.stderr.isatty():
+        is_terminal = sys.stderr.isatty()
+        # A terminal shows one link, the one that logs in.
+        place = address.partition("://")[2] if is_terminal else address
+        typer.echo(f"palyra listens on {place}; its token is in {home.admin_token}", err=True)
+        if models:
+            typer.echo(printable(f"models: {models}"), err=True)
+        palyra = command_of(home.root)
+        if is_terminal:
             # Outside a terminal the link would stay in a log that others may read while it is valid.
             typer.echo(f"log in with a browser, once, within 10 minutes: {link}", err=True)
         else:
-            typer.echo("to log in with a browser: palyra login-link", err=True)
-        if models:
-            typer.echo(printable(f"models: {models}"), err=True)
+            typer.echo(f"to log in with a browser: {palyra} login-link", err=True)
+        typer.echo(f"talk to it in another terminal: {palyra} chat{_url_option(config, address)}", err=True)
 
     def tell(words: str) -> None:
         typer.echo(words, err=True)
 
     run_daemon(home, config, announce, tell)
+
+
+def command_of(home: Path) -> str:
+    """Returns how the command is called from another terminal in this folder: the exact words to copy."""
+    program = Path(sys.argv[0])
+    if program.name == "__main__.py" or not program.is_file():
+        words = [sys.executable, "-m", "palyra"]
+    elif (found := shutil.which("palyra")) is not None and Path(found).samefile(program):
+        words = ["palyra"]
+    else:
+        there = program.absolute().parent / "palyra"  # palyrad lies beside it.
+        words = [str(there.relative_to(Path.cwd()) if there.is_relative_to(Path.cwd()) else there)]
+    if home != Path.home() / ".palyra":
+        words += ["--home", str(home)]
+    return shlex.join(words)
+
+
+def _url_option(config: "Config", address: str) -> str:
+    """Another terminal reads palyra.toml, and knows nothing of a variable or of a port that the system chose."""
+    from palyra.cli.target import url_of
+
+    url = url_of(config) if config.server.http.port else address
+    is_known = config.server.http.port and "PALYRA_SERVER__HTTP" not in os.environ
+    return "" if is_known else f" --url {url.removeprefix('http://')}"
 
 
 def _supervised() -> str:

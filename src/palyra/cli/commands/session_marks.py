@@ -11,6 +11,7 @@ import typer
 
 from palyra.cli.commands.sessions import SessionArgument, find_session, show_record
 from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.lookup import choose_mark
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json, print_line
 from palyra.cli.target import UrlOption
@@ -82,7 +83,9 @@ def checkpoints(
 def restore(
     context: typer.Context,
     session: SessionArgument,
-    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="As `palyra sessions checkpoints` lists it.")],
+    checkpoint: Annotated[
+        str, typer.Argument(metavar="CHECKPOINT", help="Its id, the beginning of it, its label, or `last`.")
+    ],
     label: LabelOption = None,
     url: UrlOption = None,
     json: JsonOption = False,
@@ -91,10 +94,18 @@ def restore(
 
     Examples:
 
-      palyra sessions restore cli 01JD3V9Q6M1R8Z5X2C4B7N0KTE
+      palyra sessions restore cli last
+
+      palyra sessions restore cli "before the refactoring"
     """
-    body = _given(checkpoint_id=checkpoint, label=label)
-    record = ask_daemon(context, url, lambda client: _post(client, session, "restore", body))
+
+    async def act(client: "Client") -> JsonObject:
+        session_id = str((await find_session(client, session))["id"])
+        made = await client.items(f"/sessions/{session_id}/checkpoints", CHECKPOINTS_MAX)
+        checkpoint_id = choose_mark(made, checkpoint, "checkpoint")
+        return await client.post(f"/sessions/{session_id}/restore", _given(checkpoint_id=checkpoint_id, label=label))
+
+    record = ask_daemon(context, url, act)
     show_record(record, is_json(context, json))
 
 
@@ -180,7 +191,7 @@ def pins(context: typer.Context, session: SessionArgument, url: UrlOption = None
 def unpin(
     context: typer.Context,
     session: SessionArgument,
-    pin: Annotated[str, typer.Argument(metavar="PIN", help="As `palyra sessions pins` lists it.")],
+    pin: Annotated[str, typer.Argument(metavar="PIN", help="Its id, the beginning of it, or `last`.")],
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -190,16 +201,19 @@ def unpin(
 
       palyra sessions unpin cli 01JD3V9Q6M1R8Z5X2C4B7N0KTE
     """
+    from palyra.cli.terminal.chat_pins import pins_in
 
-    async def act(client: "Client") -> None:
-        record = await find_session(client, session)
-        await client.delete(f"/sessions/{record['id']}/pins/{quote(pin, safe='')}")
+    async def act(client: "Client") -> str:
+        session_id = str((await find_session(client, session))["id"])
+        pin_id = choose_mark(pins_in(await client.get(f"/sessions/{session_id}/pins")), pin, "pin")
+        await client.delete(f"/sessions/{session_id}/pins/{quote(pin_id, safe='')}")
+        return pin_id
 
-    ask_daemon(context, url, act)
+    removed = ask_daemon(context, url, act)
     if is_json(context, json):
-        print_json({"ok": True, "id": pin})
+        print_json({"ok": True, "id": removed})
     else:
-        print_line(f"{pin} is no longer pinned")
+        print_line(f"{removed} is no longer pinned")
 
 
 async def _post(client: "Client", session: str, part: str, body: JsonObject) -> JsonObject:

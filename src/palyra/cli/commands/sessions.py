@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.lookup import choose
 from palyra.cli.options import JsonOption, YesOption, is_json
 from palyra.cli.output import print_json, print_line, print_table
 from palyra.cli.target import UrlOption
-from palyra.cli.terminal.style import date_time, style_for
+from palyra.cli.terminal.style import date_time, in_one_line, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
@@ -22,9 +23,13 @@ if TYPE_CHECKING:
 
 ROUTINE_KEY = "routine:"
 SESSIONS_MAX = 10_000  # As many are searched for a key, or for the most recent ones.
+RUNS_MAX = 10_000
+TASK_SHOWN_MAX = 40
 
 app = typer.Typer(no_args_is_help=True)
-SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id or key.")]
+SessionArgument = Annotated[
+    str, typer.Argument(metavar="SESSION", help="The session's id, the beginning of it, its key or label, or last.")
+]
 LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")]
 
 
@@ -56,21 +61,23 @@ def show_all(
     """
     query = {"delegated": "true"} if delegated else {}
 
-    async def read(client: "Client") -> tuple[list[JsonObject], dict[str, str]]:
+    async def read(client: "Client") -> tuple[list[JsonObject], dict[str, str], list[JsonObject]]:
         sessions = await client.items("/sessions", SESSIONS_MAX, **query)
-        return sessions, await _routine_names(client, sessions)
+        return sessions, await _routine_names(client, sessions), await client.items("/runs", RUNS_MAX, **query)
 
-    found, routines = ask_daemon(context, url, read)
+    found, routines, runs = ask_daemon(context, url, read)
     items = sorted(found, key=lambda item: str(item.get("updated_at_ms")), reverse=True)[:limit]
     if is_json(context, json):
         print_json({"items": items})
         return
+    tasks = {run.get("session_id"): str(run.get("task") or "") for run in sorted(runs, key=_id_of)}  # The newest stays.
     rows = [
         (each.get("id"), each.get("key"), each.get("label") or routines.get(str(each.get("key"))), each.get("agent"),
-         _used(each))
+         _used(each), in_one_line(tasks.get(each.get("id"), ""), TASK_SHOWN_MAX))
         for each in items
     ]  # fmt: skip
-    print_rows(("id", "key", "label", "agent", "last used"), rows, "no sessions yet; palyra chat starts one")
+    columns = ("id", "key", "label", "agent", "last used", "last task")
+    print_rows(columns, rows, "no sessions yet; palyra chat starts one")
 
 
 @app.command()
@@ -102,7 +109,7 @@ def tape(
 
       palyra sessions tape cli --after 120 --json
     """
-    from palyra.cli.terminal.timeline import timeline
+    from palyra.cli.terminal.timeline import terminal_columns, timeline
 
     async def read(client: "Client") -> list[JsonObject]:
         record = await find_session(client, session)
@@ -112,7 +119,7 @@ def tape(
     if is_json(context, json):
         print_json({"events": events})
         return
-    for line in timeline(events, style_for(sys.stdout)):
+    for line in timeline(events, style_for(sys.stdout), terminal_columns(sys.stdout)):
         typer.echo(line)
 
 
@@ -264,20 +271,26 @@ async def _routine_names(client: "Client", sessions: list[JsonObject]) -> dict[s
 
 
 async def find_session(client: "Client", name: str) -> JsonObject:
-    """Finds a session by id, else by key, else the newest with that label. It never creates one."""
+    """Finds a session by id, by key, by label (the newest), as the `last` used, or by the beginning of its id.
+
+    It never creates one.
+    """
     from palyra.core.ids import parse_session_id
 
     try:
         return await client.get(f"/sessions/{parse_session_id(name)}")
     except Invalid:
-        items = await client.items("/sessions", SESSIONS_MAX)
-    by_label = [item for item in items if item.get("label") == name]
-    found = next((item for item in items if item.get("key") == name), max(by_label, key=_id_of, default=None))
+        items = sorted(await client.items("/sessions", SESSIONS_MAX), key=_id_of, reverse=True)
+    named = [item for member in ("key", "label") for item in items if item.get(member) == name]
+    if named:
+        return named[0]
+    by_use = sorted(items, key=lambda item: str(item.get("updated_at_ms")))
+    found = choose(by_use, name)
     if found is None:
         raise NotFound(
             "session_unknown", f"no session has the id, key or label {name}; palyra sessions list shows them"
         )
-    return found
+    return next(item for item in items if item.get("id") == found)
 
 
 def _id_of(record: JsonObject) -> str:

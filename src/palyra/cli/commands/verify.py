@@ -3,6 +3,7 @@
 Does not own: checking (core.verification).
 """
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +12,9 @@ import typer
 from palyra.app import open_archive, open_public_keys
 from palyra.cli.options import JsonOption, expanded, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_table, progress
+from palyra.core.checkpoint import Anchor, read_anchors
 from palyra.core.errors import NotFound
-from palyra.core.verification import FINDINGS_MAX, VerifyReport
+from palyra.core.verification import FINDINGS_MAX, Summary, VerifyReport
 
 app = typer.Typer()
 
@@ -22,6 +24,9 @@ def verify(
     context: typer.Context,
     keys: Annotated[
         Path | None, typer.Option(help="Trust only the public keys in this directory, not those beside the journal.")
+    ] = None,
+    anchor: Annotated[
+        Path | None, typer.Option(help="Compare with the anchors in this file, written by [journal] anchors.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -37,6 +42,8 @@ def verify(
       palyra verify --json
 
       palyra verify --keys /mnt/safe/palyra-keys
+
+      palyra verify --anchor /mnt/safe/palyra-anchors.jsonl
     """
     from palyra.core.verification import verify as check
 
@@ -46,8 +53,21 @@ def verify(
     with open_archive(home) as archive:
         archive.require_structure()
         with progress("Checking events", archive.totals().events_count) as advance:
-            report = check(archive.evidence(public_keys, directory), advance)
+            evidence = dataclasses.replace(archive.evidence(public_keys, directory), anchors=_anchors(anchor))
+            report = check(evidence, advance)
     show_report(report, is_json(context, json))
+
+
+def _anchors(path: Path | None) -> tuple[Anchor, ...]:
+    if path is None:
+        return ()
+    try:
+        found = read_anchors(expanded(path).read_bytes())
+    except OSError as cause:
+        raise NotFound("anchor_missing", f"{path} cannot be read ({cause.strerror}); name a file of anchors") from cause
+    if not found:
+        raise NotFound("anchor_empty", f"{path} holds no anchor; name a file that [journal] anchors writes")
+    return found
 
 
 def _directory(keys: Path) -> Path:
@@ -57,17 +77,17 @@ def _directory(keys: Path) -> Path:
     return keys
 
 
-def show_report(report: VerifyReport, as_json: bool) -> None:
-    """Shows the report, and exits with code 1 if anything was found."""
+def show_report(report: VerifyReport, as_json: bool, *, is_export: bool = False) -> None:
+    """Shows the report, and exits with code 1 if anything was found. Of an export the chains alone were checked."""
     if as_json:
         print_json(report.to_wire())
     else:
-        _print_report(report)
+        _print_report(report, is_export)
     if not report.is_whole:
         raise typer.Exit(1)
 
 
-def _print_report(report: VerifyReport) -> None:
+def _print_report(report: VerifyReport, is_export: bool) -> None:
     summary = report.summary
     for finding in report.findings:
         print_line(str(finding))
@@ -79,9 +99,16 @@ def _print_report(report: VerifyReport) -> None:
             ("tapes", summary.tapes_count),
             ("events", summary.events_count),
             ("erased", summary.erased_count),
-            ("checkpoints", summary.checkpoints_count),
-            ("attestations", f"{summary.attestations_count} ({summary.unchecked_attestations_count} erased)"),
-            ("not yet signed", f"{summary.unsigned_events_count} events after the last checkpoint"),
-            ("signed by", ", ".join(summary.key_ids) or "nobody"),
+            *([("signatures", "not checked here: palyra verify checks them, in the journal")] if is_export else []),
+            *([] if is_export else _signed_rows(summary)),
         ]
     )
+
+
+def _signed_rows(summary: Summary) -> list[tuple[str, object]]:
+    return [
+        ("checkpoints", summary.checkpoints_count),
+        ("attestations", f"{summary.attestations_count} ({summary.unchecked_attestations_count} erased)"),
+        ("not yet signed", f"{summary.unsigned_events_count} events after the last checkpoint"),
+        ("signed by", ", ".join(summary.key_ids) or "nobody"),
+    ]

@@ -13,6 +13,7 @@ import msgspec
 
 from palyra.cli.terminal.questions import CardQuestion, arguments_text, brief_arguments, seen_text, text_of
 from palyra.cli.terminal.style import Style, cells, clock_time, in_one_line, shown
+from palyra.core.spelling import spell_out
 
 PREVIEW_LINES_MAX = 12
 CALLS_SHOWN_MAX = 6
@@ -33,8 +34,10 @@ def card_lines(question: CardQuestion, style: Style, width: int | None = None, n
     lines += _preview(question, style, columns)
     for label, said in _facts(question.record, moment_ms):
         lines += [style.dim(line) for line in _labelled(label, said, columns)]
+    width = max((len(choice.shown_key) for choice in question.choices), default=0)
     for choice in question.choices:
-        first, *rest = wrap(f"{_INDENT}{choice.shown_key}  {choice.text}", columns, f"{_INDENT}      ")
+        indent = f"{_INDENT}{' ' * width}  "
+        first, *rest = wrap(f"{_INDENT}{choice.shown_key:<{width}}  {choice.text}", columns, indent)
         lines += [first.replace(choice.shown_key, style.bold(choice.shown_key), 1), *rest]
     return lines
 
@@ -91,8 +94,10 @@ def _is_shown(command: str, preview: str) -> bool:
     start = next((place for place, line in enumerate(lines[:PREVIEW_LINES_MAX]) if line.startswith("$ ")), None)
     if start is None:
         return False
-    said = "\n".join(line[2:] for line in lines[start:])
-    return said == shown(command) or (said.endswith("…") and shown(command).startswith(said[:-1]))
+    is_of_draft = start == 0  # There the command is one line, and the difference follows.
+    said = lines[0][2:] if is_of_draft else "\n".join(line[2:] for line in lines[start:])
+    told = spell_out(command) if is_of_draft else shown(command)
+    return said == told or (said.endswith("…") and told.startswith(said[:-1]))
 
 
 def _call_line(record: Mapping[str, object], arguments: object) -> str:

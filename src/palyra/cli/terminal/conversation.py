@@ -30,7 +30,7 @@ from palyra.cli.terminal.inbox import (
     Typed,
 )
 from palyra.cli.terminal.prompt import make_chat_prompt
-from palyra.cli.terminal.questions import CardQuestion, answer_of, brief_arguments, question_of
+from palyra.cli.terminal.questions import CardQuestion, answer_of, brief_arguments, question_of, text_of
 from palyra.cli.terminal.reference_preview import ReferencePreviews
 from palyra.cli.terminal.slash_commands import help_text
 from palyra.cli.terminal.style import date_time, in_one_line, shown, style_for
@@ -44,7 +44,8 @@ COMPACT_TIMEOUT_S = 310.0
 SESSIONS_SHOWN = 20
 LEAVE_WITHIN_S = 3.0  # A second Ctrl-C later than this counts as a first one.
 HINT_RUNNING = "type to steer, Ctrl-C to cancel"
-HINT_ASKED = "a key and Enter answers; any other line is a message"
+HINT_ASKED = "a key and Enter answers; other text is sent only if you confirm it"
+SEND_WORD = "send"
 
 
 class Conversation:
@@ -56,12 +57,13 @@ class Conversation:
         self._roots: tuple[Path, ...] = ()
         self._prompt = make_chat_prompt(self._receive, sys.stdout, self._style, history, lambda: self._roots)
         self._previews = ReferencePreviews(client, self._style, self._prompt.line)
-        self._transcript = Transcript(self._prompt, self._style)
+        self._transcript = Transcript(self._prompt, self._style, has_preview=True)
         self._pins = ChatPins(client, self._prompt.line)
         self._stoppable = StoppableTask()
         self._session_id = ""
         self._runs: list[str] = []
         self._questions: dict[str, CardQuestion] = {}
+        self._held: tuple[str, str] | None = None  # A question, and the text that was typed in place of an answer.
         self._own: list[str] = []
         self._attached: list[JsonObject] = []
         self._interrupted_at_s: float | None = None
@@ -195,8 +197,21 @@ class Conversation:
             self._prompt.line(f"{self._style.cyan(shown(str(frame.event.get('actor'))))} › {shown(text)}")
 
     def _ask(self, question: CardQuestion) -> None:
+        """Shows one card at a time: the answer is to the card above the prompt. Others are counted until then."""
         self._questions[question.approval_id] = question
-        self._prompt.line("\n".join(card_lines(question, self._style)))
+        if len(self._questions) == 1:
+            self._draw_card()
+        else:
+            self._prompt.line(self._style.dim(f"· {_more_wait(len(self._questions) - 1)}"))
+
+    def _draw_card(self) -> None:
+        question = next(iter(self._questions.values()), None)
+        if question is None:
+            return
+        lines = card_lines(question, self._style)
+        if len(self._questions) > 1:
+            lines.append(self._style.dim(f"    {_more_wait(len(self._questions) - 1)}"))
+        self._prompt.line("\n".join(lines))
 
     def _close(self, approval_id: str) -> None:
         """Clears a line typed for a question that somebody else answered, because it is no answer to the next one."""
@@ -204,6 +219,8 @@ class Conversation:
         closed = self._questions.pop(approval_id, None)
         if closed is not None and is_current and answer_of(closed, self._prompt.typed) is not None:
             self._prompt.replace("")
+        if closed is not None and is_current:
+            self._draw_card()
 
     def _settle(self) -> None:
         """Names the keys of the first open question in the prompt."""
@@ -225,8 +242,20 @@ class Conversation:
             await self._answer(typed.question, answer)
         elif typed.line.startswith("/"):
             await self._command(typed.line)
+        elif typed.question is not None and typed.question.approval_id in self._questions:
+            await self._send_instead(typed.question, typed.line)
         else:
             await self._send(typed.line)
+
+    async def _send_instead(self, question: CardQuestion, line: str) -> None:
+        """Text that is no answer supersedes the question, which denies its call. So it is confirmed first."""
+        held, self._held = self._held, (question.approval_id, line)
+        if held is not None and held[0] == question.approval_id and line.strip().lower() == SEND_WORD:
+            self._held = None
+            await self._send(held[1])
+            return
+        said = f"· that is no answer to {question.subject}. {question.keys} answer it; {SEND_WORD} sends your text"
+        self._prompt.line(self._style.yellow(f"{said} instead, and denies the call"))
 
     async def _answer(self, question: CardQuestion, body: JsonObject) -> None:
         if question.approval_id not in self._questions:
@@ -236,7 +265,13 @@ class Conversation:
             await self._client.post(f"/approvals/{question.approval_id}", body)
         except Conflict as error:
             self._prompt.line(self._style.dim(shown(error.message)))
-        self._questions.pop(question.approval_id, None)
+        else:
+            said = text_of(body.get("scope")) or text_of(body.get("decision"))
+            scope = f" ({body['scope']})" if "scope" in body else ""
+            decided = f"denied{scope}" if body.get("decision") == "deny" else f"answered ({said})"
+            self._prompt.line(self._style.dim(f"· {decided}: {question.subject}"))
+        if self._questions.pop(question.approval_id, None) is not None:
+            self._draw_card()
 
     async def _send(self, text: str) -> None:
         """Steers the active run, or starts one if none is active."""
@@ -353,3 +388,7 @@ class Conversation:
         if not self._is_apart:
             self._is_apart = True
             self._prompt.line(self._style.dim(f"· {shown(error.message)}; trying again"))
+
+
+def _more_wait(count: int) -> str:
+    return f"{count} more {'waits' if count == 1 else 'wait'} for an answer"

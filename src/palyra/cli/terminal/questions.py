@@ -16,12 +16,15 @@ from palyra.core.events.base import JsonObject
 TTL_DEFAULT_S = 3600
 ARGUMENTS_LENGTH_MAX = 400
 BRIEF_LENGTH_MAX = 160
+SUBJECT_LENGTH_MAX = 48  # Leaves room for the line that is typed.
 OPTION_LENGTH_MAX = 300  # An option must show everything it opens.
 _TELLING = ("command", "path", "url", "query", "pattern", "prompt", "id", "name")
 _DURATION = re.compile(r"([1-9][0-9]{0,5})\s*([smhd]?)")
 _UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SCOPE_KEYS = {"once": "a", "session": "s", "timeboxed": "t"}
 _SCOPE_TEXTS = {"once": "allow once", "session": "allow for this session", "timeboxed": "allow for a while (t 30m)"}
+_REFUSAL_TEXTS = {"session": "deny for this session", "timeboxed": "deny for a while (dt 30m)"}
+_WORDS = {"y": "a", "yes": "a", "allow": "a", "n": "d", "no": "d", "deny": "d"}
 _UNCERTAIN = (
     ("r", "retry: run it again", "retry"),
     ("o", "treat it as done", "done"),
@@ -33,16 +36,21 @@ LABEL = "› "
 
 
 class AnswerChoice(msgspec.Struct, frozen=True):
-    """One way to answer. `number` answers too, unless it is 0."""
+    """One way to answer. `number` answers too: it is the option's number in the API and in `palyra approvals show`."""
 
     key: str
     text: str
     body: JsonObject
-    number: int = 0
+    number: int | None = None
 
     @property
     def shown_key(self) -> str:
-        return f"{self.number} {self.key}" if self.number else self.key
+        return self.key if self.number is None else f"{self.number} {self.key}"
+
+    @property
+    def is_refusal(self) -> bool:
+        """Tells whether it is a no that covers later calls too."""
+        return self.body.get("decision") == "deny" and "scope" in self.body
 
 
 class CardQuestion(msgspec.Struct, frozen=True):
@@ -57,7 +65,15 @@ class CardQuestion(msgspec.Struct, frozen=True):
 
     @property
     def keys(self) -> str:
-        return "/".join(choice.key for choice in self.choices)
+        """Returns the keys for the prompt. Those of refusals are on the card only, which leaves room to type."""
+        return "/".join(choice.key for choice in self.choices if not choice.is_refusal)
+
+    @property
+    def subject(self) -> str:
+        """Returns the tool and what it would do, in a few words."""
+        name = text_of(self.record.get("tool")) or text_of(self.record.get("kind"))
+        said = brief_arguments(self.calls[0]) if self.calls else ""
+        return in_one_line(f"{name} {said}".strip(), SUBJECT_LENGTH_MAX)
 
 
 def question_of(approval: Mapping[str, object], arguments: object) -> CardQuestion:
@@ -66,6 +82,7 @@ def question_of(approval: Mapping[str, object], arguments: object) -> CardQuesti
     count = approval.get("count")
     titles = {
         "tool": f"{tool or 'a tool'} asks for approval",
+        "draft": f"{tool or 'a command'} changed files; apply that?",
         "budget": "a budget is used up; go on?",
         "uncertain": f"nobody knows whether {tool or 'a call'} happened",
         "pairing": "a sender asks to be paired",
@@ -78,7 +95,7 @@ def question_of(approval: Mapping[str, object], arguments: object) -> CardQuesti
         run_id=text_of(approval.get("run_id")) or None,
         title=f"{title} · {count} calls" if isinstance(count, int) and count > 1 else title,
         calls=tuple(several) or (arguments,),
-        choices=_uncertain_choices() if kind == "uncertain" else _choices(approval.get("options")),
+        choices=_choices_of(kind, approval.get("options")),
         record=approval,
     )
 
@@ -100,8 +117,8 @@ def _origin_text(source: str, origin: Mapping[str, object]) -> str:
 
 
 def label_of(question: CardQuestion | None) -> str:
-    """Returns the text before the line: the keys that answer an open question."""
-    return LABEL if question is None else f"{question.keys} {LABEL}"
+    """Returns the text before the line: what the open question is about, and the keys that answer it."""
+    return LABEL if question is None else f"{question.subject} · {question.keys} {LABEL}"
 
 
 def answer_of(question: CardQuestion, line: str) -> JsonObject | None:
@@ -109,18 +126,29 @@ def answer_of(question: CardQuestion, line: str) -> JsonObject | None:
     key, _, rest = line.strip().partition(" ")
     if not key:
         return None
-    chosen = next(
-        (choice for choice in question.choices if key.lower() in (choice.key, str(choice.number or ""))), None
-    )
+    word = _WORDS.get(key.lower(), key.lower())
+    chosen = next((each for each in question.choices if word == each.key or word == str(each.number)), None)
     if chosen is None:
         return None
     rest = rest.strip()
-    if chosen.body.get("decision") == "deny" and rest:
-        return {**chosen.body, "reason": rest}
+    if chosen.body.get("decision") == "deny":
+        return _denial(chosen.body, rest)
+    if "without" in chosen.body:
+        return {**chosen.body, "without": rest.split()} if rest else None
     if chosen.body.get("scope") == "timeboxed":
         ttl_s = seconds_of(rest) if rest else TTL_DEFAULT_S
         return None if ttl_s is None else {**chosen.body, "ttl_s": ttl_s}
     return None if rest else chosen.body
+
+
+def _denial(body: JsonObject, rest: str) -> JsonObject:
+    """Returns a no with what follows its key: for how long, where it lasts for a while, then the reason."""
+    if body.get("scope") == "timeboxed":
+        first, _, more = rest.partition(" ")
+        ttl_s = seconds_of(first)
+        rest = rest if ttl_s is None else more.strip()
+        body = {**body, "ttl_s": TTL_DEFAULT_S if ttl_s is None else ttl_s}
+    return {**body, "reason": rest} if rest else body
 
 
 def brief_arguments(arguments: object) -> str:
@@ -153,22 +181,42 @@ def parse_seconds(text: str, option: str) -> int:
 
 
 def _choices(options: object) -> tuple[AnswerChoice, ...]:
-    """Returns every option that was offered, then deny. Options of the same scope are numbered: s, s2, s3."""
+    """Returns every option that was offered, then deny. Options of the same scope are numbered: s, s2, s3.
+
+    A no that lasts is offered for the first, narrowest option of each scope. `--option` refuses the others.
+    """
     choices: list[AnswerChoice] = []
+    refusals: dict[str, AnswerChoice] = {}
     counts: dict[str, int] = {}
     for index, option in enumerate(options if isinstance(options, list) else []):
         scope = text_of(option.get("scope")) if isinstance(option, dict) else ""
         if scope in _SCOPE_KEYS:
             counts[scope] = counts.get(scope, 0) + 1
             key = _SCOPE_KEYS[scope] + (str(counts[scope]) if counts[scope] > 1 else "")
-            text = f"{_SCOPE_TEXTS[scope]}: {in_one_line(text_of(option.get('text')), OPTION_LENGTH_MAX)}".removesuffix(
-                ": "
-            )
-            body: JsonObject = {"decision": "allow", "scope": scope, "option": index}
-            choices.append(AnswerChoice(key, text, body, len(choices) + 1))
+            covered = in_one_line(text_of(option.get("text")), OPTION_LENGTH_MAX)
+            terms: JsonObject = {"scope": scope, "option": index}
+            text = f"{_SCOPE_TEXTS[scope]}: {covered}".removesuffix(": ")
+            choices.append(AnswerChoice(key, text, {"decision": "allow", **terms}, index))
+            if scope in _REFUSAL_TEXTS:
+                text = f"{_REFUSAL_TEXTS[scope]}: {covered}".removesuffix(": ")
+                refusals.setdefault(scope, AnswerChoice(f"d{_SCOPE_KEYS[scope]}", text, {"decision": "deny", **terms}))
     if not counts.get("once"):
         choices.insert(0, AnswerChoice("a", _SCOPE_TEXTS["once"], {"decision": "allow", "scope": "once"}))
-    return (*choices, AnswerChoice("d", "deny (d REASON)", {"decision": "deny"}))
+    return (*choices, AnswerChoice("d", "deny (d REASON)", {"decision": "deny"}), *refusals.values())
+
+
+def _choices_of(kind: str, options: object) -> tuple[AnswerChoice, ...]:
+    if kind == "uncertain":
+        return _uncertain_choices()
+    return _draft_choices() if kind == "draft" else _choices(options)
+
+
+def _draft_choices() -> tuple[AnswerChoice, ...]:
+    return (
+        AnswerChoice("a", "apply these changes", {"decision": "allow"}, 1),
+        AnswerChoice("w", "apply without these (w PATH PATH …)", {"decision": "allow", "without": []}, 2),
+        AnswerChoice("d", "discard (d REASON)", {"decision": "deny"}),
+    )
 
 
 def _uncertain_choices() -> tuple[AnswerChoice, ...]:

@@ -156,12 +156,18 @@ class _FollowedRun:
         for line in card_lines(question, self._style):
             self._sink.line(line)
         if not self._options.can_ask:
-            self._sink.line(f"    answer with: palyra approvals allow {question.approval_id} (or deny)")
+            self._tell_waiting(question.approval_id)
             return
         self._questions[question.approval_id] = question
         if len(self._questions) == 1:
             self._open_prompt()
         self._show_next()
+
+    def _tell_waiting(self, approval_id: str) -> None:
+        """Tells where nobody can type an answer that the run waits, and the commands by which somebody answers."""
+        self._sink.line(f"the run waits for your answer to approval {approval_id}:")
+        for verb in ("show", "allow", "deny"):
+            self._sink.line(f"    palyra approvals {verb} {approval_id}")
 
     async def _settle(self, approval_id: str) -> None:
         """Clears a line typed for a question that somebody else answered, because it is no answer to the next one."""

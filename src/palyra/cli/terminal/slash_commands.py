@@ -33,7 +33,7 @@ _KEYS = (
     ("Enter", "send; while a run is active your line steers it"),
     ("Alt-Enter", "a new line; so does a backslash at the end of a line"),
     ("Tab", "complete a command, a file name or a reference"),
-    ("@", "refer to something: @file:notes.md, @folder:src, @diff, @url:https://…"),
+    ("@", "refer to something: @file:notes.md, @folder:src, @diff, @url:…"),
     ("Up, Ctrl-R", "earlier lines, also of earlier chats"),
     ("Ctrl-C", "clear the line, or cancel the run; twice to leave"),
 )
@@ -41,4 +41,5 @@ _KEYS = (
 
 def help_text() -> str:
     rows = [*_KEYS, *((f"{each.name} {each.argument}".rstrip(), each.text) for each in SLASH_COMMANDS)]
-    return "\n".join(f"  {name:<13}{text}" for name, text in rows)
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"  {name:<{width}}  {text}" for name, text in rows)

@@ -96,3 +96,11 @@ def _character_cells(character: str) -> int:
 
 def _local(at_ms: int) -> datetime:
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone()
+
+
+def last_lines(text: object, lines_max: int, length_max: int = 200) -> list[str]:
+    """Returns the end of an output, line by line and in a harmless form. Lines that are left out are counted."""
+    lines = [line for line in text.splitlines() if line.strip()] if isinstance(text, str) else []
+    rest_count = len(lines) - lines_max
+    told = [f"… {rest_count} lines before"] if rest_count > 0 else []
+    return told + [in_one_line(line, length_max) for line in lines[-lines_max:]]

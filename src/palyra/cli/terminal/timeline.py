@@ -3,33 +3,60 @@
 Does not own: live text (transcript).
 """
 
+import shutil
 from collections.abc import Callable, Sequence
+from typing import TextIO
 
 import msgspec
 
+from palyra.cli.terminal.card import wrap
 from palyra.cli.terminal.questions import brief_arguments
-from palyra.cli.terminal.style import Style, clock_time, duration, in_one_line
+from palyra.cli.terminal.style import Style, clock_time, duration, in_one_line, last_lines
 from palyra.core.events.base import JsonObject
 
 TEXT_LENGTH_MAX = 160
+OUTPUT_LINES_MAX = 20
+_MARGIN = " " * 32
+_NAME_WIDTH = 18
+_COLUMNS_MIN = 60  # Narrower than that, the terminal wraps the lines itself.
 
 Words = Callable[[JsonObject], str]
 
 
-def timeline(events: Sequence[JsonObject], style: Style) -> list[str]:
-    """Returns each event with its time of day, the time since the event before, and its seq."""
+def timeline(events: Sequence[JsonObject], style: Style, columns: int | None = None) -> list[str]:
+    """Returns each event with its time of day, the time since the event before, and its seq.
+
+    With `columns`, as on a terminal, no line is wider: words go on under the event's name.
+    """
     lines = []
     before_ms: int | None = None
     for event in events:
         at_ms = event.get("at_ms")
-        gap = duration(at_ms - before_ms) if isinstance(at_ms, int) and before_ms is not None else ""
+        # An event may carry the time at which its command began, or a clock was set back.
+        gap = duration(max(0, at_ms - before_ms)) if isinstance(at_ms, int) and before_ms is not None else ""
         before_ms = at_ms if isinstance(at_ms, int) else before_ms
-        name = str(event.get("type"))
-        seq = str(event.get("seq"))
-        lines.append(
-            f"{clock_time(at_ms)} {gap:>9} {seq:>5}  {_painted(name, event, style)}  {describe(event)}".rstrip()
-        )
+        name = str(event.get("type")).ljust(_NAME_WIDTH)
+        said = f"{clock_time(at_ms)} {gap:>9} {event.get('seq')!s:>5}  {name}  {describe(event)}".rstrip()
+        first, *rest = [said] if columns is None else wrap(said, max(columns, _COLUMNS_MIN), _MARGIN)
+        lines += [first.replace(name, _painted(name, event, style), 1), *rest]
+        told = _output_lines(event)
+        room = None if columns is None else max(columns, _COLUMNS_MIN) - len(_MARGIN)
+        lines += [style.dim(f"{_MARGIN}{line if room is None else in_one_line(line, room)}") for line in told]
     return lines
+
+
+def terminal_columns(stream: TextIO) -> int | None:
+    """Returns the width of the terminal that the stream is, or None: a pipe takes lines of any length."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None
+
+
+def _output_lines(event: JsonObject) -> list[str]:
+    """Returns the end of what a tool printed, if that is more than the event's own line shows."""
+    data = event.get("data")
+    output = data.get("output") if isinstance(data, dict) and event.get("type") == "tool.finished" else None
+    lines = last_lines(output, OUTPUT_LINES_MAX)
+    is_told = len(lines) < 2 and not (isinstance(data, dict) and data.get("error"))
+    return [] if is_told else lines
 
 
 def describe(event: JsonObject) -> str:
@@ -43,10 +70,10 @@ def describe(event: JsonObject) -> str:
     return in_one_line(words(data) if words else _members(data), TEXT_LENGTH_MAX)
 
 
-def _painted(name: str, event: JsonObject, style: Style) -> str:
+def _painted(padded: str, event: JsonObject, style: Style) -> str:
     data = event.get("data")
     verdict = str(data.get("verdict") or data.get("outcome") or "") if isinstance(data, dict) else ""
-    padded = name.ljust(18)
+    name = padded.rstrip()
     if name in ("run.failed", "run.cancelled", "model.failed") or verdict in ("deny", "failed", "denied", "timeout"):
         return style.red(padded)
     if name.startswith("approval.") or name in ("tool.uncertain", "guard.tripped", "answer.rejected"):
@@ -84,7 +111,9 @@ def _of_context(data: JsonObject) -> str:
     taint = data.get("taint")
     seen = f", has seen {', '.join(map(str, taint))}" if isinstance(taint, list) and taint else ""
     layers_count = len(layers) if isinstance(layers, list) else 0
-    return f"turn {data.get('turn')}: {layers_count} layers of {data.get('budget_tokens')} tokens{seen}"
+    budget = data.get("budget_tokens")
+    room = f" of {budget}" if budget else ""
+    return f"turn {data.get('turn')}: {layers_count} layers, {data.get('input_tokens') or 0}{room} tokens{seen}"
 
 
 def _of_output(data: JsonObject) -> str:
@@ -134,8 +163,38 @@ def _of_resolved(data: JsonObject) -> str:
     return f"{data.get('approval_id')} {data.get('status')} ({scope}) by {data.get('decided_by')}{reason}"
 
 
+def _of_objectives(data: JsonObject) -> str:
+    results = data.get("results")
+    told = [each for each in results if isinstance(each, dict)] if isinstance(results, list) else []
+    words = [f"{number} {each.get('state')} {each.get('note') or ''}".rstrip() for number, each in enumerate(told, 1)]
+    return f"turn {data.get('turn')}: {'; '.join(words)}"
+
+
+def _of_recalled(data: JsonObject) -> str:
+    items = data.get("items")
+    told = [str(each.get("content")) for each in items if isinstance(each, dict)] if isinstance(items, list) else []
+    return f"turn {data.get('turn')}: {'; '.join(told) or ('timed out' if data.get('timed_out') else 'nothing fits')}"
+
+
+def _of_document(data: JsonObject) -> str:
+    return f"{data.get('path')}, {data.get('chars')} characters, trust {data.get('trust')}"
+
+
+def _of_model(data: JsonObject) -> str:
+    return f"turn {data.get('turn')}: {data.get('model')}"
+
+
+def _of_waiting(data: JsonObject) -> str:
+    ids = data.get("approval_ids") or data.get("call_ids")
+    return f"for {', '.join(map(str, ids))}" if isinstance(ids, list) else _members(data)
+
+
+def _of_resumed(data: JsonObject) -> str:
+    return f"after {data.get('cause')}"
+
+
 def _of_end(data: JsonObject) -> str:
-    return f"{data.get('reason')}: {data.get('message')}"
+    return f"{data.get('reason')}: {data['message']}" if data.get("message") else str(data.get("reason"))
 
 
 _WORDS: dict[str, Words] = {
@@ -143,6 +202,11 @@ _WORDS: dict[str, Words] = {
     "run.done": _of_end,
     "run.failed": _of_end,
     "run.cancelled": _of_end,
+    "run.waiting": _of_waiting,
+    "run.resumed": _of_resumed,
+    "memory.recalled": _of_recalled,
+    "document.read": _of_document,
+    "model.requested": _of_model,
     "message.user": _of_text,
     "message.assistant": _of_text,
     "route.planned": _of_route,
@@ -153,6 +217,7 @@ _WORDS: dict[str, Words] = {
     "tool.judged": _of_judged,
     "tool.started": _of_started,
     "tool.finished": _of_finished,
+    "objectives.checked": _of_objectives,
     "approval.requested": _of_requested,
     "approval.resolved": _of_resolved,
 }

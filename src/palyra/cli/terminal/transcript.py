@@ -9,12 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from palyra.cli.sse import SseFrame
+from palyra.cli.terminal.live_output import LiveOutput
 from palyra.cli.terminal.questions import brief_arguments
-from palyra.cli.terminal.style import Style, duration, in_one_line, prose
+from palyra.cli.terminal.style import Style, duration, in_one_line, last_lines, prose, shown
 from palyra.core.ids import EffectId, RunId, derive_child_ids
 
 TERMINAL_TYPES = ("run.done", "run.failed", "run.cancelled")
 _LINE_MAX = 160
+_FAILURE_MAX = 2_000  # A failure is told whole: its end says what to do.
+FAILED_LINES_MAX = 10  # The end of what a failed call printed says why it failed.
 DELEGATE = "agent.delegate "
 
 
@@ -30,7 +33,9 @@ class TextSink(Protocol):
 
 
 class Transcript:
-    def __init__(self, sink: TextSink, style: Style) -> None:
+    """`has_preview` is true where references were told before the run already."""
+
+    def __init__(self, sink: TextSink, style: Style, *, has_preview: bool = False) -> None:
         self._sink = sink
         self._style = style
         self._shown_counts: dict[object, int] = {}
@@ -41,23 +46,29 @@ class Transcript:
         self._cost_usd: float | None = 0.0
         self._is_estimate = False
         self._began_at_ms = 0
+        self._failure_told = ""
+        self._live = LiveOutput(lambda line: self._sink.line(self._style.dim(f"    {line}")))
         self.has_delegated = False
         self._show_by_type: dict[str, Callable[[SseFrame], None]] = {
             "run.started": self._begin,
             "model.delta": self._stream,
             "model.output": self._complete,
-            "model.failed": self._warn("the model failed", "message"),
-            "guard.tripped": self._warn("no progress", "guidance"),
+            "model.failed": self._fail_model,
+            "tool.delta": self._print_live,
+            "guard.tripped": self._warn("no progress:", "guidance"),
             "tool.proposed": self._propose,
             "tool.judged": self._judge,
             "tool.started": self._start,
             "tool.finished": self._finish,
             "tool.uncertain": self._doubt,
+            "objectives.checked": self._check,
             "answer.rejected": self._reject,
             "approval.resolved": self._resolve,
             "usage.recorded": self._count,
             "progress": self._progress,
         }
+        if not has_preview:
+            self._show_by_type["reference.resolved"] = self._refer
 
     def show(self, frame: SseFrame) -> None:
         show = self._end if frame.type in TERMINAL_TYPES else self._show_by_type.get(frame.type)
@@ -77,6 +88,14 @@ class Transcript:
     def _begin(self, frame: SseFrame) -> None:
         self._tokens_count, self._cost_usd, self._began_at_ms = 0, 0.0, frame.at_ms
         self._is_estimate = False
+        self._failure_told = ""
+
+    def _fail_model(self, frame: SseFrame) -> None:
+        self._failure_told = str(frame.data.get("message") or "")
+        self._mark(self._style.yellow("!"), "the model failed:", self._failure_told, _FAILURE_MAX)
+
+    def _print_live(self, frame: SseFrame) -> None:
+        self._live.take(*(frame.data.get(name) for name in ("call_id", "stream", "offset", "text")))
 
     def _stream(self, frame: SseFrame) -> None:
         text, offset = frame.data.get("text"), frame.data.get("offset")
@@ -97,6 +116,10 @@ class Transcript:
         if start <= told_count and new:
             self._shown_counts[turn] = told_count + len(new)
             self._sink.text(prose(new))
+
+    def _refer(self, frame: SseFrame) -> None:
+        if frame.data.get("ok") is not True:
+            self._mark(self._style.yellow("!"), shown(str(frame.data.get("raw"))), str(frame.data.get("warning") or ""))
 
     def _propose(self, frame: SseFrame) -> None:
         call_id, arguments = frame.data.get("call_id"), frame.data.get("arguments")
@@ -120,11 +143,14 @@ class Transcript:
         if call_id not in self._starts and outcome == "denied":
             return  # Its verdict was shown already, and it never ran.
         took = duration(frame.at_ms - self._starts.pop(call_id)) if call_id in self._starts else ""
+        is_shown = self._live.end(call_id)
         if outcome == "ok":
             self._mark(self._style.green("✓"), name, took)
         else:
             message = f": {error.get('message')}" if isinstance(error, dict) else ""
             self._mark(self._style.red("✗"), name, f"{outcome}{message} {took}".rstrip())
+            for line in () if is_shown else last_lines(frame.data.get("output"), FAILED_LINES_MAX):
+                self._sink.line(self._style.dim(f"    {line}"))
 
     def _name_of_ended(self, frame: SseFrame) -> str:
         """Returns the tool's name. Several delegations end in any order, so each ends with its task and its run."""
@@ -138,9 +164,18 @@ class Transcript:
     def _doubt(self, frame: SseFrame) -> None:
         self._mark(self._style.yellow("?"), self._tool(frame), "was started, and nobody knows whether it happened")
 
+    def _check(self, frame: SseFrame) -> None:
+        """Warns of objectives that nobody could check. Those that are not met are told with the answer's rejection."""
+        results = frame.data.get("results")
+        for number, result in enumerate(results if isinstance(results, list) else (), 1):
+            if isinstance(result, dict) and result.get("state") == "unchecked":
+                self._mark(
+                    self._style.yellow("!"), f"objective {number} was not checked:", str(result.get("note") or "")
+                )
+
     def _reject(self, frame: SseFrame) -> None:
         problems = frame.data.get("problems")
-        self._mark(self._style.yellow("!"), "the answer is not complete", "; ".join(map(str, problems or ())))  # type: ignore[call-overload]
+        self._mark(self._style.yellow("!"), "the answer is not complete:", "; ".join(map(str, problems or ())))  # type: ignore[call-overload]
 
     def _resolve(self, frame: SseFrame) -> None:
         reason = f": {frame.data['reason']}" if frame.data.get("reason") else ""
@@ -160,7 +195,7 @@ class Transcript:
         self._cost_usd = self._cost_usd + cost if known else None  # type: ignore[operator]
 
     def _end(self, frame: SseFrame) -> None:
-        for known in (self._shown_counts, self._tools, self._arguments, self._starts):
+        for known in (self._shown_counts, self._tools, self._arguments, self._starts, self._live):
             known.clear()
         took = [duration(frame.at_ms - self._began_at_ms)] if self._began_at_ms else []
         about = "~" if self._is_estimate else ""
@@ -170,8 +205,13 @@ class Transcript:
         if frame.type == "run.done":
             self._mark(self._style.dim("·"), self._style.dim(f"done {facts}".rstrip()), "")
         else:
-            what = in_one_line(f"{frame.type.removeprefix('run.')}: {frame.data.get('reason')}", _LINE_MAX)
-            self._mark(self._style.red("✗"), what, f"{frame.data.get('message') or ''} {facts}".strip())
+            state, reason = frame.type.removeprefix("run."), str(frame.data.get("reason"))
+            what = in_one_line(state if reason == state else f"{state}: {reason}", _LINE_MAX)
+            message = str(frame.data.get("message") or "")
+            # What the model's failure said stands right above.
+            told = "" if self._failure_told and message == self._failure_told else message
+            text = " · ".join(filter(None, (told, facts)))
+            self._mark(self._style.red("✗"), f"{what}:" if told else what, text, _FAILURE_MAX)
 
     def _warn(self, what: str, member: str) -> Callable[[SseFrame], None]:
         def warn(frame: SseFrame) -> None:
@@ -182,6 +222,6 @@ class Transcript:
     def _tool(self, frame: SseFrame) -> str:
         return self._tools.get(frame.data.get("call_id"), "tool")
 
-    def _mark(self, mark: str, what: str, detail: str) -> None:
-        tail = f" {self._style.dim(in_one_line(detail, _LINE_MAX))}" if detail else ""
+    def _mark(self, mark: str, what: str, detail: str, length_max: int = _LINE_MAX) -> None:
+        tail = f" {self._style.dim(in_one_line(detail, length_max))}" if detail else ""
         self._sink.line(f"{mark} {what}{tail}")

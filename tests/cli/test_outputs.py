@@ -1,0 +1,127 @@
+"""Output is visible: the end of it where a call failed, and in `palyra runs show`."""
+
+import pytest
+
+from palyra.cli.output import print_styled
+from palyra.cli.sse import SseFrame
+from palyra.cli.terminal.context_bar import context_lines
+from palyra.cli.terminal.live_output import LINES_MAX
+from palyra.cli.terminal.style import Style
+from palyra.cli.terminal.timeline import timeline
+from palyra.cli.terminal.transcript import FAILED_LINES_MAX, Transcript
+from palyra.core.events.base import JsonObject
+
+PRINTED = "\n".join(f"line {number}" for number in range(1, 41)) + "\nE  assert 1 == \x1b[31m2"
+
+
+def finished(outcome: str, error: JsonObject | None) -> JsonObject:
+    data: JsonObject = {"call_id": "c1", "effect_id": "e", "outcome": outcome, "error": error, "output": PRINTED}
+    return {"type": "tool.finished", "seq": 9, "at_ms": 1_750_000_000_000, "data": data}
+
+
+class Lines:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def text(self, text: str) -> None:
+        self.told.append(text)
+
+    def end_line(self) -> None:
+        """Ends nothing."""
+
+    def line(self, line: str) -> None:
+        self.told.append(line)
+
+
+def test_the_end_of_what_a_failed_call_printed_is_shown() -> None:
+    sink = Lines()
+    transcript = Transcript(sink, Style())
+    failed = finished("failed", {"code": "exit_status", "message": "it ended with 1"})
+    transcript.show(SseFrame(9, "tool.finished", failed))
+    told = "\n".join(sink.told)
+    assert "E assert 1 == " in told
+    assert "\x1b[31m" not in told
+    assert f"… {41 - FAILED_LINES_MAX} lines before" in told
+    assert "line 1\n" not in told
+
+
+def test_runs_show_prints_outputs() -> None:
+    lines = timeline([finished("ok", None)], Style())
+    assert any("E assert 1 == " in line for line in lines)
+    assert any("line 40" in line for line in lines)
+    assert len(lines) <= 22
+
+
+def test_a_timeline_fits_the_terminal_and_time_never_goes_back() -> None:
+    recalled: JsonObject = {"turn": 1, "items": [{"content": "The staging server is called heron."}]}
+    events: list[JsonObject] = [
+        {"type": "message.user", "seq": 1, "at_ms": 2000, "data": {"text": "What is it called? " * 6}},
+        {"type": "memory.recalled", "seq": 2, "at_ms": 1990, "data": recalled},
+    ]
+    lines = timeline(events, Style(), 80)
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines).split()).count("What is it called?") == 6
+    assert lines[1].startswith(" " * 32)
+    assert "      0 ms     2  memory.recalled     turn 1: The staging" in lines[-2]
+
+
+def test_a_cancelled_run_is_told_once() -> None:
+    sink = Lines()
+    ended: JsonObject = {"type": "run.cancelled", "data": {"reason": "cancelled", "message": "Cancelled on request."}}
+    Transcript(sink, Style()).show(SseFrame(3, "run.cancelled", ended))
+    assert sink.told == ["✗ cancelled: Cancelled on request."]
+
+
+def test_our_own_colours_reach_the_terminal_and_nobody_elses_codes_do(capsys: pytest.CaptureFixture[str]) -> None:
+    layer: JsonObject = {"name": "project_docs", "source": "file:\x1b]0;title\x07a.md", "tokens": 9, "trust": "local"}
+    event: JsonObject = {"data": {"turn": 1, "input_tokens": 9, "budget_tokens": 90, "layers": [layer]}}
+    for line in context_lines(event, Style(is_coloured=True)):
+        print_styled(line)
+    head, _, told = capsys.readouterr().out.splitlines()
+    assert head == "turn 1: 9 tokens of 90 (10 %)"  # Colours are left out where there is no terminal.
+    assert "\x1b" not in told
+    assert "\\x1b]0;title" in told
+
+
+def delta(offset: int, text: str, stream: str = "stdout") -> SseFrame:
+    data: JsonObject = {"call_id": "c1", "stream": stream, "offset": offset, "text": text}
+    return SseFrame(None, "tool.delta", {"type": "tool.delta", "data": data})
+
+
+def test_output_is_shown_while_a_tool_runs_each_line_once() -> None:
+    sink = Lines()
+    transcript = Transcript(sink, Style())
+    for frame in (delta(0, "one\ntw"), delta(0, "one\ntwo\nth"), delta(10, "ree"), delta(0, "bad", "stderr")):
+        transcript.show(frame)
+    assert [line.strip() for line in sink.told] == ["one", "two"]
+    transcript.show(SseFrame(9, "tool.finished", finished("failed", {"code": "exit_status", "message": "with 1"})))
+    told = [line.strip() for line in sink.told]
+    assert told[2:4] == ["three", "bad"]
+    assert len(told) == 5  # The end of the output is not told again.
+
+
+def test_output_that_is_too_long_to_follow_ends_with_its_last_lines() -> None:
+    sink = Lines()
+    transcript = Transcript(sink, Style())
+    transcript.show(delta(0, "x\n" * (LINES_MAX + 50)))
+    assert len(sink.told) == LINES_MAX + 1
+    transcript.show(SseFrame(9, "tool.finished", finished("failed", None)))
+    assert any("E assert 1 == " in line for line in sink.told)
+
+
+def test_failure_of_a_model_is_told_once() -> None:
+    sink = Lines()
+    transcript = Transcript(sink, Style())
+    for name in ("model.failed", "run.failed"):
+        data: JsonObject = {"message": "the key is wrong", "reason": "provider_error"}
+        transcript.show(SseFrame(3, name, {"type": name, "seq": 3, "at_ms": 1, "data": data}))
+    assert "\n".join(sink.told).count("the key is wrong") == 1
+
+
+@pytest.mark.parametrize("name", ["model.failed", "run.failed"])
+def test_failure_is_told_whole(name: str) -> None:
+    sink = Lines()
+    advice = "the context is too long; " * 20 + "`palyra runs context 01K` shows what fills it"
+    data: JsonObject = {"message": advice, "reason": "context_exhausted"}
+    Transcript(sink, Style()).show(SseFrame(3, name, {"type": name, "seq": 3, "at_ms": 1, "data": data}))
+    assert any(advice in line for line in sink.told)
