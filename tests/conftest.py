@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("dev", deadline=None)
@@ -17,6 +18,17 @@ settings.register_profile(
     "long", deadline=None, max_examples=5000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+# By default structlog draws tracebacks with all local variables, which takes seconds and holds the loop.
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.format_exc_info,
+        structlog.dev.ConsoleRenderer(colors=False),
+    ]
+)
 
 
 # Whoever runs the tests may have keys of their own; no test may be decided by them, nor be able to use them.

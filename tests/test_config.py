@@ -64,8 +64,7 @@ def test_example_reads_and_holds_every_key() -> None:
     document = tomllib.loads(EXAMPLE)
     given_keys = {f"{name}.{key}" for name in plain_sections() for key in document[name]}
     given_keys |= {f"{name}.{key}" for name in repeated_sections() for table in document[name] for key in table}
-    # Answers of routines go to channels once there are channels; until then the key is refused.
-    assert sorted(set(setting_names()) - given_keys) == ["routine.channel"]
+    assert sorted(set(setting_names()) - given_keys) == []
 
 
 def test_page_holds_the_example_and_a_row_for_every_key() -> None:
@@ -212,6 +211,11 @@ CASES = {
         "[learning]\nreview_bps = 9500\n",
         ["palyra.toml:2: learning.review_bps: must not be above auto_write_bps"],
     ),
+    "embedder_alone": (
+        '[[provider]]\nname = "p"\nkind = "openai-chat"\n[[model]]\nname = "m"\nprovider = "p"\n'
+        '[memory]\nembedder = "m"\n',
+        ["palyra.toml:8: memory.embedder: m is the only [[model]], and it answers no questions; add one that does"],
+    ),
     "embedder": (
         '[memory]\nembedder = "bundle"\n',
         ["palyra.toml:2: memory.embedder: must be bundled or minilm, or name a [[model]]; did you mean bundled?"],
@@ -347,7 +351,7 @@ def test_records_are_frozen() -> None:
     assert all(
         section.__struct_config__.frozen for section in (*plain_sections().values(), *repeated_sections().values())
     )
-    assert len(fields(Config)) == 21
+    assert len(fields(Config)) == 22
 
 
 MUTATIONS = st.lists(
@@ -471,3 +475,12 @@ def test_modes_of_domains_are_words_of_closed_sets() -> None:
     ]
     (problem,) = problems_of("", PALYRA_HEALING__DOMAINS="run")
     assert "which only the file can hold" in problem
+
+
+def test_grpc_can_be_switched_off_and_client_certificates_need_tls() -> None:
+    config = read('[server]\ngrpc = "off"\n', {}, "palyra.toml")
+    assert isinstance(config, Config)
+    assert config.server.grpc is None
+    found = read('[server]\ngrpc_client_ca = "/ca.pem"\n', {}, "palyra.toml")
+    assert not isinstance(found, Config)
+    assert "needs tls_cert" in found[0].what

@@ -16,13 +16,18 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "palyra"
 SECTIONS: dict[str, type[Section]] = {**plain_sections(), **repeated_sections()}
 MEMBERS = {field.encode_name: field.name for field in fields(Config)}
-FILE = '[server]\ngrpc = "127.0.0.1:1"\n[learning]\nenabled = true\n[memory]\nauto_inject = true\n'
+FILE = "[memory]\nauto_inject = true\n"
+VARIABLES = {"PALYRA_MEMORY__AUTO_INJECT": "true"}
 WARNINGS = [
-    "palyra.toml:2: server.grpc: is not read yet: it has no effect in this release",
-    "palyra.toml:3: learning: is not read yet: it has no effect in this release",
-    "palyra.toml:5: memory: is not read yet: it has no effect in this release",
-    "PALYRA_LEARNING__ENABLED: is not read yet: it has no effect in this release",
+    "palyra.toml:1: memory: is not read yet: it has no effect in this release",
+    "PALYRA_MEMORY__AUTO_INJECT: is not read yet: it has no effect in this release",
 ]
+
+
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every section is read, so one is taken for a section that is not."""
+    monkeypatch.setattr(SECTIONS["memory"], "is_read", False)
 
 
 def attributes() -> list[ast.Attribute]:
@@ -54,8 +59,9 @@ def test_a_key_is_read_unless_it_is_marked(name: str) -> None:
     assert {field.name for field in fields(SECTIONS[name])} - unread - USED_NAMES == set()
 
 
+@pytest.mark.usefixtures("unread")
 def test_what_has_no_effect_is_told_with_its_line() -> None:
-    config = read_config(FILE, {"PALYRA_LEARNING__ENABLED": "true"}, "palyra.toml")
+    config = read_config(FILE, VARIABLES, "palyra.toml")
     assert isinstance(config, Config)
     assert [str(warning) for warning in config.warnings] == WARNINGS
 
@@ -66,11 +72,12 @@ def test_defaults_are_warned_of_nowhere() -> None:
     assert config.warnings == ()
 
 
+@pytest.mark.usefixtures("unread")
 def test_check_tells_warnings_and_what_would_stop_the_start(tmp_path: Path) -> None:
     file = tmp_path / "palyra.toml"
     file.write_text(FILE)
     arguments = ["--home", str(tmp_path), "config", "check"]
-    checked = CliRunner().invoke(app, arguments, env={"PALYRA_LEARNING__ENABLED": "true"})
+    checked = CliRunner().invoke(app, arguments, env=VARIABLES)
     expected = [f"warning: {each.replace('palyra.toml', str(file))}" for each in WARNINGS]
     assert (checked.exit_code, checked.output.splitlines()) == (0, [*expected, "all is well"])
     file.write_text('[server]\nhttp = "0.0.0.0:1"\n[[agent]]\nname = "a"\nworkspace = ["/"]\n')

@@ -12,6 +12,7 @@ import pytest
 from palyra.core.events import DATA_TYPES
 from palyra.engine.jobs.kinds import JobHandlers, job_types
 from tests.tidy.index import MARK, PAGE, first_sentence, index_page
+from tests.tidy.source import GENERATED
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "palyra"
@@ -104,10 +105,62 @@ def test_every_command_is_described() -> None:
     assert undescribed(commands(), described()) == []
 
 
+# Names of the first description that are not those of the code; docs/names.md tells what each is here.
+FIRST_NAMES = (
+    *("RunStreamRequest", "execute_model_provider", "process_run_stream_provider_events", "process_run_stream_message"),
+    *("MessageAttachment", "ProviderImageInput", "ModelProvider", "StartStreaming", "resolve_orchestrator_session"),
+    *("evaluate_with_config", "ResolveApproval", "DEFAULT_AGENT_LOOP_WALL_CLOCK_BUDGET_MS", "search_memory"),
+    *("TOOL_APPROVAL_RESPONSE_TIMEOUT", "PreparedModelProviderInput", "PrepareModelProviderInputRequest"),
+    *("AUTO_SESSION_COMPACTION_MIN_INPUT_TOKENS", "SESSION_COMPACTION_STRATEGY", "summary_text", "PendingReview"),
+    *("apply_workspace_managed_block", "preview_context_references", "render_context_reference_prompt"),
+    *("context_references", "spawn_background_queue_loop", "poll_background_queue", "BackgroundQueue"),
+    *("OrchestratorBackgroundTaskRecord", "REFLECTION_TASK_KIND", "expires_at_unix_ms", "ObserveOnly"),
+    *("schedule_post_run_reflection", "process_post_run_reflection_task", "auto_write_threshold_bps"),
+    *("SelfHealingMode", "RunLifecycleState", "OrchestratorTapeRecord", "UsageRoutingPlan", "RouteMessage"),
+)
+
+
+def named_in_rows() -> list[str]:
+    """Every name in the first column of docs/names.md."""
+    page = CODE_BLOCK.sub("", (ROOT / "docs" / "names.md").read_text(encoding="utf-8"))
+    firsts = [line.split("|")[1] for line in page.splitlines() if line.startswith("| ")]
+    return [name for first in firsts for name in re.findall(r"`([^`]+)`", first)]
+
+
+def test_every_name_of_the_first_description_has_one_row() -> None:
+    rows = named_in_rows()
+    assert [name for name in FIRST_NAMES if name not in rows] == []
+    assert sorted({name for name in rows if rows.count(name) > 1}) == []
+
+
+SAID_AT_START = ("listens",)  # What the daemon says of itself in an example of its output.
+
+
+def test_every_command_that_a_document_or_a_message_names_is_there() -> None:
+    sources = [*documents(), *PACKAGE.rglob("*.py")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    assert unknown_commands(text) == []
+
+
+def unknown_commands(text: str) -> list[str]:
+    """Commands in code spans, examples and advice that are not there. Words after a whole command are its arguments."""
+    known = {tuple(name.split()[1:]) for name in commands()}
+    begun = {name[:length] for name in known for length in range(1, len(name) + 1)}
+    named = {
+        tuple(words.split()) for words in re.findall(r"(?:`|^ +|; )palyra ((?:[a-z][a-z-]*(?: |\b))+)", text, re.M)
+    }
+
+    def is_unknown(words: tuple[str, ...]) -> bool:
+        lengths = [length for length in range(1, len(words) + 1) if words[:length] in begun]
+        return not lengths or (lengths[-1] < len(words) and words[: lengths[-1]] not in known)
+
+    return sorted(" ".join(words) for words in named if words[0] not in SAID_AT_START and is_unknown(words))
+
+
 def test_every_kind_of_job_is_described_and_no_other() -> None:
     handlers = JobHandlers(**dict.fromkeys((name for name in JobHandlers.__slots__), None))  # type: ignore[arg-type]
     kinds = (ROOT / "docs" / "jobs.md").read_text().partition("## Kinds")[2].partition("## ")[0]
-    assert sorted(re.findall(r"^\| `(\w+)` \|", kinds, re.MULTILINE)) == sorted(job_types(handlers))
+    assert sorted(re.findall(r"^\| `([\w-]+)` \|", kinds, re.MULTILINE)) == sorted(job_types(handlers))
 
 
 def test_every_setting_is_described() -> None:
@@ -166,7 +219,7 @@ def test_the_index_of_modules_is_current() -> None:
 
 def test_the_index_names_every_package_and_module() -> None:
     text = PAGE.read_text(encoding="utf-8").partition(MARK)[2]
-    modules = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+    modules = [path for path in PACKAGE.rglob("*.py") if not path.name.endswith(("__init__.py", GENERATED))]
     folders = {path.parent for path in PACKAGE.rglob("__init__.py")} - {PACKAGE}
     names = [path.relative_to(PACKAGE).as_posix() for path in modules]
     names += [f"{path.relative_to(PACKAGE).as_posix()}/" for path in folders]

@@ -16,7 +16,7 @@ def test_the_tour_of_the_readme_works(tmp_path: Path) -> None:
     script = "".join(BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
     script = script.replace("$(mktemp -d)", str(tmp_path / "home")).replace(PORT, free_port())
     # The same commands with the interpreter that runs this test, wherever it was installed.
-    script = script.replace(".venv/bin/palyra", f"{sys.executable} -m palyra").replace("python3", sys.executable)
+    script = script.replace(".venv-run/bin/palyra", f"{sys.executable} -m palyra").replace("python3", sys.executable)
     (tmp_path / "home").mkdir()
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f"trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}"],

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -352,3 +353,13 @@ async def test_damaged_index_is_a_clear_refusal(repository: Path, damage: bytes)
         await changes(repository)
     except PalyraError as refused:
         assert refused.code == "git_failed"
+
+
+async def test_a_program_whose_output_nobody_reads_any_more_is_ended() -> None:
+    child = await asyncio.create_subprocess_exec("yes", stdout=asyncio.subprocess.PIPE, start_new_session=True)
+    assert child.stdout is not None
+    await child.stdout.read(1)
+    await asyncio.sleep(0.2)  # Long enough to fill the reader, which then stops looking at the pipe.
+    async with asyncio.timeout(20):
+        await git_program._end(child)
+    assert child.returncode == -signal.SIGKILL

@@ -10,6 +10,7 @@ from palyra.adapters.references.files import WorkspaceFiles
 from palyra.adapters.references.pages import GuardedPages
 from palyra.adapters.tools.fs_list import FsList
 from palyra.adapters.tools.http_fetch import HttpFetch
+from palyra.adapters.tools.memory_search import MemorySearchTool
 from palyra.adapters.tools.session_search import SessionSearch
 from palyra.core.ids import Principal, SessionId, StreamId
 from palyra.core.references.model import ResolvedReference
@@ -30,7 +31,10 @@ def reference_workshop(root: Path, scripts: Sequence[Script] = (), opened: Seque
     shop = Workshop(root, scripts)
     guard = Guard(("127.0.0.1", site.port) for site in opened)
     shop.tools += [FsList(), HttpFetch(guard)]
-    shop.journal_tools = lambda journal, artifacts: [SessionSearch(journal.search)]
+    shop.journal_tools = lambda journal, artifacts: [
+        SessionSearch(journal.search),
+        MemorySearchTool(journal.memory_search),
+    ]
     shop.references = ReferenceReaders(
         files=WorkspaceFiles(), changes=GitChanges(), pages=GuardedPages(guard, PlainDocuments(), 5.0)
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from tests.tidy.source import Fault, Source
 
 # Nouns that only look like gerunds.
-NOUNS_IN_ING = frozenset({"healing", "keyring", "routing", "spelling", "string"})
+NOUNS_IN_ING = frozenset({"healing", "keyring", "learning", "routing", "spelling", "string"})
 
 
 def check_classes_unique(sources: Iterable[Source]) -> list[Fault]:

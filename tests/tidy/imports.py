@@ -2,6 +2,8 @@
 
 core <- ports <- engine <- gateway <- app, and core <- ports <- adapters <- app; the CLI stands on app. Adapters are
 packages (store, providers, ...) that never import each other, but for net (the guarded HTTP client) and files (durable files).
+The generated messages of gRPC (gateway.v1, here "wire") are shared by the gateway and the client, which knows nothing else of
+the daemon.
 """
 
 import ast
@@ -14,7 +16,9 @@ LAYERS: dict[str, frozenset[str]] = {
     "core": frozenset({"core"}),
     "ports": frozenset({"core", "ports"}),
     "engine": frozenset({"core", "ports", "engine"}),
-    "gateway": frozenset({"core", "ports", "engine", "gateway"}),
+    "gateway": frozenset({"core", "ports", "engine", "gateway", "wire"}),
+    "wire": frozenset(),
+    "client": frozenset({"core", "client", "wire"}),
     "adapters": frozenset({"core", "ports", "adapters"}),
     "config": frozenset({"core", "config"}),
     "app": frozenset({"core", "ports", "engine", "gateway", "adapters", "config", "app"}),
@@ -109,6 +113,8 @@ def _layer(name: str) -> str | None:
     parts = name.split(".")
     if parts[0] != "palyra":
         return None
+    if parts[1:3] == ["gateway", "v1"]:
+        return "wire"
     is_itself = len(parts) == 1 or parts[1] == "__version__"
     return "" if is_itself else parts[1]
 

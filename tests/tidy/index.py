@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.tidy.source import GENERATED
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "palyra"
 PAGE = ROOT / "docs" / "where-to-look.md"
@@ -43,7 +45,7 @@ def first_sentence(docstring: str) -> str:
 def _sections(package: Path) -> Iterator[str]:
     for folder in sorted(path.parent for path in package.rglob("__init__.py")):
         name = folder.relative_to(package).as_posix()
-        modules = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
+        modules = sorted(path for path in folder.glob("*.py") if not path.name.endswith(("__init__.py", GENERATED)))
         yield from ("", f"## `{name}/`" if name != "." else "## The package itself", "")
         yield from textwrap.wrap(_said(folder / "__init__.py"), COLUMNS, break_long_words=False, break_on_hyphens=False)
         if modules:

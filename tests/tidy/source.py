@@ -4,6 +4,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
+GENERATED = "_pb2.py"  # The end of the names of files that a compiler wrote.
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -37,10 +38,11 @@ def parse(module: str, text: str, is_package: bool = False) -> Source:
 
 
 def read_sources(root: Path, base: Path) -> list[Source]:
-    """Every Python file below `root`, named from `base`."""
+    """Every Python file below `root` that people wrote, named from `base`."""
     return [
         parse(_module_name(path.relative_to(base)), path.read_text(encoding="utf-8"), path.name == "__init__.py")
         for path in sorted(root.rglob("*.py"))
+        if not path.name.endswith(GENERATED)
     ]
 
 
