@@ -2,8 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+from playwright.async_api import Error as PlaywrightError
+from playwright.async_api import Page
 
 from palyra.adapters.browser.outline import TEXT_BYTES_MAX
 from palyra.core.events.tool import EffectClass, Outcome
@@ -283,6 +286,23 @@ async def test_page_that_goes_elsewhere_all_the_time_does_not_hang(s: Scene) -> 
         result = await s.call("open", url=url)
         assert "here" in result.output or (result.error is not None and result.error.code == "page_restless")
         assert "Fresh" in await s.output("open", url=s.page("/shop", SHOP))
+
+
+async def test_page_that_wins_over_the_next_address_is_replaced(s: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The race is Chromium's: the earlier document navigates after it was left, and the new navigation is given up."""
+    goto, asked = Page.goto, list[str]()
+
+    async def interrupted_once(page: Page, url: str, **options: Any) -> object:
+        asked.append(url)
+        if url.endswith("/shop") and sum(each == url for each in asked) == 1:
+            raise PlaywrightError(f'Page.goto: Navigation to "{url}" is interrupted by another navigation')
+        return await goto(page, url, **options)
+
+    monkeypatch.setattr(Page, "goto", interrupted_once)
+    async with asyncio.timeout(TEST_S):
+        await s.output("open", url=s.page("/restless", "<p>here</p>"))
+        assert "Fresh" in await s.output("open", url=s.page("/shop", SHOP))
+    assert len([each for each in asked if each.endswith("/shop")]) == 2
 
 
 async def test_page_that_never_ends_is_read_as_far_as_it_came(s: Scene) -> None:

@@ -29,6 +29,7 @@ PICTURE_HEIGHT_PX_MAX = 8000
 PICTURE_BYTES_MAX = 4 * 1024 * 1024
 JPEG_QUALITY = 60
 _NET_FAULT = re.compile(r"net::(ERR_[A-Z_]{1,60})")
+_DOWNLOAD = "Download is starting"
 _BLANK = "about:blank"
 _FAULTS = {
     "changed": ("ref_stale", "the element calls itself something else now; call browser.read and use a new ref"),
@@ -102,7 +103,7 @@ class Tab:
         self._own_site.enter(url)
         with _told("open_failed"):
             try:
-                await page.goto(url, wait_until="commit", timeout=self._times.answer_s * 1000)
+                page = await self._go(page, url)
             except PlaywrightTimeout as cause:
                 await self.stop()
                 raise Unavailable("timed_out", f"the page did not answer within {self._times.answer_s:g} s") from cause
@@ -191,11 +192,26 @@ class Tab:
     def end(self) -> None:
         self._watch.end()
 
+    async def _go(self, page: Page, url: str) -> Page:
+        """Navigates and returns the page. One that went elsewhere itself meanwhile, or crashed, is replaced once."""
+        limit_ms = self._times.answer_s * 1000
+        try:
+            await page.goto(url, wait_until="commit", timeout=limit_ms)
+        except PlaywrightError as cause:
+            words = str(cause)
+            if isinstance(cause, PlaywrightTimeout) or _NET_FAULT.search(words) or _DOWNLOAD in words:
+                raise
+            page = await self._new_page()
+            self._own_site.enter(url)
+            await page.goto(url, wait_until="commit", timeout=limit_ms)
+        return page
+
     async def _cleared_page(self) -> Page:
         """Returns a page without anything of the earlier one, which could still navigate and win."""
         page = await self._usable_page()
-        if await self._is_cleared(page):
-            return page
+        return page if await self._is_cleared(page) else await self._new_page()
+
+    async def _new_page(self) -> Page:
         self._watch.page = self._cdp = None  # Making another page closes this one, without waiting for it.
         return await self._usable_page()
 
@@ -341,7 +357,7 @@ def _hanging() -> Unavailable:
 
 def _reason(code: str, words: str) -> str:
     fault = _NET_FAULT.search(words)
-    if "Download is starting" in words:
+    if _DOWNLOAD in words:
         return "this address is a file to download, which the browser refuses; use http.fetch"
     if fault and fault[1] in ("ERR_TUNNEL_CONNECTION_FAILED", "ERR_PROXY_CONNECTION_FAILED"):
         return "no connection was made: the address is refused, unknown, or does not answer"
