@@ -107,7 +107,7 @@ def _branches(store: MemoryFile) -> dict[str, Find]:
         close = measure_vectors(store.connection, (store.embedder.traits.version, vector), numbers)
         return [number - 1 for number in sorted(close, key=lambda number: -close[number])[:limit]]
 
-    words_only = type(store.search)(store.reads)
+    words_only = type(store.search)(store.reads, store.items)
 
     async def words(text: str, limit: int) -> list[int]:
         return [_place(hit.item.id) for hit in await words_only.search_memory(query(text, limit))]

@@ -90,6 +90,16 @@ async def test_an_item_comes_back_as_it_was_stored(store: Store) -> None:
     assert await opened.memory_upkeep.count_items(ALICE) == 2
 
 
+async def test_first_item_is_found_by_who_looked_before_it_was_stored(store: Store) -> None:
+    opened = await store.open()
+    assert await found(opened, asking("cat")) == []
+    assert await opened.memory.memories(ALICE, MemoryPage()) == ()
+    cat = item_of("The cat is grey.", 1, ALICE)
+    await put(opened, cat)
+    assert await found(opened, asking("cat")) == [cat.id]
+    assert await opened.memory.memories(ALICE, MemoryPage()) == (cat,)
+
+
 async def test_the_same_content_is_active_once_in_a_scope(store: Store) -> None:
     opened = await store.open()
     first = item_of("The cat is grey.", 1, ALICE)

@@ -264,7 +264,6 @@ async def test_refusals_are_found_apart_from_grants_in_the_sessions_named(opened
         agent="default",
     )
     no = replace(answer(approval_id, "c1"), status=ApprovalStatus.DENIED, decision=Decision.DENY, refusal=refusal)
-    await opened.journal.commit([Append(session, 2, (approval_requested(run), draft(no, run)))])
 
     async def found(kind: GrantKind, *sessions: SessionId, principal: Principal = ALICE) -> list[str]:
         wish = GrantFilter(
@@ -272,6 +271,8 @@ async def test_refusals_are_found_apart_from_grants_in_the_sessions_named(opened
         )
         return [row.id for row in await opened.approvals.grants_for(wish)]
 
+    assert await found(GrantKind.REFUSAL, other, session) == []
+    await opened.journal.commit([Append(session, 2, (approval_requested(run), draft(no, run)))])
     assert await found(GrantKind.REFUSAL, other, session) == [refusal.refusal_id]
     assert await found(GrantKind.REFUSAL, other) == []
     assert await found(GrantKind.GRANT, session) == []

@@ -9,6 +9,7 @@ import msgspec
 
 from palyra.adapters.embedders.bundled import BundledEmbedder
 from palyra.adapters.store.sqlite.connection import JournalSettings, open_writing
+from palyra.adapters.store.sqlite.empty_table import EmptyTable
 from palyra.adapters.store.sqlite.memory_index import drop_items, index_items
 from palyra.adapters.store.sqlite.memory_search import SqliteMemorySearch
 from palyra.adapters.store.sqlite.memory_vectors import store_vectors
@@ -86,7 +87,11 @@ class MemoryFile:
         migrate(self.connection, path, known_migrations())
         self.embedder = embedder
         self.reads = ThreadReads(self.settings)
-        self.search = SqliteMemorySearch(self.reads, embedder, meanings)
+        self.items = EmptyTable(self.reads, "memory_items")
+        self.items.expect_row()  # The items are written past the journal.
+        self.search = SqliteMemorySearch(self.reads, self.items)
+        if embedder is not None:
+            self.search.use(embedder, meanings)
 
     async def fill(self, items: Iterable[MemoryItem]) -> None:
         given = list(items)

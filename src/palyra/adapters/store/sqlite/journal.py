@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from palyra.adapters.store.commit_preparation import prepare_commit
 from palyra.adapters.store.sqlite.checkpoints import sign_heads
 from palyra.adapters.store.sqlite.connection import JournalSettings
+from palyra.adapters.store.sqlite.empty_table import EmptyTable
 from palyra.adapters.store.sqlite.erase import erase
 from palyra.adapters.store.sqlite.memory_search import SqliteMemorySearch
 from palyra.adapters.store.sqlite.reads import Reads, ThreadReads, WriterReads
@@ -35,7 +36,7 @@ from palyra.adapters.store.sqlite.writer import Writer
 from palyra.core.events import Event
 from palyra.core.events.system import Head
 from palyra.core.ids import StreamId, derive_node_id, system_stream
-from palyra.core.writes import Fence, Write
+from palyra.core.writes import Fence, PutMemory, Write
 from palyra.ports.clock import Clock
 from palyra.ports.journal import Append, Erasure
 from palyra.ports.signer import Signer
@@ -68,8 +69,9 @@ class SqliteJournal:
         self.upkeep = SqliteUpkeep(self._writer, settings.path)
         self.incidents = SqliteIncidents(self._reads)
         self.marks = SqliteMarks(self._reads)
-        self.memory = SqliteMemory(self._reads)
-        self.memory_search = SqliteMemorySearch(self._reads)
+        self._memory_items = EmptyTable(self._reads, "memory_items")
+        self.memory = SqliteMemory(self._reads, self._memory_items)
+        self.memory_search = SqliteMemorySearch(self._reads, self._memory_items)
         self.learning = SqliteLearning(self._reads)
         self.workload = SqliteWorkload(self._reads)
         self.channels = SqliteChannels(self._reads)
@@ -81,6 +83,9 @@ class SqliteJournal:
     ) -> tuple[Event, ...]:
         for append in appends:
             self.provenance.expect(append.drafts)
+            self.approvals.expect(append.drafts)
+        if any(isinstance(write, PutMemory) for write in writes):
+            self._memory_items.expect_row()
         return await self._writer.commit(prepare_commit(appends, writes, fence))
 
     async def read(self, stream: StreamId, after_seq: int, limit: int) -> tuple[Event, ...]:

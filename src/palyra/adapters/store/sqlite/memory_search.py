@@ -12,6 +12,7 @@ import apsw
 import msgspec
 
 from palyra.adapters.store.sqlite.connection import fetch
+from palyra.adapters.store.sqlite.empty_table import EmptyTable
 from palyra.adapters.store.sqlite.memory_rows import COLUMNS, read_item
 from palyra.adapters.store.sqlite.memory_vectors import measure_vectors, nearest_signs
 from palyra.adapters.store.sqlite.reads import Reads
@@ -117,10 +118,11 @@ class _Asked(NamedTuple):
 
 
 class SqliteMemorySearch:
-    def __init__(self, reads: Reads, embedder: Embedder | None = None, meanings: WordMeanings | None = None) -> None:
+    def __init__(self, reads: Reads, items: EmptyTable) -> None:
         self._reads = reads
-        self._embedder = embedder
-        self._meanings = meanings
+        self._items = items
+        self._embedder: Embedder | None = None
+        self._meanings: WordMeanings | None = None
 
     def use(self, embedder: Embedder, meanings: WordMeanings | None) -> None:
         """Sets what makes vectors. Until then, and while it is unavailable, words alone decide."""
@@ -128,6 +130,8 @@ class SqliteMemorySearch:
 
     async def search_memory(self, query: MemoryQuery) -> tuple[MemoryHit, ...]:
         if not query.scopes or query.limit < 1 or not plain_words(query.text[:1_000]):
+            return ()
+        if await self._items.is_empty():
             return ()
         asked = await self._reads.ask(lambda connection: _take_apart(connection, query))
         if not asked.partitions:

@@ -5,13 +5,17 @@ An approval is shown to the owner of its session and to the principal its run wa
 node's system tape belongs to the name of that tape.
 """
 
+from collections.abc import Iterable
+
 import apsw
 import msgspec
 
 from palyra.adapters.store.sqlite.connection import fetch, page_limit
+from palyra.adapters.store.sqlite.empty_table import EmptyTable
 from palyra.adapters.store.sqlite.reads import Reads
 from palyra.adapters.store.sqlite.rows import APPROVALS, GRANTS
-from palyra.core.events.tool import ApprovalStatus
+from palyra.core.events import Data, Draft
+from palyra.core.events.tool import ApprovalResolved, ApprovalStatus
 from palyra.core.ids import ApprovalId, GrantId, Principal, SessionId, StreamId
 from palyra.core.projections.rows import ApprovalRow, GrantRow
 from palyra.ports.views import GrantFilter
@@ -20,6 +24,12 @@ from palyra.ports.views import GrantFilter
 class SqliteApprovals:
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
+        self._grants = EmptyTable(reads, "grants")
+
+    def expect(self, drafts: Iterable[Draft]) -> None:
+        """Notes before they are recorded whether these drafts leave an answer that covers later calls."""
+        if not self._grants.is_filled and any(_lasts(draft.data) for draft in drafts):
+            self._grants.expect_row()
 
     async def approval(self, approval_id: ApprovalId, principal: Principal | None) -> ApprovalRow | None:
         sql = """
@@ -93,6 +103,8 @@ class SqliteApprovals:
         return found[0] if found else None
 
     async def grants_for(self, query: GrantFilter) -> tuple[GrantRow, ...]:
+        if await self._grants.is_empty():
+            return ()
         sql = """
             SELECT * FROM grants
             WHERE principal = :principal AND tool = :tool AND revoked_seq IS NULL AND kind = :kind
@@ -136,6 +148,10 @@ class SqliteApprovals:
         bindings: dict[str, str | int | None] = {"grant_id": grant_id, "now_ms": now_ms, "limit": page_limit(limit)}
         found = await self._reads.ask(lambda connection: fetch(connection, sql, bindings))
         return tuple(SessionId(StreamId(str(session_id))) for (session_id,) in found)
+
+
+def _lasts(data: Data) -> bool:
+    return isinstance(data, ApprovalResolved) and (data.grant is not None or data.refusal is not None)
 
 
 def _rows(connection: apsw.Connection, sql: str, **bindings: str | int | None) -> tuple[ApprovalRow, ...]:

@@ -1,7 +1,9 @@
 """Queries for the background queue."""
 
+from collections.abc import Mapping
 from typing import Any
 
+import apsw
 import msgspec
 
 from palyra.adapters.store.sqlite.connection import fetch, page_limit
@@ -49,9 +51,13 @@ class SqliteJobs:
         found = await self._reads.ask(lambda connection: fetch(connection, sql, named))
         return tuple([_read(cells) for cells in found])
 
-    async def due_jobs(self, kind: str, now_ms: int, limit: int) -> tuple[Job, ...]:
+    async def due_jobs(self, wanted: Mapping[str, int], now_ms: int) -> tuple[Job, ...]:
         """Walks from principal to principal by the index, so that a long queue of one of them is not read."""
-        return await self._reads.ask(lambda connection: _due(connection, kind, now_ms, limit))
+
+        def find(connection: apsw.Connection) -> tuple[Job, ...]:
+            return tuple([job for kind, limit in wanted.items() for job in _due(connection, kind, now_ms, limit)])
+
+        return await self._reads.ask(find)
 
     async def running_jobs(self, limit: int, before_ms: int | None = None) -> tuple[Job, ...]:
         sql = """
@@ -96,7 +102,7 @@ class SqliteJobs:
         return tuple([_read(cells) for cells in found])
 
 
-def _due(connection: Any, kind: str, now_ms: int, limit: int) -> tuple[Job, ...]:
+def _due(connection: apsw.Connection, kind: str, now_ms: int, limit: int) -> tuple[Job, ...]:
     jobs_sql = """
         SELECT * FROM jobs
         WHERE state = 'queued' AND kind = ? AND principal = ? AND not_before_ms <= ?
@@ -109,7 +115,7 @@ def _due(connection: Any, kind: str, now_ms: int, limit: int) -> tuple[Job, ...]
     return tuple(found)
 
 
-def _due_principals(connection: Any, kind: str, now_ms: int) -> list[str]:
+def _due_principals(connection: apsw.Connection, kind: str, now_ms: int) -> list[str]:
     """Returns the principals that have a job due now, those whose first has waited longest, if they are too many."""
     sql = """
         SELECT principal, not_before_ms FROM jobs INDEXED BY jobs_by_turn

@@ -11,6 +11,7 @@ import apsw
 import msgspec
 
 from palyra.adapters.store.sqlite.connection import Bindings, fetch, page_limit
+from palyra.adapters.store.sqlite.empty_table import EmptyTable
 from palyra.adapters.store.sqlite.memory_rows import COLUMNS, read_item
 from palyra.adapters.store.sqlite.reads import Reads
 from palyra.core.ids import MemoryId, Principal, StreamId
@@ -41,8 +42,9 @@ _MENTIONS = """
 
 
 class SqliteMemory:
-    def __init__(self, reads: Reads) -> None:
+    def __init__(self, reads: Reads, items: EmptyTable) -> None:
         self._reads = reads
+        self._known_items = items
 
     async def memory(self, memory_id: MemoryId, owner: Principal) -> MemoryItem | None:
         sql = f"SELECT {COLUMNS} FROM memory_items AS items WHERE id = ? AND owner = ?"  # noqa: S608 - our names
@@ -50,6 +52,8 @@ class SqliteMemory:
         return found[0] if found else None
 
     async def memories(self, owner: Principal, page: MemoryPage) -> tuple[MemoryItem, ...]:
+        if await self._known_items.is_empty():
+            return ()
         sql = f"""
             SELECT {COLUMNS} FROM memory_items AS items WHERE items.owner = :owner AND items.id > :after
                 AND (items.expires_at_ms IS NULL OR items.expires_at_ms > :at_ms)

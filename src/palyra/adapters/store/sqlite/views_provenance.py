@@ -10,6 +10,7 @@ import apsw
 from msgspec.structs import replace
 
 from palyra.adapters.store.sqlite.connection import fetch
+from palyra.adapters.store.sqlite.empty_table import EmptyTable
 from palyra.adapters.store.sqlite.reads import Reads
 from palyra.adapters.store.sqlite.rows import FILES, TAINTS
 from palyra.core.events import Data, Draft
@@ -24,37 +25,23 @@ SETS_CACHED_MAX = 64  # Of at most 120 KB each.
 
 
 class SqliteProvenance:
-    """Caches whether there is any tainted file. Most journals hold none, and then no look-up leaves the event loop.
-
-    One process writes a journal, so only what it is about to record can change this.
-    """
-
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
-        self._is_empty: bool | None = None
+        self._files = EmptyTable(reads, "files")
         self._sets = _TaintedSets()
 
     def expect(self, drafts: Iterable[Draft]) -> None:
         """Notes before they are recorded whether these drafts taint a file."""
-        if self._is_empty is not False and any(_may_taint(draft.data) for draft in drafts):
-            self._is_empty = False
+        if not self._files.is_filled and any(_may_taint(draft.data) for draft in drafts):
+            self._files.expect_row()
 
     async def taint(self, session_id: SessionId) -> TaintRow | None:
         sql = "SELECT * FROM taints WHERE id = ?"
         found = await self._reads.ask(lambda connection: TAINTS.select(connection, sql, (session_id,)))
         return found[0] if found else None
 
-    async def _has_none(self) -> bool:
-        if self._is_empty is None:
-            found = await self._reads.ask(
-                lambda connection: FILES.select(connection, "SELECT * FROM files LIMIT 1", ())
-            )
-            # A draft that was noted while this query ran counts more.
-            self._is_empty = not found if self._is_empty is None else self._is_empty
-        return self._is_empty
-
     async def tainted_file(self, path: str, sha256: str) -> FileRow | None:
-        if await self._has_none():
+        if await self._files.is_empty():
             return None
 
         def find(connection: apsw.Connection) -> FileRow | None:
@@ -65,7 +52,7 @@ class SqliteProvenance:
         return await self._reads.ask(find)
 
     async def tainted_paths(self, paths: tuple[str, ...]) -> tuple[FileRow, ...]:
-        if not paths or await self._has_none():
+        if not paths or await self._files.is_empty():
             return ()
 
         def find(connection: apsw.Connection) -> tuple[FileRow, ...]:
