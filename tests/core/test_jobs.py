@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from palyra.core.ids import JobId, Principal
 from palyra.core.jobs.fairness import choose
-from palyra.core.jobs.model import Job, JobKind, JobState
+from palyra.core.jobs.model import LOOK_EVERY_MS, Job, JobKind, JobState, NewJob, wakes_worker
 from palyra.core.jobs.retry import LOSS_DELAY_MAX_MS, LOSSES_MAX, loss_delay_ms, retry_delay_ms
 from palyra.core.writes import ClaimJob, EndJob, Fence, RenewJob, fence_of, token_after
 from tests.support.examples import examples
@@ -94,3 +94,21 @@ def test_claiming_and_ending_change_the_token_and_renewing_does_not() -> None:
         Fence("job:j", 4),
     ]
     assert [token_after(write) for write in (claim, renew, end)] == [Fence("job:j", 4), None, Fence("job:j", 5)]
+
+
+def test_worker_is_told_only_of_jobs_that_are_due_before_its_next_look() -> None:
+    def new(wait_ms: int) -> NewJob:
+        return NewJob(
+            id=JobId("j"),
+            kind="test",
+            principal=Principal("user:a"),
+            not_before_ms=1_000 + wait_ms,
+            created_at_ms=1_000,
+        )
+
+    assert [wakes_worker(new(wait_ms)) for wait_ms in (-1_000, 0, LOOK_EVERY_MS - 1, LOOK_EVERY_MS)] == [
+        True,
+        True,
+        True,
+        False,
+    ]

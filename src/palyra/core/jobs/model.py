@@ -16,6 +16,7 @@ from palyra.core.ids import JobId, NodeId, Principal, SessionId
 PAYLOAD_BYTES_MAX = 16 * 1024  # Ids and numbers; a longer text belongs on a tape or in an artifact.
 ERROR_LENGTH_MAX = 2_000
 PROGRESS_LENGTH_MAX = 200
+LOOK_EVERY_MS = 5_000  # The fallback of a worker: a signal, or the time at which the next job is due, comes first.
 
 
 class JobState(Enum):
@@ -48,6 +49,11 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     not_before_ms: int = 0
     expires_at_ms: int | None = None
     created_at_ms: int
+
+
+def wakes_worker(job: NewJob) -> bool:
+    """Tells whether a worker must be told of a new job. One that is due later is found by the worker's next look."""
+    return job.not_before_ms - job.created_at_ms < LOOK_EVERY_MS
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

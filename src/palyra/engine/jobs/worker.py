@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from palyra.core.errors import Conflict, PalyraError
 from palyra.core.ids import JobId, NodeId, Principal
 from palyra.core.jobs.fairness import choose
-from palyra.core.jobs.model import ERROR_LENGTH_MAX, PROGRESS_LENGTH_MAX, Job, JobState, lease_name
+from palyra.core.jobs.model import ERROR_LENGTH_MAX, LOOK_EVERY_MS, PROGRESS_LENGTH_MAX, Job, JobState, lease_name
 from palyra.core.jobs.retry import loss_delay_ms, retry_delay_ms
 from palyra.core.writes import ClaimJob, EndJob, Fence, RenewJob, RequeueCause, RequeueJob, Write
 from palyra.engine.hub import Hub
@@ -29,7 +29,7 @@ from palyra.ports.clock import Clock
 from palyra.ports.jobs import JobViews
 from palyra.ports.journal import Append, Journal
 
-POLL_EVERY_S = 5.0  # The fallback: a signal, or the time at which the next job is due, comes first.
+POLL_EVERY_S = LOOK_EVERY_MS / 1000
 RENEW_EVERY_S = 15.0
 STOP_WAIT_S = 5.0  # A handler that does not stop by then is left behind. Its token is taken, so it can record nothing.
 PAGE_JOBS = 500
@@ -161,16 +161,14 @@ class JobWorker:
         if self.is_draining:
             return True
         counts = Counter(running.job.kind for running in self._running.values())
-        is_full = False
+        free = {name: kind.at_once_max - counts[name] for name, (kind, _) in self.types.items()}
+        free = {name: count for name, count in free.items() if count > 0}
+        is_full = len(free) < len(self.types)
+        due = await self.views.due_jobs(free, now_ms)
         claims: list[tuple[Job, ClaimJob]] = []
-        for name, (kind, _) in self.types.items():
-            free_count = kind.at_once_max - counts[name]
-            if free_count <= 0:
-                is_full = True
-                continue
-            due = await self.views.due_jobs(name, now_ms, free_count)
-            lease_ms = int(kind.lease_s * 1000)
-            chosen = choose(due, self._shares(name), free_count)
+        for name, free_count in free.items():
+            lease_ms = int(self.types[name][0].lease_s * 1000)
+            chosen = choose([job for job in due if job.kind == name], self._shares(name), free_count)
             claims += [(job, _claim(job, self.node, now_ms, lease_ms)) for job in chosen]
         refused = {write.job_id for write in await self._commit_each([claim for _, claim in claims])}
         for job, claim in claims:

@@ -22,6 +22,7 @@ from palyra.core.events.model import RoutePlanned
 from palyra.core.events.session import SessionBranched, SessionRestored
 from palyra.core.events.tool import ApprovalResolved
 from palyra.core.ids import GrantId, RunId, SessionId, derive_grant_id
+from palyra.core.jobs.model import wakes_worker
 from palyra.core.run.deadlines import next_deadline_ms
 from palyra.core.run.decide import wanted
 from palyra.core.run.state import TurnPhase
@@ -261,7 +262,7 @@ class SessionLoop:
         # Effects start first: a person waits for the model's first word, and publishing would delay it.
         self._effects.start(pending.effects, state)
         self._tell(events)
-        if any(isinstance(write, EnqueueJob) for write in pending.writes):
+        if any(isinstance(write, EnqueueJob) and wakes_worker(write.job) for write in pending.writes):
             self._parts.wake_jobs()
         self._settle(answered)
         return None
