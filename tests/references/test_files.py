@@ -52,6 +52,14 @@ async def test_file_is_read_with_its_hash_and_cut_at_the_limit(root: Path) -> No
     assert (len(cut.parts[0].text), cut.parts[0].has_more) == (10, True)
 
 
+async def test_only_paths_with_nothing_behind_them_are_left_out(root: Path) -> None:
+    write(root, {"AGENTS.md": "x", "folder/notes.md": "y"})
+    (root / "link").symlink_to("/nowhere")
+    asked = ("AGENTS.md", "CLAUDE.md", "folder", "folder/notes.md", "none/notes.md", "link", "../outside.txt")
+    found = await WorkspaceFiles().find_files(asked, (str(root),))
+    assert found == ("AGENTS.md", "folder", "folder/notes.md", "link", "../outside.txt")
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -55,6 +55,10 @@ class FileReader(Protocol):
         """Returns if there is such a file, whatever it holds. Raises NotFound or Invalid if there is none."""
         ...
 
+    async def find_files(self, paths: tuple[str, ...], workspace: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns the paths that may be files: all but those where there certainly is nothing. Reads none of them."""
+        ...
+
     async def read_folder(self, path: str, scope: ReadScope) -> ReferenceText:
         """Returns the names in a folder, and the beginnings of some of its files."""
         ...
@@ -79,6 +83,9 @@ class NoReferences:
 
     async def find_file(self, path: str, workspace: tuple[str, ...]) -> None:
         raise _nothing()
+
+    async def find_files(self, paths: tuple[str, ...], workspace: tuple[str, ...]) -> tuple[str, ...]:
+        return paths
 
     async def read_file(self, path: str, scope: ReadScope) -> ReferenceText:
         raise _nothing()

@@ -32,6 +32,9 @@ class WorkspaceFiles:
     async def find_file(self, path: str, workspace: tuple[str, ...]) -> None:
         await asyncio.to_thread(_look_at, locate(path, workspace))
 
+    async def find_files(self, paths: tuple[str, ...], workspace: tuple[str, ...]) -> tuple[str, ...]:
+        return await asyncio.to_thread(lambda: tuple(path for path in paths if _may_exist(path, workspace)))
+
     async def read_folder(self, path: str, scope: ReadScope) -> ReferenceText:
         place = locate_folder(path, scope.workspace)
         refuse_secret(place)
@@ -57,6 +60,16 @@ def refuse_secret(place: WorkspacePath) -> None:
 def _look_at(place: WorkspacePath) -> None:
     with open_folder(place) as folder:
         look(folder, place)
+
+
+def _may_exist(path: str, workspace: tuple[str, ...]) -> bool:
+    try:
+        _look_at(locate(path, workspace))
+    except NotFound:
+        return False
+    except PalyraError:
+        return True
+    return True
 
 
 def _read_text(place: WorkspacePath) -> tuple[str, FileBytes]:

@@ -121,7 +121,8 @@ class InstructionFiles:
         files: dict[str, _SeenFile] = {}
         unknown: set[str] = set()
         left_bytes = TOTAL_BYTES_MAX
-        for path in paths:
+        # Most of the names are of no file, so one look at all of them spares a judgement and a read for each.
+        for path in await self.files.find_files(paths, sender.agent.workspace):
             try:
                 seen = await self._read(path, sender, min(left_bytes, DOCUMENT_BYTES_MAX))
             except Unavailable:
