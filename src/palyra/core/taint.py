@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from palyra.core.errors import Corrupt
-from palyra.core.events import Draft, Event
+from palyra.core.events import DATA_TYPES, Draft, Event
 from palyra.core.events.base import ErasedData
 from palyra.core.events.model import ContextAssembled, DocumentRead, MemoryRecalled, ReferenceResolved
 from palyra.core.events.run import MessageGiven, MessageUser, RunAccepted
@@ -63,6 +63,8 @@ ACT_TYPES = frozenset(
         SourceDistrusted.TYPE,
     }
 )
+
+_FOLDED = frozenset(DATA_TYPES[name] for name in MEETING_TYPES | ACT_TYPES) | {ErasedData}
 
 Taint = tuple[TaintSource, ...]
 
@@ -134,6 +136,8 @@ def fold_drafts(taint: Taint, drafts: Iterable[Draft], after_seq: int) -> Taint:
 
 def fold_taint(taint: Taint, said: Draft | Event, seq: int) -> Taint:
     """Returns the taint after one more event of the session's tape."""
+    if type(said.data) not in _FOLDED:
+        return taint
     match said.data:
         case SessionReset():
             return ()

@@ -6,6 +6,7 @@ Invariants: a label has a bounded number of values, whatever models, tools and u
 session or a run. Counting one event costs a few dictionary look-ups.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
@@ -35,8 +36,7 @@ class Histogram:
         self.sum_s = 0.0
 
     def add(self, seconds: float) -> None:
-        place = next((index for index, bound in enumerate(BUCKETS_S) if seconds <= bound), len(BUCKETS_S))
-        self.counts[place] += 1
+        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
         self.sum_s += seconds
 
 

@@ -16,12 +16,15 @@ from palyra.core.ids import RunId
 
 log = structlog.get_logger()
 
+_TOLD = frozenset({RunFailed, ModelFailed, ToolFinished, ToolUncertain})  # Most events are none of these.
 _QUIET = frozenset({Outcome.OK, Outcome.DENIED, Outcome.CANCELLED})  # Nothing is wrong with these.
 
 
 class RunLog:
     def recorded(self, events: Sequence[Event]) -> None:
         for event in events:
+            if type(event.data) not in _TOLD:
+                continue
             ids = {"run_id": event.run_id, "session_id": event.stream, "seq": event.seq}
             match event.data:
                 case RunFailed(reason=reason):

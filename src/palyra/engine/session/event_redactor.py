@@ -10,7 +10,7 @@ import asyncio
 from typing import Any, cast
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from palyra.core.events import DATA_TYPES, Data, Draft
 from palyra.core.events.base import Holds, JsonObject
@@ -108,17 +108,15 @@ class _Cleaner:
 
 def _chars_of(value: object) -> int:
     """Returns about how much text a record holds. Field names count too."""
-    match value:
-        case str():
-            return len(value)
-        case dict():
-            return sum(_chars_of(key) + _chars_of(member) for key, member in value.items())
-        case list() | tuple():
-            return sum(map(_chars_of, value))
-        case msgspec.Struct():
-            return sum(_chars_of(getattr(value, name)) for name in value.__struct_fields__)
-        case _:
-            return 8
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, msgspec.Struct):
+        return sum(map(_chars_of, astuple(value)))
+    if isinstance(value, list | tuple):
+        return sum(map(_chars_of, value))
+    if isinstance(value, dict):
+        return sum(map(_chars_of, value)) + sum(map(_chars_of, value.values()))
+    return 8
 
 
 def _without_opaque(value: object) -> object:
