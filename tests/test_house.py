@@ -1,6 +1,7 @@
 """The house around the code: locks, the skip check, and the walls around tests."""
 
 import ast
+import json
 import os
 import re
 import socket
@@ -142,6 +143,16 @@ def test_skips_without_leave_fail_the_build(tmp_path: Path, results: str, allowe
     (tmp_path / "allowed").write_text(allowed)
     command = [sys.executable, str(ROOT / ".ci" / "check_skips.py"), "junit.xml", "allowed"]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=30).returncode == code
+
+
+@pytest.mark.parametrize(("failed_count", "code"), [(0, 1), (1, 0), (3, 0), (4, 1)])
+def test_only_a_few_failed_tests_are_tried_again(tmp_path: Path, failed_count: int, code: int) -> None:
+    names = [f"tests/test_a.py::test_{number}" for number in range(failed_count)]
+    if names:
+        (tmp_path / "lastfailed").write_text(json.dumps(dict.fromkeys(names, True)))
+    command = [sys.executable, str(ROOT / ".ci" / "uncertain_tests.py"), "lastfailed"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout.split()) == (code, [] if code else names)
 
 
 BODY = "\n\nIt was wrong before.\n"
