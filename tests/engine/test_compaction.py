@@ -210,19 +210,52 @@ async def test_a_pin_stays_although_a_model_names_what_replaces_the_rule_in_it(t
 
 
 class Plain(Chatty):
-    """Writes no JSON, whatever it is asked."""
+    """Writes no JSON, and says the same or fails when it is asked again."""
+
+    def __init__(self, summary: str, can_fail: bool) -> None:
+        super().__init__(summary)
+        self.can_fail = can_fail
 
     def summarise(self, request: ModelRequest) -> str:
         return self.summary or ""
 
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        if self.can_fail and self.summaries_count:
+            yield Failed(ModelError.BAD_REQUEST, "I have nothing to add.")
+            return
+        async for delta in super().stream(request):
+            yield delta
 
-async def test_a_summary_of_a_model_that_writes_no_json_is_used(tmp_path: Path) -> None:
+
+@pytest.mark.parametrize("can_fail", [False, True])
+async def test_a_summary_of_a_model_that_writes_no_json_is_used(tmp_path: Path, can_fail: bool) -> None:
     good = f"They spoke of the weather, parts 0 to 9. {FACT} PostgreSQL 17."
-    async with workshop_at(tmp_path, Plain(summary=good), 100_000).open() as engine:
+    async with workshop_at(tmp_path, Plain(good, can_fail), 100_000).open() as engine:
         session_id = await talk(engine, 10)
         await engine.compaction.compact(OWNER, session_id)  # type: ignore[arg-type]
         (event,) = await compacted(engine, session_id)
     assert (event.by, event.summary, event.refusals) == ("model", good, ())
+
+
+class CutOff(Chatty):
+    """Breaks off in the middle of every summary."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        if "summarise a conversation" in request.instructions:
+            yield TextDelta(self.summary or "")
+            yield Failed(ModelError.NETWORK, "The connection was lost.")
+            return
+        async for delta in super().stream(request):
+            yield delta
+
+
+async def test_a_summary_that_broke_off_is_not_used(tmp_path: Path) -> None:
+    good = f"They spoke of the weather, parts 0 to 9. {FACT} PostgreSQL 17."
+    async with workshop_at(tmp_path, CutOff(summary=good), 100_000).open() as engine:
+        session_id = await talk(engine, 10)
+        await engine.compaction.compact(OWNER, session_id)  # type: ignore[arg-type]
+        (event,) = await compacted(engine, session_id)
+    assert (event.by, event.refusals) == ("rules", ("no summary: interrupted",))
 
 
 async def test_what_a_model_told_once_is_not_lost_when_the_next_summary_fails(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from palyra.core.errors import PalyraError
 from palyra.core.events.run import EndReason
 from palyra.core.ids import Principal, SessionId, derive_mark_id
 from palyra.core.service_runs import SESSION_SUMMARY, ServiceRequest
-from palyra.engine.api.service_runs import ServiceRuns
+from palyra.engine.api.service_runs import INTERRUPTED, ServiceRuns
 from palyra.engine.session.commands import CompactSession
 from palyra.engine.session.context_assembler import ContextAssembler
 from palyra.engine.session.pending_commit import SessionState
@@ -39,6 +39,7 @@ from palyra.engine.session.session_loader import SessionLoader
 from palyra.engine.session.session_loops import SessionLoops
 
 ACTOR = Principal("system:compaction")
+CUT_OFF = frozenset({INTERRUPTED, EndReason.CANCELLED.value, EndReason.WALL_CLOCK.value})
 NOTHING = "there is nothing to compact: the last six exchanges are always kept"
 
 
@@ -127,8 +128,8 @@ class Compactor:
             outcome = await self.services.perform(request)
         except PalyraError as error:
             return replace(plan, refusals=(f"no summary: {error.code}",))
-        # A model that cannot write JSON fails the form and not the question: its words are a summary all the same.
-        said = outcome.text if outcome.code == EndReason.INCOMPLETE_ANSWER.value else outcome.answer
+        # A model that writes no JSON fails the form and not the question: whole words are a summary all the same.
+        said = outcome.text if outcome.code not in CUT_OFF else ""
         if not said:
             return replace(plan, refusals=(f"no summary: {outcome.code}",))
         answer = read_summary(said) if items else SummaryAnswer(said.strip())
