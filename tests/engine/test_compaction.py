@@ -389,9 +389,10 @@ class Refusing(Chatty):
     def __init__(self, refusals_count: int) -> None:
         super().__init__()
         self.left = refusals_count
+        self.messages_max = 16
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        if self.left and len(request.messages) > 16:
+        if self.left and len(request.messages) > self.messages_max:
             self.left -= 1
             yield Failed(ModelError.CONTEXT_LENGTH, "The context is too long.")
             return
@@ -415,6 +416,20 @@ async def test_a_context_that_stays_too_long_ends_the_run_and_names_what_helps(t
         record = await engine.runs.get(OWNER, run.id)
     assert (record.state, record.reason) == ("failed", "context_exhausted")
     assert record.error is not None
+    assert record.error.message.startswith("The context is too long. `palyra runs context ")
+
+
+async def test_a_context_that_stays_too_long_after_a_compaction_names_what_helps_too(tmp_path: Path) -> None:
+    provider = Refusing(0)
+    async with workshop_at(tmp_path, provider, 100_000).open() as engine:
+        session_id = await talk(engine, 12)
+        provider.left, provider.messages_max = 2, 0
+        run = await engine.runs.start(OWNER, ask("hello", session_id=session_id))
+        await finished(engine, run)
+        record = await engine.runs.get(OWNER, run.id)
+        assert len(await compacted(engine, session_id)) == 1
+    assert record.error is not None
+    assert (record.reason, record.error.code) == ("context_exhausted", "context_exhausted")
     assert record.error.message.startswith("The context is too long. `palyra runs context ")
 
 
