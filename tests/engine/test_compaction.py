@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from palyra.core.compaction.model import CompactionSettings
@@ -38,15 +39,21 @@ class Chatty:
         self.words = words
         self.requests: list[ModelRequest] = []
         self.summaries_count = 0
+        self.retired: list[dict[str, object]] = []
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
         if "summarise a conversation" in request.instructions:
             self.summaries_count += 1
-            yield TextDelta("" if self.summary is None else self.summary)
+            yield TextDelta(self.summarise(request))
         else:
             self.requests.append(request)
             yield TextDelta("Certainly. " + "word " * self.words)
         yield Completed(Finish.STOP)
+
+    def summarise(self, request: ModelRequest) -> str:
+        if request.answer_schema is None or not self.summary:
+            return self.summary or ""
+        return msgspec.json.encode({"summary": self.summary, "retired": self.retired}).decode()
 
     def sent(self) -> str:
         return "\n".join(message.text for message in self.requests[-1].messages)
@@ -69,9 +76,10 @@ async def say(engine: Engine, text: str, session: str | None = None) -> str:
     return run.session_id
 
 
-async def talk(engine: Engine, count: int) -> str:
-    session_id = await say(engine, f"{RULE} {DECISION}")
-    await say(engine, FACT)
+async def talk(engine: Engine, count: int, is_begun: bool = False) -> str:
+    if not is_begun:
+        await say(engine, f"{RULE} {DECISION}")
+    session_id = await say(engine, FACT)
     for number in range(count):
         await say(engine, f"Tell me something about the weather, part {number}.")
     return session_id
@@ -160,6 +168,94 @@ async def test_a_good_summary_takes_the_place_of_chatter(tmp_path: Path) -> None
     assert event.by == "model"
     assert good in provider.sent()
     assert RULE in provider.sent()
+
+
+NEW_RULE = "Please go back to the language that we had in spring."
+
+
+@pytest.mark.parametrize(
+    ("summary_end", "by"), [("", "model"), (" Never answer in French.", "model"), ("drop", "rules")]
+)
+async def test_a_rule_goes_only_if_the_model_names_what_replaces_it_and_its_summary_is_used(
+    tmp_path: Path, summary_end: str, by: str
+) -> None:
+    good = f"They spoke of the weather, parts 0 to 9. {FACT} PostgreSQL 17.{summary_end}"
+    provider = Chatty(summary="Nothing." if summary_end == "drop" else good)
+    provider.retired = [{"item": 1, "quote": NEW_RULE}]
+    async with workshop_at(tmp_path, provider, 100_000).open() as engine:
+        session_id = await say(engine, f"{RULE} {DECISION}")
+        await say(engine, NEW_RULE)
+        session_id = await talk(engine, 10, is_begun=True)
+        await engine.compaction.compact(OWNER, session_id)  # type: ignore[arg-type]
+        (event,) = await compacted(engine, session_id)
+    rules = [item.text for item in event.items if item.kind == "rule"]
+    assert event.by == by
+    assert [(one.text, one.by) for one in event.retired] == ([(RULE, NEW_RULE)] if by == "model" else [])
+    assert rules == ([] if by == "model" else [RULE])
+
+
+async def test_a_pin_stays_although_a_model_names_what_replaces_the_rule_in_it(tmp_path: Path) -> None:
+    provider = Chatty(summary=f"They spoke of the weather, parts 0 to 9. {FACT} PostgreSQL 17.")
+    provider.retired = [{"item": 1, "quote": NEW_RULE}]
+    async with workshop_at(tmp_path, provider, 100_000).open() as engine:
+        session_id = await say(engine, f"{RULE} {DECISION}")
+        await engine.marks.pin(OWNER, session_id, RULE, None)  # type: ignore[arg-type]
+        await say(engine, NEW_RULE)
+        await talk(engine, 10, is_begun=True)
+        await engine.compaction.compact(OWNER, session_id)  # type: ignore[arg-type]
+        (event,) = await compacted(engine, session_id)
+        await say(engine, "And now?", session_id)
+    assert [one.text for one in event.retired] == [RULE]
+    assert RULE in provider.sent()
+
+
+class Plain(Chatty):
+    """Writes no JSON, and says the same or fails when it is asked again."""
+
+    def __init__(self, summary: str, can_fail: bool) -> None:
+        super().__init__(summary)
+        self.can_fail = can_fail
+
+    def summarise(self, request: ModelRequest) -> str:
+        return self.summary or ""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        if self.can_fail and self.summaries_count:
+            yield Failed(ModelError.BAD_REQUEST, "I have nothing to add.")
+            return
+        async for delta in super().stream(request):
+            yield delta
+
+
+@pytest.mark.parametrize("can_fail", [False, True])
+async def test_a_summary_of_a_model_that_writes_no_json_is_used(tmp_path: Path, can_fail: bool) -> None:
+    good = f"They spoke of the weather, parts 0 to 9. {FACT} PostgreSQL 17."
+    async with workshop_at(tmp_path, Plain(good, can_fail), 100_000).open() as engine:
+        session_id = await talk(engine, 10)
+        await engine.compaction.compact(OWNER, session_id)  # type: ignore[arg-type]
+        (event,) = await compacted(engine, session_id)
+    assert (event.by, event.summary, event.refusals) == ("model", good, ())
+
+
+class CutOff(Chatty):
+    """Breaks off in the middle of every summary."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        if "summarise a conversation" in request.instructions:
+            yield TextDelta(self.summary or "")
+            yield Failed(ModelError.NETWORK, "The connection was lost.")
+            return
+        async for delta in super().stream(request):
+            yield delta
+
+
+async def test_a_summary_that_broke_off_is_not_used(tmp_path: Path) -> None:
+    good = f"They spoke of the weather, parts 0 to 9. {FACT} PostgreSQL 17."
+    async with workshop_at(tmp_path, CutOff(summary=good), 100_000).open() as engine:
+        session_id = await talk(engine, 10)
+        await engine.compaction.compact(OWNER, session_id)  # type: ignore[arg-type]
+        (event,) = await compacted(engine, session_id)
+    assert (event.by, event.refusals) == ("rules", ("no summary: interrupted",))
 
 
 async def test_what_a_model_told_once_is_not_lost_when_the_next_summary_fails(tmp_path: Path) -> None:
@@ -293,9 +389,10 @@ class Refusing(Chatty):
     def __init__(self, refusals_count: int) -> None:
         super().__init__()
         self.left = refusals_count
+        self.messages_max = 16
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        if self.left and len(request.messages) > 16:
+        if self.left and len(request.messages) > self.messages_max:
             self.left -= 1
             yield Failed(ModelError.CONTEXT_LENGTH, "The context is too long.")
             return
@@ -319,6 +416,20 @@ async def test_a_context_that_stays_too_long_ends_the_run_and_names_what_helps(t
         record = await engine.runs.get(OWNER, run.id)
     assert (record.state, record.reason) == ("failed", "context_exhausted")
     assert record.error is not None
+    assert record.error.message.startswith("The context is too long. `palyra runs context ")
+
+
+async def test_a_context_that_stays_too_long_after_a_compaction_names_what_helps_too(tmp_path: Path) -> None:
+    provider = Refusing(0)
+    async with workshop_at(tmp_path, provider, 100_000).open() as engine:
+        session_id = await talk(engine, 12)
+        provider.left, provider.messages_max = 2, 0
+        run = await engine.runs.start(OWNER, ask("hello", session_id=session_id))
+        await finished(engine, run)
+        record = await engine.runs.get(OWNER, run.id)
+        assert len(await compacted(engine, session_id)) == 1
+    assert record.error is not None
+    assert (record.reason, record.error.code) == ("context_exhausted", "context_exhausted")
     assert record.error.message.startswith("The context is too long. `palyra runs context ")
 
 

@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from palyra.core.agents import AgentSpec
+from palyra.core.context.prompt import render
+from palyra.core.events.run import MessageUser
+from palyra.core.events.session import SessionCompacted
 from palyra.core.ids import SessionId
 from palyra.core.learning.model import CandidateKind, CandidateOrigin, CandidateStatus
 from palyra.core.learning.procedures import skill_of
@@ -200,3 +203,29 @@ async def test_words_from_outside_become_nothing_even_after_two_compactions(tmp_
         found = await everything(engine)
     assert [each for each in found if each.kind is not CandidateKind.COMPACTION] == []
     assert not workshop.workspace.joinpath("MEMORY.md").exists()
+
+
+async def test_a_task_that_is_done_leaves_the_context_and_review_and_comes_back_with_a_restore(tmp_path: Path) -> None:
+    task, done = "We still need to write the manual of the ledger.", "The manual of the ledger is written."
+    async with school_at(tmp_path, sample=0.0).open() as engine:
+        session_id = await talk(engine, task)
+        await engine.compaction.compact(OWNER, session_id)
+        assert f"Open tasks:\n- {task}" in await sent(engine, session_id)
+        await talk(engine, done)
+        await engine.compaction.compact(OWNER, session_id)
+        await rested(engine)
+        assert "Open tasks:" not in await sent(engine, session_id)
+        (one,) = [each for each in await everything(engine) if each.content == task]
+        assert one.status is CandidateStatus.SUPERSEDED
+        events = await engine._setup.journal.read(session_id, 0, 5_000)
+        compacted = [event.data for event in events if isinstance(event.data, SessionCompacted)][-1]
+        (retired,) = compacted.retired
+        (evidence,) = [event.seq for event in events if isinstance(event.data, MessageUser) and event.data.text == done]
+        assert (retired.kind, retired.text, retired.by, retired.by_place) == ("task", task, done, evidence)
+        restored = await engine.marks.restore(OWNER, session_id, compacted.checkpoint_id, None)
+        assert f"Open tasks:\n- {task}" in await sent(engine, restored.id)
+
+
+async def sent(engine: Engine, session_id: SessionId) -> str:
+    state = await engine._parts.loader.load(session_id)
+    return "\n".join(message.text for message in render(state.window))

@@ -33,6 +33,11 @@ def lowest(levels: Iterable[Trust]) -> Trust:
     return Trust.SYSTEM
 
 
+def is_at_least(trust: Trust, other: Trust) -> bool:
+    """Tells whether a level is as trusted as another, or more."""
+    return _RANK[trust] >= _RANK[other]
+
+
 def is_tainting(trust: Trust) -> bool:
     """Tells whether the level lies below `local`, which makes it taint."""
     return _RANK[trust] < _RANK[Trust.LOCAL]

@@ -22,6 +22,7 @@ def compaction_lines(answer: JsonObject, style: Style) -> list[str]:
             lines.append(
                 f"{style.green('kept')} {item.get('kind')}: {in_one_line(str(item.get('text')), LINE_LENGTH_MAX)}"
             )
+    lines += [_retired_line(item, style) for item in _objects(answer.get("retired"))[:LINES_MAX]]
     dropped = answer.get("dropped")
     for text in dropped[:LINES_MAX] if isinstance(dropped, list) else []:
         lines.append(f"{style.dim('summarised')} {in_one_line(str(text), LINE_LENGTH_MAX)}")
@@ -38,11 +39,9 @@ def record_lines(event: JsonObject, record: JsonObject | None, style: Style) -> 
     head = f"{date_time(event.get('at_ms'))}  by the {data.get('by', 'rules')}, checkpoint {data.get('checkpoint_id')}"
     lines = [style.bold(head)]
     whole = record if record is not None else {**data, "kept": data.get("items")}
-    for member, mark in (("kept", style.green("kept")), ("retired", style.yellow("retired"))):
-        for item in _objects(whole.get(member)):
-            by = f" (replaced by: {item.get('by')})" if item.get("by") else ""
-            said = in_one_line(f"{item.get('text')}{by}", LINE_LENGTH_MAX)
-            lines.append(f"  {mark} {said}")
+    for item in _objects(whole.get("kept")):
+        lines.append(f"  {style.green('kept')} {in_one_line(str(item.get('text')), LINE_LENGTH_MAX)}")
+    lines += [f"  {_retired_line(item, style)}" for item in _objects(whole.get("retired"))]
     for item in _objects(whole.get("dropped")):
         said = in_one_line(str(item.get("text")), LINE_LENGTH_MAX)
         lines.append(f"  {style.dim('summarised')} at {item.get('place')}: {said}")
@@ -60,6 +59,13 @@ def record_lines(event: JsonObject, record: JsonObject | None, style: Style) -> 
             f"  {style.yellow('a model’s summary was not used')}: {in_one_line(str(refusal), LINE_LENGTH_MAX)}"
         )
     return lines
+
+
+def _retired_line(item: JsonObject, style: Style) -> str:
+    """Returns a line about a rule or a task that is not kept any longer, with the words that say so and their place."""
+    how = "done" if item.get("kind") == "task" else "replaced"
+    said = f"{item.get('text')} ({how} at {item.get('by_place')}: {item.get('by')})"
+    return f"{style.yellow('retired')} {in_one_line(said, LINE_LENGTH_MAX)}"
 
 
 def _object(value: object) -> JsonObject:

@@ -8,6 +8,7 @@ language, by what cannot be guessed again: numbers, names, addresses, paths and 
 import re
 from collections.abc import Iterable
 
+from palyra.core.compaction.completion import is_closed
 from palyra.core.compaction.model import Exchange, KeptItem, KeptKind
 from palyra.core.trust import Trust, is_tainting, lowest
 
@@ -26,7 +27,7 @@ _DECISION = re.compile(
     re.IGNORECASE,
 )
 _TASK = re.compile(
-    r"\b(?:todo|to-do|still\s+(?:need|have)\s+to|open\s+task|next\s+step|remind\s+me|later\s+we)\b|\bremaining\s*:",
+    r"\b(?:todo|to-do|still\s+(?:need|have)\s+to|open\s+task|next\s+step|remind\s+me|later\s+we)\b|\bremaining\s*:|^\[ \]\s",
     re.IGNORECASE,
 )
 _STEPS = re.compile(
@@ -87,7 +88,7 @@ def _kind(sentence: str, exchange: Exchange) -> KeptKind | None:
         return KeptKind.RULE
     if not is_question and _DECISION.search(sentence):
         return KeptKind.DECISION
-    if _TASK.search(sentence):
+    if _TASK.search(sentence) and not is_closed(sentence):
         return KeptKind.TASK
     if not is_question and _is_fact(sentence):
         return KeptKind.FACT

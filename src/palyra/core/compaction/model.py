@@ -44,9 +44,10 @@ class KeptItem(msgspec.Struct, frozen=True, kw_only=True):
     is_told: bool = False
 
 
-class RetiredRule(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that no longer holds, and the later sentence of a person that replaces it or takes it back."""
+class RetiredItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that no longer holds or a task that is done, and the later sentence that says so."""
 
+    kind: KeptKind
     text: str
     place: int
     by: str
@@ -68,8 +69,19 @@ class DroppedMessage(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class SaidWords(msgspec.Struct, frozen=True, kw_only=True):
+    """Words that may say a task to be done, with their place on the tape."""
+
+    text: str
+    place: int
+    trust: Trust
+
+
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person said and what came of it, up to the next thing a person said."""
+    """What a person said and what came of it, up to the next thing a person said.
+
+    `place` is where it begins. `later` are the answers, and the ticked lines that successful calls wrote or read.
+    """
 
     place: int
     said: str
@@ -77,6 +89,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     answers: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     trust: Trust = Trust.OPERATOR
+    later: tuple[SaidWords, ...] = ()
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +108,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     tokens_before: int = 0
     tokens_after: int = 0
     refusals: tuple[str, ...] = ()
-    retired: tuple[RetiredRule, ...] = ()
+    retired: tuple[RetiredItem, ...] = ()
     dropped: tuple[DroppedMessage, ...] = ()
     proposed: str = ""
     probes: tuple[ProbeResult, ...] = ()

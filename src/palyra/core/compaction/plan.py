@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from palyra.core.compaction.findings import find_items, lowest_trust, split_sentences
 from palyra.core.compaction.model import Compaction, DroppedMessage, Exchange, KeptItem, KeptKind
+from palyra.core.compaction.open_tasks import retire_tasks
 from palyra.core.compaction.superseded import retire_rules
 from palyra.core.trust import Trust, lowest
 
@@ -46,6 +47,7 @@ def plan_compaction(
     found = [item for exchange in exchanges for item in find_items(exchange)]
     known = [replace(item, is_told=False) for item in earlier]
     holding, retired = retire_rules(known, found, exchanges)
+    holding, done = retire_tasks(holding, exchanges)
     items = keep_items(holding, room_chars * 3 // 4)
     left = max(0, room_chars - sum(_line_chars(item) for item in items))
     return Compaction(
@@ -54,7 +56,7 @@ def plan_compaction(
         items=items,
         summary=_continue(earlier_summary, outline(exchanges, left), left),
         trust=lowest((lowest_trust(exchanges), earlier_trust)),
-        retired=retired,
+        retired=(*retired, *done),
         dropped=dropped_of(exchanges, items),
     )
 

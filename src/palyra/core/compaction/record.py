@@ -8,8 +8,8 @@ import hashlib
 
 import msgspec
 
-from palyra.core.compaction.model import STRATEGY, Compaction, DroppedMessage, KeptItem, ProbeResult, RetiredRule
-from palyra.core.events.session import KeptSentence, SessionCompacted
+from palyra.core.compaction.model import STRATEGY, Compaction, DroppedMessage, KeptItem, ProbeResult, RetiredItem
+from palyra.core.events.session import KeptSentence, RetiredSentence, SessionCompacted
 from palyra.core.fences import FENCE_ID_LENGTH
 from palyra.core.ids import SessionId, derive_mark_id
 
@@ -24,7 +24,7 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     kept: tuple[KeptItem, ...]
     dropped: tuple[DroppedMessage, ...]
-    retired: tuple[RetiredRule, ...]
+    retired: tuple[RetiredItem, ...]
     proposed: str
     refusals: tuple[str, ...]
     probes: tuple[ProbeResult, ...]
@@ -66,6 +66,10 @@ def event_of(compaction: Compaction, session_id: SessionId, base: int, cause: st
         ),
         by="model" if compaction.is_by_model else "rules",
         refusals=compaction.refusals,
+        retired=tuple(
+            RetiredSentence(kind=each.kind.value, text=each.text, place=each.place, by=each.by, by_place=each.by_place)
+            for each in compaction.retired
+        ),
         fence_id=hashlib.sha256(checkpoint_id.encode()).hexdigest()[:FENCE_ID_LENGTH],
         cause=cause,
     )

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Sequence
 
 from palyra.core.compaction.findings import split_sentences
-from palyra.core.compaction.model import Exchange, KeptItem, KeptKind, RetiredRule
+from palyra.core.compaction.model import Exchange, KeptItem, KeptKind, RetiredItem
 from palyra.core.memory.contradiction import contradicts as denies_or_changes
 from palyra.core.memory.text import is_negated, words_of
-from palyra.core.trust import is_tainting
+from palyra.core.trust import is_at_least, is_tainting
 
 # Words that make a sentence a rule, or a change of one, and say nothing of what it is about.
 _MARKERS = re.compile(
@@ -61,22 +61,28 @@ def replaces(new: str, old: str) -> bool:
 
 def retire_rules(
     known: Sequence[KeptItem], found: Sequence[KeptItem], exchanges: Iterable[Exchange]
-) -> tuple[tuple[KeptItem, ...], tuple[RetiredRule, ...]]:
+) -> tuple[tuple[KeptItem, ...], tuple[RetiredItem, ...]]:
     """Returns the items without the rules that later words of a person replace, and those rules."""
-    retired: dict[int, RetiredRule] = {}
+    retired: dict[int, RetiredItem] = {}
     items = (*known, *found)
     rules = [(number, item) for number, item in enumerate(items) if item.kind is KeptKind.RULE]
     for number, old in rules:
-        newer = next((new for later, new in rules if later > number and replaces(new.text, old.text)), None)
+        later = (new for place, new in rules if place > number and is_at_least(new.trust, old.trust))
+        newer = next((new for new in later if replaces(new.text, old.text)), None)
         if newer is not None:
-            retired[number] = RetiredRule(text=old.text, place=old.place, by=newer.text, by_place=newer.place)
+            retired[number] = _retired(old, newer.text, newer.place)
     for exchange in exchanges:
         for sentence in split_sentences(exchange.said) if not is_tainting(exchange.said_trust) else ():
-            meant = [(number, rule) for number, rule in rules if rule.place < exchange.place]
+            earlier = [(number, rule) for number, rule in rules if rule.place < exchange.place]
+            meant = [(number, rule) for number, rule in earlier if is_at_least(exchange.said_trust, rule.trust)]
             for number, old in _forgotten(sentence, meant):
-                retired[number] = RetiredRule(text=old.text, place=old.place, by=sentence, by_place=exchange.place)
+                retired[number] = _retired(old, sentence, exchange.place)
     kept = tuple(item for number, item in enumerate(items) if number not in retired)
     return kept, tuple(retired[number] for number in sorted(retired))
+
+
+def _retired(old: KeptItem, by: str, by_place: int) -> RetiredItem:
+    return RetiredItem(kind=old.kind, text=old.text, place=old.place, by=by, by_place=by_place)
 
 
 def _forgotten(sentence: str, rules: Sequence[tuple[int, KeptItem]]) -> list[tuple[int, KeptItem]]:

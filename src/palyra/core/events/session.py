@@ -111,13 +111,24 @@ class KeptSentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     is_told: bool = False
 
 
+class RetiredSentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule that no longer holds or a task that is done. `by` are the words at `by_place` that say so."""
+
+    kind: Identifier
+    text: Text
+    place: Count
+    by: Text
+    by_place: Count
+
+
 class SessionCompacted(EventData, frozen=True, kw_only=True):
     """Messages up to `to_place` are no longer sent; `items` and `summary` are sent in their place.
 
     Places count the events of the whole conversation, a branch's parents included. `from_seq` and `to_seq` are the same
     on the session's own tape, 0 where they lie on a parent's. The event's trust is the lowest of what was compacted.
     `by` is `model` or `rules`, and `refusals` says why a model's summary was not used. `checkpoint_id` names the state
-    before it. `artifact_id` is the whole record: also what was dropped, which rules were retired, and every probe.
+    before it. `retired` are the rules and tasks that it no longer keeps. `artifact_id` is the whole record: also what was
+    dropped, and every probe.
     """
 
     TYPE: ClassVar[str] = "session.compacted"
@@ -137,6 +148,7 @@ class SessionCompacted(EventData, frozen=True, kw_only=True):
     fence_id: Identifier = ""
     cause: Identifier = "size"
     artifact_id: Identifier | None = None
+    retired: tuple[RetiredSentence, ...] = ()
 
 
 class SessionCheckpointed(EventData, frozen=True, kw_only=True):

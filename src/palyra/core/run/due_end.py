@@ -9,7 +9,7 @@ from palyra.core.run.answer import answer_problems
 from palyra.core.run.call import CallPhase
 from palyra.core.run.due_calls import abandon, refuse
 from palyra.core.run.progress import TRIPS_MAX
-from palyra.core.run.state import ContextSize, PlannedEnd, Run, TurnPhase, calls_in_flight, holding_questions
+from palyra.core.run.state import ContextSize, PlannedEnd, Run, TurnPhase, calls_in_flight, holding_questions, tell_room
 from palyra.core.run.states import STATE_BY_REASON, RunState
 
 RULES = Principal("system:run")
@@ -68,13 +68,12 @@ def end_event(ending: PlannedEnd) -> RunFailed | RunCancelled:
 
 def context_over(run: Run, size: ContextSize) -> str:
     """Whatever could be shortened has been by now, so the message names what is left to do."""
-    shown = f"`palyra runs context {run.run_id}` shows what takes the room."
     if run.room_words:
-        return f"{run.room_words} {shown}"
+        return tell_room(run.run_id, run.room_words)
+    words = f"This turn takes about {size.input_tokens} tokens, and the model has room for {size.budget_tokens}"
     return (
-        f"This turn takes about {size.input_tokens} tokens, and the model has room for {size.budget_tokens}. {shown} "
-        "Send less at once, remove pins (`palyra sessions unpin`), or choose a model with a larger window "
-        "(`palyra run --model`)."
+        f"{tell_room(run.run_id, words)} Send less at once, remove pins (`palyra sessions unpin`), or choose a model with "
+        "a larger window (`palyra run --model`)."
     )
 
 

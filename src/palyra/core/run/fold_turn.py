@@ -24,7 +24,16 @@ from palyra.core.ids import derive_effect_id, digest_call, make_call_id
 from palyra.core.run.answer import answer_problems
 from palyra.core.run.call import Call, CallPhase, is_settled
 from palyra.core.run.loop import CALLS_A_TURN_MAX
-from palyra.core.run.state import ChosenRoute, ContextSize, PlannedEnd, Run, TurnPhase, Unsettled, calls_in_flight
+from palyra.core.run.state import (
+    ChosenRoute,
+    ContextSize,
+    PlannedEnd,
+    Run,
+    TurnPhase,
+    Unsettled,
+    calls_in_flight,
+    tell_room,
+)
 from palyra.core.run.states import RunState
 
 
@@ -96,7 +105,8 @@ def fail(run: Run, data: ModelFailed) -> Run:
     if is_full and run.ending is None and not run.has_made_room:
         # The provider counts otherwise than we do. The next turn is sent less, once.
         return replace(failed, wants_room=True, has_made_room=True, room_words=data.message)
-    return failed if run.ending is not None else replace(failed, ending=PlannedEnd(reason, data.message))
+    message = tell_room(run.run_id, data.message) if is_full else data.message
+    return failed if run.ending is not None else replace(failed, ending=PlannedEnd(reason, message))
 
 
 def check(run: Run, data: ObjectivesChecked) -> Run:

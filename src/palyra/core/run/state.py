@@ -194,6 +194,11 @@ def holding_questions(run: Run) -> tuple[OpenQuestion, ...]:
     return tuple(question for question in run.questions if question.kind is not ApprovalKind.UNCERTAIN)
 
 
+def tell_room(run_id: RunId, words: str) -> str:
+    """Returns the words about a context that does not fit, and what a person can look at."""
+    return f"{words.rstrip('. ')}. `palyra runs context {run_id}` shows what takes the room."
+
+
 def calls_in_flight(run: Run) -> tuple[Call, ...]:
     return tuple(call for call in (*run.calls, *run.earlier) if call.phase in IN_FLIGHT)
 

@@ -23,6 +23,8 @@ from palyra.engine.session.drafts import ENGINE
 from palyra.engine.session.session_loops import SessionLoops
 from palyra.ports.views import RunViews
 
+INTERRUPTED = "interrupted"
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceRuns:
@@ -93,7 +95,7 @@ def _fold(outcome: ServiceOutcome, event: Event) -> tuple[ServiceOutcome, bool]:
     """Returns the outcome after one event, and whether it was the last."""
     match event.data:
         case ModelOutput(text=text, finish=Finish.INTERRUPTED, cause=cause):
-            return replace(outcome, text=text, code="interrupted", message=cause or "The answer broke off."), False
+            return replace(outcome, text=text, code=INTERRUPTED, message=cause or "The answer broke off."), False
         case ModelOutput(text=text):
             return replace(outcome, text=text, code=None, message=""), False
         case ModelFailed(code=code, message=message):

@@ -17,12 +17,21 @@ from palyra.core.compaction.findings import marks_of
 from palyra.core.compaction.model import Compaction, Exchange, KeptItem
 from palyra.core.compaction.plan import dropped_of, keep_items, tell
 from palyra.core.compaction.probes import PROSE_KINDS, SummaryProposal, refuse_summary, run_probes
+from palyra.core.compaction.summary_answer import (
+    SUMMARY_SCHEMA,
+    SummaryAnswer,
+    ask_for_ends,
+    read_summary,
+    retirable,
+    retire_named,
+)
 from palyra.core.compaction.transcript import write_transcript
 from palyra.core.context.layers import open_calls, protected_place
 from palyra.core.errors import PalyraError
+from palyra.core.events.run import EndReason
 from palyra.core.ids import Principal, SessionId, derive_mark_id
 from palyra.core.service_runs import SESSION_SUMMARY, ServiceRequest
-from palyra.engine.api.service_runs import ServiceRuns
+from palyra.engine.api.service_runs import INTERRUPTED, ServiceRuns
 from palyra.engine.session.commands import CompactSession
 from palyra.engine.session.context_assembler import ContextAssembler
 from palyra.engine.session.pending_commit import SessionState
@@ -30,6 +39,7 @@ from palyra.engine.session.session_loader import SessionLoader
 from palyra.engine.session.session_loops import SessionLoops
 
 ACTOR = Principal("system:compaction")
+CUT_OFF = frozenset({INTERRUPTED, EndReason.CANCELLED.value, EndReason.WALL_CLOCK.value})
 NOTHING = "there is nothing to compact: the last six exchanges are always kept"
 
 
@@ -103,10 +113,13 @@ class Compactor:
     async def _with_model(self, state: SessionState, exchanges: tuple[Exchange, ...], plan: Compaction) -> Compaction:
         summary = state.window.summary
         earlier, told = (summary.items, summary.text) if summary is not None else ((), "")
+        text = write_transcript(exchanges, earlier, told, f"{plan.to_place:016d}")
+        items = retirable(plan)
         request = ServiceRequest(
             spec=SESSION_SUMMARY,
             principal=state.owner,
-            text=write_transcript(exchanges, earlier, told, f"{plan.to_place:016d}"),
+            text=text + ask_for_ends(items) if items else text,
+            answer_schema=SUMMARY_SCHEMA if items else None,
             trust=plan.trust,
             serves=state.session_id,
             serves_agent=state.agent,
@@ -115,9 +128,15 @@ class Compactor:
             outcome = await self.services.perform(request)
         except PalyraError as error:
             return replace(plan, refusals=(f"no summary: {error.code}",))
-        if outcome.answer is None:
+        # A model that writes no JSON fails the form and not the question: whole words are a summary all the same.
+        said = outcome.text if outcome.code not in CUT_OFF else ""
+        if not said:
             return replace(plan, refusals=(f"no summary: {outcome.code}",))
-        return _try_summary(state, exchanges, plan, outcome.answer.strip())
+        answer = read_summary(said) if items else SummaryAnswer(said.strip())
+        tried = _try_summary(state, exchanges, retire_named(plan, answer.retired, exchanges), answer.summary)
+        if tried.is_by_model:
+            return tried
+        return replace(tried, items=plan.items, retired=plan.retired, dropped=plan.dropped)
 
     def _report(self, exchanges: tuple[Exchange, ...], plan: Compaction, *, is_committed: bool) -> CompactionReport:
         lost = tuple(each.text for each in plan.dropped)

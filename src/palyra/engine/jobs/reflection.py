@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from palyra.core.compaction.model import KeptKind
 from palyra.core.errors import Conflict, NotFound, PalyraError
 from palyra.core.events.session import SessionCompacted
 from palyra.core.ids import MemoryId, SessionId, parse_candidate_id, parse_run_id
@@ -169,7 +170,10 @@ class FindingsJob:
             workspace=agent.workspace,
         )
         plan = await self.intake.plan(source, finds.kept)
-        await self.tape.commit(LEARNING, plan.facts, plan.writes, Fence(lease_name(job.id), job.token))
+        done = [each.text for each in compacted.retired if each.kind == KeptKind.TASK.value]
+        closed = await self.intake.close_tasks(state.owner, done)
+        facts, writes = (*plan.facts, *closed.facts), (*plan.writes, *closed.writes)
+        await self.tape.commit(LEARNING, facts, writes, Fence(lease_name(job.id), job.token))
         report(f"{plan.found_count} found, {finds.junk_count} dropped")
         return JobDone()
 

@@ -14,6 +14,7 @@ from palyra.core.errors import PalyraError
 from palyra.core.events import Data
 from palyra.core.events.learning import CandidateProposed
 from palyra.core.ids import Principal, RunId, SessionId
+from palyra.core.learning.compaction_finds import OPEN_TASK
 from palyra.core.learning.documents import DOCUMENT, document_root
 from palyra.core.learning.identity import candidate_id_of, content_hash
 from palyra.core.learning.model import (
@@ -37,6 +38,7 @@ from palyra.engine.learning.applier import CandidateApplier, decided, destinatio
 from palyra.ports.clock import Clock
 from palyra.ports.learning import LearningViews
 
+WAITING = (CandidateStatus.PENDING_REVIEW, CandidateStatus.SUPPRESSED)
 FULL = "too many candidates wait for review already"
 
 
@@ -89,6 +91,17 @@ class CandidateIntake:
             )
         if plan.writes and sum(counts.values()) + len(planned) > CANDIDATES_PER_PRINCIPAL_MAX:
             plan = replace(plan, writes=(*plan.writes, DropCandidates(source.owner, CANDIDATES_PER_PRINCIPAL_MAX)))
+        return plan
+
+    async def close_tasks(self, owner: Principal, tasks: Sequence[str]) -> IntakePlan:
+        """Returns what withdraws open tasks that wait for a person although they are done."""
+        plan = IntakePlan()
+        for task in tasks:
+            same = await self.views.same_content(owner, CandidateKind.FACT, content_hash(self.clean(task)))
+            for each in same:
+                if OPEN_TASK in each.details and each.status in WAITING:
+                    fact, write = self._superseded(each)
+                    plan = replace(plan, facts=(*plan.facts, fact), writes=(*plan.writes, write))
         return plan
 
     def _candidate(self, source: FindSource, find: Find) -> Candidate:

@@ -6,6 +6,7 @@ Does not own: how (engine.compaction).
 import msgspec
 from starlette.responses import Response
 
+from palyra.core.compaction.model import RetiredItem
 from palyra.engine.compaction.compactor import CompactionReport
 from palyra.gateway.access.resources import SESSION
 from palyra.gateway.http.responses import answer_json
@@ -25,6 +26,15 @@ class KeptRecord(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class RetiredRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`by` are the later words, at `by_place` of the tape, that replace a rule or complete a task."""
+
+    kind: str
+    text: str
+    by: str
+    by_place: int
+
+
 class ProbesRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`refusals` says why a model's summary was not used."""
 
@@ -41,6 +51,7 @@ class CompactionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     by: str | None
     exchanges_count: int
     kept: tuple[KeptRecord, ...]
+    retired: tuple[RetiredRecord, ...]
     dropped: tuple[str, ...]
     summary: str
     probes: ProbesRecord
@@ -62,12 +73,17 @@ def _answer(report: CompactionReport) -> CompactionAnswer:
         by=None if done is None else "model" if done.is_by_model else "rules",
         exchanges_count=report.exchanges_count,
         kept=() if done is None else tuple(KeptRecord(kind=item.kind.value, text=item.text) for item in done.items),
+        retired=() if done is None else tuple(map(_retired, done.retired)),
         dropped=report.lost,
         summary="" if done is None else done.summary,
         probes=ProbesRecord(
             passed=0 if done is None else done.probes_passed, refusals=() if done is None else done.refusals
         ),
     )
+
+
+def _retired(item: RetiredItem) -> RetiredRecord:
+    return RetiredRecord(kind=item.kind.value, text=item.text, by=item.by, by_place=item.by_place)
 
 
 ROUTES: tuple[AnyHttpRoute, ...] = (
