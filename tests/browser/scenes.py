@@ -22,7 +22,7 @@ from tests.support.sites import LOOPBACK, Site, ok, site
 from tests.support.tool_calls import context
 
 FIRST = "01JZ0000000000000000FIRST1"
-QUICK = Times(answer_s=10.0, load_s=1.0, look_s=2.5, picture_s=8.0)
+QUICK = Times(answer_s=10.0, load_s=1.0, look_s=4.0, picture_s=8.0)
 
 
 class WatchedGuard(Guard):

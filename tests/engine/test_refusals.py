@@ -7,7 +7,7 @@ import pytest
 
 from palyra.adapters.providers.prepared_turns import Turn
 from palyra.adapters.providers.scripted import Script
-from palyra.core.errors import Invalid
+from palyra.core.errors import Conflict, Invalid
 from palyra.core.events import Event
 from palyra.core.events.tool import (
     ApprovalResolved,
@@ -22,6 +22,7 @@ from palyra.core.events.tool import (
 from palyra.core.ids import Principal
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, RunRecord
 from palyra.engine.engine import Engine
+from palyra.engine.session import earlier_answers
 from palyra.engine.session.grant_fanout import GrantFanout
 from palyra.ports.policy import PolicyAnswer, PolicyQuestion
 from tests.support.asking import ask, calls, finished, says
@@ -51,8 +52,10 @@ def workshop_at(root: Path, *turns: Turn) -> Workshop:
     return Workshop(root, [Script(turns=turns)])
 
 
-async def asked(engine: Engine, session: str = "s", principal: Principal = OWNER) -> tuple[RunRecord, ApprovalRecord]:
-    record = await engine.runs.start(principal, ask(session_key=session))
+async def asked(
+    engine: Engine, session: str = "s", principal: Principal = OWNER, text: str = "go"
+) -> tuple[RunRecord, ApprovalRecord]:
+    record = await engine.runs.start(principal, ask(text, session_key=session))
     async for frame in await engine.runs.follow(principal, record.id, None):
         if frame.type == "run.waiting":
             break
@@ -219,3 +222,29 @@ async def test_scope_on_a_no_that_offers_none_is_an_error_and_decides_nothing(tm
         with pytest.raises(Invalid, match="option_unknown"):
             await answer(engine, card, Decision.DENY, Scope.SESSION, option=40)
         assert (await engine.approvals.get(OWNER, card.id)).status == "pending"
+
+
+async def test_an_old_no_is_not_pushed_out_and_a_new_one_beyond_the_limit_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(earlier_answers, "PAGE_ROWS", 2)
+    monkeypatch.setattr(earlier_answers, "REFUSALS_MAX", 5)
+    scripts = [Script(when=f"mail{n}", turns=(calls("mark.send", text=f"mail {n}"), DONE)) for n in range(6)]
+    workshop = Workshop(tmp_path, scripts)
+    async with workshop.open() as engine:
+        for number in range(5):
+            record, card = await asked(engine, text=f"mail{number}")
+            await answer(engine, card, Decision.DENY, Scope.SESSION)
+            await finished(engine, record)
+        record, card = await asked(engine, text="mail5")
+        with pytest.raises(Conflict, match="palyra approvals grants") as refused:
+            await answer(engine, card, Decision.DENY, Scope.SESSION)
+        assert refused.value.code == "refusals_full"
+        await answer(engine, card, Decision.DENY, Scope.ONCE)
+        await finished(engine, record)
+        again = await engine.runs.start(OWNER, ask("mail0", session_key="s"))
+        assert verdicts(await finished(engine, again)) == REFUSED
+        await engine.sessions.reset(OWNER, record.session_id)
+        record, card = await asked(engine, text="mail5")
+        await answer(engine, card, Decision.DENY, Scope.SESSION)
+    assert workshop.executed() == []

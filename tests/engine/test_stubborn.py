@@ -142,7 +142,7 @@ async def test_an_erased_session_takes_nothing_more(tmp_path: Path) -> None:
 async def test_a_grant_is_found_behind_more_of_other_sessions_than_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(earlier_answers, "ANSWERS_LOOKED_AT_MAX", 3)
+    monkeypatch.setattr(earlier_answers, "PAGE_ROWS", 3)
     async with Workshop(tmp_path, SEND_THEN_ANSWER).open() as engine:
         for number in range(12):
             record = await engine.runs.start(OWNER, ask(session_key=f"s{number}"))

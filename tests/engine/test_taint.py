@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from palyra.adapters.providers.prepared_turns import Turn
 from palyra.adapters.providers.scripted import Script
 from palyra.adapters.tools.fs_list import FsList
 from palyra.adapters.tools.fs_search import FsSearch
 from palyra.adapters.tools.fs_write import FsWrite
-from palyra.core.errors import Conflict, NotFound
+from palyra.core.errors import Conflict, NotFound, Unauthorized
 from palyra.core.events import Event
 from palyra.core.events.base import JsonObject
 from palyra.core.events.session import SessionBranched
@@ -395,6 +396,9 @@ async def test_card_offers_to_trust_the_source_where_taint_alone_asks(tmp_path: 
         assert f"trust {EVIL}" in card.options[index].text
         assert index == len(card.options) - 1
         answer = ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.SESSION, option=index)
+        with pytest.raises(Unauthorized, match=r"sessions\.trust"):
+            await engine.approvals.answer(OWNER, card.id, answer)
+        answer = replace(answer, may_trust=True)
         await engine.approvals.answer(OWNER, card.id, answer)
         events = await finished(engine, record)
         assert [each.outcome for _, each in outcomes(events)] == [Outcome.OK, Outcome.OK]

@@ -146,7 +146,7 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
         ONE_APPROVAL,
         {"decision": "deny"},
         200,
-        ("approvals.answer", OWNER, APPROVAL, ApprovalAnswer(decision=Decision.DENY), OWNER),
+        ("approvals.answer", OWNER, APPROVAL, ApprovalAnswer(decision=Decision.DENY, may_trust=True), OWNER),
     ),
     (
         "POST",
@@ -157,7 +157,7 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
             "approvals.answer",
             OWNER,
             APPROVAL,
-            ApprovalAnswer(decision=Decision.DENY, scope=Scope.SESSION, option=1, ttl_s=60),
+            ApprovalAnswer(decision=Decision.DENY, scope=Scope.SESSION, option=1, ttl_s=60, may_trust=True),
             OWNER,
         ),
     ),
@@ -285,7 +285,21 @@ async def test_whole_answer_arrives(scene: Scene, prepared: Prepared) -> None:
     approval_id = (await prepared.approval(alice)).id
     body = {"decision": "allow", "scope": "timeboxed", "option": 1, "ttl_s": 60, "reason": "fine", "end_run": False}
     await scene.ask("POST", f"/api/v1/approvals/{approval_id}", body, token=token)
-    answer = ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.TIMEBOXED, option=1, ttl_s=60, reason="fine")
+    answer = ApprovalAnswer(
+        decision=Decision.ALLOW, scope=Scope.TIMEBOXED, option=1, ttl_s=60, reason="fine", may_trust=True
+    )
+    assert scene.asked == [("approvals.answer", alice, approval_id, answer, alice)]
+
+
+@pytest.mark.parametrize("actions", [("approvals.answer",), ("approvals", "sessions.trust")])
+async def test_only_a_token_with_the_right_to_trust_trusts_by_an_answer(
+    scene: Scene, prepared: Prepared, actions: tuple[str, ...]
+) -> None:
+    alice = Principal("user:alice")
+    token = scene.tokens.add("palyra_of-alice-narrow-012", Role.USER, principal=alice, actions=actions)
+    approval_id = (await prepared.approval(alice)).id
+    await scene.ask("POST", f"/api/v1/approvals/{approval_id}", {"decision": "allow", "option": 0}, token=token)
+    answer = ApprovalAnswer(decision=Decision.ALLOW, option=0, may_trust="sessions.trust" in actions)
     assert scene.asked == [("approvals.answer", alice, approval_id, answer, alice)]
 
 

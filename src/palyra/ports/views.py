@@ -96,12 +96,16 @@ class RunViews(Protocol):
 
 
 class GrantFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """`session_ids` begins with the session of the call."""
+
     kind: GrantKind
     principal: Principal
     tool: str
     session_ids: tuple[SessionId, ...]
     now_ms: int
     limit: int
+    after: GrantId | None = None  # The last one of the page before.
+    reset_seq: int = 0  # Those of the first session that were given for it before this seq are void.
 
 
 class ApprovalViews(Protocol):

@@ -1,10 +1,11 @@
 """The script that reads a page: which text a person would see, and what can be clicked.
 
-Does not own: the words of the outline (outline).
+Does not own: the words of the outline (outline), judging by pictures (paint_script).
 The script runs in an isolated world: it sees the same tree as the page's scripts, and they cannot see or change it.
 Invariant: every walk is bounded by nodes, characters and time, so that no page makes it endless.
 """
 
+from palyra.adapters.browser.paint_script import LIMITS, PAINTING
 from palyra.core.spelling import BLANK_RANGES
 
 NODES_MAX = 150_000
@@ -50,7 +51,7 @@ const querySelector = caller(Element, 'querySelector'), getRootNode = caller(Nod
 
 _SEEING = r"""
 const SKIPPED = new Set(['SCRIPT','STYLE','NOSCRIPT','TEMPLATE','HEAD','OBJECT','EMBED','AUDIO','VIDEO','CANVAS','DATALIST']);
-const TINY_PX = 1, LETTER_PX = 3, INK_MIN = 16;
+const TINY_PX = 1, LETTER_PX = 3, INK_MIN = 16, ROOM_PX = 10;
 const view = (node) => ownerDocument(node).defaultView;
 // What a colour looks like, in whatever colour space it is written: it is painted on one pixel and read back.
 const pixel = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true});
@@ -67,25 +68,13 @@ const paint = (color) => {
 };
 const alpha = (color) => paint(color)[3] / 255;
 const isAlike = (one, other) => paint(one).slice(0, 3).every((part, at) => Math.abs(part - paint(other)[at]) <= INK_MIN);
-// Filters and masks that leave nothing to see. A filter that makes two colours one is not told from others here.
-const FADING = /opacity\((?:0(?:\.0\d*)?%?|[0-4](?:\.\d+)?%)\)|brightness\((?:[1-9]\d{2,}|[0-9]{5,}%)\)/;
-const MASKING = /linear-gradient\((?:[^()]*,\s*)?(?:transparent|rgba\([^()]*,\s*0\))[^()]*(?:\([^()]*,\s*0\))?\)/;
-const isFaded = (style) => FADING.test(style.filter) || MASKING.test(style.maskImage || '');
-const isScaledAway = (style) => /scale\(0|matrix\(0, 0, 0, 0|matrix3d\(0, 0, 0, 0/.test(style.transform)
-  || /^0(?:\.0\d*)?(?: |$)/.test(style.scale || '');
 // Nothing below such an element can be seen.
 const isShut = (element, style) => {
   if (style.display === 'none' || style.contentVisibility === 'hidden' || parseFloat(style.opacity) < 0.05) return true;
   const box = rectOf(element);
   const isClipping = style.overflowX !== 'visible' || style.overflowY !== 'visible';
   if (isClipping && style.display !== 'contents' && (box.width <= TINY_PX || box.height <= TINY_PX)) return true;
-  if (style.position === 'absolute' || style.position === 'fixed') {
-    const clip = style.clip.match(/-?[\d.]+/g);
-    if (clip && clip.length === 4 && (clip[1] - clip[3] <= TINY_PX || clip[2] - clip[0] <= TINY_PX)) return true;
-  }
-  if (isFaded(style)) return true;
-  if (/(inset\((?:[5-9]\d|100)[\d.]*%|circle\(0|ellipse\(0|polygon\(0(?:px|%)? 0(?:px|%)?\))/.test(style.clipPath)) return true;
-  return isScaledAway(style);
+  return false;
 };
 const ground = (element) => {
   for (let each = element; each; each = parentElement(each)) {
@@ -114,11 +103,31 @@ const isOnPage = (box, window_) =>
   && box.left + window_.scrollX < Math.max(window_.document.documentElement.scrollWidth, window_.innerWidth) + 1;
 const isSeen = (text) => {
   const parent = parentElement(text) || (getRootNode(text) && getRootNode(text).host);
-  if (!parent || !hasInk(parent)) return false;
+  if (!parent || !hasInk(parent) || !isPlain(parent)) return false;
   const range = ownerDocument(text).createRange();
   range.selectNodeContents(text);
   const box = range.getBoundingClientRect();
-  return box.height >= LETTER_PX - 1 && isOnPage(box, view(text));
+  return box.height >= LETTER_PX - 1 && isOnPage(box, view(text)) && isReachable(parent, box);
+};
+// Whether scrolling the boxes around it brings a place into sight: what a box cuts off for good is not reachable.
+const isReachable = (element, box) => {
+  let place = box, isFree = false;
+  for (let each = element; each && each !== ownerDocument(each).body; each = parentOf(each)) {
+    const style = view(each).getComputedStyle(each), own = rectOf(each);
+    const isBox = !/^(inline|contents)$/.test(style.display);
+    const isClipping = isBox && /hidden|clip|auto|scroll/.test(style.overflowX + style.overflowY);
+    if (isClipping && !(isFree && style.position === 'static')) {
+      const x = place.left + each.scrollLeft, y = place.top + each.scrollTop;
+      const isScrolling = /auto|scroll/.test(style.overflowX + style.overflowY);
+      if (isScrolling ? x + place.width <= own.left || y + place.height <= own.top || own.width < ROOM_PX || own.height < ROOM_PX
+        : overlap(place, own) <= 0) return false;
+      if (isScrolling) place = own;
+      isFree = false;
+    }
+    isFree = style.position === 'absolute' || (isFree && style.position === 'static');
+    if (style.position === 'fixed') return true;
+  }
+  return true;
 };
 const childrenOf = (node) => {
   if (nodeName(node) === 'SLOT' && node.assignedNodes) {
@@ -161,8 +170,8 @@ const shown = (root, room) => {
   const take = (node, depth) => {
     if (left <= 0 || nodes-- <= 0 || depth > DEPTH) return;
     if (nodeType(node) === 3) {
-      const text = plain(node.data.slice(0, 4 * room)).replace(/\s+/g, ' ');
-      if (text.trim() && isSeen(node)) { parts.push(text.slice(0, left)); left -= text.length; }
+      const text = node.data.trim() ? plain(seenPart(node).slice(0, 4 * room)).replace(/\s+/g, ' ') : '';
+      if (text.trim()) { parts.push(text.slice(0, left)); left -= text.length; }
     } else if (nodeType(node) === 1 && !SKIPPED.has(nodeName(node))) {
       if (node !== root && isShut(node, view(node).getComputedStyle(node))) return;
       for (const child of childrenOf(node)) take(child, depth + 1);
@@ -221,20 +230,22 @@ const look = () => {
     return isCut;
   };
   const addText = (node, isPre) => {
-    const text = plain(node.data.slice(0, CHARS));
-    if (!text.trim()) { if (text) add(isPre ? text : ' '); return; }
-    if (isSeen(node)) add(isPre ? text : text.replace(/\s+/g, ' '));
+    const text = plain(node.data.trim() ? seenPart(node) : node.data.slice(0, CHARS));
+    if (text.trim()) add(isPre ? text : text.replace(/\s+/g, ' '));
+    else if (text) add(isPre ? text : ' ');
   };
   const addControl = (element, role) => {
     if (controls.length < CONTROLS) { controls.push(element); told.push([role, sign(element, role)]); }
     add({role, name: nameOf(element, role), ...stateOf(element, role)});
   };
   const isTouchable = (element, style) =>
-    style.visibility === 'visible' && isOnPage(rectOf(element), view(element));
+    style.visibility === 'visible' && isOnPage(rectOf(element), view(element))
+    && ((isBoxSeen(element) ?? isPlain(element)) || ['checkbox', 'radio'].includes(element.type));
   const walkFrame = (frame) => {
+    if (isBoxSeen(frame) === false || !isOnPage(rectOf(frame), view(frame))) return;
     const inner = frame.contentDocument;
     if (inner && inner.body) { add('\n'); walk(inner.body, false); add('\n'); }
-    else if (isOnPage(rectOf(frame), view(frame))) add({frame: String(frame.src).slice(0, HREF)});
+    else add({frame: String(frame.src).slice(0, HREF)});
   };
   const walkChildren = (element, isPre) => {
     for (const child of childrenOf(element)) { if (isCut) return; walk(child, isPre); }
@@ -347,11 +358,13 @@ const fill = (index, text) => {
 SCRIPT = (
     "(() => {'use strict';"
     + _LIMITS
+    + LIMITS
     + _UNSEEN
     + _ASKING
     + _SEEING
     + _NAMING
     + _WALKING
     + _TOUCHING
-    + "globalThis.palyra = {look, aim, fill}; return true;})()"
+    + PAINTING
+    + "globalThis.palyra = {gather, turn, judge, back, look, aim, fill}; return true;})()"
 )

@@ -17,14 +17,16 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from palyra.adapters.browser.chromium import HEIGHT_PX, WIDTH_PX
 from palyra.adapters.browser.outline import Control, PageContent, Refs, controls_of, read_seen
-from palyra.adapters.browser.outline_script import SCRIPT, WALK_MS
+from palyra.adapters.browser.outline_script import SCRIPT
 from palyra.adapters.browser.own_site import OwnSite
 from palyra.adapters.browser.watch import Watch
+from palyra.adapters.browser.world import evaluate, show_pictures
 from palyra.core.errors import Conflict, Unavailable
 
 CLEAR_S = 2.0
 QUIET_S = 0.15  # Long enough for a click's script to begin a navigation.
 LOOKS_MAX = 3  # Attempts to read a page that navigates away meanwhile.
+PICTURES_SHARE = 0.4  # Of the time for a look.
 PICTURE_HEIGHT_PX_MAX = 8000
 PICTURE_BYTES_MAX = 4 * 1024 * 1024
 JPEG_QUALITY = 60
@@ -285,8 +287,9 @@ class Tab:
                 tree = await cdp.send("Page.getFrameTree")
                 frame = {"frameId": tree["frameTree"]["frame"]["id"], "worldName": "palyra"}
                 world = int((await cdp.send("Page.createIsolatedWorld", frame))["executionContextId"])
-                await self._evaluate(cdp, world, SCRIPT)
-                raw = await self._evaluate(cdp, world, "palyra.look()")
+                await evaluate(cdp, world, SCRIPT)
+                await show_pictures(cdp, world, self._times.look_s * PICTURES_SHARE)
+                raw = await evaluate(cdp, world, "palyra.look()")
             except PlaywrightError as cause:
                 if page.is_closed() or self._watch.is_crashed:
                     raise
@@ -300,18 +303,13 @@ class Tab:
             raise Conflict(*_FAULTS["gone"])
         async with _bounded(self._times.look_s):
             try:
-                told = await self._evaluate(self._cdp, self._world, expression)
+                told = await evaluate(self._cdp, self._world, expression)
             except PlaywrightError as cause:
                 raise Conflict(*_FAULTS["gone"]) from cause
         answer = told if isinstance(told, dict) else {"fault": "gone"}
         if "fault" in answer:
             raise Conflict(*_FAULTS.get(str(answer["fault"]), _FAULTS["gone"]))
         return answer
-
-    async def _evaluate(self, cdp: CDPSession, world: int, expression: str) -> object:
-        asked = {"expression": expression, "contextId": world, "returnByValue": True, "timeout": WALK_MS * 2}
-        answer: dict[str, dict[str, object]] = await cdp.send("Runtime.evaluate", asked)
-        return None if "exceptionDetails" in answer else answer["result"].get("value")
 
     async def _replace_selected(self, page: Page, text: str) -> None:
         if text:

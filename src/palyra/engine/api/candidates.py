@@ -16,6 +16,7 @@ from palyra.core.caller_trust import trust_of_caller
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events.learning import CandidateApplied
 from palyra.core.ids import CandidateId, Principal, SessionId
+from palyra.core.learning.edits import keeps_words
 from palyra.core.learning.lift import WEEK_MS, WEEKS_COUNT, LearningReport, report_of
 from palyra.core.learning.model import (
     CANDIDATES_PER_PRINCIPAL_MAX,
@@ -29,7 +30,7 @@ from palyra.core.learning.model import (
 )
 from palyra.core.learning.states import PEOPLES_ACTIONS, CandidateAction, next_status
 from palyra.core.projections.rows import SessionRow
-from palyra.core.trust import is_tainting
+from palyra.core.trust import Trust, is_tainting, lowest
 from palyra.core.writes import DecideCandidate
 from palyra.engine.api.candidate_records import CandidateRecord, CandidateShower
 from palyra.engine.learning.applier import CandidateApplier, DecisionParts, Destination, decided, destination_of
@@ -153,9 +154,7 @@ class CandidateService:
             updated_at_ms=self.tape.clock.now_ms(),
         )
         if decision.content is not None:
-            # These are a person's own words now, wherever those before them came from.
-            trust = trust_of_caller(by)
-            changed = replace(changed, content=decision.content, trust=trust, taint=(), confidence_bps=10_000)
+            changed = _edited(candidate, changed, decision.content, trust_of_caller(by))
         elif decision.action is CandidateAction.ACCEPT and not is_tainting(candidate.trust):
             # A person said these words in a tainted session, and a person says now that they hold.
             changed = replace(changed, taint=())
@@ -186,6 +185,13 @@ class CandidateService:
                 return current
             await asyncio.sleep(SETTLE_POLL_S)
         return await self.get(principal, before.id)
+
+
+def _edited(before: Candidate, changed: Candidate, content: str, trust: Trust) -> Candidate:
+    """Gives it a person's words. What is left of text from outside keeps the trust and the sources of that text."""
+    is_mixed = is_tainting(before.trust) and keeps_words(before.content, content)
+    trust, taint = (lowest((before.trust, trust)), before.taint) if is_mixed else (trust, ())
+    return replace(changed, content=content, trust=trust, taint=taint, confidence_bps=10_000)
 
 
 def _is_under_way(candidate: Candidate) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from palyra.core.drafts.changes import unmatched
-from palyra.core.errors import Conflict, Invalid
+from palyra.core.errors import Conflict, Invalid, Unauthorized
 from palyra.core.events import Draft
 from palyra.core.events.session import SourceTrusted
 from palyra.core.events.tool import (
@@ -32,6 +32,7 @@ from palyra.core.trust import Trust
 from palyra.engine.agents import AgentDirectory
 from palyra.engine.session.commands import AnswerQuestion
 from palyra.engine.session.drafts import engine_draft
+from palyra.engine.session.earlier_answers import AnswerPlace
 from palyra.engine.session.gate import Gate, gate_case
 from palyra.engine.session.pending_commit import PendingCommit, SessionState
 from palyra.ports.clock import Clock
@@ -70,6 +71,10 @@ class AnswerBuilder:
         if is_terminal(run.state) and command.answer.decision is Decision.RETRY:
             message = f"run {run.run_id} is over; start a new run to do it again, or answer done or give_up"
             raise Conflict("run_ended", message, is_retryable=False)
+        refusal = self._refusal(command, run.agent)
+        if refusal is not None:
+            place = AnswerPlace(session_id=command.run.session_id, reset_seq=state.reset_seq)
+            await self.gate.earlier.require_room(refusal, place, self.clock.now_ms())
         data = ApprovalResolved(
             approval_id=command.approval_id,
             status=_STATUS[command.answer.decision],
@@ -81,7 +86,7 @@ class AnswerBuilder:
             reason=command.answer.reason,
             end_run=command.answer.end_run,
             without=_paths_left_out(run, asked[0], command.answer.without),
-            refusal=self._refusal(command, run.agent),
+            refusal=refusal,
         )
         now_ms = self.clock.now_ms()
         return run, Draft(data=data, actor=command.principal, trust=Trust.OPERATOR, at_ms=now_ms, run_id=run.run_id)
@@ -93,6 +98,9 @@ class AnswerBuilder:
             return ()
         if command.principal != state.owner:
             raise Invalid("source_not_yours", f"only {state.owner} can trust a source of this session")
+        if not command.answer.may_trust:
+            message = "this option trusts a source, which needs the right sessions.trust; choose another option"
+            raise Unauthorized("scope_insufficient", message)
         reason = f"with the answer to {command.approval_id}"
         return tuple(SourceTrusted(source=source, reason=reason) for source in options[index].trusts)
 

@@ -6,19 +6,22 @@ Invariants: a session's answers end with its reset. A session's refusals hold fo
 do those of the agents above; its grants do not.
 """
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import msgspec
 
-from palyra.core.events.tool import ApprovalResolved, Grant, Refusal, Scope
+from palyra.core.errors import Conflict
+from palyra.core.events.tool import ApprovalResolved, Grant, Refusal
 from palyra.core.grants import GrantCase, covers, refuses
 from palyra.core.ids import GrantId, Principal, SessionId
 from palyra.core.projections.rows import GrantKind, GrantRow
 from palyra.ports.journal import Journal
 from palyra.ports.views import ApprovalViews, GrantFilter
 
-# Of each kind, for one tool of one principal, the newest first.
-ANSWERS_LOOKED_AT_MAX = 200
+PAGE_ROWS = 200
+# For one tool of one principal, in one session and for all of them. Each is compared with every call of the tool.
+REFUSALS_MAX = 500
 
 
 class AnswerPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,14 +46,14 @@ class EarlierAnswers:
 
     async def find_refusal(self, case: GrantCase, place: AnswerPlace) -> FoundRefusal | None:
         session_ids = (place.session_id, *place.sessions_above)
-        for row in await self._rows(GrantKind.REFUSAL, case, place, session_ids):
+        async for row in self._rows(GrantKind.REFUSAL, case, place, session_ids):
             answer = await self._read(row)
             if answer is not None and answer.refusal is not None and refuses(answer.refusal, case):
                 return FoundRefusal(answer.refusal, answer.reason)
         return None
 
     async def find_grant(self, case: GrantCase, place: AnswerPlace) -> Grant | None:
-        for row in await self._rows(GrantKind.GRANT, case, place, (place.session_id,)):
+        async for row in self._rows(GrantKind.GRANT, case, place, (place.session_id,)):
             answer = await self._read(row)
             if answer is not None and answer.grant is not None and covers(answer.grant, case):
                 return answer.grant
@@ -65,26 +68,51 @@ class EarlierAnswers:
     async def is_doubted(self, principal: Principal, digest: str) -> bool:
         return await self.approvals.is_doubted(principal, digest)
 
-    async def _rows(
+    async def require_room(self, refusal: Refusal, place: AnswerPlace, now_ms: int) -> None:
+        """Conflict if this tool has as many refusals as are kept, in the session or for all of them."""
+        wish = GrantFilter(
+            kind=GrantKind.REFUSAL,
+            principal=refusal.principal,
+            tool=refusal.tool,
+            session_ids=(place.session_id,),
+            now_ms=now_ms,
+            limit=PAGE_ROWS,
+            reset_seq=place.reset_seq,
+        )
+        count = len([row async for row in self._pages(wish) if row.scope is refusal.scope])
+        if count >= REFUSALS_MAX:
+            message = (
+                f"{refusal.tool} has {count} refusals of scope {refusal.scope.value}, which is the limit; "
+                "answer no for once, or revoke one that is not needed (palyra approvals grants list)"
+            )
+            raise Conflict("refusals_full", message, is_retryable=False)
+
+    def _rows(
         self, kind: GrantKind, case: GrantCase, place: AnswerPlace, session_ids: tuple[SessionId, ...]
-    ) -> list[GrantRow]:
+    ) -> AsyncIterator[GrantRow]:
         wish = GrantFilter(
             kind=kind,
             principal=case.principal,
             tool=case.tool,
             session_ids=session_ids,
             now_ms=case.now_ms,
-            limit=ANSWERS_LOOKED_AT_MAX,
+            limit=PAGE_ROWS,
+            reset_seq=place.reset_seq,
         )
-        return [row for row in await self.approvals.grants_for(wish) if not _is_void(row, place)]
+        return self._pages(wish)
+
+    async def _pages(self, wish: GrantFilter) -> AsyncIterator[GrantRow]:
+        """Yields all rows, the newest first. An old no is as good as a new one, so none is left out."""
+        while True:
+            rows = await self.approvals.grants_for(wish)
+            for row in rows:
+                yield row
+            if len(rows) < wish.limit:
+                return
+            wish = msgspec.structs.replace(wish, after=rows[-1].id)
 
     async def _read(self, row: GrantRow) -> ApprovalResolved | None:
         """Reads the terms from the tape; the row only says where they are."""
         events = await self.journal.read(row.session_id, row.granted_seq - 1, 1)
         data = events[0].data if events else None
         return data if isinstance(data, ApprovalResolved) else None
-
-
-def _is_void(row: GrantRow, place: AnswerPlace) -> bool:
-    is_before_reset = row.session_id == place.session_id and row.granted_seq <= place.reset_seq
-    return row.scope is Scope.SESSION and is_before_reset

@@ -16,6 +16,8 @@ from palyra.gateway.access.resources import ResourceRef
 from palyra.gateway.access.roles import EVERYONE, Operation, require
 from palyra.ports.policy import AccessPolicy
 
+TRUST = "sessions.trust"
+
 
 class Viewers:
     def __init__(self, policy: AccessPolicy, owners: OwnerLookup, acts: AdminLog) -> None:
@@ -45,6 +47,14 @@ class Viewers:
     def require_also(self, caller: Caller, action: str) -> None:
         """Unauthorized unless the caller may do this too: what they ask for leads to it."""
         require(self._policy, caller, action, None)
+
+    def may_trust(self, caller: Caller) -> bool:
+        """Tells whether the caller may vouch for a source of their own sessions."""
+        try:
+            require(self._policy, caller, TRUST, caller.principal)
+        except Unauthorized:
+            return False
+        return True
 
     def reader_for(self, caller: Caller, action: str, is_everyone: bool) -> Principal | None:
         """For lists: the caller, or None for everyone's resources where the policy permits that."""

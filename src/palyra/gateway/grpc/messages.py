@@ -56,8 +56,8 @@ def read_run(start: runs_pb2.RunStart, principal: Principal) -> RunRequest:
     return make_run_request(body, ORIGIN, trust_of_caller(principal))
 
 
-def read_answer(message: approvals_pb2.ResolveApprovalRequest) -> ApprovalAnswer:
-    return make_answer(read(message, AnswerBody, approval_id=None))
+def read_answer(message: approvals_pb2.ResolveApprovalRequest, *, may_trust: bool) -> ApprovalAnswer:
+    return make_answer(read(message, AnswerBody, approval_id=None), may_trust=may_trust)
 
 
 def run_message(record: RunRecord) -> runs_pb2.Run:

@@ -74,12 +74,12 @@ async def show(call: HttpCall[Empty, Unread]) -> Response:
 
 async def answer(call: HttpCall[Empty, AnswerBody]) -> Response:
     require_role_within(call.caller.role, call.body.role)
-    given = make_answer(call.body)
+    given = make_answer(call.body, may_trust=call.services.viewers.may_trust(call.caller))
     approvals = call.services.engine.approvals
     return answer_json(await approvals.answer(call.viewer, call.id_of(APPROVAL), given, by=call.principal))
 
 
-def make_answer(body: AnswerBody) -> ApprovalAnswer:
+def make_answer(body: AnswerBody, *, may_trust: bool) -> ApprovalAnswer:
     """What the engine is asked for, whichever protocol carried the body."""
     return ApprovalAnswer(
         decision=body.decision,
@@ -91,6 +91,7 @@ def make_answer(body: AnswerBody) -> ApprovalAnswer:
         principal=body.principal,
         role=None if body.role is None else body.role.value,
         without=body.without,
+        may_trust=may_trust,
     )
 
 

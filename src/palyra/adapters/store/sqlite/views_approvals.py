@@ -109,10 +109,15 @@ class SqliteApprovals:
             SELECT * FROM grants
             WHERE principal = :principal AND tool = :tool AND revoked_seq IS NULL AND kind = :kind
               AND (scope = 'timeboxed' OR session_id IN (SELECT value FROM json_each(:session_ids)))
+              AND NOT (scope = 'session' AND session_id = :session_ids ->> 0 AND granted_seq <= :reset_seq)
               AND (expires_at_ms IS NULL OR expires_at_ms > :now_ms)
-            ORDER BY created_at_ms DESC LIMIT :limit
+              AND (:after IS NULL OR (created_at_ms, granted_seq, id) <
+                  (SELECT created_at_ms, granted_seq, id FROM grants WHERE id = :after))
+            ORDER BY created_at_ms DESC, granted_seq DESC, id DESC LIMIT :limit
         """
         bindings: dict[str, str | int | None] = {
+            "reset_seq": query.reset_seq,
+            "after": query.after,
             "principal": query.principal,
             "tool": query.tool,
             "kind": query.kind.value,
