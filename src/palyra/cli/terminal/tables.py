@@ -35,25 +35,22 @@ def _print_fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], style: 
     if widths is None:
         _print_blocks(columns, rows, style, room)
         return
-    print_styled(style.dim(_padded(columns, widths)))
-    for row in rows:
+    for place, row in enumerate([columns, *rows]):
         parts = [wrap(value, width, "") for value, width in zip(row, widths, strict=True)]
         for line in zip_longest(*parts, fillvalue=""):
-            print_line(_padded(line, widths))
+            padded = _padded(line, widths)
+            print_styled(padded if place else style.dim(padded))
 
 
 def _fitted_widths(columns: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int] | None:
     """Returns the widths of the columns, or None if a word would have to be split.
 
-    The widest column gives way first. The first column and the titles are never wrapped.
+    The widest column gives way first. The first column is never wrapped.
     """
     table = list(zip(*[columns, *rows], strict=True))
     widths = [max(cells(text) for text in column) for column in table]
-    longest_words = [max(cells(word) for text in column[1:] for word in text.split()) for column in table]
-    least = [
-        widths[0],
-        *(max(cells(column[0]), word) for column, word in zip(table[1:], longest_words[1:], strict=True)),
-    ]
+    longest_words = [max(cells(word) for text in column for word in text.split()) for column in table]
+    least = [widths[0], *longest_words[1:]]
     while sum(widths) + len(GAP) * (len(widths) - 1) > room:
         spare = [place for place, width in enumerate(widths) if width > least[place]]
         if not spare:
