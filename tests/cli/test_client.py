@@ -191,6 +191,11 @@ def test_every_offered_option_has_a_key() -> None:
     assert question_of({**REQUEST, "options": []}, None).keys == "a/d"
 
 
+def test_a_critical_call_offers_one_yes_and_every_no() -> None:
+    question = question_of({**REQUEST, "risk": "critical"}, None)
+    assert [choice.key for choice in question.choices] == ["a", "d", "ds", "dt"]
+
+
 def test_a_draft_is_applied_applied_in_part_or_discarded() -> None:
     question = question_of({**REQUEST, "kind": "draft"}, None)
     assert question.keys == "a/w/d"
