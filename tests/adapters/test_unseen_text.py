@@ -9,8 +9,8 @@ from palyra.adapters.browser.outline import cleaned, one_line
 from palyra.adapters.browser.outline_script import SCRIPT
 from palyra.adapters.runtimes.mcp.server_text import clean, clean_line
 from palyra.adapters.skills.front_matter import read_manifest
-from palyra.cli.terminal.card import wrap
 from palyra.cli.terminal.style import in_one_line, shown
+from palyra.cli.terminal.word_wrap import wrap
 from palyra.core.pages.readable import make_readable
 from palyra.core.spelling import BLANK_RANGES, is_seen
 

@@ -143,6 +143,20 @@ def test_text_streams_above_the_prompt_through_a_resize(stand_in: StandIn, reach
         assert len(terminal.raw) < 20 * len("".join(TOKENS))
 
 
+SENTENCE = " ".join(f"word{number:02}" for number in range(30))
+
+
+@pytest.mark.parametrize("command", ["chat", "run"])
+def test_no_word_of_an_answer_is_split_at_the_edge(command: str, stand_in: StandIn, reaching: dict[str, str]) -> None:
+    with Terminal([command, *([SENTENCE] if command == "run" else [])], reaching) as terminal:
+        if command == "chat":
+            terminal.expect_screen("\n›")
+            terminal.type(f"{SENTENCE}\r")
+        answer = terminal.expect_screen("· done").rpartition("so: ")[2].partition("· done")[0]
+    assert answer.split() == SENTENCE.split()
+    assert len(answer.strip().split("\n")) > 1
+
+
 def test_card_is_answered_while_text_streams(stand_in: StandIn, reaching: dict[str, str]) -> None:
     with Terminal(["chat"], reaching) as terminal:
         terminal.expect_screen("\n›")

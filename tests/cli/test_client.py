@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from palyra.adapters.runtimes.shell.nature import nature_of
 from palyra.cli.output import print_json, print_line
 from palyra.cli.sse import FRAME_BYTES_MAX, FrameReader, SseFrame
-from palyra.cli.terminal.card import WIDTH_MIN, card_lines, wrap
+from palyra.cli.terminal.card import WIDTH_MIN, card_lines
 from palyra.cli.terminal.questions import answer_of, question_of, seconds_of
 from palyra.cli.terminal.style import Style, cells, duration, in_one_line, prose, shown
 from palyra.cli.terminal.transcript import Transcript
+from palyra.cli.terminal.word_wrap import wrap
 from palyra.core.errors import Unavailable
 from palyra.core.ids import EffectId, RunId, derive_child_ids
 from tests.support.stand_in import APPROVAL, OPTIONS
@@ -55,7 +56,8 @@ class Sheet:
         self.texts.append(text)
 
     def end_line(self) -> None:
-        self.texts.append("\n")
+        if self.texts:
+            self.texts.append("\n")
 
     def line(self, line: str) -> None:
         self.lines.append(line)
@@ -187,6 +189,11 @@ def test_every_offered_option_has_a_key() -> None:
     assert any("any command" in line for line in card_lines(question, Style()))
     assert any("deny for this session: " in line for line in card_lines(question, Style()))
     assert question_of({**REQUEST, "options": []}, None).keys == "a/d"
+
+
+def test_a_critical_call_offers_one_yes_and_every_no() -> None:
+    question = question_of({**REQUEST, "risk": "critical"}, None)
+    assert [choice.key for choice in question.choices] == ["a", "d", "ds", "dt"]
 
 
 def test_a_draft_is_applied_applied_in_part_or_discarded() -> None:

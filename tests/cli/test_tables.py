@@ -1,5 +1,6 @@
-"""Tables on a terminal: no word is split, however narrow it is."""
+"""Tables on a terminal: no word is split and no line is cut, however narrow it is."""
 
+import re
 import sys
 
 import pytest
@@ -11,27 +12,52 @@ ROWS = (
     ("morning", "30 7 * * 1-5 (Europe/Prague)", "active", "What is on today?"),
     ("sweep", "every 3600 s", "", "Tidy"),
 )
+COLOURS = re.compile("\x1b\\[[0-9]+m")
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int) -> str:
+    """Returns what is on the screen: colours are drawn, everything else is text."""
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
     print_rows(COLUMNS, ROWS, "nothing")
-    return capsys.readouterr().out
+    return COLOURS.sub("", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("width", [30, 45, 60, 200])
-def test_no_word_is_split(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int) -> None:
-    words = printed(monkeypatch, capsys, width)
-    for row in ROWS:
-        for word in " ".join(row).split():
-            assert word in words
+@pytest.mark.parametrize("width", [30, 45, 46, 47, 50, 60, 200])
+def test_no_word_is_split_and_no_line_is_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int
+) -> None:
+    table = printed(monkeypatch, capsys, width)
+    for word in " ".join([*COLUMNS[1:], *(" ".join(row) for row in ROWS)]).split():
+        assert re.search(rf"(^|\s){re.escape(word)}(\s|$)", table)
+    assert all(len(line) <= width for line in table.splitlines())
 
 
 def test_a_narrow_terminal_gets_a_block_for_each_row(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert len(printed(monkeypatch, capsys, 200).splitlines()) == 3
-    narrow = printed(monkeypatch, capsys, 30).splitlines()
-    assert len(narrow) == 4 + 1 + 3, "a row has no line for what is not there"
+    assert printed(monkeypatch, capsys, 30).splitlines() == [
+        "morning",
+        "  when    30 7 * * 1-5",
+        "          (Europe/Prague)",
+        "  state   active",
+        "  prompt  What is on today?",
+        "",
+        "sweep",
+        "  when    every 3600 s",
+        "  prompt  Tidy",
+    ]
+
+
+def test_a_table_that_is_too_wide_is_wrapped_in_its_widest_column(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert printed(monkeypatch, capsys, 50).splitlines() == [
+        "name     when             state   prompt",
+        "morning  30 7 * * 1-5     active  What is on",
+        "         (Europe/Prague)          today?",
+        "sweep    every 3600 s     –       Tidy",
+    ]

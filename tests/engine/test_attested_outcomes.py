@@ -9,6 +9,7 @@ from palyra.adapters.keys.directory import KeyDirectory
 from palyra.adapters.providers.scripted import Script
 from palyra.adapters.store.sqlite.archive import Archive
 from palyra.core.attestation import NOT_RUN
+from palyra.core.errors import Invalid
 from palyra.core.events.tool import (
     ApprovalStatus,
     Decision,
@@ -18,7 +19,6 @@ from palyra.core.events.tool import (
     Scope,
     ToolFinished,
     ToolJudged,
-    Verdict,
 )
 from palyra.core.tools import ToolSpec
 from palyra.core.verification import verify
@@ -44,22 +44,43 @@ async def test_an_outcome_that_nothing_executed_is_attested_and_verified(tmp_pat
 
 
 class CriticalTool(MarkTool):
+    risk = Risk.CRITICAL
+
     @property
     def spec(self) -> ToolSpec:
-        return replace(super().spec, risk=Risk.CRITICAL)
+        return replace(super().spec, risk=self.risk)
 
 
 async def test_a_critical_call_asks_each_time_whatever_was_granted(tmp_path: Path) -> None:
     turn = calls("mark.danger", text="a")
     workshop = Workshop(tmp_path, [Script(turns=(turn, says("Done.")))])
-    workshop.tools.append(CriticalTool("mark.danger", EffectClass.READ_ONLY, workshop.marks))
+    tool = CriticalTool("mark.danger", EffectClass.ONCE, workshop.marks)
+    workshop.tools.append(tool)
+    rules = []
     async with workshop.open() as engine:
-        for _ in range(2):
+        for risk, scope in ((Risk.HIGH, Scope.SESSION), (Risk.CRITICAL, Scope.ONCE)):
+            tool.risk = risk
             record = await engine.runs.start(OWNER, ask(session_key="s"))
             await wait_for(engine, record.id, "run.waiting")
             (card,) = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
-            answer = ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.SESSION)
-            await engine.approvals.answer(OWNER, card.id, answer)
+            await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW, scope=scope))
             events = await finished(engine, record)
-            (judged,) = [event.data for event in events if isinstance(event.data, ToolJudged)]
-            assert (judged.verdict, judged.rule) == (Verdict.ASK, "critical_risk")
+            rules += [event.data.rule for event in events if isinstance(event.data, ToolJudged)]
+    assert rules == ["message_send", "critical_risk"]
+
+
+async def test_a_critical_call_is_allowed_once_and_never_for_longer(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path, [Script(turns=(calls("mark.danger", text="a"), says("Done.")))])
+    workshop.tools.append(CriticalTool("mark.danger", EffectClass.READ_ONLY, workshop.marks))
+    async with workshop.open() as engine:
+        record = await engine.runs.start(OWNER, ask(session_key="s"))
+        await wait_for(engine, record.id, "run.waiting")
+        (card,) = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
+        for longer in (
+            ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.SESSION),
+            ApprovalAnswer(decision=Decision.ALLOW, option=2),
+        ):
+            with pytest.raises(Invalid, match="allowed once"):
+                await engine.approvals.answer(OWNER, card.id, longer)
+        await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW))
+        await finished(engine, record)

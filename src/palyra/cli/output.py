@@ -14,6 +14,7 @@ import msgspec
 import typer
 from typer.core import TyperGroup
 
+from palyra.cli.terminal.word_wrap import fit
 from palyra.core.errors import PalyraError
 from palyra.core.spelling import spell_json, spell_out
 
@@ -28,7 +29,7 @@ class PalyraGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except PalyraError as error:
-            typer.echo(printable(f"error: {error}"), err=True)
+            typer.echo(fit(printable(f"error: {error}"), sys.stderr), err=True)
             raise typer.Exit(1) from error
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

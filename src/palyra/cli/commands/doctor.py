@@ -11,6 +11,8 @@ from palyra.cli.options import JsonOption, home_of, is_json
 from palyra.cli.output import print_json
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import Style, shown, style_for
+from palyra.cli.terminal.timeline import terminal_columns
+from palyra.cli.terminal.word_wrap import wrap
 
 app = typer.Typer()
 
@@ -35,16 +37,18 @@ def doctor(context: typer.Context, url: UrlOption = None, json: JsonOption = Fal
         print_json({"ok": is_well, "checks": findings})
     else:
         style = style_for(sys.stdout)
+        columns = terminal_columns(sys.stdout)
         width = max(len(finding.check) for finding in findings)
         for finding in findings:
             tail = f" → {finding.remedy}" if finding.remedy else ""
-            typer.echo(
-                f"{_painted(finding.mark.value, style)}  {finding.check.ljust(width)}  {shown(finding.what + tail)}"
-            )
+            label = f"{finding.mark.value.ljust(4)}  {finding.check.ljust(width)}  "
+            said = label + shown(finding.what + tail)
+            lines = [said] if columns is None else wrap(said, columns, " " * len(label))
+            typer.echo("\n".join(lines).replace(finding.mark.value, _painted(finding.mark.value, style), 1))
     if not is_well:
         raise typer.Exit(1)
 
 
 def _painted(mark: str, style: Style) -> str:
     paint = {"ok": style.green, "warn": style.yellow, "fail": style.red}[mark]
-    return paint(mark.ljust(4))
+    return paint(mark)

@@ -16,6 +16,7 @@ from palyra.cli.target import UrlOption
 from palyra.cli.terminal.lift_chart import report_lines
 from palyra.cli.terminal.style import date_time, in_one_line, prose, shown, style_for
 from palyra.cli.terminal.tables import print_rows
+from palyra.cli.terminal.word_wrap import fit
 from palyra.core.events.base import JsonObject
 from palyra.core.learning.model import CandidateKind, CandidateStatus
 
@@ -233,7 +234,7 @@ def _print_whole(found: JsonObject) -> None:
     for title, value in lines:
         if value:
             print_styled(f"{style.dim(title)}: {value}")
-    typer.echo(f"\n{prose(str(found.get('content')))}")
+    typer.echo("\n" + fit(prose(str(found.get("content"))), sys.stdout))
     _print_list("accepting it changes", [shown(str(line)) for line in _items(found, "diff")])
     excerpts = [each for each in _items(found, "excerpts") if isinstance(each, dict)]
     _print_list("drawn from", [_excerpt(each) for each in excerpts])

@@ -20,6 +20,7 @@ from palyra.cli.terminal.context_bar import context_lines
 from palyra.cli.terminal.run_tree import children_of, tree_lines, usage_text
 from palyra.cli.terminal.style import date_time, duration, in_one_line, prose, style_for
 from palyra.cli.terminal.tables import print_rows
+from palyra.cli.terminal.word_wrap import fit
 from palyra.core.events.base import JsonObject
 
 if TYPE_CHECKING:
@@ -318,7 +319,7 @@ def _print_run(record: JsonObject, events: list[JsonObject], found: JsonObject) 
     for line in timeline(events, style_for(sys.stdout), terminal_columns(sys.stdout)):
         typer.echo(line)
     if isinstance(record.get("answer"), str):
-        typer.echo(f"\n{prose(str(record['answer']))}")
+        typer.echo("\n" + fit(prose(str(record["answer"])), sys.stdout))
 
 
 def _objective_rows(record: JsonObject) -> list[tuple[str, object]]:

@@ -14,6 +14,7 @@ from palyra.cli.output import print_json
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import in_one_line, style_for
 from palyra.cli.terminal.tables import print_rows
+from palyra.cli.terminal.word_wrap import fit
 from palyra.core.events.base import JsonObject
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
     for tool in found:
         if tool.get("available") is False:
             name = style.bold(in_one_line(str(tool.get("name")), NAME_LENGTH_MAX))
-            typer.echo(f"{style.red('✗')} {name}  {in_one_line(str(tool.get('reason')), REASON_LENGTH_MAX)}")
+            reason = in_one_line(str(tool.get("reason")), REASON_LENGTH_MAX)
+            typer.echo(fit(f"{style.red('✗')} {name}  {reason}", sys.stdout))
 
 
 async def _list_tools(client: "Client") -> list[JsonObject]:

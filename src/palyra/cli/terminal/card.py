@@ -7,12 +7,13 @@ in a harmless form.
 
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from palyra.cli.terminal.questions import CardQuestion, arguments_text, brief_arguments, seen_text, text_of
-from palyra.cli.terminal.style import Style, cells, clock_time, in_one_line, shown
+from palyra.cli.terminal.style import Style, clock_time, in_one_line, shown
+from palyra.cli.terminal.word_wrap import wrap
 from palyra.core.spelling import spell_out
 
 PREVIEW_LINES_MAX = 12
@@ -40,31 +41,6 @@ def card_lines(question: CardQuestion, style: Style, width: int | None = None, n
         first, *rest = wrap(f"{_INDENT}{choice.shown_key:<{width}}  {choice.text}", columns, indent)
         lines += [first.replace(choice.shown_key, style.bold(choice.shown_key), 1), *rest]
     return lines
-
-
-def wrap(text: str, columns: int, indent: str) -> list[str]:
-    """Wraps text to lines of at most `columns` columns. Further lines are indented, and overlong words are broken."""
-    lines: list[str] = []
-    line = ""
-    for word in _pieces(shown(text).replace("\n", " "), columns - cells(indent)):
-        joined = f"{line}{word}"
-        if line.strip() and cells(joined.rstrip()) > columns:
-            lines.append(line.rstrip())
-            joined = f"{indent}{word.lstrip()}"
-        line = joined
-    return [*lines, line.rstrip()]
-
-
-def _pieces(text: str, room: int) -> Iterable[str]:
-    """Yields words with the spaces before them, none wider than `room`."""
-    word = ""
-    for character in text:
-        is_next = character == " " and word.strip()
-        if is_next or cells(word + character) > max(1, room):
-            yield word
-            word = ""
-        word += character
-    yield word
 
 
 def _calls(question: CardQuestion, columns: int) -> list[str]:

@@ -44,7 +44,7 @@ COMPACT_TIMEOUT_S = 310.0
 SESSIONS_SHOWN = 20
 LEAVE_WITHIN_S = 3.0  # A second Ctrl-C later than this counts as a first one.
 HINT_RUNNING = "type to steer, Ctrl-C to cancel"
-HINT_ASKED = "a key and Enter answers; other text is sent only if you confirm it"
+HINT_ASKED = "a key, then Enter"  # Short, because the prompt itself names the call.
 SEND_WORD = "send"
 
 
@@ -64,6 +64,7 @@ class Conversation:
         self._runs: list[str] = []
         self._questions: dict[str, CardQuestion] = {}
         self._held: tuple[str, str] | None = None  # A question, and the text that was typed in place of an answer.
+        self._answered: set[str] = set()  # Questions answered here, whose outcome was told at once.
         self._own: list[str] = []
         self._attached: list[JsonObject] = []
         self._interrupted_at_s: float | None = None
@@ -176,7 +177,8 @@ class Conversation:
         self._settle()
         self._pins.note(frame.event)
         self._show_message(frame)
-        self._transcript.show(frame)
+        if frame.data.get("approval_id") not in self._answered:
+            self._transcript.show(frame)
         if frame.type == "approval.requested":
             asked = self._transcript.asked(frame.data)
             self._ask(question_of(asked, self._transcript.arguments(frame.data.get("call_id"))))
@@ -266,6 +268,7 @@ class Conversation:
         except Conflict as error:
             self._prompt.line(self._style.dim(shown(error.message)))
         else:
+            self._answered.add(question.approval_id)
             said = text_of(body.get("scope")) or text_of(body.get("decision"))
             scope = f" ({body['scope']})" if "scope" in body else ""
             decided = f"denied{scope}" if body.get("decision") == "deny" else f"answered ({said})"

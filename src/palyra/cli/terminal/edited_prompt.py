@@ -2,9 +2,9 @@
 
 Owns: what Enter, Ctrl-C, Ctrl-D and a paste do to the line, and printing above it while somebody types.
 Does not own: editing, keys, drawing, the terminal's mode (prompt_toolkit), what a line means (conversation, run_view).
-Invariants: streaming text is drawn at most every DRAW_EVERY_S, however small its pieces are. A paragraph is printed
-above the prompt once it is complete. Until then it is drawn as a part of the prompt, so that a terminal wraps and
-copies it as one paragraph.
+Invariants: streaming text is drawn at most every DRAW_EVERY_S, however small its pieces are. Lines are broken between
+words (word_wrap). A line is printed above the prompt once it is complete. Until then it is drawn as a part of the
+prompt.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ from palyra.cli.terminal.inbox import InputEnded, Interrupted, Put, Typed
 from palyra.cli.terminal.questions import CardQuestion, answer_of, label_of
 from palyra.cli.terminal.reference_words import is_reference_typed
 from palyra.cli.terminal.style import Style, shown
+from palyra.cli.terminal.word_wrap import WordWrap, wrap_lines
 
 DRAW_EVERY_S = 0.04  # Twenty-five times a second looks like streaming.
 PASTE_LENGTH_MAX = 1_000_000  # The daemon refuses longer text.
@@ -54,6 +55,7 @@ class EditedPrompt:
         self._question: CardQuestion | None = None
         self._hint = ""
         self._session = self._make_session(history, completer)
+        self._words = WordWrap(self._columns)
         self._task: asyncio.Task[None] | None = None
         self._is_gone = False  # True once the terminal is closed; then nothing is printed.
 
@@ -94,18 +96,24 @@ class EditedPrompt:
         self._put(Interrupted(is_line_cleared))
 
     def text(self, text: str) -> None:
-        self._pending += text
+        self._pending += self._words.add(text)
         self._schedule()
 
     def end_line(self) -> None:
+        self._pending += self._words.end()
         self._end_line()
         self._schedule()
 
     def line(self, line: str) -> None:
         self._end_line()
-        self.text(f"{line}\n")
+        self._pending += wrap_lines(line, self._columns()) + "\n"
+        self._schedule()
+
+    def _columns(self) -> int:
+        return self._session.app.output.get_size().columns
 
     def _end_line(self) -> None:
+        self._pending += self._words.end_line()
         if not (self._pending or self._tail or "\n").endswith("\n"):
             self._pending += "\n"
 
@@ -181,7 +189,7 @@ class EditedPrompt:
         return self.typed.startswith("/") or is_reference_typed(before)
 
     def _message(self) -> StyleAndTextTuples:
-        rows = rows_of(self._tail, self._session.app.output.get_size().columns)
+        rows = rows_of(self._tail + self._words.held, self._columns())
         above: StyleAndTextTuples = [("", f"{row.expandtabs()}\n") for row in rows]
         return above + to_formatted_text(ANSI(self._label))
 

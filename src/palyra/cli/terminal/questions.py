@@ -95,7 +95,7 @@ def question_of(approval: Mapping[str, object], arguments: object) -> CardQuesti
         run_id=text_of(approval.get("run_id")) or None,
         title=f"{title} · {count} calls" if isinstance(count, int) and count > 1 else title,
         calls=tuple(several) or (arguments,),
-        choices=_choices_of(kind, approval.get("options")),
+        choices=_choices_of(kind, approval),
         record=approval,
     )
 
@@ -180,11 +180,17 @@ def parse_seconds(text: str, option: str) -> int:
     return found
 
 
-def _choices(options: object) -> tuple[AnswerChoice, ...]:
+def is_allowable(approval: Mapping[str, object], scope: str) -> bool:
+    """Tells whether a yes may have this scope. A call of critical risk is allowed once; only a no may last."""
+    return scope == "once" or approval.get("risk") != "critical"
+
+
+def _choices(approval: Mapping[str, object]) -> tuple[AnswerChoice, ...]:
     """Returns every option that was offered, then deny. Options of the same scope are numbered: s, s2, s3.
 
     A no that lasts is offered for the first, narrowest option of each scope. `--option` refuses the others.
     """
+    options = approval.get("options")
     choices: list[AnswerChoice] = []
     refusals: dict[str, AnswerChoice] = {}
     counts: dict[str, int] = {}
@@ -196,7 +202,8 @@ def _choices(options: object) -> tuple[AnswerChoice, ...]:
             covered = in_one_line(text_of(option.get("text")), OPTION_LENGTH_MAX)
             terms: JsonObject = {"scope": scope, "option": index}
             text = f"{_SCOPE_TEXTS[scope]}: {covered}".removesuffix(": ")
-            choices.append(AnswerChoice(key, text, {"decision": "allow", **terms}, index))
+            if is_allowable(approval, scope):
+                choices.append(AnswerChoice(key, text, {"decision": "allow", **terms}, index))
             if scope in _REFUSAL_TEXTS:
                 text = f"{_REFUSAL_TEXTS[scope]}: {covered}".removesuffix(": ")
                 refusals.setdefault(scope, AnswerChoice(f"d{_SCOPE_KEYS[scope]}", text, {"decision": "deny", **terms}))
@@ -205,10 +212,10 @@ def _choices(options: object) -> tuple[AnswerChoice, ...]:
     return (*choices, AnswerChoice("d", "deny (d REASON)", {"decision": "deny"}), *refusals.values())
 
 
-def _choices_of(kind: str, options: object) -> tuple[AnswerChoice, ...]:
+def _choices_of(kind: str, approval: Mapping[str, object]) -> tuple[AnswerChoice, ...]:
     if kind == "uncertain":
         return _uncertain_choices()
-    return _draft_choices() if kind == "draft" else _choices(options)
+    return _draft_choices() if kind == "draft" else _choices(approval)
 
 
 def _draft_choices() -> tuple[AnswerChoice, ...]:

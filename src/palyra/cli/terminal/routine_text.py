@@ -50,7 +50,7 @@ def came_of(fire: JsonObject) -> str:
     reason, state = member_text(fire, "run_reason"), member_text(fire, "run_state") or member_text(fire, "error")
     if fire.get("reason") is not None:
         return f"skipped: {member_text(fire, 'reason')}"
-    return f"{state}: {reason}" if reason and state in ("failed", "cancelled") else state
+    return f"{state}: {reason}" if state in ("failed", "cancelled") and reason not in ("", state) else state
 
 
 def outcome_text(fire: JsonObject) -> str:

@@ -6,6 +6,7 @@ The answer goes to standard output: as it streams on a terminal, whole and alone
 Everything else goes to standard error. A prompt is open only while a question is.
 """
 
+import shutil
 import sys
 from collections.abc import Mapping
 
@@ -31,6 +32,7 @@ from palyra.cli.terminal.questions import CardQuestion, answer_of, question_of
 from palyra.cli.terminal.run_tree import total_text
 from palyra.cli.terminal.style import prose, style_for
 from palyra.cli.terminal.transcript import TERMINAL_TYPES, Transcript
+from palyra.cli.terminal.word_wrap import WordWrap, fit
 from palyra.core.errors import Conflict, PalyraError
 from palyra.core.events.base import JsonObject
 
@@ -55,36 +57,44 @@ async def run_to_end(client: Client, body: JsonObject, options: RunViewOptions) 
 class StreamSink:
     """Writes text to standard output if wanted and lines to standard error, never both in one line of a terminal.
 
-    While a prompt is open, both are printed above it.
+    While a prompt is open, both are printed above it. On a terminal lines are broken between words.
     """
 
     def __init__(self, is_streamed: bool) -> None:
         self.prompt: Prompt | None = None
         self._is_streamed = is_streamed
         self._is_within_line = False
+        self._words = WordWrap(lambda: shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
 
     def text(self, text: str) -> None:
         if not self._is_streamed or not text:
             return
         if self.prompt is not None:
             self.prompt.text(text)
-            return
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        self._is_within_line = not text.endswith("\n")
+        else:
+            self._write(text if self._words is None else self._words.add(text))
 
     def end_line(self) -> None:
         if self.prompt is not None:
             self.prompt.end_line()
-        elif self._is_within_line:
-            self.text("\n")
+            return
+        if self._words is not None:
+            self._write(self._words.end())
+        if self._is_within_line:
+            self._write("\n")
 
     def line(self, line: str) -> None:
         if self.prompt is not None:
             self.prompt.line(line)
             return
         self.end_line()
-        typer.echo(line, err=True)
+        typer.echo(fit(line, sys.stderr), err=True)
+
+    def _write(self, text: str) -> None:
+        if text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            self._is_within_line = not text.endswith("\n")
 
 
 class _FollowedRun:

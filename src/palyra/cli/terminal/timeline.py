@@ -9,9 +9,9 @@ from typing import TextIO
 
 import msgspec
 
-from palyra.cli.terminal.card import wrap
 from palyra.cli.terminal.questions import brief_arguments
 from palyra.cli.terminal.style import Style, clock_time, duration, in_one_line, last_lines
+from palyra.cli.terminal.word_wrap import wrap
 from palyra.core.events.base import JsonObject
 
 TEXT_LENGTH_MAX = 160

@@ -27,7 +27,7 @@ class TextSink(Protocol):
     def text(self, text: str) -> None: ...
 
     def end_line(self) -> None:
-        """Starts a new line, unless the last one is empty."""
+        """Ends a text, and starts a new line unless the last one is empty."""
 
     def line(self, line: str) -> None: ...
 
@@ -114,6 +114,8 @@ class Transcript:
         start = told_count if offset is None else offset
         new = text[max(0, told_count - start) :]
         if start <= told_count and new:
+            if not told_count:
+                self._sink.end_line()
             self._shown_counts[turn] = told_count + len(new)
             self._sink.text(prose(new))
 

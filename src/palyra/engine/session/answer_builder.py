@@ -19,6 +19,7 @@ from palyra.core.events.tool import (
     Decision,
     Grant,
     Refusal,
+    Risk,
     Scope,
     ToolJudged,
     Verdict,
@@ -131,7 +132,11 @@ class AnswerBuilder:
         request, answer = command.request, command.answer
         if answer.decision is not Decision.ALLOW or request.kind is not ApprovalKind.TOOL or request.tool is None:
             return None
-        return make_grant(self._terms(command, request.tool, agent))
+        terms = self._terms(command, request.tool, agent)
+        if request.risk is Risk.CRITICAL and terms.option.scope is not Scope.ONCE:
+            # The gate takes no earlier yes for such a call, so a grant would promise what does not happen.
+            raise Invalid("scope_not_offered", "a call of critical risk is allowed once, never for longer")
+        return make_grant(terms)
 
     def _refusal(self, command: AnswerQuestion, agent: str) -> Refusal | None:
         request, answer = command.request, command.answer
