@@ -41,6 +41,7 @@ from palyra.core.pages.readable import make_readable
 from palyra.ports.channels import (
     Arrival,
     ChannelTraits,
+    ConnectionReport,
     Deliver,
     HttpReply,
     HttpRequestPart,
@@ -88,12 +89,12 @@ class EmailChannel:
             joins_files=True,
         )
 
-    async def run(self, deliver: Deliver, connected: Callable[[], None]) -> None:
+    async def run(self, deliver: Deliver, report: ConnectionReport) -> None:
         while True:
             for uid, raw in await self._asked(self._unseen):
                 await self._take(deliver, self._read(uid, raw))
                 await self._asked(partial(self._mark_seen, uid))
-            connected()
+            report.up()
             await asyncio.sleep(self._settings.poll_s)
 
     async def _take(self, deliver: Deliver, message: InboundMessage | None) -> None:
