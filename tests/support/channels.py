@@ -11,6 +11,7 @@ from palyra.adapters.providers.scripted import Script
 from palyra.core.channels.model import ChannelKind, ChannelRules, DirectMessages, InboundMessage
 from palyra.core.channels.outbox import OutboxState
 from palyra.core.channels.pairing_codes import shown_code
+from palyra.core.errors import Unavailable
 from palyra.core.events.run import MessageUser
 from palyra.core.events.tool import ApprovalStatus, Decision
 from palyra.core.ids import EffectId, Principal, SessionId, StreamId
@@ -21,6 +22,7 @@ from palyra.engine.engine import Engine
 from palyra.ports.channels import (
     Arrival,
     ChannelTraits,
+    ConnectionReport,
     Deliver,
     HttpReply,
     HttpRequestPart,
@@ -55,6 +57,9 @@ class MemoryPlatform:
     edits: list[tuple[str, str]] = field(default_factory=list)
     typed: list[str] = field(default_factory=list)
     hold: asyncio.Event | None = None
+    begun: list[str] = field(default_factory=list)
+    is_silent: bool = False
+    checks_count: int = 0
     after_send: Callable[[], None] = lambda: None
 
     @property
@@ -68,11 +73,13 @@ class MemoryPlatform:
             joins_files=self.joins_files,
         )
 
-    async def run(self, deliver: Deliver, connected: Callable[[], None]) -> None:
-        connected()
+    async def run(self, deliver: Deliver, report: ConnectionReport) -> None:
+        report.up()
         await asyncio.Event().wait()
 
     async def send(self, part: OutgoingPart) -> SentMessage:
+        if part.conversation_id not in self.begun:
+            self.begun.append(part.conversation_id)
         if self.hold is not None:
             await self.hold.wait()
         if self.failures:
@@ -99,6 +106,9 @@ class MemoryPlatform:
         return HttpReply(body=request.body)
 
     async def check(self) -> str:
+        self.checks_count += 1
+        if self.is_silent:
+            raise Unavailable("connect_failed", "the platform is silent")
         return "palyra"
 
     @property

@@ -4,7 +4,7 @@ import asyncio
 import json
 import zlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -45,12 +45,9 @@ class Gateway:
 
     socket: web.WebSocketResponse
     deflate: "zlib._Compress"
-    seq: int = 0
 
-    async def send(self, op: int, data: object, event: str | None = None) -> None:
-        if event is not None:
-            self.seq += 1
-        frame = json.dumps({"op": op, "d": data, "s": self.seq if event else None, "t": event}).encode()
+    async def send(self, op: int, data: object, event: str | None = None, seq: int | None = None) -> None:
+        frame = json.dumps({"op": op, "d": data, "s": seq, "t": event}).encode()
         await self.socket.send_bytes(self.deflate.compress(frame) + self.deflate.flush(zlib.Z_SYNC_FLUSH))
 
 
@@ -64,6 +61,7 @@ class DiscordServer:
     deferred: list[str] = field(default_factory=list)
     failures: list[tuple[int, dict, dict]] = field(default_factory=list)
     gateways: list[Gateway] = field(default_factory=list)
+    events: list[tuple[str, object]] = field(default_factory=list)
     identified_count: int = 0
     resumed_count: int = 0
     numbers: count = field(default_factory=lambda: count(1000))
@@ -132,9 +130,10 @@ class DiscordServer:
                     await self._ready(gateway)
                 case 6:
                     self.resumed_count += 1
-                    gateway.seq = frame["d"]["seq"]
-                    await gateway.send(0, {}, "RESUMED")
                     self.gateways.append(gateway)
+                    for seq in range(frame["d"]["seq"], len(self.events)):
+                        await gateway.send(0, self.events[seq][1], self.events[seq][0], seq + 1)
+                    await self.dispatch({}, "RESUMED")
         if gateway in self.gateways:
             self.gateways.remove(gateway)
         return socket
@@ -146,9 +145,18 @@ class DiscordServer:
             "v": 10, "user": BOT, "session_id": "s1", "resume_gateway_url": resume, "guilds": [{"id": "50"}],
             "application": {"id": "999", "flags": 0},
         }  # fmt: skip
-        await gateway.send(0, ready, "READY")
-        await gateway.send(0, GUILD, "GUILD_CREATE")
+        # A new session: what was not delivered in the one before is lost, as it is at Discord.
+        self.events.clear()
         self.gateways.append(gateway)
+        await self.dispatch(ready, "READY")
+        await self.dispatch(GUILD, "GUILD_CREATE")
+
+    async def dispatch(self, data: object, event: str) -> None:
+        """Sends an event to the newest connection. One that does not arrive comes again when the session is resumed."""
+        self.events.append((event, data))
+        if self.gateways:
+            with suppress(ConnectionError):
+                await self.gateways[-1].send(0, data, event, len(self.events))
 
     async def say(self, text: str, sender: str = "7", channel: str = "70", **fields: object) -> str:
         message_id = str(next(self.numbers))
@@ -161,7 +169,7 @@ class DiscordServer:
         }  # fmt: skip
         if "guild_id" in fields:
             message["member"] = {"roles": [], "joined_at": None, "deaf": False, "mute": False, "flags": 0}
-        await self.gateways[-1].send(0, message, "MESSAGE_CREATE")
+        await self.dispatch(message, "MESSAGE_CREATE")
         return message_id
 
     async def press(self, custom_id: str, sender: str, channel: str) -> None:
@@ -182,7 +190,7 @@ class DiscordServer:
             "entitlements": [], "locale": "en-US", "attachment_size_limit": 1,
             "authorizing_integration_owners": {},
         }  # fmt: skip
-        await self.gateways[-1].send(0, told, "INTERACTION_CREATE")
+        await self.dispatch(told, "INTERACTION_CREATE")
 
     @property
     def texts(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ class MailServer:
     seen: set[int] = field(default_factory=set)
     sent: list[EmailMessage] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
+    needs_login: bool = False
 
     def receive(self, text: str, sender: str = "Alice <alice@example.com>", **headers: str) -> None:
         mail = EmailMessage()
@@ -60,10 +62,16 @@ class MailServer:
 
     async def smtp(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 ready\r\n")
+        is_known = not self.needs_login
         while line := await reader.readline():
             command = line.decode().strip().upper()
             if command.startswith("EHLO"):
-                writer.write(b"250 mail.example.com\r\n")
+                writer.write(b"250-mail.example.com\r\n250 AUTH PLAIN\r\n" if self.needs_login else b"250 ok\r\n")
+            elif command.startswith("AUTH PLAIN"):
+                is_known = PASSWORD.encode() in b64decode(line.split()[-1])
+                writer.write(b"235 welcome\r\n" if is_known else b"535 wrong password\r\n")
+            elif command.startswith("MAIL") and not is_known:
+                writer.write(b"530 log in first\r\n")
             elif command.startswith("RCPT") and self.refusals:
                 writer.write(f"{self.refusals.pop(0)}\r\n".encode())
             elif command == "DATA":

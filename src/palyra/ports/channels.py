@@ -125,14 +125,24 @@ class Deliver(Protocol):
     def __call__(self, message: InboundMessage, complete: Complete | None = None, /) -> Awaitable[object]: ...
 
 
+class ConnectionReport(Protocol):
+    """Where an adapter says how its connection is. Health and incidents follow from it."""
+
+    def up(self) -> None: ...
+
+    def down(self, reason: str) -> None:
+        """The connection is lost, and the adapter is getting it back by itself. Otherwise it raises Unavailable."""
+        ...
+
+
 class ChannelAdapter(Protocol):
     """One platform behind our words. Everything of the platform's library ends here."""
 
     @property
     def traits(self) -> ChannelTraits: ...
 
-    async def run(self, deliver: Deliver, connected: Callable[[], None]) -> None:
-        """Receives until it is cancelled. `connected` is called whenever the connection stands.
+    async def run(self, deliver: Deliver, report: ConnectionReport) -> None:
+        """Receives until it is cancelled, and reports whenever the connection stands.
 
         Raises Unavailable when the connection is lost; whoever called waits and calls again. An adapter that is only
         called over HTTP waits for its cancellation.

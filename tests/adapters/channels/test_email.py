@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palyra.adapters.channels import email as module
 from palyra.adapters.channels.email import EmailChannel, EmailSettings
 from palyra.adapters.providers.scripted import Script
 from palyra.core.channels.model import ChannelKind
@@ -129,3 +130,21 @@ async def test_files_are_attached_to_the_mail(tmp_path: Path) -> None:
         (file,) = mail.iter_attachments()
         assert (file.get_filename(), file.get_content_type()) == ("report.pdf", "application/pdf")
         assert file.get_payload(decode=True) == PDF
+
+
+async def test_the_mail_server_is_logged_in_to_before_a_mail_is_given_to_it(tmp_path: Path) -> None:
+    async with mailbox(tmp_path) as (_, server):
+        server.needs_login = True
+        server.receive("hello")
+        await until(lambda: server.sent)
+
+
+async def test_the_password_is_not_sent_unencrypted_to_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOCAL_HOSTS", frozenset())
+    async with mailbox(tmp_path) as (scene, server):
+        server.needs_login = True
+        server.receive("hello")
+        await until(lambda: _states(scene, ["dead"]))
+        assert server.sent == []

@@ -1,7 +1,6 @@
 """The connection of a channel: it comes back by itself, and the watchdog hears when it does not."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -9,7 +8,7 @@ from palyra.core.errors import Unavailable
 from palyra.engine.channels import connection as module
 from palyra.engine.channels.connection import ChannelConnection
 from palyra.engine.channels.directory import ConfiguredChannel
-from palyra.ports.channels import Deliver
+from palyra.ports.channels import ConnectionReport, Deliver
 from palyra.ports.services import DOMAINS, ServiceState
 from tests.support.channels import MemoryPlatform, rules
 from tests.support.waiting import until
@@ -21,11 +20,11 @@ class FailingPlatform(MemoryPlatform):
     failures_count = 3
     begun_count = 0
 
-    async def run(self, deliver: Deliver, connected: Callable[[], None]) -> None:
+    async def run(self, deliver: Deliver, report: ConnectionReport) -> None:
         self.begun_count += 1
         if self.begun_count <= self.failures_count:
             raise (Unavailable("down", "the platform is down") if self.begun_count % 2 else ValueError("odd"))
-        connected()
+        report.up()
         await asyncio.Event().wait()
 
 
@@ -60,6 +59,20 @@ async def test_a_connection_that_stays_lost_is_failed_with_the_reason() -> None:
     await until(lambda: platform.begun_count == 1 and connection.error)
     health = await connection.health()
     assert (health.state, health.reason) == (ServiceState.FAILED, "the platform is down")
+    await connection.close()
+
+
+async def test_a_connection_that_the_adapter_is_getting_back_is_failed_meanwhile() -> None:
+    platform = FailingPlatform()
+    platform.failures_count = 0
+    connection = ChannelConnection(channel=ConfiguredChannel(rules(), platform), deliver=_drop, sleep=_hold)
+    await connection.start()
+    await until(lambda: connection.is_connected)
+    connection.down("the line is cut")
+    health = await connection.health()
+    assert (health.state, health.reason) == (ServiceState.FAILED, "the line is cut")
+    connection.up()
+    assert (await connection.health()).state is ServiceState.OK
     await connection.close()
 
 

@@ -1,16 +1,18 @@
 """The outbox on a real journal and queue: in order, retried, and never twice in silence."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from palyra.adapters.providers.scripted import Script
-from palyra.core.channels.outbox import OutboxState
+from palyra.core.channels.outbox import OUTBOX_KIND, OutboxState
 from palyra.core.errors import Conflict
 from palyra.core.ids import Principal
+from palyra.engine.channels.sender import SEND_TIMEOUT_S
 from palyra.ports.channels import Redelivery, SendFailed
 from tests.support.asking import says
-from tests.support.channels import ChannelScene, channel_scene, rules
+from tests.support.channels import ChannelScene, channel_scene, report, rules
 from tests.support.engines import OWNER
 from tests.support.waiting import until
 
@@ -135,3 +137,36 @@ async def test_erasing_a_session_drops_what_waits_of_it(tmp_path: Path) -> None:
         (session,) = await scene.engine.sessions.list(owner, "", 10)
         await scene.engine.sessions.delete(owner, session.id)
         assert await scene.states() == []
+
+
+async def test_a_conversation_that_hangs_holds_no_other_up(tmp_path: Path) -> None:
+    async with channel_scene(tmp_path) as scene:
+        scene.platform.hold = asyncio.Event()
+        for _ in range(OUTBOX_KIND.at_once_max + 4):
+            await scene.engine.outbox.send(report("team", "stuck"))
+        await until(lambda: scene.platform.begun == ["stuck"])
+        await scene.engine.outbox.send(report("team", "free"))
+        await until(lambda: scene.platform.begun == ["stuck", "free"], timeout_s=SEND_TIMEOUT_S / 2)
+        scene.platform.hold.set()
+        await scene.heard(2 * (OUTBOX_KIND.at_once_max + 5))
+
+
+async def test_while_a_platform_is_silent_nothing_more_is_risked_and_its_health_says_so(tmp_path: Path) -> None:
+    async with channel_scene(tmp_path) as scene:
+        await until(lambda: _is_ok(scene))
+        scene.platform.redelivery, scene.platform.is_silent = Redelivery.UNKNOWN, True
+        scene.platform.failures = [SendFailed("no answer came", is_unknown=True)]
+        for _ in range(2):
+            await scene.engine.outbox.send(report("team", "c1"))
+        await until(lambda: scene.platform.checks_count == 1)
+        assert await scene.states() == [OutboxState.UNCERTAIN, OutboxState.QUEUED]
+        assert scene.platform.sent == []
+        channel = await scene.engine.channels.get("team")
+        assert (channel.state, channel.error[:14]) == ("failed", "messages wait:")
+        scene.platform.is_silent = False
+        await scene.heard(2)
+        await until(lambda: _is_ok(scene))
+
+
+async def _is_ok(scene: ChannelScene) -> bool:
+    return (await scene.engine.channels.get("team")).state == "ok"

@@ -35,6 +35,7 @@ from palyra.ports.channels import (
     Arrival,
     ChannelTraits,
     Complete,
+    ConnectionReport,
     Deliver,
     HttpReply,
     HttpRequestPart,
@@ -54,7 +55,8 @@ EDIT_EVERY_S = 1.5  # Discord allows 5 edits in 5 seconds for each conversation;
 FILE_BYTES_MAX = 10_000_000  # What Discord takes from a bot in any guild, with room for the rest of the request.
 ATTACHMENT_BYTES_MAX = 8 * 1024 * 1024
 LOOK_EVERY_S = 1.0
-LOST_S = 60.0
+LOST = "the connection to Discord is lost"
+LOST_S = 300.0  # A client that is started anew has lost what was written meanwhile; one that resumes gets it.
 RATE_LIMIT_S = 30.0  # The library waits no longer than this by itself.
 GUILD_READY_S = 0.25  # The library waits this long for further guilds before it counts as ready.
 CHECK_S = 15.0
@@ -83,12 +85,12 @@ class DiscordChannel:
             file_bytes_max=FILE_BYTES_MAX,
         )
 
-    async def run(self, deliver: Deliver, connected: Callable[[], None]) -> None:
+    async def run(self, deliver: Deliver, report: ConnectionReport) -> None:
         library = await self._library()
         token = self._settings.token()
         if not token:
             raise Unavailable("token_missing", "the channel has no token; run palyra secrets set")
-        client = self._make_client(library, deliver, connected)
+        client = self._make_client(library, deliver, report)
         self._client, self._is_up, self._lost_s = client, False, 0.0
         running = asyncio.ensure_future(client.start(token))
         try:
@@ -185,7 +187,7 @@ class DiscordChannel:
             library.gateway.DiscordWebSocket.DEFAULT_GATEWAY = gateway
         return library
 
-    def _make_client(self, library: Any, deliver: Deliver, connected: Callable[[], None]) -> "discord.Client":
+    def _make_client(self, library: Any, deliver: Deliver, report: ConnectionReport) -> "discord.Client":
         intents = library.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=True)
         client: discord.Client = library.Client(
             intents=intents,
@@ -196,7 +198,7 @@ class DiscordChannel:
 
         def up() -> None:
             self._is_up, self._lost_s = True, 0.0
-            connected()
+            report.up()
 
         async def on_ready() -> None:
             up()
@@ -207,6 +209,7 @@ class DiscordChannel:
 
         async def on_disconnect() -> None:
             self._is_up = False
+            report.down(LOST)
 
         async def on_message(message: "discord.Message") -> None:
             if message.author.bot or message.type not in (library.MessageType.default, library.MessageType.reply):
@@ -245,7 +248,7 @@ class DiscordChannel:
                     raise Unavailable("token_refused", f"Discord refused the bot: {error}") from error
                 raise Unavailable("connection_lost", "the connection to Discord ended") from error
             self._lost_s = 0.0 if self._is_up else self._lost_s + LOOK_EVERY_S
-        raise Unavailable("connection_lost", "the connection to Discord is lost")
+        raise Unavailable("connection_lost", LOST)
 
     def _read(self, message: "discord.Message") -> InboundMessage:
         own = self._client.user if self._client is not None else None

@@ -41,6 +41,7 @@ from palyra.core.pages.readable import make_readable
 from palyra.ports.channels import (
     Arrival,
     ChannelTraits,
+    ConnectionReport,
     Deliver,
     HttpReply,
     HttpRequestPart,
@@ -59,6 +60,7 @@ MAILS_AT_ONCE_MAX = 50
 SUBJECTS_MAX = 1_000
 SUBJECT = "Your message"
 PORTS = {"imap": 143, "imaps": 993, "smtp": 25, "smtps": 465}
+LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _ROBOTS = ("bulk", "list", "junk", "auto_reply")
 
 log = structlog.get_logger()
@@ -88,12 +90,12 @@ class EmailChannel:
             joins_files=True,
         )
 
-    async def run(self, deliver: Deliver, connected: Callable[[], None]) -> None:
+    async def run(self, deliver: Deliver, report: ConnectionReport) -> None:
         while True:
             for uid, raw in await self._asked(self._unseen):
                 await self._take(deliver, self._read(uid, raw))
                 await self._asked(partial(self._mark_seen, uid))
-            connected()
+            report.up()
             await asyncio.sleep(self._settings.poll_s)
 
     async def _take(self, deliver: Deliver, message: InboundMessage | None) -> None:
@@ -113,8 +115,6 @@ class EmailChannel:
             raise SendFailed(f"the mail server refused the recipient ({codes})", is_final=min(codes) >= 500) from error
         except smtplib.SMTPResponseException as error:
             raise SendFailed(f"the mail server answered {error.smtp_code}", is_final=error.smtp_code >= 500) from error
-        except (ConnectionRefusedError, smtplib.SMTPConnectError) as error:
-            raise SendFailed("the mail server cannot be reached") from error
         except (OSError, smtplib.SMTPException) as error:
             raise SendFailed("the connection to the mail server broke off", is_unknown=True) from error
         return SentMessage(str(mail["Message-ID"]))
@@ -182,21 +182,26 @@ class EmailChannel:
         self._with_inbox(lambda inbox: inbox.uid("STORE", uid, "+FLAGS", "(\\Seen)"))
 
     def _submit(self, mail: EmailMessage) -> None:
-        host, port = _endpoint(self._smtp)
-        context = ssl.create_default_context()
-        is_tls = self._smtp.scheme == "smtps"
-        server = (
-            smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_S, context=context)
-            if is_tls
-            else smtplib.SMTP(host, port, timeout=TIMEOUT_S)
-        )
-        with server:
-            password = self._settings.password()
-            if not is_tls and server.has_extn("starttls"):
-                server.starttls(context=context)
-            if password and self._smtp.username and server.has_extn("auth"):
-                server.login(unquote(self._smtp.username), password)
+        with self._mail_server() as server:
             server.send_message(mail)
+
+    def _mail_server(self) -> smtplib.SMTP:
+        """Connects and logs in. Whatever breaks off here, no mail was given to the server yet."""
+        try:
+            server = _connected(self._smtp)
+        except smtplib.SMTPResponseException:
+            raise
+        except (OSError, smtplib.SMTPException) as error:
+            raise SendFailed("the mail server cannot be reached") from error
+        try:
+            password = self._settings.password()
+            if password and self._smtp.username and server.has_extn("auth"):
+                _require_private(server, self._smtp)
+                server.login(unquote(self._smtp.username), password)
+        except BaseException:
+            server.close()
+            raise
+        return server
 
     def _read(self, uid: str, raw: bytes) -> InboundMessage | None:
         """Reads a mail. None if a program sent it, or we did."""
@@ -251,6 +256,31 @@ class EmailChannel:
                 main, sub = "application", "octet-stream"
             mail.add_attachment(file.body, maintype=main, subtype=sub, filename=file_name(file.name))
         return mail
+
+
+def _connected(url: SplitResult) -> smtplib.SMTP:
+    """Connects to a mail server, encrypted where it can be. What it can do is known after its greeting."""
+    host, port = _endpoint(url)
+    context = ssl.create_default_context()
+    if url.scheme == "smtps":
+        server: smtplib.SMTP = smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_S, context=context)
+    else:
+        server = smtplib.SMTP(host, port, timeout=TIMEOUT_S)
+    try:
+        server.ehlo_or_helo_if_needed()
+        if url.scheme != "smtps" and server.has_extn("starttls"):
+            server.starttls(context=context)
+            server.ehlo_or_helo_if_needed()
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+def _require_private(server: smtplib.SMTP, url: SplitResult) -> None:
+    """The password goes over an encrypted connection, or stays on this machine."""
+    if not isinstance(server.sock, ssl.SSLSocket) and url.hostname not in LOCAL_HOSTS:
+        raise SendFailed("the mail server offers no encryption, so the password is not sent to it", is_final=True)
 
 
 def _endpoint(url: SplitResult) -> tuple[str, int]:

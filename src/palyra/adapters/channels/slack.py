@@ -34,6 +34,7 @@ from palyra.ports.channels import (
     Arrival,
     ChannelTraits,
     Complete,
+    ConnectionReport,
     Deliver,
     HttpReply,
     HttpRequestPart,
@@ -58,6 +59,7 @@ LOOK_EVERY_S = 1.0
 LOST_S = 30.0  # The library connects again by itself; after this long it is started anew.
 FOUND_WITHIN = 200
 REQUEST_S = 20
+LOST = "the connection to Slack is lost"
 METADATA = "palyra_part"
 FILE_BYTES_MAX = 8 * 1024 * 1024
 UPLOAD_BYTES_MAX = 50_000_000  # Slack takes more; an upload must end within its time.
@@ -95,16 +97,16 @@ class SlackChannel:
             file_bytes_max=UPLOAD_BYTES_MAX,
         )
 
-    async def run(self, deliver: Deliver, connected: Callable[[], None]) -> None:
+    async def run(self, deliver: Deliver, report: ConnectionReport) -> None:
         await self.check()
         if not self._settings.has_socket:
-            connected()
+            report.up()
             await asyncio.Event().wait()
         client = await self._socket(deliver)
         try:
             await client.connect()  # type: ignore[no-untyped-call]
-            connected()
-            await self._watch(client, connected)
+            report.up()
+            await self._watch(client, report)
         except OSError as cause:
             raise Unavailable(
                 "connect_failed", f"Slack cannot be reached: {cause.strerror or 'no connection'}"
@@ -351,7 +353,7 @@ class SlackChannel:
         client.socket_mode_request_listeners.append(listen)
         return client
 
-    async def _watch(self, client: "SocketModeClient", connected: Callable[[], None]) -> None:
+    async def _watch(self, client: "SocketModeClient", report: ConnectionReport) -> None:
         """Returns never. Raises if the library could not connect again for a while."""
         lost_s = 0.0
         while lost_s < LOST_S:
@@ -359,8 +361,8 @@ class SlackChannel:
             is_connected = await client.is_connected()
             lost_s = 0.0 if is_connected else lost_s + LOOK_EVERY_S
             if is_connected:
-                connected()
-        raise Unavailable("connection_lost", "the connection to Slack is lost")
+                report.up()
+        raise Unavailable("connection_lost", LOST)
 
 
 async def _library(name: str) -> Any:

@@ -44,6 +44,7 @@ from palyra.ports.channels import (
     Arrival,
     ChannelTraits,
     Complete,
+    ConnectionReport,
     Deliver,
     HttpReply,
     HttpRequestPart,
@@ -96,15 +97,15 @@ class TelegramChannel:
             file_bytes_max=FILE_BYTES_MAX,
         )
 
-    async def run(self, deliver: Deliver, connected: Callable[[], None]) -> None:
+    async def run(self, deliver: Deliver, report: ConnectionReport) -> None:
         self._self = await self._me()
-        connected()
+        report.up()
         if self._settings.has_webhook:
             await asyncio.Event().wait()
         while True:
             wanted = {"offset": self._offset, "timeout": POLL_S, "allowed_updates": ["message", "callback_query"]}
             updates = _decode(await self._ask("getUpdates", wanted, POLLING), list[msgspec.Raw])
-            connected()
+            report.up()
             for raw in updates:
                 await self._take(raw, deliver)
 

@@ -19,6 +19,7 @@ from palyra.core.errors import Invalid, Unavailable
 from palyra.ports.channels import (
     Arrival,
     ChannelTraits,
+    ConnectionReport,
     Deliver,
     HttpReply,
     HttpRequestPart,
@@ -59,9 +60,9 @@ class WebhookChannel:
             joins_files=True,
         )
 
-    async def run(self, deliver: Deliver, connected: Callable[[], None]) -> None:
+    async def run(self, deliver: Deliver, report: ConnectionReport) -> None:
         """Waits: messages come over HTTP."""
-        connected()
+        report.up()
         await asyncio.Event().wait()
 
     async def read_request(self, request: HttpRequestPart) -> tuple[Arrival, ...] | HttpReply:

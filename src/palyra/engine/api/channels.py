@@ -23,6 +23,7 @@ from palyra.engine.channels.intake import ChannelIntake, Receipt
 from palyra.ports.channels import ChannelViews, HttpReply, HttpRequestPart, OutboxViews
 from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
+from palyra.ports.services import ServiceState
 
 CHECK_S = 20.0
 
@@ -108,13 +109,13 @@ class ChannelService:
         name = channel.rules.name
         connection = self.connections[name]
         is_paused = await self.views.is_paused(name)
-        state = "paused" if is_paused else (await connection.health()).state.value
+        health = await connection.health()
         return ChannelRecord(
             id=name,
             name=name,
             kind=channel.rules.kind.value,
-            state=state,
-            error="" if is_paused else connection.error,
+            state="paused" if is_paused else health.state.value,
+            error="" if is_paused or health.state is not ServiceState.FAILED else health.reason,
             dm_policy=channel.rules.dm_policy.value,
             waiting_count=await self.outbox.count(name, tuple(OPEN_STATES)),
             stuck_count=await self.outbox.count(name, tuple(STUCK_STATES)),

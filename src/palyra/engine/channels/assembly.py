@@ -8,7 +8,7 @@ from palyra.engine.api.channels import ChannelService
 from palyra.engine.api.outbox import OutboxService
 from palyra.engine.channels.commands import ChannelCommands
 from palyra.engine.channels.connection import ChannelConnection
-from palyra.engine.channels.directory import ChannelDirectory
+from palyra.engine.channels.directory import ChannelDirectory, ConfiguredChannel
 from palyra.engine.channels.intake import ChannelIntake
 from palyra.engine.channels.live_answers import LiveAnswers
 from palyra.engine.channels.pairing_service import PairingService
@@ -83,7 +83,7 @@ def build_channels(
     )
     return ChannelService(
         directory=directory,
-        connections={each.rules.name: ChannelConnection(channel=each, deliver=intake.receive) for each in directory},
+        connections={each.rules.name: _connection(each, setup, directory, intake) for each in directory},
         intake=intake,
         views=setup.views.channels,
         outbox=setup.views.outbox,
@@ -92,3 +92,12 @@ def build_channels(
         clock=setup.clock,
         wake_jobs=parts.jobs_queued,
     )
+
+
+def _connection(
+    channel: ConfiguredChannel, setup: EngineSetup, directory: ChannelDirectory, intake: ChannelIntake
+) -> ChannelConnection:
+    def send_error() -> str:
+        return directory.send_errors.current(channel.rules.name, setup.clock.now_ms())
+
+    return ChannelConnection(channel=channel, deliver=intake.receive, send_error=send_error)

@@ -30,6 +30,7 @@ log = structlog.get_logger()
 class ChannelConnection:
     channel: ConfiguredChannel
     deliver: Deliver
+    send_error: Callable[[], str] = lambda: ""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     restarts_itself: bool = True
     is_connected: bool = False
@@ -59,11 +60,22 @@ class ChannelConnection:
     async def health(self) -> ServiceHealth:
         if self._task is None:
             return ServiceHealth(state=ServiceState.IDLE, reason="it is paused or not started")
+        if self.is_connected and (error := self.send_error()):
+            return ServiceHealth(state=ServiceState.FAILED, reason=f"messages wait: {error}")
         if self.is_connected:
             return ServiceHealth(state=ServiceState.OK)
-        if self._failures:
+        if self.error:
             return ServiceHealth(state=ServiceState.FAILED, reason=self.error)
         return ServiceHealth(state=ServiceState.IDLE, reason="it is connecting")
+
+    def up(self) -> None:
+        self.is_connected = True
+        self.error = ""
+        self._failures = 0
+
+    def down(self, reason: str) -> None:
+        self.is_connected = False
+        self.error = reason
 
     async def restart(self) -> None:
         await self.close()
@@ -75,7 +87,7 @@ class ChannelConnection:
         await asyncio.sleep(BEGIN_AFTER_S)
         while True:
             began_s = clock()
-            running = asyncio.ensure_future(self.channel.adapter.run(self.deliver, self._connected))
+            running = asyncio.ensure_future(self.channel.adapter.run(self.deliver, self))
             try:
                 await asyncio.wait({running})
             finally:
@@ -87,8 +99,3 @@ class ChannelConnection:
             log.warning("channel_lost", channel=self.channel.rules.name, why=self.error, failures=self._failures)
             longest = min(BACKOFF_S * 2 ** min(self._failures - 1, 10), BACKOFF_MAX_S)
             await self.sleep(longest * (0.5 + _random.random() / 2))
-
-    def _connected(self) -> None:
-        self.is_connected = True
-        self.error = ""
-        self._failures = 0

@@ -1,5 +1,6 @@
 """The directory of channels by name, as configured.
 
+Owns: the names, and what keeps a channel from sending, for its health.
 Does not own: connections (connection), what becomes of a message (intake).
 """
 
@@ -13,6 +14,7 @@ from palyra.core.events.run import ReplyAddress
 from palyra.core.ids import Principal
 from palyra.ports.channels import ChannelAdapter
 
+ERROR_KEPT_MS = 60_000  # Behind the time of the next attempt: as long as that may take.
 # Whether a principal in a role may answer for what belongs to the last principal.
 MayAnswer = Callable[[Principal, str, Principal], bool]
 
@@ -27,10 +29,28 @@ class ConfiguredChannel:
     adapter: ChannelAdapter
 
 
+class SendErrors:
+    """What keeps channels from sending at the moment. An error that nothing repeats is forgotten."""
+
+    def __init__(self) -> None:
+        self._errors: dict[str, tuple[str, int]] = {}
+
+    def put(self, channel: str, error: str, again_at_ms: int) -> None:
+        self._errors[channel] = (error, again_at_ms + ERROR_KEPT_MS)
+
+    def clear(self, channel: str) -> None:
+        self._errors.pop(channel, None)
+
+    def current(self, channel: str, now_ms: int) -> str:
+        error, until_ms = self._errors.get(channel, ("", 0))
+        return error if now_ms < until_ms else ""
+
+
 class ChannelDirectory:
     def __init__(self, channels: Iterable[ConfiguredChannel], may_answer: MayAnswer) -> None:
         self._channels = {channel.rules.name: channel for channel in channels}
         self.may_answer = may_answer
+        self.send_errors = SendErrors()
 
     def __iter__(self) -> Iterator[ConfiguredChannel]:
         return iter(self._channels.values())

@@ -7,9 +7,7 @@ the order in which they were queued. What is found as being sent belongs to an a
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import Any
@@ -47,7 +45,8 @@ from palyra.ports.journal import Journal
 SEND_TIMEOUT_S = 30.0
 FILE_TIMEOUT_S = 120.0  # Less than a job's, for the slowest line that a platform still takes a file over.
 PAUSED_LOOK_MS = 5_000
-STEPS_MAX = 200  # Of one job; what is left is sent by the next attempt.
+BUSY_LOOK_MS = 1_000
+BEGIN_WITHIN_S = 20.0  # Of a job's time. What begins last still has the time that the slowest upload takes.
 
 log = structlog.get_logger()
 
@@ -58,6 +57,8 @@ class _Payload(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxSender:
+    """`_busy` are the conversations that a job is at, each with whether another job came meanwhile."""
+
     directory: ChannelDirectory
     views: OutboxViews
     channels: ChannelViews
@@ -65,96 +66,132 @@ class OutboxSender:
     artifacts: Artifacts
     clock: Clock
     chance: Callable[[], float] = SystemRandom().random
-    _locks: dict[tuple[str, str], asyncio.Lock] = field(default_factory=dict)
-    _holders: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _busy: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     async def perform(self, job: Job, report: Report) -> JobResult:
-        """Sends the job's item, after everything of its conversation that waits before it."""
+        """Sends the job's item, after everything of its conversation that waits before it.
+
+        A job that finds its conversation busy does not wait for it: a platform that hangs would hold every place of the
+        queue. It comes again, and finds that the other job has sent its item too.
+        """
         wanted = await self.views.item(msgspec.convert(job.payload, _Payload).item_id)
         if wanted is None or wanted.state not in OPEN_STATES:
             return JobDone()
-        async with self._alone((wanted.channel, wanted.conversation_id)):
-            for _ in range(STEPS_MAX):
-                first = await self.views.first_open(wanted.channel, wanted.conversation_id)
-                if first is None or first.number > wanted.number:
-                    return JobDone()
-                until_ms = await self._step(job, first)
-                if until_ms is not None:
-                    return JobPostponed(until_ms=until_ms)
-                report(first.id)
+        conversation = (wanted.channel, wanted.conversation_id)
+        if conversation in self._busy:
+            self._busy[conversation] = True
+            return JobPostponed(until_ms=self.clock.now_ms() + BUSY_LOOK_MS)
+        try:
+            return await self._empty(job, report, wanted)
+        finally:
+            del self._busy[conversation]
+
+    async def _empty(self, job: Job, report: Report, wanted: OutboxItem) -> JobResult:
+        """Sends what waits in a conversation: to the wanted item, and further if other jobs came meanwhile."""
+        conversation, clock = (wanted.channel, wanted.conversation_id), asyncio.get_running_loop().time
+        until_s = clock() + BEGIN_WITHIN_S
+        while clock() < until_s:
+            self._busy[conversation] = False
+            first = await self.views.first_open(*conversation)
+            if first is None:
+                return JobDone()
+            done = await self._step(job, first)
+            if isinstance(done, int):
+                return JobPostponed(until_ms=done)
+            report(first.id)
+            # Items behind it have jobs of their own, which either came meanwhile or begin after this one.
+            if done.number >= wanted.number and done.state not in OPEN_STATES and not self._busy[conversation]:
+                return JobDone()
         return JobPostponed(until_ms=self.clock.now_ms())
 
-    async def _step(self, job: Job, item: OutboxItem) -> int | None:
-        """Gets one item one step further. Returns until when to wait, or None if there may be more to do now."""
+    async def _step(self, job: Job, item: OutboxItem) -> OutboxItem | int:
+        """Gets one item one step further. Returns it as it is then, or until when to wait."""
         now_ms = self.clock.now_ms()
         channel = self.directory.find(item.channel)
         if channel is None:
-            refused = after_refusal(item, "the channel is not in palyra.toml any more", now_ms)
-            await self._record(job, refused)
-            return None
+            return await self._record(job, after_refusal(item, "the channel is not in palyra.toml any more", now_ms))
         if await self.channels.is_paused(item.channel):
             return now_ms + PAUSED_LOOK_MS
         if item.not_before_ms > now_ms:
             return item.not_before_ms
         parts = parts_of(item, channel)
         if item.part >= len(parts):
-            await self._record(job, as_sent(item, now_ms))
-            return None
+            return await self._record(job, as_sent(item, now_ms))
         part = outgoing(item, parts)
-        if item.state is OutboxState.SENDING and not await self._may_repeat(job, item, channel, part):
-            return None
-        item = begin(item, now_ms)
-        await self._record(job, item)
-        files = parts[item.part].files
-        until_ms = await self._send(job, item, channel, await with_files(part, files, self.artifacts))
-        # An upload may take long, so the next part has a job's whole time again.
-        return self.clock.now_ms() if files and until_ms is None else until_ms
+        if item.state is OutboxState.SENDING:
+            settled = await self._settled(job, item, channel, part)
+            if settled is not None:
+                return settled
+        elif not await self._answers(channel):
+            return await self._fail(job, begin(item, now_ms), channel, SendFailed("the platform does not answer"))
+        item = await self._record(job, begin(item, now_ms))
+        return await self._send(job, item, channel, await with_files(part, parts[item.part].files, self.artifacts))
 
-    async def _may_repeat(self, job: Job, item: OutboxItem, channel: ConfiguredChannel, part: OutgoingPart) -> bool:
-        """Settles a part whose sending was cut off. Returns whether it is to be sent again."""
+    async def _answers(self, channel: ConfiguredChannel) -> bool:
+        """Asks a platform that was silent before it is given what nobody could find again. Others are not asked."""
+        name = channel.rules.name
+        if channel.adapter.traits.redelivery is not Redelivery.UNKNOWN:
+            return True
+        if not self.directory.send_errors.current(name, self.clock.now_ms()):
+            return True
+        asking = asyncio.ensure_future(channel.adapter.check())
+        await _finished(asking, SEND_TIMEOUT_S)
+        return asking.done() and not asking.cancelled() and asking.exception() is None
+
+    async def _settled(
+        self, job: Job, item: OutboxItem, channel: ConfiguredChannel, part: OutgoingPart
+    ) -> OutboxItem | int | None:
+        """Settles a part whose sending was cut off. Returns None if it is to be sent again."""
         now_ms = self.clock.now_ms()
         traits = channel.adapter.traits
         is_old = traits.repeat_within_ms is not None and now_ms - item.updated_at_ms > traits.repeat_within_ms
         match traits.redelivery:
             case Redelivery.IDEMPOTENT if not is_old:
-                return True
+                return None
             case Redelivery.UNKNOWN | Redelivery.IDEMPOTENT:
                 log.warning("outbox_uncertain", channel=item.channel, item_id=item.id)
                 is_preview = item.kind is OutboxKind.PREVIEW
-                await self._record(job, as_discarded(item, now_ms) if is_preview else as_uncertain(item, now_ms))
-                return False
+                return await self._record(job, as_discarded(item, now_ms) if is_preview else as_uncertain(item, now_ms))
             case Redelivery.FINDABLE:
-                return await self._is_missing(job, item, channel, part)
+                return await self._found(job, item, channel, part)
 
-    async def _is_missing(self, job: Job, item: OutboxItem, channel: ConfiguredChannel, part: OutgoingPart) -> bool:
-        """Asks the platform whether it has the part, and records it if so."""
+    async def _found(
+        self, job: Job, item: OutboxItem, channel: ConfiguredChannel, part: OutgoingPart
+    ) -> OutboxItem | int | None:
+        """Asks the platform whether it has the part, and records it if so. Returns None if it does not have it."""
         now_ms = self.clock.now_ms()
         asking = asyncio.ensure_future(channel.adapter.find(part))
         await _finished(asking, SEND_TIMEOUT_S)
-        error = asking.exception() if not asking.cancelled() else None
-        if asking.cancelled() or error is not None:
-            await self._record(
-                job, self._failed(begin(item, now_ms), SendFailed("the platform could not be asked", is_unknown=True))
-            )
-            return False
+        if not asking.done() or asking.cancelled() or asking.exception() is not None:
+            unasked = SendFailed("the platform could not be asked", is_unknown=True)
+            return await self._fail(job, begin(item, now_ms), channel, unasked)
         found = asking.result()
         if found is None:
-            return True
-        await self._record(job, after_part(item, found.id, len(parts_of(item, channel)), now_ms))
-        return False
+            return None
+        return await self._record(job, after_part(item, found.id, len(parts_of(item, channel)), now_ms))
 
-    async def _send(self, job: Job, item: OutboxItem, channel: ConfiguredChannel, part: OutgoingPart) -> int | None:
+    async def _send(
+        self, job: Job, item: OutboxItem, channel: ConfiguredChannel, part: OutgoingPart
+    ) -> OutboxItem | int:
         timeout_s = FILE_TIMEOUT_S if part.files else SEND_TIMEOUT_S
         outcome = await self._replaced(item, channel, part) or await _outcome(channel.adapter.send(part), timeout_s)
-        if isinstance(outcome, SentMessage):
-            count = len(parts_of(item, channel))
-            await self._record(job, after_part(item, outcome.id, count, self.clock.now_ms()))
-            return None
-        error = outcome
+        if isinstance(outcome, SendFailed):
+            return await self._fail(job, item, channel, outcome)
+        self.directory.send_errors.clear(item.channel)
+        count = len(parts_of(item, channel))
+        return await self._record(job, after_part(item, outcome.id, count, self.clock.now_ms()))
+
+    async def _fail(
+        self, job: Job, item: OutboxItem, channel: ConfiguredChannel, error: SendFailed
+    ) -> OutboxItem | int:
+        """Records a failure. Returns until when to wait if the item is to be tried again."""
         log.info("outbox_not_sent", channel=item.channel, item_id=item.id, attempts=item.attempts, why=error.message)
-        failed = self._failed(item, error, channel.adapter.traits.redelivery)
-        await self._record(job, failed)
-        return failed.not_before_ms if failed.state in OPEN_STATES else None
+        failed = await self._record(job, self._failed(item, error, channel.adapter.traits.redelivery))
+        if error.is_final:
+            self.directory.send_errors.clear(item.channel)
+        elif error.is_unknown or item.attempts > 1:
+            self.directory.send_errors.put(item.channel, error.message, max(failed.not_before_ms, failed.updated_at_ms))
+        return failed.not_before_ms if failed.state in OPEN_STATES else failed
 
     async def _replaced(
         self, item: OutboxItem, channel: ConfiguredChannel, part: OutgoingPart
@@ -173,7 +210,7 @@ class OutboxSender:
         # An edit that may have arrived is simply made again.
         return None if outcome.is_final else SendFailed(outcome.message, retry_after_s=outcome.retry_after_s)
 
-    def _failed(self, item: OutboxItem, error: SendFailed, redelivery: Redelivery = Redelivery.FINDABLE) -> OutboxItem:
+    def _failed(self, item: OutboxItem, error: SendFailed, redelivery: Redelivery) -> OutboxItem:
         now_ms = self.clock.now_ms()
         if item.kind is OutboxKind.PREVIEW:
             return as_discarded(item, now_ms)
@@ -186,24 +223,13 @@ class OutboxSender:
         is_doubted = error.is_unknown and failed.state is OutboxState.QUEUED
         return replace(failed, state=OutboxState.SENDING) if is_doubted else failed
 
-    async def _record(self, job: Job, item: OutboxItem) -> None:
+    async def _record(self, job: Job, item: OutboxItem) -> OutboxItem:
         kept_from_ms = self.clock.now_ms() - SENT_KEPT_MS
         await self.journal.commit((), (SetOutbox(item, kept_from_ms),), Fence(lease_name(job.id), job.token))
-
-    @asynccontextmanager
-    async def _alone(self, conversation: tuple[str, str]) -> AsyncIterator[None]:
-        """One job of a conversation at a time. A lock goes when nobody holds or awaits it."""
-        self._holders[conversation] += 1
-        try:
-            async with self._locks.setdefault(conversation, asyncio.Lock()):
-                yield
-        finally:
-            self._holders[conversation] -= 1
-            if not self._holders[conversation]:
-                del self._holders[conversation], self._locks[conversation]
+        return item
 
 
-async def _finished(task: "asyncio.Future[SentMessage] | asyncio.Future[SentMessage | None]", timeout_s: float) -> None:
+async def _finished(task: "asyncio.Future[Any]", timeout_s: float) -> None:
     """Waits for the platform, but not for ever. If this is cancelled, so is the task."""
     try:
         await asyncio.wait({task}, timeout=timeout_s)
