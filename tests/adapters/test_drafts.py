@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from palyra.adapters.drafts import apply as applying
+from palyra.adapters.drafts import trash
 from palyra.adapters.drafts.folders import DraftFolders, sweep_trials
 from palyra.adapters.drafts.renames import rename_new
 from palyra.adapters.drafts.store import FileDrafts
+from palyra.adapters.drafts.trash import TRASH_PREFIX, sweep_trash
 from palyra.adapters.drafts.tree import remove_tree
 from palyra.adapters.drafts.upper import leads_inside
 from palyra.adapters.runtimes.shell.run import ShellRun
@@ -23,6 +25,7 @@ from palyra.core.ids import EffectId
 from palyra.ports.drafts import AppliedDraft, DraftConflict, DraftFailure
 from palyra.ports.tools import ToolCallContext
 from tests.runtimes.shells import found_sandbox, make_context, make_setup
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -335,6 +338,7 @@ async def test_a_draft_that_cannot_be_sealed_says_so(desk: Desk, monkeypatch: py
     assert result.error is not None
     assert result.error.message.startswith("what the command changed could not be kept (No space left")
     assert (desk.root / "a").read_text() == "old a\n"
+    await desk.drafts.trash.close()
     assert list(desk.drafts.home.iterdir()) == []
 
 
@@ -342,6 +346,38 @@ async def test_nothing_is_left_of_a_forgotten_draft(desk: Desk) -> None:
     context, _ = await desk.run(f"{MANY}; mkdir -m 0 locked; mkdir -p l/m; chmod 0 l")
     await desk.drafts.forget(context.effect_id)
     assert [path.name for path in desk.drafts.home.iterdir()] == []
+
+
+async def test_a_result_does_not_wait_for_the_removal_of_its_draft(desk: Desk) -> None:
+    context, found = await desk.run("true")
+    assert not found.changes
+    (aside,) = desk.drafts.home.iterdir()
+    assert aside.name.startswith(TRASH_PREFIX)
+    assert await desk.drafts.leftovers() == ()
+    await desk.drafts.begin(context.effect_id, (str(desk.root),), is_alone=False)
+    await desk.drafts.trash.close()
+    assert [path.name for path in desk.drafts.home.iterdir()] == [context.effect_id], "the new one of it stays"
+
+
+async def test_a_dropped_draft_lets_others_have_its_root_at_once(desk: Desk) -> None:
+    first, second = make_context(desk.root), make_context(desk.root)
+    await desk.drafts.begin(first.effect_id, (str(desk.root),), is_alone=True)
+    await desk.drafts.drop(first.effect_id)
+    async with asyncio.timeout(1):
+        await desk.drafts.begin(second.effect_id, (str(desk.root),), is_alone=True)
+
+
+async def test_what_was_dropped_is_removed_without_a_close_and_after_a_kill(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.run("true")
+    assert sweep_trash(desk.drafts.home) == 1
+    assert list(desk.drafts.home.iterdir()) == []
+    monkeypatch.setattr(trash, "REMOVE_AFTER_S", 0.01)
+    await desk.drafts.trash.close()
+    for _ in range(2):
+        await desk.run("true")
+        await until(lambda: list(desk.drafts.home.iterdir()) == [])
 
 
 async def test_a_trial_that_a_kill_left_is_swept_and_a_draft_never_by_its_age(desk: Desk) -> None:

@@ -35,7 +35,7 @@ from tests.support.tool_calls import code_of, execute
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
-NAMES = ["MCP servers", "background processes", "browser", "embedder", "plugins", "sandbox proxy"]
+NAMES = ["MCP servers", "background processes", "browser", "dropped drafts", "embedder", "plugins", "sandbox proxy"]
 
 
 @pytest.fixture

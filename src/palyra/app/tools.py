@@ -126,6 +126,7 @@ def build_tools(dependencies: ToolDependencies) -> ToolSet:
     services: list[Service] = [
         sandbox_proxy,
         LazyService("background processes", "process", processes),
+        LazyService("dropped drafts", "sandbox", dependencies.drafts.trash),
         LazyService("plugins", "sandbox", plugins),
         LazyService("browser", "browser", browser),
     ]

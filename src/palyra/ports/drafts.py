@@ -54,8 +54,8 @@ class DraftWorlds(Protocol):
         """Reads what the command changed, and makes it durable. The command must have ended."""
         ...
 
-    async def forget(self, effect_id: EffectId) -> None:
-        """Removes a draft. An absent one is no error."""
+    async def drop(self, effect_id: EffectId) -> None:
+        """Removes a draft of which nothing is needed, without waiting for the disk. An absent one is no error."""
         ...
 
 

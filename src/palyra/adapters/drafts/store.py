@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from palyra.adapters.drafts.apply import Applier
 from palyra.adapters.drafts.diffs import compare_changes, show_changes
 from palyra.adapters.drafts.folders import STAGE_NAME, UNDO_NAME, DraftFolders, SealedSet
+from palyra.adapters.drafts.trash import DraftTrash
 from palyra.adapters.drafts.turns import RootTurns
 from palyra.adapters.drafts.upper import UpperReader
 from palyra.adapters.files.archives import archive_draft, kept_files
@@ -31,6 +32,7 @@ class FileDrafts:
         self._turns = RootTurns()
         self._running: dict[EffectId, tuple[tuple[OverlayRoot, ...], int]] = {}
         self._unpacked: set[EffectId] = set()
+        self.trash = DraftTrash(home)
 
     @property
     def home(self) -> Path:
@@ -97,6 +99,11 @@ class FileDrafts:
         await self._turns.release(effect_id)
         await self._remove(effect_id)
         self._unpacked.discard(effect_id)
+
+    async def drop(self, effect_id: EffectId) -> None:
+        self._running.pop(effect_id, None)
+        await self._turns.release(effect_id)
+        self.trash.put(self._folders.of(effect_id))
 
     async def leftovers(self) -> tuple[EffectId, ...]:
         """Returns the drafts on disk, without those that were unpacked here and are not forgotten yet."""

@@ -16,7 +16,7 @@ from contextlib import suppress
 from palyra.adapters.runtimes.shell.groups import NOT_JOINED, ControlGroup, Groups
 from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox, Started, spawn
 from palyra.adapters.runtimes.shell.text import OutputText
-from palyra.adapters.runtimes.shell.watch import LOOK_EVERY_S, Excess, LimitCheck
+from palyra.adapters.runtimes.shell.watch import LOOK_EVERY_S, Excess, LimitCheck, read_small
 
 PIECE_BYTES = 64 * 1024
 STATUS_BYTES_MAX = 4096
@@ -74,7 +74,7 @@ class Child:
     @property
     def exit_code(self) -> int | None:
         """Returns the command's exit code; None while it runs, and if it never began."""
-        for line in self._status.splitlines():
+        for line in self._status.splitlines() if b"exit-code" in self._status else ():
             with suppress(ValueError):
                 code = json.loads(line).get("exit-code")
                 if isinstance(code, int):
@@ -160,7 +160,7 @@ class Child:
             self._close(file)
             return
         self._status += piece
-        if self._first is None:
+        if self._first is None and b"\n" in self._status:
             self._meet_first()
 
     def _meet_first(self) -> None:
@@ -248,8 +248,4 @@ class Child:
 
 def _is_bubblewrap(pid: int) -> bool:
     """Tells whether the process is still bubblewrap, and not another one that has got its number."""
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            return file.read().strip() == "bwrap"
-    except OSError:
-        return False
+    return read_small(f"/proc/{pid}/comm").strip() == b"bwrap"

@@ -16,7 +16,7 @@ import structlog
 
 from palyra.adapters.runtimes.shell.groups_place import MEMORY, PIDS, WANTED
 from palyra.adapters.runtimes.shell.limits import CommandLimits
-from palyra.adapters.runtimes.shell.watch import Excess
+from palyra.adapters.runtimes.shell.watch import Excess, read_small
 
 NOT_JOINED = 120  # The joining shell ends with this exit code, and the command has not begun.
 GROUPS_MAX = 256  # Limits the groups of one daemon, with those that cannot be removed yet.
@@ -211,12 +211,7 @@ def _held(branch: GroupParent, folder: str) -> tuple[int, int]:
 
 def _count(path: str, name: str) -> int:
     """Returns a count; zero if it cannot be told. Then only the checks of `watch` see an excess."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = file.read(4096).splitlines()
-    except OSError:
-        return 0
-    found = [line.split() for line in lines]
+    found = [line.split() for line in read_small(path).decode(errors="replace").splitlines()]
     return sum(int(words[1]) for words in found if len(words) == 2 and words[0] == name and words[1].isdecimal())
 
 

@@ -54,12 +54,13 @@ class OverlayCheck:
 
     def _missing(self, root: str) -> NoOverlay | None:
         below = root.rstrip("/") + "/"
-        if str(self._home.resolve()).startswith(below):
+        own = self._device()
+        if os.path.realpath(self._home).startswith(below):
             return NoOverlay("the daemon's own folder lies in the workspace; move one of them out of the other")
         mounted = next((place for place in mount_points() if place.startswith(below)), None)
         if mounted is not None:
             return NoOverlay(f"another file system is mounted at {mounted}, in the workspace; mount it elsewhere")
-        here, own = os.stat(root).st_dev, self._device()
+        here = os.stat(root).st_dev
         if here == own:
             return self.missing_here()
         key = (root, here, own)
@@ -68,8 +69,11 @@ class OverlayCheck:
         return self._found[key]
 
     def _device(self) -> int:
-        self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return self._home.stat().st_dev
+        try:
+            return os.stat(self._home).st_dev
+        except FileNotFoundError:
+            self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return os.stat(self._home).st_dev
 
     def _try(self) -> NoOverlay | None:
         """Runs a command that creates, deletes and replaces, and looks at what the overlay made of it."""
@@ -121,10 +125,16 @@ class OverlayCheck:
 def mount_points() -> tuple[str, ...]:
     """Returns where file systems are mounted. A sandbox cannot lay an overlay over a folder that holds one of them."""
     try:
-        lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+        with open("/proc/self/mountinfo", "rb", buffering=0) as file:
+            lines = os.fsdecode(file.read()).split("\n")
     except OSError:
         return ()
-    return tuple(_ESCAPE.sub(lambda code: chr(int(code[1], 8)), line.split(" ")[4]) for line in lines)
+    places = (line.split(" ", 5)[4] for line in lines if line)
+    return tuple(_ESCAPE.sub(_letter, place) if "\\" in place else place for place in places)
+
+
+def _letter(code: re.Match[str]) -> str:
+    return chr(int(code[1], 8))
 
 
 def _no_overlay(words: str) -> NoOverlay:

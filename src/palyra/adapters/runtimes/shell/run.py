@@ -193,7 +193,7 @@ class ShellRun:
             return msgspec.structs.replace(result, draft=sealed)
         finally:
             if not is_sealed:
-                await drafts.forget(effect_id)
+                await drafts.drop(effect_id)
 
     async def _seal(self, effect_id: EffectId) -> ChangeSet:
         try:

@@ -79,20 +79,20 @@ def _children(pid: int) -> list[int]:
     except OSError:
         return found
     for thread in threads:
-        found += [int(word) for word in _read(f"/proc/{pid}/task/{thread}/children").split()]
+        found += [int(word) for word in read_small(f"/proc/{pid}/task/{thread}/children").split()]
     return found
 
 
 def _memory_bytes(pid: int) -> int:
     """Returns its memory without the files it has mapped, which the kernel can drop."""
-    words = _read(f"/proc/{pid}/statm").split()
+    words = read_small(f"/proc/{pid}/statm").split()
     if len(words) < 3:
         return 0
     return (int(words[1]) - int(words[2])) * _PAGE_BYTES
 
 
 def _is_machine_short() -> bool:
-    lines = dict(line.split(b":", 1) for line in _read("/proc/meminfo").splitlines() if b":" in line)
+    lines = dict(line.split(b":", 1) for line in read_small("/proc/meminfo").splitlines() if b":" in line)
     if b"MemAvailable" not in lines or b"MemTotal" not in lines:
         return False
     left, total = (int(lines[name].split()[0]) * 1024 for name in (b"MemAvailable", b"MemTotal"))
@@ -107,8 +107,8 @@ def _free(root: str) -> _Free:
     return _Free(found.f_bavail * found.f_frsize, found.f_favail)
 
 
-def _read(path: str) -> bytes:
-    """Reads a file, empty if it is gone: processes end while they are looked at."""
+def read_small(path: str) -> bytes:
+    """Reads a small file of the kernel, empty if it is gone: processes end while they are looked at."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
