@@ -33,7 +33,8 @@ def tasks_of(plan: Compaction) -> list[str]:
 
 COMPLETED = [
     "I have written the tests of the ledger.",
-    "I've now written the tests of the ledger, in pytest.",
+    "I've now written the tests of the ledger in tests/test_ledger.py, and they all pass.",
+    "Wrote the tests of the ledger.",
     "We wrote the ledger tests.",
     "The tests of the ledger are written.",
     "The ledger tests are done.",
@@ -59,6 +60,13 @@ STILL_OPEN = [
     "[ ] write the tests of the ledger",
     "[x] read the tests of the ledger",
     "Do not forget the tests of the ledger.",
+    "I always forget the tests of the ledger.",
+    "There is no need to worry about the tests of the ledger.",
+    "You said that the tests of the ledger are written, yet I see none.",
+    "I have written the tests of the ledger for the staging server.",
+    "Written tests of the ledger are important.",
+    "The tests of the ledger are to be written.",
+    "The tests of the ledger are written, but they fail.",
     "We should forget about the tests of the invoice.",
 ]
 
@@ -101,6 +109,7 @@ def test_a_short_word_of_a_person_means_the_task_that_was_named_last(words: str)
     assert tasks_of(plan_of(said(OTHER, 1), said(TASK, 3), said(words, 5))) == [OTHER]
     assert tasks_of(plan_of(said(OTHER, 1), said(TASK, 3), answered(words, 5))) == [OTHER, TASK]
     assert tasks_of(plan_of(said(TASK, 1), said("How is the weather?", 3), said(words, 5))) == [TASK]
+    assert tasks_of(plan_of(said(TASK, 3), said(f"I am logged in. {words}", 5))) == [TASK]
     assert tasks_of(plan_of(said(f"{TASK} But help me to log in first.", 1), said(words, 5))) == [TASK]
 
 
@@ -125,6 +134,16 @@ def test_words_before_the_task_complete_nothing() -> None:
 def test_of_two_tasks_that_fit_the_narrower_one_is_meant() -> None:
     wide = "Todo: write the tests."
     assert tasks_of(plan_of(said(wide, 1), said(TASK, 3), said("I wrote the ledger tests.", 5))) == [wide]
+
+
+def test_of_two_tasks_that_fit_as_well_neither_is_closed() -> None:
+    both = [TASK, "We still need to run the tests of the ledger."]
+    assert tasks_of(plan_of(said(both[0], 1), said(both[1], 3), said("The ledger tests are done.", 5))) == both
+
+
+def test_a_word_of_doubt_that_the_task_itself_has_is_none() -> None:
+    task = "Todo: fix the failing login test."
+    assert tasks_of(plan_of(said(task, 1), answered("I have fixed the failing login test.", 3))) == []
 
 
 def test_what_says_that_a_task_is_done_is_no_task() -> None:

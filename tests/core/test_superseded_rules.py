@@ -127,3 +127,11 @@ def test_a_rule_does_not_replace_itself() -> None:
     for old, new in (*REPLACED, *BOTH_HOLD):
         assert not replaces(old, old)
         assert not replaces(new, new)
+
+
+@pytest.mark.parametrize("text", ["From now on use spaces.", "Forget the rule about tabs."])
+def test_words_of_less_trust_retire_no_rule(text: str) -> None:
+    rule = KeptItem(kind=KeptKind.RULE, text="Always use tabs.", place=0, trust=Trust.OPERATOR)
+    plan = plan_compaction(said(text, trust=Trust.LOCAL), (rule,), Trust.OPERATOR, 4_000)
+    assert rule in plan.items
+    assert plan.retired == ()

@@ -5,9 +5,9 @@ A task is done if a person, the agent or a ticked list of a successful call says
 up. What came from outside closes no task of a person. A closed task stays on the tape and in the record.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from palyra.core.compaction.completion import completes, gives_up, is_bare, weight_of
+from palyra.core.compaction.completion import OpenTask, closes, is_bare, read_done, read_given_up, read_task
 from palyra.core.compaction.findings import split_sentences
 from palyra.core.compaction.model import Exchange, KeptItem, KeptKind, RetiredItem, SaidWords
 from palyra.core.trust import is_tainting
@@ -17,30 +17,37 @@ def retire_tasks(
     items: Sequence[KeptItem], exchanges: Iterable[Exchange]
 ) -> tuple[tuple[KeptItem, ...], tuple[RetiredItem, ...]]:
     """Returns the items without the tasks that later words complete or give up, and those tasks."""
-    open_tasks = [item for item in items if item.kind is KeptKind.TASK]
-    retired: list[RetiredItem] = []
+    open_tasks = {item: read_task(item.text) for item in items if item.kind is KeptKind.TASK}
+    retired: dict[KeptItem, RetiredItem] = {}
     last: KeptItem | None = None
     for exchange in exchanges if open_tasks else ():
-        for is_persons, statement in _statements(exchange):
-            known = [task for task in open_tasks if _counts(statement, task)]
-            for task in _meant(statement.text, is_persons, known, last):
-                open_tasks.remove(task)
-                retired.append(_retired(task, statement))
+        short = _short_word(exchange)
+        if short is not None and last in open_tasks and _counts(short, last):
+            retired[last] = _retired(last, short)
+            del open_tasks[last]
+        for is_persons, words in _statements(exchange):
+            for task in _meant(words, is_persons, open_tasks):
+                del open_tasks[task]
+                retired[task] = _retired(task, words)
         last = _named_last(exchange, open_tasks)
-    gone = {(each.text, each.place) for each in retired}
-    kept = tuple(item for item in items if item.kind is not KeptKind.TASK or (item.text, item.place) not in gone)
-    return kept, tuple(retired)
+    return tuple(item for item in items if item not in retired), tuple(retired.values())
 
 
-def _meant(sentence: str, is_persons: bool, known: Sequence[KeptItem], last: KeptItem | None) -> list[KeptItem]:
-    """Returns the tasks that a sentence closes. If several fit, the narrowest is meant."""
-    if is_persons and is_bare(sentence):
-        return [task for task in known if task is last]
-    fitting = [
-        task for task in known if completes(sentence, task.text) or (is_persons and gives_up(sentence, task.text))
-    ]
-    narrowest = max((weight_of(task.text) for task in fitting), default=0)
-    return [task for task in fitting if weight_of(task.text) == narrowest]
+def _short_word(exchange: Exchange) -> SaidWords | None:
+    """Returns the short word with which a person begins, about the task that was named last."""
+    opening = next(iter(split_sentences(exchange.said)), "")
+    return SaidWords(text=opening, place=exchange.place, trust=exchange.said_trust) if is_bare(opening) else None
+
+
+def _meant(words: SaidWords, is_persons: bool, open_tasks: Mapping[KeptItem, OpenTask]) -> list[KeptItem]:
+    """Returns the tasks that a sentence closes. If several fit, the narrowest is meant, or none if there are two."""
+    closing = read_done(words.text) or (read_given_up(words.text) if is_persons else None)
+    if closing is None:
+        return []
+    fitting = {item: task for item, task in open_tasks.items() if _counts(words, item) and closes(closing, task)}
+    most = max((len(task.words) for task in fitting.values()), default=0)
+    narrowest = [item for item, task in fitting.items() if len(task.words) == most]
+    return narrowest if len({fitting[item].words for item in narrowest}) == 1 else []
 
 
 def _statements(exchange: Exchange) -> Iterable[tuple[bool, SaidWords]]:
@@ -55,7 +62,7 @@ def _counts(statement: SaidWords, task: KeptItem) -> bool:
     return task.place < statement.place and (not is_tainting(statement.trust) or is_tainting(task.trust))
 
 
-def _named_last(exchange: Exchange, open_tasks: Sequence[KeptItem]) -> KeptItem | None:
+def _named_last(exchange: Exchange, open_tasks: Iterable[KeptItem]) -> KeptItem | None:
     """Returns the task that an exchange's words end with, for a short word about it in the next."""
     final = split_sentences(exchange.said)[-1:]
     return next((task for task in open_tasks if task.place == exchange.place and (task.text,) == final), None)
