@@ -22,6 +22,7 @@ from palyra.ports.provider import Completed, Delta, Failed, ModelRequest, TextDe
 from palyra.ports.router import ModelCard
 from tests.support.asking import ask, finished
 from tests.support.engines import ALICE, OWNER, Workshop
+from tests.support.loop_beats import loop_beats
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -115,6 +116,20 @@ async def test_a_context_that_does_not_fit_is_compacted_at_once_and_the_run_goes
         assert found
         assert {event.cause for event in found} == {"over"}
     assert RULE in provider.sent()
+
+
+async def test_planning_a_compaction_of_many_claims_does_not_hold_the_loop(tmp_path: Path) -> None:
+    claims = " ".join(f"I have mended the pump number {number} of the harbour." for number in range(3_000))
+    async with workshop_at(tmp_path, Chatty(), 1_000_000).open() as engine:
+        for number in range(20):
+            session_id = await say(engine, f"TODO: repair the winch number {number} of the old yard.")
+        await say(engine, claims, session_id)
+        for _ in range(7):
+            await say(engine, "Go on.", session_id)
+        async with loop_beats() as beats:
+            report = await engine.compaction.preview(OWNER, session_id)  # type: ignore[arg-type]
+    assert report.exchanges_count == 22
+    assert beats.held_s < 0.02
 
 
 async def test_compaction_happens_by_itself_beside_the_session(tmp_path: Path) -> None:

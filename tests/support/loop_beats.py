@@ -25,7 +25,9 @@ class LoopBeats:
 async def loop_beats() -> AsyncIterator[LoopBeats]:
     beats = LoopBeats()
     task = asyncio.create_task(beats.beat())
+    await asyncio.sleep(0)  # The first beat comes before what is measured, and the last one after it.
     try:
         yield beats
     finally:
+        await asyncio.sleep(0)
         task.cancel()

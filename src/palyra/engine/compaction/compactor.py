@@ -7,6 +7,7 @@ Invariants: the session goes on meanwhile; its loop refuses a compaction that is
 budget, or with a summary that fails its probes, the rules' own summary is recorded.
 """
 
+import asyncio
 from dataclasses import dataclass
 
 import msgspec
@@ -107,7 +108,9 @@ class Compactor:
         exchanges = exchanges_of(items)
         if not exchanges or (not exchanges[-1].said and len(exchanges) == 1):
             return None
-        plan = plan_by_rules(window, exchanges, self.assembler.room_chars(state.agent, None))
+        room_chars = self.assembler.room_chars(state.agent, None)
+        # Long messages with many claims take tenths of a second, in which other sessions go on.
+        plan = await asyncio.to_thread(plan_by_rules, window, exchanges, room_chars)
         return exchanges, replace(plan, to_place=max(plan.to_place, min(to_place, items[-1].place)))
 
     async def _with_model(self, state: SessionState, exchanges: tuple[Exchange, ...], plan: Compaction) -> Compaction:

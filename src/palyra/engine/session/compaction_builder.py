@@ -77,10 +77,15 @@ class CompactionBuilder:
     async def _compact_at_once(self, pending: PendingCommit, run: Run, exchanges_count: int) -> PendingCommit:
         window = pending.state.window
         place = protected_place(window, exchanges_count)
-        exchanges = exchanges_of(item for item in window.items if item.place < place)
         room_chars = self.effects.assembler.room_chars(run.agent, run.model)
-        plan = replace(plan_by_rules(window, exchanges, room_chars), to_place=place - 1)
-        return await self._record(pending, CompactSession(principal=ACTOR, compaction=plan, cause="over"))
+
+        def plan() -> Compaction:
+            exchanges = exchanges_of(item for item in window.items if item.place < place)
+            return replace(plan_by_rules(window, exchanges, room_chars), to_place=place - 1)
+
+        # Long messages with many claims take tenths of a second, in which other sessions go on.
+        planned = await asyncio.to_thread(plan)
+        return await self._record(pending, CompactSession(principal=ACTOR, compaction=planned, cause="over"))
 
     async def _record(self, pending: PendingCommit, command: CompactSession) -> PendingCommit:
         compaction = command.compaction
