@@ -65,6 +65,17 @@ def test_a_picture_shows_runs_and_says_how_many_are_left_out() -> None:
     assert "no run is active" in picture([], 30)
 
 
+def test_a_terminal_of_80_columns_shows_tasks_and_whole_lines() -> None:
+    run = {"id": "01M7PFBN7C89B49D5WRBAWVRKG", "state": "in_progress", "agent": "main", "principal": "user:owner"}
+    first: dict[str, object] = {**run, "created_at_ms": 0, "task": "tidy up the notes"}
+    shown = picture([first], 24, columns=80)
+    assert "tidy up the notes" in shown
+    assert "principal" not in shown
+    assert not [line for line in shown.splitlines()[:4] if line.startswith(("streams", "0.0 MB"))]
+    assert shown.splitlines()[4] == ""
+    assert "user:alice" in picture([first, {**first, "principal": "user:alice"}], 24, columns=120)
+
+
 @settings(max_examples=examples(30))
 @given(st.text(max_size=80))
 def test_no_text_of_others_controls_the_terminal(task: str) -> None:

@@ -2,9 +2,11 @@
 
 import asyncio
 import importlib.util
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from tests.gateway.test_grpc_tls import authority
 from tests.support.engines import OWNER
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "clients"
+PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
 GONE = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
@@ -188,3 +191,20 @@ async def test_the_examples_work(both: Both) -> None:
 
         assert await load("approve_over_grpc").run(both.address, ADMIN, "send", decide) == "run.done"
     assert asked == ["mark.send {'text': 'mail'}"]
+
+
+async def test_the_examples_of_the_page_work_beside_a_question_of_another_run(
+    both: Both, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = await both.http.start_run(RunWish(text="send", session_key="another"))
+    async with asyncio.timeout(20):
+        async for update in both.http.follow(other.id):
+            if update.type == "approval.requested":
+                break
+        for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
+            code = block.replace("http://127.0.0.1:7142", both.url).replace("127.0.0.1:7143", both.address)
+            told: dict[str, Any] = {"token": ADMIN}
+            exec(f"async def example():\n{indent(code.replace('Tidy up the notes', 'send'), '    ')}", told)
+            await told["example"]()
+    assert "It is done." in capsys.readouterr().out
+    assert (await both.http.get_run(other.id)).state == "waiting"

@@ -21,7 +21,7 @@ from palyra.core.errors import Conflict, Corrupt, Invalid, NotFound, PalyraError
 from palyra.core.ids import Principal
 from palyra.gateway.grpc.methods import METHODS
 from palyra.gateway.grpc.server import CHECK, SERVICE
-from palyra.gateway.grpc.settings import MESSAGE_BYTES_MAX, GrpcSettings
+from palyra.gateway.grpc.settings import HANDSHAKE_TIMEOUT_MS, MESSAGE_BYTES_MAX, GrpcSettings
 from palyra.gateway.grpc.status_codes import status_of
 from palyra.gateway.http.settings import HttpSettings
 from palyra.gateway.routes.table import ROUTES
@@ -421,6 +421,21 @@ async def test_strangers_who_speak_no_grpc_hold_nobody_up(wire: GrpcScene, said:
             await wire.ask("ListSessions", b"")
     for _, writer in opened:
         writer.close()
+
+
+CLIENT_RETRY_MS = 800  # The least that gRPC's libraries wait before they connect again.
+
+
+async def test_silent_connections_in_every_place_hold_others_up_for_a_moment_only(scene: Scene) -> None:
+    places = 64
+    async with open_grpc(scene, GrpcSettings(port=0, connections_max=places)) as wire:
+        opened = [await asyncio.open_connection("127.0.0.1", wire.server.port) for _ in range(places)]
+        check: Any = wire.channel.unary_unary("/grpc.health.v1.Health/Check")
+        # Twice the time that a slow machine needs, and far less than an operator would wait.
+        await check(b"", timeout=HANDSHAKE_TIMEOUT_MS / 1000 + 4, wait_for_ready=True)
+        for _, writer in opened:
+            writer.close()
+    assert HANDSHAKE_TIMEOUT_MS < CLIENT_RETRY_MS
 
 
 async def _read_to_end(reader: asyncio.StreamReader) -> None:

@@ -252,6 +252,8 @@ async def test_a_call_that_needs_a_person_is_shown_with_a_link_and_the_run_goes_
         answer = await chat(served)
         (approval_id,) = answer.palyra["approval_ids"]
         assert f"{served.address}/#/approvals/{approval_id}" in answer.choices[0].message.content
+        for verb in ("show", "allow"):
+            assert f"palyra approvals {verb} {approval_id}" in answer.choices[0].message.content
         assert "mark.send" in answer.choices[0].message.content
         async with served.client() as client:
             stream = await client.chat.completions.create(model="main", messages=HELLO, stream=True)

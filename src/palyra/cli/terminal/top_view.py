@@ -15,6 +15,7 @@ from palyra.core.events.base import JsonObject
 
 PHASES = ("queue", "first_text", "model", "tool", "approval", "turn", "run")
 TASK_LENGTH = 60
+_COLUMNS = ("run", "state", "agent", "principal", "age", "tokens")
 MEBIBYTE = 1024 * 1024
 
 
@@ -31,7 +32,7 @@ class TopState(msgspec.Struct, frozen=True, kw_only=True):
 
 def draw(state: TopState, rows_max: int) -> RenderableType:
     """A picture of at most so many rows."""
-    head = [_headline(state), _loads(state), _spend(state)]
+    head = [_headline(state), _loads(state), _rates(state), _spend(state)]
     phases = _phases(state)
     room = max(3, rows_max - len(head) - len(PHASES) - 6)
     return Group(*head, Text(), phases, Text(), _runs(state, room))
@@ -58,20 +59,27 @@ def _loads(state: TopState) -> Text:
         _number("jobs", jobs.get("queued", 0) + jobs.get("running", 0)),
         _number("dead jobs", jobs.get("dead", 0), "red"),
         _number("incidents", now.value("palyra_incidents_open"), "red"),
-        _number("streams", now.value("palyra_streams_open")),
     ]
     return Text("  ").join(parts)
 
 
-def _spend(state: TopState) -> Text:
+def _rates(state: TopState) -> Text:
     now, before = state.now, state.before
-    memory = now.value("process_resident_memory_bytes") / MEBIBYTE
-    cost = now.total("palyra_cost_usd_total")
-    journal = now.value("palyra_journal_file_bytes") / MEBIBYTE
     words = (
         f"{rate(before, now, 'palyra_runs_ended_total'):.1f} runs/s",
         f"{rate(before, now, 'palyra_tokens_total', kind='output'):.0f} tokens/s out",
         f"{rate(before, now, 'palyra_journal_events_total'):.0f} events/s",
+        f"{now.value('palyra_streams_open'):.0f} streams",
+    )
+    return Text("  ".join(words), style="dim")
+
+
+def _spend(state: TopState) -> Text:
+    now = state.now
+    memory = now.value("process_resident_memory_bytes") / MEBIBYTE
+    cost = now.total("palyra_cost_usd_total")
+    journal = now.value("palyra_journal_file_bytes") / MEBIBYTE
+    words = (
         f"${cost:.4f} since its start" if cost else "no cost known",
         f"memory {memory:.0f} MB",
         f"journal {journal:.1f} MB",
@@ -104,12 +112,16 @@ def _bound(scrape: Scrape, phase: str, share: float) -> str:
 
 
 def _runs(state: TopState, room: int) -> Table:
+    """Without a column that says the same of every run: a terminal of 80 columns has no room for it."""
     table = Table(box=None, pad_edge=False, header_style="dim", expand=True)
-    for name in ("run", "state", "agent", "principal", "age", "tokens"):
+    left_out = [name for name in ("agent", "principal") if len({str(run.get(name)) for run in state.runs}) < 2]
+    names = [name for name in _COLUMNS if name not in left_out]
+    for name in names:
         table.add_column(name, no_wrap=True)
     table.add_column("task", ratio=1, no_wrap=True, overflow="ellipsis")
     for run in state.runs[:room]:
-        table.add_row(*_cells(run, state.at_ms))
+        cells = _cells(run, state.at_ms)
+        table.add_row(*(cells[name] for name in names), cells["task"])
     if len(state.runs) > room:
         table.add_row(Text(f"and {len(state.runs) - room} more", style="dim"))
     if not state.runs:
@@ -117,20 +129,20 @@ def _runs(state: TopState, room: int) -> Table:
     return table
 
 
-def _cells(run: JsonObject, at_ms: int) -> list[Text]:
+def _cells(run: JsonObject, at_ms: int) -> dict[str, Text]:
     usage, created = run.get("usage"), run.get("created_at_ms")
     counts = usage if isinstance(usage, dict) else {}
     tokens = sum(int(counts.get(name, 0)) for name in ("input_tokens", "output_tokens"))
     state = str(run.get("state"))
-    return [
-        _safe(run.get("id"), 26),
-        _safe(state, 12, {"in_progress": "green", "waiting": "yellow"}.get(state, "")),
-        _safe(run.get("agent"), 16),
-        _safe(run.get("principal"), 20),
-        Text(duration(at_ms - created) if isinstance(created, int) else "–"),
-        Text(str(tokens)),
-        _safe(run.get("task"), TASK_LENGTH),
-    ]
+    return {
+        "run": _safe(run.get("id"), 26),
+        "state": _safe(state, 12, {"in_progress": "green", "waiting": "yellow"}.get(state, "")),
+        "agent": _safe(run.get("agent"), 16),
+        "principal": _safe(run.get("principal"), 20),
+        "age": Text(duration(at_ms - created) if isinstance(created, int) else "–"),
+        "tokens": Text(str(tokens)),
+        "task": _safe(run.get("task"), TASK_LENGTH),
+    }
 
 
 def _safe(value: object, length: int, style: str = "") -> Text:

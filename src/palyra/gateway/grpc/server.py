@@ -188,13 +188,14 @@ def _refusing(edge: CallEdge, method: str) -> AnyHandler:
 
 
 def _options(settings: GrpcSettings) -> list[tuple[str, int]]:
+    handshake_ms = limits.HANDSHAKE_TIMEOUT_MS if settings.tls_cert is None else limits.TLS_HANDSHAKE_TIMEOUT_MS
     return [
         ("grpc.so_reuseport", 0),  # Otherwise two daemons could share a port, each with half of the calls.
         ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
         ("grpc.max_metadata_size", limits.METADATA_BYTES_MAX),
         ("grpc.max_concurrent_streams", limits.CALLS_PER_CONNECTION_MAX),
         ("grpc.max_allowed_incoming_connections", settings.connections_max),
-        ("grpc.server_handshake_timeout_ms", limits.HANDSHAKE_TIMEOUT_MS),
+        ("grpc.server_handshake_timeout_ms", handshake_ms),
         ("grpc.max_connection_idle_ms", limits.IDLE_CONNECTION_MS),
         ("grpc.keepalive_time_ms", limits.KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", limits.KEEPALIVE_TIMEOUT_MS),

@@ -21,7 +21,9 @@ ANSWERS_WAITING_MAX = 16  # Acknowledgements that wait for the client; beyond it
 CONNECTIONS_MAX = 1024
 CALLS_MAX = 4096  # At once, over all connections.
 CALLS_PER_CONNECTION_MAX = 512  # As many streams as a token may have open.
-HANDSHAKE_TIMEOUT_MS = 15_000
+# A silent connection takes a place for so long. Clients that found none try again after 0.8 to 1.2 seconds.
+HANDSHAKE_TIMEOUT_MS = 700
+TLS_HANDSHAKE_TIMEOUT_MS = 1_500  # Two round trips more, which may be slow ones.
 IDLE_CONNECTION_MS = 60_000  # Without a call. Libraries open another one when they need it.
 KEEPALIVE_MS = 30_000  # A silent connection is pinged, so that one whose machine is gone does not stay.
 KEEPALIVE_TIMEOUT_MS = 10_000

@@ -237,7 +237,10 @@ class RunExchange:
         card = await self._engine.approvals.get(self._principal, approval_id)
         what = f"The call of {card.tool}" if card.tool is not None else "Going beyond the budget"
         link = f"{self._base_url}/#/approvals/{approval_id}"
-        return f"{what} needs your approval: {link} (or: palyra approvals allow {approval_id})"
+        return (
+            f"{what} needs your approval. See it: palyra approvals show {approval_id}\n"
+            f"Answer it: palyra approvals allow {approval_id} (or deny), or begin at {link}"
+        )
 
 
 def name_session(header: str | None, metadata: dict[str, str] | None, user: str | None) -> SessionName:

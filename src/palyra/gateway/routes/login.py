@@ -36,9 +36,18 @@ const ask = async (path, options) => {
   if (!answer.ok) throw new Error(body.error.message);
   return body;
 };
+// The place of the console's card. Nothing of the question is fetched: the commands show it to whoever may see it.
+const question = (/^#\\/approvals\\/([0-9A-HJKMNP-TV-Z]{26})$/.exec(location.hash) || [])[1];
+const showQuestion = () => {
+  const commands = ["show", "allow", "deny"].map((verb) => `palyra approvals ${verb} ${question}`);
+  document.getElementById("commands").textContent = commands.join("\\n");
+  document.getElementById("question").hidden = false;
+};
+if (question) showQuestion();
+addEventListener("hashchange", () => location.reload());
 const begin = async () => {
   const code = new URLSearchParams(location.hash.slice(1)).get("login");
-  history.replaceState(null, "", location.pathname);
+  if (!question) history.replaceState(null, "", location.pathname);
   const body = JSON.stringify({ code });
   const headers = { "content-type": "application/json" };
   known(await (code ? ask("/api/v1/login", { method: "POST", headers, body }) : ask("/api/v1/me")));

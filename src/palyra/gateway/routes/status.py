@@ -24,6 +24,12 @@ _FRONT_PAGE = """<!doctype html>
 <script src="/login.js" defer></script>
 <h1>Palyra is running here</h1>
 <p id="says" role="status"></p>
+<section id="question" hidden>
+<h2>A call waits for your answer</h2>
+<p>Answer it on a terminal of this machine, or where you are logged in with a token:</p>
+<pre id="commands"></pre>
+</section>
+<noscript><p>If a link to a question brought you here: <code>palyra approvals list</code> shows it.</p></noscript>
 <p>This is the HTTP interface of a Palyra daemon. Every route but this page and <code>/healthz</code> needs a token:
 <code>Authorization: Bearer …</code>; the owner's is in the file <code>admin.token</code> of the daemon's home.</p>
 <p>The routes are described by <code>/api/v1/openapi.json</code> (needs a token) and, in words, by
