@@ -73,7 +73,7 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
     print_rows(
         ("id", "channel", "account", "principal", "role", "until"),
         rows,
-        "no account is linked; palyra pair issues a code that links one",
+        "no account is linked; link one with `palyra pair`",
     )
 
 
