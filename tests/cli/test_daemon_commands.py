@@ -98,8 +98,9 @@ def test_unknown_session_is_never_made(stand_in: StandIn) -> None:
 
 @reached
 def test_delete_asks_first(stand_in: StandIn) -> None:
-    assert palyra("sessions", "delete", "cli", text="n\n").exit_code == 1
-    assert stand_in.calls == []
+    asked = palyra("sessions", "delete", "cli", text="n\n")
+    assert (asked.exit_code, f"Erase session {SESSION}" in asked.stderr) == (1, True)
+    assert {method for method, _, _ in stand_in.calls} == {"GET"}
 
 
 @reached

@@ -112,7 +112,7 @@ def test_unknown_session_is_a_clear_error(home: TestHome) -> None:
     result = palyra(home, "export", "01JXQ0Z7N8E4T5Y6W7V8S9R0QP")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("error: session_unknown: ")
-    assert palyra(home, "export", "../x").stderr.startswith("error: stream_invalid: ")
+    assert palyra(home, "export", "../x").stderr.startswith("error: session_unknown: ")
 
 
 @pytest.mark.parametrize("arguments", [[], ["--all", "--check", "-"], ["01JXQ0Z7N8E4T5Y6W7V8S9R0QP", "--all"]])
@@ -126,3 +126,18 @@ def test_damaged_data_is_not_exported_in_silence(home: TestHome, tmp_path: Path)
     result = palyra(copy, "export", copy.first)
     assert result.exit_code == 1
     assert f"session {copy.first} seq 3" in result.stderr
+
+
+def test_a_session_is_named_by_its_key_or_as_the_last_used(home: TestHome) -> None:
+    whole = palyra(home, "export", home.first).stdout
+    assert palyra(home, "export", "key-01").stdout == whole
+    sessions = {json.loads(line)["session_id"] for line in palyra(home, "export", "last").stdout.splitlines()}
+    assert sessions == {"01JXT21Q000000000000000004"}, "the one that was written to last"
+
+
+@pytest.mark.parametrize("name", ["nope", "", "system:nowhere"])
+def test_an_unknown_session_is_told_with_the_command_that_lists_them(home: TestHome, name: str) -> None:
+    refused = palyra(home, "export", name)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "session_unknown" in refused.stderr
+    assert "palyra sessions list" in refused.stderr or "palyra export --all" in refused.stderr

@@ -58,6 +58,23 @@ def test_an_item_is_added_found_edited_and_forgotten() -> None:
     assert (gone.exit_code, "memory_unknown" in gone.stderr) == (1, True)
 
 
+def test_an_item_named_twice_is_forgotten_once() -> None:
+    memory("add", "The gate is painted green.")
+    forgotten = memory("forget", "last", "last")
+    assert (forgotten.exit_code, forgotten.output) == (0, "forgot 1 item\n")
+
+
+def test_an_empty_text_and_a_line_without_content_are_told_in_words(tmp_path: Path) -> None:
+    empty = memory("add", " ")
+    assert (empty.exit_code, "say what to remember" in empty.stderr) == (2, True)
+    file = tmp_path / "items.jsonl"
+    file.write_text('{"content":"The gate is painted red."}\n{"contnt":"b"}\n')
+    refused = memory("import", str(file))
+    assert refused.exit_code == 1
+    assert "line 2 is no item as palyra memory export writes it: it has no content" in refused.stderr
+    assert "painted red" not in memory("list").output
+
+
 def test_an_item_is_named_by_last_or_by_the_beginning_of_its_id() -> None:
     first, second = (memory("add", f"The {name} is blue.").output.split()[1] for name in ("door", "gate"))
     assert answer("forget", "last")["forgotten"] == [second]

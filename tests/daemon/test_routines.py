@@ -81,9 +81,9 @@ def test_the_command_line_does_all_there_is_to_do(daemon: Daemon) -> None:
 REFUSED: list[tuple[list[str], str]] = [
     (["--cron", "99 * * * *"], "not a cron expression: wrong minute"),
     (["--cron", "0 9 * * 1", "--timezone", "Mars"], "timezone is the name of a time zone"),
-    (["--every", "5", "--cron", "* * * * *"], "one of every_s, cron and at, and this one has every_s and cron"),
+    (["--every", "5", "--cron", "* * * * *"], "give one of --every, --cron and --at"),
     (["--at", "2020-01-01T00:00"], "that time has passed already"),
-    ([], "one of every_s, cron and at, and this one has none"),
+    ([], "give one of --every, --cron and --at"),
     (["--every", "0"], "a number of seconds, or a time such as 15m"),
     (["--cron", "@daily"], 'instead of @daily write "0 0 * * *"'),
     (["--every", "soon"], "a number of seconds, or a time such as 15m"),

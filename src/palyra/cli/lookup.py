@@ -78,6 +78,20 @@ async def find_memory(client: "Client", text: str) -> str:
     return found
 
 
+def choose_session(items: list[JsonObject], name: str) -> JsonObject:
+    """Returns the session that is meant: by key, by label (the newest), as the `last` used, or by the id's beginning."""
+    newest_first = sorted(items, key=lambda item: str(item.get("id")), reverse=True)
+    named = [item for member in ("key", "label") for item in newest_first if item.get(member) == name]
+    if named:
+        return named[0]
+    found = choose(sorted(items, key=lambda item: str(item.get("updated_at_ms"))), name)
+    if found is None:
+        raise NotFound(
+            "session_unknown", f"no session has the id, key or label {name}; palyra sessions list shows them"
+        )
+    return next(item for item in items if item.get("id") == found)
+
+
 def choose_mark(items: list[JsonObject], text: str, noun: str) -> str:
     """Returns the checkpoint or pin that is meant: by id, the beginning of one, its label, or `last`."""
     if len(text) == ULID_LENGTH:
@@ -87,6 +101,11 @@ def choose_mark(items: list[JsonObject], text: str, noun: str) -> str:
     if found is None:
         raise NotFound(f"{noun}_unknown", f"the session has no {noun} {text!r}; palyra sessions {noun}s shows them")
     return found
+
+
+def choose_run(items: list[JsonObject], text: str) -> str:
+    """Returns the run that is meant: by the beginning of its id, or as the `last` begun."""
+    return _found(items, text, "run")
 
 
 def _found(items: list[JsonObject], text: str, noun: str) -> str:

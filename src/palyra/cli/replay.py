@@ -7,7 +7,8 @@ Does not own: the rules it is checked against (core.run).
 from collections.abc import Iterator
 
 from palyra.app import Home, open_archive
-from palyra.core.errors import Corrupt, NotFound
+from palyra.cli.lookup import choose_run
+from palyra.core.errors import Corrupt
 from palyra.core.events import Event
 from palyra.core.ids import RunId, StreamId
 from palyra.core.run.replay import Replayed, replay
@@ -15,22 +16,24 @@ from palyra.core.verification.evidence import Evidence
 from palyra.core.verification.tape import TapeCheck
 
 
-def replay_run(home: Home, run_id: RunId) -> tuple[StreamId, Replayed]:
-    """Returns the run's tape and the result of folding it again. A daemon may be running."""
+def replay_run(home: Home, run: str) -> tuple[StreamId, Replayed]:
+    """Returns the run's tape and the result of folding it again. `run` is an id, its beginning, or `last`.
+
+    A daemon may be running.
+    """
     from palyra.app import open_public_keys
 
     with open_archive(home) as archive:
         evidence = archive.evidence(open_public_keys(home.public_keys))
-        stream = _find_stream(evidence, run_id)
-        return stream, replay(_events(evidence, stream, run_id))
+        streams = _streams_of_runs(evidence)
+        run_id = RunId(choose_run([{"id": each} for each in streams], run))
+        return streams[run_id], replay(_events(evidence, streams[run_id], run_id))
 
 
-def _find_stream(evidence: Evidence, run_id: RunId) -> StreamId:
-    for stream in evidence.streams():
-        rows = (row for row in evidence.rows(stream) if row.table == "runs")
-        if any(row.values.get("id") == run_id for row in rows):
-            return stream
-    raise NotFound("run_unknown", f"the journal has no run {run_id}")
+def _streams_of_runs(evidence: Evidence) -> dict[RunId, StreamId]:
+    """Returns each run's tape. Runs of the daemon itself and delegated ones are found by their ids too."""
+    rows = ((row, stream) for stream in evidence.streams() for row in evidence.rows(stream))
+    return {RunId(str(row.values["id"])): stream for row, stream in rows if row.table == "runs"}
 
 
 def _events(evidence: Evidence, stream: StreamId, run_id: RunId) -> Iterator[Event]:

@@ -11,10 +11,12 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from palyra.app import Home, open_archive
+from palyra.app import Home, open_archive, open_public_keys
+from palyra.cli.lookup import choose_session
 from palyra.cli.options import JsonOption, expanded, home_of, is_json
 from palyra.core.errors import Invalid, NotFound, Unavailable
-from palyra.core.ids import StreamId, is_system_stream, parse_stream
+from palyra.core.ids import StreamId, is_system_stream
+from palyra.core.verification.evidence import Evidence
 
 app = typer.Typer()
 
@@ -22,7 +24,9 @@ app = typer.Typer()
 @app.command()
 def export(
     context: typer.Context,
-    session: Annotated[str | None, typer.Argument(help="A session's id, or system:NODE for a system tape.")] = None,
+    session: Annotated[
+        str | None, typer.Argument(help="A session, as `palyra sessions` takes it, or system:NODE.")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every tape, system tapes first.")] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to this file, whole or not at all.")
@@ -49,8 +53,7 @@ def export(
     if check is not None:
         _check(check, is_json(context, json))
     else:
-        stream = None if session is None else parse_stream(session)
-        _write(_lines(home_of(context), stream), output)
+        _write(_lines(home_of(context), session), output)
 
 
 def _check(name: str, as_json: bool) -> None:
@@ -84,20 +87,29 @@ def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def _lines(home: Home, stream: StreamId | None) -> Iterator[bytes]:
+def _lines(home: Home, session: str | None) -> Iterator[bytes]:
     """Yields the lines of one tape or of all. System tapes come first, because they say what was erased."""
     from palyra.core.export import export_line
 
     with open_archive(home) as archive:
-        known = archive.streams()
-        if stream is not None and stream not in known:
-            raise NotFound(
-                "session_unknown", f"the journal has no tape {stream}; palyra export --all prints every tape"
-            )
-        chosen = sorted(known, key=lambda each: (not is_system_stream(each), each)) if stream is None else [stream]
+        in_order = sorted(archive.streams(), key=lambda each: (not is_system_stream(each), each))
+        evidence = archive.evidence(open_public_keys(home.public_keys))
+        chosen = in_order if session is None else [_find_tape(evidence, session)]
         for each in chosen:
             for stored in archive.events(each):
                 yield export_line(each, stored)
+
+
+def _find_tape(evidence: Evidence, name: str) -> StreamId:
+    """Finds a tape by its id, or a session's as the daemon finds it: by key, label, `last` or the id's beginning."""
+    known = tuple(evidence.streams())
+    if name in known:
+        return StreamId(name)
+    if is_system_stream(StreamId(name)):
+        raise NotFound("session_unknown", f"the journal has no tape {name}; palyra export --all prints every tape")
+    rows = (row for stream in known for row in evidence.rows(stream) if row.table == "sessions")
+    found = choose_session([dict(row.values) for row in rows if row.values.get("purpose") is None], name)
+    return StreamId(str(found["id"]))
 
 
 def _write(lines: Iterator[bytes], output: Path | None) -> None:

@@ -72,6 +72,8 @@ def add(
 
       palyra memory add "The release is frozen until Friday." --ttl 259200
     """
+    if not content.strip():
+        raise typer.BadParameter("the text is empty; say what to remember")
     wish: dict[str, object] = {
         "content": content,
         "kind": None if kind is None else kind.value,
@@ -203,7 +205,7 @@ def forget(
     """
 
     async def act(client: "Client") -> list[str]:
-        meant = [await find_memory(client, each) for each in memories]
+        meant = list(dict.fromkeys([await find_memory(client, each) for each in memories]))
         for memory in meant:
             await client.delete(f"/memory/{memory}")
         return meant
@@ -317,9 +319,12 @@ def _read_line(line: bytes, number: int) -> JsonObject:
     if len(line) > LINE_BYTES_MAX:
         raise Invalid("import_line_invalid", message)
     try:
-        return _given(msgspec.json.decode(line, type=dict[str, object]))
+        item = _given(msgspec.json.decode(line, type=dict[str, object]))
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise Invalid("import_line_invalid", message) from cause
+    if not item.get("content"):
+        raise Invalid("import_line_invalid", f"{message}: it has no content")
+    return item
 
 
 def _given(item: JsonObject) -> JsonObject:

@@ -70,7 +70,11 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
          each.get("role"), _time(each))
         for each in found
     ]  # fmt: skip
-    print_rows(("id", "channel", "account", "principal", "role", "until"), rows, "no account is linked; palyra pair")
+    print_rows(
+        ("id", "channel", "account", "principal", "role", "until"),
+        rows,
+        "no account is linked; link one with `palyra pair`",
+    )
 
 
 @app.command()

@@ -75,6 +75,8 @@ def add(
 
       palyra routines add review "Write a review of the year." --at 2027-01-01T09:00 --timezone Europe/Prague
     """
+    if [every, cron, at].count(None) != 2:
+        raise Invalid("routine_schedule", "a routine has one schedule; give one of --every, --cron and --at")
     wish = {
         "name": name,
         "prompt": prompt,

@@ -21,7 +21,9 @@ from palyra.cli.terminal.run_tree import children_of, tree_lines, usage_text
 from palyra.cli.terminal.style import date_time, duration, in_one_line, prose, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.cli.terminal.word_wrap import fit
+from palyra.core.errors import NotFound
 from palyra.core.events.base import JsonObject
+from palyra.core.run.states import RunState
 
 if TYPE_CHECKING:
     from palyra.cli.client import Client
@@ -51,8 +53,8 @@ def show_all(
     context: typer.Context,
     session: Annotated[str | None, typer.Option(metavar="KEY|ID", help="Only runs of this session.")] = None,
     state: Annotated[
-        str | None,
-        typer.Option(help="Only runs in this state: accepted, in_progress, waiting, done, failed, cancelled."),
+        RunState | None,
+        typer.Option(help="Only runs in this state."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=RUNS_MAX, help="How many at most.")] = 50,
     service: Annotated[bool, typer.Option("--service", help="Include runs that the daemon itself started.")] = False,
@@ -73,7 +75,7 @@ def show_all(
     from palyra.cli.commands.sessions import find_session
 
     async def read(client: "Client") -> list[JsonObject]:
-        query: dict[str, str | int] = {} if state is None else {"state": state}
+        query: dict[str, str | int] = {} if state is None else {"state": state.value}
         if service:
             query["service"] = "true"
         if delegated:
@@ -156,11 +158,13 @@ def show_context(
         found = [event for event in found if _turn_of(event) == turn]
     elif not every:
         found = found[-1:]
+    if turn is not None and not found:
+        raise NotFound("turn_unknown", f"the run has no turn {turn}; palyra runs context --all shows those it has")
     if is_json(context, json):
         print_json({"items": [event.get("data") for event in found]})
         return
     if not found:
-        print_line("no context was assembled" if turn is None else f"the run has no turn {turn}")
+        print_line("no context was assembled")
     for event in found:
         for line in context_lines(event, style_for(sys.stdout)):
             print_styled(line)
@@ -274,9 +278,8 @@ def replay(
       palyra runs replay 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
     """
     from palyra.cli.replay import replay_run
-    from palyra.core.ids import RunId
 
-    stream, replayed = replay_run(home_of(context), RunId(run))
+    stream, replayed = replay_run(home_of(context), run)
     if is_json(context, json):
         print_json({"ok": replayed.difference is None, "session_id": stream, **_replay_members(replayed)})
     else:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.lookup import choose
+from palyra.cli.lookup import choose_session
 from palyra.cli.options import JsonOption, YesOption, is_json
 from palyra.cli.output import print_json, print_line, print_table
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, in_one_line, style_for
 from palyra.cli.terminal.tables import print_rows
-from palyra.core.errors import Invalid, NotFound
+from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ def show_all(
     if is_json(context, json):
         print_json({"items": items})
         return
-    tasks = {run.get("session_id"): str(run.get("task") or "") for run in sorted(runs, key=_id_of)}  # The newest stays.
+    tasks = {
+        run.get("session_id"): str(run.get("task") or "") for run in sorted(runs, key=lambda run: str(run.get("id")))
+    }  # The newest stays.
     rows = [
         (each.get("id"), each.get("key"), each.get("label") or routines.get(str(each.get("key"))), each.get("agent"),
          _used(each), in_one_line(tasks.get(each.get("id"), ""), TASK_SHOWN_MAX))
@@ -201,15 +203,11 @@ def delete(
 
       palyra sessions delete cli --yes
     """
+    found = ask_daemon(context, url, lambda client: find_session(client, session))
+    erased = str(found["id"])
     if not yes:
-        typer.confirm(f"Erase session {session} and its branches, for good?", abort=True, err=True)
-
-    async def act(client: "Client") -> object:
-        record = await find_session(client, session)
-        await client.delete(f"/sessions/{record['id']}")
-        return record["id"]
-
-    erased = ask_daemon(context, url, act)
+        typer.confirm(f"Erase session {erased} and its branches, for good?", abort=True, err=True)
+    ask_daemon(context, url, lambda client: client.delete(f"/sessions/{erased}"))
     if is_json(context, json):
         print_json({"ok": True, "id": erased})
     else:
@@ -280,21 +278,7 @@ async def find_session(client: "Client", name: str) -> JsonObject:
     try:
         return await client.get(f"/sessions/{parse_session_id(name)}")
     except Invalid:
-        items = sorted(await client.items("/sessions", SESSIONS_MAX), key=_id_of, reverse=True)
-    named = [item for member in ("key", "label") for item in items if item.get(member) == name]
-    if named:
-        return named[0]
-    by_use = sorted(items, key=lambda item: str(item.get("updated_at_ms")))
-    found = choose(by_use, name)
-    if found is None:
-        raise NotFound(
-            "session_unknown", f"no session has the id, key or label {name}; palyra sessions list shows them"
-        )
-    return next(item for item in items if item.get("id") == found)
-
-
-def _id_of(record: JsonObject) -> str:
-    return str(record.get("id"))
+        return choose_session(await client.items("/sessions", SESSIONS_MAX), name)
 
 
 def show_record(record: JsonObject, as_json: bool) -> None:

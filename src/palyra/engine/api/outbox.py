@@ -164,7 +164,9 @@ class OutboxService:
     async def _stuck(self, principal: Principal, wanted: str, action: str) -> OutboxItem:
         item = await self.views.item(wanted)
         if item is None:
-            raise NotFound("outbox_unknown", f"there is no message {wanted} in the outbox")
+            raise NotFound(
+                "outbox_unknown", f"there is no message {wanted} in the outbox; palyra channels dead-letters lists them"
+            )
         if item.state not in STUCK_STATES:
             raise Conflict("outbox_not_stuck", f"message {wanted} is {item.state.value}", is_retryable=False)
         await self.acts.record(principal, AdminActed(action=action, target=item.id, detail=item.channel))

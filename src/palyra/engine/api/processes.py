@@ -29,7 +29,9 @@ class ProcessService:
         await self._require_run(principal, run_id)
         before = self._found(run_id, process_id)
         if before is None:
-            raise NotFound("process_unknown", f"run {run_id} has no such process; see those it has")
+            raise NotFound(
+                "process_unknown", f"run {run_id} has no such process; palyra runs processes shows those it has"
+            )
         if before.exit_code is None:
             await self.processes.stop(process_id)
         return self._found(run_id, process_id) or before

@@ -284,7 +284,9 @@ class RunService:
         callers = {tool.name for tool in request.caller_tools}
         missing = [tool for tool in request.must_call if tool not in callers and self.catalog.find(tool) is None]
         if missing:
-            raise Invalid("must_call_unknown", f"must_call names unknown tools: {', '.join(missing)}")
+            raise Invalid(
+                "must_call_unknown", f"must_call names unknown tools: {', '.join(missing)}; palyra tools lists them"
+            )
 
     def _require_open(self, row: RunRow) -> None:
         if is_terminal(row.state):

@@ -180,7 +180,10 @@ class SessionService:
     async def _origin(self, session_id: SessionId, at_seq: int) -> Parent:
         events = await self.journal.read(session_id, at_seq - 1, 1) if at_seq >= 1 else ()
         if not events or events[0].seq != at_seq:
-            raise Invalid("seq_unknown", f"session {session_id} has no event {at_seq} to branch at")
+            raise Invalid(
+                "seq_unknown",
+                f"session {session_id} has no event {at_seq} to branch at; palyra sessions tape shows its events",
+            )
         return Parent(session_id=session_id, seq=at_seq, hash=events[0].hash)
 
     async def _open(

@@ -35,7 +35,10 @@ def changes_trust(state: SessionState, data: SourceTrusted | SourceDistrusted) -
     """Trust given twice is recorded once. Nobody can trust a source that the context does not hold or count."""
     found = find_source(state.taint, data.source)
     if found is None:
-        raise NotFound("source_unknown", f"the session's taint has no source {data.source!r}; see GET …/taint")
+        raise NotFound(
+            "source_unknown",
+            f"the session's taint has no source {data.source!r}; palyra sessions taint shows those it has",
+        )
     if found.source == MANY:
         message = "sources that are too many to list cannot be trusted; reset the session, or continue with questions"
         raise Conflict("source_many", message, is_retryable=False)
