@@ -121,8 +121,9 @@ async def test_a_context_that_does_not_fit_is_compacted_at_once_and_the_run_goes
 async def test_planning_a_compaction_of_many_claims_does_not_hold_the_loop(tmp_path: Path) -> None:
     claims = " ".join(f"I have mended the pump number {number} of the harbour." for number in range(3_000))
     async with workshop_at(tmp_path, Chatty(), 1_000_000).open() as engine:
-        for number in range(20):
-            session_id = await say(engine, f"TODO: repair the winch number {number} of the old yard.")
+        session_id = await say(engine, "Next we need to repair the winch of the old yard.")
+        for number in range(19):
+            await say(engine, f"We still need to repair the winch number {number} of the old yard.", session_id)
         await say(engine, claims, session_id)
         for _ in range(7):
             await say(engine, "Go on.", session_id)
