@@ -93,8 +93,13 @@ def shown_default(field: FieldInfo) -> str:
 
 PROVIDER = '[[provider]]\nname = "p"\nkind = "demo"\n'
 MODEL = '[[model]]\nname = "m"\nprovider = "p"\n'
+SERVER_KEYS = "detect, grpc, grpc_client_ca, hosts, http, insecure, tls_cert, tls_key"
 CASES = {
     "section": ("[sever]\n", ["palyra.toml:1: sever: there is no such section; did you mean server?"]),
+    "far_key": (
+        "\n[server]\nport = 1\n",
+        ["palyra.toml:3: server.port: there is no such key; there are " + SERVER_KEYS],
+    ),
     "key": ("\n[server]\nhtpp = 1\n", ["palyra.toml:3: server.htpp: there is no such key; did you mean http?"]),
     "top_key": ("http = 1\n", ["palyra.toml:1: http: is one table: write [http] and its keys below"]),
     "type": ('[run]\nwall_clock_s = "9"\n', ["palyra.toml:2: run.wall_clock_s: expected `int`, got `str`"]),

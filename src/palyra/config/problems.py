@@ -12,6 +12,7 @@ from palyra.config.lines import Path
 from palyra.core.errors import Invalid
 
 PROBLEMS_MAX = 100  # As many as people can read; they will fix the first ones.
+LISTED_MAX = 12  # A longer list is looked up in docs/configuration.md.
 
 
 class ConfigProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +66,12 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     """Returns the tail of a message: the nearest known word, or nothing."""
     near = get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def unknown_key(word: str, known: Iterable[str]) -> str:
+    words = sorted(known)
+    others = f"; there are {', '.join(words)}" if len(words) <= LISTED_MAX else ""
+    return f"there is no such key{suggestion(word, words) or others}"
 
 
 def _dotted(path: Path) -> str:

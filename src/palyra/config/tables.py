@@ -15,7 +15,7 @@ from msgspec.structs import FieldInfo, fields
 
 from palyra.config.forms import Parsed, ParsedEach
 from palyra.config.lines import Path
-from palyra.config.problems import ConfigProblems, suggestion
+from palyra.config.problems import ConfigProblems, suggestion, unknown_key
 from palyra.config.records import Section
 from palyra.core.errors import Invalid
 
@@ -39,7 +39,7 @@ def read_table(section: type[Record], table: Mapping[str, object], path: Path, r
         if key in known:
             values[key] = read_value(known[key], raw, (*path, key), report.add)
         else:
-            report.add((*path, key), f"there is no such key{suggestion(key, known)}")
+            report.add((*path, key), unknown_key(key, known))
     missing = [field.name for field in known.values() if field.required and field.name not in values]
     for name in missing:
         report.add(path, f"needs the key {name}")
@@ -138,7 +138,7 @@ def _choose_each(hint: object, raw: object, path: Path, say: Say) -> object:
     chosen: dict[object, object] = {}
     for key, value in raw.items():
         if key not in words:
-            say((*path, key), f"there is no such key{suggestion(key, words)}")
+            say((*path, key), unknown_key(key, words))
             chosen[key] = UNREADABLE
         else:
             chosen[key_kind(key)] = _choose(value_kind, value, (*path, key), say)
