@@ -177,10 +177,11 @@ class FileDrafts:
 
 
 def _linked(roots: tuple[str, ...], changes: tuple[FileChange, ...]) -> tuple[LinkedChange, ...]:
-    links = find_links(roots)
+    whole = {f"{each.root.rstrip('/')}/{each.path}": each for each in changes}
+    links = find_links(roots, whole)
     if not links:
         return ()
-    named = ((each, names_of(f"{each.root.rstrip('/')}/{each.path}", links)) for each in changes)
+    named = ((each, names_of(path.rstrip("/"), links)) for path, each in whole.items())
     return tuple(LinkedChange(root=each.root, path=each.path, names=names) for each, names in named if names)
 
 
