@@ -32,11 +32,8 @@ class FileDrafts:
         self._turns = RootTurns()
         self._running: dict[EffectId, tuple[tuple[OverlayRoot, ...], int]] = {}
         self._unpacked: set[EffectId] = set()
+        self.home = home
         self.trash = DraftTrash(home)
-
-    @property
-    def home(self) -> Path:
-        return self._folders.home
 
     async def begin(self, effect_id: EffectId, roots: tuple[str, ...], *, is_alone: bool) -> tuple[OverlayRoot, ...]:
         if is_alone:
