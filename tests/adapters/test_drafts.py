@@ -7,6 +7,7 @@ import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -16,7 +17,7 @@ from palyra.adapters.drafts.folders import DraftFolders, sweep_trials
 from palyra.adapters.drafts.renames import rename_new
 from palyra.adapters.drafts.store import FileDrafts
 from palyra.adapters.drafts.trash import TRASH_PREFIX, sweep_trash
-from palyra.adapters.drafts.tree import remove_tree
+from palyra.adapters.drafts.tree import Tree, remove_tree
 from palyra.adapters.drafts.upper import leads_inside
 from palyra.adapters.runtimes.shell.run import ShellRun
 from palyra.core.drafts.changes import ChangeSet, describe_left_out
@@ -28,15 +29,16 @@ from tests.runtimes.shells import found_sandbox, make_context, make_setup
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
+CASELESS_FOLDER = os.environ.get("PALYRA_CASELESS_FOLDER")
 
 
 class Desk:
     """A workspace with a few files, and drafts of it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, drafts_home: Path | None = None) -> None:
         self.root = folder / "root"
         self.root.mkdir()
-        self.drafts = FileDrafts(folder / "drafts")
+        self.drafts = FileDrafts(drafts_home or folder / "drafts")
         (self.root / "d").mkdir()
         for name in ("a", "b", "c", "d/x", "d/y"):
             (self.root / name).write_text(f"old {name}\n")
@@ -125,6 +127,33 @@ async def test_what_is_never_applied_is_named(desk: Desk) -> None:
     )
     assert [change.path for change in found.changes] == ["fine"]
     assert sorted(each.path for each in found.left_out) == ["out", "pipe", "sly", "up"]
+
+
+ALIKE = "echo 1 > New; echo 2 > NEW; echo 3 > b; mkdir Sub sub; echo 4 > Sub/x; echo 5 > sub/y"
+
+
+async def test_names_that_differ_in_case_are_two_files_where_the_disk_says_so(desk: Desk) -> None:
+    context, found = await desk.run(ALIKE)
+    assert isinstance(await desk.apply(context.effect_id, found), AppliedDraft)
+    assert {"New", "NEW", "Sub/x", "sub/y"} <= desk.held().keys()
+    assert not list(desk.root.rglob(".palyra*"))
+
+
+@pytest.mark.parametrize("command", [ALIKE, "echo 1 > Caf$'\\u00e9'; echo 2 > cafe$'\\u0301'"])
+async def test_names_that_are_one_file_on_this_disk_are_refused_whole(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """A disk that ignores case is rare on Linux, so its answer is simulated. CASELESS_FOLDER names a real one."""
+    if CASELESS_FOLDER is not None:
+        desk = Desk(Path(mkdtemp(dir=CASELESS_FOLDER)), desk.drafts.home)
+    else:
+        monkeypatch.setattr(Tree, "ignores_case", lambda *_: True)
+    before = desk.held()
+    context, found = await desk.run(command)
+    failure = await desk.apply(context.effect_id, found)
+    assert isinstance(failure, DraftFailure)
+    assert "are one name on this disk" in failure.message
+    assert desk.held() == before
 
 
 @pytest.mark.parametrize(

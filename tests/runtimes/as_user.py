@@ -19,7 +19,9 @@ import msgspec
 
 from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.sandbox import WHEEL
-from tests.runtimes.shells import NOBODY, House, Trial, found_sandbox, perform
+from palyra.core.drafts.changes import ChangeSet
+from palyra.core.events.draft import ChangeKind, FileChange
+from tests.runtimes.shells import NOBODY, House, Trial, asking, found_sandbox, perform
 
 
 def main() -> None:
@@ -35,6 +37,8 @@ def _give_bubblewrap(folder: str) -> None:
     """Installs a second copy of the wheel, which comes before the one that may be out of reach."""
     found_sandbox()  # Loads also what Python loads late, while its files can be read.
     found_sandbox.cache_clear()
+    "".encode("unicode_escape")
+    asking(ChangeSet(changes=(FileChange(root="/", path="x", kind=ChangeKind.CREATED),)))
     concurrent.futures.ThreadPoolExecutor  # noqa: B018 it is loaded at its first use
     for file in metadata.files(WHEEL) or []:
         copy = Path(folder, file)

@@ -19,19 +19,25 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import msgspec
+from msgspec.structs import replace
 
 from palyra.adapters.drafts.store import FileDrafts
 from palyra.adapters.drafts.tree import remove_tree
+from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.runtimes.shell.groups import NoGroups
 from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.processes import ShellProcesses
 from palyra.adapters.runtimes.shell.run import ShellRun, ShellSetup
 from palyra.adapters.runtimes.shell.sandbox import Sandbox, find_sandbox
+from palyra.core.drafts.changes import ChangeSet
+from palyra.core.drafts.judge import WRITE_SPEC, group_changes
 from palyra.core.events.base import JsonObject
+from palyra.core.events.tool import Verdict
 from palyra.core.ids import EffectId, Principal, RunId, SessionId, StreamId
 from palyra.core.tools import ToolResult
 from palyra.ports.drafts import AppliedDraft
 from palyra.ports.tools import ToolCallContext
+from tests.support.policies import TAINT, question
 
 NOBODY = 65534
 SECRET = "the-daemons-own-secret"
@@ -145,6 +151,8 @@ class Attempt(msgspec.Struct, frozen=True):
     output: str
     sandbox: str = ""
     changes_count: int = 0
+    asking: tuple[str, ...] = ()  # The changes for which the bundled policies want a card.
+    asking_if_tainted: tuple[str, ...] = ()
     groups: str = ""  # Of whoever ran it: what they bound, or why there are none.
 
     @classmethod
@@ -152,8 +160,34 @@ class Attempt(msgspec.Struct, frozen=True):
         found = found_sandbox().groups
         groups = found.reason if isinstance(found, NoGroups) else found.words
         code = result.error.code if result.error else None
-        count = len(result.draft.change_set.changes) if result.draft is not None else 0
-        return cls(result.outcome.value, code, result.output, result.sandbox, count, groups)
+        found_set = result.draft.change_set if result.draft is not None else ChangeSet()
+        return cls(
+            outcome=result.outcome.value,
+            code=code,
+            output=result.output,
+            sandbox=result.sandbox,
+            changes_count=len(found_set.changes),
+            asking=asking(found_set),
+            asking_if_tainted=asking(found_set, TAINT),
+            groups=groups,
+        )
+
+
+def asking(change_set: ChangeSet, taint: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Returns the paths that the bundled policies ask about, judged as the engine judges them."""
+    linked = {(each.root, each.path): each.names for each in change_set.linked}
+    writes = question(WRITE_SPEC.capabilities, WRITE_SPEC.effect_class, taint=taint)
+    found: list[str] = []
+    for group in group_changes(change_set.changes):
+        nature = group.nature(group.changes[0].root, linked)
+        if _policy().judge(replace(writes, nature=nature)).verdict is not Verdict.ALLOW:
+            found += nature.paths
+    return tuple(found)
+
+
+@cache
+def _policy() -> CedarPolicy:
+    return CedarPolicy()
 
 
 def attempt(user: str, command: str, house: House, limits: CommandLimits | None = None, **arguments: object) -> Attempt:
@@ -202,7 +236,7 @@ async def _perform(trial: Trial) -> ToolResult:
     if trial.is_applied:
         return await run_applied(setup, trial.arguments, context)
     result = await ShellRun(found_sandbox(), setup).execute(trial.arguments, context)
-    await setup.drafts.forget(context.effect_id)
+    await setup.drafts.drop(context.effect_id)
     return result
 
 

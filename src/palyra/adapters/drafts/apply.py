@@ -18,9 +18,9 @@ from palyra.adapters.drafts.tree import FOLDER_FLAGS, PERMISSIONS, STRANGE_SHA25
 from palyra.adapters.files.archives import FILE_FLAGS, ArchiveWriter
 from palyra.adapters.files.durable import replace_whole, sync_folder
 from palyra.adapters.files.own_writes import OWN_WRITES
-from palyra.core.drafts.changes import is_folder
+from palyra.core.drafts.changes import find_alike, is_folder
 from palyra.core.drafts.plan import FOLDER_SHA256, FileState, in_step_order, look_behind, plan_apply
-from palyra.core.errors import Corrupt
+from palyra.core.errors import Corrupt, Invalid
 from palyra.core.events.draft import ChangeKind, ConflictCause, FileChange
 from palyra.ports.drafts import AppliedDraft, DraftConflict, DraftFailure
 
@@ -50,6 +50,7 @@ class Applier:
         with ExitStack() as opened:
             try:
                 self._open(opened)
+                self._compare_names()
                 self._stage_all()
                 self._carry_out()
                 archive = self._keep(undo_path)
@@ -57,6 +58,9 @@ class Applier:
             except _ConflictError as found:
                 self._go_back()
                 return DraftConflict(path=found.change.path, cause=_cause(found.change))
+            except Invalid as refused:
+                self._go_back()
+                return DraftFailure(message=refused.message)
             except OSError as cause:
                 self._go_back()
                 return DraftFailure(message=f"{cause.strerror or cause}; nothing of it was applied")
@@ -71,6 +75,15 @@ class Applier:
             opened.callback(os.close, handle)
             self._stage_handles[root] = handle
             self._trees[root] = opened.enter_context(Tree(root))
+
+    def _compare_names(self) -> None:
+        """Refuses a set in which one file of this disk has two names. The command saw two files."""
+        for one, other in find_alike(self._changes):
+            if self._trees[other.root].ignores_case(other.path):
+                message = (
+                    f"{one.path} and {other.path} are one name on this disk, which ignores case; rename one of them"
+                )
+                raise Invalid("names_alike", f"{message}. Nothing of it was applied.")
 
     def _carry_out(self) -> None:
         plan = plan_apply(self._changes, self._look)

@@ -38,10 +38,6 @@ class DraftFolders:
     def __init__(self, home: Path) -> None:
         self._home = home
 
-    @property
-    def home(self) -> Path:
-        return self._home
-
     def of(self, effect_id: EffectId) -> Path:
         return self._home / effect_id
 

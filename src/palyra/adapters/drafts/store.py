@@ -32,11 +32,8 @@ class FileDrafts:
         self._turns = RootTurns()
         self._running: dict[EffectId, tuple[tuple[OverlayRoot, ...], int]] = {}
         self._unpacked: set[EffectId] = set()
+        self.home = home
         self.trash = DraftTrash(home)
-
-    @property
-    def home(self) -> Path:
-        return self._folders.home
 
     async def begin(self, effect_id: EffectId, roots: tuple[str, ...], *, is_alone: bool) -> tuple[OverlayRoot, ...]:
         if is_alone:
@@ -177,10 +174,11 @@ class FileDrafts:
 
 
 def _linked(roots: tuple[str, ...], changes: tuple[FileChange, ...]) -> tuple[LinkedChange, ...]:
-    links = find_links(roots)
+    whole = {f"{each.root.rstrip('/')}/{each.path}": each for each in changes}
+    links = find_links(roots, whole)
     if not links:
         return ()
-    named = ((each, names_of(f"{each.root.rstrip('/')}/{each.path}", links)) for each in changes)
+    named = ((each, names_of(path.rstrip("/"), links)) for path, each in whole.items())
     return tuple(LinkedChange(root=each.root, path=each.path, names=names) for each, names in named if names)
 
 

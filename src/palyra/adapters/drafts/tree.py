@@ -6,6 +6,7 @@ Owns: hashes of what lies at a path, the folder that holds it. Does not own: cha
 import errno
 import hashlib
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ STRANGE = FileState(sha256=STRANGE_SHA256)  # One of these, or a path that leads
 PERMISSIONS = 0o777
 _PIECE_BYTES = 1 << 20
 _MOVED = "palyra-moved-"
+_PROBE = ".palyra-case-"
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -61,6 +63,34 @@ class Tree:
                 # A file stands where a folder was: nothing of that folder is there.
                 return ABSENT if not self._passes_link(path) else STRANGE
             raise
+
+    def ignores_case(self, path: str) -> bool:
+        """Tells whether names that differ in case are one file in the folder that holds the path, or would hold it.
+
+        A file is made there for a moment. Disks ignore case folder by folder, and not all of them tell.
+        """
+        handle = self._nearest(path)
+        name = f"{_PROBE}{secrets.token_hex(8)}"
+        try:
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=handle))
+            try:
+                return look_at(handle, name.upper()) is not ABSENT
+            finally:
+                os.unlink(name, dir_fd=handle)
+        finally:
+            os.close(handle)
+
+    def _nearest(self, path: str) -> int:
+        """Opens the deepest folder on the way to the path that is there."""
+        handle = os.dup(self.handle)
+        for part in path.rstrip("/").split("/")[:-1]:
+            try:
+                inner = os.open(part, FOLDER_FLAGS, dir_fd=handle)
+            except OSError:
+                break
+            os.close(handle)
+            handle = inner
+        return handle
 
     def _passes_link(self, path: str) -> bool:
         parts = path.rstrip("/").split("/")[:-1]

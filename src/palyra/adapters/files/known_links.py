@@ -1,6 +1,7 @@
 """Links whose names something outside the sandbox obeys: writing what they lead to is writing them.
 
-Owns: finding them. Does not own: what a name means (core.drafts.outside, core.sensitive_files), judging (policy).
+Owns: finding them, and joining them with what git obeys by other names (repositories).
+Does not own: what a name means (core.drafts.outside, core.sensitive_files), judging (policy).
 The look-up is bounded: the links that lie in a root itself, and in the few folders below it that hold hooks or settings.
 """
 
@@ -9,6 +10,7 @@ import stat
 from collections.abc import Iterable
 from itertools import islice
 
+from palyra.adapters.files.repositories import find_named, find_repositories
 from palyra.core.drafts.outside import is_run_next, is_run_outside
 from palyra.core.sensitive_files import is_sensitive
 
@@ -19,8 +21,14 @@ HOPS_MAX = 16
 Links = tuple[tuple[str, str], ...]  # The name of a link below its root, and an absolute path that it leads to.
 
 
-def find_links(roots: Iterable[str]) -> Links:
-    return tuple(found for root in roots for folder in FOLDERS for found in _links_in(os.path.realpath(root), folder))
+def find_links(roots: Iterable[str], paths: Iterable[str]) -> Links:
+    """Returns the links of these roots, and for the absolute paths also the repositories they lie in."""
+    whole, found = tuple(paths), list[tuple[str, str]]()
+    for root in map(os.path.realpath, roots):
+        found += (link for folder in FOLDERS for link in _links_in(root, folder))
+        found += find_named(root)
+        found += find_repositories(root, (path for path in whole if path.startswith(f"{root}/")))
+    return tuple(found)
 
 
 def names_of(path: str, links: Links) -> tuple[str, ...]:
@@ -32,8 +40,8 @@ def names_of(path: str, links: Links) -> tuple[str, ...]:
 
 def linked_names(paths: Iterable[str], workspace: tuple[str, ...]) -> tuple[str, ...]:
     """Returns the names of links that lead to any of these paths, which are relative to the first root or absolute."""
-    links = find_links(workspace)
-    whole = (os.path.realpath(os.path.join(workspace[0], path)) for path in paths) if links else ()
+    whole = [os.path.realpath(os.path.join(workspace[0], path)) for path in paths]
+    links = find_links(workspace, whole)
     return tuple(name for path in whole for name in names_of(path, links))
 
 

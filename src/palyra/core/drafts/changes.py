@@ -4,6 +4,7 @@ Does not own: reading changes from a disk (adapters.drafts).
 """
 
 import hashlib
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -95,6 +96,18 @@ def _names_of(change: FileChange) -> tuple[str, str]:
 
 def _is_named(path: str, names: set[str], folders: tuple[str, ...]) -> bool:
     return path in names or path.rstrip("/") in names or path.startswith(folders)
+
+
+def find_alike(changes: Iterable[FileChange]) -> tuple[tuple[FileChange, FileChange], ...]:
+    """Returns pairs whose paths differ in case or in the form of their letters only: on some disks they are one file."""
+    first: dict[tuple[str, str], FileChange] = {}
+    pairs = []
+    for change in changes:
+        folded = unicodedata.normalize("NFD", change.path.rstrip("/").casefold())
+        other = first.setdefault((change.root, folded), change)
+        if other.path.rstrip("/") != change.path.rstrip("/"):
+            pairs.append((other, change))
+    return tuple(pairs)
 
 
 def written_files(changes: Sequence[FileChange], taint: tuple[str, ...]) -> tuple[FileBytes, ...]:

@@ -64,8 +64,11 @@ class PathGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def group_changes(changes: Sequence[FileChange]) -> tuple[PathGroup, ...]:
-    """Groups the changes for judging. A created folder by itself holds nothing that could be run or obeyed."""
-    judged = [change for change in changes if not is_folder(change)]
+    """Groups the changes for judging. A created folder by itself holds nothing that could be run or obeyed.
+
+    Permissions of a folder let others write there, so they are judged.
+    """
+    judged = [change for change in changes if not is_folder(change) or change.kind is ChangeKind.MODE]
     judged = judged or list(changes)
     if len(judged) <= ALONE_MAX:
         return tuple(PathGroup(changes=(change,)) for change in judged)

@@ -7,6 +7,7 @@ Names are compared without case, and without characters that show nothing, becau
 
 import functools
 import unicodedata
+from itertools import pairwise
 
 from palyra.core.sensitive_files import GIT_HOOKS, INSTRUCTION_FILES
 
@@ -25,48 +26,90 @@ _HOOK_FOLDERS = frozenset({".githooks", ".git-hooks", "githooks", "git-hooks", "
 _HOOK_NAMES = GIT_HOOKS - {
     "update"
 }  # Any folder may be git's folder of hooks (core.hooksPath), and these names say so.
+# Settings of other version control, which name programs as git's do: the folder, and the name of a file below it.
+_OTHER_VCS = frozenset(
+    {(".hg", "hgrc"), (".hg", "hgrc-not-shared"), (".jj", "config.toml"), (".sl", "config"), (".bzr", "branch.conf")}
+    | {("_darcs", "defaults"), (".pijul", "config")}
+)
 _EDITOR_FOLDERS = frozenset(
-    ".vscode .vscode-server .idea .fleet .zed .helix .vim .nvim .emacs.d .devcontainer .settings .eclipse .run".split()
+    """
+    .vscode .vscode-server .vs .idea .fleet .zed .helix .vim .nvim .emacs.d .devcontainer .settings .eclipse .run .nova
+    .theia .codesandbox .idx .externaltoolbuilders
+    """.split()
 )
 _EDITOR_FILES = frozenset(
     """
-    .vimrc .gvimrc .exrc .nvimrc .nvim.lua .nanorc .emacs .dir-locals.el .dir-locals-2.el .ycm_extra_conf.py .lvimrc
-    .local.vimrc .devcontainer.json .sublime-project
+    .vimrc _vimrc .gvimrc .exrc .nvimrc .nvim.lua .nanorc .emacs .dir-locals.el .dir-locals-2.el .ycm_extra_conf.py .lvimrc
+    .local.vimrc .devcontainer.json .sublime-project .vimspector.json .neoconf.json .luarc.json .gitpod.yml .project
+    rust-analyzer.toml .rust-analyzer.toml .merlin
     """.split()
 )
-_AGENT_FOLDERS = frozenset(".claude .cursor .windsurf .codex .gemini .aider .continue .palyra .roo .clinerules".split())
-_AGENT_FILES = frozenset(
-    ".cursorrules .windsurfrules .clinerules .aider.conf.yml .mcp.json mcp.json .goosehints .roorules".split()
+_AGENT_FOLDERS = frozenset(
+    """
+    .claude .cursor .windsurf .codex .gemini .aider .continue .palyra .roo .clinerules .agent .agents .amazonq .augment
+    .copilot .crush .factory .goose .junie .kilocode .kiro .opencode .openhands .qwen .serena .tabnine .trae .warp .zencoder
+    """.split()
 )
+_AGENT_FILES = frozenset(
+    """
+    .cursorrules .windsurfrules .clinerules .aider.conf.yml .mcp.json mcp.json .goosehints .roorules .rules
+    .augment-guidelines .continuerc.json opencode.json opencode.jsonc .opencode.json crush.json .crush.json warp.md qwen.md
+    crush.md replit.md
+    """.split()
+)
+_AGENT_SUFFIXES = (".instructions.md", ".prompt.md", ".chatmode.md", ".agent.md")
 _SHELL_FILES = frozenset(
     """
     .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc
     .cshrc .tcshrc .login .inputrc .xprofile .xinitrc .xsession .pam_environment .tmux.conf .screenrc config.fish .pdbrc
-    .gdbinit .lldbinit .irbrc .pryrc .pythonrc .python_startup.py .sqliterc .psqlrc .my.cnf .wgetrc .curlrc
+    .gdbinit .gdbearlyinit .lldbinit .irbrc .pryrc .pythonrc .python_startup.py .sqliterc .psqlrc .my.cnf .wgetrc .curlrc
+    .xonshrc .asdfrc .lessfilter .mailcap .muttrc .wezterm.lua .hgrc .rprofile .renviron .ghci .ocamlinit .iex.exs .radare2rc
+    """.split()
+)
+# Of a person's home, which may be a workspace or lie in one.
+_HOME_FOLDERS = frozenset(
+    """
+    .ssh .gnupg .local .bashrc.d .bash.d .bash_completion.d .profile.d .zshrc.d .zsh .oh-my-zsh .elvish .ipython .jupyter
+    .hammerspoon .direnv .devenv .shadowenv.d .mise
+    """.split()
+)
+_CONFIG_FOLDERS = frozenset(
+    """
+    git nvim vim emacs doom helix zed autostart systemd environment.d mise kitty alacritty wezterm tmux zsh nushell elvish
+    xonsh direnv goose opencode crush i3 sway hypr plasma-workspace code vscodium micro lf ranger
     """.split()
 )
 _TOOL_FILES = frozenset(
     """
     .envrc .tool-versions .mise.toml mise.toml .rtx.toml .autoenv .autoenv.zsh .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs
     .pnp.cjs .pnp.loader.mjs .pre-commit-config.yaml .pre-commit-config.yml lefthook.yml lefthook.yaml .lefthook.yml
-    .lefthook.yaml .bazelrc .condarc .pypirc .netrc .ruby-version .rspec .rvmrc .direnvrc .sdkmanrc
+    .lefthook.yaml .bazelrc .condarc .pypirc .netrc .ruby-version .rspec .rvmrc .direnvrc .sdkmanrc .mise.local.toml
+    mise.local.toml .autoenv_leave.zsh .pnpmfile.mjs .overcommit.yml prek.toml grumphp.yml .rusty-hook.toml .gitlint
     """.split()
 )
-_OUTSIDE_FOLDERS = _HOOK_FOLDERS | _EDITOR_FOLDERS | _AGENT_FOLDERS
+# Runners of git's hooks have settings in several forms: `lefthook-local.yml`, `.lintstagedrc.mjs`.
+_HOOK_RUNNERS = (
+    "lefthook.", "lefthook-local.", ".lefthook.", ".lefthook-local.", ".huskyrc", ".lintstagedrc", "lint-staged.config.",
+    ".commitlintrc", "commitlint.config.", ".simple-git-hooks.", "simple-git-hooks.", "captainhook.",
+)  # fmt: skip
+_OUTSIDE_FOLDERS = _HOOK_FOLDERS | _EDITOR_FOLDERS | _AGENT_FOLDERS | _HOME_FOLDERS | {".cargo-husky"}
 _OUTSIDE_FILES = _EDITOR_FILES | _AGENT_FILES | _SHELL_FILES | _TOOL_FILES | INSTRUCTION_FILES
 _NEXT_FILES = frozenset(
     """
     makefile gnumakefile justfile .justfile rakefile gemfile guardfile vagrantfile procfile jenkinsfile tiltfile earthfile
-    taskfile.yml taskfile.yaml magefile.go package.json package-lock.json yarn.lock pnpm-lock.yaml pnpm-workspace.yaml
+    magefile.go package.json package-lock.json yarn.lock pnpm-lock.yaml pnpm-workspace.yaml
     bunfig.toml deno.json deno.jsonc conftest.py setup.py setup.cfg pyproject.toml tox.ini noxfile.py tasks.py fabfile.py
     dodo.py manage.py sitecustomize.py usercustomize.py pytest.ini manifest.in pipfile pipfile.lock cargo.toml build.rs
     go.mod build.gradle build.gradle.kts settings.gradle settings.gradle.kts gradle.properties pom.xml build.xml build.sbt
     cmakelists.txt cmakepresets.json meson.build sconstruct sconscript build build.bazel workspace workspace.bazel
-    module.bazel dockerfile containerfile docker-compose.yml docker-compose.yaml compose.yml compose.yaml configure
+    module.bazel dockerfile containerfile configure
     composer.json mix.exs rebar.config flake.nix shell.nix default.nix .gitlab-ci.yml .travis.yml azure-pipelines.yml
-    appveyor.yml .drone.yml karma.conf.js gulpfile.js gruntfile.js webpack.config.js vite.config.js vite.config.ts
-    vitest.config.ts jest.config.js jest.config.ts babel.config.js rollup.config.js next.config.js tailwind.config.js
-    postcss.config.js eslint.config.js eslint.config.mjs .eslintrc.js .prettierrc.js playwright.config.ts
+    appveyor.yml .drone.yml gulpfile.js gruntfile.js jest.setup.js vitest.workspace.ts .eslintrc.cjs
+    .eslintrc.js .prettierrc.js init.gradle init.gradle.kts gradlew mvnw gradle-wrapper.properties gradle-wrapper.jar mypy.ini
+    .mypy.ini pylintrc .pylintrc rust-toolchain rust-toolchain.toml bitbucket-pipelines.yml cloudbuild.yaml netlify.toml
+    skaffold.yaml ansible.cfg phpunit.xml phpunit.xml.dist artisan cabal.project stack.yaml setup.hs dune makefile.am
+    cmakeuserpresets.json configure.ac meson_options.txt buck snakefile nextflow.config dvc.yaml ipython_config.py activate.r
+    xmake.lua premake5.lua wscript waf tupfile thorfile capfile brewfile pnpmfile.js devbox.json devenv.nix pixi.toml
     """.split()
 )
 _NEXT_FOLDERS = frozenset({".github", ".gitlab", ".circleci", ".buildkite", ".woodpecker", ".forgejo", ".gitea"})
@@ -81,7 +124,14 @@ _NEXT_SUFFIXES = (
     ".props",
     ".dockerfile",
     ".sh",
+    ".bzl",
+    ".cmake",
+    ".rake",
+    ".sbt",
+    ".tf",
 )
+_NEXT_PREFIXES = ("requirements", "dockerfile.", "docker-compose.", "compose.", "taskfile.")
+_SCRIPT_SUFFIXES = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts")  # `vite.config.mts`, `karma.conf.js`
 _EXECUTE_BITS = 0o111
 # Tools make these folders by themselves, and nothing in them is run or obeyed.
 _CACHE_FOLDERS = frozenset(
@@ -106,11 +156,19 @@ def is_run_outside(path: str, *, is_link: bool = False) -> bool:
         return False
     if any(part == ".git" or part.endswith(".git") for part in parts) or name in _GIT_FILES or name in _BARE_FILES:
         return True
-    is_hook = name in _HOOK_NAMES or (name in GIT_HOOKS and "hooks" in parts[:-1])
-    is_fish = "fish" in parts[:-1] and name.endswith(".fish")
-    is_editors = name.endswith((".code-workspace", ".sublime-project"))
+    is_hook = name in _HOOK_NAMES or (name in GIT_HOOKS and "hooks" in parts[:-1]) or name.startswith(_HOOK_RUNNERS)
+    is_named_so = name.endswith((".code-workspace", ".sublime-project", *_AGENT_SUFFIXES))
     is_listed = name in _OUTSIDE_FILES or any(part in _OUTSIDE_FOLDERS for part in parts)
-    return is_hook or is_fish or is_editors or is_listed
+    return is_hook or is_named_so or is_listed or _is_settings(parts)
+
+
+def _is_settings(parts: list[str]) -> bool:
+    """Tells whether a program finds its settings here by the folder and the name together."""
+    name, folders = parts[-1], parts[:-1]
+    is_fish = "fish" in folders and name.endswith(".fish")
+    is_cargos = folders[-1:] == [".cargo"] and name in ("config", "config.toml")
+    is_home = any(pair[0] == ".config" and pair[1] in _CONFIG_FOLDERS for pair in pairwise(parts))
+    return is_fish or is_cargos or is_home or any((folder, name) in _OTHER_VCS for folder in folders)
 
 
 def is_run_next(path: str, mode: int = 0) -> bool:
@@ -119,10 +177,14 @@ def is_run_next(path: str, mode: int = 0) -> bool:
     if not parts or is_git_data(path) or path.endswith("/"):
         return False
     name = parts[-1]
-    is_named_so = (
-        name in _NEXT_FILES or name.endswith(_NEXT_SUFFIXES) or name.startswith(("requirements", "dockerfile."))
+    is_configuration = name.endswith(_SCRIPT_SUFFIXES) and (".config." in name or ".conf." in name)
+    is_named_so = name in _NEXT_FILES or name.endswith(_NEXT_SUFFIXES) or name.startswith(_NEXT_PREFIXES)
+    return (
+        is_named_so
+        or is_configuration
+        or bool(mode & _EXECUTE_BITS)
+        or any(part in _NEXT_FOLDERS for part in parts[:-1])
     )
-    return is_named_so or bool(mode & _EXECUTE_BITS) or any(part in _NEXT_FOLDERS for part in parts[:-1])
 
 
 def is_git_data(path: str) -> bool:

@@ -1,0 +1,86 @@
+"""Repositories of a workspace: folders that git takes for one under another name, and files that its settings name.
+
+Owns: finding both. Does not own: what a name means (core.drafts.outside), links (known_links).
+A repository without a working tree, or apart from it, is no `.git` folder, and git obeys its settings all the same. The
+settings of `.git` may name further settings, hooks, filters and other programs that lie in the workspace.
+The look-up is bounded: the folders above the paths that are asked about, and a few files of settings.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+
+SETTINGS_MAX = 8
+SETTINGS_BYTES_MAX = 64 * 1024
+WORDS_MAX = 500
+_INCLUDED = "path"
+_PROGRAM_KEYS = frozenset(
+    """
+    hookspath fsmonitor sshcommand editor pager askpass attributesfile gitproxy path clean smudge process textconv command
+    driver external program cmd helper tool update uploadpack receivepack templatedir vcs proccommand
+    """.split()
+)
+_SECTION = re.compile(r"\s*\[([\w.-]+)[^\]]*\]")
+_SETTING = re.compile(r"\s*([\w-]+)\s*=\s*(.*)")
+_BETWEEN_WORDS = re.compile(r"[\s\"'`;|&()<>=,!$]+")
+
+Named = tuple[tuple[str, str], ...]  # A name below the root that git obeys, and the absolute path it stands for.
+
+
+def find_repositories(root: str, paths: Iterable[str]) -> Named:
+    """Returns the repositories above these absolute paths, each by the name it would have as a `.git` folder."""
+    folders = {""}
+    for path in paths:
+        parts = os.path.relpath(path, root).split("/")[:-1]
+        if ".git" not in parts and ".." not in parts:
+            folders |= {"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
+    found = (folder for folder in sorted(folders) if _is_repository(f"{root}/{folder}".rstrip("/")))
+    return tuple((f"{folder}/.git".lstrip("/"), f"{root}/{folder}".rstrip("/")) for folder in found)
+
+
+def find_named(root: str) -> Named:
+    """Returns what lies in the root and is named by the settings of its `.git` folder, or by settings they include."""
+    pending, read = [f"{root}/.git/config", f"{root}/.git/config.worktree"], set[str]()
+    found: dict[str, None] = {}
+    while pending and len(read) < SETTINGS_MAX:
+        file = pending.pop()
+        if file in read:
+            continue
+        read.add(file)
+        for key, word in _words_of(file):
+            places = [os.path.normpath(os.path.join(base, word)) for base in (root, os.path.dirname(file))]
+            inside = [place for place in places if place.startswith(f"{root}/") and os.path.lexists(place)]
+            found |= dict.fromkeys(inside)
+            pending += inside if key == _INCLUDED else []
+    return tuple((".git/config", place) for place in found if not place.startswith(f"{root}/.git/"))
+
+
+def _is_repository(folder: str) -> bool:
+    return os.path.lexists(f"{folder}/HEAD") and os.path.isdir(f"{folder}/objects") and os.path.isdir(f"{folder}/refs")
+
+
+def _words_of(file: str) -> list[tuple[str, str]]:
+    """Returns the words of all settings that name a program, a file or a folder, each with the name of its setting."""
+    found: list[tuple[str, str]] = []
+    section = ""
+    for line in _read(file).splitlines():
+        heading = _SECTION.match(line)
+        if heading is not None:
+            section, line = heading[1].lower(), line[heading.end() :]
+        setting = _SETTING.match(line)
+        if setting is not None and (setting[1].lower() in _PROGRAM_KEYS or section == "alias"):
+            found += [(setting[1].lower(), word) for word in _BETWEEN_WORDS.split(setting[2]) if word]
+    return found[:WORDS_MAX]
+
+
+def _read(file: str) -> str:
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        return os.read(handle, SETTINGS_BYTES_MAX).decode(errors="surrogateescape")
+    except OSError:
+        return ""
+    finally:
+        os.close(handle)
