@@ -307,7 +307,7 @@ async def test_a_due_job_is_found_however_many_principals_wait_for_later(tmp_pat
             await queue.add("test", Principal(f"user:a{number:03}"), delay_ms=10**8)
         last = await queue.add("test", Principal("user:z"))
         views = queue.journal.jobs
-        assert [job.id for job in await views.due_jobs("test", clock.at_ms, 4)] == [last]
+        assert [job.id for job in await views.due_jobs({"test": 4}, clock.at_ms)] == [last]
         await queue.worker._step()
         await queue.ended(last, JobState.DONE)
 
@@ -317,7 +317,7 @@ async def test_of_too_many_principals_those_that_waited_longest_come_first(tmp_p
     async with open_queue(tmp_path, [job_type("test")], clock, is_working=False) as queue:
         for number in reversed(range(70)):
             await queue.add("test", Principal(f"user:{number:03}"), delay_ms=70 - number)
-        found = await queue.journal.jobs.due_jobs("test", clock.at_ms + 100, 1)
+        found = await queue.journal.jobs.due_jobs({"test": 1}, clock.at_ms + 100)
         assert {job.principal for job in found} == {f"user:{number:03}" for number in range(6, 70)}
 
 

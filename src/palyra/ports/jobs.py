@@ -3,6 +3,7 @@
 Does not own: writing them (core.writes), nor who works on which (engine.jobs).
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -36,8 +37,8 @@ class JobViews(Protocol):
         """Lists jobs by id, the newest first; `after` is the last id of the page before. None lists everyone's."""
         ...
 
-    async def due_jobs(self, kind: str, now_ms: int, limit: int) -> tuple[Job, ...]:
-        """Returns jobs of the kind that may begin now: up to `limit` of each principal that has some.
+    async def due_jobs(self, limits: Mapping[str, int], now_ms: int) -> tuple[Job, ...]:
+        """Returns jobs that may begin now: of each kind that is named, up to its limit of each principal that has some.
 
         If too many principals have some, those that have waited longest come. A principal's own jobs come by priority,
         then by how long they have waited.

@@ -161,22 +161,19 @@ class JobWorker:
         if self.is_draining:
             return True
         counts = Counter(running.job.kind for running in self._running.values())
-        is_full = False
+        free = {name: kind.at_once_max - counts[name] for name, (kind, _) in self.types.items()}
+        limits = {name: count for name, count in free.items() if count > 0}
+        due = await self.views.due_jobs(limits, now_ms)
         claims: list[tuple[Job, ClaimJob]] = []
-        for name, (kind, _) in self.types.items():
-            free_count = kind.at_once_max - counts[name]
-            if free_count <= 0:
-                is_full = True
-                continue
-            due = await self.views.due_jobs(name, now_ms, free_count)
-            lease_ms = int(kind.lease_s * 1000)
-            chosen = choose(due, self._shares(name), free_count)
+        for name, limit in limits.items():
+            lease_ms = int(self.types[name].kind.lease_s * 1000)
+            chosen = choose([job for job in due if job.kind == name], self._shares(name), limit)
             claims += [(job, _claim(job, self.node, now_ms, lease_ms)) for job in chosen]
         refused = {write.job_id for write in await self._commit_each([claim for _, claim in claims])}
         for job, claim in claims:
             if job.id not in refused:
                 self._begin(job, claim)
-        return is_full
+        return len(limits) < len(free)
 
     def _begin(self, job: Job, claim: ClaimJob) -> None:
         kind, _ = self.types[job.kind]

@@ -1,5 +1,6 @@
 """Queries for the background queue."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -49,9 +50,13 @@ class SqliteJobs:
         found = await self._reads.ask(lambda connection: fetch(connection, sql, named))
         return tuple([_read(cells) for cells in found])
 
-    async def due_jobs(self, kind: str, now_ms: int, limit: int) -> tuple[Job, ...]:
+    async def due_jobs(self, limits: Mapping[str, int], now_ms: int) -> tuple[Job, ...]:
         """Walks from principal to principal by the index, so that a long queue of one of them is not read."""
-        return await self._reads.ask(lambda connection: _due(connection, kind, now_ms, limit))
+
+        def look(connection: Any) -> list[Job]:
+            return [job for kind, limit in limits.items() for job in _due(connection, kind, now_ms, limit)]
+
+        return tuple(await self._reads.ask(look))
 
     async def running_jobs(self, limit: int, before_ms: int | None = None) -> tuple[Job, ...]:
         sql = """
