@@ -1,7 +1,8 @@
 """What a busy channel costs. Owns: 20 conversations at 5 messages a second each, for a minute, over a signed webhook.
 
 Every message is one run, and its answer is posted back. A message that is asked to come again is sent again, as a
-platform does. Found out: messages lost or answered out of order, how long answers take in each conversation, and memory.
+platform does. Found out: messages lost or answered out of order, how long answers take in each conversation, and what
+each costs in processor time and memory.
 Usage: python -m bench.channels [--quick]
 """
 
@@ -57,6 +58,7 @@ class Talk:
     waits_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     deliveries: set[str] = field(default_factory=set)
     deferred_count: int = 0
+    cpu_s: float = 0.0
     private_mb: list[float] = field(default_factory=list)
 
     async def take(self, request: web.Request) -> web.Response:
@@ -97,7 +99,7 @@ async def _measure(home: Path, each_count: int) -> tuple[Talk, float]:
 async def _talk(daemon: Daemon, talk: Talk, each_count: int) -> float:
     """Returns how long it took from the first message to the last answer."""
     watching = asyncio.create_task(_watch(daemon, talk))
-    began_s = time.perf_counter()
+    began_s, cpu_before_s = time.perf_counter(), daemon.cpu_s
     async with ClientSession() as client:
         await asyncio.gather(
             *(_speak(client, daemon.port, talk, (f"c{number}", each_count)) for number in range(CONVERSATIONS_COUNT))
@@ -105,6 +107,7 @@ async def _talk(daemon: Daemon, talk: Talk, each_count: int) -> float:
     with contextlib.suppress(AssertionError):
         await until(lambda: len(talk.deliveries) >= CONVERSATIONS_COUNT * each_count, "the last answer", DRAIN_S)
     watching.cancel()
+    talk.cpu_s = daemon.cpu_s - cpu_before_s
     return time.perf_counter() - began_s
 
 
@@ -161,6 +164,7 @@ def _print(talk: Talk, each_count: int, took_s: float) -> None:
     print(f"  asked to come again      {talk.deferred_count:8,}")
     print(f"  answered within, p50     {waits_ms[len(waits_ms) // 2]:8.0f} ms")
     print(f"  answered within, p99     {waits_ms[len(waits_ms) * 99 // 100]:8.0f} ms")
+    print(f"  processor time           {1000 * talk.cpu_s / total:8.1f} ms a message")
     unfair = max(medians_ms) / min(medians_ms)
     print(f"  slowest conversation     {unfair:8.2f} times the quickest one's median (wanted <= {UNFAIR_MAX:g})")
     print(f"  memory                   {talk.private_mb[0]:8.0f} MB at first, {max(talk.private_mb):.0f} MB at most")

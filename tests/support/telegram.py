@@ -10,6 +10,7 @@ from aiohttp import web
 from tests.support.images import jpeg
 
 TOKEN = "123456:telegram-token-for-tests"
+FILE_BYTES_MAX = 50_000_000
 BOT = {"id": 999, "is_bot": True, "first_name": "Palyra", "username": "palyra_bot"}
 
 
@@ -26,6 +27,8 @@ class TelegramServer:
     refuses_files: bool = False
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     polls_count: int = 0
+    pause_s: float = 0.0
+    files_begun_count: int = 0
 
     def add(self, **update: object) -> int:
         number = len(self.updates) + 1
@@ -49,6 +52,8 @@ class TelegramServer:
             return web.Response(status=502, text="bad gateway")
         if request.match_info["token"] != f"bot{TOKEN}":
             return _refused(401, "Unauthorized")
+        if request.match_info["method"] == "sendDocument":
+            await self.begin_file()
         body = await _body(request)
         match request.match_info["method"]:
             case "getMe":
@@ -57,7 +62,11 @@ class TelegramServer:
                 return await self.poll(body)
             case "sendDocument" if self.refuses_files:
                 return _refused(502, "Bad Gateway")
-            case "sendMessage" | "sendDocument":
+            case "sendDocument":
+                answer = self.send(body)
+                await asyncio.sleep(self.pause_s)
+                return answer
+            case "sendMessage":
                 return self.send(body)
             case "getFile":
                 return _taken({"file_id": body["file_id"], "file_path": body["file_id"]})
@@ -83,6 +92,21 @@ class TelegramServer:
             self.arrived.clear()
             await self.arrived.wait()
 
+    async def begin_file(self) -> None:
+        """Leaves a file half on its way for a moment."""
+        self.files_begun_count += 1
+        await asyncio.sleep(self.pause_s)
+
+    async def file(self, request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        body = jpeg() if request.match_info["path"].endswith(".jpg") else b"the attached words"
+        answer.content_length = len(body)
+        await answer.prepare(request)
+        await answer.write(body[:5])
+        await self.begin_file()
+        await answer.write(body[5:])
+        return answer
+
     def send(self, body: dict) -> web.Response:
         if self.failures:
             code, parameters = self.failures.pop(0)
@@ -105,11 +129,6 @@ async def _body(request: web.Request) -> dict:
     return {**plain, "text": "", "document": (file.filename, file.content_type, file.file.read())}
 
 
-async def _file(request: web.Request) -> web.Response:
-    is_photo = request.match_info["path"].endswith(".jpg")
-    return web.Response(body=jpeg() if is_photo else b"the attached words")
-
-
 def _taken(result: object) -> web.Response:
     return web.json_response({"ok": True, "result": result})
 
@@ -121,9 +140,9 @@ def _refused(code: int, description: str, parameters: dict | None = None) -> web
 
 @asynccontextmanager
 async def telegram_server() -> AsyncIterator[TelegramServer]:
-    server, app = TelegramServer(), web.Application()
+    server, app = TelegramServer(), web.Application(client_max_size=FILE_BYTES_MAX)
     app.router.add_post("/{token}/{method}", server.call)
-    app.router.add_get(f"/file/bot{TOKEN}/{{path:.*}}", _file)
+    app.router.add_get(f"/file/bot{TOKEN}/{{path:.*}}", server.file)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -198,7 +198,7 @@ class EmailChannel:
             if password and self._smtp.username and server.has_extn("auth"):
                 _require_private(server, self._smtp)
                 server.login(unquote(self._smtp.username), password)
-        except BaseException:
+        except (OSError, smtplib.SMTPException, SendFailed):
             server.close()
             raise
         return server
@@ -271,7 +271,7 @@ def _connected(url: SplitResult) -> smtplib.SMTP:
         if url.scheme != "smtps" and server.has_extn("starttls"):
             server.starttls(context=context)
             server.ehlo_or_helo_if_needed()
-    except BaseException:
+    except (OSError, smtplib.SMTPException):
         server.close()
         raise
     return server

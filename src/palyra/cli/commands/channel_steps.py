@@ -56,8 +56,8 @@ GUIDES: dict[ChannelKind, ChannelGuide] = {
     ChannelKind.SLACK: ChannelGuide(
         """1. At api.slack.com/apps create an app and switch Socket Mode on.
    Create an app token with connections:write, and copy it.
-2. Under OAuth & Permissions add chat:write, app_mentions:read, im:history, channels:history, files:read and
-   metadata.message:read; install the app, and copy the bot token.
+2. Under OAuth & Permissions add chat:write, app_mentions:read, im:history, channels:history, groups:history,
+   files:read, files:write and metadata.message:read; install the app, and copy the bot token.
 3. Under Event Subscriptions subscribe to app_mention and message.im. Under Interactivity switch it on.""",
         (NeededSecret("token", "bot", "The bot token"), NeededSecret("app_token", "app", "The app token")),
         _PAIRING,
@@ -65,8 +65,8 @@ GUIDES: dict[ChannelKind, ChannelGuide] = {
     ChannelKind.DISCORD: ChannelGuide(
         """1. At discord.com/developers create an application with a bot.
    Switch Message Content Intent on, and copy the token.
-2. Under OAuth2 make an invitation with the scopes bot and applications.commands and the permission Send Messages, and
-   open it.""",
+2. Under OAuth2 make an invitation with the scopes bot and applications.commands, and the permissions View Channels,
+   Send Messages, Send Messages in Threads, Attach Files and Read Message History. Open it.""",
         (_TOKEN,),
         _PAIRING,
     ),
