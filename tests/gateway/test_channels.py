@@ -22,9 +22,10 @@ from palyra.core.ids import Principal
 from palyra.engine.api.requests import RunsQuery
 from palyra.engine.channels.directory import ConfiguredChannel
 from palyra.engine.engine import Engine
+from palyra.gateway.http.request_reader import BodyRoom
 from palyra.gateway.http.settings import HttpSettings
 from palyra.ports.tokens import Role
-from tests.gateway.scene import ADMIN, NOW_MS, Scene, listening
+from tests.gateway.scene import ADMIN, NOW_MS, Scene, connected, listening, request_bytes
 from tests.support.asking import says
 from tests.support.channels import permits, rules
 from tests.support.engines import Workshop
@@ -173,6 +174,26 @@ async def test_bodies_that_do_not_fit_are_refused_after_their_signature(
     async with hooked(tmp_path) as hook:
         assert (await hook.post(body(), **changes))[0] == status
         assert await hook.engine.runs.list(None, RunsQuery()) == ()
+
+
+async def test_bodies_that_nobody_has_signed_are_held_within_one_limit(tmp_path: Path) -> None:
+    """Small ones are always taken, so that a stranger who sends large ones slowly holds up no platform."""
+    path = "/api/v1/channels/tickets/inbound"
+    large = request_bytes("POST", path, transfer_encoding="chunked") + b"%x\r\n%b\r\n" % (250_000, b"x" * 250_000)
+    async with hooked(tmp_path) as hook:
+        scene = Scene(hook.engine, settings=HttpSettings(port=0))
+        room = scene.gateway.services.unproven = BodyRoom(300_000)
+        async with listening(scene) as server, connected(server.port) as first, connected(server.port) as second:
+            await first.send(large)
+            await until(lambda: room.left_bytes < 70_000)
+            await second.send(large)
+            assert b" 503 " in await second.until(b"\r\n")
+            async with connected(server.port) as third:
+                await third.send(request_bytes("POST", path, b"x" * 10_000))
+                assert b" 401 " in await third.until(b"\r\n")
+            await first.send(b"0\r\n\r\n")
+            assert b" 401 " in await first.until(b"\r\n")
+            assert room.left_bytes == 300_000
 
 
 async def test_unknown_senders_are_taken_and_ignored_in_silence(tmp_path: Path) -> None:
