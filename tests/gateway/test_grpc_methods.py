@@ -149,6 +149,41 @@ async def test_reflection_and_unknown_methods_need_a_token_and_the_health_check_
     assert await code_of(f"/{SERVICE}/Nothing", ADMIN) is Status.UNIMPLEMENTED
 
 
+@pytest.mark.parametrize("method", ["/grpc.health.v1.Health/Watch", REFLECT, f"/{SERVICE}/Nothing"])
+async def test_a_stranger_is_refused_before_any_message_comes(wire: GrpcScene, method: str) -> None:
+    opened: Any = wire.channel.stream_stream(method)
+    call = opened(timeout=WAIT_S)
+    assert await call.code() is Status.UNAUTHENTICATED
+
+
+async def test_a_watcher_with_a_token_hears_of_the_daemons_health(wire: GrpcScene) -> None:
+    watch: Any = wire.channel.unary_stream("/grpc.health.v1.Health/Watch")
+    call = watch(health_pb2.HealthCheckRequest(service="other").SerializeToString(), metadata=bearer(ADMIN))
+    heard = health_pb2.HealthCheckResponse.FromString(await call.read())
+    assert heard.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+    call.cancel()
+
+
+async def test_health_checks_without_a_message_are_few_and_end_soon(
+    wire: GrpcScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They need no token, and gRPC holds up to 1 MiB of each while its message comes."""
+    monkeypatch.setattr("palyra.gateway.grpc.settings.CHECKS_MAX", 2)
+    monkeypatch.setattr("palyra.gateway.grpc.settings.CHECK_MESSAGE_S", 0.2)
+    check: Any = wire.channel.stream_stream(CHECK)
+    calls = [check(timeout=WAIT_S) for _ in range(3)]
+    codes = sorted([refused(error).code for error in await asyncio.gather(*(_refusal(call) for call in calls))])
+    assert codes == ["checks_busy", "timeout", "timeout"]
+    whole: Any = wire.channel.unary_unary(CHECK)
+    assert await whole(b"", timeout=WAIT_S)
+
+
+async def _refusal(call: Any) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await call.read()
+    return error.value
+
+
 async def test_a_client_that_knows_nothing_calls_through_reflection_alone(wire: GrpcScene) -> None:
     assert OWNER in await asyncio.to_thread(_owners_by_reflection, wire.server.address)
 
