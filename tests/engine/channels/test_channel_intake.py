@@ -200,6 +200,7 @@ async def test_commands_answer_and_change_only_what_the_speaker_may(tmp_path: Pa
         await scene.say("go", is_direct=False, mentions=(SELF,))
         await scene.heard(2)
         assert "May I use mark.send?" in scene.platform.texts[1]
+        assert '{"text":"mail"}' in scene.platform.texts[1]
         assert [button.label for button in scene.platform.sent[1].buttons] == ["Allow once", "Deny"]
         for text, expected in (
             ("/whoami", "You are channel:discord:s1. Your account is not linked"),
