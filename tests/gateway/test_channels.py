@@ -284,5 +284,19 @@ async def test_nobody_gives_a_role_above_their_own(tmp_path: Path) -> None:
         assert (refused.status, refused.code) == (403, "role_insufficient")
 
 
+async def test_nobody_confirms_a_role_above_their_own(tmp_path: Path) -> None:
+    """An operator who names nobody's role would give the one that an administrator had in mind for somebody else."""
+    async with hooked(tmp_path, dm_policy=DirectMessages.PAIRING) as hook:
+        scene = Scene(hook.engine)
+        token = scene.tokens.add("palyra_operator", Role.OPERATOR, principal="user:bob")
+        code = (await scene.ask("POST", "/api/v1/pairing/codes", {"principal": "user:ann", "role": "admin"})).json
+        await hook.post(body(text=code["code"]))
+        (card,) = (await scene.ask("GET", "/api/v1/approvals?status=pending", token=token)).json["items"]
+        path, given = f"/api/v1/approvals/{card['id']}", {"decision": "allow", "principal": "user:bob"}
+        refused = await scene.ask("POST", path, given, token=token)
+        assert (refused.status, refused.code) == (403, "role_insufficient")
+        assert (await scene.ask("POST", path, {**given, "role": "operator"}, token=token)).json["status"] == "allowed"
+
+
 def account(sender_id: str) -> Principal:
     return Principal(f"channel:webhook:{sender_id}")

@@ -146,7 +146,7 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
         ONE_APPROVAL,
         {"decision": "deny"},
         200,
-        ("approvals.answer", OWNER, APPROVAL, ApprovalAnswer(decision=Decision.DENY), OWNER),
+        ("approvals.answer", OWNER, APPROVAL, ApprovalAnswer(role_max="admin", decision=Decision.DENY), OWNER),
     ),
     (
         "POST",
@@ -157,7 +157,7 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
             "approvals.answer",
             OWNER,
             APPROVAL,
-            ApprovalAnswer(decision=Decision.DENY, scope=Scope.SESSION, option=1, ttl_s=60),
+            ApprovalAnswer(role_max="admin", decision=Decision.DENY, scope=Scope.SESSION, option=1, ttl_s=60),
             OWNER,
         ),
     ),
@@ -285,7 +285,9 @@ async def test_whole_answer_arrives(scene: Scene, prepared: Prepared) -> None:
     approval_id = (await prepared.approval(alice)).id
     body = {"decision": "allow", "scope": "timeboxed", "option": 1, "ttl_s": 60, "reason": "fine", "end_run": False}
     await scene.ask("POST", f"/api/v1/approvals/{approval_id}", body, token=token)
-    answer = ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.TIMEBOXED, option=1, ttl_s=60, reason="fine")
+    answer = ApprovalAnswer(
+        role_max="user", decision=Decision.ALLOW, scope=Scope.TIMEBOXED, option=1, ttl_s=60, reason="fine"
+    )
     assert scene.asked == [("approvals.answer", alice, approval_id, answer, alice)]
 
 

@@ -23,6 +23,7 @@ from palyra.gateway.grpc.settings import PAGE_BYTES_MAX
 from palyra.gateway.routes.approvals import AnswerBody, make_answer
 from palyra.gateway.routes.runs import RunBody, make_run_request
 from palyra.gateway.v1 import approvals_pb2, events_pb2, runs_pb2, sessions_pb2
+from palyra.ports.tokens import Role
 
 ORIGIN = "grpc"  # Of runs started here. A person can be asked behind it.
 COMPLAINT_LENGTH_MAX = 200
@@ -56,8 +57,8 @@ def read_run(start: runs_pb2.RunStart, principal: Principal) -> RunRequest:
     return make_run_request(body, ORIGIN, trust_of_caller(principal))
 
 
-def read_answer(message: approvals_pb2.ResolveApprovalRequest) -> ApprovalAnswer:
-    return make_answer(read(message, AnswerBody, approval_id=None))
+def read_answer(message: approvals_pb2.ResolveApprovalRequest, role_max: Role) -> ApprovalAnswer:
+    return make_answer(read(message, AnswerBody, approval_id=None), role_max)
 
 
 def run_message(record: RunRecord) -> runs_pb2.Run:

@@ -99,7 +99,7 @@ async def cancel_run(call: UnaryCall) -> Message:
 async def resolve_approval(call: UnaryCall) -> Message:
     message: approvals_pb2.ResolveApprovalRequest = call.message
     viewer = await call.permit(ResourceRef(APPROVAL, message.approval_id))
-    approval_id, given = APPROVAL.read_id(message.approval_id), read_answer(message)
+    approval_id, given = APPROVAL.read_id(message.approval_id), read_answer(message, call.caller.role)
     card = await call.engine.approvals.answer(viewer, approval_id, given, by=call.caller.principal)
     return approvals_pb2.ResolveApprovalResponse(approval=approval_message(card))
 

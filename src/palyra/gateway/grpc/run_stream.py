@@ -175,7 +175,7 @@ class _OpenStream:
         viewer = await self._edge.viewer_for(
             self._caller, "approvals.answer", ResourceRef(APPROVAL, message.approval_id)
         )
-        approval_id, given = APPROVAL.read_id(message.approval_id), read_answer(message)
+        approval_id, given = APPROVAL.read_id(message.approval_id), read_answer(message, self._caller.role)
         await self._edge.services.engine.approvals.answer(viewer, approval_id, given, by=self._caller.principal)
 
 
