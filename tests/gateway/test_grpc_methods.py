@@ -16,9 +16,11 @@ from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from palyra.core.errors import Conflict, Corrupt, Invalid, NotFound, PalyraError, Unauthorized, Unavailable
 from palyra.core.ids import Principal
+from palyra.gateway.grpc.messages import approval_message
 from palyra.gateway.grpc.methods import METHODS
 from palyra.gateway.grpc.server import CHECK, SERVICE
 from palyra.gateway.grpc.settings import MESSAGE_BYTES_MAX, GrpcSettings
@@ -90,6 +92,15 @@ async def test_an_approval_is_listed_and_answered_once(wire: GrpcScene, prepared
     assert (done.status, done.decided_by) == ("denied", OWNER)
     second = await wire.refusal("ResolveApproval", denial)
     assert (second.status, second.code, second.retryable) == (Status.FAILED_PRECONDITION, "approval_decided", "false")
+
+
+async def test_every_call_of_a_question_is_sent(wire: GrpcScene, prepared: Prepared) -> None:
+    """A yes allows them all, so whoever answers must be able to see them all (L7)."""
+    card = await prepared.approval()
+    asked = replace(card, count=2, calls=tuple(replace(card.calls[0], call_id=each) for each in ("c1", "c2")))
+    sent = approval_message(asked)
+    assert [call.call_id for call in sent.calls] == ["c1", "c2"]
+    assert [call.arguments_json for call in sent.calls] == [sent.arguments_json] * 2
 
 
 async def test_a_run_is_cancelled_and_cancelling_again_is_no_error(wire: GrpcScene, prepared: Prepared) -> None:

@@ -18,7 +18,7 @@ from palyra.core.errors import Invalid
 from palyra.core.events import Event
 from palyra.core.ids import Principal
 from palyra.core.projections.rows import SessionRow
-from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, RunRecord, RunRequest
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, AskedCall, RunRecord, RunRequest
 from palyra.gateway.grpc.settings import PAGE_BYTES_MAX
 from palyra.gateway.routes.approvals import AnswerBody, make_answer
 from palyra.gateway.routes.runs import RunBody, make_run_request
@@ -121,6 +121,16 @@ def approval_message(card: ApprovalRecord) -> approvals_pb2.Approval:
         decided_by=card.decided_by,
         reason=card.reason,
         count=card.count,
+        calls=fitting([_call_message(call) for call in card.calls]),
+    )
+
+
+def _call_message(call: AskedCall) -> approvals_pb2.ApprovalCall:
+    return approvals_pb2.ApprovalCall(
+        call_id=call.call_id,
+        digest=call.digest,
+        arguments_json=_encoder.encode(call.arguments).decode() if call.arguments is not None else None,
+        preview=call.preview,
     )
 
 
