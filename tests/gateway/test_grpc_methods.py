@@ -175,6 +175,18 @@ async def test_a_watcher_with_a_token_hears_of_the_daemons_health(wire: GrpcScen
     call.cancel()
 
 
+async def test_a_watcher_counts_as_a_stream_of_its_token_and_ends_with_it(wire: GrpcScene) -> None:
+    """Otherwise one reader could take all the calls that there may be at once, and keep them."""
+    slots = wire.gateway.services.slots
+    watch: Any = wire.channel.unary_stream("/grpc.health.v1.Health/Watch")
+    call = watch(b"", metadata=bearer(USER), timeout=WAIT_S)
+    await call.read()
+    assert slots.taken_count == 1
+    slots.end_of("bob")
+    assert await call.code() is Status.OK
+    assert slots.taken_count == 0
+
+
 async def test_health_checks_without_a_message_are_few_and_end_soon(
     wire: GrpcScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from palyra.gateway.grpc.messages import parse
 from palyra.gateway.grpc.methods import METHODS, UnaryCall, UnaryMethod
 from palyra.gateway.grpc.run_stream import RunStreams
 from palyra.gateway.grpc.settings import GrpcSettings
+from palyra.gateway.http.sse import StreamSlot
 from palyra.gateway.v1 import gateway_pb2
 
 SERVICE: str = gateway_pb2.DESCRIPTOR.services_by_name["Gateway"].full_name
@@ -178,13 +179,18 @@ def _answering(edge: CallEdge, perform: Perform) -> AnyHandler:
 def _admitting(edge: CallEdge, handler: AnyHandler) -> AnyHandler:
     """The same handler behind the check of the token. Only streams out of other services come here.
 
-    One message in is served as a stream too: gRPC would read it before the token is looked at.
+    One message in is served as a stream too: gRPC would read it before the token is looked at. Each counts as a stream
+    of its token and ends with it, since it may stay open for ever.
     """
     is_stream_in = handler.request_streaming
     inner: Any = handler.stream_stream if is_stream_in else handler.unary_stream
 
-    async def answer(requests: object, context: AnyContext) -> None:
-        await edge.finish_in_time(context, edge.admit(context))
+    async def take_slot(context: AnyContext) -> StreamSlot:
+        caller = await edge.admit(context)
+        with edge.services.slots.reserved(caller.token_id) as slot:
+            return slot
+
+    async def follow(requests: object, context: AnyContext) -> None:
         given = requests if is_stream_in else await edge.finish_in_time(context, read_message(context))
         answers = inner(given, context)
         if isawaitable(answers):  # It writes by itself.
@@ -192,6 +198,22 @@ def _admitting(edge: CallEdge, handler: AnyHandler) -> AnyHandler:
             return
         async for message in answers:
             await context.write(message)
+
+    async def answer(requests: object, context: AnyContext) -> None:
+        slot = await edge.finish_in_time(context, take_slot(context))
+        following = asyncio.ensure_future(follow(requests, context))
+
+        def end() -> None:
+            following.cancel()
+
+        slot.taken_by(end)
+        try:
+            await asyncio.wait({following})
+        finally:
+            following.cancel()
+            edge.services.slots.leave(slot)
+        if not following.cancelled():
+            following.result()
 
     return grpc.stream_stream_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
 
