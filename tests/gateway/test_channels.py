@@ -22,9 +22,10 @@ from palyra.core.ids import Principal
 from palyra.engine.api.requests import RunsQuery
 from palyra.engine.channels.directory import ConfiguredChannel
 from palyra.engine.engine import Engine
+from palyra.gateway.http.request_reader import BodyRoom
 from palyra.gateway.http.settings import HttpSettings
 from palyra.ports.tokens import Role
-from tests.gateway.scene import ADMIN, NOW_MS, Scene, listening
+from tests.gateway.scene import ADMIN, NOW_MS, Scene, connected, listening, request_bytes
 from tests.support.asking import says
 from tests.support.channels import permits, rules
 from tests.support.engines import Workshop
@@ -175,6 +176,26 @@ async def test_bodies_that_do_not_fit_are_refused_after_their_signature(
         assert await hook.engine.runs.list(None, RunsQuery()) == ()
 
 
+async def test_bodies_that_nobody_has_signed_are_held_within_one_limit(tmp_path: Path) -> None:
+    """Small ones are always taken, so that a stranger who sends large ones slowly holds up no platform."""
+    path = "/api/v1/channels/tickets/inbound"
+    large = request_bytes("POST", path, transfer_encoding="chunked") + b"%x\r\n%b\r\n" % (250_000, b"x" * 250_000)
+    async with hooked(tmp_path) as hook:
+        scene = Scene(hook.engine, settings=HttpSettings(port=0))
+        room = scene.gateway.services.unproven = BodyRoom(300_000)
+        async with listening(scene) as server, connected(server.port) as first, connected(server.port) as second:
+            await first.send(large)
+            await until(lambda: room.left_bytes < 70_000)
+            await second.send(large)
+            assert b" 503 " in await second.until(b"\r\n")
+            async with connected(server.port) as third:
+                await third.send(request_bytes("POST", path, b"x" * 10_000))
+                assert b" 401 " in await third.until(b"\r\n")
+            await first.send(b"0\r\n\r\n")
+            assert b" 401 " in await first.until(b"\r\n")
+            assert room.left_bytes == 300_000
+
+
 async def test_unknown_senders_are_taken_and_ignored_in_silence(tmp_path: Path) -> None:
     from palyra.core.channels.model import DirectMessages
 
@@ -261,6 +282,20 @@ async def test_nobody_gives_a_role_above_their_own(tmp_path: Path) -> None:
         token = scene.tokens.add("palyra_operator", Role.OPERATOR, principal="user:bob")
         refused = await scene.ask("POST", "/api/v1/pairing/codes", {"role": "admin"}, token=token)
         assert (refused.status, refused.code) == (403, "role_insufficient")
+
+
+async def test_nobody_confirms_a_role_above_their_own(tmp_path: Path) -> None:
+    """An operator who names nobody's role would give the one that an administrator had in mind for somebody else."""
+    async with hooked(tmp_path, dm_policy=DirectMessages.PAIRING) as hook:
+        scene = Scene(hook.engine)
+        token = scene.tokens.add("palyra_operator", Role.OPERATOR, principal="user:bob")
+        code = (await scene.ask("POST", "/api/v1/pairing/codes", {"principal": "user:ann", "role": "admin"})).json
+        await hook.post(body(text=code["code"]))
+        (card,) = (await scene.ask("GET", "/api/v1/approvals?status=pending", token=token)).json["items"]
+        path, given = f"/api/v1/approvals/{card['id']}", {"decision": "allow", "principal": "user:bob"}
+        refused = await scene.ask("POST", path, given, token=token)
+        assert (refused.status, refused.code) == (403, "role_insufficient")
+        assert (await scene.ask("POST", path, {**given, "role": "operator"}, token=token)).json["status"] == "allowed"
 
 
 def account(sender_id: str) -> Principal:

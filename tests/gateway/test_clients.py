@@ -97,6 +97,8 @@ async def test_an_approval_is_seen_and_answered_alike(both: Both, prepared: Prep
     over_http = {card.id: card for card in (await both.http.list_approvals()).items}
     over_grpc = {card.id: card for card in (await both.grpc.list_approvals()).items}
     assert over_http == over_grpc
+    asked = over_grpc[first.id].calls
+    assert [(call.call_id, call.arguments) for call in asked] == [(first.call_id, first.arguments)]
     assert (await both.http.answer_approval(first.id, "deny")).status == "denied"
     assert (await both.grpc.answer_approval(second.id, "deny")).status == "denied"
     for client in (both.http, both.grpc):

@@ -16,9 +16,11 @@ from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from palyra.core.errors import Conflict, Corrupt, Invalid, NotFound, PalyraError, Unauthorized, Unavailable
 from palyra.core.ids import Principal
+from palyra.gateway.grpc.messages import approval_message
 from palyra.gateway.grpc.methods import METHODS
 from palyra.gateway.grpc.server import CHECK, SERVICE
 from palyra.gateway.grpc.settings import HANDSHAKE_TIMEOUT_MS, MESSAGE_BYTES_MAX, GrpcSettings
@@ -92,6 +94,15 @@ async def test_an_approval_is_listed_and_answered_once(wire: GrpcScene, prepared
     assert (second.status, second.code, second.retryable) == (Status.FAILED_PRECONDITION, "approval_decided", "false")
 
 
+async def test_every_call_of_a_question_is_sent(wire: GrpcScene, prepared: Prepared) -> None:
+    """A yes allows them all, so whoever answers must be able to see them all (L7)."""
+    card = await prepared.approval()
+    asked = replace(card, count=2, calls=tuple(replace(card.calls[0], call_id=each) for each in ("c1", "c2")))
+    sent = approval_message(asked)
+    assert [call.call_id for call in sent.calls] == ["c1", "c2"]
+    assert [call.arguments_json for call in sent.calls] == [sent.arguments_json] * 2
+
+
 async def test_a_run_is_cancelled_and_cancelling_again_is_no_error(wire: GrpcScene, prepared: Prepared) -> None:
     run = await prepared.running_run()
     await wire.ask("CancelRun", runs_pb2.CancelRunRequest(run_id=run.id))
@@ -147,6 +158,53 @@ async def test_reflection_and_unknown_methods_need_a_token_and_the_health_check_
     assert await code_of(REFLECT, ADMIN, listing) is Status.OK
     assert await code_of(f"/{SERVICE}/Nothing", None) is Status.UNAUTHENTICATED
     assert await code_of(f"/{SERVICE}/Nothing", ADMIN) is Status.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize("method", ["/grpc.health.v1.Health/Watch", REFLECT, f"/{SERVICE}/Nothing"])
+async def test_a_stranger_is_refused_before_any_message_comes(wire: GrpcScene, method: str) -> None:
+    opened: Any = wire.channel.stream_stream(method)
+    call = opened(timeout=WAIT_S)
+    assert await call.code() is Status.UNAUTHENTICATED
+
+
+async def test_a_watcher_with_a_token_hears_of_the_daemons_health(wire: GrpcScene) -> None:
+    watch: Any = wire.channel.unary_stream("/grpc.health.v1.Health/Watch")
+    call = watch(health_pb2.HealthCheckRequest(service="other").SerializeToString(), metadata=bearer(ADMIN))
+    heard = health_pb2.HealthCheckResponse.FromString(await call.read())
+    assert heard.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+    call.cancel()
+
+
+async def test_a_watcher_counts_as_a_stream_of_its_token_and_ends_with_it(wire: GrpcScene) -> None:
+    """Otherwise one reader could take all the calls that there may be at once, and keep them."""
+    slots = wire.gateway.services.slots
+    watch: Any = wire.channel.unary_stream("/grpc.health.v1.Health/Watch")
+    call = watch(b"", metadata=bearer(USER), timeout=WAIT_S)
+    await call.read()
+    assert slots.taken_count == 1
+    slots.end_of("bob")
+    assert await call.code() is Status.OK
+    assert slots.taken_count == 0
+
+
+async def test_health_checks_without_a_message_are_few_and_end_soon(
+    wire: GrpcScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They need no token, and gRPC holds up to 1 MiB of each while its message comes."""
+    monkeypatch.setattr("palyra.gateway.grpc.settings.CHECKS_MAX", 2)
+    monkeypatch.setattr("palyra.gateway.grpc.settings.CHECK_MESSAGE_S", 0.2)
+    check: Any = wire.channel.stream_stream(CHECK)
+    calls = [check(timeout=WAIT_S) for _ in range(3)]
+    codes = sorted([refused(error).code for error in await asyncio.gather(*(_refusal(call) for call in calls))])
+    assert codes == ["checks_busy", "timeout", "timeout"]
+    whole: Any = wire.channel.unary_unary(CHECK)
+    assert await whole(b"", timeout=WAIT_S)
+
+
+async def _refusal(call: Any) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await call.read()
+    return error.value
 
 
 async def test_a_client_that_knows_nothing_calls_through_reflection_alone(wire: GrpcScene) -> None:

@@ -146,7 +146,13 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
         ONE_APPROVAL,
         {"decision": "deny"},
         200,
-        ("approvals.answer", OWNER, APPROVAL, ApprovalAnswer(decision=Decision.DENY, may_trust=True), OWNER),
+        (
+            "approvals.answer",
+            OWNER,
+            APPROVAL,
+            ApprovalAnswer(decision=Decision.DENY, role_max="admin", may_trust=True),
+            OWNER,
+        ),
     ),
     (
         "POST",
@@ -157,7 +163,9 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
             "approvals.answer",
             OWNER,
             APPROVAL,
-            ApprovalAnswer(decision=Decision.DENY, scope=Scope.SESSION, option=1, ttl_s=60, may_trust=True),
+            ApprovalAnswer(
+                decision=Decision.DENY, scope=Scope.SESSION, option=1, ttl_s=60, role_max="admin", may_trust=True
+            ),
             OWNER,
         ),
     ),
@@ -286,7 +294,13 @@ async def test_whole_answer_arrives(scene: Scene, prepared: Prepared) -> None:
     body = {"decision": "allow", "scope": "timeboxed", "option": 1, "ttl_s": 60, "reason": "fine", "end_run": False}
     await scene.ask("POST", f"/api/v1/approvals/{approval_id}", body, token=token)
     answer = ApprovalAnswer(
-        decision=Decision.ALLOW, scope=Scope.TIMEBOXED, option=1, ttl_s=60, reason="fine", may_trust=True
+        decision=Decision.ALLOW,
+        scope=Scope.TIMEBOXED,
+        option=1,
+        ttl_s=60,
+        reason="fine",
+        role_max="user",
+        may_trust=True,
     )
     assert scene.asked == [("approvals.answer", alice, approval_id, answer, alice)]
 
@@ -299,7 +313,7 @@ async def test_only_a_token_with_the_right_to_trust_trusts_by_an_answer(
     token = scene.tokens.add("palyra_of-alice-narrow-012", Role.USER, principal=alice, actions=actions)
     approval_id = (await prepared.approval(alice)).id
     await scene.ask("POST", f"/api/v1/approvals/{approval_id}", {"decision": "allow", "option": 0}, token=token)
-    answer = ApprovalAnswer(decision=Decision.ALLOW, option=0, may_trust="sessions.trust" in actions)
+    answer = ApprovalAnswer(decision=Decision.ALLOW, option=0, role_max="user", may_trust="sessions.trust" in actions)
     assert scene.asked == [("approvals.answer", alice, approval_id, answer, alice)]
 
 

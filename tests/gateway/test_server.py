@@ -196,6 +196,16 @@ async def test_large_head_below_the_limit_is_answered_with_its_body(prepared: Pr
         assert b"202 Accepted" in await wire.until(b"\r\n\r\n")
 
 
+async def test_fields_behind_a_body_are_no_headers(prepared: Prepared) -> None:
+    """A proxy that removes a header from the head does not look for it there."""
+    scene = Scene(prepared.engine, settings=HttpSettings(port=0))
+    async with listening(scene) as server, connected(server.port) as wire:
+        head = request_bytes("POST", "/api/v1/runs", authorization="none", transfer_encoding="chunked")
+        head = head.replace(b"authorization: none\r\n", b"")
+        await wire.send(head + f"2\r\n{{}}\r\n0\r\nAuthorization: Bearer {ADMIN}\r\n\r\n".encode())
+        assert (await wire.until(b"\r\n")).startswith(b"HTTP/1.1 401 ")
+
+
 async def test_refused_upload_closes_its_connection(prepared: Prepared) -> None:
     scene = Scene(prepared.engine, settings=HttpSettings(port=0))
     async with listening(scene) as server, connected(server.port) as wire:

@@ -168,7 +168,7 @@ class ChannelScene:
         given = message(shown_code(letters), sender_id=sender_id, **{"conversation_id": f"dm-{sender_id}", **fields})
         assert (await self.engine.pairing.consume(given, letters, lambda is_right: ())) is True
         card = (await self.questions())[-1]
-        answer = ApprovalAnswer(decision=Decision.ALLOW, principal=principal, role=role)
+        answer = ApprovalAnswer(decision=Decision.ALLOW, principal=principal, role=role, role_max="admin")
         owner = Principal(card.session_id)
         await self.engine.approvals.answer(owner, card.id, answer, by=OWNER)
 

@@ -15,6 +15,7 @@ from palyra.client.http_client import HttpGatewayClient
 from palyra.client.records import (
     LiveUpdate,
     RemoteApproval,
+    RemoteCall,
     RemoteRun,
     RemoteSession,
     RemoteUsage,
@@ -30,6 +31,7 @@ __all__ = [
     "HttpGatewayClient",
     "LiveUpdate",
     "RemoteApproval",
+    "RemoteCall",
     "RemoteRun",
     "RemoteSession",
     "RemoteUsage",

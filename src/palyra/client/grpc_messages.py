@@ -11,6 +11,7 @@ import msgspec
 from palyra.client.records import (
     LiveUpdate,
     RemoteApproval,
+    RemoteCall,
     RemoteObjective,
     RemoteRun,
     RemoteSession,
@@ -106,6 +107,16 @@ def read_approval(message: approvals_pb2.Approval) -> RemoteApproval:
         created_at_ms=message.created_at_ms,
         expires_at_ms=message.expires_at_ms if has("expires_at_ms") else None,
         decided_by=message.decided_by if has("decided_by") else None,
+        calls=tuple(map(_read_call, message.calls)),
+    )
+
+
+def _read_call(message: approvals_pb2.ApprovalCall) -> RemoteCall:
+    has = message.HasField
+    return RemoteCall(
+        call_id=message.call_id,
+        arguments=msgspec.json.decode(message.arguments_json) if has("arguments_json") else None,
+        preview=message.preview if has("preview") else None,
     )
 
 

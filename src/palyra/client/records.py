@@ -70,8 +70,16 @@ class RemoteRun(msgspec.Struct, frozen=True, kw_only=True):
     updated_at_ms: int
 
 
+class RemoteCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that an approval is about."""
+
+    call_id: str
+    arguments: object = None
+    preview: str | None = None
+
+
 class RemoteApproval(msgspec.Struct, frozen=True, kw_only=True):
-    """`arguments` are those of the call, with markers in place of secrets."""
+    """`arguments` are those of the first call, with markers in place of secrets. A yes allows all of `calls`."""
 
     id: str
     kind: str
@@ -87,6 +95,7 @@ class RemoteApproval(msgspec.Struct, frozen=True, kw_only=True):
     created_at_ms: int
     expires_at_ms: int | None = None
     decided_by: str | None = None
+    calls: tuple[RemoteCall, ...] = ()
 
 
 class TapeEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from palyra.engine.hub import Frame, Frames
 from palyra.gateway.access.credentials import Credentials
 from palyra.gateway.access.viewer import Viewers
 from palyra.gateway.http.frames import FrameBytes
+from palyra.gateway.http.request_reader import BodyRoom
 from palyra.gateway.http.settings import UPLOADS_MAX, HttpSettings
 from palyra.gateway.http.sse import EventStream, StreamSlot, StreamSlots
 
@@ -38,6 +39,7 @@ class GatewayServices:
         self.viewers = Viewers(credentials.policy, engine.owners, engine.acts)
         self.slots = StreamSlots(settings.streams_max, settings.streams_per_token_max)
         self.frame_bytes = FrameBytes()
+        self.unproven = BodyRoom()
         self.grpc_state = GrpcState("off")
         self._heartbeat_s = settings.heartbeat_s
         self._upload_count = 0

@@ -200,6 +200,7 @@ async def test_commands_answer_and_change_only_what_the_speaker_may(tmp_path: Pa
         await scene.say("go", is_direct=False, mentions=(SELF,))
         await scene.heard(2)
         assert "May I use mark.send?" in scene.platform.texts[1]
+        assert '{"text":"mail"}' in scene.platform.texts[1]
         assert [button.label for button in scene.platform.sent[1].buttons] == ["Allow once", "Deny"]
         for text, expected in (
             ("/whoami", "You are channel:discord:s1. Your account is not linked"),
@@ -227,6 +228,23 @@ async def test_a_question_is_answered_by_button_by_who_may(tmp_path: Path) -> No
         assert len(scene.workshop.executed()) == 1
         await scene.say("", is_direct=False, sender_id="s9", pressed=pressed)
         assert (await scene.heard(5))[-1] == "Nothing waits for an answer here."
+
+
+async def test_a_yes_in_a_shared_conversation_names_its_question(tmp_path: Path) -> None:
+    """Somebody else may have answered the question that was meant, and the next one was not read yet (L7)."""
+    async with channel_scene(tmp_path, SEND_THEN_ANSWER, rules(allow_from=("*",))) as scene:
+        await scene.link("s9", "user:carol", "operator")
+        await scene.say("go", is_direct=False, mentions=(SELF,))
+        await scene.heard(2)
+        card = scene.platform.sent[1].buttons[0].value.partition(" ")[2]
+        for text in ("/approve", f"/approve {card[:6]}"):
+            before = len(scene.platform.sent)
+            await scene.say(text, is_direct=False, sender_id="s9", mentions=(SELF,))
+            assert "Name the question" in (await scene.heard(before + 1))[-1]
+        assert scene.workshop.executed() == []
+        await scene.say(f"/approve {card.lower()}", is_direct=False, sender_id="s9", mentions=(SELF,))
+        await scene.heard(6)
+        assert len(scene.workshop.executed()) == 1
 
 
 async def test_a_no_for_the_session_is_given_by_command_and_lasts(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """One prompt of an editor: a run of the daemon, told as session updates.
 
 Owns: following the run, showing its text and its calls, asking the person through the editor, and executing the
-editor's own tools. Does not own: sessions (agent), the connection (stdio_rpc).
+editor's own tools. Does not own: what a question shows (question), sessions (agent), the connection (stdio_rpc).
 Invariant: text that was shown is not shown again after a broken stream.
 """
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from palyra.cli.acp.content import kind_of, text_block
 from palyra.cli.acp.editor_files import EditorFiles
+from palyra.cli.acp.question import answer_of, options_of, shown_call
 from palyra.cli.stdio_rpc import RpcPeer
 from palyra.core.errors import Conflict, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 ENDS = ("run.done", "run.failed", "run.cancelled")
 OUTPUT_SHOWN_MAX = 4_000
 _STOPS = {"max_turns": "max_turn_requests", "max_tool_calls": "max_turn_requests", "cancelled": "cancelled"}
-_ALLOW, _ALLOW_SESSION, _REJECT, _REJECT_SESSION = "allow", "allow_session", "reject", "reject_session"
 
 
 class PromptTurn:
@@ -113,28 +113,18 @@ class PromptTurn:
             card = await self._client.get(f"/approvals/{approval_id}")
             if card.get("kind") == "uncertain":
                 return
-            chosen = await self._peer.ask("session/request_permission", self._question(card))
-            answer = _answer_of(chosen)
+            asked: JsonObject = {
+                "sessionId": self._session_id,
+                "toolCall": shown_call(card),
+                "options": options_of(card),
+            }
+            answer = answer_of(card, await self._peer.ask("session/request_permission", asked))
             if answer is not None:
                 await self._client.post(f"/approvals/{approval_id}", answer)
         except Conflict:
             return
         except PalyraError as error:
             self._update({"sessionUpdate": "agent_thought_chunk", "content": text_block(f"[{error.message}]\n")})
-
-    def _question(self, card: JsonObject) -> JsonObject:
-        call = self._calls.get(str(card.get("call_id")), {"toolCallId": str(card.get("id")), "title": "budget"})
-        options = [{"optionId": _ALLOW, "name": "Allow once", "kind": "allow_once"}]
-        offered = card.get("options")
-        scopes = [each.get("scope") for each in offered if isinstance(each, dict)] if isinstance(offered, list) else []
-        if "session" in scopes:
-            options.append({"optionId": _ALLOW_SESSION, "name": "Allow in this session", "kind": "allow_always"})
-        options.append({"optionId": _REJECT, "name": "Reject", "kind": "reject_once"})
-        if "session" in scopes:
-            options.append({"optionId": _REJECT_SESSION, "name": "Reject in this session", "kind": "reject_always"})
-        preview = card.get("preview")
-        content = [{"type": "content", "content": text_block(str(preview))}] if preview else []
-        return {"sessionId": self._session_id, "toolCall": {**call, "content": content}, "options": options}
 
     async def _execute_owed(self) -> None:
         """Executes the editor's own tools, and gives their results to the run."""
@@ -161,16 +151,3 @@ class PromptTurn:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _answer_of(chosen: JsonObject) -> JsonObject | None:
-    """Returns the answer for the daemon; None if the editor cancelled the question together with its prompt."""
-    outcome = chosen.get("outcome")
-    picked = outcome.get("optionId") if isinstance(outcome, dict) and outcome.get("outcome") == "selected" else None
-    answers: dict[object, JsonObject] = {
-        _ALLOW: {"decision": "allow"},
-        _ALLOW_SESSION: {"decision": "allow", "scope": "session"},
-        _REJECT: {"decision": "deny"},
-        _REJECT_SESSION: {"decision": "deny", "scope": "session"},
-    }
-    return answers.get(picked)

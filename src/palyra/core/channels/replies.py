@@ -2,12 +2,14 @@
 
 Owns: which events make an item of the outbox, and its words. They are queued in the commit of those events (L3).
 Does not own: platforms' limits and marks (engine.channels.sender), the events.
-Invariant: the words are those of the recorded event, where secrets are markers (L5).
+Invariants: the words are those of the recorded event, where secrets are markers (L5). A question shows every call that
+its answer allows, and says so where it is too long to be shown whole (L7).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from palyra.core.channel_writes import QueueOutbox
@@ -16,10 +18,13 @@ from palyra.core.events import Draft
 from palyra.core.events.run import EndReason, MessageAssistant, ReplyAddress, RunCancelled, RunFailed
 from palyra.core.events.tool import ApprovalKind, ApprovalRequested
 from palyra.core.ids import ArtifactId, SessionId
+from palyra.core.run.call import Call
 from palyra.core.run.state import Run
+from palyra.core.spelling import spell_json, spell_out
 from palyra.core.writes import EnqueueJob, Write
 
-PREVIEW_LENGTH_MAX = 1_500
+SHOWN_LENGTH_MAX = 3_000  # Of what a call would do. Platforms take 2,000 to 4,000 characters a message.
+TAINT_SHOWN_MAX = 5
 APPROVE, DENY = "/approve", "/deny"
 
 
@@ -43,7 +48,7 @@ def _said(run: Run, draft: Draft) -> _Said | None:
     """A delegated run answers its parent; only its questions are for people."""
     match draft.data:
         case ApprovalRequested(approval_id=approval_id) as question:
-            return _Said(OutboxKind.QUESTION, approval_id, question_text(question))
+            return _Said(OutboxKind.QUESTION, approval_id, question_text(question, run.calls))
         case MessageAssistant(text=text) if not run.lineage:
             return _Said(OutboxKind.ANSWER, run.run_id, text)
         case RunFailed(reason=reason, message=message) if not run.lineage:
@@ -83,8 +88,8 @@ def _item(reply: ReplyAddress, said: _Said, session_id: SessionId, now_ms: int) 
     )
 
 
-def question_text(question: ApprovalRequested) -> str:
-    """Says what is asked, and how to answer where there are no buttons."""
+def question_text(question: ApprovalRequested, calls: Sequence[Call] = ()) -> str:
+    """Says what is asked, and how to answer where there are no buttons. `calls` are those of the run."""
     match question.kind:
         case ApprovalKind.BUDGET:
             head = "A budget is used up. May I go on?"
@@ -97,10 +102,33 @@ def question_text(question: ApprovalRequested) -> str:
             head = f"May I use {question.tool}{several}? Risk: {question.risk.value}."
     lines = [head]
     if question.reason:
-        lines.append(question.reason)
+        lines.append(spell_out(question.reason))
     if question.taint:
-        lines.append(f"There is content from outside here: {', '.join(question.taint[:5])}.")
-    if question.preview:
-        lines.append(f"```\n{question.preview[:PREVIEW_LENGTH_MAX]}\n```")
+        named = spell_out(", ".join(question.taint[:TAINT_SHOWN_MAX]))
+        more = len(question.taint) - TAINT_SHOWN_MAX
+        lines.append(f"There is content from outside here: {named}{f' and {more} more' if more > 0 else ''}.")
+    lines += _shown(question, calls)
     lines.append(f"Answer with {APPROVE} {question.approval_id} or {DENY} {question.approval_id}")
     return "\n".join(lines)
+
+
+def _shown(question: ApprovalRequested, calls: Sequence[Call]) -> list[str]:
+    """Shows what would be done, in a block that its own text cannot end."""
+    asked = [call for call in calls if call.call_id in (question.calls or (question.call_id,))]
+    is_of_calls = question.kind is ApprovalKind.TOOL and asked
+    text = "\n\n".join(map(_shown_call, asked)) if is_of_calls else question.preview or ""
+    seen = spell_out(text, kept="\n\t").replace("```", "` ` `")
+    if not seen:
+        return []
+    block = f"```\n{seen[:SHOWN_LENGTH_MAX]}\n```"
+    left = len(seen) - SHOWN_LENGTH_MAX
+    if left <= 0:
+        return [block]
+    where = f"palyra approvals show {question.approval_id}"
+    return [block, f"{left} more characters of it are not shown here. Read them before you allow it: {where}"]
+
+
+def _shown_call(call: Call) -> str:
+    """Returns the tool's own words about the call, or its arguments where it has none."""
+    preview = call.judged.preview if call.judged is not None else None
+    return preview or spell_json(msgspec.json.encode(call.arguments, order="sorted").decode())

@@ -120,8 +120,9 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """`option` is the index into the approval's offered options; a scope picks the first option of that scope.
 
     `principal` and `role` belong to kind `pairing`: whom the account is linked to, and what they may do from it.
-    `without` lists the paths of a draft that are not to be applied. `may_trust` says that the caller has the right to
-    vouch for a source, which an option may do.
+    `role_max` is the highest role that whoever answers may give, which is their own. `without` lists the paths of a
+    draft that are not to be applied. `may_trust` says that the caller has the right to vouch for a source, which an
+    option may do.
     """
 
     decision: Decision
@@ -132,6 +133,7 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     end_run: bool = False
     principal: str | None = None
     role: str | None = None
+    role_max: str = "user"
     without: tuple[str, ...] = ()
     may_trust: bool = False
 

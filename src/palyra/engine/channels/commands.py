@@ -2,8 +2,8 @@
 
 Owns: what each command does, as whom, and what it answers.
 Does not own: reading commands (core.channels.commands), who is let in (core.channels.router).
-Invariant: a stranger changes nothing of a shared session, and answers no approval. Who may answer one is asked of the
-same policy as over the API (L11).
+Invariants: a stranger changes nothing of a shared session, and answers no approval. Who may answer one is asked of the
+same policy as over the API (L11). A yes is for a question that its speaker can only have meant (L7).
 """
 
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from palyra.engine.channels.directory import ChannelDirectory
 
 NOT_YOURS = "You may not do that here; ask an operator to link your account."
 NOTHING_WAITS = "Nothing waits for an answer here."
+NAME_IT = "Name the question that you allow: press its button, or send /approve with the whole id that stands below it."
 RUNS_SUMMED_MAX = 500
 _LASTING = (Scope.SESSION.value, Scope.TIMEBOXED.value)
 
@@ -133,14 +134,17 @@ class ChannelCommands:
         return f"{len(usages)} runs, {tokens} tokens, {least}{cost}."
 
     async def _answer(self, case: CommandCase, wanted: str, decision: Decision, scope: Scope = Scope.ONCE) -> str:
-        row = await self._question(case, wanted)
-        if row is None:
+        rows = await self._questions(case, wanted)
+        if not rows:
             return NOTHING_WAITS
+        row = rows[0]
         run = await self.runs.views.run(row.run_id, None) if row.run_id is not None else None
         speaker = case.speaker
         owner = speaker.principal if run is not None and run.principal == speaker.principal else case.place.owner
         if speaker.role is None or not self.directory.may_answer(speaker.principal, speaker.role, owner):
             return NOT_YOURS
+        if decision is Decision.ALLOW and not _is_clear(case, wanted, rows):
+            return NAME_IT
         if row.kind is ApprovalKind.UNCERTAIN:
             return "Answer this one with palyra approvals: retry, done or give_up."
         answer = ApprovalAnswer(decision=decision, scope=scope, reason=f"answered in channel {case.rules.name}")
@@ -151,18 +155,15 @@ class ChannelCommands:
             return "Allowed."
         return "Denied." if scope is Scope.ONCE else "Denied; equal calls are refused without a question now."
 
-    async def _question(self, case: CommandCase, wanted: str) -> ApprovalRow | None:
-        """Returns the question that is meant: by its id or the beginning of it, else the oldest of this session."""
+    async def _questions(self, case: CommandCase, wanted: str) -> list[ApprovalRow]:
+        """Returns the questions that may be meant, by an id or the beginning of one, the oldest first."""
         session = await self._session(case)
         if session is None:
-            return None
+            return []
         waiting = await self.approvals.views.pending_of(session.id)
-        if not wanted:
-            return waiting[0] if waiting else None
         found = [row for row in waiting if row.id.startswith(wanted.upper())]
-        if found:
-            return found[0]
-        return await self._delegated_question(session, wanted)
+        delegated = await self._delegated_question(session, wanted) if wanted and not found else None
+        return found if delegated is None else [delegated]
 
     async def _delegated_question(self, session: SessionRow, wanted: str) -> ApprovalRow | None:
         """Finds a question of a run that this session delegated. Any other question is not of this conversation."""
@@ -190,6 +191,12 @@ class ChannelCommands:
 def _may_change(case: CommandCase) -> bool:
     """Tells whether the speaker may change the session: it is theirs, or a person vouched for them."""
     return case.place.owner == case.speaker.principal or case.speaker.role is not None
+
+
+def _is_clear(case: CommandCase, wanted: str, rows: list[ApprovalRow]) -> bool:
+    """Where others answer too, the question that was meant may be gone, and the next one not read yet."""
+    is_alone = case.place.owner == case.speaker.principal and len(rows) == 1
+    return is_alone or wanted.upper() == rows[0].id
 
 
 def _refusal_words(argument: str) -> tuple[str, Scope]:

@@ -3,7 +3,8 @@
 Owns: committing what core.channels.pairing_codes decides, with its events on the node's system tape.
 Does not own: who may issue a code or answer (gateway.access), sending words (intake).
 Invariants: a code is used once, because codes are consumed one at a time and the use is committed with the question. A
-wrong code, an expired one and one of another channel count and are answered alike.
+wrong code, an expired one and one of another channel count and are answered alike. Nobody gives an account a role above
+their own, not even by confirming what somebody else had in mind.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ from palyra.core.channels.pairing_codes import (
     is_usable,
     make_code,
 )
-from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError
+from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unauthorized
 from palyra.core.events import Data, Draft
 from palyra.core.events.account_links import PairingIssued, PairingLinked, PairingLocked, PairingRevoked
 from palyra.core.events.tool import (
@@ -63,7 +64,7 @@ from palyra.ports.clock import Clock
 
 PAIRING = Principal("system:pairing")
 RULE = "pairing"
-ROLES = ("viewer", "user", "operator", "admin")
+ROLES = ("viewer", "user", "operator", "admin")  # Each includes those before it.
 LOOK_EVERY_S = 30.0
 REQUESTS_MAX = 100  # Questions that wait at once.
 CODES_KEPT_MS = DAY_MS
@@ -234,6 +235,9 @@ class PairingService:
             raise Invalid("principal_missing", "say whom the account belongs to: principal is user:NAME")
         role = answer.role or request.role or "user"
         _require_role(role)
+        if ROLES.index(role) > ROLES.index(answer.role_max):
+            message = f"the account would get the role {role}, and you may give {answer.role_max} at most"
+            raise Unauthorized("role_insufficient", f"{message}; name another role, or ask somebody who may")
         life_ms = LINK_DAYS_DEFAULT * DAY_MS if answer.ttl_s is None else answer.ttl_s * 1000
         return AccountLink(
             id=self.ids.mark_id(),

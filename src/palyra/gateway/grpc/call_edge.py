@@ -89,10 +89,15 @@ async def _bounded(work: Coroutine[Any, Any, Answer]) -> Answer:
 
 async def read_body(context: AnyContext) -> bytes:
     """The bytes of a call's one message."""
-    body = await context.read()
-    if body is grpc.aio.EOF:
+    return bytes(await read_message(context))
+
+
+async def read_message(context: AnyContext) -> Any:
+    """A call's one message, as its handler deserializes messages."""
+    message = await context.read()
+    if message is grpc.aio.EOF:
         raise Invalid("message_missing", "the call has no message")
-    return bytes(body)
+    return message
 
 
 def presented_in(context: AnyContext) -> PresentedCredentials:

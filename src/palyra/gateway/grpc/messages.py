@@ -18,11 +18,12 @@ from palyra.core.errors import Invalid
 from palyra.core.events import Event
 from palyra.core.ids import Principal
 from palyra.core.projections.rows import SessionRow
-from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, RunRecord, RunRequest
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, AskedCall, RunRecord, RunRequest
 from palyra.gateway.grpc.settings import PAGE_BYTES_MAX
 from palyra.gateway.routes.approvals import AnswerBody, make_answer
 from palyra.gateway.routes.runs import RunBody, make_run_request
 from palyra.gateway.v1 import approvals_pb2, events_pb2, runs_pb2, sessions_pb2
+from palyra.ports.tokens import Role
 
 ORIGIN = "grpc"  # Of runs started here. A person can be asked behind it.
 COMPLAINT_LENGTH_MAX = 200
@@ -56,8 +57,8 @@ def read_run(start: runs_pb2.RunStart, principal: Principal) -> RunRequest:
     return make_run_request(body, ORIGIN, trust_of_caller(principal))
 
 
-def read_answer(message: approvals_pb2.ResolveApprovalRequest, *, may_trust: bool) -> ApprovalAnswer:
-    return make_answer(read(message, AnswerBody, approval_id=None), may_trust=may_trust)
+def read_answer(message: approvals_pb2.ResolveApprovalRequest, role_max: Role, *, may_trust: bool) -> ApprovalAnswer:
+    return make_answer(read(message, AnswerBody, approval_id=None), role_max, may_trust=may_trust)
 
 
 def run_message(record: RunRecord) -> runs_pb2.Run:
@@ -120,6 +121,16 @@ def approval_message(card: ApprovalRecord) -> approvals_pb2.Approval:
         decided_by=card.decided_by,
         reason=card.reason,
         count=card.count,
+        calls=fitting([_call_message(call) for call in card.calls]),
+    )
+
+
+def _call_message(call: AskedCall) -> approvals_pb2.ApprovalCall:
+    return approvals_pb2.ApprovalCall(
+        call_id=call.call_id,
+        digest=call.digest,
+        arguments_json=_encoder.encode(call.arguments).decode() if call.arguments is not None else None,
+        preview=call.preview,
     )
 
 

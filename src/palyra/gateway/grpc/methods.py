@@ -100,7 +100,8 @@ async def resolve_approval(call: UnaryCall) -> Message:
     message: approvals_pb2.ResolveApprovalRequest = call.message
     viewer = await call.permit(ResourceRef(APPROVAL, message.approval_id))
     may_trust = call.edge.services.viewers.may_trust(call.caller)
-    approval_id, given = APPROVAL.read_id(message.approval_id), read_answer(message, may_trust=may_trust)
+    given = read_answer(message, call.caller.role, may_trust=may_trust)
+    approval_id = APPROVAL.read_id(message.approval_id)
     card = await call.engine.approvals.answer(viewer, approval_id, given, by=call.caller.principal)
     return approvals_pb2.ResolveApprovalResponse(approval=approval_message(card))
 

@@ -176,7 +176,8 @@ class _OpenStream:
             self._caller, "approvals.answer", ResourceRef(APPROVAL, message.approval_id)
         )
         may_trust = self._edge.services.viewers.may_trust(self._caller)
-        approval_id, given = APPROVAL.read_id(message.approval_id), read_answer(message, may_trust=may_trust)
+        given = read_answer(message, self._caller.role, may_trust=may_trust)
+        approval_id = APPROVAL.read_id(message.approval_id)
         await self._edge.services.engine.approvals.answer(viewer, approval_id, given, by=self._caller.principal)
 
 

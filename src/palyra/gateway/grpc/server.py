@@ -7,8 +7,9 @@ answered without a token, reflection included.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,11 +19,12 @@ from grpc_reflection.v1alpha import reflection
 
 from palyra.core.errors import NotFound, Unavailable
 from palyra.gateway.grpc import settings as limits
-from palyra.gateway.grpc.call_edge import AnyContext, CallEdge, read_body
+from palyra.gateway.grpc.call_edge import AnyContext, CallEdge, read_body, read_message
 from palyra.gateway.grpc.messages import parse
 from palyra.gateway.grpc.methods import METHODS, UnaryCall, UnaryMethod
 from palyra.gateway.grpc.run_stream import RunStreams
 from palyra.gateway.grpc.settings import GrpcSettings
+from palyra.gateway.http.sse import StreamSlot
 from palyra.gateway.v1 import gateway_pb2
 
 SERVICE: str = gateway_pb2.DESCRIPTOR.services_by_name["Gateway"].full_name
@@ -90,10 +92,11 @@ class DaemonHealth(health.aio.HealthServicer):
     def __init__(self, edge: CallEdge) -> None:
         super().__init__()
         self._status = edge.services.engine.status
+        self._reading_count = 0
 
     async def answer(self, context: AnyContext) -> bytes:
-        """A check from its bytes to its bytes: anybody may ask, so that its message is awaited in bounded time."""
-        request = parse(health_pb2.HealthCheckRequest, await read_body(context))
+        """A check from its bytes to its bytes."""
+        request = parse(health_pb2.HealthCheckRequest, await self._read(context))
         if request.service not in CHECKED:
             raise NotFound("service_unknown", "there is no such service; the empty name means the daemon itself")
         kinds = health_pb2.HealthCheckResponse
@@ -101,6 +104,19 @@ class DaemonHealth(health.aio.HealthServicer):
         for service in CHECKED:
             await self.set(service, now)  # For those who watch.
         return kinds(status=now).SerializeToString()
+
+    async def _read(self, context: AnyContext) -> bytes:
+        """The message of a check. Anybody may send one, so only a few are awaited at once, and not for long."""
+        if self._reading_count >= limits.CHECKS_MAX:
+            raise Unavailable("checks_busy", "too many health checks are under way; try again in a moment")
+        self._reading_count += 1
+        try:
+            async with asyncio.timeout(limits.CHECK_MESSAGE_S):
+                return await read_body(context)
+        except TimeoutError as cause:
+            raise Unavailable("timeout", f"no message came within {limits.CHECK_MESSAGE_S:g} s") from cause
+        finally:
+            self._reading_count -= 1
 
 
 class Admission(grpc.aio.ServerInterceptor):
@@ -161,17 +177,45 @@ def _answering(edge: CallEdge, perform: Perform) -> AnyHandler:
 
 
 def _admitting(edge: CallEdge, handler: AnyHandler) -> AnyHandler:
-    """The same handler behind the check of the token. Only streams out of other services come here."""
+    """The same handler behind the check of the token. Only streams out of other services come here.
+
+    One message in is served as a stream too: gRPC would read it before the token is looked at. Each counts as a stream
+    of its token and ends with it, since it may stay open for ever.
+    """
     is_stream_in = handler.request_streaming
     inner: Any = handler.stream_stream if is_stream_in else handler.unary_stream
 
-    async def answer(requests: object, context: AnyContext) -> AsyncIterator[Any]:
-        await edge.finish_in_time(context, edge.admit(context))
-        async for message in inner(requests, context):
-            yield message
+    async def take_slot(context: AnyContext) -> StreamSlot:
+        caller = await edge.admit(context)
+        with edge.services.slots.reserved(caller.token_id) as slot:
+            return slot
 
-    make = grpc.stream_stream_rpc_method_handler if is_stream_in else grpc.unary_stream_rpc_method_handler
-    return make(answer, handler.request_deserializer, handler.response_serializer)
+    async def follow(requests: object, context: AnyContext) -> None:
+        given = requests if is_stream_in else await edge.finish_in_time(context, read_message(context))
+        answers = inner(given, context)
+        if isawaitable(answers):  # It writes by itself.
+            await answers
+            return
+        async for message in answers:
+            await context.write(message)
+
+    async def answer(requests: object, context: AnyContext) -> None:
+        slot = await edge.finish_in_time(context, take_slot(context))
+        following = asyncio.ensure_future(follow(requests, context))
+
+        def end() -> None:
+            following.cancel()
+
+        slot.taken_by(end)
+        try:
+            await asyncio.wait({following})
+        finally:
+            following.cancel()
+            edge.services.slots.leave(slot)
+        if not following.cancelled():
+            following.result()
+
+    return grpc.stream_stream_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
 
 
 def _refusing(edge: CallEdge, method: str) -> AnyHandler:

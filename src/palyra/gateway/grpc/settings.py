@@ -15,6 +15,8 @@ PAGE_BYTES_MAX = 2 * 1024 * 1024  # Of one answer. Clients refuse more than 4 Mi
 DELTA_LENGTH_MAX = 64 * 1024  # Characters of joined live text in one message.
 WRITE_TIMEOUT_S = 2 * HEARTBEAT_S  # A client that takes nothing for so long is cut, as over HTTP.
 FIRST_MESSAGE_S = 15.0  # From opening a stream to its first message.
+CHECKS_MAX = 64  # Health checks whose message is awaited at once. They need no token, and each may hold a message.
+CHECK_MESSAGE_S = 5.0  # Clients send it together with the call.
 LATE_ANSWER_S = 10.0  # How long the end of a stream waits for a request of the client that is under way.
 ANSWERS_WAITING_MAX = 16  # Acknowledgements that wait for the client; beyond it no more of its messages are read.
 

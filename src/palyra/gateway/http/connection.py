@@ -80,8 +80,10 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Fields behind a body count, and are dropped: uvicorn would put them among the headers of the request."""
         self._count_said(len(name) + len(value) + 4)
-        super().on_header(name, value)
+        if self._is_in_head:
+            super().on_header(name, value)
 
     def _count_said(self, size: int) -> None:
         """Counts what a head holds, because a whole head may come in one read."""

@@ -2,17 +2,26 @@
 
 Owns: bounded reading and strict decoding.
 Does not own: the meaning of what is read (gateway.routes), credentials (request_access).
-Invariants: no more of a body is held than its limit. An unknown member or parameter is refused.
+Invariants: no more of a body is held than its limit. All bodies of senders who have proved nothing yet share one limit.
+An unknown member or parameter is refused.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
 
-from palyra.core.errors import Invalid
-from palyra.gateway.http.settings import CURSOR_MAX, JSON_BYTES_MAX, QUERY_FIELDS_MAX
+from palyra.core.errors import Invalid, Unavailable
+from palyra.gateway.http.settings import (
+    CURSOR_MAX,
+    JSON_BYTES_MAX,
+    QUERY_FIELDS_MAX,
+    UNPROVEN_BYTES_MAX,
+    UNPROVEN_SMALL_BYTES,
+)
 
 COMPLAINT_LENGTH_MAX = 200  # A decoder's complaint may quote what was sent.
 CURSOR_DIGITS_MAX = 16
@@ -20,7 +29,39 @@ CURSOR_DIGITS_MAX = 16
 Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 
-async def read_body(request: Request, bytes_max: int) -> bytes:
+Hold = Callable[[int], None]
+
+
+class BodyRoom:
+    """Room for bodies whose senders have proved nothing yet, over all of them. A small body needs none of it."""
+
+    def __init__(self, bytes_max: int = UNPROVEN_BYTES_MAX) -> None:
+        self.left_bytes = bytes_max
+
+    @contextmanager
+    def holding(self) -> Iterator[Hold]:
+        """Gives a function to call with the size that one body grows to. It raises Unavailable if there is no room."""
+        taken = 0
+
+        def hold(size: int) -> None:
+            nonlocal taken
+            wanted = max(0, size - UNPROVEN_SMALL_BYTES) - taken
+            if wanted > self.left_bytes:
+                raise Unavailable("bodies_busy", "too many large requests are under way; try again in a moment")
+            self.left_bytes -= wanted
+            taken += wanted
+
+        try:
+            yield hold
+        finally:
+            self.left_bytes += taken
+
+
+def _hold_freely(_size: int) -> None:
+    """For bodies of senders who are known, whose number is bounded by their rate."""
+
+
+async def read_body(request: Request, bytes_max: int, hold: Hold = _hold_freely) -> bytes:
     """The whole body; Invalid as soon as it is known to be too large."""
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced[:20]) > bytes_max:
@@ -29,6 +70,7 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
     async for chunk in request.stream():
         if len(body) + len(chunk) > bytes_max:
             raise _too_large(bytes_max)
+        hold(len(body) + len(chunk))
         body += chunk
     return bytes(body)
 

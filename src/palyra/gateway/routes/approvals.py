@@ -14,7 +14,6 @@ from starlette.responses import Response
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, GrantRecord
 from palyra.gateway.access.resources import APPROVAL, GRANT
-from palyra.gateway.access.roles import require_role_within
 from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.routes.bodies import (
@@ -73,13 +72,13 @@ async def show(call: HttpCall[Empty, Unread]) -> Response:
 
 
 async def answer(call: HttpCall[Empty, AnswerBody]) -> Response:
-    require_role_within(call.caller.role, call.body.role)
-    given = make_answer(call.body, may_trust=call.services.viewers.may_trust(call.caller))
+    may_trust = call.services.viewers.may_trust(call.caller)
+    given = make_answer(call.body, call.caller.role, may_trust=may_trust)
     approvals = call.services.engine.approvals
     return answer_json(await approvals.answer(call.viewer, call.id_of(APPROVAL), given, by=call.principal))
 
 
-def make_answer(body: AnswerBody, *, may_trust: bool) -> ApprovalAnswer:
+def make_answer(body: AnswerBody, role_max: Role, *, may_trust: bool) -> ApprovalAnswer:
     """What the engine is asked for, whichever protocol carried the body."""
     return ApprovalAnswer(
         decision=body.decision,
@@ -90,6 +89,7 @@ def make_answer(body: AnswerBody, *, may_trust: bool) -> ApprovalAnswer:
         end_run=body.end_run,
         principal=body.principal,
         role=None if body.role is None else body.role.value,
+        role_max=role_max.value,
         without=body.without,
         may_trust=may_trust,
     )

@@ -142,7 +142,8 @@ async def test(call: HttpCall[Empty, Empty]) -> Response:
 
 async def inbound(call: HttpCall[Empty, Unread]) -> Response:
     """Takes a request of a platform, which proves itself by its signature."""
-    body = await read_body(call.request, INBOUND_BYTES_MAX)
+    with call.services.unproven.holding() as hold:
+        body = await read_body(call.request, INBOUND_BYTES_MAX, hold)
     headers = {name.lower(): value for name, value in call.request.headers.items()}
     request = HttpRequestPart(headers=headers, body=body, now_s=call.services.credentials.clock.now_ms() // 1000)
     taken = await call.services.engine.channels.receive_request(call.path["name"], request)

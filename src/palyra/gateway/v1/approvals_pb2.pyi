@@ -49,7 +49,7 @@ SCOPE_SESSION: Scope
 SCOPE_TIMEBOXED: Scope
 
 class Approval(_message.Message):
-    __slots__ = ("id", "kind", "run_id", "session_id", "call_id", "tool", "arguments_json", "status", "rule", "policies", "risk", "taint", "digest", "preview", "options", "created_at_ms", "expires_at_ms", "decided_by", "reason", "count")
+    __slots__ = ("id", "kind", "run_id", "session_id", "call_id", "tool", "arguments_json", "status", "rule", "policies", "risk", "taint", "digest", "preview", "options", "created_at_ms", "expires_at_ms", "decided_by", "reason", "count", "calls")
     ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +70,7 @@ class Approval(_message.Message):
     DECIDED_BY_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
     id: str
     kind: str
     run_id: str
@@ -90,7 +91,20 @@ class Approval(_message.Message):
     decided_by: str
     reason: str
     count: int
-    def __init__(self, id: _Optional[str] = ..., kind: _Optional[str] = ..., run_id: _Optional[str] = ..., session_id: _Optional[str] = ..., call_id: _Optional[str] = ..., tool: _Optional[str] = ..., arguments_json: _Optional[str] = ..., status: _Optional[str] = ..., rule: _Optional[str] = ..., policies: _Optional[_Iterable[str]] = ..., risk: _Optional[str] = ..., taint: _Optional[_Iterable[str]] = ..., digest: _Optional[str] = ..., preview: _Optional[str] = ..., options: _Optional[_Iterable[_Union[ApprovalOption, _Mapping]]] = ..., created_at_ms: _Optional[int] = ..., expires_at_ms: _Optional[int] = ..., decided_by: _Optional[str] = ..., reason: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+    calls: _containers.RepeatedCompositeFieldContainer[ApprovalCall]
+    def __init__(self, id: _Optional[str] = ..., kind: _Optional[str] = ..., run_id: _Optional[str] = ..., session_id: _Optional[str] = ..., call_id: _Optional[str] = ..., tool: _Optional[str] = ..., arguments_json: _Optional[str] = ..., status: _Optional[str] = ..., rule: _Optional[str] = ..., policies: _Optional[_Iterable[str]] = ..., risk: _Optional[str] = ..., taint: _Optional[_Iterable[str]] = ..., digest: _Optional[str] = ..., preview: _Optional[str] = ..., options: _Optional[_Iterable[_Union[ApprovalOption, _Mapping]]] = ..., created_at_ms: _Optional[int] = ..., expires_at_ms: _Optional[int] = ..., decided_by: _Optional[str] = ..., reason: _Optional[str] = ..., count: _Optional[int] = ..., calls: _Optional[_Iterable[_Union[ApprovalCall, _Mapping]]] = ...) -> None: ...
+
+class ApprovalCall(_message.Message):
+    __slots__ = ("call_id", "digest", "arguments_json", "preview")
+    CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_JSON_FIELD_NUMBER: _ClassVar[int]
+    PREVIEW_FIELD_NUMBER: _ClassVar[int]
+    call_id: str
+    digest: str
+    arguments_json: str
+    preview: str
+    def __init__(self, call_id: _Optional[str] = ..., digest: _Optional[str] = ..., arguments_json: _Optional[str] = ..., preview: _Optional[str] = ...) -> None: ...
 
 class ApprovalOption(_message.Message):
     __slots__ = ("scope", "text")
