@@ -25,6 +25,7 @@ from palyra.core.events.tool import (
     ApprovalStatus,
     Decision,
     GrantOption,
+    Risk,
     Scope,
     ToolJudged,
     ToolStarted,
@@ -252,6 +253,8 @@ async def _answer(engine: Engine, run_id: RunId, asked: ApprovalRequested, order
         return
     if ordered is not None:
         answer = ApprovalAnswer(decision=Decision.DENY)
+    elif asked.risk is Risk.CRITICAL:
+        answer = ApprovalAnswer(decision=Decision.ALLOW)
     else:
         widest = max(index for index, option in enumerate(asked.options) if _is_grant(option))
         answer = ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.SESSION, option=widest)

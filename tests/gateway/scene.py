@@ -155,7 +155,7 @@ class Scene:
 
     real: Engine
     ids: dict[str, str] = field(default_factory=dict)
-    settings: HttpSettings = field(default_factory=HttpSettings)
+    settings: HttpSettings = field(default_factory=lambda: HttpSettings(port=0))
     client: tuple[str, int] = ("127.0.0.1", 50000)
     policy: AccessPolicy = field(default_factory=lambda: RoleTable(ROUTES))
     tokens: FixedTokens = field(default_factory=FixedTokens)

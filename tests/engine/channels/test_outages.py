@@ -42,8 +42,8 @@ pytest.importorskip("slack_sdk", reason="the extra slack is not installed")
 pytest.importorskip("discord", reason="the extra discord is not installed")
 
 MINUTE_S = 60.0
-PACE = 10.0 if examples(1) == 1 else 1.0
-WAIT_S = 300.0 / PACE
+PACE = 5.0 if examples(1) == 1 else 1.0
+WAIT_S = 900.0 / PACE
 ANSWERS = [Script(turns=tuple(says("Heard.") for _ in range(20)))]
 SENT = ["one", "two", "three"]
 _numbers = count(1)
