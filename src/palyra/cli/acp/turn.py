@@ -125,12 +125,11 @@ class PromptTurn:
     def _question(self, card: JsonObject) -> JsonObject:
         call = self._calls.get(str(card.get("call_id")), {"toolCallId": str(card.get("id")), "title": "budget"})
         options = [{"optionId": _ALLOW, "name": "Allow once", "kind": "allow_once"}]
-        offered = card.get("options")
-        scopes = [each.get("scope") for each in offered if isinstance(each, dict)] if isinstance(offered, list) else []
-        if "session" in scopes:
+        lasting = _lasting_decisions(card)
+        if "allow" in lasting:
             options.append({"optionId": _ALLOW_SESSION, "name": "Allow in this session", "kind": "allow_always"})
         options.append({"optionId": _REJECT, "name": "Reject", "kind": "reject_once"})
-        if "session" in scopes:
+        if "deny" in lasting:
             options.append({"optionId": _REJECT_SESSION, "name": "Reject in this session", "kind": "reject_always"})
         preview = card.get("preview")
         content = [{"type": "content", "content": text_block(str(preview))}] if preview else []
@@ -161,6 +160,13 @@ class PromptTurn:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _lasting_decisions(card: JsonObject) -> frozenset[str]:
+    """Returns which of allow and deny may last for the session. A call of critical risk is allowed once."""
+    offered = card.get("options")
+    options = [each for each in offered if isinstance(each, dict)] if isinstance(offered, list) else []
+    return frozenset(word for each in options if each.get("scope") == "session" for word in each.get("decisions", ()))
 
 
 def _answer_of(chosen: JsonObject) -> JsonObject | None:

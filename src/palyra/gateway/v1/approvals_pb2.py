@@ -24,29 +24,29 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!palyra/gateway/v1/approvals.proto\x12\x11palyra.gateway.v1\"\x85\x04\n\x08\x41pproval\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x13\n\x06run_id\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nsession_id\x18\x04 \x01(\t\x12\x14\n\x07\x63\x61ll_id\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04tool\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x1b\n\x0e\x61rguments_json\x18\x07 \x01(\tH\x03\x88\x01\x01\x12\x0e\n\x06status\x18\x08 \x01(\t\x12\x0c\n\x04rule\x18\t \x01(\t\x12\x10\n\x08policies\x18\n \x03(\t\x12\x0c\n\x04risk\x18\x0b \x01(\t\x12\r\n\x05taint\x18\x0c \x03(\t\x12\x0e\n\x06\x64igest\x18\r \x01(\t\x12\x14\n\x07preview\x18\x0e \x01(\tH\x04\x88\x01\x01\x12\x32\n\x07options\x18\x0f \x03(\x0b\x32!.palyra.gateway.v1.ApprovalOption\x12\x15\n\rcreated_at_ms\x18\x10 \x01(\x03\x12\x1a\n\rexpires_at_ms\x18\x11 \x01(\x03H\x05\x88\x01\x01\x12\x17\n\ndecided_by\x18\x12 \x01(\tH\x06\x88\x01\x01\x12\x0e\n\x06reason\x18\x13 \x01(\t\x12\r\n\x05\x63ount\x18\x14 \x01(\rB\t\n\x07_run_idB\n\n\x08_call_idB\x07\n\x05_toolB\x11\n\x0f_arguments_jsonB\n\n\x08_previewB\x10\n\x0e_expires_at_msB\r\n\x0b_decided_by\"-\n\x0e\x41pprovalOption\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"y\n\x14ListApprovalsRequest\x12\x31\n\x06status\x18\x01 \x01(\x0e\x32!.palyra.gateway.v1.ApprovalStatus\x12\x10\n\x08\x65veryone\x18\x02 \x01(\x08\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\t\x12\r\n\x05limit\x18\x04 \x01(\r\"o\n\x15ListApprovalsResponse\x12.\n\tapprovals\x18\x01 \x03(\x0b\x32\x1b.palyra.gateway.v1.Approval\x12\x17\n\nnext_after\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\r\n\x0b_next_after\"\xe4\x01\n\x16ResolveApprovalRequest\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\x12-\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1b.palyra.gateway.v1.Decision\x12\'\n\x05scope\x18\x03 \x01(\x0e\x32\x18.palyra.gateway.v1.Scope\x12\x13\n\x06option\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x12\n\x05ttl_s\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x0f\n\x07\x65nd_run\x18\x07 \x01(\x08\x42\t\n\x07_optionB\x08\n\x06_ttl_s\"H\n\x17ResolveApprovalResponse\x12-\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x1b.palyra.gateway.v1.Approval*\xc3\x01\n\x0e\x41pprovalStatus\x12\x1f\n\x1b\x41PPROVAL_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41PPROVAL_STATUS_PENDING\x10\x01\x12\x1b\n\x17\x41PPROVAL_STATUS_ALLOWED\x10\x02\x12\x1a\n\x16\x41PPROVAL_STATUS_DENIED\x10\x03\x12\x1b\n\x17\x41PPROVAL_STATUS_EXPIRED\x10\x04\x12\x1d\n\x19\x41PPROVAL_STATUS_CANCELLED\x10\x05*\x88\x01\n\x08\x44\x65\x63ision\x12\x18\n\x14\x44\x45\x43ISION_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x44\x45\x43ISION_ALLOW\x10\x01\x12\x11\n\rDECISION_DENY\x10\x02\x12\x12\n\x0e\x44\x45\x43ISION_RETRY\x10\x03\x12\x11\n\rDECISION_DONE\x10\x04\x12\x14\n\x10\x44\x45\x43ISION_GIVE_UP\x10\x05*V\n\x05Scope\x12\x15\n\x11SCOPE_UNSPECIFIED\x10\x00\x12\x0e\n\nSCOPE_ONCE\x10\x01\x12\x11\n\rSCOPE_SESSION\x10\x02\x12\x13\n\x0fSCOPE_TIMEBOXED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!palyra/gateway/v1/approvals.proto\x12\x11palyra.gateway.v1\"\x85\x04\n\x08\x41pproval\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x13\n\x06run_id\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x12\n\nsession_id\x18\x04 \x01(\t\x12\x14\n\x07\x63\x61ll_id\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04tool\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x1b\n\x0e\x61rguments_json\x18\x07 \x01(\tH\x03\x88\x01\x01\x12\x0e\n\x06status\x18\x08 \x01(\t\x12\x0c\n\x04rule\x18\t \x01(\t\x12\x10\n\x08policies\x18\n \x03(\t\x12\x0c\n\x04risk\x18\x0b \x01(\t\x12\r\n\x05taint\x18\x0c \x03(\t\x12\x0e\n\x06\x64igest\x18\r \x01(\t\x12\x14\n\x07preview\x18\x0e \x01(\tH\x04\x88\x01\x01\x12\x32\n\x07options\x18\x0f \x03(\x0b\x32!.palyra.gateway.v1.ApprovalOption\x12\x15\n\rcreated_at_ms\x18\x10 \x01(\x03\x12\x1a\n\rexpires_at_ms\x18\x11 \x01(\x03H\x05\x88\x01\x01\x12\x17\n\ndecided_by\x18\x12 \x01(\tH\x06\x88\x01\x01\x12\x0e\n\x06reason\x18\x13 \x01(\t\x12\r\n\x05\x63ount\x18\x14 \x01(\rB\t\n\x07_run_idB\n\n\x08_call_idB\x07\n\x05_toolB\x11\n\x0f_arguments_jsonB\n\n\x08_previewB\x10\n\x0e_expires_at_msB\r\n\x0b_decided_by\"@\n\x0e\x41pprovalOption\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x11\n\tdecisions\x18\x03 \x03(\t\"y\n\x14ListApprovalsRequest\x12\x31\n\x06status\x18\x01 \x01(\x0e\x32!.palyra.gateway.v1.ApprovalStatus\x12\x10\n\x08\x65veryone\x18\x02 \x01(\x08\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\t\x12\r\n\x05limit\x18\x04 \x01(\r\"o\n\x15ListApprovalsResponse\x12.\n\tapprovals\x18\x01 \x03(\x0b\x32\x1b.palyra.gateway.v1.Approval\x12\x17\n\nnext_after\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\r\n\x0b_next_after\"\xe4\x01\n\x16ResolveApprovalRequest\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\x12-\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x1b.palyra.gateway.v1.Decision\x12\'\n\x05scope\x18\x03 \x01(\x0e\x32\x18.palyra.gateway.v1.Scope\x12\x13\n\x06option\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x12\n\x05ttl_s\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x0f\n\x07\x65nd_run\x18\x07 \x01(\x08\x42\t\n\x07_optionB\x08\n\x06_ttl_s\"H\n\x17ResolveApprovalResponse\x12-\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x1b.palyra.gateway.v1.Approval*\xc3\x01\n\x0e\x41pprovalStatus\x12\x1f\n\x1b\x41PPROVAL_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41PPROVAL_STATUS_PENDING\x10\x01\x12\x1b\n\x17\x41PPROVAL_STATUS_ALLOWED\x10\x02\x12\x1a\n\x16\x41PPROVAL_STATUS_DENIED\x10\x03\x12\x1b\n\x17\x41PPROVAL_STATUS_EXPIRED\x10\x04\x12\x1d\n\x19\x41PPROVAL_STATUS_CANCELLED\x10\x05*\x88\x01\n\x08\x44\x65\x63ision\x12\x18\n\x14\x44\x45\x43ISION_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x44\x45\x43ISION_ALLOW\x10\x01\x12\x11\n\rDECISION_DENY\x10\x02\x12\x12\n\x0e\x44\x45\x43ISION_RETRY\x10\x03\x12\x11\n\rDECISION_DONE\x10\x04\x12\x14\n\x10\x44\x45\x43ISION_GIVE_UP\x10\x05*V\n\x05Scope\x12\x15\n\x11SCOPE_UNSPECIFIED\x10\x00\x12\x0e\n\nSCOPE_ONCE\x10\x01\x12\x11\n\rSCOPE_SESSION\x10\x02\x12\x13\n\x0fSCOPE_TIMEBOXED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'palyra.gateway.v1.approvals_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_APPROVALSTATUS']._serialized_start=1165
-  _globals['_APPROVALSTATUS']._serialized_end=1360
-  _globals['_DECISION']._serialized_start=1363
-  _globals['_DECISION']._serialized_end=1499
-  _globals['_SCOPE']._serialized_start=1501
-  _globals['_SCOPE']._serialized_end=1587
+  _globals['_APPROVALSTATUS']._serialized_start=1184
+  _globals['_APPROVALSTATUS']._serialized_end=1379
+  _globals['_DECISION']._serialized_start=1382
+  _globals['_DECISION']._serialized_end=1518
+  _globals['_SCOPE']._serialized_start=1520
+  _globals['_SCOPE']._serialized_end=1606
   _globals['_APPROVAL']._serialized_start=57
   _globals['_APPROVAL']._serialized_end=574
   _globals['_APPROVALOPTION']._serialized_start=576
-  _globals['_APPROVALOPTION']._serialized_end=621
-  _globals['_LISTAPPROVALSREQUEST']._serialized_start=623
-  _globals['_LISTAPPROVALSREQUEST']._serialized_end=744
-  _globals['_LISTAPPROVALSRESPONSE']._serialized_start=746
-  _globals['_LISTAPPROVALSRESPONSE']._serialized_end=857
-  _globals['_RESOLVEAPPROVALREQUEST']._serialized_start=860
-  _globals['_RESOLVEAPPROVALREQUEST']._serialized_end=1088
-  _globals['_RESOLVEAPPROVALRESPONSE']._serialized_start=1090
-  _globals['_RESOLVEAPPROVALRESPONSE']._serialized_end=1162
+  _globals['_APPROVALOPTION']._serialized_end=640
+  _globals['_LISTAPPROVALSREQUEST']._serialized_start=642
+  _globals['_LISTAPPROVALSREQUEST']._serialized_end=763
+  _globals['_LISTAPPROVALSRESPONSE']._serialized_start=765
+  _globals['_LISTAPPROVALSRESPONSE']._serialized_end=876
+  _globals['_RESOLVEAPPROVALREQUEST']._serialized_start=879
+  _globals['_RESOLVEAPPROVALREQUEST']._serialized_end=1107
+  _globals['_RESOLVEAPPROVALRESPONSE']._serialized_start=1109
+  _globals['_RESOLVEAPPROVALRESPONSE']._serialized_end=1181
 # @@protoc_insertion_point(module_scope)

@@ -93,12 +93,14 @@ class Approval(_message.Message):
     def __init__(self, id: _Optional[str] = ..., kind: _Optional[str] = ..., run_id: _Optional[str] = ..., session_id: _Optional[str] = ..., call_id: _Optional[str] = ..., tool: _Optional[str] = ..., arguments_json: _Optional[str] = ..., status: _Optional[str] = ..., rule: _Optional[str] = ..., policies: _Optional[_Iterable[str]] = ..., risk: _Optional[str] = ..., taint: _Optional[_Iterable[str]] = ..., digest: _Optional[str] = ..., preview: _Optional[str] = ..., options: _Optional[_Iterable[_Union[ApprovalOption, _Mapping]]] = ..., created_at_ms: _Optional[int] = ..., expires_at_ms: _Optional[int] = ..., decided_by: _Optional[str] = ..., reason: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ApprovalOption(_message.Message):
-    __slots__ = ("scope", "text")
+    __slots__ = ("scope", "text", "decisions")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
     scope: str
     text: str
-    def __init__(self, scope: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+    decisions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, scope: _Optional[str] = ..., text: _Optional[str] = ..., decisions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListApprovalsRequest(_message.Message):
     __slots__ = ("status", "everyone", "after", "limit")
