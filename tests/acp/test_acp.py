@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from palyra.adapters.providers.prepared_turns import Chunk, PreparedCall, Turn
+from palyra.adapters.tools.routine_create import RoutineCreate
+from palyra.app.tools import LateRoutines
 from palyra.core.context.messages import ToolMessage
 from tests.gateway.scene import ADMIN
 from tests.openai_api.serving import Served, serve, workshop_at
@@ -131,6 +133,18 @@ async def test_a_question_is_put_to_the_person_in_the_editor(tmp_path: Path, pic
         await editor.ask("session/prompt", sessionId=session_id, prompt=prompt("send it again"))
         assert len(editor.asked) == (1 if picked.endswith("_session") else 2)
     assert len(workshop.executed()) == executed
+
+
+async def test_a_critical_call_is_offered_one_yes_in_the_editor(tmp_path: Path) -> None:
+    workshop, _ = workshop_at(tmp_path, calls("routine.create", name="r", prompt="p", every_s=60), says("Done."))
+    workshop.tools.append(RoutineCreate(LateRoutines()))
+    async with serve(workshop) as served, editing(served, tmp_path) as editor:
+        session_id = await editor.begin()
+        editor.answers["session/request_permission"] = {"outcome": {"outcome": "selected", "optionId": "reject"}}
+        await editor.ask("session/prompt", sessionId=session_id, prompt=prompt("remind me"))
+        (asked,) = editor.asked
+        kinds = [each["kind"] for each in asked["params"]["options"]]
+        assert kinds == ["allow_once", "reject_once", "reject_always"]
 
 
 async def test_the_editors_files_are_read_and_written_by_the_editor(tmp_path: Path) -> None:

@@ -59,9 +59,13 @@ def test_make_run_shows_the_progress_of_the_default_set() -> None:
 
 
 def test_a_start_ends_with_one_link_and_a_command_that_reaches_the_daemon(tmp_path: Path) -> None:
-    with Terminal(["--home", str(tmp_path / "home"), "serve"], {"PALYRA_SERVER__HTTP": "127.0.0.1:0"}) as terminal:
-        terminal.expect("talk to it in another terminal: ")
+    environment = {"PALYRA_SERVER__HTTP": "127.0.0.1:0", "COLUMNS": "80"}
+    with Terminal(["--home", str(tmp_path / "home"), "serve"], environment) as terminal:
+        terminal.expect("talk to it in another terminal:\n")
         command = terminal.expect("\n").strip()
+        before, _, link = terminal.seen.partition("within 10 minutes:\n")
+        assert link.startswith("http://")
+        assert all(len(line) <= 80 or " " not in line for line in before.splitlines())  # A path stays whole.
         shown = terminal.seen[terminal.seen.index("palyra listens on") :]
         assert shown.count("://") == 1
         assert "[info" not in terminal.seen  # The words say it; the log's own lines would say it twice.

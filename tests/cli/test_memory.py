@@ -41,6 +41,15 @@ def answer(*arguments: str) -> dict[str, Any]:
     return members
 
 
+def test_a_time_to_live_is_written_as_every_other_duration() -> None:
+    assert memory("add", "The release is frozen until Friday.", "--ttl", "3d").output.startswith("remembered 01")
+    frozen = answer("list")["items"][-1]
+    assert frozen["expires_at_ms"] - frozen["created_at_ms"] == 3 * 86_400_000
+    wrong = memory("add", "The release is late.", "--ttl", "soon")
+    assert (wrong.exit_code, "such as 30m" in wrong.stderr) == (1, True)
+    assert memory("forget", frozen["id"]).exit_code == 0
+
+
 def test_an_item_is_added_found_edited_and_forgotten() -> None:
     assert memory("add", "The staging server is called heron.").output.startswith("remembered 01")
     assert memory("add", "The staging server is called heron.").output.startswith("known already: 01")

@@ -26,6 +26,7 @@ from tests.support.waiting import WAIT_S
 from tests.test_docs import command_names
 
 ROOT = Path(__file__).parents[2]
+MARKING = ROOT / "tests" / "support" / "mcp_servers" / "marking.py"
 NAMES = list(command_names(get_command(app)))
 
 
@@ -235,6 +236,17 @@ def test_help_loads_nothing_heavy() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, env=environment)
     assert (run.stdout, run.stderr) == ("[]\n", "")
+
+
+def test_a_server_is_shown_before_it_is_accepted_and_the_result_is_json_alone(tmp_path: Path) -> None:
+    talking = f"import runpy, sys; print('I talk', file=sys.stderr, flush=True); runpy.run_path({str(MARKING)!r}"
+    server = [sys.executable, "-c", f"{talking}, run_name='__main__')", "marks", "hold"]
+    command = [sys.executable, "-m", "palyra", "--home", str(tmp_path), "mcp", "add", "m", "--json", "--", *server]
+    done = subprocess.run(command, input="y\n", capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, json.loads(done.stdout)["tools"][0]["name"]) == (0, "mark"), done.stderr
+    shown, _, _ = done.stderr.partition("accept these tools?")
+    assert "Leaves a mark." in shown
+    assert "I talk" in done.stderr
 
 
 def test_mcp_alone_shows_its_help_at_a_terminal() -> None:

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from palyra.cli.output import print_line, print_table
 from palyra.cli.terminal.tables import print_rows
 
 COLUMNS = ("name", "when", "state", "prompt")
@@ -33,6 +34,25 @@ def test_no_word_is_split_and_no_line_is_cut(
     for word in " ".join([*COLUMNS[1:], *(" ".join(row) for row in ROWS)]).split():
         assert re.search(rf"(^|\s){re.escape(word)}(\s|$)", table)
     assert all(len(line) <= width for line in table.splitlines())
+
+
+@pytest.mark.parametrize("width", [30, 80])
+def test_values_and_lines_are_broken_between_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    why = "A program outside the sandbox runs or obeys what is written there, so writing it asks."
+    print_table([("id", 1), ("why", why)])
+    first, *rest = capsys.readouterr().out.splitlines()[1:]
+    assert " ".join([first.removeprefix("why  "), *(line.removeprefix("     ") for line in rest)]) == why
+    print_line(why)
+    lines = capsys.readouterr().out.splitlines()
+    assert " ".join(lines) == why
+    assert all(len(line) <= width for line in lines)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+    print_table([("why", why)])
+    assert capsys.readouterr().out == f"why  {why}\n"
 
 
 def test_a_narrow_terminal_gets_a_block_for_each_row(

@@ -16,6 +16,7 @@ from palyra.core.healing.rules import (
     RunObservation,
     approval_findings,
     artifact_findings,
+    blocked_service_finding,
     clock_findings,
     disk_findings,
     job_findings,
@@ -181,6 +182,10 @@ def test_a_service_that_restarts_itself_is_only_reported() -> None:
     by_itself = service_finding(HealingDomain.MCP, "files", "exited", restarts_itself=True)
     other = service_finding(HealingDomain.BROWSER, "browser", "exited", restarts_itself=False)
     assert (by_itself.remedies, other.remedies) == ((), (Remedy.RESTART_SERVICE,))
+    blocked = blocked_service_finding(
+        HealingDomain.EMBEDDER, "embedder", "the weights are not installed; run pip install"
+    )
+    assert (blocked.remedies, "palyra incidents act" in blocked.remediation) == ((), False)
     assert unanswered_finding(HealingDomain.MCP, "did not answer").remedies == ()
 
 

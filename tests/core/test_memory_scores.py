@@ -60,9 +60,20 @@ def test_a_hit_explains_itself_and_its_shares_add_up() -> None:
 def test_a_score_lies_between_0_and_1_whatever_the_question_wishes() -> None:
     wishes = replace(ASKED, speakers=frozenset({"Greta"}), asks_for_time=True, period=Period(0, 9))
     best = candidate(1, text=9.0, vector=1.0, meaning=1.0, speaker="Greta", in_conversation=True, said=Period(1, 2))
-    worst = candidate(2, text=None, vector=None, meaning=0.0)
+    worst = candidate(2, text=None, vector=0.1, meaning=0.0)
     for question in (ASKED, wishes):
-        assert [one.score for one in rank(question, 2.0, [best, worst], 10)] == [1.0, 0.0]
+        first, last = rank(question, 2.0, [best, worst], 10)
+        assert first.score == 1.0
+        assert 0.0 <= last.score < 0.1
+
+
+def test_what_nothing_supports_is_no_hit() -> None:
+    stray = candidate(1, text=None, vector=0.03, meaning=0.0, in_conversation=True, word_count=40)
+    assert order(ASKED, stray) == []
+    assert order(replace(ASKED, speakers=frozenset({"Greta"})), replace(stray, speaker="Greta")) == [1]
+    assert order(replace(ASKED, period=Period(0, 9)), replace(stray, said=Period(1, 2))) == [1]
+    for fitting in ({"text": 0.5}, {"vector": 0.3}, {"meaning": 0.2}):
+        assert order(ASKED, replace(stray, **fitting)) == [1]
 
 
 def test_what_the_asked_one_said_beside_the_point_scores_no_more_than_without_the_name() -> None:

@@ -76,6 +76,13 @@ async def test_a_critical_call_is_allowed_once_and_never_for_longer(tmp_path: Pa
         record = await engine.runs.start(OWNER, ask(session_key="s"))
         await wait_for(engine, record.id, "run.waiting")
         (card,) = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
+        offered = {(option.scope, option.decisions) for option in card.options}
+        both = (Decision.ALLOW, Decision.DENY)
+        assert offered == {
+            (Scope.ONCE, both),
+            (Scope.SESSION, (Decision.DENY,)),
+            (Scope.TIMEBOXED, (Decision.DENY,)),
+        }
         for longer in (
             ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.SESSION),
             ApprovalAnswer(decision=Decision.ALLOW, option=2),

@@ -150,6 +150,21 @@ async def test_after_an_hour_of_sleep_missed_times_follow_the_rule(
         assert stored.next_at_ms == last_ms + MINUTE
 
 
+async def test_missed_times_that_are_all_made_up_for_run_one_after_another_oldest_first(tmp_path: Path) -> None:
+    clock = SetClock()
+    async with workshop_at(tmp_path, clock).open() as engine:
+        asked = wish(misfire=Misfire.ALL, misfire_max=12, overlap=Overlap.FORBID)
+        routine = await engine.routines.create(OWNER, asked)
+        await settled(engine)
+        clock.forward(720.5)
+        await settled(engine)
+        times = await times_of(engine, routine.id)
+        assert [time.fire.reason for time in times] == [None] * 12
+        events = await engine._setup.journal.read_all(0, 10_000)
+        order = [event.run_id for event in events if event.type == "run.accepted"]
+        assert order == [time.run_id for time in times]
+
+
 @pytest.mark.parametrize(("misfire", "count"), [(Misfire.SKIP, 0), (Misfire.ONCE, 1), (Misfire.ALL, 3)])
 async def test_times_missed_while_no_daemon_ran_follow_the_rule(tmp_path: Path, misfire: Misfire, count: int) -> None:
     clock = SetClock()

@@ -122,8 +122,17 @@ async def test_a_file_that_changed_since_stops_the_whole_undo(tmp_path: Path) ->
         (workshop.workspace / "a").write_text("a person's\n")
         with pytest.raises(Conflict, match="changed_since"):
             await engine.runs.changes.undo(OWNER, record.id)
+        shown = await engine.runs.changes.show(OWNER, record.id, "a")
+        assert "changed since the run, so it cannot be undone" in shown.diff
     assert (workshop.workspace / "a").read_text() == "a person's\n"
     assert not (workshop.workspace / "b").exists()
+
+
+async def test_a_long_file_is_not_taken_for_one_that_changed_since(tmp_path: Path) -> None:
+    workshop = shop(tmp_path, calls("shell.run", command="seq 20000 > a"))
+    async with workshop.open() as engine:
+        record, _ = await played(engine)
+        assert "[it is longer than 64 KiB, and is not shown]" in (await engine.runs.changes.show(OWNER, record.id)).diff
 
 
 async def test_undoing_twice_is_undoing_once(tmp_path: Path) -> None:

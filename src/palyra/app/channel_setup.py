@@ -14,6 +14,7 @@ from palyra.adapters.clock import SystemClock
 from palyra.adapters.net.client import HttpClient
 from palyra.app import Home, now_ms
 from palyra.app.channels import make_adapter
+from palyra.app.logs import log_beside_results
 from palyra.app.secrets import AskSecret, checked_name, open_vault
 from palyra.config import FILE_NAME, SecretRef, load, read_config
 from palyra.config.records import ChannelConfig
@@ -40,6 +41,7 @@ def add_channel(home: Home, name: str, section: str, values: Mapping[str, str]) 
     if any(channel.name == name for channel in load(home.root, os.environ).channels):
         raise Conflict("channel_exists", f"palyra.toml has a channel {name} already", is_retryable=False)
     text = _extended(home.root / FILE_NAME, section)
+    log_beside_results()
     known_as = asyncio.run(_check(_section(text, name), values))
     vault = open_vault(home)
     for each, value in values.items():

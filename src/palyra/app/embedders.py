@@ -68,6 +68,7 @@ class EmbedderService:
         self._index = index
         self._loading: asyncio.Task[None] | None = None
         self._failure = ""
+        self._failure_needs_person = False
 
     async def start(self) -> None:
         self._loading = asyncio.create_task(self._load(), name="embedder")
@@ -81,7 +82,9 @@ class EmbedderService:
 
     async def health(self) -> ServiceHealth:
         if self._failure:
-            return ServiceHealth(state=ServiceState.FAILED, reason=self._failure)
+            return ServiceHealth(
+                state=ServiceState.FAILED, reason=self._failure, needs_person=self._failure_needs_person
+            )
         is_loaded = self._loading is not None and all(one.is_loaded for one in self._local)
         return ServiceHealth(state=ServiceState.OK if is_loaded else ServiceState.IDLE)
 
@@ -98,4 +101,5 @@ class EmbedderService:
                     await asyncio.to_thread(one.load)
         except (PalyraError, OSError, ValueError) as fault:
             told = fault.message if isinstance(fault, PalyraError) else str(fault)
+            self._failure_needs_person = isinstance(fault, PalyraError) and not fault.is_retryable
             self._failure = f"{told}; memory is searched by words meanwhile"

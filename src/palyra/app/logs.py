@@ -45,6 +45,11 @@ def configure_log(known: KnownSecrets) -> None:
     logging.getLogger("palyra").setLevel(logging.INFO)
 
 
+def log_beside_results() -> None:
+    """Logs on standard error in a command that drives adapters itself: standard output holds its result alone."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _StandardError())))
+
+
 def _drop_announced(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Leaves out lines that would stand twice on a terminal."""
     if event.get("event") in _ANNOUNCED:

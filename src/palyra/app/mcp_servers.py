@@ -26,6 +26,7 @@ from palyra.adapters.runtimes.mcp.pages import list_all
 from palyra.adapters.runtimes.mcp.settings import START_TIMEOUT_S, ServerSettings
 from palyra.adapters.schema import JsonSchemaCheck
 from palyra.app import Home
+from palyra.app.logs import log_beside_results
 from palyra.app.secrets import SecretSources, open_sources
 from palyra.config import FILE_NAME, Config, ConfigInvalid, load, read_config
 from palyra.config.records import McpServerConfig
@@ -121,6 +122,7 @@ def server_settings(section: McpServerConfig, secrets: SecretSources) -> ServerS
 
 
 def _look(home: Home, section: McpServerConfig, secrets: SecretSources) -> McpLook:
+    log_beside_results()
     settings = server_settings(section, secrets)
     definitions, left_out = read_definitions(asyncio.run(_listed(settings)), JsonSchemaCheck())
     accepted = _acceptances(home)

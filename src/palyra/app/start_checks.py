@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+from palyra.adapters.embedders import minilm
 from palyra.adapters.providers.scripted import load_scripts
 from palyra.app import Home
 from palyra.app.engine_builder import make_agents, make_routines
@@ -43,13 +44,18 @@ def start_problems(home: Home, config: Config) -> tuple[str, ...]:
 
 def start_warnings(config: Config, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Returns what a daemon starts with all the same."""
-    return (*_unset_variables(config, environ), *_open_key(config.server.tls_key))
+    return (*_unset_variables(config, environ), *_open_key(config.server.tls_key), *_missing_weights(config))
 
 
 def _unset_variables(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
     for reference in references_of(config):
         if reference.source is SecretSource.ENVIRONMENT and not environ.get(reference.name):
             yield f"{reference} is not set in this environment, so what needs it fails until it is"
+
+
+def _missing_weights(config: Config) -> Iterator[str]:
+    if config.memory.embedder == "minilm" and not minilm.is_installed():
+        yield f"memory.embedder: {minilm.NOT_INSTALLED}; until then, memory is searched by words"
 
 
 def _open_key(tls_key: str | None) -> Iterator[str]:

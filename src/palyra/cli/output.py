@@ -5,6 +5,7 @@ Invariant: results go to standard output, everything else to standard error, so 
 """
 
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import msgspec
 import typer
 from typer.core import TyperGroup
 
-from palyra.cli.terminal.word_wrap import fit
+from palyra.cli.terminal.word_wrap import fit, wrap
 from palyra.core.errors import PalyraError
 from palyra.core.spelling import spell_json, spell_out
 
@@ -51,7 +52,12 @@ def print_json(value: object) -> None:
 
 
 def print_line(text: str) -> None:
-    typer.echo(printable(text))
+    typer.echo(fit(printable(text), sys.stdout))
+
+
+def print_notice(text: str) -> None:
+    """Prints a line that is no result."""
+    typer.echo(fit(printable(text), sys.stderr), err=True)
 
 
 def print_styled(text: str) -> None:
@@ -61,9 +67,13 @@ def print_styled(text: str) -> None:
 
 
 def print_table(rows: Sequence[tuple[str, object]]) -> None:
+    """Prints a name and a value in each line. On a terminal, further lines of a value begin below its first."""
     width = max(len(name) for name, _ in rows)
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for name, value in rows:
-        print_line(f"{name.ljust(width)}  {value}")
+        line = printable(f"{name.ljust(width)}  {value}")
+        for each in [line] if columns is None else wrap(line, columns, " " * (width + 2)):
+            typer.echo(each)
 
 
 def printable(text: str) -> str:

@@ -17,7 +17,7 @@ import msgspec
 from palyra.core.command_words import names_program
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
-from palyra.core.events.tool import Constraint, Grant, GrantOption, Refusal, Scope
+from palyra.core.events.tool import ApprovalKind, Constraint, Decision, Grant, GrantOption, Refusal, Risk, Scope
 from palyra.core.ids import ApprovalId, Principal, derive_grant_id
 from palyra.core.sensitive_files import is_sensitive
 
@@ -99,6 +99,17 @@ def choose_option(options: tuple[GrantOption, ...], scope: Scope, index: int | N
         if option.scope is scope:
             return option
     raise Invalid("scope_not_offered", f"no option of scope {scope.value} was offered; see the approval's options")
+
+
+def decisions_for(option: GrantOption, kind: ApprovalKind, risk: Risk) -> tuple[Decision, ...]:
+    """Returns the answers that may name this option.
+
+    The gate takes no earlier yes for a call of critical risk, so a yes for longer would promise what does not happen.
+    A no lasts for calls of tools alone.
+    """
+    may_allow = risk is not Risk.CRITICAL or option.scope is Scope.ONCE
+    may_deny = kind is ApprovalKind.TOOL
+    return (Decision.ALLOW,) * may_allow + (Decision.DENY,) * may_deny
 
 
 def make_grant(terms: GrantTerms) -> Grant | None:

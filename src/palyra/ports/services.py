@@ -20,10 +20,14 @@ class ServiceState(Enum):
 
 
 class ServiceHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """`reason` is for people: it says what is wrong, or why nothing runs. It never holds a secret."""
+    """`reason` is for people: it says what is wrong, or why nothing runs. It never holds a secret.
+
+    With `needs_person` a restart cannot help, and `reason` says what can.
+    """
 
     state: ServiceState
     reason: str = ""
+    needs_person: bool = False
 
 
 class Service(Protocol):

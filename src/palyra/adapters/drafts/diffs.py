@@ -20,7 +20,8 @@ FILE_BYTES_MAX = 64 * 1024  # A longer file is named with its size. The daemon w
 DIFF_LENGTH_MAX = 12 * 1024
 FILES_SHOWN_MAX = 60
 COMPARED_LENGTH_MAX = 200 * 1024
-_CHANGED = "[it has changed since, or is too long to be shown]"
+_CHANGED = "[it has changed since the run, so it cannot be undone]"
+_LONG = f"[it is longer than {FILE_BYTES_MAX // 1024} KiB, and is not shown]"
 
 
 def show_changes(changes: tuple[FileChange, ...], uppers: dict[str, str]) -> str:
@@ -64,7 +65,9 @@ def compare_changes(changes: tuple[FileChange, ...], contents: Contents) -> str:
 def _compared(change: FileChange, kept: dict[tuple[str, str], KeptFile]) -> str:
     now = _read_below(change) if change.after_sha256 is not None else None
     if change.after_sha256 is not None and (now is None or hashlib.sha256(now).hexdigest() != change.after_sha256):
-        return "[undone: it is as it was before]" if _is_back(change, now) else _CHANGED
+        if _is_back(change, now):
+            return "[undone: it is as it was before]"
+        return _LONG if now is not None and len(now) > FILE_BYTES_MAX else _CHANGED
     if change.before_sha256 is None:
         return difference(change.path, None, now)
     found = kept.get((f"{change.root.rstrip('/')}/{change.path}", change.before_sha256))

@@ -126,7 +126,7 @@ class _Pieces:
             import wordllama
         except ImportError as cause:
             message = "the package wordllama is not installed; install it, or set memory.embedder to a model"
-            raise Unavailable("embedder_missing", message) from cause
+            raise Unavailable("embedder_missing", message, is_retryable=False) from cause
         folder = Path(wordllama.__file__).parent
         model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
         self._vectors = model.embedding

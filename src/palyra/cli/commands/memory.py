@@ -18,6 +18,7 @@ from palyra.cli.lookup import find_memory
 from palyra.cli.options import JsonOption, expanded, is_json
 from palyra.cli.output import counted, print_json, print_line
 from palyra.cli.target import UrlOption
+from palyra.cli.terminal.questions import parse_seconds
 from palyra.cli.terminal.style import date_time, in_one_line, shown
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid, NotFound, Unavailable
@@ -58,8 +59,8 @@ def add(
     kind: KindOption = None,
     scope: ScopeOption = None,
     scope_id: ScopeIdOption = None,
-    ttl_s: Annotated[
-        int | None, typer.Option("--ttl", metavar="SECONDS", min=1, help="Forget it after this time.")
+    ttl: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Forget it after this time: 90s, 30m, 2h, 7d.")
     ] = None,
     url: UrlOption = None,
     json: JsonOption = False,
@@ -70,7 +71,7 @@ def add(
 
       palyra memory add "I prefer short answers." --kind preference
 
-      palyra memory add "The release is frozen until Friday." --ttl 259200
+      palyra memory add "The release is frozen until Friday." --ttl 3d
     """
     if not content.strip():
         raise typer.BadParameter("the text is empty; say what to remember")
@@ -79,7 +80,7 @@ def add(
         "kind": None if kind is None else kind.value,
         "scope": None if scope is None else scope.value,
         "scope_id": scope_id,
-        "ttl_s": ttl_s,
+        "ttl_s": None if ttl is None else parse_seconds(ttl, "--ttl"),
     }
     body: JsonObject = {member: value for member, value in wish.items() if value is not None}
     answer = ask_daemon(context, url, lambda client: client.post("/memory", body))

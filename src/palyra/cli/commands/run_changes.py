@@ -9,7 +9,7 @@ import typer
 
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import find_run
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.options import JsonOption, YesOption, is_json
 from palyra.cli.output import counted, print_json, print_line
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import shown
@@ -55,7 +55,7 @@ def undo(
     context: typer.Context,
     run: RunArgument,
     path: PathOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before files are put back.")] = False,
+    yes: YesOption = False,
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:

@@ -16,7 +16,7 @@ import typer
 from palyra.cli import supervisor
 from palyra.cli.commands.config import load_or_explain, look_further, warning_line
 from palyra.cli.options import home_of
-from palyra.cli.output import printable
+from palyra.cli.output import print_notice
 
 if TYPE_CHECKING:
     from palyra.config import Config
@@ -57,34 +57,40 @@ def serve(
         config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, insecure=True))
     problems, warnings = look_further(home, config)
     for problem in problems:
-        typer.echo(printable(f"error: {problem}"), err=True)
+        print_notice(f"error: {problem}")
     if problems:
         raise typer.Exit(1)
     if not reason:
         for warning in warnings:
-            typer.echo(printable(warning_line(warning)), err=True)
+            print_notice(warning_line(warning))
 
     def announce(address: str, link: str, models: str) -> None:
         if reason:
-            return typer.echo(f"palyra listens on {address} again, restarted after {reason}", err=True)
+            return print_notice(f"palyra listens on {address} again, restarted after {reason}")
         is_terminal = sys.stderr.isatty()
         # A terminal shows one link, the one that logs in.
         place = address.partition("://")[2] if is_terminal else address
-        typer.echo(f"palyra listens on {place}; its token is in {home.admin_token}", err=True)
+        print_notice(f"palyra listens on {place}; its token is in {home.admin_token}")
         if models:
-            typer.echo(printable(f"models: {models}"), err=True)
+            print_notice(f"models: {models}")
         palyra = command_of(home.root)
         if is_terminal:
             # Outside a terminal the link would stay in a log that others may read while it is valid.
-            typer.echo(f"log in with a browser, once, within 10 minutes: {link}", err=True)
+            _print_copyable("log in with a browser, once, within 10 minutes:", link)
         else:
-            typer.echo(f"to log in with a browser: {palyra} login-link", err=True)
-        typer.echo(f"talk to it in another terminal: {palyra} chat{_url_option(config, address)}", err=True)
+            _print_copyable("to log in with a browser:", f"{palyra} login-link")
+        _print_copyable("talk to it in another terminal:", f"{palyra} chat{_url_option(config, address)}")
 
     def tell(words: str) -> None:
         typer.echo(words, err=True)
 
     run_daemon(home, config, announce, tell)
+
+
+def _print_copyable(label: str, words: str) -> None:
+    """Prints words to copy: in a line of their own if they do not fit, and never with a line break in them."""
+    is_long = sys.stderr.isatty() and len(f"{label} {words}") > shutil.get_terminal_size().columns
+    typer.echo(f"{label}\n{words}" if is_long else f"{label} {words}", err=True)
 
 
 def command_of(home: Path) -> str:

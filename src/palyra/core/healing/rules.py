@@ -276,6 +276,17 @@ def loop_findings(blocked_s: float, stack: str, is_from_before: bool) -> tuple[F
     )
 
 
+def blocked_service_finding(domain: HealingDomain, name: str, reason: str) -> Finding:
+    """A service that a person has to mend. A restart would fail in the same way."""
+    return Finding(
+        domain=domain,
+        subject=name,
+        severity=Severity.WARNING,
+        evidence=f"{name} does not work: {reason}",
+        remediation="Do what the evidence says, then restart the daemon.",
+    )
+
+
 def service_finding(domain: HealingDomain, name: str, reason: str, *, restarts_itself: bool) -> Finding:
     words = "It restarts itself." if restarts_itself else "Restart it with palyra incidents act."
     return Finding(

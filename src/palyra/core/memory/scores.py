@@ -27,8 +27,10 @@ QUESTION_MALUS = 0.08
 LENGTH_BONUS = 0.07
 LENGTH_FULL_WORDS = 25  # A turn as long as this usually says something; shorter ones are mostly reactions.
 SHORT_WORDS = 30  # A text longer than this says itself what it is about, so its neighbours count less.
+SUPPORT_MIN = 0.02  # Less than this is the chance likeness of two vectors, and supports no hit.
 TEXT_SATURATION = 1.4  # About what FTS5 gives for a short text that holds every word, by their rarity.
 COSINE_FULL = 0.8  # Vectors this close mean the same for every embedder we measured.
+_SUPPORTING = ("context", "speaker", "period", "time")
 _WHOLE = 1 + VECTOR_WEIGHT + MEANING_WEIGHT
 _WITHOUT_VECTOR = 1 + MEANING_WEIGHT
 
@@ -73,9 +75,9 @@ def rank(
     *,
     has_vector: bool = True,
 ) -> list[RankedItem]:
-    """Returns the best candidates, the best first. `rarity_sum` is the rarity of all the question's words.
+    """Returns the best candidates that anything supports, the best first.
 
-    Without a vector of the question, words alone make up the whole score.
+    `rarity_sum` is the rarity of all the question's words. Without a vector of the question, words alone make up the whole score.
     """
     whole = _WHOLE if has_vector else _WITHOUT_VECTOR
     bases = {candidate.row: _measured(candidate, rarity_sum, whole) for candidate in candidates}
@@ -83,13 +85,19 @@ def rank(
     scored = []
     for candidate in candidates:
         rules = _rules(question, candidate, bases, is_question)
-        scored.append((bases[candidate.row] + sum(rules.values()), candidate, rules))
+        if _is_supported(bases[candidate.row], rules):
+            scored.append((bases[candidate.row] + sum(rules.values()), candidate, rules))
     scored.sort(key=lambda one: (-one[0], one[1].row))
     offered = _offered(question)
     return [
         RankedItem(candidate.row, min(1.0, max(0.0, score - offered)), _why(candidate, rules, whole))
         for score, candidate, rules in scored[:limit]
     ]
+
+
+def _is_supported(base: float, rules: Mapping[str, float]) -> bool:
+    """Tells whether the item fits the question at all. Its form alone, such as its length, is no reason to show it."""
+    return base + sum(rules.get(name, 0.0) for name in _SUPPORTING) >= SUPPORT_MIN
 
 
 def _offered(question: MemoryQuestion) -> float:

@@ -22,6 +22,14 @@ class SkipTime(msgspec.Struct, frozen=True):
     reason: str
 
 
+def made_up_overlap(overlap: Overlap) -> Overlap:
+    """Returns the rule for several missed times that are made up for at once.
+
+    They come together, so each would be in the way of the next: `forbid` would skip all but one that were asked for.
+    """
+    return Overlap.QUEUE if overlap is Overlap.FORBID else overlap
+
+
 def decide_overlap(overlap: Overlap, active: Sequence[RunId]) -> StartAfter | SkipTime:
     match overlap:
         case Overlap.FORBID:

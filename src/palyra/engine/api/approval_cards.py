@@ -9,9 +9,10 @@ from palyra.core.events import Event
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import ModelOutput
 from palyra.core.events.tool import ApprovalRequested, ApprovalResolved, ToolJudged, ToolProposed, Touches
+from palyra.core.grants import decisions_for
 from palyra.core.projections.rows import ApprovalRow
 from palyra.core.run.questions import touches_of
-from palyra.engine.api.requests import ApprovalRecord, AskedCall
+from palyra.engine.api.requests import ApprovalRecord, AskedCall, OfferedOption
 from palyra.engine.api.taint import origins_of
 from palyra.ports.journal import Journal
 from palyra.ports.views import ProvenanceViews
@@ -38,7 +39,7 @@ async def make_card(journal: Journal, provenance: ProvenanceViews, row: Approval
         taint=request.taint,
         digest=row.digest,
         preview=request.preview,
-        options=request.options,
+        options=_offered(request),
         created_at_ms=row.created_at_ms,
         expires_at_ms=row.expires_at_ms,
         decided_by=row.decided_by,
@@ -48,6 +49,19 @@ async def make_card(journal: Journal, provenance: ProvenanceViews, row: Approval
         calls=calls,
         touches=request.touches or Touches(),
         covered_by=await _read_grant_id(journal, row),
+    )
+
+
+def _offered(request: ApprovalRequested) -> tuple[OfferedOption, ...]:
+    return tuple(
+        OfferedOption(
+            scope=option.scope,
+            constraints=option.constraints,
+            text=option.text,
+            trusts=option.trusts,
+            decisions=decisions_for(option, request.kind, request.risk),
+        )
+        for option in request.options
     )
 
 

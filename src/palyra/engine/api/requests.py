@@ -231,6 +231,12 @@ class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
     preview: str | None
 
 
+class OfferedOption(GrantOption, frozen=True, kw_only=True, omit_defaults=True):
+    """An option with the answers that may name it."""
+
+    decisions: tuple[Decision, ...]
+
+
 class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An approval as people see it: its row, and its request on the tape. Secrets are markers there."""
 
@@ -248,7 +254,7 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
     taint: tuple[str, ...]
     digest: str
     preview: str | None
-    options: tuple[GrantOption, ...]
+    options: tuple[OfferedOption, ...]
     created_at_ms: int
     expires_at_ms: int | None
     decided_by: str | None

@@ -36,7 +36,7 @@ from palyra.engine.channels.directory import ChannelDirectory
 from palyra.engine.new_ids import IdSource
 from palyra.engine.routines.fire_handler import ROUTINE_KIND
 from palyra.engine.routines.routine_tape import RoutineTape
-from palyra.engine.routines.scheduler import SCHEDULER, fire_parts
+from palyra.engine.routines.scheduler import SCHEDULER, DueTime, fire_parts
 from palyra.ports.cron import Cron
 from palyra.ports.routines import RoutineViews
 
@@ -140,7 +140,7 @@ class RoutineService:
             due_at_ms = self.tape.clock.now_ms()
             while await self.views.fire(routine_id, due_at_ms) is not None:
                 due_at_ms += 1
-            fact, writes = fire_parts(self.jobs, routine, due_at_ms, is_manual=True)
+            fact, writes = fire_parts(self.jobs, routine, DueTime(at_ms=due_at_ms, is_manual=True))
             counted = replace(routine, fired_count=routine.fired_count + 1, revision=routine.revision + 1)
             await self.tape.commit(principal, (fact,), (PutRoutine(counted), *writes))
             return due_at_ms

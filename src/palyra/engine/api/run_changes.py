@@ -96,7 +96,7 @@ class RunChangeService:
                 case AppliedDraft():
                     return
                 case DraftConflict(path=path):
-                    message = f"{path} has changed since the run, so nothing was put back; choose other paths with path"
+                    message = f"{path} has changed since the run, so nothing was put back; name the paths to put back"
                     raise Conflict("changed_since", message, is_retryable=False)
                 case DraftFailure(message=message):
                     raise Unavailable("undo_failed", message)

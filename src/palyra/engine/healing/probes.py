@@ -20,6 +20,7 @@ from palyra.core.healing.rules import (
     RunObservation,
     approval_findings,
     artifact_findings,
+    blocked_service_finding,
     clock_findings,
     disk_findings,
     job_findings,
@@ -115,7 +116,11 @@ class Probes:
             if service.domain != domain.value:
                 continue
             answer = await service.health()
-            if answer.state is ServiceState.FAILED:
+            if answer.state is not ServiceState.FAILED:
+                continue
+            if answer.needs_person:
+                found.append(blocked_service_finding(domain, service.name, answer.reason))
+            else:
                 itself = service.restarts_itself
                 found.append(service_finding(domain, service.name, answer.reason, restarts_itself=itself))
         return tuple(found)

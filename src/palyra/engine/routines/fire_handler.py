@@ -20,7 +20,7 @@ from palyra.core.events.routine import RoutineSkipped
 from palyra.core.ids import RoutineId
 from palyra.core.jobs.model import Job, JobKind, lease_name
 from palyra.core.routines.model import HISTORY_MAX, Routine, run_key
-from palyra.core.routines.overlap import SkipTime, decide_overlap
+from palyra.core.routines.overlap import SkipTime, decide_overlap, made_up_overlap
 from palyra.core.trust import Trust
 from palyra.core.writes import Fence, PutRoutine, RecordFire, Write
 from palyra.engine.api.requests import RunRequest
@@ -48,6 +48,7 @@ REPLACED = "A later time of its routine replaced it."
 class _Payload(msgspec.Struct, frozen=True):
     routine_id: RoutineId
     due_at_ms: int
+    is_one_of_many: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +75,8 @@ class RoutineFireHandler:
             return await self._skip(job, due, "removed")
         if routine.principal != job.principal:
             return await self._skip(job, due, "principal_changed")
-        decision = decide_overlap(
-            routine.definition.overlap, await self.views.active_runs(routine.id, routine.principal)
-        )
+        overlap = made_up_overlap(routine.definition.overlap) if due.is_one_of_many else routine.definition.overlap
+        decision = decide_overlap(overlap, await self.views.active_runs(routine.id, routine.principal))
         if isinstance(decision, SkipTime):
             return await self._skip(job, due, decision.reason)
         for run_id in decision.cancelled:

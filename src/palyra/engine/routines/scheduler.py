@@ -11,8 +11,10 @@ come, a routine has changed, or the clock was set.
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -192,8 +194,8 @@ class RoutineScheduler:
                 RoutineSkipped(routine_id=routine.id, due_at_ms=skipped.due_at_ms, reason=reason, count=skipped.count)
             )
             writes.append(RecordFire(skipped, HISTORY_MAX))
-        for due_at_ms in plan.fires:
-            fact, more = fire_parts(self.jobs, routine, due_at_ms, is_manual=False)
+        for due in _due_times(plan):
+            fact, more = fire_parts(self.jobs, routine, due)
             facts.append(fact)
             writes += more
         with contextlib.suppress(Conflict):
@@ -201,14 +203,29 @@ class RoutineScheduler:
             self.jobs.wake()
 
 
-def fire_parts(
-    jobs: JobService, routine: Routine, due_at_ms: int, *, is_manual: bool
-) -> tuple[RoutineFired, tuple[Write, ...]]:
+class DueTime(msgspec.Struct, frozen=True, kw_only=True):
+    """`later_count` is the number of times that are made up for after this one, in the same commit."""
+
+    at_ms: int
+    is_manual: bool = False
+    is_one_of_many: bool = False
+    later_count: int = 0
+
+
+def _due_times(plan: RoutinePlan) -> Iterator[DueTime]:
+    count = len(plan.fires)
+    for place, at_ms in enumerate(plan.fires, 1):
+        yield DueTime(at_ms=at_ms, is_one_of_many=count > 1, later_count=count - place)
+
+
+def fire_parts(jobs: JobService, routine: Routine, due: DueTime) -> tuple[RoutineFired, tuple[Write, ...]]:
     """Returns the event and the writes of one due time: its job, and its place in the history."""
+    due_at_ms, is_manual = due.at_ms, due.is_manual
     request = JobRequest(
         kind=ROUTINE_KIND.name,
         principal=routine.principal,
-        payload={"routine_id": routine.id, "due_at_ms": due_at_ms},
+        payload={"routine_id": routine.id, "due_at_ms": due_at_ms, "is_one_of_many": due.is_one_of_many},
+        delay_ms=-due.later_count,  # The oldest first: jobs are begun in the order of the times they waited for.
         dedupe_key=f"{routine.id}:{due_at_ms}",
     )
     enqueue = jobs.prepare(request)

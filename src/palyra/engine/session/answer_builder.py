@@ -19,12 +19,11 @@ from palyra.core.events.tool import (
     Decision,
     Grant,
     Refusal,
-    Risk,
     Scope,
     ToolJudged,
     Verdict,
 )
-from palyra.core.grants import REFUSED_BEFORE, GrantTerms, choose_option, make_grant, make_refusal
+from palyra.core.grants import REFUSED_BEFORE, GrantTerms, choose_option, decisions_for, make_grant, make_refusal
 from palyra.core.ids import GrantId
 from palyra.core.projections.rows import RunRow
 from palyra.core.run.state import OpenQuestion, Run, find_call, is_expired
@@ -133,8 +132,7 @@ class AnswerBuilder:
         if answer.decision is not Decision.ALLOW or request.kind is not ApprovalKind.TOOL or request.tool is None:
             return None
         terms = self._terms(command, request.tool, agent)
-        if request.risk is Risk.CRITICAL and terms.option.scope is not Scope.ONCE:
-            # The gate takes no earlier yes for such a call, so a grant would promise what does not happen.
+        if Decision.ALLOW not in decisions_for(terms.option, request.kind, request.risk):
             raise Invalid("scope_not_offered", "a call of critical risk is allowed once, never for longer")
         return make_grant(terms)
 

@@ -99,7 +99,12 @@ def session_message(row: SessionRow) -> sessions_pb2.Session:
 
 
 def approval_message(card: ApprovalRecord) -> approvals_pb2.Approval:
-    options = [approvals_pb2.ApprovalOption(scope=option.scope.value, text=option.text) for option in card.options]
+    options = [
+        approvals_pb2.ApprovalOption(
+            scope=option.scope.value, text=option.text, decisions=[decision.value for decision in option.decisions]
+        )
+        for option in card.options
+    ]
     return approvals_pb2.Approval(
         id=card.id,
         kind=card.kind,

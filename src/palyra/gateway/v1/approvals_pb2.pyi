@@ -107,12 +107,14 @@ class ApprovalCall(_message.Message):
     def __init__(self, call_id: _Optional[str] = ..., digest: _Optional[str] = ..., arguments_json: _Optional[str] = ..., preview: _Optional[str] = ...) -> None: ...
 
 class ApprovalOption(_message.Message):
-    __slots__ = ("scope", "text")
+    __slots__ = ("scope", "text", "decisions")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
     scope: str
     text: str
-    def __init__(self, scope: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+    decisions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, scope: _Optional[str] = ..., text: _Optional[str] = ..., decisions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListApprovalsRequest(_message.Message):
     __slots__ = ("status", "everyone", "after", "limit")
