@@ -14,12 +14,14 @@ from palyra.core.channel_writes import QueueOutbox
 from palyra.core.channels.outbox import Button, OutboxFile, OutboxItem, OutboxKind, item_id, job_of
 from palyra.core.events import Draft
 from palyra.core.events.run import EndReason, MessageAssistant, ReplyAddress, RunCancelled, RunFailed
-from palyra.core.events.tool import ApprovalKind, ApprovalRequested
+from palyra.core.events.tool import ApprovalKind, ApprovalRequested, Touches
 from palyra.core.ids import ArtifactId, SessionId
 from palyra.core.run.state import Run
 from palyra.core.writes import EnqueueJob, Write
 
 PREVIEW_LENGTH_MAX = 1_500
+TOUCHED_SHOWN_MAX = 5
+NAME_LENGTH_MAX = 120
 APPROVE, DENY = "/approve", "/deny"
 
 
@@ -98,9 +100,24 @@ def question_text(question: ApprovalRequested) -> str:
     lines = [head]
     if question.reason:
         lines.append(question.reason)
+    if question.touches is not None and (touched := _touched(question.touches)):
+        lines.append(f"It touches: {touched}.")
     if question.taint:
         lines.append(f"There is content from outside here: {', '.join(question.taint[:5])}.")
     if question.preview:
-        lines.append(f"```\n{question.preview[:PREVIEW_LENGTH_MAX]}\n```")
+        # A fence in the preview would end the block, and what follows would look like words of the question.
+        shown = question.preview[:PREVIEW_LENGTH_MAX].replace("```", "'''")
+        lines.append(f"```\n{shown}\n```")
     lines.append(f"Answer with {APPROVE} {question.approval_id} or {DENY} {question.approval_id}")
     return "\n".join(lines)
+
+
+def _touched(touches: Touches) -> str:
+    """Names what the calls would touch, each as code, so that no name is read as markup."""
+    parts: list[str] = []
+    for kind, names in (("paths", touches.paths), ("hosts", touches.hosts), ("commands", touches.commands)):
+        shown = [" ".join(name.split()).replace("`", "'") for name in names[:TOUCHED_SHOWN_MAX]]
+        parts += [f"`{name if len(name) <= NAME_LENGTH_MAX else f'…{name[-NAME_LENGTH_MAX:]}'}`" for name in shown]
+        rest_count = len(names) - TOUCHED_SHOWN_MAX
+        parts += [f"{rest_count} more {kind}"] if rest_count > 0 else []
+    return ", ".join(parts)
