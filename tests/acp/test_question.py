@@ -4,9 +4,19 @@ from typing import Any
 
 from palyra.cli.acp.question import answer_of, options_of, shown_call
 
-EXACT: dict[str, Any] = {"scope": "session", "text": "this very call of http.fetch, in this session"}
-WIDE: dict[str, Any] = {"scope": "session", "text": "fs.write in src/, in this session"}
-TRUST: dict[str, Any] = {"scope": "session", "text": "this call, and trust http:a", "trusts": ["http:a"]}
+BOTH = ["allow", "deny"]
+EXACT: dict[str, Any] = {
+    "scope": "session",
+    "text": "this very call of http.fetch, in this session",
+    "decisions": BOTH,
+}
+WIDE: dict[str, Any] = {"scope": "session", "text": "fs.write in src/, in this session", "decisions": BOTH}
+TRUST: dict[str, Any] = {
+    "scope": "session",
+    "text": "this call, and trust http:a",
+    "trusts": ["http:a"],
+    "decisions": BOTH,
+}
 ONCE: dict[str, Any] = {"scope": "once", "text": "these 2 calls and no others"}
 
 

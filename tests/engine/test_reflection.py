@@ -1,20 +1,25 @@
 """Reflection after runs: what is found by rules and by a model, what waits, what is charged, and that it happens once."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from palyra.core.budget import Budget, BudgetScope
 from palyra.core.events import Event
 from palyra.core.events.learning import CandidateProposed
-from palyra.core.ids import MemoryId, system_stream
+from palyra.core.ids import MemoryId, StreamId, system_stream
 from palyra.core.jobs.model import JobState
 from palyra.core.learning.model import CandidateKind, CandidateStatus
 from palyra.core.memory.model import MemoryKind
 from palyra.core.trust import Trust
 from palyra.engine.api.requests import RunsQuery
 from palyra.engine.engine import Engine
+from palyra.engine.learning.run_reader import RunReader
+from palyra.engine.session.session_loader import SessionLoader
 from palyra.ports.jobs import JobFilter
+from palyra.ports.journal import Journal
+from palyra.ports.memory_writer import MemoryWriter
 from palyra.ports.views import UsageFilter, UsageGroup
 from tests.support.engines import ALICE, OWNER
 from tests.support.lessons import Pupil, candidates, everything, item, rested, say, school_at
@@ -48,6 +53,37 @@ async def test_what_a_person_asks_to_remember_is_kept_at_once(tmp_path: Path) ->
     proposed = [event.data for event in events if isinstance(event.data, CandidateProposed)]
     assert [each.candidate_id for each in proposed] == [found.id]
     assert all("stable" not in str(event.data) for event in events)
+
+
+class CountingJournal:
+    """Counts the events that are read through it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.read_count = 0
+
+    async def read(self, stream: StreamId, after_seq: int, limit: int) -> tuple[Event, ...]:
+        events = await self._journal.read(stream, after_seq, limit)
+        self.read_count += len(events)
+        return events
+
+
+async def test_reflection_reads_the_events_of_its_run_alone(tmp_path: Path) -> None:
+    async with school_at(tmp_path, is_enabled=False).open() as engine:
+        _, run_id = await say(engine, WISH)
+        for _ in range(5):
+            await say(engine, "Hello again.")
+        journal, parts = CountingJournal(engine._setup.journal), engine._parts
+        loader = SessionLoader(cast(Journal, journal), engine._setup.views)
+        memory = cast(MemoryWriter, None)  # The run recalled nothing.
+        reader = RunReader(loader=loader, agents=parts.agents, memory=memory, known_state=parts.loops.known_state)
+        read = await reader.read(run_id)
+        row = await engine._setup.views.runs.run(run_id, None)
+    assert read is not None
+    assert [each.text for each in read.run.said] == [WISH]
+    assert row is not None
+    assert row.ended_seq is not None
+    assert journal.read_count == row.ended_seq - row.accepted_seq + 1
 
 
 async def test_a_preference_and_a_decision_are_told_apart_and_a_preference_waits(tmp_path: Path) -> None:

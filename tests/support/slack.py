@@ -46,6 +46,8 @@ class SlackServer:
                 told = {"ok": True, "user": "palyra", "team": "Testers", "user_id": BOT_USER}
                 return web.json_response(told if known else {"ok": False, "error": "invalid_auth"})
             case "apps.connections.open":
+                if token != APP_TOKEN:
+                    return web.json_response({"ok": False, "error": "invalid_auth"})
                 self.connects_count += 1
                 return web.json_response({"ok": True, "url": f"{self.url.replace('http', 'ws')}/socket"})
             case "chat.postMessage":

@@ -9,6 +9,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,8 +18,9 @@ from palyra.adapters.channels.slack import SlackChannel, SlackSettings
 from palyra.adapters.providers.scripted import Script
 from palyra.core.channels.model import SELF, ChannelKind, InboundMessage
 from palyra.core.errors import Invalid, Unauthorized, Unavailable
+from palyra.engine.channels.connection import ChannelConnection
 from palyra.engine.channels.directory import ConfiguredChannel
-from palyra.ports.channels import HttpReply, HttpRequestPart, OutgoingPart, SentMessage
+from palyra.ports.channels import Complete, HttpReply, HttpRequestPart, OutgoingPart, SendFailed, SentMessage
 from tests.support.asking import SEND_THEN_ANSWER, STORY, says
 from tests.support.channels import PDF, ChannelScene, MemoryPlatform, attached, permits, report, rules
 from tests.support.engines import Workshop
@@ -150,6 +153,49 @@ async def test_a_wrong_token_is_told() -> None:
         assert await channel(server).check() == "palyra in Testers"
         with pytest.raises(Unavailable, match="token_refused"):
             await channel(server, token=lambda: "xoxb-wrong").check()
+
+
+async def never(message: InboundMessage, complete: Complete | None = None) -> None:
+    raise AssertionError("nobody speaks")
+
+
+async def test_a_wrong_app_token_is_told_by_the_check_and_by_the_connection() -> None:
+    async with slack_server() as server:
+        wrong = channel(server, app_token=lambda: "xapp-wrong")
+        with pytest.raises(Unavailable, match="refused the app token: invalid_auth"):
+            await wrong.check()
+        connection = ChannelConnection(channel=ConfiguredChannel(TEAM, wrong), deliver=never)
+        await connection.start()
+        await until(lambda: connection.error == "Slack refused the app token: invalid_auth")
+        await connection.close()
+        assert await channel(server, has_socket=False, app_token=lambda: "xapp-wrong").check()
+
+
+@asynccontextmanager
+async def broken_proxy(content_type: str) -> AsyncIterator[SlackChannel]:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text="<h1>502</h1>", status=502, content_type=content_type)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(app, host="127.0.0.1") as server:
+        url = f"http://127.0.0.1:{server.port}"
+        yield SlackChannel(SlackSettings(name="team", token=lambda: BOT_TOKEN, api_url=url))
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "text/html", "application/json"])
+async def test_what_is_not_slack_is_told_in_words(content_type: str) -> None:
+    async with broken_proxy(content_type) as slack_channel:
+        with pytest.raises(Unavailable, match="connect_failed"):
+            await slack_channel.check()
+
+
+@pytest.mark.parametrize("content_type", ["text/html", "application/json"])
+async def test_a_broken_proxy_is_told_in_words_and_the_message_is_looked_for(content_type: str) -> None:
+    async with broken_proxy(content_type) as slack_channel:
+        with pytest.raises(SendFailed, match="Slack answered 502") as caught:
+            await slack_channel.send(OutgoingPart(key="k", conversation_id="C1", text="hello"))
+    assert caught.value.is_unknown
 
 
 def request(body: bytes, content_type: str = "application/json", secret: str = SECRET) -> HttpRequestPart:

@@ -204,10 +204,10 @@ async def test_commands_answer_and_change_only_what_the_speaker_may(tmp_path: Pa
         assert [button.label for button in scene.platform.sent[1].buttons] == ["Allow once", "Deny"]
         for text, expected in (
             ("/whoami", "You are channel:discord:s1. Your account is not linked"),
-            ("/status", "working, 1 questions wait"),
+            ("/status", "working, 1 question waits"),
             ("/approve", "You may not do that here"),
             ("/new", "You may not do that here"),
-            ("/usage", "tokens, at an unknown price."),
+            ("/usage", "1 run, "),
             ("/help", "/compact"),
         ):
             before = len(scene.platform.sent)

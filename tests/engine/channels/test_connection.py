@@ -60,6 +60,10 @@ async def test_a_connection_that_stays_lost_is_failed_with_the_reason() -> None:
     health = await connection.health()
     assert (health.state, health.reason) == (ServiceState.FAILED, "the platform is down")
     await connection.close()
+    # What is started again has not failed yet.
+    await connection.start()
+    assert (await connection.health()).state is ServiceState.IDLE
+    await connection.close()
 
 
 async def test_a_connection_that_the_adapter_is_getting_back_is_failed_meanwhile() -> None:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
+from palyra.adapters.channels.slack_answers import refused, tried
 from palyra.adapters.channels.slack_payloads import Json, blocks_of, plain_text, read_body, thread_of
 from palyra.core.channels.file_names import file_name
 from palyra.core.channels.markup import slack_mrkdwn
@@ -69,7 +70,6 @@ UNKNOWN_TYPE = "application/octet-stream"
 _SPOKEN = frozenset({None, "file_share", "thread_broadcast"})
 _BROADCAST = re.compile(r"<!(?:here|channel|everyone)(?:\|[^>]*)?>")
 _LABEL = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "_"})
-_LATER = frozenset({"ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"})
 
 log = structlog.get_logger()
 
@@ -98,16 +98,19 @@ class SlackChannel:
         )
 
     async def run(self, deliver: Deliver, report: ConnectionReport) -> None:
-        await self.check()
+        await self._identify()
         if not self._settings.has_socket:
             report.up()
             await asyncio.Event().wait()
         client = await self._socket(deliver)
         try:
-            await client.connect()  # type: ignore[no-untyped-call]
+            # The library would ask again for ever, and tell nobody that Slack refuses it.
+            client.wss_uri = await self._socket_url()
+            async with asyncio.timeout(REQUEST_S):
+                await client.connect()  # type: ignore[no-untyped-call]
             report.up()
             await self._watch(client, report)
-        except OSError as cause:
+        except OSError as cause:  # Too slow is one, too.
             raise Unavailable(
                 "connect_failed", f"Slack cannot be reached: {cause.strerror or 'no connection'}"
             ) from cause
@@ -143,7 +146,7 @@ class SlackChannel:
             found = await web.files_info(file=uploaded["files"][0]["id"])
             return f"<{found['file']['permalink']}|{name.translate(_LABEL)}>"
         except SlackApiError as error:
-            failure = _refused(error)
+            failure = refused(error)
             raise SendFailed(failure.message, retry_after_s=failure.retry_after_s, is_final=failure.is_final) from error
         except (ClientError, TimeoutError, SlackRequestError) as cause:
             raise SendFailed("the file could not be uploaded to Slack") from cause
@@ -168,7 +171,7 @@ class SlackChannel:
         try:
             answer = await (await self._web()).api_call(method, json=given)
         except SlackApiError as error:
-            raise _refused(error) from error
+            raise refused(error) from error
         except ClientConnectorError as cause:
             raise SendFailed("Slack cannot be reached") from cause
         except (ClientError, TimeoutError) as cause:
@@ -210,15 +213,17 @@ class SlackChannel:
         return (Arrival(message=message, complete=self._completing(message, payload)),)
 
     async def check(self) -> str:
-        from aiohttp import ClientError
-        from slack_sdk.errors import SlackApiError
+        known_as = await self._identify()
+        if self._settings.has_socket:
+            await self._socket_url()
+        return known_as
 
-        try:
-            told = await (await self._web()).auth_test()
-        except (ClientError, TimeoutError) as error:
-            raise Unavailable("connect_failed", "Slack cannot be reached") from error
-        except SlackApiError as error:
-            raise Unavailable("token_refused", f"Slack refused the bot token: {error.response.get('error')}") from error
+    async def _socket_url(self) -> str:
+        opening = (await self._web()).apps_connections_open(app_token=self._settings.app_token() or "")
+        return str((await tried(opening, "app token"))["url"])
+
+    async def _identify(self) -> str:
+        told = await tried((await self._web()).auth_test(), "bot token")
         self._user_id = str(told["user_id"])
         return f"{told['user']} in {told['team']}"
 
@@ -373,17 +378,3 @@ async def _library(name: str) -> Any:
         return await asyncio.to_thread(importlib.import_module, name)
     except ImportError as cause:
         raise Unavailable("extra_missing", "Slack needs slack-sdk; install palyra[slack]") from cause
-
-
-def _refused(error: Any) -> SendFailed:
-    response = error.response
-    code, status = str(response.get("error", "")), getattr(response, "status_code", 0)
-    headers = {str(name).lower(): value for name, value in (getattr(response, "headers", None) or {}).items()}
-    retry_after = str(headers.get("retry-after", ""))
-    is_later = code in _LATER or status == 429 or status >= 500
-    return SendFailed(
-        f"Slack answered {code or status}",
-        retry_after_s=float(retry_after) if retry_after.isdecimal() else None,
-        is_final=not is_later,
-        is_unknown=status >= 500,
-    )

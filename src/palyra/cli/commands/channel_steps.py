@@ -59,7 +59,10 @@ GUIDES: dict[ChannelKind, ChannelGuide] = {
 2. Under OAuth & Permissions add chat:write, app_mentions:read, im:history, channels:history, groups:history,
    files:read, files:write and metadata.message:read; install the app, and copy the bot token.
 3. Under Event Subscriptions subscribe to app_mention and message.im. Under Interactivity switch it on.""",
-        (NeededSecret("token", "bot", "The bot token"), NeededSecret("app_token", "app", "The app token")),
+        (
+            NeededSecret("app_token", "app", "The app token (xapp-…)"),
+            NeededSecret("token", "bot", "The bot token (xoxb-…)"),
+        ),
         _PAIRING,
     ),
     ChannelKind.DISCORD: ChannelGuide(

@@ -16,7 +16,7 @@ from palyra.core.channel_writes import QueueOutbox
 from palyra.core.channels.outbox import Button, OutboxFile, OutboxItem, OutboxKind, item_id, job_of
 from palyra.core.events import Draft
 from palyra.core.events.run import EndReason, MessageAssistant, ReplyAddress, RunCancelled, RunFailed
-from palyra.core.events.tool import ApprovalKind, ApprovalRequested
+from palyra.core.events.tool import ApprovalKind, ApprovalRequested, Touches
 from palyra.core.ids import ArtifactId, SessionId
 from palyra.core.run.call import Call
 from palyra.core.run.state import Run
@@ -25,6 +25,8 @@ from palyra.core.writes import EnqueueJob, Write
 
 SHOWN_LENGTH_MAX = 3_000  # Of what a call would do. Platforms take 2,000 to 4,000 characters a message.
 TAINT_SHOWN_MAX = 5
+TOUCHED_SHOWN_MAX = 5
+NAME_LENGTH_MAX = 120
 APPROVE, DENY = "/approve", "/deny"
 
 
@@ -103,6 +105,8 @@ def question_text(question: ApprovalRequested, calls: Sequence[Call] = ()) -> st
     lines = [head]
     if question.reason:
         lines.append(spell_out(question.reason))
+    if question.touches is not None and (touched := _touched(question.touches)):
+        lines.append(f"It touches: {touched}.")
     if question.taint:
         named = spell_out(", ".join(question.taint[:TAINT_SHOWN_MAX]))
         more = len(question.taint) - TAINT_SHOWN_MAX
@@ -132,3 +136,14 @@ def _shown_call(call: Call) -> str:
     """Returns the tool's own words about the call, or its arguments where it has none."""
     preview = call.judged.preview if call.judged is not None else None
     return preview or spell_json(msgspec.json.encode(call.arguments, order="sorted").decode())
+
+
+def _touched(touches: Touches) -> str:
+    """Names what the calls would touch, each as code, so that no name is read as markup."""
+    parts: list[str] = []
+    for kind, names in (("paths", touches.paths), ("hosts", touches.hosts), ("commands", touches.commands)):
+        shown = [spell_out(" ".join(name.split())).replace("`", "'") for name in names[:TOUCHED_SHOWN_MAX]]
+        parts += [f"`{name if len(name) <= NAME_LENGTH_MAX else f'…{name[-NAME_LENGTH_MAX:]}'}`" for name in shown]
+        rest_count = len(names) - TOUCHED_SHOWN_MAX
+        parts += [f"{rest_count} more {kind}"] if rest_count > 0 else []
+    return ", ".join(parts)

@@ -98,7 +98,8 @@ class ChannelCommands:
             return "Nothing has been said here yet."
         waiting = await self.approvals.views.pending_of(session.id)
         state = "idle" if session.active_run_id is None else "working"
-        questions = f", {len(waiting)} questions wait for an answer" if waiting else ""
+        asked = "1 question waits" if len(waiting) == 1 else f"{len(waiting)} questions wait"
+        questions = f", {asked} for an answer" if waiting else ""
         return f"Session {session.id}: {state}{questions}."
 
     async def _cancel(self, case: CommandCase) -> str:
@@ -131,7 +132,8 @@ class ChannelCommands:
         prices = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
         cost = f"{sum(prices):.4f} USD" if prices else "at an unknown price"
         least = "at least " if prices and len(prices) < len(usages) else ""
-        return f"{len(usages)} runs, {tokens} tokens, {least}{cost}."
+        runs = "1 run" if len(usages) == 1 else f"{len(usages)} runs"
+        return f"{runs}, {tokens} tokens, {least}{cost}."
 
     async def _answer(self, case: CommandCase, wanted: str, decision: Decision, scope: Scope = Scope.ONCE) -> str:
         rows = await self._questions(case, wanted)

@@ -48,6 +48,7 @@ class ChannelConnection:
 
     async def start(self) -> None:
         if self._task is None:
+            self.error = ""
             self._task = asyncio.create_task(self._keep(), name=self.name)
 
     async def close(self) -> None:

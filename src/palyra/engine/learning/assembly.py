@@ -58,7 +58,9 @@ def build_learning(setup: EngineSetup, parts: EngineParts, needs: LearningNeeds)
         clean=lambda text: parts.redactor.text(text).text,
         settings=settings,
     )
-    reader = RunReader(loader=parts.loader, agents=parts.agents, memory=needs.memory)
+    reader = RunReader(
+        loader=parts.loader, agents=parts.agents, memory=needs.memory, known_state=parts.loops.known_state
+    )
     reflector = RunReflector(services=needs.services, settings=settings)
     return LearningParts(
         tape=tape,

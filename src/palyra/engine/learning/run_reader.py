@@ -1,9 +1,10 @@
 """Reads a run that is over, with what it was given, for learning.
 
 Does not own: what counts of it (core.learning.observed_run).
-The amount read is bounded: the events of one run, up to a limit.
+The amount read is bounded: the events of one run, up to a limit. The state of a session that is in memory is not read.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -11,13 +12,14 @@ from msgspec.structs import replace
 
 from palyra.core.context.layers import has_older_part
 from palyra.core.events import Event
-from palyra.core.ids import MemoryId, RunId
+from palyra.core.ids import MemoryId, RunId, SessionId
 from palyra.core.learning.observed_run import ObservedRun, observe
 from palyra.core.projections.rows import RunRow
 from palyra.core.run.states import is_terminal
 from palyra.core.service_runs import is_service
 from palyra.core.taint import labels
 from palyra.engine.agents import AgentDirectory
+from palyra.engine.session.pending_commit import SessionState
 from palyra.engine.session.session_loader import SessionLoader
 from palyra.ports.memory_writer import MemoryWriter
 
@@ -38,13 +40,14 @@ class RunReader:
     loader: SessionLoader
     agents: AgentDirectory
     memory: MemoryWriter
+    known_state: Callable[[SessionId], SessionState | None]
 
     async def read(self, run_id: RunId) -> ReadRun | None:
         """Returns None if the run was erased, is not over, or is the daemon's own."""
         row = await self.loader.views.runs.run(run_id, None)
         if row is None or not is_terminal(row.state) or is_service(row.agent):
             return None
-        state = await self.loader.load(row.session_id)
+        state = self.known_state(row.session_id) or await self.loader.load(row.session_id)
         agent = self.agents.of_run(state.agent)
         documents = tuple(document.text for document in state.window.documents)
         named = ObservedRun(
@@ -64,9 +67,9 @@ class RunReader:
         cursor = row.accepted_seq - 1
         stop = row.ended_seq or cursor
         while cursor < stop and len(events) < EVENTS_MAX:
-            page = await self.loader.journal.read(row.session_id, cursor, PAGE_EVENTS)
+            page = await self.loader.journal.read(row.session_id, cursor, min(PAGE_EVENTS, stop - cursor))
             if not page:
                 break
-            events += [event for event in page if event.seq <= stop]
+            events += page
             cursor = page[-1].seq
         return tuple(events)
