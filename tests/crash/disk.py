@@ -108,6 +108,7 @@ class Disk:
         self.operation_count = 0
         self.read_count = 0
         self.is_dead = False
+        self.was_broken_at_end = False  # An outage may be over a moment after the process closed its files.
         self.fault_count = 0
         self._chance = chance
         self._faults = tuple(faults)

@@ -139,6 +139,7 @@ async def _load(disk: Disk, story: Story, ledger: Ledger, sabotage: Sabotage = N
         if disk.is_over_its_faults:
             disk.repair()
             await load.go_on(journal)
+        disk.was_broken_at_end = disk.is_broken
         with suppress(Unavailable):
             await journal.close()
     return [Problem(Wrong.LIVE, problem) for problem in load.problems]
@@ -148,7 +149,7 @@ async def _examine(disk: Disk, ledger: Ledger, directory: Path) -> list[Problem]
     home = directory / "image"
     shutil.rmtree(home, ignore_errors=True)
     materialize(disk.image(), home)
-    return await examine(home, ledger, EXTRA_NUMBER, has_died=disk.is_broken)
+    return await examine(home, ledger, EXTRA_NUMBER, has_died=disk.was_broken_at_end or disk.is_broken)
 
 
 def run_undisturbed(directory: Path, ledger: Ledger, story_seed: int) -> None:
