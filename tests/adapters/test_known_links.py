@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from palyra.adapters.files.known_links import linked_names
 from palyra.adapters.tools.fs_patch import FsPatch
 from palyra.adapters.tools.fs_write import FsWrite
@@ -51,3 +53,20 @@ def test_fs_write_and_fs_patch_say_which_links_lead_to_their_file(tmp_path: Path
     assert FsWrite().nature({"path": "docs/x.md", "content": "new"}, root).linked_names == ("CLAUDE.md",)
     assert FsPatch().nature({"patch": patch}, root).linked_names == ("CLAUDE.md",)
     assert FsWrite().nature({"path": "docs/z.md", "content": "new"}, root).linked_names == ()
+
+
+def test_link_that_goes_away_between_two_looks_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes").write_text("")
+    (tmp_path / "AGENTS.md").symlink_to("notes")
+    faithful, faults = os.path.realpath, iter((FileNotFoundError(), FileNotFoundError()))
+
+    def realpath(path: str) -> str:
+        fault = next(faults, None)
+        if fault is not None:
+            raise fault
+        return faithful(path)
+
+    monkeypatch.setattr(os.path, "realpath", realpath)
+    assert linked_names(["notes"], (str(tmp_path),)) == ("AGENTS.md",)

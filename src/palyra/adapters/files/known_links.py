@@ -17,6 +17,7 @@ from palyra.core.sensitive_files import is_sensitive
 FOLDERS = ("", ".git", ".git/hooks", ".githooks", ".husky", ".github", ".vscode", ".claude", ".cursor")
 ENTRIES_MAX = 20_000  # Of one folder. A larger one is not searched further.
 HOPS_MAX = 16
+RESOLVES_MAX = 16
 
 Links = tuple[tuple[str, str], ...]  # The name of a link below its root, and an absolute path that it leads to.
 
@@ -40,9 +41,19 @@ def names_of(path: str, links: Links) -> tuple[str, ...]:
 
 def linked_names(paths: Iterable[str], workspace: tuple[str, ...]) -> tuple[str, ...]:
     """Returns the names of links that lead to any of these paths, which are relative to the first root or absolute."""
-    whole = [os.path.realpath(os.path.join(workspace[0], path)) for path in paths]
+    whole = [_resolve(os.path.join(workspace[0], path)) for path in paths]
     links = find_links(workspace, whole)
     return tuple(name for path in whole for name in names_of(path, links))
+
+
+def _resolve(path: str) -> str:
+    """Follows links. A link that goes away between two looks is looked at again; one that never rests is an error."""
+    for _ in range(RESOLVES_MAX):
+        try:
+            return os.path.realpath(path)
+        except OSError:
+            continue
+    return os.path.realpath(path)
 
 
 def _links_in(root: str, folder: str) -> list[tuple[str, str]]:
@@ -70,6 +81,6 @@ def _targets(link: str) -> list[str]:
             target = os.path.join(os.path.dirname(link), os.readlink(link))
         except OSError:
             break
-        link = os.path.join(os.path.realpath(os.path.dirname(target)), os.path.basename(target.rstrip("/")))
+        link = os.path.join(_resolve(os.path.dirname(target)), os.path.basename(target.rstrip("/")))
         found.append(os.path.normpath(link))
     return found
