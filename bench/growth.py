@@ -2,12 +2,15 @@
 
 A session of n events is built through the journal's own commits, in whole cycles of a run; then the daemon starts and
 further runs in it are timed over HTTP, one after the other. The first run in a session loads it from disk and is shown
-apart. Short sessions are many, because each run makes them longer. Rounds take turns; the best median of each counts.
+apart, and the compaction that it starts is waited for. Short sessions are many, because each run makes them longer.
+Rounds take turns; the best median of each counts.
 Usage: python -m bench.growth [--quick]
 """
 
 import argparse
 import asyncio
+import http.client
+import json
 import statistics
 import time
 from collections.abc import Sequence
@@ -26,6 +29,7 @@ from tests.support.journals import Ids, run_cycle, session_created
 OWNER = Principal("user:owner")  # Whom the admin token acts as.
 CYCLE_EVENTS = 13
 COMMIT_CYCLES = 350
+SETTLE_S = 60.0
 SESSION_CYCLES = 70  # Of the sessions that fill a long journal.
 
 
@@ -76,9 +80,9 @@ def compare_lengths(home: Path, size: Size) -> None:
         for number in range(size.rounds_count):
             for group in size.groups:
                 visited = sessions[group][number * group.sessions_a_round :][: group.sessions_a_round]
-                times_ms = visit(daemon, group, visited)
-                first[group].append(statistics.median(times_ms[0]))
-                medians[group].append(statistics.median(times_ms[1]))
+                first[group].append(statistics.median(visit(daemon, group, visited)[0]))
+                settle(daemon)
+                medians[group].append(statistics.median(visit(daemon, group, visited)[1]))
     print(f"a further run with a tool call, best median of {size.rounds_count} rounds:")
     for group in size.groups:
         print(f"  session of {group.events_count:>7,} events: {min(medians[group]):6.2f} ms", end="")
@@ -92,6 +96,26 @@ def visit(daemon: Daemon, group: Group, sessions: Sequence[SessionId]) -> tuple[
     times_ms = daemon.load(kind="visits", count=group.runs_count, sessions=sessions).times_ms
     first = times_ms[:: group.runs_count]
     return first, [time_ms for number, time_ms in enumerate(times_ms) if number % group.runs_count]
+
+
+def settle(daemon: Daemon) -> None:
+    """Waits for the compaction of a session that was built whole. A session that grew had it long before."""
+    until_s = time.monotonic() + SETTLE_S
+    while time.monotonic() < until_s:
+        if not any(_has_compaction(daemon, state) for state in ("queued", "running")):
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"a compaction was not done within {SETTLE_S:g} s")
+
+
+def _has_compaction(daemon: Daemon, state: str) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=10)
+    try:
+        headers = {"authorization": f"Bearer {daemon.token}"}
+        connection.request("GET", f"/api/v1/jobs?kind=compaction&state={state}&limit=1", headers=headers)
+        return bool(json.loads(connection.getresponse().read())["items"])
+    finally:
+        connection.close()
 
 
 async def build_groups(home: Path, size: Size) -> dict[Group, list[SessionId]]:
