@@ -133,7 +133,8 @@ def log_in(port: int, code: str) -> list[int]:
 def test_a_terminal_is_shown_a_link_at_the_start_that_logs_a_browser_in(tmp_path: Path) -> None:
     with Terminal(["--home", str(tmp_path / "home"), "serve"], {"PALYRA_SERVER__HTTP": "127.0.0.1:0"}) as terminal:
         terminal.expect("palyra listens on 127.0.0.1:")
-        terminal.expect("within 10 minutes: http://127.0.0.1:")
+        terminal.expect("within 10 minutes:")
+        terminal.expect("http://127.0.0.1:")
         port, _, code = terminal.expect("\n").strip().partition("/#login=")
         assert log_in(int(port), code) == [200, 200, 401]
         terminal.interrupt()
