@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from palyra.adapters.providers.prepared_turns import PreparedCall, Turn
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
@@ -14,10 +16,12 @@ from palyra.core.events import Event
 from palyra.core.events.run import CallerTool, GivenCall, GivenRole, MessageUser
 from palyra.core.events.tool import Outcome, ToolFinished
 from palyra.core.ids import CallId, Principal, RunId
+from palyra.core.run.states import RunState
 from palyra.core.trust import Trust
 from palyra.engine.api.requests import GivenMessage, RunRecord
 from palyra.engine.engine import Engine
 from palyra.engine.session.commands import CallerResult
+from palyra.engine.session.session_loops import SessionLoops
 from palyra.engine.setup import EngineSettings
 from palyra.ports.provider import Delta, ModelRequest
 from tests.support.asking import ask, calls, finished, first, says, wait_for
@@ -135,6 +139,19 @@ async def test_a_message_comes_with_the_results(tmp_path: Path) -> None:
         await until(lambda: len(provider.requests) == 2)
     texts = [message.text for message in provider.requests[1].messages if isinstance(message, UserMessage)]
     assert texts[-1] == "and hurry"
+
+
+async def test_calls_that_are_recorded_are_owed_before_the_loop_has_them_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Workshop(tmp_path, Recorded(calls("look_up", key="a"), says("Done."))).open() as engine:
+        record = await waiting(engine)
+        known = engine._parts.loops.known_state(record.session_id)
+        assert known is not None
+        assert known.active is not None
+        earlier = SimpleNamespace(active=replace(known.active, state=RunState.IN_PROGRESS, calls=()))
+        monkeypatch.setattr(SessionLoops, "known_state", lambda self, session_id: earlier)
+        assert [each.tool for each in await engine.caller_tools.owed(OWNER, record.id)] == ["look_up"]
 
 
 async def test_the_caller_gets_the_real_arguments_and_the_tape_has_markers(tmp_path: Path) -> None:

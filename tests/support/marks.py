@@ -14,6 +14,7 @@ from palyra.engine.engine import Engine
 from palyra.ports.journal import Append
 from tests.support.asking import ask, calls, finished, says
 from tests.support.engines import OWNER
+from tests.support.waiting import until
 
 LABELS_A_COMMIT = 500
 READS = [Script(turns=(calls("mark.read", text="a"), says("It is done.")))]
@@ -21,7 +22,15 @@ READS = [Script(turns=(calls("mark.read", text="a"), says("It is done.")))]
 
 async def say(engine: Engine, text: str, session_id: SessionId | None = None) -> tuple[SessionId, list[Event]]:
     record = await engine.runs.start(OWNER, ask(text, session_id=session_id))
-    return record.session_id, await finished(engine, record)
+    events = await finished(engine, record)
+    # Followers see what is recorded a moment before the loop has it in memory.
+    await until(lambda: _has_seen(engine, record.session_id, events[-1].seq))
+    return record.session_id, events
+
+
+def _has_seen(engine: Engine, session_id: SessionId, seq: int) -> bool:
+    known = engine._parts.loops.known_state(session_id)
+    return known is None or known.head_seq >= seq
 
 
 def shown(window: Window) -> bytes:

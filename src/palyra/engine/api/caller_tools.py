@@ -63,7 +63,9 @@ class CallerToolService:
             return None
         known = self.loops.known_state(row.session_id)
         run = known.active if known is not None else None
-        return run if run is not None and run.run_id == run_id else await self.loader.fold_run(row)
+        # What is recorded shows a moment before the loop has it in memory. Then the tape tells.
+        is_current = run is not None and run.run_id == run_id and run.state is row.state
+        return run if is_current else await self.loader.fold_run(row)
 
     async def _row(self, principal: Principal, run_id: RunId) -> RunRow:
         row = await self.views.run(run_id, principal)
