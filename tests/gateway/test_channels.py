@@ -6,7 +6,7 @@ import hmac
 import io
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from tests.support.asking import says
 from tests.support.channels import permits, rules
 from tests.support.engines import Workshop
 from tests.support.waiting import until
+from tests.support.web_server import served
 
 NOW_S = NOW_MS // 1000
 SECRET = "s3cret-of-the-webhook"
@@ -89,23 +90,19 @@ async def hooked(root: Path, **fields: object) -> AsyncIterator[Hooked]:
     receiver = Receiver()
     app = web.Application()
     app.router.add_post("/answers", receiver.take)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}/answers"
     workshop, http = Workshop(root, ANSWER), HttpClient()
-    settings = WebhookSettings(name="tickets", secret=lambda: SECRET, outbound_url=receiver.url)
-    given = rules(name="tickets", kind=ChannelKind.WEBHOOK, **fields)
-    workshop.channels = (ConfiguredChannel(given, WebhookChannel(settings, http, SystemClock())),)
-    workshop.may_answer = permits
-    try:
+    async with AsyncExitStack() as closing:
+        address = await closing.enter_async_context(served(app))
+        closing.push_async_callback(http.close)
+        receiver.url = f"{address}/answers"
+        settings = WebhookSettings(name="tickets", secret=lambda: SECRET, outbound_url=receiver.url)
+        given = rules(name="tickets", kind=ChannelKind.WEBHOOK, **fields)
+        workshop.channels = (ConfiguredChannel(given, WebhookChannel(settings, http, SystemClock())),)
+        workshop.may_answer = permits
         async with workshop.open() as engine:
             scene = Scene(engine, settings=HttpSettings(port=0))
             async with listening(scene) as server, ClientSession() as client:
                 yield Hooked(engine, receiver, client, server.address)
-    finally:
-        await http.close()
-        await runner.cleanup()
 
 
 def body(envelope_id: str = "e1", **fields: object) -> dict[str, object]:

@@ -16,6 +16,7 @@ from tests.gateway.scene import ADMIN
 from tests.openai_api.serving import serve, workshop_at
 from tests.support.asking import says
 from tests.support.installed import npm_folder, program, python_of
+from tests.support.web_server import served
 
 pytestmark = pytest.mark.anyio
 
@@ -85,7 +86,7 @@ async def test_the_vercel_ai_sdk_works_with_three_of_its_providers(tmp_path: Pat
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_the_mcp_server_conforms(tmp_path: Path, scenario: str) -> None:
     suite = conformance()
-    async with serve(workshop_at(tmp_path, says("Good day."))[0]) as served, with_token(served.address) as address:
+    async with serve(workshop_at(tmp_path, says("Good day."))[0]) as server, with_token(server.address) as address:
         await output_of(*suite, "server", "--url", f"{address}/mcp", "--scenario", scenario)
 
 
@@ -136,12 +137,5 @@ async def with_token(address: str) -> AsyncIterator[str]:
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", pass_on)
-    runner = web.AppRunner(app)
-    async with ClientSession() as session:
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        try:
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await runner.cleanup()
+    async with ClientSession() as session, served(app) as proxy:
+        yield proxy

@@ -10,6 +10,8 @@ from itertools import count
 
 from aiohttp import WSMsgType, web
 
+from tests.support.web_server import read_form, served
+
 TOKEN = "MTIz.discord.token-for-tests"
 BOT = {"id": "999", "username": "palyra", "discriminator": "0", "avatar": None, "bot": True, "global_name": None}
 GUILD = {
@@ -32,11 +34,8 @@ async def _message(request: web.Request) -> dict:
     """Reads a message, with its files where it has some: name, media type and body."""
     if request.content_type == "application/json":
         return dict(await request.json())
-    form = await request.post()
-    body = json.loads(str(form["payload_json"]))
-    files = [form[name] for name in form if name.startswith("files[")]
-    found = [(file.filename, file.content_type, file.file.read()) for file in files if isinstance(file, web.FileField)]
-    return {**body, "files": found}
+    fields, files = await read_form(request)
+    return {**json.loads(fields["payload_json"]), "files": list(files.values())}
 
 
 @dataclass
@@ -204,16 +203,12 @@ async def discord_server() -> AsyncIterator[DiscordServer]:
     app.router.add_get("/gateway/", server.gateway)
     app.router.add_get("/files/note.txt", server.file)
     app.router.add_route("*", "/api/v10/{rest:.*}", server.rest)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield server
-    finally:
-        for gateway in list(server.gateways):
-            await gateway.socket.close()
-        await asyncio.wait_for(runner.cleanup(), 5)
+    async with served(app) as server.url:
+        try:
+            yield server
+        finally:
+            for gateway in list(server.gateways):
+                await gateway.socket.close()
 
 
 def _json(told: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:

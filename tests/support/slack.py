@@ -9,6 +9,8 @@ from itertools import count
 
 from aiohttp import WSMsgType, web
 
+from tests.support.web_server import read_form, served
+
 BOT_TOKEN, APP_TOKEN = "xoxb-of-the-stand-in", "xapp-of-the-stand-in"
 BOT_USER = "UPALYRA"
 
@@ -38,7 +40,7 @@ class SlackServer:
         if request.content_type == "application/json":
             body |= await request.json()
         else:
-            body |= {name: str(value) for name, value in (await request.post()).items()}
+            body |= (await read_form(request))[0]
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         match request.match_info["method"]:
             case "auth.test":
@@ -126,13 +128,9 @@ async def slack_server() -> AsyncIterator[SlackServer]:
     app.router.add_get("/socket", server.socket)
     app.router.add_post("/upload/{file}", server.upload)
     app.router.add_get("/files/note.txt", server.file)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield server
-    finally:
-        for socket in list(server.sockets):
-            await socket.close()
-        await asyncio.wait_for(runner.cleanup(), 5)
+    async with served(app) as server.url:
+        try:
+            yield server
+        finally:
+            for socket in list(server.sockets):
+                await socket.close()

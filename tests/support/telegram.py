@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from tests.support.images import jpeg
+from tests.support.web_server import read_form, served
 
 TOKEN = "123456:telegram-token-for-tests"
 FILE_BYTES_MAX = 50_000_000
@@ -122,11 +123,8 @@ class TelegramServer:
 async def _body(request: web.Request) -> dict:
     if request.content_type == "application/json":
         return dict(await request.json())
-    form = await request.post()
-    file = form["document"]
-    assert isinstance(file, web.FileField)
-    plain = {name: value for name, value in form.items() if name != "document"}
-    return {**plain, "text": "", "document": (file.filename, file.content_type, file.file.read())}
+    fields, files = await read_form(request)
+    return {**fields, "text": "", "document": files["document"]}
 
 
 def _taken(result: object) -> web.Response:
@@ -143,11 +141,5 @@ async def telegram_server() -> AsyncIterator[TelegramServer]:
     server, app = TelegramServer(), web.Application(client_max_size=FILE_BYTES_MAX)
     app.router.add_post("/{token}/{method}", server.call)
     app.router.add_get(f"/file/bot{TOKEN}/{{path:.*}}", server.file)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with served(app) as server.url:
         yield server
-    finally:
-        await runner.cleanup()

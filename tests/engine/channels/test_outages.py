@@ -37,6 +37,7 @@ from tests.support.lines import Line
 from tests.support.mailboxes import PASSWORD, mail_server
 from tests.support.quick_time import QuickClock, run_quickly
 from tests.support.waiting import until
+from tests.support.web_server import served
 
 pytest.importorskip("slack_sdk", reason="the extra slack is not installed")
 pytest.importorskip("discord", reason="the extra discord is not installed")
@@ -154,10 +155,7 @@ async def webhook_platform(client: HttpClient) -> AsyncIterator[Platform]:
 
     app = web.Application()
     app.router.add_post("/answers", take)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    async with lines_to(runner.addresses[0][1]) as lines:
+    async with served(app) as address, lines_to(_port(address)) as lines:
         settings = WebhookSettings(name="webhook", secret=lambda: "secret", outbound_url=f"{_url(lines[0])}/answers")
 
         async def say(engine: Engine, text: str) -> None:
@@ -165,7 +163,6 @@ async def webhook_platform(client: HttpClient) -> AsyncIterator[Platform]:
 
         adapter = WebhookChannel(settings, client, QuickClock(PACE))
         yield Platform(adapter, ChannelKind.WEBHOOK, "c1", lines, lambda: list(taken.values()), say)
-    await runner.cleanup()
 
 
 PLATFORMS = (telegram_platform, slack_platform, discord_platform, email_platform, webhook_platform)
