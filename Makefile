@@ -17,6 +17,8 @@ CAPS ?= 50
 # Tests with few examples in the suite and many in the campaign.
 PROPERTIES = $(shell grep -rl 'tests.support.examples import' tests --include='test_*.py')
 BENCHES = $(patsubst bench/%.py,%,$(filter-out bench/_%,$(wildcard bench/*.py)))
+# Compiles what changed. Otherwise each process may do so anew, where the environment forbids to write the results.
+COMPILE = -m compileall -q -j 0
 PIP = bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
@@ -28,9 +30,11 @@ help: ## Print this list.
 setup: $(VENV)/.stamp ## Make .venv with everything for tests and checks; quick when current.
 
 run: $(VENV_RUN)/.stamp ## Run Palyra with the default set only, in .venv-run; honours PALYRA_HOME.
+	@$(VENV_RUN)/bin/python $(COMPILE) src
 	@$(VENV_RUN)/bin/$(RUN)
 
 test: setup ## Run the whole test suite.
+	@$(BIN)/python $(COMPILE) src tests
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 
 check: setup ## Lint, check the format and the types, and hold the style's maxima.
