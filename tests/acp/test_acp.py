@@ -21,7 +21,7 @@ from tests.support.asking import calls, says
 from tests.support.engines import OWNER
 
 pytestmark = pytest.mark.anyio
-WAIT_S = 15.0
+WAIT_S = 60.0
 FS = {"fs": {"readTextFile": True, "writeTextFile": True}}
 
 

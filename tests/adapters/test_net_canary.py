@@ -41,7 +41,7 @@ with needed_by("wire"):
 
     from palyra.adapters.net.wire import RequestTarget
 
-WAIT_S = 5.0
+WAIT_S = 30.0
 TIMEOUT = aiohttp.ClientTimeout(total=None, connect=WAIT_S)
 
 

@@ -22,7 +22,7 @@ from palyra.core.errors import Conflict, Corrupt, Invalid, NotFound, PalyraError
 from palyra.core.ids import Principal
 from palyra.gateway.grpc.messages import approval_message
 from palyra.gateway.grpc.methods import METHODS
-from palyra.gateway.grpc.server import CHECK, SERVICE
+from palyra.gateway.grpc.server import CHECK, SERVICE, DaemonHealth
 from palyra.gateway.grpc.settings import HANDSHAKE_TIMEOUT_MS, MESSAGE_BYTES_MAX, GrpcSettings
 from palyra.gateway.grpc.status_codes import status_of
 from palyra.gateway.http.settings import HttpSettings
@@ -185,6 +185,27 @@ async def test_a_watcher_counts_as_a_stream_of_its_token_and_ends_with_it(wire: 
     slots.end_of("bob")
     assert await call.code() is Status.OK
     assert slots.taken_count == 0
+
+
+async def test_a_watcher_that_is_ended_while_it_is_written_to_ends_well(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC cannot end a call while it writes; the client would wait until its deadline."""
+
+    async def watch(health: DaemonHealth, request: object, context: Any) -> None:
+        writing = asyncio.ensure_future(context.write(health_pb2.HealthCheckResponse()))
+        await asyncio.sleep(0)
+        opened.gateway.services.slots.end_of("bob")
+        await writing
+
+    monkeypatch.setattr(DaemonHealth, "Watch", watch)
+    scene.tokens.add(USER, Role.USER, principal=BOB, id="bob")
+    async with open_grpc(scene) as opened:
+        method: Any = opened.channel.unary_stream("/grpc.health.v1.Health/Watch")
+        call = method(b"", metadata=bearer(USER), timeout=WAIT_S)
+        await call.read()
+        assert await call.code() is Status.OK
+        assert opened.gateway.services.slots.taken_count == 0
 
 
 async def test_health_checks_without_a_message_are_few_and_end_soon(

@@ -190,7 +190,7 @@ def _admitting(edge: CallEdge, handler: AnyHandler) -> AnyHandler:
         with edge.services.slots.reserved(caller.token_id) as slot:
             return slot
 
-    async def follow(requests: object, context: AnyContext) -> None:
+    async def follow(requests: object, context: Any) -> None:
         given = requests if is_stream_in else await edge.finish_in_time(context, read_message(context))
         answers = inner(given, context)
         if isawaitable(answers):  # It writes by itself.
@@ -201,7 +201,8 @@ def _admitting(edge: CallEdge, handler: AnyHandler) -> AnyHandler:
 
     async def answer(requests: object, context: AnyContext) -> None:
         slot = await edge.finish_in_time(context, take_slot(context))
-        following = asyncio.ensure_future(follow(requests, context))
+        whole = _WholeWrites(context)
+        following = asyncio.ensure_future(follow(requests, whole))
 
         def end() -> None:
             following.cancel()
@@ -212,10 +213,31 @@ def _admitting(edge: CallEdge, handler: AnyHandler) -> AnyHandler:
         finally:
             following.cancel()
             edge.services.slots.leave(slot)
+        await whole.finish()
         if not following.cancelled():
             following.result()
 
     return grpc.stream_stream_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
+
+
+class _WholeWrites:
+    """A context in which a write goes on if the writer is cancelled: gRPC cannot end a call while it writes."""
+
+    def __init__(self, context: AnyContext) -> None:
+        self._context = context
+        self._writing: asyncio.Future[None] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    async def write(self, message: object) -> None:
+        self._writing = asyncio.ensure_future(self._context.write(message))
+        await asyncio.shield(self._writing)
+
+    async def finish(self) -> None:
+        """Waits for the write that is under way. A client that does not read is not waited for."""
+        if self._writing is not None:
+            await asyncio.wait({self._writing}, timeout=limits.LAST_WRITE_S)
 
 
 def _refusing(edge: CallEdge, method: str) -> AnyHandler:

@@ -30,6 +30,7 @@ IDLE_CONNECTION_MS = 60_000  # Without a call. Libraries open another one when t
 KEEPALIVE_MS = 30_000  # A silent connection is pinged, so that one whose machine is gone does not stay.
 KEEPALIVE_TIMEOUT_MS = 10_000
 PING_INTERVAL_MS = 10_000  # A client that pings more often is disconnected.
+LAST_WRITE_S = 5.0  # A stream that is ended finishes the message it is writing.
 STOP_GRACE_S = 5.0  # Calls under way may finish; what is still open then is cut.
 
 
