@@ -14,8 +14,9 @@ TEST_WORKERS ?= 3
 CAMPAIGN ?= --points 3000 --kills 100
 KILLS ?= 1000
 CAPS ?= 50
-# Tests with few examples in the suite and many in the campaign.
+# Tests with few examples in the suite and many in the campaign, and all that have examples.
 PROPERTIES = $(shell grep -rl 'tests.support.examples import' tests --include='test_*.py')
+EXAMPLES = $(shell grep -rl 'from hypothesis import' tests --include='test_*.py')
 BENCHES = $(patsubst bench/%.py,%,$(filter-out bench/_%,$(wildcard bench/*.py)))
 # Compiles what changed. Otherwise each process may do so anew, where the environment forbids to write the results.
 COMPILE = -m compileall -q -j 0
@@ -61,6 +62,7 @@ campaign: setup ## Run the long campaigns: faults of the journal, the daemon, a 
 	$(BIN)/python -m tests.corpora.injection_campaign
 	$(BIN)/python -m tests.gateway.schema_campaign
 	FLOOD_ATTEMPTS=10000 $(BIN)/python -m pytest tests/daemon/test_floods.py
+	HYPOTHESIS_PROFILE=new $(BIN)/python -m pytest -n $(TEST_WORKERS) $(EXAMPLES)
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n $(TEST_WORKERS) $(PROPERTIES)
 
 lock: python ## Write requirements/*.txt anew from clean environments.

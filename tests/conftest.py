@@ -12,12 +12,14 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("dev", deadline=None)
-settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100, print_blob=True)
+# The suite takes the same examples each time, so that it fails for whoever broke something, and not for the next one.
+# The campaign draws new examples (`new`), and many of them for costly properties (`long`).
+settings.register_profile("suite", derandomize=True, deadline=None, max_examples=100, print_blob=True)
+settings.register_profile("new", deadline=None, max_examples=500, print_blob=True)
 settings.register_profile(
     "long", deadline=None, max_examples=5000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
 # By default structlog draws tracebacks with all local variables, which takes seconds and holds the loop.
