@@ -259,7 +259,7 @@ class Killed(BaseException):
 STEPS = [
     (applying, "rename_new"),
     (applying, "exchange"),
-    (applying, "_stage_file"),
+    (applying, "stage_file"),
     (applying, "_step_folder"),
     (applying, "_set_mode"),
     (applying, "replace_whole"),

@@ -8,12 +8,13 @@ with its hash checked, before the first file changes, so a full disk changes not
 """
 
 import os
-import shutil
 import stat
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from palyra.adapters.drafts.attributes import Attributes, handed_on, kept_attributes, read_attributes
 from palyra.adapters.drafts.renames import Place, exchange, rename_new
+from palyra.adapters.drafts.stage import exists, stage_file
 from palyra.adapters.drafts.tree import FOLDER_FLAGS, PERMISSIONS, STRANGE_SHA256, Tree, look_at, remove_tree
 from palyra.adapters.files.archives import FILE_FLAGS, ArchiveWriter
 from palyra.adapters.files.durable import replace_whole, sync_folder
@@ -23,8 +24,6 @@ from palyra.core.drafts.plan import FOLDER_SHA256, FileState, in_step_order, loo
 from palyra.core.errors import Corrupt, Invalid
 from palyra.core.events.draft import ChangeKind, ConflictCause, FileChange
 from palyra.ports.drafts import AppliedDraft, DraftConflict, DraftFailure
-
-_ATTRIBUTES = "user.overlay."
 
 
 class _ConflictError(Exception):
@@ -139,9 +138,19 @@ class Applier:
                 if staged is None:
                     os.symlink(os.readlink(source), name, dir_fd=stage)
             else:
-                _stage_file(source, stage, name, change)
+                stage_file(source, (stage, name), change.mode & PERMISSIONS, self._attributes(change))
             if look_at(stage, name).sha256 != change.after_sha256:
                 raise Corrupt("draft_damaged", f"the sealed content of {change.path} is not what was judged")
+
+    def _attributes(self, change: FileChange) -> Attributes:
+        """Returns what the new file gets: what the file has that it replaces, or what a folder hands on to a new one."""
+        tree = self._trees[change.root]
+        with suppress(FileNotFoundError, NotADirectoryError), tree.folder_of(change.path) as (folder, name):
+            place = f"/proc/self/fd/{folder}/{name}"
+            if stat.S_ISREG(os.stat(place, follow_symlinks=False).st_mode):
+                return kept_attributes(read_attributes(place))
+        with tree.nearest(change.path) as folder:
+            return kept_attributes(handed_on(folder))
 
     def _step(self, change: FileChange) -> None:
         tree, stage = self._trees[change.root], self._stage_handles[change.root]
@@ -221,7 +230,7 @@ class Applier:
         """Puts back what came out, also if somebody still wrote to it afterwards."""
         for name in (self._old(change), self._new(change)):
             is_old = name == self._old(change)
-            if _exists(stage, name) and (is_old or look_at(stage, name).sha256 == change.before_sha256):
+            if exists(stage, name) and (is_old or look_at(stage, name).sha256 == change.before_sha256):
                 os.rename(name, place[1], src_dir_fd=stage, dst_dir_fd=place[0])
                 return
 
@@ -239,11 +248,11 @@ class Applier:
             if not has_content or change.kind is ChangeKind.MODE or is_folder(change):
                 continue
             stage = self._stage_handles[change.root]
-            names = [name for name in (self._old(change), self._new(change)) if _exists(stage, name)]
+            names = [name for name in (self._old(change), self._new(change)) if exists(stage, name)]
             kept = [name for name in names if look_at(stage, name).sha256 == change.before_sha256]
             if kept:
                 writer.add(change.root, change.path, stage, kept[0])
-            elif _exists(stage, self._old(change)):
+            elif exists(stage, self._old(change)):
                 raise _ConflictError(change)  # An editor had it open, and wrote to it after it came out.
         body = writer.finish()
         replace_whole(undo_path, body or b"")
@@ -298,49 +307,12 @@ def _step_folder_back(change: FileChange, place: Place, old: Place) -> None:
     match change.kind:
         case ChangeKind.CREATED:
             os.rmdir(place[1], dir_fd=place[0])
-        case ChangeKind.DELETED if _exists(*old):
+        case ChangeKind.DELETED if exists(*old):
             rename_new(old, place)
         case ChangeKind.DELETED:
             os.mkdir(place[1], 0o700, dir_fd=place[0])
         case _:
             return  # Permissions are set once everything else is back.
-
-
-def _stage_file(source: str, stage: int, name: str, change: FileChange) -> None:
-    """Stages a file, or finishes what a kill interrupted: its permissions and attributes are set last."""
-    if not _exists(stage, name):
-        try:
-            os.link(source, name, dst_dir_fd=stage, follow_symlinks=False)
-        except OSError:
-            _copy(source, stage, name)
-    file = os.open(name, FILE_FLAGS, dir_fd=stage)
-    try:
-        for attribute in os.listxattr(file):
-            if attribute.startswith(_ATTRIBUTES):
-                os.removexattr(file, attribute)
-        os.fchmod(file, change.mode & PERMISSIONS)
-    finally:
-        os.close(file)
-
-
-def _copy(source: str, stage: int, name: str) -> None:
-    """Copies durably, with the time of the last change. A copy that fails leaves nothing behind."""
-    partial = f"partial-{name}"
-    with suppress(FileNotFoundError):
-        os.unlink(partial, dir_fd=stage)
-    with open(os.open(source, FILE_FLAGS), "rb") as reader:
-        target = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=stage)
-        try:
-            with open(target, "wb") as writer:
-                shutil.copyfileobj(reader, writer, 1 << 20)
-                writer.flush()
-                found = os.fstat(reader.fileno())
-                os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
-                os.fsync(target)
-        except OSError:
-            os.unlink(partial, dir_fd=stage)
-            raise
-    os.rename(partial, name, src_dir_fd=stage, dst_dir_fd=stage)
 
 
 def _set_mode(folder: int, name: str, mode: int) -> None:
@@ -352,14 +324,6 @@ def _set_mode(folder: int, name: str, mode: int) -> None:
         os.fchmod(file, special | (mode & PERMISSIONS))
     finally:
         os.close(file)
-
-
-def _exists(folder: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _full(change: FileChange) -> str:

@@ -69,28 +69,29 @@ class Tree:
 
         A file is made there for a moment. Disks ignore case folder by folder, and not all of them tell.
         """
-        handle = self._nearest(path)
         name = f"{_PROBE}{secrets.token_hex(8)}"
-        try:
+        with self.nearest(path) as handle:
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=handle))
             try:
                 return look_at(handle, name.upper()) is not ABSENT
             finally:
                 os.unlink(name, dir_fd=handle)
-        finally:
-            os.close(handle)
 
-    def _nearest(self, path: str) -> int:
+    @contextmanager
+    def nearest(self, path: str) -> Iterator[int]:
         """Opens the deepest folder on the way to the path that is there."""
         handle = os.dup(self.handle)
-        for part in path.rstrip("/").split("/")[:-1]:
-            try:
-                inner = os.open(part, FOLDER_FLAGS, dir_fd=handle)
-            except OSError:
-                break
+        try:
+            for part in path.rstrip("/").split("/")[:-1]:
+                try:
+                    inner = os.open(part, FOLDER_FLAGS, dir_fd=handle)
+                except OSError:
+                    break
+                os.close(handle)
+                handle = inner
+            yield handle
+        finally:
             os.close(handle)
-            handle = inner
-        return handle
 
     def _passes_link(self, path: str) -> bool:
         parts = path.rstrip("/").split("/")[:-1]
