@@ -65,9 +65,9 @@ class House(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def open_house(owner: str = "self") -> Iterator[House]:
+def open_house(owner: str = "self", parent: str = "/var/tmp") -> Iterator[House]:
     """Not below a folder that only its owner may enter, so that another user can be its owner."""
-    house = House(Path(mkdtemp(prefix="palyra-house-", dir="/var/tmp")).resolve())
+    house = House(Path(mkdtemp(prefix="palyra-house-", dir=parent)).resolve())
     try:
         for folder in (house.workspace, house.outside, house.home):
             folder.mkdir()
