@@ -10,6 +10,7 @@ from tempfile import mkdtemp
 import pytest
 
 from palyra.adapters.drafts import apply as applying
+from palyra.adapters.drafts import steps
 from palyra.adapters.drafts.store import FileDrafts
 from palyra.adapters.drafts.tree import remove_tree
 from palyra.core.drafts.changes import ChangeSet
@@ -32,7 +33,14 @@ SWAPS = [
     "chmod 500 d; rm -r e; echo e > e; chmod 755 c",
 ]
 REFUSALS = (errno.EEXIST, errno.ENOSPC)
-STEPS = ("rename_new", "exchange", "_step_folder", "_set_mode")
+STEPS = (
+    (applying, "rename_new"),
+    (steps, "rename_new"),
+    (applying, "exchange"),
+    (applying, "step_folder"),
+    (applying, "set_mode"),
+    (applying, "change_mode"),
+)
 
 
 @pytest.fixture
@@ -76,13 +84,13 @@ async def test_a_swap_that_is_killed_goes_on(folder: Path, monkeypatch: pytest.M
     whole = SwapDesk(folder / "whole")
     effect_id, found = await whole.sealed(command)
     assert isinstance(await whole.apply(effect_id, found), AppliedDraft)
-    for name in STEPS:
+    for place, name in STEPS:
         for number in range(2, STEPS_MAX):
-            desk = SwapDesk(folder / f"{name}{number}")
+            desk = SwapDesk(folder / f"{place.__name__}{name}{number}")
             effect_id, found = await desk.sealed(command)
-            step, _ = killing(applying, name, number)
+            step, _ = killing(place, name, number)
             with monkeypatch.context() as patch:
-                patch.setattr(applying, name, step)
+                patch.setattr(place, name, step)
                 patch.setattr(applying.Applier, "_go_back", lambda self: None)
                 try:
                     await desk.apply(effect_id, found)
@@ -100,12 +108,12 @@ async def test_a_swap_that_is_refused_goes_back_whole(
     folder: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """Each step is refused once: by a file that somebody put there, and by a full disk."""
-    for name in STEPS:
+    for place, name in STEPS:
         for number in range(1, STEPS_MAX):
-            desk = SwapDesk(folder / f"{name}{number}")
+            desk = SwapDesk(folder / f"{place.__name__}{name}{number}")
             effect_id, found = await desk.sealed(command)
             before = desk.held()
-            real, seen, refusal = getattr(applying, name), [0], REFUSALS[number % 2]
+            real, seen, refusal = getattr(place, name), [0], REFUSALS[number % 2]
 
             def step(*arguments: object, real=real, seen=seen, number=number, refusal=refusal) -> object:  # type: ignore[no-untyped-def]
                 seen[0] += 1
@@ -114,7 +122,7 @@ async def test_a_swap_that_is_refused_goes_back_whole(
                 return real(*arguments)
 
             with monkeypatch.context() as patch:
-                patch.setattr(applying, name, step)
+                patch.setattr(place, name, step)
                 outcome = await desk.apply(effect_id, found)
             if seen[0] < number:
                 break

@@ -259,9 +259,10 @@ class Killed(BaseException):
 STEPS = [
     (applying, "rename_new"),
     (applying, "exchange"),
-    (applying, "_stage_file"),
-    (applying, "_step_folder"),
-    (applying, "_set_mode"),
+    (applying, "stage_file"),
+    (applying, "step_folder"),
+    (applying, "set_mode"),
+    (applying, "change_mode"),
     (applying, "replace_whole"),
     (applying, "remove_tree"),
     (applying.Applier, "_sync"),

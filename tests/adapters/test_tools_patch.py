@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palyra.adapters.files.partial import fill_partial
+from palyra.adapters.files.partial import MARK, fill_partial
 from palyra.adapters.tools import fs_patch
 from palyra.adapters.tools.fs_patch import PATCH_LENGTH_MAX, PREVIEWED_BYTES_MAX, FsPatch
-from palyra.adapters.tools.fs_patch_plan import FILE_BYTES_MAX, MARK
+from palyra.adapters.tools.fs_patch_plan import FILE_BYTES_MAX
 from palyra.adapters.tools.preview import PREVIEW_LENGTH_MAX
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
 from palyra.core.tools import CallNature, ToolResult

@@ -26,14 +26,18 @@ from tests.runtimes.shells import NOBODY, House, Trial, asking, found_sandbox, p
 
 def main() -> None:
     with TemporaryDirectory(prefix="palyra-nobody-", dir="/var/tmp") as folder:
-        _give_bubblewrap(folder)
-        os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        give_bubblewrap(folder)
+        give_up_rights()
         _obey()
 
 
-def _give_bubblewrap(folder: str) -> None:
+def give_up_rights() -> None:
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def give_bubblewrap(folder: str) -> None:
     """Installs a second copy of the wheel, which comes before the one that may be out of reach."""
     found_sandbox()  # Loads also what Python loads late, while its files can be read.
     found_sandbox.cache_clear()

@@ -65,9 +65,9 @@ class House(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def open_house(owner: str = "self") -> Iterator[House]:
+def open_house(owner: str = "self", parent: str = "/var/tmp") -> Iterator[House]:
     """Not below a folder that only its owner may enter, so that another user can be its owner."""
-    house = House(Path(mkdtemp(prefix="palyra-house-", dir="/var/tmp")).resolve())
+    house = House(Path(mkdtemp(prefix="palyra-house-", dir=parent)).resolve())
     try:
         for folder in (house.workspace, house.outside, house.home):
             folder.mkdir()
@@ -153,6 +153,7 @@ class Attempt(msgspec.Struct, frozen=True):
     changes_count: int = 0
     asking: tuple[str, ...] = ()  # The changes for which the bundled policies want a card.
     asking_if_tainted: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # Named, and never applied.
     groups: str = ""  # Of whoever ran it: what they bound, or why there are none.
 
     @classmethod
@@ -169,6 +170,7 @@ class Attempt(msgspec.Struct, frozen=True):
             changes_count=len(found_set.changes),
             asking=asking(found_set),
             asking_if_tainted=asking(found_set, TAINT),
+            left_out=tuple(each.path for each in found_set.left_out),
             groups=groups,
         )
 

@@ -16,7 +16,6 @@ from palyra.core.events.tool import Outcome, ToolFinished, ToolJudged, Verdict
 from tests.runtimes.shells import NOBODY, SECRET, USERS, attempt, drafted, found_sandbox, make_setup, open_house, run
 from tests.support.asking import ask, calls, finished, says
 from tests.support.engines import OWNER, Workshop
-from tests.support.examples import examples
 
 pytestmark = pytest.mark.anyio
 MARK = "ran"
@@ -119,7 +118,7 @@ def corpus() -> list[str]:
 def test_no_text_of_a_corpus_changes_anything_before_its_changes_are_judged(user: str) -> None:
     with open_house(user) as house:
         before = lay_all(house.workspace, user)
-        for command in random.Random(36).sample(corpus(), examples(8)):
+        for command in random.Random(36).sample(corpus(), 8):
             drafted(user, command, house)
         assert held(house.workspace) == before
 

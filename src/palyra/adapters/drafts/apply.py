@@ -8,31 +8,36 @@ with its hash checked, before the first file changes, so a full disk changes not
 """
 
 import os
-import shutil
 import stat
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from palyra.adapters.drafts.attributes import Attributes, handed_on, kept_attributes, read_attributes
 from palyra.adapters.drafts.renames import Place, exchange, rename_new
+from palyra.adapters.drafts.stage import exists, stage_file
+from palyra.adapters.drafts.steps import (
+    ConflictError,
+    bring_back,
+    change_mode,
+    itself,
+    parent,
+    set_mode,
+    step_folder,
+    step_folder_back,
+    withdraw,
+)
 from palyra.adapters.drafts.tree import FOLDER_FLAGS, PERMISSIONS, STRANGE_SHA256, Tree, look_at, remove_tree
-from palyra.adapters.files.archives import FILE_FLAGS, ArchiveWriter
+from palyra.adapters.files.archives import ArchiveWriter
 from palyra.adapters.files.durable import replace_whole, sync_folder
 from palyra.adapters.files.own_writes import OWN_WRITES
 from palyra.core.drafts.changes import find_alike, is_folder
-from palyra.core.drafts.plan import FOLDER_SHA256, FileState, in_step_order, look_behind, plan_apply
+from palyra.core.drafts.plan import FileState, in_step_order, is_applied, look_behind, plan_apply
 from palyra.core.errors import Corrupt, Invalid
 from palyra.core.events.draft import ChangeKind, ConflictCause, FileChange
 from palyra.ports.drafts import AppliedDraft, DraftConflict, DraftFailure
 
-_ATTRIBUTES = "user.overlay."
-
-
-class _ConflictError(Exception):
-    """A file is not what it should be."""
-
-    def __init__(self, change: FileChange) -> None:
-        super().__init__(change.path)
-        self.change = change
+TOUCHED_MAX = 256  # Folders that are kept open at once: a process has at least 1024 files.
 
 
 class Applier:
@@ -45,17 +50,19 @@ class Applier:
         self._numbers = {(change.root, change.path): number for number, change in enumerate(changes)}
         self._trees: dict[str, Tree] = {}
         self._stage_handles: dict[str, int] = {}
+        self._touched: dict[tuple[str, str], int] = {}
+        self._opened = ExitStack()
 
     def apply(self, undo_path: Path) -> AppliedDraft | DraftConflict | DraftFailure:
-        with ExitStack() as opened:
+        with self._opened:
             try:
-                self._open(opened)
+                self._open()
                 self._compare_names()
                 self._stage_all()
                 self._carry_out()
                 archive = self._keep(undo_path)
                 self._let_go()
-            except _ConflictError as found:
+            except ConflictError as found:
                 self._go_back()
                 return DraftConflict(path=found.change.path, cause=_cause(found.change))
             except Invalid as refused:
@@ -64,17 +71,27 @@ class Applier:
             except OSError as cause:
                 self._go_back()
                 return DraftFailure(message=f"{cause.strerror or cause}; nothing of it was applied")
-        for stage in self._stages.values():
-            remove_tree(stage)
+            for root in self._stages:
+                self._remove_stage(root)
         return archive
 
-    def _open(self, opened: ExitStack) -> None:
-        for root, stage in self._stages.items():
-            os.makedirs(stage, mode=0o700, exist_ok=True)
-            handle = os.open(stage, FOLDER_FLAGS)
-            opened.callback(os.close, handle)
+    def _open(self) -> None:
+        for root in self._stages:
+            self._trees[root] = self._opened.enter_context(Tree(root))
+            with suppress(FileExistsError):
+                os.mkdir(self._stage_path(root), 0o700)
+            handle = os.open(self._stage_path(root), FOLDER_FLAGS)
+            self._opened.callback(os.close, handle)
             self._stage_handles[root] = handle
-            self._trees[root] = opened.enter_context(Tree(root))
+
+    def _stage_path(self, root: str) -> str:
+        """Returns where the stage is. One that lies in the root is reached by its handle, whatever stands there now."""
+        folder, name = os.path.split(self._stages[root])
+        return f"/proc/self/fd/{self._trees[root].handle}/{name}" if folder == root.rstrip("/") else self._stages[root]
+
+    def _remove_stage(self, root: str) -> None:
+        with suppress(OSError):  # It is out of use. What is left of it goes with the draft.
+            remove_tree(self._stage_path(root))
 
     def _compare_names(self) -> None:
         """Refuses a set in which one file of this disk has two names. The command saw two files."""
@@ -88,27 +105,47 @@ class Applier:
     def _carry_out(self) -> None:
         plan = plan_apply(self._changes, self._look)
         if plan.conflict is not None:
-            raise _ConflictError(plan.conflict)
+            raise ConflictError(plan.conflict)
         self._unlock(plan.steps)
         for change in plan.steps:
             self._step(change)
+        self._require_in_place(plan.steps)
         self._sync()
         self._set_folder_modes()
+
+    def _require_in_place(self, steps: tuple[FileChange, ...]) -> None:
+        """Refuses the set if a folder was moved while it was changed: what was put into it does not lie in the root."""
+        gone = {itself(each) for each in steps if is_folder(each) and each.kind is ChangeKind.DELETED}
+        touched = {parent(change): change for change in steps if parent(change) not in gone}
+        for name, change in touched.items():
+            if name in self._touched and not self._trees[change.root].holds(self._touched[name], change.path):
+                raise ConflictError(change)
 
     def _unlock(self, steps: tuple[FileChange, ...]) -> None:
         """Lets the owner change folders that the command could change only because it gave itself the permission."""
         for change in steps:
             is_locked = is_folder(change) and change.before_mode & 0o700 != 0o700
             if is_locked and change.kind is not ChangeKind.CREATED:
-                with suppress(PermissionError), self._trees[change.root].folder_of(change.path) as (folder, name):
-                    _set_mode(folder, name, change.before_mode | 0o700)
+                with suppress(PermissionError):
+                    self._set_folder_mode(change, change.before_mode | 0o700)
 
     def _set_folder_modes(self) -> None:
         """Sets the permissions of folders last, the deepest first: a locked folder could not be filled."""
         for change in reversed(self._changes):
             if is_folder(change) and change.kind in (ChangeKind.CREATED, ChangeKind.MODE):
-                with self._trees[change.root].folder_of(change.path) as (folder, name):
-                    _set_mode(folder, name, change.mode)
+                self._set_folder_mode(change, change.mode)
+
+    def _set_folder_mode(self, change: FileChange, mode: int) -> None:
+        """Sets the permissions of the folder that stands there, and refuses the set if it was moved meanwhile."""
+        with self._trees[change.root].folder_of(change.path) as (folder, name):
+            file = os.open(name, FOLDER_FLAGS, dir_fd=folder)
+            try:
+                self._keep_open(change, itself(change), file)
+                change_mode(file, mode)
+            finally:
+                os.close(file)
+            if not self._trees[change.root].holds(folder, change.path):
+                raise ConflictError(change)
 
     def _let_go(self) -> None:
         """Removes the draft's own links to the applied files: removing them later would look like a new change."""
@@ -139,95 +176,155 @@ class Applier:
                 if staged is None:
                     os.symlink(os.readlink(source), name, dir_fd=stage)
             else:
-                _stage_file(source, stage, name, change)
+                stage_file(source, (stage, name), change.mode & PERMISSIONS, self._attributes(change))
             if look_at(stage, name).sha256 != change.after_sha256:
                 raise Corrupt("draft_damaged", f"the sealed content of {change.path} is not what was judged")
+
+    def _attributes(self, change: FileChange) -> Attributes:
+        """Returns what the new file gets: what the file has that it replaces, or what a folder hands on to a new one."""
+        tree = self._trees[change.root]
+        with suppress(FileNotFoundError, NotADirectoryError), tree.folder_of(change.path) as (folder, name):
+            place = f"/proc/self/fd/{folder}/{name}"
+            if stat.S_ISREG(os.stat(place, follow_symlinks=False).st_mode):
+                return kept_attributes(read_attributes(place))
+        with tree.nearest(change.path) as folder:
+            return kept_attributes(handed_on(folder))
 
     def _step(self, change: FileChange) -> None:
         tree, stage = self._trees[change.root], self._stage_handles[change.root]
         try:
             with tree.folder_of(change.path) as (folder, name):
+                is_kept = self._touch(change, folder)
                 if is_folder(change):
-                    _step_folder(change, (folder, name), (stage, self._old(change)))
+                    step_folder(change, (folder, name), (stage, self._old(change)), self._touched.get(itself(change)))
                 elif change.kind is ChangeKind.DELETED:
                     self._take_away(change, (folder, name), (stage, self._old(change)))
                 elif change.kind is ChangeKind.MODE:
-                    _set_mode(folder, name, change.mode)
+                    set_mode(change, (folder, name), change.mode)
                 elif change.before_sha256 is None:
                     rename_new((stage, self._new(change)), (folder, name))
                 else:
                     self._exchange(change, (folder, name), stage)
+                if not is_kept and not tree.holds(folder, change.path):
+                    self._step_back(change, (folder, name))
+                    raise ConflictError(change)
         except (FileExistsError, FileNotFoundError, NotADirectoryError) as cause:
-            raise _ConflictError(change) from cause
+            raise ConflictError(change) from cause
         except OSError as cause:
             if is_folder(change) and change.kind is ChangeKind.DELETED:
-                raise _ConflictError(change) from cause  # Somebody put something into it.
+                raise ConflictError(change) from cause  # Somebody put something into it.
             raise
+
+    def _touch(self, change: FileChange, folder: int) -> bool:
+        """Keeps a folder open in which something changes, so that it can be taken back wherever the folder goes."""
+        return self._keep_open(change, parent(change), folder)
+
+    def _keep_open(self, change: FileChange, name: tuple[str, str], folder: int) -> bool:
+        if name not in self._touched and len(self._touched) < TOUCHED_MAX:
+            self._touched[name] = handle = os.dup(folder)
+            self._opened.callback(os.close, handle)
+        if name in self._touched and not os.path.sameopenfile(self._touched[name], folder):
+            raise ConflictError(change)  # Another folder stands there now.
+        return name in self._touched
 
     def _take_away(self, change: FileChange, place: Place, old: Place) -> None:
         rename_new(place, old)
         if look_at(*old).sha256 != change.before_sha256:
             rename_new(old, place)
-            raise _ConflictError(change)
+            raise ConflictError(change)
 
     def _exchange(self, change: FileChange, place: Place, stage: int) -> None:
         new = (stage, self._new(change))
         if look_at(*place).sha256 == change.after_sha256:
-            _set_mode(*place, change.mode)
+            set_mode(change, place, change.mode)
             return
         if not exchange(new, place):
             # Without an exchange the moment between looking and renaming stays open.
             if look_at(*place).sha256 != change.before_sha256:
-                raise _ConflictError(change)
+                raise ConflictError(change)
             os.link(place[1], self._old(change), src_dir_fd=place[0], dst_dir_fd=stage, follow_symlinks=False)
             os.rename(new[1], place[1], src_dir_fd=stage, dst_dir_fd=place[0])
             return
         if look_at(*new).sha256 != change.before_sha256:
             exchange(new, place)
-            raise _ConflictError(change)
+            raise ConflictError(change)
         rename_new(new, (stage, self._old(change)))
 
     def _go_back(self) -> None:
         """Undoes what was applied, in the opposite order. What cannot go back is left for a person to see."""
-        is_open = len(self._trees) == len(self._stages)
-        look = look_behind(self._changes, self._look)
-        applied = [change for change in self._changes if _is_applied(change, look(change))] if is_open else []
+        is_open = len(self._stage_handles) == len(self._stages)
+        look = look_behind(self._changes, self._look_back)
+        folders = [change for change in reversed(self._changes) if is_folder(change)] if is_open else []
+        for change in folders:
+            self._restore_mode(change, 0o700)  # Nothing goes back into a locked folder.
+        applied = (
+            [each for each in self._changes if self._has_old(each) or is_applied(each, look(each))] if is_open else []
+        )
         for change in reversed(in_step_order(applied)):
-            with suppress(OSError, _ConflictError):
-                self._step_back(change)
-        for change in reversed(self._changes) if is_open else ():
-            if is_folder(change) and change.kind is not ChangeKind.CREATED:
-                with suppress(OSError), self._trees[change.root].folder_of(change.path) as (folder, name):
-                    _set_mode(folder, name, change.before_mode)
-        for root, stage in self._stages.items():
-            if root in self._stage_handles and not self._holds_old(root):
-                remove_tree(stage)
+            with suppress(OSError, ConflictError), self._touched_place(change) as place:
+                self._step_back(change, place)
+        for change in folders:
+            self._restore_mode(change, 0)
+        for root, stage in self._stage_handles.items():
+            if not any(name.startswith("old-") for name in os.listdir(stage)):
+                self._remove_stage(root)
 
-    def _step_back(self, change: FileChange) -> None:
-        tree, stage = self._trees[change.root], self._stage_handles[change.root]
-        with tree.folder_of(change.path) as (folder, name):
-            if is_folder(change):
-                _step_folder_back(change, (folder, name), (stage, self._old(change)))
-            elif change.kind is ChangeKind.MODE:
-                _set_mode(folder, name, change.before_mode)
-            elif change.before_sha256 is None:
-                os.rename(name, f"back-{self._new(change)}", src_dir_fd=folder, dst_dir_fd=stage)
-            elif change.kind is ChangeKind.DELETED:
-                rename_new((stage, self._old(change)), (folder, name))
-            else:
-                self._put_back(change, (folder, name), stage)
+    def _has_old(self, change: FileChange) -> bool:
+        return exists(self._stage_handles[change.root], self._old(change))
+
+    def _restore_mode(self, change: FileChange, more: int) -> None:
+        known = self._touched.get(itself(change))
+        with suppress(OSError, ConflictError):
+            if known is not None:
+                change_mode(known, change.before_mode | more)
+            elif change.kind is not ChangeKind.CREATED:
+                with self._touched_place(change) as place:
+                    set_mode(change, place, change.before_mode | more)
+
+    def _look_back(self, change: FileChange) -> FileState:
+        try:
+            with self._touched_place(change) as place:
+                return look_at(*place)
+        except OSError:
+            return self._look(change)
+
+    @contextmanager
+    def _touched_place(self, change: FileChange) -> Iterator[Place]:
+        """Yields where a change was made: in the folder that was open then, unless that was removed."""
+        folder = self._touched.get(parent(change))
+        if folder is not None and os.fstat(folder).st_nlink > 0:
+            yield folder, change.path.rstrip("/").rpartition("/")[2]
+            return
+        with self._trees[change.root].folder_of(change.path) as place:
+            yield place
+
+    def _step_back(self, change: FileChange, place: Place) -> None:
+        stage = self._stage_handles[change.root]
+        if is_folder(change):
+            step_folder_back(change, place, (stage, self._old(change)))
+        elif change.kind is ChangeKind.MODE:
+            set_mode(change, place, change.before_mode)
+        elif change.before_sha256 is None:
+            withdraw(change, place, (stage, f"back-{self._new(change)}"))
+        elif change.kind is ChangeKind.DELETED:
+            bring_back((stage, self._old(change)), place)
+        else:
+            self._put_back(change, place, stage)
 
     def _put_back(self, change: FileChange, place: Place, stage: int) -> None:
         """Puts back what came out, also if somebody still wrote to it afterwards."""
         for name in (self._old(change), self._new(change)):
             is_old = name == self._old(change)
-            if _exists(stage, name) and (is_old or look_at(stage, name).sha256 == change.before_sha256):
+            if not exists(stage, name) or not (is_old or look_at(stage, name).sha256 == change.before_sha256):
+                continue
+            old = (stage, name)
+            if not exchange(old, place):
                 os.rename(name, place[1], src_dir_fd=stage, dst_dir_fd=place[0])
-                return
-
-    def _holds_old(self, root: str) -> bool:
-        with os.scandir(self._stages[root]) as entries:
-            return any(entry.name.startswith("old-") for entry in entries)
+            elif look_at(*old).sha256 != change.after_sha256:
+                exchange(old, place)  # Somebody saved there meanwhile: their content stays.
+            else:
+                os.unlink(name, dir_fd=stage)
+            return
 
     def _keep(self, undo_path: Path) -> AppliedDraft:
         """Writes the archive of what was replaced, durably, before the last copy of it goes."""
@@ -239,12 +336,12 @@ class Applier:
             if not has_content or change.kind is ChangeKind.MODE or is_folder(change):
                 continue
             stage = self._stage_handles[change.root]
-            names = [name for name in (self._old(change), self._new(change)) if _exists(stage, name)]
+            names = [name for name in (self._old(change), self._new(change)) if exists(stage, name)]
             kept = [name for name in names if look_at(stage, name).sha256 == change.before_sha256]
             if kept:
                 writer.add(change.root, change.path, stage, kept[0])
-            elif _exists(stage, self._old(change)):
-                raise _ConflictError(change)  # An editor had it open, and wrote to it after it came out.
+            elif exists(stage, self._old(change)):
+                raise ConflictError(change)  # An editor had it open, and wrote to it after it came out.
         body = writer.finish()
         replace_whole(undo_path, body or b"")
         return AppliedDraft(undo=body, unkept_count=writer.unkept_count)
@@ -260,106 +357,6 @@ class Applier:
 
     def _old(self, change: FileChange) -> str:
         return f"old-{self._numbers[change.root, change.path]}"
-
-
-def _is_applied(change: FileChange, now: FileState) -> bool:
-    if change.kind is ChangeKind.DELETED:
-        return now.sha256 != (FOLDER_SHA256 if is_folder(change) else change.before_sha256)
-    if is_folder(change):
-        return now.sha256 == FOLDER_SHA256
-    if change.kind is ChangeKind.MODE:
-        return now.mode == change.mode
-    return now.sha256 == change.after_sha256 and now.sha256 != change.before_sha256
-
-
-def _step_folder(change: FileChange, place: Place, old: Place) -> None:
-    match change.kind:
-        case ChangeKind.CREATED:
-            os.mkdir(place[1], 0o700, dir_fd=place[0])
-        case ChangeKind.DELETED:
-            _take_folder_away(change, place, old)
-        case _:
-            return  # Permissions are set once everything else is done.
-
-
-def _take_folder_away(change: FileChange, place: Place, old: Place) -> None:
-    """Moves an empty folder out, so that it can go back with its owner, its time and all of its permissions."""
-    try:
-        rename_new(place, old)
-    except PermissionError:
-        os.rmdir(place[1], dir_fd=place[0])  # Somebody else's folder: it can be removed, but not moved.
-        return
-    if os.listdir(f"/proc/self/fd/{old[0]}/{old[1]}"):
-        rename_new(old, place)
-        raise _ConflictError(change)
-
-
-def _step_folder_back(change: FileChange, place: Place, old: Place) -> None:
-    match change.kind:
-        case ChangeKind.CREATED:
-            os.rmdir(place[1], dir_fd=place[0])
-        case ChangeKind.DELETED if _exists(*old):
-            rename_new(old, place)
-        case ChangeKind.DELETED:
-            os.mkdir(place[1], 0o700, dir_fd=place[0])
-        case _:
-            return  # Permissions are set once everything else is back.
-
-
-def _stage_file(source: str, stage: int, name: str, change: FileChange) -> None:
-    """Stages a file, or finishes what a kill interrupted: its permissions and attributes are set last."""
-    if not _exists(stage, name):
-        try:
-            os.link(source, name, dst_dir_fd=stage, follow_symlinks=False)
-        except OSError:
-            _copy(source, stage, name)
-    file = os.open(name, FILE_FLAGS, dir_fd=stage)
-    try:
-        for attribute in os.listxattr(file):
-            if attribute.startswith(_ATTRIBUTES):
-                os.removexattr(file, attribute)
-        os.fchmod(file, change.mode & PERMISSIONS)
-    finally:
-        os.close(file)
-
-
-def _copy(source: str, stage: int, name: str) -> None:
-    """Copies durably, with the time of the last change. A copy that fails leaves nothing behind."""
-    partial = f"partial-{name}"
-    with suppress(FileNotFoundError):
-        os.unlink(partial, dir_fd=stage)
-    with open(os.open(source, FILE_FLAGS), "rb") as reader:
-        target = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=stage)
-        try:
-            with open(target, "wb") as writer:
-                shutil.copyfileobj(reader, writer, 1 << 20)
-                writer.flush()
-                found = os.fstat(reader.fileno())
-                os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
-                os.fsync(target)
-        except OSError:
-            os.unlink(partial, dir_fd=stage)
-            raise
-    os.rename(partial, name, src_dir_fd=stage, dst_dir_fd=stage)
-
-
-def _set_mode(folder: int, name: str, mode: int) -> None:
-    """Sets permissions. A folder keeps its special bits, such as the one that hands its group on."""
-    file = os.open(name, FILE_FLAGS, dir_fd=folder)
-    try:
-        found = os.fstat(file).st_mode
-        special = stat.S_IMODE(found) & ~PERMISSIONS if stat.S_ISDIR(found) else 0
-        os.fchmod(file, special | (mode & PERMISSIONS))
-    finally:
-        os.close(file)
-
-
-def _exists(folder: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _full(change: FileChange) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from palyra.adapters.drafts.attributes import show_attributes
 from palyra.adapters.drafts.tree import remove_tree
 from palyra.adapters.files.durable import ensure_folder, replace_whole, sync_folder
 from palyra.core.drafts.changes import ChangeSet
@@ -51,7 +52,8 @@ class DraftFolders:
             upper, work = folder / str(number) / "upper", folder / str(number) / "work"
             upper.mkdir(parents=True, mode=0o700)
             work.mkdir(mode=0o700)
-            # The root inside the overlay has the permissions of the upper folder.
+            # The root inside the overlay has the attributes and permissions of the upper folder.
+            show_attributes(root, str(upper))
             upper.chmod(os.stat(root).st_mode & 0o777)
             made.append(OverlayRoot(root=root, upper=str(upper), work=str(work)))
         return tuple(made), folder.stat().st_ctime_ns

@@ -70,6 +70,8 @@ class FileDrafts:
             return await asyncio.shield(asyncio.to_thread(self._apply, effect_id, sealed, changes))
         except PalyraError as refused:
             return DraftFailure(message=refused.message)
+        except OSError as cause:  # The root is gone: the applier itself returns what it meets.
+            return DraftFailure(message=f"{cause.strerror or cause}; nothing of it was applied")
         finally:
             await self._turns.end(roots)
             await self._turns.release(effect_id)

@@ -16,6 +16,7 @@ from palyra.adapters.files.archives import FILE_FLAGS, hash_link
 from palyra.core.drafts.plan import ABSENT, FOLDER_SHA256, FileState
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PASSED_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # A user may enter what it cannot list.
 STRANGE_SHA256 = "strange"  # Stands for the content of a device, a pipe or a socket.
 STRANGE = FileState(sha256=STRANGE_SHA256)  # One of these, or a path that leads through a link.
 PERMISSIONS = 0o777
@@ -30,7 +31,7 @@ class Tree:
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self.handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.handle = open_root(root)
 
     def __enter__(self) -> "Tree":
         return self
@@ -52,6 +53,14 @@ class Tree:
         finally:
             os.close(handle)
 
+    def holds(self, folder: int, path: str) -> bool:
+        """Tells whether this open folder still is the one that holds the path: neither it nor the root was moved."""
+        try:
+            with Tree(self.root) as now, now.folder_of(path) as (found, _):
+                return os.path.sameopenfile(found, folder)
+        except OSError:
+            return False
+
     def look(self, path: str) -> FileState:
         try:
             with self.folder_of(path) as (folder, name):
@@ -69,28 +78,29 @@ class Tree:
 
         A file is made there for a moment. Disks ignore case folder by folder, and not all of them tell.
         """
-        handle = self._nearest(path)
         name = f"{_PROBE}{secrets.token_hex(8)}"
-        try:
+        with self.nearest(path) as handle:
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=handle))
             try:
                 return look_at(handle, name.upper()) is not ABSENT
             finally:
                 os.unlink(name, dir_fd=handle)
-        finally:
-            os.close(handle)
 
-    def _nearest(self, path: str) -> int:
+    @contextmanager
+    def nearest(self, path: str) -> Iterator[int]:
         """Opens the deepest folder on the way to the path that is there."""
         handle = os.dup(self.handle)
-        for part in path.rstrip("/").split("/")[:-1]:
-            try:
-                inner = os.open(part, FOLDER_FLAGS, dir_fd=handle)
-            except OSError:
-                break
+        try:
+            for part in path.rstrip("/").split("/")[:-1]:
+                try:
+                    inner = os.open(part, FOLDER_FLAGS, dir_fd=handle)
+                except OSError:
+                    break
+                os.close(handle)
+                handle = inner
+            yield handle
+        finally:
             os.close(handle)
-            handle = inner
-        return handle
 
     def _passes_link(self, path: str) -> bool:
         parts = path.rstrip("/").split("/")[:-1]
@@ -100,6 +110,20 @@ class Tree:
             if os.path.islink(found):
                 return True
         return False
+
+
+def open_root(root: str) -> int:
+    """Opens a root, whose path holds no link: if there is one now, somebody else's folder stands there."""
+    handle = os.open("/", _PASSED_FLAGS)
+    try:
+        *passed, last = [".", *(part for part in root.split("/") if part)]
+        for part in passed:
+            inner = os.open(part, _PASSED_FLAGS, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        return os.open(last, FOLDER_FLAGS, dir_fd=handle)
+    finally:
+        os.close(handle)
 
 
 def look_at(folder: int, name: str) -> FileState:
@@ -136,14 +160,23 @@ def remove_tree(path: str) -> None:
     is emptied.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
-        with suppress(PermissionError):
-            os.chmod(path, 0o700)
+        _unlock(path, None)
         top = os.open(path, FOLDER_FLAGS)
         try:
             _empty(top)
         finally:
             os.close(top)
         os.rmdir(path)
+
+
+def _unlock(name: str, folder: int | None) -> None:
+    """Lets the owner into a folder. A link that stands there instead is not followed."""
+    found = os.open(name, _PASSED_FLAGS, dir_fd=folder)
+    try:
+        with suppress(PermissionError):
+            os.chmod(f"/proc/self/fd/{found}", 0o700)
+    finally:
+        os.close(found)
 
 
 def _empty(top: int) -> None:
@@ -169,8 +202,7 @@ def _keep_folders(folder: int) -> list[str]:
         listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_inner in listed:
         if is_inner:
-            with suppress(PermissionError):
-                os.chmod(name, 0o700, dir_fd=folder)
+            _unlock(name, folder)
             found.append(name)
         else:
             os.unlink(name, dir_fd=folder)

@@ -2,7 +2,8 @@
 
 Owns: what deletions, replaced folders, copies and links look like there. Does not own: applying them (apply).
 A deletion is a character device 0:0. A replaced folder has the attribute `user.overlay.opaque`. A file that was only
-touched is no change. Links that lead out, devices, pipes, sockets and set-user-id bits are left out and named.
+touched is no change. Links that lead out, devices, pipes, sockets, set-user-id bits and attributes are left out and
+named.
 The cost depends on what changed, not on the size of the workspace.
 """
 
@@ -11,6 +12,7 @@ import stat
 from contextlib import ExitStack
 from typing import Any
 
+from palyra.adapters.drafts.attributes import handed_on, is_added, is_changed, plain_mode, read_attributes
 from palyra.adapters.drafts.tree import FOLDER_FLAGS, PERMISSIONS, STRANGE_SHA256, hash_file
 from palyra.adapters.files.archives import FILE_FLAGS, hash_link
 from palyra.core.drafts.changes import LEFT_OUT_SHOWN_MAX, ChangeSet, in_order
@@ -28,7 +30,11 @@ _LINK_OUT = "a link that leads out of the workspace"
 _UNNAMEABLE = "its name holds a line end, or is not valid Unicode"
 _TOO_DEEP = "it lies too deep, or its path is too long"
 _STRANGE = "a device, a pipe or a socket"
+_ATTRIBUTES = "its attributes or access list; the file itself is applied without"
+_FOLDER_ATTRIBUTES = "its attributes or access list; a draft never changes those"
 _SETUID = "its set-user-id or set-group-id bit; the file itself is applied without"
+
+_Named = tuple[int | None, str]  # A name in an open folder.
 
 
 class UpperReader:
@@ -41,14 +47,18 @@ class UpperReader:
         self._changes: list[FileChange] = []
         self._left_out: list[LeftOutFile] = []
         self._left_out_count = 0
+        self._real = -1  # The deepest folder of the root on the way to what is being read.
 
     def read(self) -> ChangeSet:
         upper = os.open(self._upper, FOLDER_FLAGS)
         try:
             lower = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
+                self._real = lower
                 self._folder(upper, lower, "")
                 is_emptied = not self._left_out_count and _hides_all(upper, lower)
+                if is_added(read_attributes(lower), read_attributes(upper)):
+                    self._leave_out(".", _FOLDER_ATTRIBUTES)
             finally:
                 os.close(lower)
         finally:
@@ -90,21 +100,24 @@ class UpperReader:
 
     def _inner(self, upper: int, lower: int | None, path: str, *, is_whole: bool) -> None:
         name = path.rpartition("/")[2]
-        mode = os.stat(name, dir_fd=upper, follow_symlinks=False).st_mode & PERMISSIONS
+        mode = os.stat(name, dir_fd=upper, follow_symlinks=False).st_mode
         before = _stat(lower, name)
         is_folder_below = before is not None and stat.S_ISDIR(before.st_mode)
         if before is not None and not is_folder_below:
             self._deleted(lower, name, path)
-        if not is_folder_below:
-            self._add(path=f"{path}/", kind=ChangeKind.CREATED, mode=mode)
-        elif before is not None and mode != before.st_mode & PERMISSIONS:
-            self._add(path=f"{path}/", kind=ChangeKind.MODE, mode=mode, before_mode=before.st_mode & PERMISSIONS)
         with ExitStack() as opened:
             inner = _open(name, FOLDER_FLAGS, upper, 0o700)
             opened.callback(os.close, inner)
             below = os.open(name, FOLDER_FLAGS, dir_fd=lower) if is_folder_below and lower is not None else None
+            mode = self._mode(f"{path}/", mode, (upper, name), (lower, name) if is_folder_below else None)
+            if not is_folder_below:
+                self._add(path=f"{path}/", kind=ChangeKind.CREATED, mode=mode)
+            elif before is not None and mode != before.st_mode & PERMISSIONS:
+                self._add(path=f"{path}/", kind=ChangeKind.MODE, mode=mode, before_mode=before.st_mode & PERMISSIONS)
             if below is not None:
                 opened.callback(os.close, below)
+                opened.callback(setattr, self, "_real", self._real)
+                self._real = below
             self._folder(inner, below, f"{path}/", is_whole=is_whole or _is_opaque(inner))
 
     def _file(self, upper: int, lower: int | None, name: str, path: str) -> None:
@@ -114,9 +127,10 @@ class UpperReader:
             before = None
         found = os.stat(name, dir_fd=upper, follow_symlinks=False)
         after = _hash(upper, name, 0o600)
-        mode = found.st_mode & PERMISSIONS
         if found.st_mode & _SPECIAL_BITS:
             self._leave_out(path, _SETUID)
+        is_file_below = before is not None and stat.S_ISREG(before.st_mode)
+        mode = self._mode(path, found.st_mode, (upper, name), (lower, name) if is_file_below else None)
         if before is None:
             self._add(path=path, kind=ChangeKind.CREATED, after_sha256=after, mode=mode, bytes=found.st_size)
             return
@@ -133,6 +147,17 @@ class UpperReader:
             before_mode=before_mode,
             bytes=found.st_size,
         )
+
+    def _mode(self, path: str, mode: int, found: _Named, below: _Named | None) -> int:
+        """Returns the permissions to apply. Attributes that the command gave or took away are named and left out."""
+        after = read_attributes(_reach(found))
+        is_same = not (
+            is_changed(read_attributes(_reach(below)), after) if below else is_added(handed_on(self._real), after)
+        )
+        if is_same:
+            return mode & PERMISSIONS
+        self._leave_out(path, _FOLDER_ATTRIBUTES if path.endswith("/") else _ATTRIBUTES)
+        return plain_mode(mode & PERMISSIONS, after)
 
     def _link(self, upper: int, lower: int | None, name: str, path: str) -> None:
         target = os.readlink(name, dir_fd=upper)
@@ -252,6 +277,11 @@ def _unfit(path: str) -> str | None:
 
 def _shown(path: str) -> str:
     return path[:PATH_SHOWN_MAX].encode(errors="replace").decode(errors="replace")
+
+
+def _reach(named: _Named) -> str:
+    """Returns a path for calls that take no open folder. It leads through no link."""
+    return f"/proc/self/fd/{named[0]}/{named[1]}"
 
 
 def _stat(folder: int | None, name: str) -> os.stat_result | None:

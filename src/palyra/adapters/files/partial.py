@@ -10,6 +10,7 @@ import msgspec
 
 from palyra.adapters.files.workspace import WorkspacePath
 
+MARK = "user.palyra.effect"  # This attribute names the effect that wrote the very content of a file.
 _PERMISSIONS = 0o777  # These bits of a file's mode are kept: new content is never setuid.
 
 

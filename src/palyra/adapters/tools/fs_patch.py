@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from palyra.adapters.files.change_keeper import ChangeKeeper
 from palyra.adapters.files.known_links import linked_names
-from palyra.adapters.files.partial import Writing, fill_partial
+from palyra.adapters.files.partial import MARK, Writing, fill_partial
 from palyra.adapters.files.workspace import (
     WorkspacePath,
     absolute,
@@ -28,7 +28,7 @@ from palyra.adapters.files.workspace import (
     make_folder,
     open_folder,
 )
-from palyra.adapters.tools.fs_patch_plan import MARK, PatchedFile, PatchPlan, places_of
+from palyra.adapters.tools.fs_patch_plan import PatchedFile, PatchPlan, places_of
 from palyra.adapters.tools.offload import STOPPED, offload
 from palyra.adapters.tools.preview import preview_changes
 from palyra.core.errors import Conflict, PalyraError

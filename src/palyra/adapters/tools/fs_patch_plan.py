@@ -10,6 +10,7 @@ import os
 
 import msgspec
 
+from palyra.adapters.files.partial import MARK
 from palyra.adapters.files.text_file import decode
 from palyra.adapters.files.workspace import WorkspacePath, bytes_at, locate, open_file, open_folder, read_bytes
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError
@@ -17,7 +18,6 @@ from palyra.core.events.tool import FileBytes
 from palyra.core.patches import Applied, FilePatch, PatchKind, apply
 
 FILE_BYTES_MAX = 2 * 1024 * 1024
-MARK = "user.palyra.effect"
 
 
 class PatchedFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -77,6 +77,17 @@ def in_step_order(steps: Sequence[FileChange]) -> tuple[FileChange, ...]:
     return (*sorted(deleted, key=lambda step: step.path, reverse=True), *sorted(others, key=lambda step: step.path))
 
 
+def is_applied(change: FileChange, now: FileState) -> bool:
+    """Tells whether a step has to be taken back. A step that was not taken may count too: taking it back does nothing."""
+    if change.kind is ChangeKind.DELETED:
+        return now.sha256 != (FOLDER_SHA256 if is_folder(change) else change.before_sha256)
+    if is_folder(change):
+        return now.sha256 == FOLDER_SHA256
+    if change.kind is ChangeKind.MODE:
+        return now.mode == change.mode
+    return now.sha256 == change.after_sha256 and now.sha256 != change.before_sha256
+
+
 def reverse(change: FileChange) -> FileChange:
     """Returns the change that takes this one back."""
     kinds = {ChangeKind.CREATED: ChangeKind.DELETED, ChangeKind.DELETED: ChangeKind.CREATED}

@@ -1,0 +1,73 @@
+"""Stages the new content of one file: linked from the draft where it can be, else copied.
+
+Owns: the file beside the workspace that an exchange or a rename puts in place. Does not own: when, and which (apply).
+Invariant: a staged file has the permissions that were judged and the attributes it is given, and none of the draft.
+"""
+
+import os
+import shutil
+from contextlib import suppress
+
+from palyra.adapters.drafts.attributes import CAPABILITY, Attributes, kept_attributes, read_attributes, set_attributes
+from palyra.adapters.drafts.renames import Place
+from palyra.adapters.files.archives import FILE_FLAGS
+
+
+def stage_file(source: str, place: Place, mode: int, wanted: Attributes) -> None:
+    """Stages a file, or finishes what a kill interrupted: its attributes and its permissions are set last."""
+    stage, name = place
+    if not exists(stage, name):
+        _bring(source, place, wanted)
+    file = os.open(name, FILE_FLAGS, dir_fd=stage)
+    try:
+        set_attributes(file, wanted)
+        os.fchmod(file, mode)
+    finally:
+        os.close(file)
+
+
+def exists(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _bring(source: str, place: Place, wanted: Attributes) -> None:
+    stage, name = place
+    if not _needs_copy(source, wanted):
+        try:
+            os.link(source, name, dst_dir_fd=stage, follow_symlinks=False)
+        except OSError:
+            pass
+        else:
+            return
+    _copy(source, stage, name)
+
+
+def _needs_copy(source: str, wanted: Attributes) -> bool:
+    """Tells whether a link would not do: a file of several names has its attributes once, and capabilities cling."""
+    found = read_attributes(source)
+    is_shared = os.stat(source, follow_symlinks=False).st_nlink > 1
+    return CAPABILITY in found or (is_shared and kept_attributes(found) != wanted)
+
+
+def _copy(source: str, stage: int, name: str) -> None:
+    """Copies durably, with the time of the last change. A copy that fails leaves nothing behind."""
+    partial = f"partial-{name}"
+    with suppress(FileNotFoundError):
+        os.unlink(partial, dir_fd=stage)
+    with open(os.open(source, FILE_FLAGS), "rb") as reader:
+        target = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=stage)
+        try:
+            with open(target, "wb") as writer:
+                shutil.copyfileobj(reader, writer, 1 << 20)
+                writer.flush()
+                found = os.fstat(reader.fileno())
+                os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+                os.fsync(target)
+        except OSError:
+            os.unlink(partial, dir_fd=stage)
+            raise
+    os.rename(partial, name, src_dir_fd=stage, dst_dir_fd=stage)
