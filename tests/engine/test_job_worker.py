@@ -28,6 +28,16 @@ async def test_a_job_is_done_soon_after_it_was_queued(tmp_path: Path) -> None:
     assert (done.attempts, done.error) == (1, None)
 
 
+async def test_only_the_end_of_a_regular_job_wakes_those_who_queue_the_next(tmp_path: Path) -> None:
+    async with open_queue(tmp_path, [job_type("test"), job_type("nightly")]) as queue:
+        queue.worker.regular = frozenset({"nightly"})
+        await queue.ended(await queue.add("test"), JobState.DONE)
+        await until(lambda: not queue.worker.running)
+        assert not queue.worker.ended.is_set()
+        await queue.ended(await queue.add("nightly"), JobState.DONE)
+        await until(queue.worker.ended.is_set)
+
+
 async def test_an_effect_that_commits_with_the_job_is_there_exactly_when_the_job_is_done(tmp_path: Path) -> None:
     async def lease(job: Job, report: Report) -> JobResult:
         return JobDone(writes=(TakeLease(f"effect:{job.id}", OTHER_NODE, 0, 1),))
@@ -329,6 +339,10 @@ async def test_of_too_many_principals_those_that_waited_longest_come_first(tmp_p
         (
             "SELECT id FROM jobs WHERE state NOT IN ('queued', 'running') AND updated_at_ms < ? ORDER BY updated_at_ms",
             "jobs_ended",
+        ),
+        (
+            "SELECT * FROM jobs WHERE principal = ? AND (NULL IS NULL OR state = '') ORDER BY id DESC LIMIT 9",
+            "jobs_by_principal",
         ),
     ],
 )

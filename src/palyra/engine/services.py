@@ -52,7 +52,7 @@ from palyra.engine.jobs.compaction import CompactionJob
 from palyra.engine.jobs.kinds import REFLECTION, JobHandlers, job_types
 from palyra.engine.jobs.maintenance import BackgroundVerify, StoreUpkeep
 from palyra.engine.jobs.session_cleanup import SessionCleanup
-from palyra.engine.jobs.upkeep import Upkeep
+from palyra.engine.jobs.upkeep import REGULAR_JOBS, Upkeep
 from palyra.engine.jobs.vector_upkeep import VectorUpkeep
 from palyra.engine.jobs.worker import JobWorker
 from palyra.engine.learning.assembly import LearningNeeds, LearningParts, build_learning
@@ -244,6 +244,7 @@ class Services:
             types=types,
             clean=lambda text: parts.redactor.text(text).text,
             queued=parts.jobs_queued,
+            regular=frozenset(regular.kind for regular in REGULAR_JOBS),
         )
         self.jobs = JobService(
             journal=setup.journal,

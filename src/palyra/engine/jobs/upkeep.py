@@ -2,7 +2,8 @@
 
 Owns: how often each is due. Does not own: what they do.
 Each has one live job at most, under its dedupe key. The job waits in the journal, so restarts neither repeat nor delay
-it. The next one is queued when a job ends, however it ended. A look every minute finds what was cancelled.
+it. The next one is queued when one of them ends, however it ended. A look every minute finds what was cancelled. Jobs
+of other kinds end by the hundred a second, and nothing here follows from them.
 """
 
 import asyncio
@@ -39,14 +40,14 @@ REGULAR_JOBS = (
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """`ended` is set when a job has ended. `views` tells what is queued, so that a look usually writes nothing."""
+    """`ended` is set when a regular job has ended. `views` tells what is queued, so that a look usually writes nothing."""
 
     enqueue: Callable[[JobRequest], Awaitable[JobId | None]]
     views: JobViews
     ended: asyncio.Event
 
     async def keep(self) -> None:
-        """Queues what is missing now, after each end of a job, and from time to time; never ends by itself."""
+        """Queues what is missing now, after each end of such a job, and from time to time; never ends by itself."""
         while True:
             self.ended.clear()
             try:

@@ -54,7 +54,8 @@ class RunningJob:
 class JobWorker:
     """`clean` redacts a text before it is stored. `queued` is set when a job was queued or a place became free.
 
-    While the daemon drains, no job begins. Those that run go on. `ended` is set after each end of a job.
+    While the daemon drains, no job begins. Those that run go on. `ended` is set after each end of a job of the `regular`
+    kinds, whose next one somebody queues then.
     """
 
     node: NodeId
@@ -66,6 +67,7 @@ class JobWorker:
     types: Mapping[str, JobType]
     clean: Callable[[str], str]
     queued: asyncio.Event
+    regular: frozenset[str] = frozenset()
     chance: Callable[[], float] = SystemRandom().random
     is_draining: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -193,7 +195,8 @@ class JobWorker:
         finally:
             self._running.pop(running.job.id, None)
             self.queued.set()
-            self.ended.set()
+            if running.job.kind in self.regular:
+                self.ended.set()
 
     async def _call_handler(self, running: RunningJob) -> JobResult:
         """Calls the handler within its time. Whatever it raises is a failed attempt, and never ends the worker."""

@@ -28,7 +28,9 @@ class SqliteJobs:
         return found[0] if found else None
 
     async def list_jobs(self, principal: Principal | None, wanted: JobFilter) -> tuple[Job, ...]:
-        # Dead and ended jobs are few among many, so their indexes are used: the conditions are spelled as theirs are.
+        # One principal's, dead and ended jobs are few among many, so their indexes are used: the conditions are spelled
+        # as theirs are.
+        is_own = ":principal IS NULL" if principal is None else "principal = :principal"
         is_in_state = "state = 'dead'" if wanted.state is JobState.DEAD else "(:state IS NULL OR state = :state)"
         order = "id DESC"
         if wanted.ended_before_ms is not None:
@@ -36,7 +38,7 @@ class SqliteJobs:
             order = "updated_at_ms"
         sql = f"""
             SELECT * FROM jobs
-            WHERE (:principal IS NULL OR principal = :principal) AND (:kind IS NULL OR kind = :kind)
+            WHERE {is_own} AND (:kind IS NULL OR kind = :kind)
                 AND {is_in_state} AND (:after = '' OR id < :after)
             ORDER BY {order} LIMIT :limit
         """  # noqa: S608 - our words; every value is bound
