@@ -13,6 +13,7 @@ import pytest
 
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
+from palyra.ports.channels import PositionViews
 from palyra.ports.incidents import IncidentViews
 from palyra.ports.journal import Journal
 from palyra.ports.learning import LearningViews
@@ -44,6 +45,7 @@ class Opened:
     memory_upkeep: MemoryUpkeepViews
     memory_search: MemorySearch
     learning: LearningViews
+    positions: PositionViews
 
 
 Opener = Callable[[Path, FixedClock], Awaitable[Opened]]
@@ -89,6 +91,7 @@ def _with_views(journal: SqliteJournal) -> Opened:
         memory_upkeep=journal.memory,
         memory_search=journal.memory_search,
         learning=journal.learning,
+        positions=journal.positions,
     )
 
 

@@ -14,11 +14,13 @@ from palyra.core.channel_writes import (
     PutLink,
     PutPairingCode,
     PutPairingRequest,
+    PutPosition,
     QueueOutbox,
     RecordEnvelope,
     SetChannelPaused,
     SetOutbox,
 )
+from palyra.core.channels.missed import is_later
 from palyra.core.learning.model import Candidate
 from palyra.core.writes import (
     ClaimJob,
@@ -74,6 +76,7 @@ KEY_LENGTHS = {
     "item_uses": 3,
     "reflections": 1,
     "channel_envelopes": 2,
+    "channel_positions": 2,
     "channel_states": 1,
     "channel_links": 1,
     "pairing_codes": 1,
@@ -94,6 +97,7 @@ SELECTS = {
     "item_uses": "SELECT kind, item_id, run_id, outcome, at_ms FROM item_uses",
     "reflections": "SELECT run_id, how, found_count, at_ms FROM reflections",
     "channel_envelopes": "SELECT channel, envelope_id, at_ms FROM channel_envelopes",
+    "channel_positions": "SELECT channel, conversation_id, message_id, at_ms FROM channel_positions",
     "channel_states": "SELECT channel, is_paused, at_ms FROM channel_states",
     "channel_links": "SELECT id, channel, sender_id, principal, revoked_at_ms FROM channel_links",
     "pairing_codes": "SELECT id, code_hash, used_at_ms FROM pairing_codes",
@@ -168,6 +172,8 @@ def key_of(write: Write) -> tuple[str, Row]:
             return "reflections", (reflection.run_id,)
         case RecordEnvelope(envelope=taken):
             return "channel_envelopes", (taken.channel, taken.envelope_id)
+        case PutPosition(position=position):
+            return "channel_positions", (position.channel, position.conversation_id)
         case SetChannelPaused(channel=channel):
             return "channel_states", (channel,)
         case PutLink(link=link):
@@ -262,7 +268,7 @@ def _apply(tables: Tables, write: Write) -> None:
             _apply_memory(tables, write)
         case QueueOutbox() | SetOutbox():
             _apply_outbox(rows, key, write)
-        case RecordEnvelope() | SetChannelPaused() | PutLink():
+        case RecordEnvelope() | PutPosition() | SetChannelPaused() | PutLink():
             _apply_channel(rows, key, write)
         case PutPairingCode() | PutPairingRequest() | DropPairingRequest() | CountPairingAttempts():
             _apply_pairing(rows, key, write)
@@ -312,10 +318,15 @@ def _apply_outbox(rows: dict[Row, Row], key: Row, write: QueueOutbox | SetOutbox
     rows.setdefault(key, said)
 
 
-def _apply_channel(rows: dict[Row, Row], key: Row, write: RecordEnvelope | SetChannelPaused | PutLink) -> None:
+def _apply_channel(
+    rows: dict[Row, Row], key: Row, write: RecordEnvelope | PutPosition | SetChannelPaused | PutLink
+) -> None:
     match write:
         case RecordEnvelope(envelope=taken):
             rows.setdefault(key, (taken.at_ms,))
+        case PutPosition(position=position):
+            if key not in rows or is_later(position.message_id, str(rows[key][0])):
+                rows[key] = (position.message_id, position.at_ms)
         case SetChannelPaused(is_paused=is_paused, at_ms=at_ms):
             rows[key] = (int(is_paused), at_ms)
         case PutLink(link=link):

@@ -1,9 +1,7 @@
 """A real daemon is killed while files come in and go out: each is read and sent once or shown as uncertain, none lost."""
 
-import asyncio
 import os
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from pathlib import Path
 from palyra.adapters.artifacts.files import PARTIAL_AGE_S, FileArtifacts
 from tests.support.daemons import Daemon
 from tests.support.examples import examples
+from tests.support.lasting import lasting
 from tests.support.telegram import TOKEN, TelegramServer, telegram_server
 from tests.support.waiting import wait_until
 
@@ -43,26 +42,9 @@ when_busy = "queue"
 
 @contextmanager
 def telegram() -> Iterator[TelegramServer]:
-    """The stand-in in a thread: it lives on while the daemon is killed."""
-    ready, loop, found = threading.Event(), asyncio.new_event_loop(), list[TelegramServer]()
-    ending = asyncio.Event()
-
-    async def serve() -> None:
-        async with telegram_server() as server:
-            server.pause_s = PAUSE_S
-            found.append(server)
-            ready.set()
-            await ending.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
-    thread.start()
-    ready.wait()
-    try:
-        yield found[0]
-    finally:
-        loop.call_soon_threadsafe(ending.set)
-        thread.join()
-        loop.close()
+    with lasting(telegram_server) as platform:
+        platform.server.pause_s = PAUSE_S
+        yield platform.server
 
 
 def say(server: TelegramServer, number: int) -> None:

@@ -21,7 +21,9 @@ from palyra.engine.channels.pairing_service import CodeWish
 from palyra.engine.engine import Engine
 from palyra.ports.channels import (
     Arrival,
+    ChannelHistory,
     ChannelTraits,
+    Complete,
     ConnectionReport,
     Deliver,
     HttpReply,
@@ -114,6 +116,19 @@ class MemoryPlatform:
     @property
     def texts(self) -> list[str]:
         return [part.text for part in self.sent]
+
+
+class DroppingInlet:
+    """Takes every message and keeps none."""
+
+    async def receive(self, message: InboundMessage, complete: Complete | None = None) -> None:
+        """Drops the message."""
+
+    def begin(self, history: ChannelHistory) -> None:
+        """Reads nothing."""
+
+    def end(self) -> None:
+        """Has nothing to stop."""
 
 
 def report(channel: str, conversation_id: str) -> MessageWish:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -13,8 +14,10 @@ from aiohttp import WSMsgType, web
 from tests.support.web_server import read_form, served
 
 TOKEN = "MTIz.discord.token-for-tests"
+GUILD_CHANNEL = "60"
+EPOCH_MS = 1_420_070_400_000  # Discord counts time from here.
 BOT = {"id": "999", "username": "palyra", "discriminator": "0", "avatar": None, "bot": True, "global_name": None}
-GUILD = {
+GUILD: dict = {
     "id": "50", "name": "Testers", "owner_id": "1", "roles": [], "emojis": [], "features": [], "members": [],
     "channels": [{"id": "60", "type": 0, "name": "general", "position": 0, "permission_overwrites": []}],
     "threads": [], "stage_instances": [], "stickers": [], "voice_states": [], "presences": [],
@@ -22,6 +25,18 @@ GUILD = {
     "default_message_notifications": 0, "explicit_content_filter": 0, "mfa_level": 0, "nsfw_level": 0,
     "premium_tier": 0, "preferred_locale": "en-US", "system_channel_flags": 0, "member_count": 2,
 }  # fmt: skip
+
+
+def _person(user_id: str) -> dict:
+    return {"id": user_id, "username": f"user{user_id}", "discriminator": "0", "avatar": None, "global_name": None}
+
+
+def _message_base(message_id: str, channel_id: str) -> dict:
+    return {
+        "id": message_id, "channel_id": channel_id, "mentions": [], "mention_roles": [], "mention_everyone": False,
+        "attachments": [], "embeds": [], "pinned": False, "type": 0, "tts": False,
+        "timestamp": "2026-01-01T00:00:00+00:00", "edited_timestamp": None, "flags": 0, "components": [],
+    }  # fmt: skip
 
 
 def _set_event() -> asyncio.Event:
@@ -62,9 +77,17 @@ class DiscordServer:
     gateways: list[Gateway] = field(default_factory=list)
     events: list[tuple[str, object]] = field(default_factory=list)
     identified_count: int = 0
+    forgets_sessions: bool = False
     resumed_count: int = 0
+    history: dict[str, list[dict]] = field(default_factory=dict)
+    history_failures: dict[str, list[tuple[int, dict, dict]]] = field(default_factory=dict)
+    history_reads: list[str] = field(default_factory=list)
     numbers: count = field(default_factory=lambda: count(1000))
     file_ready: asyncio.Event = field(default_factory=_set_event)
+
+    def next_id(self, age_ms: int = 0) -> str:
+        """Returns an id as Discord's: the time is in it, and later ones are larger."""
+        return str((int(time.time() * 1000) - age_ms - EPOCH_MS << 22) + next(self.numbers))
 
     async def rest(self, request: web.Request) -> web.Response:
         path = request.path.removeprefix("/api/v10")
@@ -84,12 +107,30 @@ class DiscordServer:
             return web.Response(status=204)
         if request.method == "PATCH":
             return self.edit(path.split("/")[4], await request.json())
+        if path.endswith("/messages") and request.method == "GET":
+            return self.page(path.split("/")[2], int(request.query["limit"]), int(request.query.get("before", 2**63)))
         if path.endswith("/messages"):
             return self.post(path.split("/")[2], await _message(request))
         if path.endswith("/callback"):
             self.deferred.append(path.split("/")[2])
             return _json({"interaction": {"id": path.split("/")[2], "type": 3}, "resource": None})
+        if request.method == "GET" and path.startswith("/channels/"):
+            return self.conversation(path.split("/")[2])
         return _json({"code": 0, "message": "404: Not Found"}, status=404)
+
+    def conversation(self, channel_id: str) -> web.Response:
+        if channel_id == GUILD_CHANNEL:
+            return _json({**GUILD["channels"][0], "guild_id": GUILD["id"]})
+        return _json({"id": channel_id, "type": 1, "last_message_id": None, "recipients": [_person("7")]})
+
+    def page(self, channel_id: str, limit: int, before: int) -> web.Response:
+        """The newest messages first, as Discord lists them."""
+        self.history_reads.append(channel_id)
+        if self.history_failures.get(channel_id):
+            status, told, headers = self.history_failures[channel_id].pop(0)
+            return _json(told, status=status, headers=headers)
+        found = [each for each in self.history.get(channel_id, []) if int(each["id"]) < before]
+        return _json(sorted(found, key=lambda each: int(each["id"]), reverse=True)[:limit])
 
     def post(self, channel_id: str, body: dict) -> web.Response:
         if self.failures:
@@ -97,8 +138,9 @@ class DiscordServer:
             return _json(told, status=status, headers=headers)
         known = next((each for each in self.sent if each["nonce"] == body["nonce"]), None)
         if known is None:
-            known = {**body, "id": str(next(self.numbers)), "channel_id": channel_id}
+            known = {**body, "id": self.next_id(), "channel_id": channel_id}
             self.sent.append(known)
+            self.record({**_message_base(known["id"], channel_id), "author": BOT, "content": body.get("content", "")})
         return _json({"id": known["id"], "channel_id": channel_id})
 
     def edit(self, message_id: str, body: dict) -> web.Response:
@@ -127,6 +169,9 @@ class DiscordServer:
                     await gateway.send(11, None)
                 case 2:
                     await self._ready(gateway)
+                case 6 if self.forgets_sessions:
+                    self.forgets_sessions = False
+                    await gateway.send(9, False)
                 case 6:
                     self.resumed_count += 1
                     self.gateways.append(gateway)
@@ -157,15 +202,16 @@ class DiscordServer:
             with suppress(ConnectionError):
                 await self.gateways[-1].send(0, data, event, len(self.events))
 
-    async def say(self, text: str, sender: str = "7", channel: str = "70", **fields: object) -> str:
-        message_id = str(next(self.numbers))
-        author = {"id": sender, "username": f"user{sender}", "discriminator": "0", "avatar": None, "global_name": None}
-        message = {
-            "id": message_id, "channel_id": channel, "author": author, "content": text, "mentions": [],
-            "mention_roles": [], "mention_everyone": False, "attachments": [], "embeds": [], "pinned": False,
-            "type": 0, "tts": False, "timestamp": "2026-01-01T00:00:00+00:00", "edited_timestamp": None,
-            "flags": 0, "components": [], **fields,
-        }  # fmt: skip
+    def record(self, message: dict) -> None:
+        """Keeps a message in the history, which does not say which guild it is of."""
+        left_out = ("guild_id", "member")
+        kept = {name: value for name, value in message.items() if name not in left_out}
+        self.history.setdefault(message["channel_id"], []).append(kept)
+
+    async def say(self, text: str, sender: str = "7", channel: str = "70", age_ms: int = 0, **fields: object) -> str:
+        message_id = self.next_id(age_ms)
+        message = {**_message_base(message_id, channel), "author": _person(sender), "content": text, **fields}
+        self.record(message)
         if "guild_id" in fields:
             message["member"] = {"roles": [], "joined_at": None, "deaf": False, "mute": False, "flags": 0}
         await self.dispatch(message, "MESSAGE_CREATE")
@@ -181,7 +227,7 @@ class DiscordServer:
     async def interact(self, kind: int, data: dict, sender: str, channel: str) -> None:
         person = {"id": sender, "username": "carol", "discriminator": "0", "avatar": None, "global_name": None}
         told = {
-            "id": str(next(self.numbers)), "application_id": "999", "type": kind, "token": "t", "version": 1,
+            "id": self.next_id(), "application_id": "999", "type": kind, "token": "t", "version": 1,
             "channel_id": channel, "guild_id": "50", "data": data,
             "member": {"user": person, "roles": [], "joined_at": None, "deaf": False, "mute": False, "flags": 0,
                        "permissions": "0"},

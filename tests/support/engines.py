@@ -210,6 +210,7 @@ class Workshop:
             learning=journal.learning,
             workload=journal.workload,
             channels=journal.channels,
+            positions=journal.positions,
             pairing=journal.pairing,
             outbox=journal.outbox,
         )

@@ -266,6 +266,7 @@ def make_views(journal: "SqliteJournal") -> Views:
         learning=journal.learning,
         workload=journal.workload,
         channels=journal.channels,
+        positions=journal.positions,
         pairing=journal.pairing,
         outbox=journal.outbox,
     )

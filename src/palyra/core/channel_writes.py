@@ -6,6 +6,7 @@ Does not own: their SQL (adapters.store), when they happen (engine.channels).
 import msgspec
 
 from palyra.core.channels.identity import AccountLink
+from palyra.core.channels.missed import ReadPosition
 from palyra.core.channels.model import TakenEnvelope
 from palyra.core.channels.outbox import OutboxItem
 from palyra.core.channels.pairing_codes import PairingAttempts, PairingCode, PairingRequest
@@ -19,6 +20,13 @@ class RecordEnvelope(msgspec.Struct, frozen=True):
     """
 
     envelope: TakenEnvelope
+    kept_from_ms: int
+
+
+class PutPosition(msgspec.Struct, frozen=True):
+    """A conversation was read this far. An earlier position changes nothing; those from before `kept_from_ms` go."""
+
+    position: ReadPosition
     kept_from_ms: int
 
 
@@ -68,6 +76,7 @@ class SetOutbox(msgspec.Struct, frozen=True):
 
 ChannelWrite = (
     RecordEnvelope
+    | PutPosition
     | SetChannelPaused
     | PutLink
     | PutPairingCode

@@ -20,6 +20,7 @@ from palyra.core.channel_writes import (
     PutLink,
     PutPairingCode,
     PutPairingRequest,
+    PutPosition,
     QueueOutbox,
     RecordEnvelope,
     SetChannelPaused,
@@ -354,7 +355,7 @@ def fence_of(write: Write) -> Fence | None:
             return None
         case PutCandidate() | DropCandidates() | RecordUse() | RecordReflection():
             return None
-        case RecordEnvelope() | SetChannelPaused() | QueueOutbox() | SetOutbox():
+        case RecordEnvelope() | PutPosition() | SetChannelPaused() | QueueOutbox() | SetOutbox():
             return None
         case PutLink() | PutPairingCode() | PutPairingRequest() | DropPairingRequest() | CountPairingAttempts():
             return None

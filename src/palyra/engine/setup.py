@@ -21,7 +21,7 @@ from palyra.engine.channels.directory import ConfiguredChannel, MayAnswer, nobod
 from palyra.engine.healing.loop_watch import LoopBlock
 from palyra.ports.anchors import Anchors, NoAnchors
 from palyra.ports.artifacts import Artifacts
-from palyra.ports.channels import ChannelViews, OutboxViews, PairingViews
+from palyra.ports.channels import ChannelViews, OutboxViews, PairingViews, PositionViews
 from palyra.ports.clock import Clock
 from palyra.ports.cron import Cron
 from palyra.ports.delegation import DelegationSlot
@@ -88,6 +88,7 @@ class Views:
     memory: MemoryStores
     learning: LearningViews
     channels: ChannelViews
+    positions: PositionViews
     pairing: PairingViews
     outbox: OutboxViews
     incidents: IncidentViews = field(default_factory=NoIncidents)

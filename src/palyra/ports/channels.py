@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from palyra.core.channels.identity import AccountLink
+from palyra.core.channels.missed import ReadPosition
 from palyra.core.channels.model import ChannelKind, InboundMessage, TakenEnvelope
 from palyra.core.channels.outbox import Button, OutboxItem, OutboxState
 from palyra.core.channels.pairing_codes import PairingAttempts, PairingCode, PairingRequest
@@ -116,6 +117,25 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     complete: Complete | None = None
 
 
+class PastMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of a conversation's history. `arrival` is None if nobody said it to us, as with our own messages."""
+
+    message_id: str
+    at_ms: int
+    arrival: Arrival | None = None
+
+
+class ChannelHistory(Protocol):
+    """Reads what was written while nothing was connected. Only a platform that lists its messages has one."""
+
+    async def page(self, conversation_id: str, before: str | None) -> tuple[PastMessage, ...]:
+        """Returns the messages before that one, or the newest ones: the latest first, and none at the beginning.
+
+        Raises NotFound if the conversation is gone or closed to us, and Unavailable if it cannot be read now.
+        """
+        ...
+
+
 class Deliver(Protocol):
     """Takes a message. It has its place in the conversation before anything is awaited.
 
@@ -129,6 +149,10 @@ class ConnectionReport(Protocol):
     """Where an adapter says how its connection is. Health and incidents follow from it."""
 
     def up(self) -> None: ...
+
+    def fresh(self, history: ChannelHistory) -> None:
+        """The connection begins anew, before its first message: what was written until now does not come by itself."""
+        ...
 
     def down(self, reason: str) -> None:
         """The connection is lost, and the adapter is getting it back by itself. Otherwise it raises Unavailable."""
@@ -201,6 +225,16 @@ class ChannelViews(Protocol):
     async def envelope(self, channel: str, envelope_id: str) -> TakenEnvelope | None: ...
 
     async def is_paused(self, channel: str) -> bool: ...
+
+
+class PositionViews(Protocol):
+    """How far conversations were read."""
+
+    async def position(self, channel: str, conversation_id: str) -> ReadPosition | None: ...
+
+    async def positions(self, channel: str, limit: int) -> tuple[ReadPosition, ...]:
+        """Lists the conversations of a channel, the one that changed last first."""
+        ...
 
 
 class PairingViews(Protocol):

@@ -20,9 +20,9 @@ from palyra.core.channels.model import SELF, ChannelKind, InboundMessage
 from palyra.core.errors import Invalid, Unauthorized, Unavailable
 from palyra.engine.channels.connection import ChannelConnection
 from palyra.engine.channels.directory import ConfiguredChannel
-from palyra.ports.channels import Complete, HttpReply, HttpRequestPart, OutgoingPart, SendFailed, SentMessage
+from palyra.ports.channels import HttpReply, HttpRequestPart, OutgoingPart, SendFailed, SentMessage
 from tests.support.asking import SEND_THEN_ANSWER, STORY, says
-from tests.support.channels import PDF, ChannelScene, MemoryPlatform, attached, permits, report, rules
+from tests.support.channels import PDF, ChannelScene, DroppingInlet, MemoryPlatform, attached, permits, report, rules
 from tests.support.engines import Workshop
 from tests.support.slack import APP_TOKEN, BOT_TOKEN, BOT_USER, SlackServer, slack_server
 from tests.support.waiting import until
@@ -155,16 +155,12 @@ async def test_a_wrong_token_is_told() -> None:
             await channel(server, token=lambda: "xoxb-wrong").check()
 
 
-async def never(message: InboundMessage, complete: Complete | None = None) -> None:
-    raise AssertionError("nobody speaks")
-
-
 async def test_a_wrong_app_token_is_told_by_the_check_and_by_the_connection() -> None:
     async with slack_server() as server:
         wrong = channel(server, app_token=lambda: "xapp-wrong")
         with pytest.raises(Unavailable, match="refused the app token: invalid_auth"):
             await wrong.check()
-        connection = ChannelConnection(channel=ConfiguredChannel(TEAM, wrong), deliver=never)
+        connection = ChannelConnection(channel=ConfiguredChannel(TEAM, wrong), inlet=DroppingInlet())
         await connection.start()
         await until(lambda: connection.error == "Slack refused the app token: invalid_auth")
         await connection.close()

@@ -10,7 +10,7 @@ from palyra.engine.channels.connection import ChannelConnection
 from palyra.engine.channels.directory import ConfiguredChannel
 from palyra.ports.channels import ConnectionReport, Deliver
 from palyra.ports.services import DOMAINS, ServiceState
-from tests.support.channels import MemoryPlatform, rules
+from tests.support.channels import DroppingInlet, MemoryPlatform, rules
 from tests.support.waiting import until
 
 
@@ -40,7 +40,7 @@ async def test_a_lost_connection_is_tried_again_with_growing_waits() -> None:
         waits.append(seconds)
 
     platform = FailingPlatform()
-    connection = ChannelConnection(channel=ConfiguredChannel(rules(), platform), deliver=_drop, sleep=sleep)
+    connection = ChannelConnection(channel=ConfiguredChannel(rules(), platform), inlet=DroppingInlet(), sleep=sleep)
     assert (await connection.health()).state is ServiceState.IDLE
     await connection.start()
     await until(lambda: connection.is_connected)
@@ -54,7 +54,7 @@ async def test_a_lost_connection_is_tried_again_with_growing_waits() -> None:
 async def test_a_connection_that_stays_lost_is_failed_with_the_reason() -> None:
     platform = FailingPlatform()
     platform.failures_count = 1_000
-    connection = ChannelConnection(channel=ConfiguredChannel(rules(), platform), deliver=_drop, sleep=_hold)
+    connection = ChannelConnection(channel=ConfiguredChannel(rules(), platform), inlet=DroppingInlet(), sleep=_hold)
     await connection.start()
     await until(lambda: platform.begun_count == 1 and connection.error)
     health = await connection.health()
@@ -69,7 +69,7 @@ async def test_a_connection_that_stays_lost_is_failed_with_the_reason() -> None:
 async def test_a_connection_that_the_adapter_is_getting_back_is_failed_meanwhile() -> None:
     platform = FailingPlatform()
     platform.failures_count = 0
-    connection = ChannelConnection(channel=ConfiguredChannel(rules(), platform), deliver=_drop, sleep=_hold)
+    connection = ChannelConnection(channel=ConfiguredChannel(rules(), platform), inlet=DroppingInlet(), sleep=_hold)
     await connection.start()
     await until(lambda: connection.is_connected)
     connection.down("the line is cut")
@@ -78,10 +78,6 @@ async def test_a_connection_that_the_adapter_is_getting_back_is_failed_meanwhile
     connection.up()
     assert (await connection.health()).state is ServiceState.OK
     await connection.close()
-
-
-async def _drop(message: object, complete: object = None) -> None:
-    """Takes nothing."""
 
 
 async def _hold(seconds: float) -> None:

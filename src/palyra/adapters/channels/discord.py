@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
+from palyra.adapters.channels.discord_history import DiscordHistory
 from palyra.core.channels.commands import SUMMARIES, CommandName
 from palyra.core.channels.file_names import file_name
 from palyra.core.channels.model import (
@@ -56,7 +57,7 @@ FILE_BYTES_MAX = 10_000_000  # What Discord takes from a bot in any guild, with 
 ATTACHMENT_BYTES_MAX = 8 * 1024 * 1024
 LOOK_EVERY_S = 1.0
 LOST = "the connection to Discord is lost"
-LOST_S = 300.0  # A client that is started anew has lost what was written meanwhile; one that resumes gets it.
+LOST_S = 300.0  # A client that resumes gets what was written meanwhile; one that is started anew reads it.
 RATE_LIMIT_S = 30.0  # The library waits no longer than this by itself.
 GUILD_READY_S = 0.25  # The library waits this long for further guilds before it counts as ready.
 CHECK_S = 15.0
@@ -211,11 +212,14 @@ class DiscordChannel:
             self._is_up = False
             report.down(LOST)
 
+        async def on_connect() -> None:
+            # A session that is resumed does not come here: Discord delivers what it missed.
+            report.fresh(DiscordHistory(library, client, partial(self._arrival, library)))
+
         async def on_message(message: "discord.Message") -> None:
-            if message.author.bot or message.type not in (library.MessageType.default, library.MessageType.reply):
-                return
-            read = self._read(message)
-            await self._hand_over(deliver, read, partial(self._with_files, read, message) if read.has_files else None)
+            arrival = self._arrival(library, message)
+            if arrival is not None:
+                await self._hand_over(deliver, arrival.message, arrival.complete)
 
         async def on_interaction(interaction: "discord.Interaction") -> None:
             if interaction.type is library.InteractionType.component:
@@ -228,12 +232,15 @@ class DiscordChannel:
                     await interaction.response.send_message(command, ephemeral=True)
                 await self._hand_over(deliver, self._interaction(interaction, command))
 
-        for listener in (on_ready, on_resumed, on_disconnect, on_message, on_interaction):
+        for listener in (on_connect, on_ready, on_resumed, on_disconnect, on_message, on_interaction):
             client.event(listener)
         return client
 
     async def _hand_over(self, deliver: Deliver, message: InboundMessage, complete: Complete | None = None) -> None:
-        """Delivers a message. Discord does not deliver twice, so one that cannot be taken is logged as lost."""
+        """Delivers a message. Discord does not deliver twice: one that cannot be taken now waits for the next reading.
+
+        If a later one of its conversation is taken before that, it is lost.
+        """
         try:
             await deliver(message, complete)
         except PalyraError as error:
@@ -249,6 +256,13 @@ class DiscordChannel:
                 raise Unavailable("connection_lost", "the connection to Discord ended") from error
             self._lost_s = 0.0 if self._is_up else self._lost_s + LOOK_EVERY_S
         raise Unavailable("connection_lost", LOST)
+
+    def _arrival(self, library: Any, message: "discord.Message") -> Arrival | None:
+        """Reads a message. None if a bot wrote it, or nobody did."""
+        if message.author.bot or message.type not in (library.MessageType.default, library.MessageType.reply):
+            return None
+        read = self._read(message)
+        return Arrival(message=read, complete=partial(self._with_files, read, message) if read.has_files else None)
 
     def _read(self, message: "discord.Message") -> InboundMessage:
         own = self._client.user if self._client is not None else None
@@ -266,6 +280,7 @@ class DiscordChannel:
             requested_broadcast=message.mention_everyone,
             message_id=str(message.id),
             has_files=bool(message.attachments),
+            is_listed=True,
         )
 
     async def _with_files(self, read: InboundMessage, message: "discord.Message") -> InboundMessage:

@@ -57,6 +57,11 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
         for each in found
     ]  # fmt: skip
     print_rows(columns, rows, "there are no channels; palyra channels add shows how to make one")
+    for each in found:
+        if left_count := each.get("left_count"):
+            print_line(
+                f"{shown(str(each.get('name')))} left {left_count} or more messages unread: too old, or too many."
+            )
 
 
 @app.command()

@@ -58,7 +58,8 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     `envelope_id` names the delivery: the same one twice is a duplicate. `sender_verified` is false where the platform
     does not vouch for the sender. `mentions` comes from the platform's own marks, never from the text. `message_id` is
     the platform's id of the message, for answers that refer to it. `pressed` is the value of a button. `has_files` says
-    that it has files which are read once it has its place in the conversation.
+    that it has files which are read once it has its place in the conversation. `is_listed` says that the platform lists
+    it in the conversation's history under `message_id`, so that it can be read there later.
     """
 
     envelope_id: str
@@ -76,6 +77,7 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str | None = None
     pressed: str | None = None
     has_files: bool = False
+    is_listed: bool = False
 
 
 def with_attachments(

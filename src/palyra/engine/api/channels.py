@@ -17,6 +17,7 @@ from palyra.core.errors import Unavailable
 from palyra.core.events.system import AdminActed
 from palyra.core.ids import Principal
 from palyra.engine.api.admin_log import AdminLog
+from palyra.engine.channels.catch_up import CatchUp
 from palyra.engine.channels.connection import ChannelConnection
 from palyra.engine.channels.directory import ChannelDirectory, ConfiguredChannel
 from palyra.engine.channels.intake import ChannelIntake, Receipt
@@ -29,7 +30,10 @@ CHECK_S = 20.0
 
 
 class ChannelRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A channel as people see it. `error` says why it is not connected."""
+    """A channel as people see it. `error` says why it is not connected.
+
+    `left_count` is how many messages at least were left unread when it last connected: too old, or too many.
+    """
 
     id: str
     name: str
@@ -39,12 +43,14 @@ class ChannelRecord(msgspec.Struct, frozen=True, kw_only=True):
     dm_policy: str
     waiting_count: int
     stuck_count: int
+    left_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelService:
     directory: ChannelDirectory
     connections: Mapping[str, ChannelConnection]
+    catch_ups: Mapping[str, CatchUp]
     intake: ChannelIntake
     views: ChannelViews
     outbox: OutboxViews
@@ -119,4 +125,5 @@ class ChannelService:
             dm_policy=channel.rules.dm_policy.value,
             waiting_count=await self.outbox.count(name, tuple(OPEN_STATES)),
             stuck_count=await self.outbox.count(name, tuple(STUCK_STATES)),
+            left_count=self.catch_ups[name].left_count,
         )

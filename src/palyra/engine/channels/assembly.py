@@ -6,9 +6,11 @@ Owns: which part receives which other. Does not own: any behaviour.
 from palyra.engine.api.admin_log import AdminLog
 from palyra.engine.api.channels import ChannelService
 from palyra.engine.api.outbox import OutboxService
+from palyra.engine.channels.catch_up import CatchUp
 from palyra.engine.channels.commands import ChannelCommands
 from palyra.engine.channels.connection import ChannelConnection
 from palyra.engine.channels.directory import ChannelDirectory, ConfiguredChannel
+from palyra.engine.channels.heard_positions import HeardPositions
 from palyra.engine.channels.intake import ChannelIntake
 from palyra.engine.channels.live_answers import LiveAnswers
 from palyra.engine.channels.pairing_service import PairingService
@@ -70,20 +72,26 @@ def build_channels(
     setup: EngineSetup, parts: EngineParts, commands: ChannelCommands, pairing: PairingService, acts: AdminLog
 ) -> ChannelService:
     directory = commands.directory
+    heard = HeardPositions(views=setup.views.positions, journal=setup.journal, tasks=parts.tasks, clock=setup.clock)
     intake = ChannelIntake(
         directory=directory,
         views=setup.views.channels,
         pairing=pairing,
         commands=commands,
+        heard=heard,
         runs=commands.runs,
         journal=setup.journal,
         tasks=parts.tasks,
         clock=setup.clock,
         wake_jobs=parts.jobs_queued,
     )
+    catch_ups = {each.rules.name: _catch_up(each.rules.name, setup, parts, intake) for each in directory}
     return ChannelService(
         directory=directory,
-        connections={each.rules.name: _connection(each, setup, directory, intake) for each in directory},
+        connections={
+            each.rules.name: _connection(each, setup, directory, catch_ups[each.rules.name]) for each in directory
+        },
+        catch_ups=catch_ups,
         intake=intake,
         views=setup.views.channels,
         outbox=setup.views.outbox,
@@ -94,10 +102,14 @@ def build_channels(
     )
 
 
+def _catch_up(name: str, setup: EngineSetup, parts: EngineParts, intake: ChannelIntake) -> CatchUp:
+    return CatchUp(channel=name, intake=intake, views=setup.views.positions, tasks=parts.tasks, clock=setup.clock)
+
+
 def _connection(
-    channel: ConfiguredChannel, setup: EngineSetup, directory: ChannelDirectory, intake: ChannelIntake
+    channel: ConfiguredChannel, setup: EngineSetup, directory: ChannelDirectory, catch_up: CatchUp
 ) -> ChannelConnection:
     def send_error() -> str:
         return directory.send_errors.current(channel.rules.name, setup.clock.now_ms())
 
-    return ChannelConnection(channel=channel, deliver=intake.receive, send_error=send_error)
+    return ChannelConnection(channel=channel, inlet=catch_up, send_error=send_error)

@@ -1,19 +1,21 @@
 """The connection of one channel, as a service that the watchdog looks at.
 
 Owns: running the adapter, connecting again after a failure with growing waits, and its health.
-Does not own: what the adapter does, what becomes of messages (intake).
+Does not own: what the adapter does, what becomes of messages (intake), those that were missed (catch_up).
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import SystemRandom
+from typing import Protocol
 
 import structlog
 
+from palyra.core.channels.model import InboundMessage
 from palyra.core.errors import PalyraError
 from palyra.engine.channels.directory import ConfiguredChannel
-from palyra.ports.channels import Deliver
+from palyra.ports.channels import ChannelHistory, Complete
 from palyra.ports.services import ServiceHealth, ServiceState
 
 BACKOFF_S = 1.0
@@ -26,10 +28,20 @@ _random = SystemRandom()
 log = structlog.get_logger()
 
 
+class Inlet(Protocol):
+    """Where messages go, live ones and those that were missed."""
+
+    async def receive(self, message: InboundMessage, complete: Complete | None = None, /) -> object: ...
+
+    def begin(self, history: ChannelHistory) -> None: ...
+
+    def end(self) -> None: ...
+
+
 @dataclass(slots=True, kw_only=True)
 class ChannelConnection:
     channel: ConfiguredChannel
-    deliver: Deliver
+    inlet: Inlet
     send_error: Callable[[], str] = lambda: ""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     restarts_itself: bool = True
@@ -57,6 +69,7 @@ class ChannelConnection:
         if task is not None:
             task.cancel()
             await asyncio.wait({task}, timeout=CLOSE_S)
+        self.inlet.end()
 
     async def health(self) -> ServiceHealth:
         if self._task is None:
@@ -74,6 +87,9 @@ class ChannelConnection:
         self.error = ""
         self._failures = 0
 
+    def fresh(self, history: ChannelHistory) -> None:
+        self.inlet.begin(history)
+
     def down(self, reason: str) -> None:
         self.is_connected = False
         self.error = reason
@@ -88,12 +104,13 @@ class ChannelConnection:
         await asyncio.sleep(BEGIN_AFTER_S)
         while True:
             began_s = clock()
-            running = asyncio.ensure_future(self.channel.adapter.run(self.deliver, self))
+            running = asyncio.ensure_future(self.channel.adapter.run(self.inlet.receive, self))
             try:
                 await asyncio.wait({running})
             finally:
                 running.cancel()
                 self.is_connected = False
+                self.inlet.end()
             error = running.exception() if running.done() and not running.cancelled() else None
             self._failures = 1 if clock() - began_s > STEADY_S else self._failures + 1
             self.error = error.message if isinstance(error, PalyraError) else type(error).__name__

@@ -33,6 +33,7 @@ from palyra.engine.api.requests import GivenAttachment, RunRequest, WhenBusy
 from palyra.engine.api.runs import RunService
 from palyra.engine.channels.commands import ChannelCommands, CommandCase
 from palyra.engine.channels.directory import ChannelDirectory, ConfiguredChannel
+from palyra.engine.channels.heard_positions import HeardPositions
 from palyra.engine.channels.notices import notice_writes, taken
 from palyra.engine.channels.pairing_service import PairingService
 from palyra.engine.tasks import TaskSupervisor
@@ -96,6 +97,7 @@ class ChannelIntake:
     views: ChannelViews
     pairing: PairingService
     commands: ChannelCommands
+    heard: HeardPositions
     runs: RunService
     journal: Journal
     tasks: TaskSupervisor
@@ -106,9 +108,12 @@ class ChannelIntake:
 
     async def receive(self, message: InboundMessage, complete: Complete | None = None) -> Receipt:
         """Takes a message; what came of it is durable when this returns. Unavailable asks for another delivery."""
+        return await self.place(message, complete)
+
+    def place(self, message: InboundMessage, complete: Complete | None = None) -> "asyncio.Future[Receipt]":
+        """Gives a message its place in the conversation, and returns what will come of it."""
         channel = self.directory.get(message.channel)
         _require_fitting(message)
-        # Nothing is awaited before the message is in its place: reads end in any order, messages must not.
         key = (message.channel, message.conversation_id)
         conversation = self._conversations.get(key)
         if conversation is None:
@@ -122,7 +127,7 @@ class ChannelIntake:
         conversation.waiting.append(waiting)
         if message.text.startswith("/") or message.pressed is not None:
             conversation.hurried.set()
-        return await waiting.reply
+        return waiting.reply
 
     async def _work(self, key: tuple[str, str], conversation: _Conversation, channel: ConfiguredChannel) -> None:
         """Takes what waits in a conversation, until nothing does."""
@@ -166,6 +171,7 @@ class ChannelIntake:
             words = []
             await self._settle(heard, channel)
         await self._say(words, channel)
+        self.heard.note(one.message for one in waiting if _is_ignored(one))
 
     async def _hear(self, waiting: _Waiting, channel: ConfiguredChannel) -> _Heard | None:
         message, rules, now_ms = waiting.message, channel.rules, self.clock.now_ms()
@@ -284,7 +290,7 @@ class ChannelIntake:
             when_busy=WhenBusy.STEER if rules.when_busy is ChannelBusy.STEER else WhenBusy.QUEUE,
             via=heard.speaker.via,
             reply=_reply_to(last) if channel.adapter.traits.can_send else None,
-            writes=tuple(taken(message, now_ms) for message in burst.messages),
+            writes=tuple(write for message in burst.messages for write in taken(message, now_ms)),
         )
         return (await self.runs.start(heard.speaker.principal, request)).id
 
@@ -293,7 +299,7 @@ class ChannelIntake:
         now_ms = self.clock.now_ms()
         if text and self.directory.get(message.channel).adapter.traits.can_send:
             return notice_writes(message, text, now_ms)
-        return (taken(message, now_ms),)
+        return taken(message, now_ms)
 
     async def _forgo(self, message: InboundMessage, channel: ConfiguredChannel) -> None:
         """Records a signed delivery that nothing came of: replayed later, it would meet other rules.
@@ -301,7 +307,7 @@ class ChannelIntake:
         What strangers say on the other platforms costs no write; nobody but the platform can deliver it again.
         """
         if channel.rules.kind is ChannelKind.WEBHOOK:
-            await self.journal.commit((), (taken(message, self.clock.now_ms()),))
+            await self.journal.commit((), taken(message, self.clock.now_ms()))
 
     async def _has_approver(self, channel: str, now_ms: int) -> bool:
         """Tells whether anybody of the channel may answer a question."""
@@ -344,6 +350,11 @@ def _require_fitting(message: InboundMessage) -> None:
         raise Invalid("message_invalid", f"a message has at most {TEXT_LENGTH_MAX} characters")
     if len(message.attachments) > ATTACHMENTS_MAX:
         raise Invalid("message_invalid", f"a message has at most {ATTACHMENTS_MAX} attachments")
+
+
+def _is_ignored(waiting: _Waiting) -> bool:
+    reply = waiting.reply
+    return reply.done() and not reply.cancelled() and reply.exception() is None and not reply.result().is_accepted
 
 
 def _answer(waiting: _Waiting, receipt: Receipt) -> None:

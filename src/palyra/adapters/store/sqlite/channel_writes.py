@@ -15,12 +15,14 @@ from palyra.core.channel_writes import (
     PutLink,
     PutPairingCode,
     PutPairingRequest,
+    PutPosition,
     QueueOutbox,
     RecordEnvelope,
     SetChannelPaused,
     SetOutbox,
 )
 from palyra.core.channels.identity import AccountLink
+from palyra.core.channels.missed import ReadPosition
 from palyra.core.channels.outbox import OutboxItem
 from palyra.core.channels.pairing_codes import PairingAttempts, PairingCode, PairingRequest
 
@@ -33,6 +35,9 @@ def apply_channel_write(connection: apsw.Connection, write: ChannelWrite) -> Non
             sql = "INSERT INTO channel_envelopes (channel, envelope_id, at_ms) VALUES (?, ?, ?)"
             connection.execute(sql, (taken.channel, taken.envelope_id, taken.at_ms))
             _forget(connection, "channel_envelopes", "at_ms < ?", kept_from_ms)
+        case PutPosition(position=position, kept_from_ms=kept_from_ms):
+            _put_position(connection, position)
+            _forget(connection, "channel_positions", "at_ms < ?", kept_from_ms)
         case SetChannelPaused(channel=channel, is_paused=is_paused, at_ms=at_ms):
             sql = "INSERT OR REPLACE INTO channel_states (channel, is_paused, at_ms) VALUES (?, ?, ?)"
             connection.execute(sql, (channel, int(is_paused), at_ms))
@@ -61,6 +66,16 @@ def _forget(connection: apsw.Connection, table: str, condition: str, before_ms: 
         DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {condition} LIMIT {_FORGOTTEN_AT_ONCE_MAX})
     """  # noqa: S608 - our names; every value is bound
     connection.execute(sql, (before_ms,))
+
+
+def _put_position(connection: apsw.Connection, position: ReadPosition) -> None:
+    """Ids of messages are numbers of growing length, so a longer one is later."""
+    sql = """
+        INSERT INTO channel_positions (channel, conversation_id, message_id, at_ms) VALUES (?, ?, ?, ?)
+        ON CONFLICT (channel, conversation_id) DO UPDATE SET message_id = excluded.message_id, at_ms = excluded.at_ms
+        WHERE (length(excluded.message_id), excluded.message_id) > (length(message_id), message_id)
+    """
+    connection.execute(sql, msgspec.structs.astuple(position))
 
 
 def _put_link(connection: apsw.Connection, link: AccountLink) -> None:

@@ -18,7 +18,7 @@ from palyra.adapters.store.sqlite.tape_reads import read_head, read_journal, rea
 from palyra.adapters.store.sqlite.upkeep import SqliteUpkeep
 from palyra.adapters.store.sqlite.views_approvals import SqliteApprovals
 from palyra.adapters.store.sqlite.views_candidates import SqliteLearning
-from palyra.adapters.store.sqlite.views_channels import SqliteChannels, SqlitePairing
+from palyra.adapters.store.sqlite.views_channels import SqliteChannels, SqlitePairing, SqlitePositions
 from palyra.adapters.store.sqlite.views_incidents import SqliteIncidents
 from palyra.adapters.store.sqlite.views_jobs import SqliteJobs
 from palyra.adapters.store.sqlite.views_marks import SqliteMarks
@@ -75,6 +75,7 @@ class SqliteJournal:
         self.learning = SqliteLearning(self._reads)
         self.workload = SqliteWorkload(self._reads)
         self.channels = SqliteChannels(self._reads)
+        self.positions = SqlitePositions(self._reads)
         self.pairing = SqlitePairing(self._reads)
         self.outbox = SqliteOutbox(self._reads)
 

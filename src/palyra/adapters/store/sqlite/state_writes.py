@@ -19,6 +19,7 @@ from palyra.core.channel_writes import (
     PutLink,
     PutPairingCode,
     PutPairingRequest,
+    PutPosition,
     QueueOutbox,
     RecordEnvelope,
     SetChannelPaused,
@@ -91,7 +92,7 @@ def apply_write(connection: apsw.Connection, write: Write) -> None:
             store_vectors(connection, version, vectors)
         case PutCandidate() | DecideCandidate() | DropCandidates() | RecordUse() | RecordReflection():
             apply_learning_write(connection, write)
-        case RecordEnvelope() | SetChannelPaused() | QueueOutbox() | SetOutbox():
+        case RecordEnvelope() | PutPosition() | SetChannelPaused() | QueueOutbox() | SetOutbox():
             apply_channel_write(connection, write)
         case PutLink() | PutPairingCode() | PutPairingRequest() | DropPairingRequest() | CountPairingAttempts():
             apply_channel_write(connection, write)

@@ -1,8 +1,9 @@
-"""Queries for channels: deliveries, pauses, links and pairing."""
+"""Queries for channels: deliveries, pauses, how far conversations were read, links and pairing."""
 
 from palyra.adapters.store.sqlite.connection import fetch, page_limit
 from palyra.adapters.store.sqlite.reads import Reads
 from palyra.core.channels.identity import AccountLink
+from palyra.core.channels.missed import ReadPosition
 from palyra.core.channels.model import TakenEnvelope
 from palyra.core.channels.pairing_codes import PairingAttempts, PairingCode, PairingRequest
 from palyra.core.ids import ApprovalId
@@ -29,6 +30,28 @@ class SqliteChannels:
         sql = "SELECT is_paused FROM channel_states WHERE channel = ?"
         found = await self._reads.ask(lambda connection: fetch(connection, sql, (channel,)))
         return bool(found and found[0][0])
+
+
+class SqlitePositions:
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+
+    async def position(self, channel: str, conversation_id: str) -> ReadPosition | None:
+        sql = "SELECT message_id, at_ms FROM channel_positions WHERE channel = ? AND conversation_id = ?"
+        found = await self._reads.ask(lambda connection: fetch(connection, sql, (channel, conversation_id)))
+        if not found:
+            return None
+        message_id, at_ms = found[0]
+        return ReadPosition(channel=channel, conversation_id=conversation_id, message_id=message_id, at_ms=at_ms)
+
+    async def positions(self, channel: str, limit: int) -> tuple[ReadPosition, ...]:
+        sql = """
+            SELECT channel, conversation_id, message_id, at_ms FROM channel_positions
+            WHERE channel = ? ORDER BY at_ms DESC, conversation_id LIMIT ?
+        """
+        found = await self._reads.ask(lambda connection: fetch(connection, sql, (channel, page_limit(limit))))
+        fields = ReadPosition.__struct_fields__
+        return tuple([ReadPosition(**dict(zip(fields, cells, strict=True))) for cells in found])
 
 
 class SqlitePairing:
