@@ -136,7 +136,9 @@ def test_whatever_sends_executes_remembers_or_leaves_never_runs_unasked(asked: P
     is_read_shell = asked.spec.runtime is Runtime.SHELL and nature.effect_class is READ_ONLY and nature.commands
     is_fetch = capabilities == NETWORK and nature.effect_class is READ_ONLY and nature.host
     is_foreign_read = capabilities == NETWORK and nature.effect_class is READ_ONLY and asked.spec.runtime is Runtime.MCP
-    assert capabilities <= READ | WRITE or ((is_read_shell or is_fetch or is_foreign_read) and not asked.taint)
+    is_drafted = capabilities <= READ | WRITE | EXEC and nature.effect_class is DRAFTED
+    is_clean_look = (is_read_shell or is_fetch or is_foreign_read) and not asked.taint
+    assert capabilities <= READ | WRITE or is_drafted or is_clean_look
     assert nature.is_in_workspace
     assert nature.effect_class is not ONCE
     assert is_foreign_read or asked.spec.runtime not in (Runtime.MCP, Runtime.WASM)
