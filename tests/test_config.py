@@ -18,7 +18,6 @@ from palyra.config import (
     ListenAddress,
     SecretRef,
     SecretSource,
-    home_path,
     load,
     require_safe_bind,
     setting_names,
@@ -326,11 +325,6 @@ def test_load_reads_the_file_of_a_home(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"[run]\n# \xff\n")
     with pytest.raises(ConfigInvalid, match=f"{FILE}:2: is not text in UTF-8"):
         load(tmp_path, {})
-
-
-def test_home_is_chosen_by_variable_and_lies_in_the_home_directory_else() -> None:
-    assert home_path({"PALYRA_HOME": "/srv/palyra"}) == Path("/srv/palyra")
-    assert home_path({}) == Path("~/.palyra").expanduser()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from palyra.cli.client import Client
 
 DESCRIPTION_SHOWN_MAX = 80
-SHA256_SHOWN = 12
 _COLUMNS = ("name", "place", "status", "trust", "description")
 
 app = typer.Typer()

@@ -98,10 +98,6 @@ class SqliteMemory:
         found = await self._fetch(sql, (memory_id, owner))
         return MemoryCounters(**dict(zip(MemoryCounters.__struct_fields__, found[0], strict=True))) if found else None
 
-    async def owner_of(self, memory_id: MemoryId) -> Principal | None:
-        found = await self._fetch("SELECT owner FROM memory_items WHERE id = ?", (memory_id,))
-        return Principal(found[0][0]) if found else None
-
     async def count_items(self, owner: Principal) -> int:
         count: int = (await self._fetch("SELECT count(*) FROM memory_items WHERE owner = ?", (owner,)))[0][0]
         return count
