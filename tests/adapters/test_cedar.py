@@ -21,11 +21,12 @@ from palyra.adapters.tools.fs_write import FsWrite
 from palyra.core.events.tool import EffectClass, Risk, Verdict
 from palyra.core.ids import Principal, digest_call
 from palyra.core.tools import Capability, Runtime
-from palyra.gateway.access.roles import EVERYONE, RoleTable
+from palyra.gateway.access.roles import EVERYONE
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.policy import ApiQuestion, PolicyQuestion
 from palyra.ports.tokens import Role
 from tests.support.policies import TAINT, question, questions, with_policies
+from tests.support.role_table import RoleTable
 
 READ, WRITE = frozenset({Capability.FS_READ}), frozenset({Capability.FS_WRITE})
 EXEC, NETWORK = frozenset({Capability.PROCESS_EXEC}), frozenset({Capability.NETWORK})

@@ -15,7 +15,6 @@ import pytest
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.core.ids import Principal, RunId, make_call_id
 from palyra.gateway.access.resources import APPROVAL, ARTIFACT, GRANT, RUN, SESSION, AnyResourceKind
-from palyra.gateway.access.roles import RoleTable
 from palyra.gateway.http.route import AnyHttpRoute, parameters_of
 from palyra.gateway.routes.jobs import JOB
 from palyra.gateway.routes.learning import CANDIDATE
@@ -26,6 +25,7 @@ from palyra.ports.policy import ApiQuestion, PolicyAnswer
 from palyra.ports.tokens import Role, hash_token, includes
 from tests.gateway.prepared import SOURCE, Prepared
 from tests.gateway.scene import ADMIN, Scene
+from tests.support.role_table import RoleTable
 
 ALICE = Principal("user:alice")
 BOB = Principal("user:bob")

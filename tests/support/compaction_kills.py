@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from palyra.adapters.providers.scripted import Script
-from palyra.app import Home, verify_summary
+from palyra.app import Home
 from palyra.core.compaction.model import CompactionSettings
 from palyra.core.events.session import SessionCompacted
 from palyra.core.ids import SessionId
@@ -24,6 +24,7 @@ from tests.support.asking import says
 from tests.support.engines import OWNER, Workshop
 from tests.support.marks import loaded, say
 from tests.support.routine_kills import KillingJournal
+from tests.support.verification import verify_summary
 from tests.support.waiting import until
 
 POINTS_MAX = 100

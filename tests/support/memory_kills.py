@@ -15,7 +15,7 @@ from pathlib import Path
 
 from palyra.adapters.providers.prepared_turns import Turn
 from palyra.adapters.providers.scripted import Script
-from palyra.app import Home, verify_summary
+from palyra.app import Home
 from palyra.core.events import Event
 from palyra.core.ids import MemoryId
 from palyra.core.writes import Fence, Write
@@ -25,6 +25,7 @@ from palyra.ports.memory import MemoryPage
 from tests.support.asking import ask, finished
 from tests.support.engines import OWNER, Workshop
 from tests.support.memory import give
+from tests.support.verification import verify_summary
 from tests.support.waiting import until
 
 POINTS_MAX = 60

@@ -11,11 +11,12 @@ import shutil
 import sys
 from pathlib import Path
 
-from palyra.app import Home, verify_summary
+from palyra.app import Home
 from palyra.ports.journal import Journal
 from tests.support.engines import OWNER, Workshop
 from tests.support.marks import READS, loaded, say
 from tests.support.routine_kills import KillingJournal
+from tests.support.verification import verify_summary
 
 POINTS_MAX = 20
 

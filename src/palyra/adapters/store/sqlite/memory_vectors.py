@@ -34,16 +34,6 @@ _EXPIRED = """
     SELECT number FROM memory_entries
     WHERE expires_at_ms <= ? AND partition IN (SELECT value FROM json_each(?))
 """
-_BAD = """
-    SELECT 'memory vector ' || number || ' has no entry' FROM memory_vectors
-        WHERE number NOT IN (SELECT number FROM memory_entries)
-    UNION ALL SELECT 'memory vector ' || vectors.number || ' is in a block of another partition or version'
-        FROM memory_vectors AS vectors JOIN memory_entries AS entries ON entries.number = vectors.number
-        LEFT JOIN memory_blocks AS blocks ON blocks.id = vectors.block
-        WHERE (blocks.partition, blocks.version) IS NOT (entries.partition, entries.vector_version)
-    UNION ALL SELECT 'memory entry ' || number || ' has lost its vector' FROM memory_entries
-        WHERE vector_version <> '' AND number NOT IN (SELECT number FROM memory_vectors)
-"""
 
 
 def store_vectors(connection: apsw.Connection, version: str, vectors: Sequence[tuple[int, bytes]]) -> None:
@@ -125,19 +115,6 @@ def measure_vectors(connection: apsw.Connection, asked: tuple[str, bytes], numbe
     matrix = numpy.frombuffer(b"".join(row[1] for row in found), dtype="<f2").reshape(len(found), -1)
     cosines = matrix.astype("<f4") @ numpy.frombuffer(vector, dtype="<f4")
     return {number: float(cosine) for (number, _), cosine in zip(found, cosines, strict=True)}
-
-
-def find_bad_vectors(connection: apsw.Connection) -> list[str]:
-    """Returns what is wrong with vectors and blocks, in words."""
-    faults = [str(fault) for (fault,) in fetch(connection, _BAD)]
-    kept: dict[int, set[int]] = {}
-    for number, block in fetch(connection, "SELECT number, block FROM memory_vectors"):
-        kept.setdefault(block, set()).add(number)
-    for block, count, numbers in fetch(connection, "SELECT id, items_count, numbers FROM memory_blocks"):
-        held = _numbers(numbers)
-        if len(held) != count or set(held) != kept.get(block, set()):
-            faults.append(f"memory block {block} does not hold the vectors that belong to it")
-    return faults
 
 
 def _fill_blocks(
