@@ -12,7 +12,7 @@ import typer
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import find_incident
 from palyra.cli.options import JsonOption, is_json
-from palyra.cli.output import counted, print_json, print_line, print_styled
+from palyra.cli.output import counted, print_json, print_line, print_result, print_styled
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import Style, date_time, shown, style_for
 from palyra.core.events.base import JsonObject
@@ -127,10 +127,7 @@ def resolve(
         return await client.post(f"{await _path(client, incident)}/resolve", {"reason": reason})
 
     record = ask_daemon(context, url, ask)
-    if is_json(context, json):
-        print_json(record)
-    else:
-        print_line(f"{record.get('id')} is resolved")
+    print_result(context, json, record, f"{record.get('id')} is resolved")
 
 
 def age(duration_ms: int) -> str:

@@ -16,7 +16,7 @@ import typer
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import find_memory
 from palyra.cli.options import JsonOption, expanded, is_json
-from palyra.cli.output import counted, print_json, print_line
+from palyra.cli.output import counted, print_json, print_line, print_result
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.questions import parse_seconds
 from palyra.cli.terminal.style import date_time, in_one_line, shown
@@ -181,10 +181,7 @@ def edit(
         return await client.patch(f"/memory/{await find_memory(client, memory)}", body)
 
     edited = ask_daemon(context, url, change)
-    if is_json(context, json):
-        print_json(edited)
-        return
-    print_line(f"changed; its id is now {edited.get('id')}")
+    print_result(context, json, edited, f"changed; its id is now {edited.get('id')}")
 
 
 @app.command()
@@ -212,10 +209,7 @@ def forget(
         return meant
 
     forgotten = ask_daemon(context, url, act)
-    if is_json(context, json):
-        print_json({"forgotten": forgotten})
-        return
-    print_line(f"forgot {counted(len(forgotten), 'item')}")
+    print_result(context, json, {"forgotten": forgotten}, f"forgot {counted(len(forgotten), 'item')}")
 
 
 @app.command()
