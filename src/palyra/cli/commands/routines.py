@@ -16,15 +16,13 @@ from palyra.cli.target import UrlOption
 from palyra.cli.terminal.routine_text import (
     came_of,
     last_text,
-    member_text,
     misfire_text,
     next_text,
     outcome_text,
     routine_row,
-    time_text,
     when_text,
 )
-from palyra.cli.terminal.style import prose, shown, style_for
+from palyra.cli.terminal.style import member_text, prose, shown, style_for, time_text
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 import apsw
-import msgspec
 
-from palyra.adapters.store.sqlite.connection import fetch
+from palyra.adapters.store.sqlite.connection import fetch, json_text
 from palyra.adapters.store.sqlite.memory_rows import COLUMNS, read_item
 from palyra.adapters.store.sqlite.memory_vectors import drop_vectors
 from palyra.core.ids import MemoryId
@@ -48,7 +47,7 @@ def index_items(connection: apsw.Connection, items: Sequence[MemoryItem]) -> Non
     if not active:
         return
     sql = "SELECT id, number FROM memory_items WHERE id IN (SELECT value FROM json_each(?))"
-    numbers = [(number, active[memory_id]) for memory_id, number in fetch(connection, sql, (_json(list(active)),))]
+    numbers = [(number, active[memory_id]) for memory_id, number in fetch(connection, sql, (json_text(list(active)),))]
     partitions: dict[tuple[str, ...], int] = {}
     counts: Counter[int] = Counter()
     speakers: Counter[tuple[int, str, str]] = Counter()
@@ -60,7 +59,7 @@ def index_items(connection: apsw.Connection, items: Sequence[MemoryItem]) -> Non
         entries.append((number, partition, *_entry(item, number)))
     connection.executemany(_ADD_ENTRY, entries)
     _count(connection, counts, speakers)
-    connection.execute(_ADD_WORDS, (_json([number for number, _ in numbers]),))
+    connection.execute(_ADD_WORDS, (json_text([number for number, _ in numbers]),))
 
 
 def drop_items(connection: apsw.Connection, ids: Sequence[MemoryId]) -> None:
@@ -70,7 +69,7 @@ def drop_items(connection: apsw.Connection, ids: Sequence[MemoryId]) -> None:
         CROSS JOIN memory_entries AS entries ON entries.number = items.number
         WHERE items.id IN (SELECT value FROM json_each(?))
     """
-    found = fetch(connection, sql, (_json(list(ids)),))
+    found = fetch(connection, sql, (json_text(list(ids)),))
     counts: Counter[int] = Counter()
     speakers: Counter[tuple[int, str, str]] = Counter()
     for _, partition, speaker in found:
@@ -158,7 +157,3 @@ def _count(connection: apsw.Connection, counts: Counter[int], speakers: Counter[
     connection.executemany(sql, [(*key, added) for key, added in speakers.items()])
     sql = "DELETE FROM memory_speakers WHERE partition = ? AND word = ? AND speaker = ? AND items_count <= 0"
     connection.executemany(sql, list(speakers))
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

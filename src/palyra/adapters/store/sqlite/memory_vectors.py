@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import apsw
-import msgspec
 
-from palyra.adapters.store.sqlite.connection import fetch
+from palyra.adapters.store.sqlite.connection import fetch, json_text
 
 if TYPE_CHECKING:
     import numpy
@@ -43,7 +42,7 @@ def store_vectors(connection: apsw.Connection, version: str, vectors: Sequence[t
     given = dict(vectors)
     sql = "SELECT number, partition FROM memory_entries WHERE number IN (SELECT value FROM json_each(?))"
     homes: dict[int, list[int]] = {}
-    for number, partition in fetch(connection, sql, (_json(list(given)),)):
+    for number, partition in fetch(connection, sql, (json_text(list(given)),)):
         homes.setdefault(partition, []).append(number)
     drop_vectors(connection, list(given))
     for partition, numbers in homes.items():
@@ -61,7 +60,7 @@ def drop_vectors(connection: apsw.Connection, numbers: Sequence[int]) -> None:
     """Removes the vectors of items, if they have some, from the table and from their blocks."""
     sql = "SELECT number, block FROM memory_vectors WHERE number IN (SELECT value FROM json_each(?))"
     leaving: dict[int, set[int]] = {}
-    for number, block in fetch(connection, sql, (_json(list(numbers)),)):
+    for number, block in fetch(connection, sql, (json_text(list(numbers)),)):
         leaving.setdefault(block, set()).add(number)
     for block, gone in leaving.items():
         _thin_block(connection, block, gone)
@@ -78,7 +77,7 @@ def nearest_signs(
 
     version, vector = asked
     signs = numpy.packbits(numpy.frombuffer(vector, dtype="<f4") > 0)
-    wanted = _json(list(partitions))
+    wanted = json_text(list(partitions))
     # A block of another width belongs to a model that changed without a new version: it cannot be compared.
     found = [row for row in fetch(connection, _BLOCKS, (version, wanted)) if _width(*row) == len(signs)]
     if not found:
@@ -109,7 +108,7 @@ def measure_vectors(connection: apsw.Connection, asked: tuple[str, bytes], numbe
         WHERE entries.vector_version = ?
     """
     width_bytes = len(vector) // 2
-    found = [row for row in fetch(connection, sql, (_json(list(numbers)), version)) if len(row[1]) == width_bytes]
+    found = [row for row in fetch(connection, sql, (json_text(list(numbers)), version)) if len(row[1]) == width_bytes]
     if not found:
         return {}
     matrix = numpy.frombuffer(b"".join(row[1] for row in found), dtype="<f2").reshape(len(found), -1)
@@ -181,7 +180,3 @@ def _differing(rows: "numpy.ndarray[Any, Any]", signs: "numpy.ndarray[Any, Any]"
     for column in range(1, counts.shape[1]):
         total += counts[:, column]
     return total
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
