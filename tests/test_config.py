@@ -350,7 +350,6 @@ def test_records_are_frozen() -> None:
     assert all(
         section.__struct_config__.frozen for section in (*plain_sections().values(), *repeated_sections().values())
     )
-    assert len(fields(Config)) == 22
 
 
 MUTATIONS = st.lists(
@@ -467,7 +466,6 @@ def test_modes_of_domains_are_words_of_closed_sets() -> None:
     config = config_of('[healing]\nmode = "auto"\n[healing.domains]\nrun = "disabled"\nmcp = "observe_only"\n')
     modes = {domain.value: mode.value for domain, mode in config.healing.domains.items()}
     assert (config.healing.mode.value, modes) == ("auto", {"run": "disabled", "mcp": "observe_only"})
-    assert config.warnings == ()
     assert problems_of('[healing.domains]\nrnu = "auto"\nmcp = "sometimes"\n') == [
         "palyra.toml:2: healing.domains.rnu: there is no such key; did you mean run?",
         "palyra.toml:3: healing.domains.mcp: must be one of observe_only, auto, disabled",
