@@ -18,7 +18,6 @@ from palyra.config import (
     ListenAddress,
     SecretRef,
     SecretSource,
-    home_path,
     load,
     require_safe_bind,
     setting_names,
@@ -328,11 +327,6 @@ def test_load_reads_the_file_of_a_home(tmp_path: Path) -> None:
         load(tmp_path, {})
 
 
-def test_home_is_chosen_by_variable_and_lies_in_the_home_directory_else() -> None:
-    assert home_path({"PALYRA_HOME": "/srv/palyra"}) == Path("/srv/palyra")
-    assert home_path({}) == Path("~/.palyra").expanduser()
-
-
 @pytest.mark.parametrize(
     ("server", "is_safe"),
     [
@@ -356,7 +350,6 @@ def test_records_are_frozen() -> None:
     assert all(
         section.__struct_config__.frozen for section in (*plain_sections().values(), *repeated_sections().values())
     )
-    assert len(fields(Config)) == 22
 
 
 MUTATIONS = st.lists(
@@ -473,7 +466,6 @@ def test_modes_of_domains_are_words_of_closed_sets() -> None:
     config = config_of('[healing]\nmode = "auto"\n[healing.domains]\nrun = "disabled"\nmcp = "observe_only"\n')
     modes = {domain.value: mode.value for domain, mode in config.healing.domains.items()}
     assert (config.healing.mode.value, modes) == ("auto", {"run": "disabled", "mcp": "observe_only"})
-    assert config.warnings == ()
     assert problems_of('[healing.domains]\nrnu = "auto"\nmcp = "sometimes"\n') == [
         "palyra.toml:2: healing.domains.rnu: there is no such key; did you mean run?",
         "palyra.toml:3: healing.domains.mcp: must be one of observe_only, auto, disabled",

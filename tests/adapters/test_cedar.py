@@ -21,11 +21,12 @@ from palyra.adapters.tools.fs_write import FsWrite
 from palyra.core.events.tool import EffectClass, Risk, Verdict
 from palyra.core.ids import Principal, digest_call
 from palyra.core.tools import Capability, Runtime
-from palyra.gateway.access.roles import EVERYONE, RoleTable
+from palyra.gateway.access.roles import EVERYONE
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.policy import ApiQuestion, PolicyQuestion
 from palyra.ports.tokens import Role
 from tests.support.policies import TAINT, question, questions, with_policies
+from tests.support.role_table import RoleTable
 
 READ, WRITE = frozenset({Capability.FS_READ}), frozenset({Capability.FS_WRITE})
 EXEC, NETWORK = frozenset({Capability.PROCESS_EXEC}), frozenset({Capability.NETWORK})
@@ -133,11 +134,11 @@ def test_whatever_sends_executes_remembers_or_leaves_never_runs_unasked(asked: P
     if POLICY.judge(asked).verdict is not ALLOW:
         return
     nature, capabilities = asked.nature, asked.spec.capabilities
-    is_draft = nature.effect_class is DRAFTED and capabilities <= READ | WRITE | EXEC
     is_fetch = capabilities == NETWORK and nature.effect_class is READ_ONLY and nature.host
     is_foreign_read = capabilities == NETWORK and nature.effect_class is READ_ONLY and asked.spec.runtime is Runtime.MCP
-    is_look_elsewhere = (is_fetch or is_foreign_read) and not asked.taint
-    assert capabilities <= READ | WRITE or is_draft or is_look_elsewhere
+    is_drafted = capabilities <= READ | WRITE | EXEC and nature.effect_class is DRAFTED
+    is_clean_look = (is_fetch or is_foreign_read) and not asked.taint
+    assert capabilities <= READ | WRITE or is_drafted or is_clean_look
     assert nature.is_in_workspace
     assert nature.effect_class is not ONCE
     assert is_foreign_read or asked.spec.runtime not in (Runtime.MCP, Runtime.WASM)

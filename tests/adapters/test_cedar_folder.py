@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from palyra.adapters.policy.cedar import CedarPolicy
-from palyra.adapters.policy.draft import load_draft, load_policies
+from palyra.adapters.policy.draft import load_draft
 from palyra.adapters.policy.folder import FolderChange, PolicyFolder
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.tool import EffectClass, Verdict
@@ -271,7 +271,7 @@ def test_draft_takes_the_place_of_the_file_of_its_name(root: Path, tmp_path: Pat
     same, other = tmp_path / "mine.cedar", tmp_path / "draft.cedar"
     same.write_text(FREE_ONCE)
     other.write_text(FREE_ONCE)
-    assert load_policies(root).judge(WRITING).verdict is DENY
+    assert load_draft((), root).judge(WRITING).verdict is DENY
     assert load_draft((same,), root).judge(WRITING).verdict is ALLOW
     beside = load_draft((other,), root)
     assert (beside.judge(WRITING).rule, beside.judge(ONCE).rule) == ("mine/no", "draft/free")

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from palyra.adapters.embedders.bundled import BundledEmbedder
-from palyra.adapters.store.sqlite.memory_index import check_index, find_misindexed, rebuild_items
+from palyra.adapters.store.sqlite.memory_index import find_misindexed, rebuild_items
 from palyra.adapters.store.sqlite.memory_vectors import BLOCK_ITEMS_MAX, store_vectors
 from palyra.core.errors import Unavailable
 from palyra.core.ids import MemoryId, Principal
@@ -19,6 +19,7 @@ from palyra.core.trust import Trust
 from palyra.ports.embedder import EmbedderTraits
 from tests.support.examples import examples
 from tests.support.memories import NOW_MS, OWNER, SCOPE, MemoryFile, forget_items, item, memory_file, put_items, query
+from tests.support.memory_index import check_index
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.providers import demo
 from palyra.adapters.providers.demo import LABEL, DemoProvider
 from palyra.adapters.providers.prepared_turns import Chunk, PreparedCall, PreparedFailure, Turn
-from palyra.adapters.providers.scripted import Script, ScriptedProvider, load_scripts, play_turns
+from palyra.adapters.providers.scripted import Script, ScriptedProvider, load_scripts
 from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.errors import Invalid, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
@@ -25,6 +25,7 @@ from palyra.core.service_runs import SESSION_SUMMARY
 from palyra.core.tools import ToolResult
 from palyra.ports.policy import PolicyQuestion
 from palyra.ports.provider import CallDelta, Completed, Delta, Failed, ModelRequest, Provider, ReasoningDelta, TextDelta
+from tests.support.scripts import play_turns
 from tests.support.tool_calls import context, make_catalog
 
 pytestmark = pytest.mark.anyio

@@ -209,8 +209,8 @@ async def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     async with journal_at(tmp_path / "journal.db") as journal:
         run, node = Ids().run(), NodeId("node-a")
         await journal.commit([], [SetHeartbeat(run, node, 5), SetHeartbeat(run, node, 7), TakeLease("l", node, 0, 9)])
-        assert await journal.state.heartbeats(8, 10) == (Heartbeat(run, node, 7, 7),)
-        assert await journal.state.heartbeats(7, 10) == ()
+        assert await journal.state.stalled_heartbeats(8, 10) == (Heartbeat(run, node, 7, 7),)
+        assert await journal.state.stalled_heartbeats(7, 10) == ()
         lease = await journal.state.lease("l")
         assert lease is not None
         assert (lease.owner, lease.token, lease.expires_at_ms) == (node, 1, 9)

@@ -6,14 +6,15 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 
 from palyra.adapters.files.private import PrivateFile
-from palyra.adapters.tokens.files import TOKENS, FileTokens, ensure_admin_token, new_row
+from palyra.adapters.tokens.files import TOKENS, FileTokens, ensure_admin_token
 from palyra.core.errors import Corrupt, NotFound, Unavailable
 from palyra.core.ids import Principal
-from palyra.ports.tokens import Role, hash_token, includes, is_valid
+from palyra.ports.tokens import Role, TokenRow, hash_token, includes, is_valid
 
 ALICE = Principal("user:alice")
 
@@ -31,8 +32,12 @@ def rows_path(tmp_path: Path) -> Path:
     return tmp_path / "home" / "tokens.jsonl"
 
 
+def new_row(role: Role = Role.USER, expires_at_ms: int | None = None) -> TokenRow:
+    return TokenRow(id=token_hex(8), hash="", principal=ALICE, role=role, created_at_ms=1, expires_at_ms=expires_at_ms)
+
+
 def issue(tokens: FileTokens, role: Role = Role.USER) -> str:
-    return tokens.issue(new_row(ALICE, role, 1, None))
+    return tokens.issue(new_row(role))
 
 
 async def test_admin_token_is_made_once_and_is_the_owners(tmp_path: Path, tokens: FileTokens) -> None:
@@ -87,12 +92,12 @@ def test_rows_of_an_earlier_release_are_read(tmp_path: Path, tokens: FileTokens)
 ISSUING = """
 import sys
 from pathlib import Path
-from palyra.adapters.tokens.files import FileTokens, new_row
-from palyra.ports.tokens import Role
+from palyra.adapters.tokens.files import FileTokens
+from tests.adapters.test_tokens import new_row
 root = Path(sys.argv[1])
 tokens = FileTokens(root / "admin.token", root / "tokens.jsonl")
 for _ in range(int(sys.argv[2])):
-    print(tokens.issue(new_row("user:alice", Role.USER, 1, None)), flush=True)
+    print(tokens.issue(new_row()), flush=True)
 """
 
 
@@ -102,7 +107,7 @@ def issuing(tmp_path: Path, count: int) -> "subprocess.Popen[str]":
 
 
 def test_processes_that_change_tokens_at_once_lose_nothing(tmp_path: Path, tokens: FileTokens) -> None:
-    first = tokens.issue(new_row(ALICE, Role.USER, 1, None))
+    first = tokens.issue(new_row())
     processes = [issuing(tmp_path, 25) for _ in range(3)]
     tokens.revoke(tokens.rows()[0].id)
     said = [process.communicate(timeout=30)[0].split() for process in processes]
@@ -224,7 +229,7 @@ async def test_damaged_admin_file_accepts_nobody(tmp_path: Path, tokens: FileTok
 
 
 def test_expired_token_is_not_valid() -> None:
-    row = new_row(ALICE, Role.USER, 1, 10)
+    row = new_row(expires_at_ms=10)
     assert (is_valid(row, 9), is_valid(row, 10)) == (True, False)
 
 

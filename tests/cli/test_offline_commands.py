@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
@@ -40,7 +39,7 @@ def test_config_shown_reads_back_as_the_same(tmp_path: Path) -> None:
     found, given = read_config(shown, {}, "palyra.toml"), read_config(EXAMPLE, {}, "palyra.toml")
     assert isinstance(found, Config)
     assert isinstance(given, Config)
-    assert replace(found, warnings=()) == replace(given, warnings=())  # The lines they name are others.
+    assert found == given
     assert json.loads(palyra(tmp_path, "config", "show", "--json").stdout) == tomllib.loads(shown)
 
 

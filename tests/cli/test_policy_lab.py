@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
 from palyra.adapters.policy.cedar import CedarPolicy
-from palyra.adapters.policy.draft import load_policies
+from palyra.adapters.policy.draft import load_draft
 from palyra.adapters.policy.folder import FixedPolicies
 from palyra.adapters.policy.policy_set import PolicySource, parse_policies
 from palyra.adapters.providers.scripted import Script
@@ -65,7 +65,7 @@ class Prepared:
         self.policies.mkdir(parents=True)
         (self.policies / "mine.cedar").write_text(MINE)
         self.shop = Workshop(root, [Script(turns=(*_turns(), says("Done.")))])
-        self.shop.policy = load_policies(self.policies)
+        self.shop.policy = load_draft((), self.policies)
         asyncio.run(self._work())
 
     def lab(self, *drafts: Path, **changes: Any) -> LabReport:

@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from palyra.adapters.store.sqlite.archive import Archive
-from palyra.app import verify_summary
 from palyra.cli.main import app
 from palyra.core.chain import link, prepare
 from palyra.core.checkpoint import anchor_line, anchor_of
@@ -20,6 +19,7 @@ from palyra.core.events.system import CheckpointSigned, Erased, SeqRange
 from palyra.core.ids import StreamId
 from tests.support.homes import TestHome
 from tests.support.journals import draft
+from tests.support.verification import verify_summary
 
 EVENTS_LOOSE = (
     "ALTER TABLE events RENAME TO strict_events",

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from palyra.core.canonical import encode_plain_record
-from palyra.core.chain import GENESIS, digest_data, header_of, link
+from palyra.core.chain import GENESIS, Header, digest_data, link
 from palyra.core.checkpoint import FIRST_PREVIOUS, checkpoint_hash
 from palyra.core.errors import Conflict, Invalid, PalyraError, Unavailable
 from palyra.core.events import Draft, ErasedData, Event
@@ -63,7 +63,16 @@ async def test_every_event_is_linked_to_the_one_before_it(journal: Journal, ids:
         assert not isinstance(event.data, ErasedData)
         digest = digest_data(salt, encode_data(event.data))
         assert digest.hex() == event.digest
-        previous = link(previous, encode_plain_record(header_of(event)), digest)
+        header = Header(
+            actor=event.actor,
+            at_ms=event.at_ms,
+            run_id=event.run_id,
+            seq=event.seq,
+            session_id=event.stream,
+            trust=event.trust,
+            type=event.type,
+        )
+        previous = link(previous, encode_plain_record(header), digest)
         assert previous.hex() == event.hash
 
 

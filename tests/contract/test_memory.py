@@ -86,7 +86,6 @@ async def test_an_item_comes_back_as_it_was_stored(store: Store) -> None:
     assert {item.id for item in await opened.memory.memories_by_hash(hashes, ALICE)} == {plain.id, full.id}
     assert await opened.memory.memories_by_hash(hashes, BOB) == ()
     assert await opened.memory_upkeep.scopes(ALICE) == (ScopeFilter(MemoryScope.CHANNEL, "discord"), OF_ALICE)
-    assert await opened.memory_upkeep.owner_of(full.id) == ALICE
     assert await opened.memory_upkeep.count_items(ALICE) == 2
 
 

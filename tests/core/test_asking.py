@@ -25,11 +25,10 @@ from palyra.core.ids import GrantId, digest_call, digest_calls
 from palyra.core.offers import make_options
 from palyra.core.run.deadlines import next_deadline_ms, overdue
 from palyra.core.run.effects import Execute
-from palyra.core.run.fold import fold_tape
 from palyra.core.run.questions import PREVIEW_LENGTH_MAX, UNCERTAIN_REPEAT
 from palyra.core.run.replay import replay
 from palyra.core.run.states import RunState
-from tests.support.runs import ALICE, Script, call_id
+from tests.support.runs import ALICE, Script, call_id, fold_tape
 from tests.support.traits import shape_of
 
 Proposal = tuple[str, dict[str, object]]

@@ -9,10 +9,9 @@ from palyra.core.events.tool import Outcome, ToolFinished, ToolStarted, Verdict
 from palyra.core.run.deadlines import CALLER_GONE, next_deadline_ms, overdue
 from palyra.core.run.decide import wanted
 from palyra.core.run.effects import Execute
-from palyra.core.run.fold import fold_tape
 from palyra.core.run.state import calls_handed_out
 from palyra.core.run.states import RunState
-from tests.support.runs import Script, call_id
+from tests.support.runs import Script, call_id, fold_tape
 
 TIMEOUT_MS = 5_000
 

@@ -11,7 +11,7 @@ from palyra.core.context.messages import ToolMessage
 from palyra.core.context.prompt import render
 from palyra.core.context.window import Window, extend
 from palyra.core.events.tool import Outcome, ToolError, ToolFinished
-from palyra.core.fences import FENCE_ID_LENGTH, fence, marks, neutralise, unfence
+from palyra.core.fences import FENCE_ID_LENGTH, fence, marks, neutralise
 from palyra.core.trust import Trust
 from tests.support.runs import Script
 
@@ -125,3 +125,10 @@ def test_result_recorded_without_an_id_is_fenced_all_the_same() -> None:
     found = re.match(r"<<<palyra:data (\w+) from external>>>\n", text)
     assert found is not None
     assert len(found[1]) == FENCE_ID_LENGTH
+
+
+def unfence(fenced: str, fence_id: str, source: str) -> str:
+    """Returns the content that `fence` was given: nothing of it is lost."""
+    head, tail = fence("", fence_id, source).rsplit("\n", 1)
+    inside = fenced.removeprefix(head).removesuffix(f"\n{tail}")
+    return re.sub(r"(<<<|\[)\\(\\*)(palyra)", r"\1\2\3", inside, flags=re.IGNORECASE | re.ASCII)

@@ -21,8 +21,10 @@ from palyra.core.events.tool import (
     ApprovalStatus,
     Decision,
     EffectClass,
+    Grant,
     ParallelClass,
     Risk,
+    Scope,
     ToolJudged,
     ToolProposed,
     Verdict,
@@ -43,7 +45,7 @@ from palyra.core.lab import (
     place_of,
     settle,
 )
-from palyra.core.lab_grants import ALLOWED_MIN, GrantHistory, GrantProposal, as_grant, folder_of
+from palyra.core.lab_grants import ALLOWED_MIN, GrantHistory, GrantProposal, folder_of
 from palyra.core.lab_proposals import Fact, TapeReader
 from palyra.core.tools import CallNature
 
@@ -505,9 +507,19 @@ def _is_covered(grant: GrantProposal, call: Proposal) -> bool:
         agent=call.agent,
         now_ms=NOW_MS,
     )
+    given = Grant(
+        grant_id=GrantId("proposed"),
+        tool=grant.tool,
+        scope=Scope.TIMEBOXED,
+        constraints=grant.constraints,
+        taint=grant.taint,
+        principal=grant.principal,
+        agent=grant.agent,
+        expires_at_ms=grant.expires_at_ms,
+    )
     late = replace(case, now_ms=grant.expires_at_ms)
-    assert not covers(as_grant(grant), late)
-    return covers(as_grant(grant), case)
+    assert not covers(given, late)
+    return covers(given, case)
 
 
 def _require_shown(grant: GrantProposal, call: Proposal) -> None:

@@ -10,12 +10,10 @@ from palyra.core.managed_blocks import (
     LINES_MAX,
     BlockApplied,
     BlockConflict,
-    BlockRemoved,
     BlockUnchanged,
     ConflictKind,
     apply_block,
     parse_blocks,
-    remove_block,
 )
 
 SHA = "0" * 64
@@ -55,12 +53,6 @@ def test_applying_twice_is_applying_once(text: str, name: str, wanted: list[str]
         (block,) = [each for each in parse_blocks(once.text).blocks if each.name == name]
         assert list(block.lines) == wanted
         assert not block.is_edited
-
-
-@given(texts, names, lines)
-def test_applying_and_removing_gives_the_original(text: str, name: str, wanted: list[str]) -> None:
-    assume(name not in parse_blocks(text).stray and all(each.name != name for each in parse_blocks(text).blocks))
-    assert remove_block(applied(text, name, wanted), name) == BlockRemoved(text)
 
 
 @given(texts, texts, names, st.lists(lines, min_size=1, max_size=4))
@@ -108,7 +100,6 @@ def test_a_block_edited_by_hand_is_a_conflict_with_both_versions(edited: list[st
     assert apply_block(text, "facts", wanted) == BlockConflict(
         kind=ConflictKind.EDITED, found=found, wanted=tuple(wanted)
     )
-    assert remove_block(text, "facts") == BlockConflict(kind=ConflictKind.EDITED, found=found, wanted=())
 
 
 def test_a_block_edited_by_hand_into_what_is_wanted_is_taken_over() -> None:
@@ -134,7 +125,6 @@ def test_line_ends_of_the_text_are_kept() -> None:
     text = applied("head\r\nmore", "facts", ["one"])
     assert text.count("\n") == text.count("\r\n") == 4
     assert text.endswith("<!-- palyra:end facts -->")
-    assert remove_block(text, "facts") == BlockRemoved("head\r\nmore")
 
 
 def test_other_line_ends_are_no_edit() -> None:
@@ -178,8 +168,6 @@ def test_lines_that_would_break_the_block_are_refused(line: str) -> None:
 def test_names_are_plain(name: str) -> None:
     with pytest.raises(Invalid, match="block_name_invalid"):
         apply_block("", name, [])
-    with pytest.raises(Invalid, match="block_name_invalid"):
-        remove_block("", name)
 
 
 def test_blocks_are_bounded() -> None:

@@ -9,7 +9,6 @@ from palyra.core.events.tool import Outcome
 from palyra.core.review import ReviewCase, read_review, without_review, write_review
 from palyra.core.run.decide import wanted
 from palyra.core.run.effects import CheckObjectives, Stop
-from palyra.core.run.fold import fold_tape
 from palyra.core.run.objectives import (
     OBJECTIVE_LENGTH_MAX,
     OBJECTIVES_MAX,
@@ -24,7 +23,7 @@ from palyra.core.run.objectives import (
 from palyra.core.run.replay import replay
 from palyra.core.run.states import RunState
 from palyra.core.trust import Trust
-from tests.support.runs import Script
+from tests.support.runs import Script, fold_tape
 
 MET, UNMET, UNCHECKED = ObjectiveState.MET, ObjectiveState.UNMET, ObjectiveState.UNCHECKED
 

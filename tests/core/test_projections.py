@@ -21,10 +21,11 @@ from palyra.core.events.tool import (
 )
 from palyra.core.ids import ApprovalId, RunId, SessionId, StreamId, derive_grant_id
 from palyra.core.projections.project import PROJECTED_TYPES, UNPROJECTED_TYPES, RowKey, keys_of, project
-from palyra.core.projections.rows import ApprovalRow, GrantKind, GrantRow, Row, RunRow, SessionRow, UsageRow, tape_of
+from palyra.core.projections.rows import ApprovalRow, GrantKind, GrantRow, Row, RunRow, SessionRow, UsageRow
 from palyra.core.run.loop import make_limits
 from palyra.core.run.states import RunState
 from palyra.core.trust import Trust
+from tests.support.evidence import tape_of
 from tests.support.runs import ALICE, RUN, SESSION
 
 APPROVAL = ApprovalId("0" * 26)

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core.events.model import ReferenceResolved
-from palyra.core.fences import unfence
 from palyra.core.redaction import Redactor
 from palyra.core.references.calls import call_of
 from palyra.core.references.caps import NO_ROOM, cut_text, fit_total
@@ -270,7 +269,7 @@ def test_content_cannot_close_the_block_or_its_fence(attack: str) -> None:
     assert block.count("<<<palyra:end") == 1
     assert "[palyra]" not in block
     inside = block.removeprefix(f"{OPENING}\n").removesuffix(f"\n{CLOSING}")
-    assert "after" in unfence(inside, "f" * 16, "file:a.md (@file:a.md)")
+    assert "after" in inside
 
 
 @given(st.text(max_size=200), st.text(max_size=50))

@@ -63,13 +63,13 @@ from palyra.core.run.effects import (
     ResolveReferences,
     Stop,
 )
-from palyra.core.run.fold import fact_of, fold, fold_tape
+from palyra.core.run.fold import fact_of, fold
 from palyra.core.run.loop import make_limits
 from palyra.core.run.replay import replay
 from palyra.core.run.state import calls_handed_out, holding_questions
 from palyra.core.run.states import RunState, is_terminal
 from palyra.core.trust import Trust
-from tests.support.runs import ALICE, RUN, Script
+from tests.support.runs import ALICE, RUN, Script, fold_tape
 from tests.support.traits import shape_of
 
 STEPS_MAX = 40

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from palyra.core.chain import is_erased
 from palyra.core.events import Event
+from palyra.core.events.base import ErasedData
 from palyra.core.events.system import Erased
 from palyra.core.ids import StreamId, is_system_stream
 from tests.crash.ledger import EPOCH_MS, Attempt, Ledger, Outcome, facts_of
@@ -127,8 +127,10 @@ class Audit:
             (attempt.erasing.stream, seq) for attempt in present if attempt.erasing for seq in attempt.erasing.seqs
         }
         for event in self._survivors.events:
-            if is_erased(event) is not ((event.stream, event.seq) in covered):
-                yield Problem(Wrong.STATE, f"tape {event.stream} seq {event.seq}: erased is {is_erased(event)}")
+            if isinstance(event.data, ErasedData) is not ((event.stream, event.seq) in covered):
+                yield Problem(
+                    Wrong.STATE, f"tape {event.stream} seq {event.seq}: erased is {isinstance(event.data, ErasedData)}"
+                )
 
     def _settle(self) -> None:
         for attempt in self._ledger.attempts():

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from palyra.adapters.store.sqlite.memory_index import check_index
 from tests.support.examples import examples
 from tests.support.memories import memory_file
+from tests.support.memory_index import check_index
 
 KILLS_COUNT = 4
 LINES_MAX = 25

@@ -9,7 +9,6 @@ import pytest
 from palyra.adapters.prices.tables import PricedModel, PriceTables
 from palyra.adapters.providers.prepared_turns import PreparedFailure, Turn
 from palyra.adapters.providers.route_table import ModelRoute
-from palyra.adapters.providers.scripted import play_turns
 from palyra.core.budget import Budget, BudgetAction, BudgetPeriod, BudgetScope
 from palyra.core.errors import Invalid
 from palyra.core.events import Event
@@ -21,6 +20,7 @@ from palyra.ports.provider import Completed, Delta, ModelRequest, TextDelta
 from palyra.ports.router import ModelCard
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
+from tests.support.scripts import play_turns
 
 pytestmark = pytest.mark.anyio
 USD = 1_000_000_000

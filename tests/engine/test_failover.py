@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from palyra.adapters.providers.prepared_turns import PreparedFailure, Turn
-from palyra.adapters.providers.scripted import play_turns
 from palyra.core.events.model import ModelError, ModelFailed, ModelOutput, RoutePlanned
 from tests.support.asking import ask, finished, says
 from tests.support.engines import OWNER, Workshop
+from tests.support.scripts import play_turns
 
 pytestmark = pytest.mark.anyio
 

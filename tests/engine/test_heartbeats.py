@@ -43,7 +43,7 @@ class Speaking:
 
 
 async def beats(engine: Engine) -> tuple[Heartbeat, ...]:
-    return await engine._setup.views.state.heartbeats(1 << 50, 100)
+    return await engine._setup.views.state.stalled_heartbeats(1 << 50, 100)
 
 
 async def test_renewing_tells_life_and_progress_apart(tmp_path: Path) -> None:

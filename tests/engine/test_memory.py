@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from palyra.app import Home, verify_summary
+from palyra.app import Home
 from palyra.core.errors import Conflict, Invalid, NotFound, Unavailable
 from palyra.core.events import Data, Draft
 from palyra.core.events.memory import MemoryForgotten, MemoryStored, MemorySuperseded
@@ -32,6 +32,7 @@ from tests.support.engines import ALICE, OWNER, Workshop
 from tests.support.marks import READS
 from tests.support.memory import give, give_one, item_of
 from tests.support.routines import SetClock
+from tests.support.verification import verify_summary
 
 pytestmark = pytest.mark.anyio
 

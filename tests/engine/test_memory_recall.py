@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from palyra.adapters.providers.scripted import Script
-from palyra.app import Home, verify_summary
+from palyra.app import Home
 from palyra.core.context.prompt import render
 from palyra.core.events import ErasedData, Event
 from palyra.core.events.model import MemoryRecalled, RecallLayer
@@ -22,6 +22,7 @@ from tests.support.asking import SEND_THEN_ANSWER, ask, finished, says, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
 from tests.support.marks import add_labels, context_in, live, loaded, say
 from tests.support.memory import give, give_one, item_of
+from tests.support.verification import verify_summary
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,6 @@ import pytest
 
 from palyra.adapters.providers.prepared_turns import PreparedFailure, Turn
 from palyra.adapters.providers.route_table import ModelRoute
-from palyra.adapters.providers.scripted import play_turns
 from palyra.core.agents import AgentSpec
 from palyra.core.events import Event
 from palyra.core.events.model import ModelError, ModelOutput, RouteMode, RoutePlanned
@@ -19,6 +18,7 @@ from tests.support.asking import ask, finished, says
 from tests.support.delegating import children, delegates, delegating, events_of
 from tests.support.engines import OWNER, Workshop
 from tests.support.policies import with_policies
+from tests.support.scripts import play_turns
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from palyra.adapters.providers.scripted import Script
-from palyra.app import Home, rebuild_projections, verify_summary
+from palyra.app import Home, rebuild_projections
 from palyra.core.context.messages import UserMessage
 from palyra.core.context.pins import PIN_CHARS_MAX, PINS_MAX
 from palyra.core.context.prompt import render
@@ -20,6 +20,7 @@ from tests.support.asking import calls, says
 from tests.support.engines import OWNER, Workshop
 from tests.support.marks import READS, add_labels, context_in, head_seq, live, loaded, say
 from tests.support.sqlite import change_from_outside
+from tests.support.verification import verify_summary
 
 pytestmark = pytest.mark.anyio
 

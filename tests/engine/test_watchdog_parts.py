@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from palyra.adapters.machine import LocalMachine
-from palyra.app import Home, rebuild_projections, verify_summary
+from palyra.app import Home, rebuild_projections
 from palyra.core.errors import Conflict, NotFound, Unavailable
 from palyra.core.healing.model import (
     Finding,
@@ -27,6 +27,7 @@ from palyra.ports.upkeep import JournalSize
 from tests.support.engines import OWNER, Workshop
 from tests.support.healing import FakeService, watched, watched_workshop
 from tests.support.sqlite import change_from_outside
+from tests.support.verification import verify_summary
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio

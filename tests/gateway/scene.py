@@ -21,13 +21,13 @@ from palyra.engine.hub import Frames
 from palyra.gateway.access.authentication import Authentication
 from palyra.gateway.access.console_sessions import ConsoleSessions
 from palyra.gateway.access.credentials import Credentials
-from palyra.gateway.access.roles import RoleTable
 from palyra.gateway.http.application import Gateway
 from palyra.gateway.http.server import HttpServer, serve_http
 from palyra.gateway.http.settings import HttpSettings
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.policy import AccessPolicy
 from palyra.ports.tokens import Role, TokenRow, hash_token
+from tests.support.role_table import RoleTable
 
 WAIT_S = 60.0  # A bound for what should come at once; no test passes by waiting for it.
 NOW_MS = 1_700_000_000_000

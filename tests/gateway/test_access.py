@@ -4,7 +4,7 @@ import pytest
 
 from palyra.gateway.access.rate_limits import RateLimits
 from palyra.gateway.http.request_access import host_name
-from palyra.gateway.http.route import AnyHttpRoute
+from palyra.gateway.http.route import HttpRoute
 from palyra.gateway.http.settings import HttpSettings
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.tokens import Role
@@ -18,7 +18,7 @@ TOKENED = [route for route in ROUTES if not route.is_signed]
 
 
 @pytest.mark.parametrize("route", TOKENED, ids=lambda route: f"{route.method} {route.path}")
-async def test_every_route_but_the_public_ones_needs_a_token(scene: Scene, route: AnyHttpRoute) -> None:
+async def test_every_route_but_the_public_ones_needs_a_token(scene: Scene, route: HttpRoute) -> None:
     answer = await scene.ask(route.method, route.path, {"code": "guessed"}, token=None)
     assert answer.status == (200 if route.is_public and route.method == "GET" else 401)
     assert scene.asked == []
@@ -107,7 +107,7 @@ async def test_revoked_token_is_refused_with_the_next_request(scene: Scene) -> N
 @pytest.mark.parametrize(
     "route", [route for route in ROUTES if route.needs_credentials], ids=lambda r: r.method + r.path
 )
-async def test_role_below_a_routes_own_is_refused(scene: Scene, role: Role, route: AnyHttpRoute) -> None:
+async def test_role_below_a_routes_own_is_refused(scene: Scene, role: Role, route: HttpRoute) -> None:
     token = scene.tokens.add("palyra_of-some-role", role, principal="user:alice")
     answer = await scene.ask(route.method, route.path, token=token)
     ranks = list(Role)

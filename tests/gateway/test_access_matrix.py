@@ -15,8 +15,7 @@ import pytest
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.core.ids import Principal, RunId, make_call_id
 from palyra.gateway.access.resources import APPROVAL, ARTIFACT, GRANT, RUN, SESSION, AnyResourceKind
-from palyra.gateway.access.roles import RoleTable
-from palyra.gateway.http.route import AnyHttpRoute, parameters_of
+from palyra.gateway.http.route import HttpRoute, parameters_of
 from palyra.gateway.routes.jobs import JOB
 from palyra.gateway.routes.learning import CANDIDATE
 from palyra.gateway.routes.memory import MEMORY
@@ -26,6 +25,7 @@ from palyra.ports.policy import ApiQuestion, PolicyAnswer
 from palyra.ports.tokens import Role, hash_token, includes
 from tests.gateway.prepared import SOURCE, Prepared
 from tests.gateway.scene import ADMIN, Scene
+from tests.support.role_table import RoleTable
 
 ALICE = Principal("user:alice")
 BOB = Principal("user:bob")
@@ -57,16 +57,16 @@ BODIES_BY_PATH: dict[str, object] = {
 QUERIES = {("DELETE", "sessions.trust"): f"?source={SOURCE}", ("GET", "memory.search"): "?q=kettle"}
 
 
-def name_of(route: AnyHttpRoute) -> str:
+def name_of(route: HttpRoute) -> str:
     return f"{route.method} {route.path}"
 
 
-def own_row(route: AnyHttpRoute) -> str:
+def own_row(route: HttpRoute) -> str:
     """One letter a role, in the order viewer, user, operator, admin: + is done, - is 403, 0 is 404."""
     return "".join("+" if includes(role, route.role) else "-" for role in ROLES)
 
 
-def others_row(route: AnyHttpRoute) -> str:
+def others_row(route: HttpRoute) -> str:
     """The same upon another's resource, which for a list is ?everyone=true; empty where there is no such request."""
     names_session = "session_id" in route.body.__struct_fields__
     if route.others is None and route.resource is None and not names_session:
@@ -75,7 +75,7 @@ def others_row(route: AnyHttpRoute) -> str:
     return "".join(_others_letter(route, role, refused) for role in ROLES)
 
 
-def _others_letter(route: AnyHttpRoute, role: Role, refused: str) -> str:
+def _others_letter(route: HttpRoute, role: Role, refused: str) -> str:
     if not includes(role, route.role):
         return "-"
     return "+" if route.others is not None and includes(role, route.others) else refused
@@ -100,7 +100,7 @@ class World:
     scene: Scene
     prepared: Prepared
 
-    async def status(self, role: Role | None, route: AnyHttpRoute, owner: Principal) -> int:
+    async def status(self, role: Role | None, route: HttpRoute, owner: Principal) -> int:
         """Of a request upon a new resource of the owner's."""
         self.scene.clock.at_s += 60  # The rate of requests is not what is tested here.
         token = None if role is None else f"palyra_of-bob-as-{role.value}"
@@ -109,7 +109,7 @@ class World:
             target += "?everyone=true"
         return (await self.scene.ask(route.method, target, await self.body(route, owner), token=token)).status
 
-    async def target(self, route: AnyHttpRoute, owner: Principal) -> str:
+    async def target(self, route: HttpRoute, owner: Principal) -> str:
         makers: dict[AnyResourceKind, Callable[[Principal], Awaitable[str]]] = {
             SESSION: self.prepared.tainted_session if route.action == "sessions.trust" else self.prepared.session,
             RUN: self.caller_run if route.path.endswith(("/calls", "/results")) else self.run,
@@ -137,7 +137,7 @@ class World:
             self.scene.tokens.add("palyra_to-be-revoked", Role.VIEWER, id=TOKEN_ID)
         return route.path + QUERIES.get((route.method, route.action), "")
 
-    async def body(self, route: AnyHttpRoute, owner: Principal) -> object:
+    async def body(self, route: HttpRoute, owner: Principal) -> object:
         if route.action == "login.begin":
             return {"code": self.scene.logins.new_code(hash_token(ADMIN))}
         if route.action == "policy.explain":
@@ -198,20 +198,20 @@ def test_what_may_be_changed_for_another_is_this() -> None:
 
 
 @pytest.mark.parametrize("route", PUBLIC, ids=name_of)
-async def test_a_public_route_is_done_for_anyone(world: World, route: AnyHttpRoute) -> None:
+async def test_a_public_route_is_done_for_anyone(world: World, route: HttpRoute) -> None:
     for role in (None, *ROLES):
         assert await world.status(role, route, BOB) == 200
 
 
 @pytest.mark.parametrize("route", PROTECTED, ids=name_of)
-async def test_a_route_does_in_each_role_what_the_table_says(world: World, route: AnyHttpRoute) -> None:
+async def test_a_route_does_in_each_role_what_the_table_says(world: World, route: HttpRoute) -> None:
     assert await outcomes(world, route, BOB) == own_row(route)
     if others_row(route):
         assert await outcomes(world, route, ALICE) == others_row(route)
     assert await world.status(None, route, BOB) == 401
 
 
-async def outcomes(world: World, route: AnyHttpRoute, owner: Principal) -> str:
+async def outcomes(world: World, route: HttpRoute, owner: Principal) -> str:
     """A letter for each role of bob's."""
     letters = []
     for role in ROLES:

@@ -13,11 +13,11 @@ from palyra.gateway.access.authentication import Authentication
 from palyra.gateway.access.caller import Caller, PresentedCredentials
 from palyra.gateway.access.credentials import Credentials
 from palyra.gateway.access.resources import RUN, ResourceRef
-from palyra.gateway.access.roles import RoleTable
 from palyra.gateway.access.viewer import Viewers
 from palyra.ports.tokens import Role, hash_token
 from tests.gateway.prepared import Prepared
 from tests.gateway.scene import ADMIN, Scene
+from tests.support.role_table import RoleTable
 
 OWNER = Principal("user:owner")
 BOB = Principal("user:bob")

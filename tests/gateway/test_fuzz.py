@@ -5,7 +5,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palyra.gateway.http.route import AnyHttpRoute
+from palyra.gateway.http.route import HttpRoute
 from palyra.gateway.routes.table import ROUTES
 from tests.gateway.frames import RUN_ID, SESSION_ID
 from tests.gateway.prepared import Prepared
@@ -34,9 +34,7 @@ routes = st.sampled_from(
 
 @settings(max_examples=EXAMPLES)
 @given(route=routes, body=bodies, accept=st.sampled_from(["*/*", "text/event-stream"]))
-async def test_json_of_any_shape_is_answered(
-    prepared: Prepared, route: AnyHttpRoute, body: object, accept: str
-) -> None:
+async def test_json_of_any_shape_is_answered(prepared: Prepared, route: HttpRoute, body: object, accept: str) -> None:
     scene = Scene(prepared.engine, prepared.ids)
     answer = await scene.ask(route.method, route.path, json.dumps(body).encode(), {"accept": accept})
     assert answer.status in (200, 201, 202, 204, 400, 404, 409)

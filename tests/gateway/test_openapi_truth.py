@@ -5,7 +5,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from palyra.gateway.http.route import AnyHttpRoute
+from palyra.gateway.http.route import HttpRoute
 from palyra.gateway.routes.table import ROUTES, document
 from palyra.ports.tokens import Role
 from tests.gateway.prepared import Prepared
@@ -17,12 +17,12 @@ STREAMED = "text/event-stream"
 STRANGERS_MAX = 100  # More than the daemon answers in a minute.
 
 
-def operation_of(route: AnyHttpRoute) -> dict[str, Any]:
+def operation_of(route: HttpRoute) -> dict[str, Any]:
     paths: Any = document()["paths"]
     return paths[route.path][route.method.lower()]
 
 
-def check_answer(route: AnyHttpRoute, answer: Answer) -> None:
+def check_answer(route: HttpRoute, answer: Answer) -> None:
     """Fails unless the document has this status with this type, and the body fits the schema there."""
     described = operation_of(route)["responses"].get(str(answer.status))
     assert described is not None, f"{answer.status} is not documented: {answer.body[:200]!r}"
@@ -50,7 +50,7 @@ OURS = [route for route in ROUTES if not route.is_signed]
 
 
 @pytest.mark.parametrize("route", OURS, ids=name_of)
-async def test_an_answer_fits_what_the_document_says_of_it(world: World, route: AnyHttpRoute) -> None:
+async def test_an_answer_fits_what_the_document_says_of_it(world: World, route: HttpRoute) -> None:
     world.scene.clock.at_s += 60
     target = await world.target(route, BOB)
     answer = await world.scene.ask(route.method, target, await world.body(route, BOB), token=TOKEN)
@@ -60,7 +60,7 @@ async def test_an_answer_fits_what_the_document_says_of_it(world: World, route: 
 
 
 @pytest.mark.parametrize("route", [route for route in OURS if not route.is_public], ids=name_of)
-async def test_a_refusal_fits_what_the_document_says_of_it(world: World, route: AnyHttpRoute) -> None:
+async def test_a_refusal_fits_what_the_document_says_of_it(world: World, route: HttpRoute) -> None:
     world.scene.clock.at_s += 60
     target = await world.target(route, BOB)
     stranger = await world.scene.ask(route.method, target, None, token=None)

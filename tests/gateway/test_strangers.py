@@ -15,7 +15,7 @@ import palyra.gateway.access.console_sessions
 import palyra.gateway.http.request_access
 import palyra.gateway.routes.login
 from palyra.gateway.access.rate_limits import FAILURES_PER_MINUTE, RateLimits
-from palyra.gateway.http.route import AnyHttpRoute
+from palyra.gateway.http.route import HttpRoute
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.tokens import Role, hash_token
 from tests.gateway.prepared import Prepared
@@ -70,7 +70,7 @@ async def test_a_stranger_gets_nothing_but_401(
     "route", [route for route in ROUTES if route.needs_credentials], ids=lambda r: r.method + r.path
 )
 async def test_no_route_tells_more_than_401_to_what_is_no_longer_valid(
-    scene: Scene, route: AnyHttpRoute, token: str | None
+    scene: Scene, route: HttpRoute, token: str | None
 ) -> None:
     scene.tokens.add("palyra_expired", Role.ADMIN, expires_at_ms=1)
     scene.tokens.add("palyra_revoked", Role.ADMIN, revoked=True)

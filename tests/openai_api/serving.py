@@ -14,7 +14,6 @@ from palyra.engine.engine import Engine
 from palyra.gateway.access.authentication import Authentication
 from palyra.gateway.access.console_sessions import ConsoleSessions
 from palyra.gateway.access.credentials import Credentials
-from palyra.gateway.access.roles import RoleTable
 from palyra.gateway.http.application import Gateway
 from palyra.gateway.http.server import serve_http
 from palyra.gateway.http.settings import HttpSettings
@@ -23,6 +22,7 @@ from palyra.ports.provider import Delta, ModelRequest
 from palyra.ports.tokens import Role
 from tests.gateway.scene import ADMIN, FixedClock, FixedTokens
 from tests.support.engines import Workshop
+from tests.support.role_table import RoleTable
 
 USER = "palyra_a-user-of-the-tests-and-nobody-else"
 

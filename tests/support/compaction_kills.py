@@ -1,53 +1,27 @@
 """Kills an engine with SIGKILL on either side of its n-th commit while a session is compacted and goes on, for every n.
 
-Run it as its own process (`python -m tests.support.compaction_kills WORK`), because it forks. It prints one JSON line
-for each point: what a second engine finds, and what becomes of it there.
+Run it as its own process: `python -m tests.support.compaction_kills WORK` (commit_kills).
 """
 
-import asyncio
-import json
-import os
-import shutil
 import sys
 from pathlib import Path
 
 from palyra.adapters.providers.scripted import Script
-from palyra.app import Home, verify_summary
 from palyra.core.compaction.model import CompactionSettings
 from palyra.core.events.session import SessionCompacted
 from palyra.core.ids import SessionId
 from palyra.engine.api.requests import RunsQuery
 from palyra.engine.engine import Engine
 from palyra.engine.setup import EngineSettings
-from palyra.ports.journal import Journal
 from tests.support.asking import says
+from tests.support.commit_kills import kill_at_each_point, killing
 from tests.support.engines import OWNER, Workshop
 from tests.support.marks import loaded, say
-from tests.support.routine_kills import KillingJournal
 from tests.support.waiting import until
 
-POINTS_MAX = 100
 RULE = "Never open the blue door."
 SCRIPTS = [Script(turns=(says("Certainly. " + "It depends on many things. " * 20),))]
 EVENTS_MAX = 1_000
-
-
-def main() -> None:
-    work = Path(sys.argv[1])
-    for point in range(1, POINTS_MAX):
-        root = work / str(point)
-        child = os.fork()
-        if child == 0:
-            asyncio.run(live(root, point))
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        left = asyncio.run(look(root))
-        left["was_killed"] = os.WIFSIGNALED(status)
-        left["is_whole"] = verify_summary(Home(root))["ok"]
-        sys.stdout.write(json.dumps(left) + "\n")
-        shutil.rmtree(root)
-        if not left["was_killed"]:
-            return
 
 
 def workshop_at(root: Path) -> Workshop:
@@ -57,13 +31,7 @@ def workshop_at(root: Path) -> Workshop:
 async def live(root: Path, point: int) -> None:
     """Talks, compacts and talks on; the point lies somewhere in the last two."""
     workshop = workshop_at(root)
-    journals: list[KillingJournal] = []
-
-    def wrap(journal: Journal) -> Journal:
-        journals.append(KillingJournal(journal, point))
-        return journals[0]  # type: ignore[return-value]
-
-    workshop.wrap_journal = wrap
+    journals = killing(workshop, point)
     async with workshop.open() as engine:
         session_id, _ = await say(engine, RULE)
         for number in range(7):
@@ -107,4 +75,4 @@ async def compactions_count(engine: Engine, session_id: SessionId) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    kill_at_each_point(Path(sys.argv[1]), live, look)

@@ -1,87 +1,29 @@
 """Kills a daemon's engine with SIGKILL around every commit of a delegation, and looks at what the next one makes of it.
 
-Run it as its own process (`python -m tests.support.delegation_kills finish|cancel FOLDER`), because it forks: a fork of
-the test process would inherit its threads' locks. It prints one JSON line a point.
+Run it as its own process: `python -m tests.support.delegation_kills finish|cancel FOLDER` (commit_kills).
 """
 
-import asyncio
-import json
-import os
-import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
 
 from palyra.core.delegation import JOB
-from palyra.core.events import Event
 from palyra.core.events.run import CancelRequested, RunAccepted
 from palyra.core.ids import RunId
-from palyra.core.writes import Fence, Write
 from palyra.engine.api.requests import RunRecord
 from palyra.engine.engine import Engine
-from palyra.ports.journal import Append, Journal
 from tests.support.asking import ask, calls, finished, says
+from tests.support.commit_kills import kill_at_each_point, killing
 from tests.support.delegating import child_begun, children, delegates, delegating, every_run, results
 from tests.support.engines import OWNER, Workshop, mark_tools
 from tests.support.waiting import until
 
-POINTS_MAX = 120
 FOREVER_S = 600.0
-
-
-class Dying:
-    """A journal that kills its process at its n-th commit since it was armed: an odd point before it, an even one after."""
-
-    def __init__(self, inner: Journal, point: int) -> None:
-        self._inner = inner
-        self._left = point
-        self.is_armed = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    async def commit(
-        self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
-    ) -> tuple[Event, ...]:
-        self._step()
-        events = await self._inner.commit(appends, writes, fence)
-        self._step()
-        return events
-
-    def _step(self) -> None:
-        self._left -= self.is_armed
-        if self.is_armed and self._left <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:
     act, folder = sys.argv[1], Path(sys.argv[2])
     begin, look = {"finish": (_begin_and_finish, _look_at_end), "cancel": (_begin_and_cancel, _look_at_cancel)}[act]
-    for point in range(1, POINTS_MAX):
-        root = folder / str(point)
-        code = in_fork(lambda root=root, point=point: begin(root, point))  # type: ignore[misc]
-        was_killed = code == -signal.SIGKILL
-        if not was_killed and code != 0:
-            sys.exit(f"point {point}: the engine failed by itself")
-        # The look prints its findings; its own failure is one.
-        if in_fork(lambda root=root, was_killed=was_killed: look(root, was_killed)) != 0:  # type: ignore[misc]
-            sys.exit(f"point {point}: what was left could not be looked at")
-        if not was_killed:
-            return
-
-
-def in_fork(work: Callable[[], Coroutine[Any, Any, None]]) -> int:
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            asyncio.run(work())
-            code = 0
-        finally:
-            sys.stdout.flush()
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    kill_at_each_point(folder, begin, look)
 
 
 def _workshop(root: Path, pause_s: float = 0.0) -> Workshop:
@@ -94,17 +36,6 @@ def _workshop(root: Path, pause_s: float = 0.0) -> Workshop:
     return made
 
 
-def dying(made: Workshop, point: int) -> list[Dying]:
-    journals: list[Dying] = []
-
-    def wrap(journal: Journal) -> Journal:
-        journals.append(Dying(journal, point))
-        return journals[0]
-
-    made.wrap_journal = wrap
-    return journals
-
-
 async def _started(engine: Engine) -> RunRecord:
     """Starts the parent, or finds the one that an earlier process started."""
     return await engine.runs.start(OWNER, ask("go", idempotency_key="one"))
@@ -112,32 +43,31 @@ async def _started(engine: Engine) -> RunRecord:
 
 async def _begin_and_finish(root: Path, point: int) -> None:
     made = _workshop(root)
-    journals = dying(made, point)
+    journals = killing(made, point)
     async with made.open() as engine:
         journals[0].is_armed = True
         await finished(engine, await _started(engine))
 
 
-async def _look_at_end(root: Path, was_killed: bool) -> None:
+async def _look_at_end(root: Path) -> dict[str, object]:
     async with _workshop(root).open() as engine:
         record = await _started(engine)
         events = await finished(engine, record)
         rows = await children(engine, record.id)
         tape = await engine.sessions.tape(OWNER, rows[0].session_id, 0, 500)
-        _tell(
-            was_killed=was_killed,
-            answer=(await engine.runs.get(OWNER, record.id)).answer,
-            outputs=[result.output for result in results(events)],
-            children=[row.state.value for row in rows],
-            runs_count=len(await every_run(engine)),
-            accepted_count=sum(isinstance(event.data, RunAccepted) for event in tape),
-            ends_count=sum(event.type == "run.done" for event in tape),
-        )
+        return {
+            "answer": (await engine.runs.get(OWNER, record.id)).answer,
+            "outputs": [result.output for result in results(events)],
+            "children": [row.state.value for row in rows],
+            "runs_count": len(await every_run(engine)),
+            "accepted_count": sum(isinstance(event.data, RunAccepted) for event in tape),
+            "ends_count": sum(event.type == "run.done" for event in tape),
+        }
 
 
 async def _begin_and_cancel(root: Path, point: int) -> None:
     made = _workshop(root, FOREVER_S)
-    journals = dying(made, point)
+    journals = killing(made, point)
     async with made.open() as engine:
         record = await _started(engine)
         (child,) = await child_begun(engine, record.id)
@@ -149,7 +79,7 @@ async def _begin_and_cancel(root: Path, point: int) -> None:
         await _no_job_left(engine)
 
 
-async def _look_at_cancel(root: Path, was_killed: bool) -> None:
+async def _look_at_cancel(root: Path) -> dict[str, object]:
     """The tools never end here, so nothing but a cancel ends the child."""
     async with _workshop(root, FOREVER_S).open() as engine:
         record = await _started(engine)
@@ -158,7 +88,7 @@ async def _look_at_cancel(root: Path, was_killed: bool) -> None:
             await engine.runs.cancel(OWNER, record.id)  # It was killed before the cancel was durable.
         states = [await _ended(engine, record.id)]
         states += [await _ended(engine, row.id) for row in await children(engine, record.id)]
-        _tell(was_killed=was_killed, states=states)
+        return {"states": states}
 
 
 async def _ended(engine: Engine, run_id: RunId) -> str:
@@ -175,10 +105,6 @@ async def _no_job_left(engine: Engine) -> None:
         return [each.state.value for each in counts if each.kind == JOB] == ["done"]
 
     await until(is_done, "the job that ends children")
-
-
-def _tell(**members: object) -> None:
-    sys.stdout.write(json.dumps(members) + "\n")
 
 
 if __name__ == "__main__":

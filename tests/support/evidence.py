@@ -14,7 +14,7 @@ from palyra.core.events.codec import encode_erased
 from palyra.core.events.system import CheckpointSigned, Erased, Head
 from palyra.core.ids import StreamId, derive_node_id, system_stream
 from palyra.core.projections.project import RowKey, project
-from palyra.core.projections.rows import Row, tape_of
+from palyra.core.projections.rows import Row, tape_field
 from palyra.core.verification import Evidence, StoredEvent, StoredRow, VerifyReport, verify
 from palyra.core.verification.projections import TABLES
 from palyra.core.verification.tape import TapeCheck, header_bytes
@@ -154,3 +154,8 @@ def is_valid(public_key: bytes, message: bytes, signature: bytes) -> bool:
 def _plain(row: Row) -> dict[str, int | str | None]:
     plain: dict[str, int | str | None] = msgspec.to_builtins(row)
     return plain
+
+
+def tape_of(row: Row) -> StreamId:
+    stream: StreamId = getattr(row, tape_field(type(row)))
+    return stream

@@ -1,12 +1,9 @@
 """Kills a daemon's engine with SIGKILL around every commit of a run with objectives, and lets the next one finish it.
 
-Run it as its own process (`python -m tests.support.objective_kills FOLDER`), because it forks: a fork of the test
-process would inherit its threads' locks. It prints one JSON line a point.
+Run it as its own process: `python -m tests.support.objective_kills FOLDER` (commit_kills).
 """
 
 import asyncio
-import json
-import signal
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -18,7 +15,7 @@ from palyra.core.service_runs import REVIEW
 from palyra.engine.api.requests import RunRequest, RunsQuery
 from palyra.ports.provider import Delta, ModelRequest
 from tests.support.asking import ask, finished
-from tests.support.delegation_kills import POINTS_MAX, dying, in_fork
+from tests.support.commit_kills import kill_at_each_point, killing
 from tests.support.engines import OWNER, Workshop
 from tests.support.reviewing import Author, study_at
 
@@ -40,19 +37,6 @@ class Counted(Author):
             yield delta
 
 
-def main() -> None:
-    for point in range(1, POINTS_MAX):
-        root = Path(sys.argv[1]) / str(point)
-        code = in_fork(lambda root=root, point=point: _begin(root, point))  # type: ignore[misc]
-        was_killed = code == -signal.SIGKILL
-        if not was_killed and code != 0:
-            sys.exit(f"point {point}: the engine failed by itself")
-        if in_fork(lambda root=root, was_killed=was_killed: _look(root, was_killed)) != 0:  # type: ignore[misc]
-            sys.exit(f"point {point}: what was left could not be looked at")
-        if not was_killed:
-            return
-
-
 def _workshop(root: Path) -> Workshop:
     made = study_at(root, Counted(root / "reviews"))
     (made.workspace / "a").touch()
@@ -61,13 +45,13 @@ def _workshop(root: Path) -> Workshop:
 
 async def _begin(root: Path, point: int) -> None:
     made = _workshop(root)
-    journals = dying(made, point)
+    journals = killing(made, point)
     async with made.open() as engine:
         journals[0].is_armed = True
         await finished(engine, await engine.runs.start(OWNER, _request()))
 
 
-async def _look(root: Path, was_killed: bool) -> None:
+async def _look(root: Path) -> dict[str, object]:
     async with _workshop(root).open() as engine:
         record = await engine.runs.start(OWNER, _request())
         async with asyncio.timeout(30):
@@ -78,8 +62,7 @@ async def _look(root: Path, was_killed: bool) -> None:
         tape = [event for run in reviews for event in await engine.sessions.tape(OWNER, run.session_id, 0, 500)]
         lines = (root / "reviews").read_text().splitlines()
     charged = [event.data for event in tape if isinstance(event.data, UsageRecorded)]
-    found = {
-        "was_killed": was_killed,
+    return {
         "state": record.state,
         "answer": record.answer,
         "objectives": [each.state for each in record.objectives],
@@ -89,7 +72,6 @@ async def _look(root: Path, was_killed: bool) -> None:
         "asked_count": len(lines),
         "is_replayed": replay([event for event in events if event.run_id == record.id]).difference is None,
     }
-    sys.stdout.write(json.dumps(found) + "\n")
 
 
 def _request() -> RunRequest:
@@ -97,4 +79,4 @@ def _request() -> RunRequest:
 
 
 if __name__ == "__main__":
-    main()
+    kill_at_each_point(Path(sys.argv[1]), _begin, _look)

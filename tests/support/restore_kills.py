@@ -1,53 +1,20 @@
 """Kills an engine with SIGKILL on either side of its n-th commit while a checkpoint is made and restored, for every n.
 
-Run it as its own process (`python -m tests.support.restore_kills WORK`), because it forks. It prints one JSON line for
-each point: what a second engine finds.
+Run it as its own process: `python -m tests.support.restore_kills WORK` (commit_kills).
 """
 
-import asyncio
-import json
-import os
-import shutil
 import sys
 from pathlib import Path
 
-from palyra.app import Home, verify_summary
-from palyra.ports.journal import Journal
+from tests.support.commit_kills import kill_at_each_point, killing
 from tests.support.engines import OWNER, Workshop
 from tests.support.marks import READS, loaded, say
-from tests.support.routine_kills import KillingJournal
-
-POINTS_MAX = 20
-
-
-def main() -> None:
-    work = Path(sys.argv[1])
-    for point in range(1, POINTS_MAX):
-        root = work / str(point)
-        child = os.fork()
-        if child == 0:
-            asyncio.run(live(root, point))
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        left = asyncio.run(look(root))
-        left["was_killed"] = os.WIFSIGNALED(status)
-        left["is_whole"] = verify_summary(Home(root))["ok"]
-        sys.stdout.write(json.dumps(left) + "\n")
-        shutil.rmtree(root)
-        if not left["was_killed"]:
-            return
 
 
 async def live(root: Path, point: int) -> None:
     """Pins, makes a checkpoint and restores it; the point lies somewhere in that."""
     workshop = Workshop(root, READS)
-    journals: list[KillingJournal] = []
-
-    def wrap(journal: Journal) -> Journal:
-        journals.append(KillingJournal(journal, point))
-        return journals[0]  # type: ignore[return-value]
-
-    workshop.wrap_journal = wrap
+    journals = killing(workshop, point)
     async with workshop.open() as engine:
         session_id, _ = await say(engine, "one")
         journals[0].is_armed = True
@@ -70,4 +37,4 @@ async def look(root: Path) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main()
+    kill_at_each_point(Path(sys.argv[1]), live, look)

@@ -1,5 +1,7 @@
 """Runs for tests: short functions for facts, and a script that feeds them to `decide` and keeps the tape."""
 
+from collections.abc import Iterable
+
 from palyra.core.caller_tools import CALLER_RULE
 from palyra.core.events import Data, Draft, Event
 from palyra.core.events.model import (
@@ -42,6 +44,7 @@ from palyra.core.events.tool import (
 from palyra.core.ids import CallId, Principal, RunId, StreamId, make_call_id
 from palyra.core.run.decide import Record, decide_all
 from palyra.core.run.effects import Effect
+from palyra.core.run.fold import accept, fact_of, fold
 from palyra.core.run.loop import make_limits
 from palyra.core.run.state import Run, TurnPhase, find_question
 from palyra.core.run.states import RunState
@@ -249,3 +252,11 @@ def output(
         finish=Finish.TOOL_CALLS if calls else finish,
         usage=None,
     )
+
+
+def fold_tape(events: Iterable[Event]) -> Run | None:
+    run: Run | None = None
+    for event in events:
+        fact = fact_of(event)
+        run = accept(fact) if run is None else fold(run, fact)
+    return run

@@ -180,11 +180,3 @@ def _require_journal(home: Home) -> None:
     """Requires a journal, because opening one that does not exist would create an empty one."""
     if not home.journal.is_file():
         raise NotFound("journal_missing", f"there is no journal at {home.journal}; check --home")
-
-
-def verify_summary(home: Home) -> dict[str, object]:
-    from palyra.core.verification import verify
-
-    with open_archive(home) as archive:
-        archive.require_structure()
-        return verify(archive.evidence(open_public_keys(home.public_keys))).to_wire()

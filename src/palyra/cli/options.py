@@ -1,12 +1,13 @@
 """Options that several commands share: their names, their help texts, and reading them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import msgspec
 import typer
 
 from palyra.app import Home
+from palyra.core.errors import NotFound
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value instead of text.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
@@ -37,3 +38,10 @@ def _choice(context: typer.Context) -> GlobalOptions:
 
 def expanded(path: Path) -> Path:
     return path.expanduser().absolute()
+
+
+def open_input(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as cause:
+        raise NotFound("file_unreadable", f"{path} cannot be read: {cause.strerror}") from cause

@@ -15,6 +15,7 @@ import msgspec
 import typer
 from typer.core import TyperGroup
 
+from palyra.cli.options import is_json
 from palyra.cli.terminal.word_wrap import fit, wrap
 from palyra.core.errors import PalyraError
 from palyra.core.spelling import spell_json, spell_out
@@ -53,6 +54,14 @@ def print_json(value: object) -> None:
 
 def print_line(text: str) -> None:
     typer.echo(fit(printable(text), sys.stdout))
+
+
+def print_result(context: typer.Context, json: bool, value: object, line: str) -> None:
+    """Prints the value as JSON if that was asked for, else the line."""
+    if is_json(context, json):
+        print_json(value)
+    else:
+        print_line(line)
 
 
 def print_notice(text: str) -> None:

@@ -14,12 +14,6 @@ from palyra.config.records import Config, ProviderHint, Section, plain_sections,
 from palyra.core.errors import Invalid, Unavailable
 
 FILE_NAME = "palyra.toml"
-HOME_VARIABLE = "PALYRA_HOME"
-HOME_DEFAULT = "~/.palyra"
-
-
-def home_path(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get(HOME_VARIABLE) or HOME_DEFAULT).expanduser().absolute()
 
 
 def load(home: Path, environ: Mapping[str, str]) -> Config:
@@ -59,8 +53,6 @@ def _read_text(path: Path) -> str:
 
 __all__ = [
     "FILE_NAME",
-    "HOME_DEFAULT",
-    "HOME_VARIABLE",
     "Config",
     "ConfigInvalid",
     "ConfigProblem",
@@ -69,7 +61,6 @@ __all__ = [
     "SecretRef",
     "SecretSource",
     "Section",
-    "home_path",
     "load",
     "parse_secret",
     "plain_sections",

@@ -43,10 +43,6 @@ class ParsedEach(msgspec.Struct, frozen=True):
     parse: Callable[[str], object]
 
 
-class NotReadYet(msgspec.Struct, frozen=True):
-    """Marks a setting that is checked, but has no effect in this release."""
-
-
 class ListenAddress(msgspec.Struct, frozen=True):
     host: str
     port: int

@@ -49,10 +49,6 @@ class ConfigProblems:
         ordered = sorted(self._found, key=lambda each: (each.line is None, each.line or 0))
         return tuple(dict.fromkeys(ordered))[:PROBLEMS_MAX]
 
-    def beside(self) -> "ConfigProblems":
-        """An empty list about the same file."""
-        return ConfigProblems(self._source, self._lines)
-
     def add(self, path: Path, what: str) -> None:
         """Adds a problem at the line of the path, or of the nearest table around it."""
         line = next((self._lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self._lines), 1)

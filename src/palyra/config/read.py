@@ -18,7 +18,6 @@ from palyra.config.problems import ConfigProblem, ConfigProblems, suggestion
 from palyra.config.records import Config, plain_sections, repeated_sections
 from palyra.config.references import check_embedder, check_references
 from palyra.config.tables import read_table
-from palyra.config.unread import find_unread
 
 TEXT_BYTES_MAX = 1_000_000  # A configuration is written by hand; a larger file is another file by mistake.
 _LINE = re.compile(r"at line (\d+)")
@@ -37,7 +36,6 @@ def read_config(text: str, environ: Mapping[str, str], source: str) -> Config | 
     check_references(document, report)
     if not document.get("provider"):
         members["provider_hint"] = find_hint(environ, report)
-    members["warnings"] = find_unread(document, overrides, report)
     config = None if report.problems else Config(**members)
     if config is not None:
         _check_together(config, overrides, report)

@@ -4,7 +4,7 @@ Does not own: reading them (tables).
 Invariant: with no file and no variable, `Config()` is a working node on this machine.
 """
 
-from typing import Annotated, ClassVar, get_args
+from typing import Annotated, get_args
 
 import msgspec
 from msgspec import Meta
@@ -13,7 +13,6 @@ from palyra.config.choices import Durability, Headless
 from palyra.config.forms import (
     JOURNAL_URL,
     ListenAddress,
-    NotReadYet,
     Parsed,
     ParsedEach,
     SecretRef,
@@ -38,7 +37,6 @@ from palyra.config.forms import (
     parse_time,
     parse_timezone,
 )
-from palyra.config.problems import ConfigProblem
 from palyra.core.agents import DEFAULT_INSTRUCTION_FILES
 from palyra.core.budget import BudgetAction, BudgetPeriod, BudgetScope
 from palyra.core.channels.model import BroadcastStrategy, ChannelBusy, ChannelKind, DirectMessages
@@ -68,9 +66,7 @@ LOCAL_SERVERS = tuple(ListenAddress("127.0.0.1", port) for port in (11434, 1234,
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """One table of the file. `is_read` is false where the whole table has no effect in this release."""
-
-    is_read: ClassVar[bool] = True
+    """One table of the file."""
 
 
 class ServerConfig(Section, frozen=True, kw_only=True):
@@ -305,7 +301,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     routines: tuple[RoutineConfig, ...] = msgspec.field(name="routine", default=())
     channels: tuple[ChannelConfig, ...] = msgspec.field(name="channel", default=())
     provider_hint: ProviderHint | None = None
-    warnings: tuple[ConfigProblem, ...] = ()
 
 
 def plain_sections() -> dict[str, type[Section]]:
@@ -330,12 +325,3 @@ def setting_names() -> list[str]:
     """Returns every key, as `section.key`."""
     sections = {**plain_sections(), **repeated_sections()}
     return [f"{name}.{field.name}" for name, section in sections.items() for field in msgspec.structs.fields(section)]
-
-
-def unread_keys(section: type[Section]) -> frozenset[str]:
-    """Keys of the table that nothing reads yet."""
-    return frozenset(
-        field.name
-        for field in msgspec.structs.fields(section)
-        if not section.is_read or any(isinstance(mark, NotReadYet) for mark in get_args(field.type))
-    )

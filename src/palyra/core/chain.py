@@ -13,8 +13,7 @@ import msgspec
 from palyra.core.canonical import encode_plain_record
 from palyra.core.errors import Invalid
 from palyra.core.events import Draft, Event, may_stand
-from palyra.core.events.base import ErasedData
-from palyra.core.events.codec import decode_data, encode_data
+from palyra.core.events.codec import encode_data
 from palyra.core.ids import Principal, RunId, StreamId, is_system_stream
 from palyra.core.trust import Trust
 
@@ -89,18 +88,6 @@ def recorded(prepared: Prepared, position: int, event_hash: bytes) -> Event:
     )
 
 
-def header_of(event: Event) -> Header:
-    return Header(
-        actor=event.actor,
-        at_ms=event.at_ms,
-        run_id=event.run_id,
-        seq=event.seq,
-        session_id=event.stream,
-        trust=event.trust,
-        type=event.type,
-    )
-
-
 def to_wire(event: Event) -> dict[str, object]:
     """Returns the event as other people's clients see it (JSON members)."""
     return {
@@ -115,46 +102,3 @@ def to_wire(event: Event) -> dict[str, object]:
         "data": msgspec.to_builtins(event.data),
         "hash": event.hash,
     }
-
-
-def to_export(event: Event) -> dict[str, object]:
-    """Returns the wire form together with what a verifier needs."""
-    return {**to_wire(event), "salt": event.salt, "d": event.digest}
-
-
-def from_export(members: dict[str, object]) -> Event:
-    """Reads an exported line back; raises msgspec.ValidationError if it is not one."""
-    line = msgspec.convert(members, _ExportedEvent)
-    return Event(
-        seq=line.seq,
-        position=line.position,
-        stream=line.session_id,
-        run_id=line.run_id,
-        type=line.type,
-        at_ms=line.at_ms,
-        actor=line.actor,
-        trust=line.trust,
-        data=decode_data(line.type, msgspec.json.encode(line.data)),
-        hash=line.hash,
-        salt=line.salt,
-        digest=line.d,
-    )
-
-
-class _ExportedEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    seq: int
-    position: int
-    session_id: StreamId
-    run_id: RunId | None
-    type: str
-    at_ms: int
-    actor: Principal
-    trust: Trust
-    data: dict[str, object]
-    hash: str
-    salt: str | None
-    d: str
-
-
-def is_erased(event: Event) -> bool:
-    return isinstance(event.data, ErasedData)

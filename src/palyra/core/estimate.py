@@ -7,7 +7,6 @@ learned from settled calls (engine.spend.ledger). A wrong estimate never changes
 from palyra.core.events.model import Usage
 
 BYTES_A_TOKEN = 3
-MESSAGE_BYTES = 24  # Counts the roles and separators around every message.
 # More than any model can take or write in one call. A larger count is a provider's mistake, and is not paid.
 CALL_TOKENS_MAX = 20_000_000
 

@@ -1,8 +1,8 @@
 """Exported tapes: the line of JSON that an event becomes, and the check of such lines.
 
 Does not own: files, keys.
-A line has the members of `chain.to_export`, but its data are the stored bytes themselves. Decoding and encoding them
-would drop what this release does not write, and then the hash would no longer match.
+A line has the members of `chain.to_wire`, a salt and a digest. Its data are the stored bytes themselves: decoding and
+encoding them would drop what this release does not write, and then the hash would no longer match.
 """
 
 from collections.abc import Iterable, Iterator

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import msgspec
 
-from palyra.core.events.tool import ApprovalStatus, Constraint, Grant, Scope
+from palyra.core.events.tool import ApprovalStatus, Constraint, Scope
 from palyra.core.grants import Operator
-from palyra.core.ids import GrantId, Principal, digest_call
+from palyra.core.ids import Principal, digest_call
 from palyra.core.lab import AnswerCount, LabAnswers, Proposal, has_masked_secret
 from palyra.core.offers import make_options
 
@@ -101,20 +101,6 @@ class GrantHistory:
     def _is_denied(self, key: "_Key") -> bool:
         denials = self._denials.get(key.who)
         return denials is not None and denials.touch(key)
-
-
-def as_grant(proposal: GrantProposal) -> Grant:
-    """Returns the proposal as a grant, to test what it covers."""
-    return Grant(
-        grant_id=GrantId("proposed"),
-        tool=proposal.tool,
-        scope=Scope.TIMEBOXED,
-        constraints=proposal.constraints,
-        taint=proposal.taint,
-        principal=proposal.principal,
-        agent=proposal.agent,
-        expires_at_ms=proposal.expires_at_ms,
-    )
 
 
 def names_of(proposal: GrantProposal) -> tuple[str, ...]:

@@ -4,7 +4,7 @@
     - The release branch is called stable.
     <!-- palyra:end facts -->
 
-Owns: finding, applying and removing a block in a text. Does not own: files, who may change them (engine.api).
+Owns: finding and applying a block in a text. Does not own: files, who may change them (engine.api).
 The hash is that of the lines between the marks, without regard to their line ends. `v` counts the changes.
 Invariants: text outside the block stays as it is, byte for byte. A block that somebody changed by hand is a conflict and
 is never overwritten. Marks without their counterpart, and marks around other marks, are ordinary text: a block with such
@@ -69,10 +69,6 @@ class BlockApplied(msgspec.Struct, frozen=True):
     revision: int
 
 
-class BlockRemoved(msgspec.Struct, frozen=True):
-    text: str
-
-
 class BlockUnchanged(msgspec.Struct, frozen=True):
     """The text is already as it should be."""
 
@@ -129,24 +125,6 @@ def apply_block(text: str, name: str, lines: Sequence[str]) -> BlockApplied | Bl
     last = _line_end(text[found.start : found.stop])
     block = _written(name, wanted, revision, found.line_end)
     return BlockApplied(f"{text[: found.start]}{block}{last}{text[found.stop :]}", revision)
-
-
-def remove_block(text: str, name: str) -> BlockRemoved | BlockUnchanged | BlockConflict:
-    """Removes the block with its marks. Unless something was written behind it, the text is as it was without."""
-    found = _find(text, _checked_name(name), ())
-    match found:
-        case BlockConflict():
-            return found
-        case None:
-            return BlockUnchanged()
-        case ManagedBlock() if found.is_edited:
-            return BlockConflict(kind=ConflictKind.EDITED, found=found.lines, wanted=())
-        case ManagedBlock():
-            before = text[: found.start]
-            if found.stop == len(text) and not text.endswith("\n"):
-                # The text had no line end at its end, and one was added before the block.
-                before = before.removesuffix(found.line_end)
-            return BlockRemoved(before + text[found.stop :])
 
 
 class _Opened(NamedTuple):

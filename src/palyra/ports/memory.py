@@ -68,8 +68,6 @@ class MemoryViews(Protocol):
 class MemoryUpkeepViews(Protocol):
     """What keeping the store in order asks for. Nothing here shows content."""
 
-    async def owner_of(self, memory_id: MemoryId) -> Principal | None: ...
-
     async def count_items(self, owner: Principal) -> int: ...
 
     async def scopes(self, owner: Principal) -> tuple[ScopeFilter, ...]:

@@ -23,10 +23,6 @@ class State(Protocol):
         """
         ...
 
-    async def heartbeats(self, before_ms: int, limit: int) -> tuple[Heartbeat, ...]:
-        """Returns the heartbeats last renewed before `before_ms`, the oldest first."""
-        ...
-
     async def stalled_heartbeats(self, before_ms: int, limit: int) -> tuple[Heartbeat, ...]:
         """Returns the heartbeats of runs that were last renewed, or last got on, before `before_ms`."""
         ...
@@ -50,9 +46,6 @@ class NoState:
 
     async def artifact_for(self, artifact_id: ArtifactId, principal: Principal) -> LinkArtifact | None:
         return None
-
-    async def heartbeats(self, before_ms: int, limit: int) -> tuple[Heartbeat, ...]:
-        return ()
 
     async def stalled_heartbeats(self, before_ms: int, limit: int) -> tuple[Heartbeat, ...]:
         return ()

@@ -46,8 +46,6 @@ class PageContent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pieces: tuple[str | dict[str, object], ...] = ()
     is_cut: bool = False
     count: int = 0
-    width: int = 0
-    height: int = 0
 
 
 class Refs:

@@ -279,10 +279,8 @@ const look = () => {
   if (document.body) walk(document.body, false);
   globalThis.controls = controls;
   globalThis.told = told;
-  const root = document.documentElement;
   const title = plain(String(document.title || '')).slice(0, NAME);
-  return {title, pieces, isCut: isCut || isDeep, count: controls.length,
-    width: root ? root.scrollWidth : 0, height: root ? root.scrollHeight : 0};
+  return {title, pieces, isCut: isCut || isDeep, count: controls.length};
 };
 """
 

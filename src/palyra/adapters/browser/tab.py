@@ -88,10 +88,6 @@ class Tab:
         page = self._watch.page
         return "" if page is None or page.is_closed() or page.url == _BLANK else page.url
 
-    @property
-    def is_crashed(self) -> bool:
-        return self._watch.is_crashed
-
     def control(self, number: int) -> Control | None:
         """Returns the control that had this ref when the page was last read."""
         index = number - self._numbers.start

@@ -20,7 +20,7 @@ from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
 from palyra.core.hosts import CODE, URL_LENGTH_MAX
 from palyra.core.taint import label
-from palyra.core.tools import CallNature, Made, ToolResult, ToolSpec, failed
+from palyra.core.tools import CallNature, Made, ToolResult, failed
 from palyra.core.trust import Trust
 from palyra.ports.tools import Tool, ToolCallContext
 
@@ -47,12 +47,10 @@ def browser_tools(browsers: Browsers) -> tuple[Tool, ...]:
 
 
 class BrowserOpen:
+    spec = OPEN
+
     def __init__(self, browsers: Browsers) -> None:
         self._browsers = browsers
-
-    @property
-    def spec(self) -> ToolSpec:
-        return OPEN
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         url = arguments.get("url")
@@ -79,12 +77,10 @@ class BrowserOpen:
 
 
 class BrowserRead:
+    spec = READ
+
     def __init__(self, browsers: Browsers) -> None:
         self._browsers = browsers
-
-    @property
-    def spec(self) -> ToolSpec:
-        return READ
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return _looking()
@@ -94,12 +90,10 @@ class BrowserRead:
 
 
 class BrowserClick:
+    spec = CLICK
+
     def __init__(self, browsers: Browsers) -> None:
         self._browsers = browsers
-
-    @property
-    def spec(self) -> ToolSpec:
-        return CLICK
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return _touching(self._browsers, arguments)
@@ -112,12 +106,10 @@ class BrowserClick:
 
 
 class BrowserType:
+    spec = TYPE
+
     def __init__(self, browsers: Browsers) -> None:
         self._browsers = browsers
-
-    @property
-    def spec(self) -> ToolSpec:
-        return TYPE
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return _touching(self._browsers, arguments)
@@ -133,12 +125,10 @@ class BrowserType:
 
 
 class BrowserScreenshot:
+    spec = SCREENSHOT
+
     def __init__(self, browsers: Browsers) -> None:
         self._browsers = browsers
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SCREENSHOT
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return _looking()

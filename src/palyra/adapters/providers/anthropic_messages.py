@@ -7,7 +7,7 @@ place.
 """
 
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from typing import ClassVar
 from urllib.parse import urlsplit
 
@@ -36,7 +36,7 @@ from palyra.adapters.providers.wire_names import names_of_tools
 from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
 from palyra.core.tools import ToolSpec
-from palyra.ports.provider import Delta, Image, ModelRequest
+from palyra.ports.provider import Image
 
 BASE_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"  # The vendor keeps what is documented for this version, and other servers know no other.
@@ -51,14 +51,11 @@ _CONCESSIONS = {
 }
 
 
-class AnthropicMessages:
+class AnthropicMessages(ModelExchange):
     """A provider. `key` is called at every attempt; a None key means that the server needs none."""
 
     def __init__(self, endpoint: ProviderEndpoint, key: KeySource, client: HttpClient) -> None:
-        self._exchange = ModelExchange(MessagesFormat(endpoint.base_url), endpoint, key, client)
-
-    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        return self._exchange.stream(request)
+        super().__init__(MessagesFormat(endpoint.base_url), endpoint, key, client)
 
 
 class MessagesFormat:

@@ -6,7 +6,7 @@ An optional field that a server refuses is left out from then on, so that one ad
 
 import hashlib
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from typing import ClassVar
 from urllib.parse import urlsplit
 
@@ -28,7 +28,6 @@ from palyra.adapters.providers.wire_names import names_of_tools
 from palyra.core.context.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
 from palyra.core.tools import ToolSpec
-from palyra.ports.provider import Delta, ModelRequest
 
 BASE_URL = "https://api.openai.com/v1"
 SHORT_ID_LENGTH = 9  # Mistral accepts ids of exactly nine letters and digits.
@@ -44,14 +43,11 @@ _CONCESSIONS = {
 }
 
 
-class OpenAiChat:
+class OpenAiChat(ModelExchange):
     """A provider. `key` is called at every attempt; a None key means that the server needs none."""
 
     def __init__(self, endpoint: ProviderEndpoint, key: KeySource, client: HttpClient) -> None:
-        self._exchange = ModelExchange(ChatFormat(endpoint.base_url), endpoint, key, client)
-
-    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        return self._exchange.stream(request)
+        super().__init__(ChatFormat(endpoint.base_url), endpoint, key, client)
 
 
 class ChatFormat:

@@ -5,7 +5,7 @@ Nothing is stored at the provider: the whole conversation is sent, and sealed re
 """
 
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from typing import ClassVar
 
 from palyra.adapters.net.client import HttpClient
@@ -26,7 +26,6 @@ from palyra.adapters.providers.wire_names import names_of_tools
 from palyra.core.context.messages import AssistantMessage, Message, PastCall, ToolMessage, UserMessage
 from palyra.core.events.base import JsonObject
 from palyra.core.tools import ToolSpec
-from palyra.ports.provider import Delta, ModelRequest
 
 BASE_URL = "https://api.openai.com/v1"
 OUTPUT_TOKENS_MIN = 16  # The vendor refuses fewer.
@@ -38,14 +37,11 @@ _CONCESSIONS = {
 }
 
 
-class OpenAiResponses:
+class OpenAiResponses(ModelExchange):
     """A provider. `key` is called at every attempt; a None key means that the server needs none."""
 
     def __init__(self, endpoint: ProviderEndpoint, key: KeySource, client: HttpClient) -> None:
-        self._exchange = ModelExchange(ResponsesFormat(), endpoint, key, client)
-
-    def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
-        return self._exchange.stream(request)
+        super().__init__(ResponsesFormat(), endpoint, key, client)
 
 
 class ResponsesFormat:

@@ -50,11 +50,6 @@ class ScriptedProvider:
         return script.turns[standing.answered_count]
 
 
-def play_turns(*turns: Turn) -> ScriptedProvider:
-    """Returns a provider that plays one script for every question."""
-    return ScriptedProvider([Script(turns=turns)])
-
-
 def load_scripts(path: Path) -> tuple[Script, ...]:
     """Reads a .toml or .json file. Every fault of the file is Invalid and says where it is."""
     try:

@@ -29,7 +29,6 @@ TOKENS = FileKind(
 )
 
 _TOKEN_LENGTH_MIN = 32  # Shorter text in admin.token was not made by us and could be guessed.
-_ID_RANDOM_BYTES = 8
 _line_decoder = msgspec.json.Decoder(TokenRow)
 
 
@@ -104,18 +103,6 @@ def ensure_admin_token(path: Path) -> str:
 
 def new_token() -> str:
     return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_RANDOM_BYTES)
-
-
-def new_row(principal: Principal, role: Role, created_at_ms: int, expires_at_ms: int | None) -> TokenRow:
-    """Makes a row for `issue`, which fills in the hash."""
-    return TokenRow(
-        id=secrets.token_hex(_ID_RANDOM_BYTES),
-        hash="",
-        principal=principal,
-        role=role,
-        created_at_ms=created_at_ms,
-        expires_at_ms=expires_at_ms,
-    )
 
 
 def _admin_row(data: bytes | None, file: PrivateFile) -> TokenRow | None:

@@ -60,12 +60,10 @@ SPEC = ToolSpec(
 
 
 class AgentDelegate:
+    spec = SPEC
+
     def __init__(self, delegation: Delegation) -> None:
         self._delegation = delegation
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return CallNature(effect_class=SPEC.effect_class, parallel_class=SPEC.parallel_class)

@@ -69,14 +69,12 @@ SPEC = ToolSpec(
 class ArtifactRead:
     """`results` reads results of earlier calls again, which a prompt shows shortened."""
 
+    spec = SPEC
+
     def __init__(self, artifacts: Artifacts, state: State, results: PastResults | None = None) -> None:
         self._artifacts = artifacts
         self._state = state
         self._results = results or NoPastResults()
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return CallNature(effect_class=EffectClass.READ_ONLY, parallel_class=ParallelClass.READ_ONLY_SAFE)

@@ -67,14 +67,12 @@ SPEC = ToolSpec(
 
 
 class ChannelSend:
+    spec = SPEC
+
     def __init__(self, messages: MessageQueue, artifacts: Artifacts, state: State) -> None:
         self._messages = messages
         self._artifacts = artifacts
         self._state = state
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         """A call that sends files of the workspace also reads them, and is judged by their paths."""

@@ -66,9 +66,7 @@ SPEC = ToolSpec(
 
 
 class FsList:
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
+    spec = SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return look_nature(arguments.get("path"), workspace)

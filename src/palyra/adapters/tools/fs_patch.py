@@ -76,9 +76,7 @@ SPEC = ToolSpec(
 
 
 class FsPatch:
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
+    spec = SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         try:

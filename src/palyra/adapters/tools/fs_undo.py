@@ -49,14 +49,12 @@ SPEC = ToolSpec(
 
 
 class FsUndo:
+    spec = SPEC
+
     def __init__(self, results: PastResults, artifacts: Artifacts, drafts: Drafts) -> None:
         self._results = results
         self._artifacts = artifacts
         self._drafts = drafts
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return CallNature(effect_class=EffectClass.DRAFTED, parallel_class=ParallelClass.NEVER)

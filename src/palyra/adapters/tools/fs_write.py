@@ -68,9 +68,7 @@ SPEC = ToolSpec(
 
 
 class FsWrite:
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
+    spec = SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         paths, is_inside = paths_of(arguments.get("path"), workspace)

@@ -89,13 +89,11 @@ _NEVER_SENT = frozenset({CODE, "name_unknown", "connect_failed", "connect_timed_
 
 
 class HttpFetch:
+    spec = SPEC
+
     def __init__(self, guard: Guard, total_s: float = TOTAL_S, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         self._guard = guard
         self._exchange = GuardedExchange(guard, total_s, body_bytes_max)
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         url, method = arguments.get("url"), arguments.get("method", "GET")

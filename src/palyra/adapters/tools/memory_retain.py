@@ -60,12 +60,10 @@ _SAID = {
 
 
 class MemoryRetain:
+    spec = SPEC
+
     def __init__(self, keeper: MemoryKeeper) -> None:
         self._keeper = keeper
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return CallNature(effect_class=EffectClass.IDEMPOTENT, parallel_class=ParallelClass.NEVER)

@@ -58,12 +58,10 @@ SPEC = ToolSpec(
 
 
 class MemorySearchTool:
+    spec = SPEC
+
     def __init__(self, search: MemorySearch) -> None:
         self._search = search
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return CallNature(effect_class=EffectClass.READ_ONLY, parallel_class=ParallelClass.READ_ONLY_SAFE)

@@ -97,12 +97,10 @@ SPEC = ToolSpec(
 
 
 class RoutineCreate:
+    spec = SPEC
+
     def __init__(self, routines: RoutineMaker) -> None:
         self._routines = routines
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return CallNature(

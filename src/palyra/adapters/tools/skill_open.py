@@ -61,12 +61,10 @@ SPEC = ToolSpec(
 
 
 class SkillOpen:
+    spec = SPEC
+
     def __init__(self, skills: Skills) -> None:
         self._skills = skills
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return CallNature(effect_class=EffectClass.READ_ONLY, parallel_class=ParallelClass.READ_ONLY_SAFE)

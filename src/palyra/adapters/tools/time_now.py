@@ -38,9 +38,7 @@ SPEC = ToolSpec(
 
 
 class TimeNow:
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
+    spec = SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return CallNature(effect_class=EffectClass.READ_ONLY, parallel_class=ParallelClass.READ_ONLY_SAFE)

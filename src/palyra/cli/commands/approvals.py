@@ -12,7 +12,7 @@ import typer
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import find_id
 from palyra.cli.options import JsonOption, is_json
-from palyra.cli.output import print_json, print_line, print_table
+from palyra.cli.output import print_json, print_line, print_result, print_table
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, in_one_line, shown
 from palyra.cli.terminal.tables import print_rows
@@ -259,10 +259,7 @@ def revoke(
       palyra approvals grants revoke 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y
     """
     record = ask_daemon(context, url, partial(_revoke, grant=grant))
-    if is_json(context, json):
-        print_json({"ok": True, **record})
-    else:
-        print_line(f"{record.get('id')} is revoked")
+    print_result(context, json, {"ok": True, **record}, f"{record.get('id')} is revoked")
 
 
 def _terms(scope: ScopeOption, ttl: str | None, option: int | None) -> JsonObject:
@@ -278,10 +275,7 @@ def _terms(scope: ScopeOption, ttl: str | None, option: int | None) -> JsonObjec
 
 def _answer(context: typer.Context, url: str | None, approval: str, body: JsonObject, json: bool) -> None:
     record = ask_daemon(context, url, partial(_send, approval=approval, body=body))
-    if is_json(context, json):
-        print_json(record)
-    else:
-        print_line(f"{record.get('id')} is {record.get('status')}")
+    print_result(context, json, record, f"{record.get('id')} is {record.get('status')}")
 
 
 async def _show(client: "Client", approval: str) -> JsonObject:

@@ -10,7 +10,7 @@ import typer
 from palyra.cli.commands.channel_steps import GUIDES, ChannelGuide
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, home_of, is_json
-from palyra.cli.output import print_json, print_line
+from palyra.cli.output import print_json, print_line, print_result
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, in_one_line, shown
 from palyra.cli.terminal.tables import print_rows
@@ -203,10 +203,7 @@ def discard(context: typer.Context, message: MessageArgument, url: UrlOption = N
 
 
 def _print_channel(context: typer.Context, channel: JsonObject, json: bool) -> None:
-    if is_json(context, json):
-        print_json(channel)
-        return
-    print_line(f"{shown(str(channel.get('name')))} is {shown(str(channel.get('state')))}")
+    print_result(context, json, channel, f"{shown(str(channel.get('name')))} is {shown(str(channel.get('state')))}")
 
 
 def _print_message(context: typer.Context, message: JsonObject, json: bool) -> None:

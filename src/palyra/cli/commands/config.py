@@ -137,8 +137,8 @@ def look_further(home: Home, config: "Config") -> tuple[tuple["ConfigProblem", .
     def problem(what: str) -> ConfigProblem:
         return ConfigProblem(source=str(config_file(home)), line=None, where="", what=what)
 
-    warnings = (*config.warnings, *map(problem, start_warnings(config, os.environ)))
-    return tuple(map(problem, start_problems(home, config))), warnings
+    warnings = map(problem, start_warnings(config, os.environ))
+    return tuple(map(problem, start_problems(home, config))), tuple(warnings)
 
 
 def warning_line(warning: "ConfigProblem") -> str:

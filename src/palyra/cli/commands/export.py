@@ -13,7 +13,7 @@ import typer
 
 from palyra.app import Home, open_archive, open_public_keys
 from palyra.cli.lookup import choose_session
-from palyra.cli.options import JsonOption, expanded, home_of, is_json
+from palyra.cli.options import JsonOption, expanded, home_of, is_json, open_input
 from palyra.core.errors import Invalid, NotFound, Unavailable
 from palyra.core.ids import StreamId, is_system_stream
 from palyra.core.verification.evidence import Evidence
@@ -61,18 +61,11 @@ def _check(name: str, as_json: bool) -> None:
     from palyra.core.export import check_export
 
     with ExitStack() as opened:
-        file = sys.stdin.buffer if name == "-" else opened.enter_context(_open(expanded(Path(name))))
+        file = sys.stdin.buffer if name == "-" else opened.enter_context(open_input(expanded(Path(name))))
         report = check_export(_bounded_lines(file))
     if report.summary.events_count == 0:
         raise Invalid("export_empty", f"{name} holds no events, so there is nothing to check; export again")
     show_report(report, as_json, is_export=True)
-
-
-def _open(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as cause:
-        raise NotFound("file_unreadable", f"{path} cannot be read: {cause.strerror}") from cause
 
 
 def _bounded_lines(file: BinaryIO) -> Iterator[bytes]:

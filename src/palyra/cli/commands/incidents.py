@@ -12,9 +12,9 @@ import typer
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import find_incident
 from palyra.cli.options import JsonOption, is_json
-from palyra.cli.output import counted, print_json, print_line, print_styled
+from palyra.cli.output import counted, print_json, print_line, print_result, print_styled
 from palyra.cli.target import UrlOption
-from palyra.cli.terminal.style import Style, date_time, shown, style_for
+from palyra.cli.terminal.style import Style, date_time, member_number, shown, style_for
 from palyra.core.events.base import JsonObject
 
 if TYPE_CHECKING:
@@ -127,10 +127,7 @@ def resolve(
         return await client.post(f"{await _path(client, incident)}/resolve", {"reason": reason})
 
     record = ask_daemon(context, url, ask)
-    if is_json(context, json):
-        print_json(record)
-    else:
-        print_line(f"{record.get('id')} is resolved")
+    print_result(context, json, record, f"{record.get('id')} is resolved")
 
 
 def age(duration_ms: int) -> str:
@@ -151,10 +148,10 @@ async def _path(client: "Client", incident: str) -> str:
 def _summary(item: JsonObject, style: Style, now_ms: int) -> list[str]:
     severity = str(item.get("severity"))
     paint = {"critical": style.red, "warning": style.yellow}.get(severity, style.cyan)
-    state = f"open for {age(now_ms - _number(item, 'first_seen_ms'))}"
+    state = f"open for {age(now_ms - member_number(item, 'first_seen_ms'))}"
     if item.get("status") != "open":
-        state = f"resolved {age(now_ms - _number(item, 'resolved_at_ms'))} ago"
-    actions = _number(item, "actions_count")
+        state = f"resolved {age(now_ms - member_number(item, 'resolved_at_ms'))} ago"
+    actions = member_number(item, "actions_count")
     acted = f", acted on {counted(actions, 'time')}" if actions else ""
     evidence = shown(str(item.get("evidence"))).splitlines() or [""]
     head = f"{paint(severity)}  {style.bold(shown(str(item.get('domain'))))}  {state}{acted}"
@@ -174,13 +171,8 @@ def _details(record: JsonObject) -> list[str]:
     evidence = shown(str(record.get("evidence"))).splitlines()[1:]
     details = [
         ("subject", shown(str(record.get("subject")))),
-        ("first seen", date_time(_number(record, "first_seen_ms"))),
-        ("last seen", date_time(_number(record, "last_seen_ms"))),
+        ("first seen", date_time(member_number(record, "first_seen_ms"))),
+        ("last seen", date_time(member_number(record, "last_seen_ms"))),
         ("last event", shown(str(record.get("last") or "opened"))),
     ]
     return [*(f"  {line}" for line in evidence), *(f"  {name + ':':12}{value}" for name, value in details)]
-
-
-def _number(item: JsonObject, name: str) -> int:
-    value = item.get(name)
-    return value if isinstance(value, int) else 0

@@ -14,7 +14,7 @@ import typer
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import LAST, LOOKED_AT_MAX, choose
 from palyra.cli.options import JsonOption, is_json
-from palyra.cli.output import print_json, print_line, print_table
+from palyra.cli.output import print_json, print_result, print_table
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, in_one_line
 from palyra.cli.terminal.tables import print_rows
@@ -136,10 +136,7 @@ def _value(name: str, value: object) -> object:
 
 def _change(context: typer.Context, job: str, verb: str, url: str | None, json: bool) -> None:
     found = ask_daemon(context, url, partial(_change_job, text=job, verb=verb))
-    if is_json(context, json):
-        print_json(found)
-    else:
-        print_line(f"{found.get('kind')} {found.get('id')} is {found.get('state')} now")
+    print_result(context, json, found, f"{found.get('kind')} {found.get('id')} is {found.get('state')} now")
 
 
 async def _list_jobs(client: "Client", query: dict[str, str], limit: int) -> list[JsonObject]:

@@ -14,7 +14,15 @@ from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json, print_line, print_styled
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.lift_chart import report_lines
-from palyra.cli.terminal.style import date_time, in_one_line, prose, shown, style_for
+from palyra.cli.terminal.style import (
+    in_one_line,
+    member_number,
+    member_text,
+    prose,
+    shown,
+    style_for,
+    time_text,
+)
 from palyra.cli.terminal.tables import print_rows
 from palyra.cli.terminal.word_wrap import fit
 from palyra.core.events.base import JsonObject
@@ -69,7 +77,7 @@ def show_all(
     query |= {} if status is None else {"status": status.value}
     query |= {} if kind is None else {"kind": kind.value}
     found = ask_daemon(context, url, lambda client: client.items(PATH, ITEMS_MAX, **query))
-    found.sort(key=lambda each: (_number(each, "updated_at_ms"), _text(each, "id")))
+    found.sort(key=lambda each: (member_number(each, "updated_at_ms"), member_text(each, "id")))
     if is_json(context, json):
         print_json({"items": found})
         return
@@ -206,30 +214,36 @@ def _decide(context: typer.Context, url: str | None, json: bool, candidate: str,
     if is_json(context, json):
         print_json(decided)
         return
-    where = _text(decided, "applied_to")
+    where = member_text(decided, "applied_to")
     told = f"; applied to {where}" if where else ""
     note = (
-        f": {_text(decided, 'reason')}" if decided.get("status") == "pending_review" and decided.get("reason") else ""
+        f": {member_text(decided, 'reason')}"
+        if decided.get("status") == "pending_review" and decided.get("reason")
+        else ""
     )
-    print_line(f"{_text(decided, 'kind')} {_text(decided, 'id')} is {_text(decided, 'status')}{told}{note}")
+    print_line(
+        f"{member_text(decided, 'kind')} {member_text(decided, 'id')} is {member_text(decided, 'status')}{told}{note}"
+    )
 
 
 def _print_whole(found: JsonObject) -> None:
     style = style_for(sys.stdout)
-    print_styled(f"{style.bold(_text(found, 'kind'))}  {_text(found, 'status')}  {style.dim(_text(found, 'id'))}")
+    print_styled(
+        f"{style.bold(member_text(found, 'kind'))}  {member_text(found, 'status')}  {style.dim(member_text(found, 'id'))}"
+    )
     taint = found.get("taint")
     lines = (
         ("sure", _sure(found)),
-        ("found by", _text(found, "origin")),
-        ("trust", _text(found, "trust")),
+        ("found by", member_text(found, "origin")),
+        ("trust", member_text(found, "trust")),
         ("from outside", shown(", ".join(map(str, taint))) if isinstance(taint, list) else ""),
-        ("goes to", _text(found, "destination")),
-        ("applied to", _text(found, "applied_to")),
-        ("target", _text(found, "target")),
-        ("why", _text(found, "why")),
-        ("note", _text(found, "reason")),
-        ("decided by", _text(found, "decided_by")),
-        ("found at", _time(found.get("created_at_ms"))),
+        ("goes to", member_text(found, "destination")),
+        ("applied to", member_text(found, "applied_to")),
+        ("target", member_text(found, "target")),
+        ("why", member_text(found, "why")),
+        ("note", member_text(found, "reason")),
+        ("decided by", member_text(found, "decided_by")),
+        ("found at", time_text(found.get("created_at_ms"))),
     )
     for title, value in lines:
         if value:
@@ -249,12 +263,12 @@ def _print_list(title: str, lines: list[str]) -> None:
 
 
 def _excerpt(excerpt: JsonObject) -> str:
-    words = in_one_line(_text(excerpt, "text"), CONTENT_SHOWN_MAX)
-    return f"{excerpt.get('seq')} {_text(excerpt, 'actor')} ({_text(excerpt, 'trust')}): {words}"
+    words = in_one_line(member_text(excerpt, "text"), CONTENT_SHOWN_MAX)
+    return f"{excerpt.get('seq')} {member_text(excerpt, 'actor')} ({member_text(excerpt, 'trust')}): {words}"
 
 
 def _row(found: JsonObject) -> tuple[object, ...]:
-    content = in_one_line(_text(found, "content"), CONTENT_SHOWN_MAX)
+    content = in_one_line(member_text(found, "content"), CONTENT_SHOWN_MAX)
     return (found.get("id"), found.get("status"), found.get("kind"), _sure(found), found.get("trust"), content)
 
 
@@ -263,20 +277,6 @@ def _sure(found: JsonObject) -> str:
     return f"{bps // 100}%" if isinstance(bps, int) else ""
 
 
-def _number(record: JsonObject, member: str) -> int:
-    value = record.get(member)
-    return value if isinstance(value, int) else 0
-
-
 def _items(found: JsonObject, member: str) -> list[object]:
     items = found.get(member)
     return items if isinstance(items, list) else []
-
-
-def _time(at_ms: object) -> str:
-    return date_time(at_ms) if isinstance(at_ms, int) else ""
-
-
-def _text(record: JsonObject, member: str) -> str:
-    """Returns a member as text that is safe to show."""
-    return shown(str(record.get(member) or ""))

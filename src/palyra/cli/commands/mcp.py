@@ -12,7 +12,7 @@ import typer
 
 from palyra.cli.commands.editor import forward_mcp
 from palyra.cli.options import JsonOption, YesOption, home_of, is_json
-from palyra.cli.output import print_json, print_line, print_notice
+from palyra.cli.output import print_json, print_line, print_notice, print_result
 from palyra.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -127,10 +127,7 @@ def remove_server(context: typer.Context, name: NameArgument, json: JsonOption =
     from palyra.app.mcp_servers import remove
 
     remove(home_of(context), name)
-    if is_json(context, json):
-        print_json({"ok": True, "name": name})
-    else:
-        print_line(f"{name} is removed; restart the daemon to end it")
+    print_result(context, json, {"ok": True, "name": name}, f"{name} is removed; restart the daemon to end it")
 
 
 def _values(

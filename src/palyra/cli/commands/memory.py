@@ -15,13 +15,13 @@ import typer
 
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import find_memory
-from palyra.cli.options import JsonOption, expanded, is_json
-from palyra.cli.output import counted, print_json, print_line
+from palyra.cli.options import JsonOption, expanded, is_json, open_input
+from palyra.cli.output import counted, print_json, print_line, print_result
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.questions import parse_seconds
 from palyra.cli.terminal.style import date_time, in_one_line, shown
 from palyra.cli.terminal.tables import print_rows
-from palyra.core.errors import Invalid, NotFound, Unavailable
+from palyra.core.errors import Invalid, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.memory.model import BATCH_MAX, ITEMS_PER_PRINCIPAL_MAX, MemoryKind, MemoryScope
 
@@ -181,10 +181,7 @@ def edit(
         return await client.patch(f"/memory/{await find_memory(client, memory)}", body)
 
     edited = ask_daemon(context, url, change)
-    if is_json(context, json):
-        print_json(edited)
-        return
-    print_line(f"changed; its id is now {edited.get('id')}")
+    print_result(context, json, edited, f"changed; its id is now {edited.get('id')}")
 
 
 @app.command()
@@ -212,10 +209,7 @@ def forget(
         return meant
 
     forgotten = ask_daemon(context, url, act)
-    if is_json(context, json):
-        print_json({"forgotten": forgotten})
-        return
-    print_line(f"forgot {counted(len(forgotten), 'item')}")
+    print_result(context, json, {"forgotten": forgotten}, f"forgot {counted(len(forgotten), 'item')}")
 
 
 @app.command()
@@ -264,7 +258,7 @@ def import_items(
       palyra memory import memory.jsonl
     """
     with ExitStack() as opened:
-        source = sys.stdin.buffer if file == "-" else opened.enter_context(_open(expanded(Path(file))))
+        source = sys.stdin.buffer if file == "-" else opened.enter_context(open_input(expanded(Path(file))))
         batches = list(_batches(source))
 
     async def act(client: "Client") -> list[JsonObject]:
@@ -290,13 +284,6 @@ def _query(
         "superseded": "true" if has_history else None,
     }
     return {name: value for name, value in wanted.items() if value is not None}
-
-
-def _open(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as cause:
-        raise NotFound("file_unreadable", f"{path} cannot be read: {cause.strerror}") from cause
 
 
 def _batches(file: BinaryIO) -> Iterator[list[JsonObject]]:

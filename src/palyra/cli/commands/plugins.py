@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from palyra.cli.options import JsonOption, YesOption, expanded, home_of, is_json
-from palyra.cli.output import print_json, print_line, print_table
+from palyra.cli.output import print_json, print_line, print_result, print_table
 
 if TYPE_CHECKING:
     from palyra.app.plugins import PluginRow
@@ -103,10 +103,7 @@ def remove_plugin(
     from palyra.app.plugins import remove
 
     remove(home_of(context), name)
-    if is_json(context, json):
-        print_json({"ok": True, "name": name})
-    else:
-        print_line(f"{name} is removed")
+    print_result(context, json, {"ok": True, "name": name}, f"{name} is removed")
 
 
 def _facts(row: "PluginRow") -> list[tuple[str, object]]:

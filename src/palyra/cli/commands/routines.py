@@ -11,20 +11,18 @@ import typer
 
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, is_json
-from palyra.cli.output import print_json, print_line, print_styled
+from palyra.cli.output import print_json, print_line, print_result, print_styled
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.routine_text import (
     came_of,
     last_text,
-    member_text,
     misfire_text,
     next_text,
     outcome_text,
     routine_row,
-    time_text,
     when_text,
 )
-from palyra.cli.terminal.style import prose, shown, style_for
+from palyra.cli.terminal.style import member_text, prose, shown, style_for, time_text
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
@@ -251,10 +249,7 @@ def run(context: typer.Context, routine: RoutineArgument, url: UrlOption = None,
         return await client.post(f"/routines/{(await _find(client, routine))['id']}/run")
 
     fired = ask_daemon(context, url, act)
-    if is_json(context, json):
-        print_json(fired)
-        return
-    print_line(f"queued; palyra routines history {shown(routine)} shows its run")
+    print_result(context, json, fired, f"queued; palyra routines history {shown(routine)} shows its run")
 
 
 @app.command()

@@ -14,7 +14,7 @@ from palyra.cli.commands.run_changes import RunArgument
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import find_run
 from palyra.cli.options import JsonOption, home_of, is_json
-from palyra.cli.output import print_json, print_line, print_styled, print_table
+from palyra.cli.output import print_json, print_line, print_result, print_styled, print_table
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.context_bar import context_lines
 from palyra.cli.terminal.run_tree import children_of, tree_lines, usage_text
@@ -208,10 +208,7 @@ def cancel(context: typer.Context, run: RunArgument, url: UrlOption = None, json
         return await client.post(f"/runs/{await find_run(client, run)}/cancel")
 
     record = ask_daemon(context, url, act)
-    if is_json(context, json):
-        print_json(record)
-    else:
-        print_line(f"{record.get('id')} is {record.get('state')}")
+    print_result(context, json, record, f"{record.get('id')} is {record.get('state')}")
 
 
 @app.command()
@@ -257,10 +254,7 @@ def stop(
         return await client.post(f"/runs/{await find_run(client, run)}/processes/{quote(process, safe='')}/stop")
 
     record = ask_daemon(context, url, act)
-    if is_json(context, json):
-        print_json(record)
-    else:
-        print_line(f"{record.get('id')} {_status_text(record)}")
+    print_result(context, json, record, f"{record.get('id')} {_status_text(record)}")
 
 
 @app.command()

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from palyra.cli.options import JsonOption, expanded, home_of, is_json
-from palyra.cli.output import print_json, print_line
+from palyra.cli.output import print_json, print_line, print_result
 from palyra.core.errors import Invalid
 
 app = typer.Typer(no_args_is_help=True)
@@ -111,10 +111,7 @@ def remove_secret(context: typer.Context, name: NameArgument, json: JsonOption =
 
     checked = checked_name(name)
     open_vault(home_of(context)).remove(checked)
-    if is_json(context, json):
-        print_json({"ok": True, "name": checked})
-    else:
-        print_line(f"{checked} is removed")
+    print_result(context, json, {"ok": True, "name": checked}, f"{checked} is removed")
 
 
 @app.command("passphrase", context_settings=_WORDS_ARE_TAKEN)
@@ -150,10 +147,7 @@ def set_passphrase(
     else:
         vault.lock_with_passphrase(_take_new(from_env, from_file))
         said = "the vault opens with the new passphrase; give it to the daemon before its next start"
-    if is_json(context, json):
-        print_json({"ok": True, "lock": vault.lock_kind()})
-    else:
-        print_line(said)
+    print_result(context, json, {"ok": True, "lock": vault.lock_kind()}, said)
 
 
 def _refuse_words(context: typer.Context) -> None:

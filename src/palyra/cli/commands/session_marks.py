@@ -13,7 +13,7 @@ from palyra.cli.commands.sessions import SessionArgument, find_session, show_rec
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import choose_mark
 from palyra.cli.options import JsonOption, is_json
-from palyra.cli.output import print_json, print_line
+from palyra.cli.output import print_json, print_line, print_result
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, in_one_line, style_for
 from palyra.cli.terminal.tables import print_rows
@@ -47,10 +47,7 @@ def checkpoint(
     """
     body = _given(at_seq=at_seq, label=label)
     made = ask_daemon(context, url, lambda client: _post(client, session, "checkpoints", body))
-    if is_json(context, json):
-        print_json(made)
-    else:
-        print_line(f"{made.get('id')} is a checkpoint at event {made.get('seq')}")
+    print_result(context, json, made, f"{made.get('id')} is a checkpoint at event {made.get('seq')}")
 
 
 @app.command()
@@ -210,10 +207,7 @@ def unpin(
         return pin_id
 
     removed = ask_daemon(context, url, act)
-    if is_json(context, json):
-        print_json({"ok": True, "id": removed})
-    else:
-        print_line(f"{removed} is no longer pinned")
+    print_result(context, json, {"ok": True, "id": removed}, f"{removed} is no longer pinned")
 
 
 async def _post(client: "Client", session: str, part: str, body: JsonObject) -> JsonObject:

@@ -11,7 +11,7 @@ import typer
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import choose_session
 from palyra.cli.options import JsonOption, YesOption, is_json
-from palyra.cli.output import print_json, print_line, print_table
+from palyra.cli.output import print_json, print_result, print_table
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, in_one_line, style_for
 from palyra.cli.terminal.tables import print_rows
@@ -208,10 +208,7 @@ def delete(
     if not yes:
         typer.confirm(f"Erase session {erased} and its branches, for good?", abort=True, err=True)
     ask_daemon(context, url, lambda client: client.delete(f"/sessions/{erased}"))
-    if is_json(context, json):
-        print_json({"ok": True, "id": erased})
-    else:
-        print_line(f"{erased} is erased")
+    print_result(context, json, {"ok": True, "id": erased}, f"{erased} is erased")
 
 
 @app.command()

@@ -13,7 +13,7 @@ from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json, print_line
 from palyra.cli.target import UrlOption
-from palyra.cli.terminal.style import Style, in_one_line, shown, style_for
+from palyra.cli.terminal.style import Style, in_one_line, member_text, shown, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.events.base import JsonObject
 from palyra.core.skills import SkillPlace
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from palyra.cli.client import Client
 
 DESCRIPTION_SHOWN_MAX = 80
-SHA256_SHOWN = 12
 _COLUMNS = ("name", "place", "status", "trust", "description")
 
 app = typer.Typer()
@@ -163,7 +162,7 @@ def _change(context: typer.Context, url: str | None, json: bool, name: str, wish
         print_json(skill)
         return
     style = style_for(sys.stdout)
-    typer.echo(f"{style.bold(_text(skill, 'name'))} ({_where(skill)}) is {_status(skill, style)}")
+    typer.echo(f"{style.bold(member_text(skill, 'name'))} ({_where(skill)}) is {_status(skill, style)}")
 
 
 async def _list(client: "Client", agent: str | None) -> list[JsonObject]:
@@ -194,27 +193,27 @@ def _row(skill: JsonObject) -> tuple[object, ...]:
         skill.get("place"),
         "broken" if skill.get("problem") else skill.get("status"),
         skill.get("trust"),
-        in_one_line(_text(skill, "description"), DESCRIPTION_SHOWN_MAX),
+        in_one_line(member_text(skill, "description"), DESCRIPTION_SHOWN_MAX),
     )
 
 
 def _print_remarks(skill: JsonObject) -> None:
     """Prints remarks below the table, so that its columns stay narrow."""
     style = style_for(sys.stdout)
-    name = in_one_line(_text(skill, "name"), DESCRIPTION_SHOWN_MAX)
+    name = in_one_line(member_text(skill, "name"), DESCRIPTION_SHOWN_MAX)
     if skill.get("problem"):
-        typer.echo(f"{style.red('✗')} {name}: {shown(_text(skill, 'problem'))}")
+        typer.echo(f"{style.red('✗')} {name}: {shown(member_text(skill, 'problem'))}")
     elif skill.get("place") == "workspace" and skill.get("status") == "quarantined":
         typer.echo(f"{style.yellow('!')} {name}: {'; '.join(_words(skill, 'notes')) or 'quarantined'}")
 
 
 def _print_skill(skill: JsonObject) -> None:
     style = style_for(sys.stdout)
-    typer.echo(f"{style.bold(_text(skill, 'name'))}  {_status(skill, style)}  {style.dim(_where(skill))}")
-    print_line(in_one_line(_text(skill, "description"), 2_000))
+    typer.echo(f"{style.bold(member_text(skill, 'name'))}  {_status(skill, style)}  {style.dim(_where(skill))}")
+    print_line(in_one_line(member_text(skill, "description"), 2_000))
     lines = [
-        ("trust", _text(skill, "trust")),
-        ("sha256", _text(skill, "sha256")),
+        ("trust", member_text(skill, "trust")),
+        ("sha256", member_text(skill, "sha256")),
         ("allows", _allows(skill)),
         ("of these unknown here", ", ".join([*_words(skill, "unknown_tools"), *_words(skill, "missing_tools")])),
         ("files", ", ".join(_file(each) for each in _files(skill))),
@@ -225,11 +224,11 @@ def _print_skill(skill: JsonObject) -> None:
     for note in _words(skill, "notes"):
         typer.echo(f"{style.yellow('!')} {note}")
     if skill.get("problem"):
-        typer.echo(f"{style.red('✗')} {shown(_text(skill, 'problem'))}")
-    if _text(skill, "body"):
-        typer.echo(f"\n{shown(_text(skill, 'body'))}")
+        typer.echo(f"{style.red('✗')} {shown(member_text(skill, 'problem'))}")
+    if member_text(skill, "body"):
+        typer.echo(f"\n{shown(member_text(skill, 'body'))}")
     if skill.get("place") == "workspace" and skill.get("status") != "active" and not skill.get("problem"):
-        name, sha256 = _text(skill, "name"), _text(skill, "sha256")
+        name, sha256 = member_text(skill, "name"), member_text(skill, "sha256")
         typer.echo(f"\nto accept exactly this: palyra skills enable {name} --place workspace --sha256 {sha256}")
 
 
@@ -242,13 +241,13 @@ def _allows(skill: JsonObject) -> str:
 def _status(skill: JsonObject, style: Style) -> str:
     if skill.get("problem"):
         return style.red("broken")
-    status = _text(skill, "status")
+    status = member_text(skill, "status")
     return {"active": style.green, "quarantined": style.yellow}.get(status, style.dim)(status)
 
 
 def _where(skill: JsonObject) -> str:
     root = skill.get("root")
-    return f"{_text(skill, 'place')} {shown(root)}" if isinstance(root, str) else _text(skill, "place")
+    return f"{member_text(skill, 'place')} {shown(root)}" if isinstance(root, str) else member_text(skill, "place")
 
 
 def _files(skill: JsonObject) -> list[JsonObject]:
@@ -263,8 +262,3 @@ def _file(file: JsonObject) -> str:
 def _words(skill: JsonObject, member: str) -> list[str]:
     words = skill.get(member)
     return [shown(str(word)) for word in words] if isinstance(words, list) else []
-
-
-def _text(skill: JsonObject, member: str) -> str:
-    """Returns a member as text that is safe to show."""
-    return shown(str(skill.get(member) or ""))

@@ -11,7 +11,7 @@ import typer
 
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, home_of, is_json
-from palyra.cli.output import print_json, print_line
+from palyra.cli.output import print_json, print_line, print_result
 from palyra.cli.target import UrlOption, target_of
 from palyra.cli.terminal.style import date_time
 from palyra.cli.terminal.tables import print_rows
@@ -118,10 +118,7 @@ def revoke(
 
     path = f"/tokens/{quote(token, safe='')}"
     record = _ask(context, url, lambda client: client.delete(path), lambda: _revoke(context, token))
-    if is_json(context, json):
-        print_json(record)
-    else:
-        print_line(f"{token} of {record.get('principal')} is revoked")
+    print_result(context, json, record, f"{token} of {record.get('principal')} is revoked")
 
 
 @app.command("rotate-admin")

@@ -3,7 +3,7 @@
 Does not own: what a routine is (core.routines), the commands that show it (cli.commands.routines).
 """
 
-from palyra.cli.terminal.style import date_time, date_time_zone, in_one_line, shown
+from palyra.cli.terminal.style import date_time_zone, in_one_line, member_text, time_text
 from palyra.core.events.base import JsonObject
 
 PROMPT_SHOWN_MAX = 60
@@ -60,12 +60,3 @@ def outcome_text(fire: JsonObject) -> str:
     count = fire.get("count")
     several = f", {count} times" if isinstance(count, int) and count > 1 else ""
     return f"{member_text(fire, 'outcome')}: {member_text(fire, 'reason')}{several}{manual}"
-
-
-def time_text(at_ms: object) -> str:
-    return date_time(at_ms) if isinstance(at_ms, int) else ""
-
-
-def member_text(record: JsonObject, member: str) -> str:
-    """Returns a member as text that is safe to show."""
-    return shown(str(record.get(member) or ""))

@@ -11,6 +11,7 @@ from typing import TextIO
 
 import msgspec
 
+from palyra.core.events.base import JsonObject
 from palyra.core.spelling import spell_out
 
 _RESET = "\x1b[0m"
@@ -104,3 +105,17 @@ def last_lines(text: object, lines_max: int, length_max: int = 200) -> list[str]
     rest_count = len(lines) - lines_max
     told = [f"… {rest_count} lines before"] if rest_count > 0 else []
     return told + [in_one_line(line, length_max) for line in lines[-lines_max:]]
+
+
+def time_text(at_ms: object) -> str:
+    return date_time(at_ms) if isinstance(at_ms, int) else ""
+
+
+def member_text(record: JsonObject, member: str) -> str:
+    """Returns a member as text that is safe to show."""
+    return shown(str(record.get(member) or ""))
+
+
+def member_number(record: JsonObject, member: str) -> int:
+    value = record.get(member)
+    return value if isinstance(value, int) else 0

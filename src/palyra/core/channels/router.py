@@ -6,7 +6,6 @@ Invariant: what no rule lets in is ignored, with the reason (deny by default). W
 """
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import assert_never
 
@@ -24,8 +23,6 @@ from palyra.core.channels.model import (
 from palyra.core.channels.pairing_codes import find_code, find_shown_code
 
 MATCHED_LENGTH_MAX = 4_000  # A pattern of the operator's looks at the beginning of a message only.
-
-FindsMention = Callable[[str], bool]
 
 
 class Ignored(msgspec.Struct, frozen=True):

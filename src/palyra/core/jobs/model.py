@@ -29,7 +29,6 @@ class JobState(Enum):
 
 
 LIVE_STATES = frozenset({JobState.QUEUED, JobState.RUNNING})
-ENDED_STATES = frozenset(JobState) - LIVE_STATES
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,6 @@ from palyra.core.trust import Trust
 CONTENT_CHARS_MAX = 2_000  # A fact or a preference is a sentence; a procedure is a page.
 REASON_CHARS_MAX = 500
 EVIDENCE_SEQS_MAX = 64
-DETAIL_CHARS_MAX = 2_000
 CANDIDATES_PER_PRINCIPAL_MAX = 2_000  # Beyond it the oldest that are settled are dropped.
 PENDING_PER_PRINCIPAL_MAX = 200  # More than that nobody reviews. What comes then is suppressed.
 USES_PER_PRINCIPAL_MAX = 20_000

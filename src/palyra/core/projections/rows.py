@@ -213,8 +213,3 @@ _TAPE_FIELDS: dict[type[Row], str] = {SessionRow: "id", IncidentRow: "stream"}
 def tape_field(row_type: type[Row]) -> str:
     """Names the field that says to which tape a row belongs."""
     return _TAPE_FIELDS.get(row_type, "session_id")
-
-
-def tape_of(row: Row) -> StreamId:
-    stream: StreamId = getattr(row, tape_field(type(row)))
-    return stream

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from palyra.core.redaction.spans import Span
 from palyra.core.redaction.values import entropy_bits, has_random_part, is_placeholder
 
-TOKEN_CHARS_MAX = 4096  # The longest single token that is searched for; longer opaque text is data.
-
 _ANY = r"[A-Za-z0-9_\-]"
 _HEX = r"[0-9a-fA-F]"
 

@@ -20,7 +20,6 @@ _WILD_CHARS_MAX = 56  # Lines of encoded data are longer.
 _WILD_LOWER_CHARS_MAX = 128  # Encoded data is never of small letters and digits alone.
 _WILD_ENTROPY_MIN_BITS = 3.8
 _WILD_CHANGES_MIN = 0.34
-_QUERY_CHARS_MIN = 8
 
 # A digit within the first letters: a word of letters alone is an identifier.
 _WORD = re.compile(r"(?<![\w/+.=›@#$%‹\-])(?=[A-Za-z_\-]{0,40}[0-9])[A-Za-z0-9_\-]{16,256}(?:={1,2})?(?![\w/+.@‹(])")

@@ -4,7 +4,6 @@ Does not own: what should happen next (due).
 Invariants: an illegal event raises Invalid and changes nothing. Folding in one go equals folding on from any prefix.
 """
 
-from collections.abc import Iterable
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -136,21 +135,6 @@ def fold(run: Run, fact: Draft) -> Run:
     last_at_ms = max(run.last_at_ms, fact.at_ms)
     folded = _mind_children(_fold_data(run, fact), fact.at_ms)
     return replace(folded, last_at_ms=last_at_ms, trust=lowest((run.trust, fact.trust)))
-
-
-def fold_tape(events: Iterable[Event]) -> Run | None:
-    """Returns the run that recorded events give.
-
-    Raises Corrupt where the tape breaks a rule, which an unaltered tape never does.
-    """
-    run: Run | None = None
-    for event in events:
-        fact = fact_of(event)
-        try:
-            run = accept(fact) if run is None else fold(run, fact)
-        except Invalid as cause:
-            raise Corrupt("tape_illegal", f"session {event.stream} seq {event.seq}: {cause.message}") from cause
-    return run
 
 
 def fact_of(event: Event) -> Draft:

@@ -142,7 +142,6 @@ class FindingsJob:
 
     reader: RunReader
     intake: CandidateIntake
-    views: LearningViews
     tape: CandidateTape
 
     async def perform(self, job: Job, report: Report) -> JobResult:

@@ -67,6 +67,6 @@ def build_learning(setup: EngineSetup, parts: EngineParts, needs: LearningNeeds)
         intake=intake,
         applier=applier,
         reflection=ReflectionJob(reader=reader, reflector=reflector, intake=intake, views=views, tape=tape),
-        findings=FindingsJob(reader=reader, intake=intake, views=views, tape=tape),
+        findings=FindingsJob(reader=reader, intake=intake, tape=tape),
         settle=SettleJob(applier),
     )

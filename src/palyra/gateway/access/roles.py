@@ -1,23 +1,19 @@
 """Roles: which role an action needs, and asking the access policy about it.
 
-Owns: the decision by role alone, and the check of a caller against whichever policy is wired.
 Does not own: Cedar (adapters.policy), the operations themselves: each declares its action and the least roles for it.
-Invariant: the bundled Cedar policies decide as this table does; it is used where no policy engine is wired.
+Invariant: the bundled Cedar policies decide as the operations declare; a test compares them.
 """
 
-from collections.abc import Iterable
 from typing import Protocol
 
-from palyra.core.errors import Invalid, Unauthorized
+from palyra.core.errors import Unauthorized
 from palyra.core.events.tool import Verdict
 from palyra.core.ids import Principal
 from palyra.gateway.access.caller import Caller
-from palyra.ports.policy import AccessPolicy, ApiQuestion, PolicyAnswer
+from palyra.ports.policy import AccessPolicy, ApiQuestion
 from palyra.ports.tokens import Role, covers, includes
 
 EVERYONE = Principal("system:everyone")  # The owner in a question about everyone's resources at once.
-
-Limits = tuple[Role, Role | None]
 
 
 class Operation(Protocol):
@@ -40,28 +36,6 @@ class Operation(Protocol):
     def is_read_only(self) -> bool: ...
 
 
-class RoleTable:
-    """The AccessPolicy port by roles alone."""
-
-    def __init__(self, operations: Iterable[Operation]) -> None:
-        self._limits = _limits_of(operations)
-
-    def permit(self, question: ApiQuestion) -> PolicyAnswer:
-        own, others = self._limits.get(question.action, (None, None))
-        is_anothers = question.owner is not None and question.owner != question.principal
-        needed = others if is_anothers else own
-        try:
-            is_permitted = needed is not None and includes(Role(question.role), needed)
-        except ValueError:
-            is_permitted = False
-        if is_permitted:
-            return PolicyAnswer(verdict=Verdict.ALLOW, rule="roles", reason="the role includes it")
-        if needed is None:
-            return PolicyAnswer(verdict=Verdict.DENY, rule="roles", reason=f"{question.action} is for nobody")
-        reason = f"{question.action} needs the role {needed.value}, not {question.role}"
-        return PolicyAnswer(verdict=Verdict.DENY, rule="roles", reason=reason)
-
-
 def require(policy: AccessPolicy, caller: Caller, action: str, owner: Principal | None) -> None:
     """Unauthorized unless the token's own limits and the policy both permit it."""
     if not covers(caller.actions, action):
@@ -76,12 +50,3 @@ def require_role_within(own: Role, given: Role | None) -> None:
     """Nobody gives an account a role above their own."""
     if given is not None and not includes(own, given):
         raise Unauthorized("role_insufficient", f"you are {own.value} and may not give the role {given.value}")
-
-
-def _limits_of(operations: Iterable[Operation]) -> dict[str, Limits]:
-    found: dict[str, Limits] = {}
-    for operation in operations:
-        limits = (operation.role, operation.others)
-        if found.setdefault(operation.action, limits) != limits:
-            raise Invalid("action_ambiguous", f"operations of the action {operation.action} disagree about roles")
-    return found

@@ -24,8 +24,8 @@ from palyra.gateway.http.request_reader import read_json, read_query
 from palyra.gateway.http.responses import answer_error, answer_unexpected, status_of
 from palyra.gateway.http.route import (
     READING_METHODS,
-    AnyHttpRoute,
     HttpCall,
+    HttpRoute,
     HttpRouteTable,
     MethodRefused,
     Unread,
@@ -45,7 +45,7 @@ class Gateway:
         engine: Engine,
         access: Authentication,
         settings: HttpSettings,
-        routes: Sequence[AnyHttpRoute] = ROUTES,
+        routes: Sequence[HttpRoute] = ROUTES,
     ) -> None:
         actions = frozenset(route.action for route in routes if route.needs_credentials)
         self._services = GatewayServices(engine, settings, access.credentials, actions)
@@ -114,7 +114,7 @@ class Gateway:
         route = place.route(method)
         return await self._call(route, request, caller, place.parameters(route))
 
-    async def _call(self, route: AnyHttpRoute, request: Request, caller: Caller, path: dict[str, str]) -> ASGIApp:
+    async def _call(self, route: HttpRoute, request: Request, caller: Caller, path: dict[str, str]) -> ASGIApp:
         services, viewer = self._services, caller.principal
         if route.needs_credentials:
             viewer = await services.viewers.viewer_for(caller, route, route.resource_in(path))
@@ -128,7 +128,7 @@ class Gateway:
         except TimeoutError as cause:
             raise Unavailable("timeout", f"no answer within {route.timeout_s:g} s; try again later") from cause
 
-    async def _read(self, route: AnyHttpRoute, request: Request) -> msgspec.Struct:
+    async def _read(self, route: HttpRoute, request: Request) -> msgspec.Struct:
         """Reads a body. One that may be larger than most counts as an upload, of which there are few at once."""
         announced = request.headers.get("content-length", "")
         is_small = announced.isdecimal() and int(announced[:20]) <= JSON_BYTES_MAX

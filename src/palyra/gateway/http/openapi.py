@@ -13,7 +13,7 @@ import msgspec
 
 from palyra.gateway.http.frames import WireLiveFrame
 from palyra.gateway.http.responses import JSON_TYPE, ErrorAnswer
-from palyra.gateway.http.route import AnyHttpRoute, Unread, parameters_of
+from palyra.gateway.http.route import HttpRoute, Unread, parameters_of
 from palyra.gateway.http.sse import EVENT_STREAM_TYPE
 from palyra.gateway.openai.errors import OpenaiErrorAnswer, is_openai_path
 
@@ -23,7 +23,7 @@ _ERRORS_OF_ALL = (400, 401, 403, 429, 500, 503)
 _ERRORS_OF_PUBLIC = (400, 403, 500)  # A wrong query, a wrong Host, and a fault of ours.
 
 
-def describe(routes: Sequence[AnyHttpRoute], version: str) -> JsonDocument:
+def describe(routes: Sequence[HttpRoute], version: str) -> JsonDocument:
     records = {
         record
         for route in routes
@@ -56,7 +56,7 @@ def _is_described(record: type[msgspec.Struct] | None) -> bool:
     return record is not None and bool(record.__struct_fields__)
 
 
-def _operation(route: AnyHttpRoute) -> JsonDocument:
+def _operation(route: HttpRoute) -> JsonDocument:
     operation: JsonDocument = {
         "operationId": _operation_id(route),
         "summary": route.summary,
@@ -75,12 +75,12 @@ def _operation(route: AnyHttpRoute) -> JsonDocument:
     return operation
 
 
-def _operation_id(route: AnyHttpRoute) -> str:
+def _operation_id(route: HttpRoute) -> str:
     steps = [step.strip("{}") for step in route.path.removeprefix("/api/v1").split("/") if step]
     return "_".join((route.method.lower(), *steps)) if steps else f"{route.method.lower()}_front_page"
 
 
-def _responses(route: AnyHttpRoute) -> JsonDocument:
+def _responses(route: HttpRoute) -> JsonDocument:
     statuses = {*route.errors, *(_ERRORS_OF_PUBLIC if route.is_public else _ERRORS_OF_ALL)}
     if parameters_of(route.path):
         statuses.add(404)
@@ -112,7 +112,7 @@ def _responses(route: AnyHttpRoute) -> JsonDocument:
 _STREAM_WORDS = "Server-sent events; data is a WireEvent, or a LiveFrame where there is no id"
 
 
-def _answer_schema(route: AnyHttpRoute, media_type: str) -> JsonDocument:
+def _answer_schema(route: HttpRoute, media_type: str) -> JsonDocument:
     if route.answer is not None:
         return _reference(route.answer)
     return {"type": "object" if media_type == JSON_TYPE else "string"}
@@ -124,14 +124,14 @@ def _reference(record: type[msgspec.Struct]) -> JsonDocument:
     return {"$ref": f"#/components/schemas/{record.__name__}"}
 
 
-def _path_parameters(route: AnyHttpRoute) -> list[JsonDocument]:
+def _path_parameters(route: HttpRoute) -> list[JsonDocument]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in parameters_of(route.path)
     ]
 
 
-def _query_parameters(route: AnyHttpRoute) -> list[JsonDocument]:
+def _query_parameters(route: HttpRoute) -> list[JsonDocument]:
     (schema,), components = msgspec.json.schema_components([route.query], schema_hook=_free_form)
     properties = components.get(route.query.__name__, schema).get("properties", {})
     required = {field.encode_name for field in msgspec.structs.fields(route.query) if field.required}

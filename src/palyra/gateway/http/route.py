@@ -2,14 +2,14 @@
 
 Owns: what a route declares, what its endpoint is given, and the lookup.
 Does not own: any endpoint (gateway.routes).
-Invariants: the dispatcher, the OpenAPI document and the access check read the same record. The type checker holds an
-endpoint to the query and body that its record names.
+Invariants: the dispatcher, the OpenAPI document and the access check read the same record. What an
+endpoint is annotated with is what a request is decoded into.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 from urllib.parse import unquote
 
 import msgspec
@@ -78,7 +78,7 @@ class HttpCall(Generic[Query, Body]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRoute(Generic[Query, Body]):
+class HttpRoute:
     """`answer` is the record of the answer's body, None for no JSON. `errors` are the statuses besides those of all routes.
 
     A route is for callers with credentials, unless it `is_public`, or `is_signed`: then the request proves itself by a
@@ -86,15 +86,14 @@ class HttpRoute(Generic[Query, Body]):
     `empty_statuses` are further successes, without a body. `refusal` is another form that an error may have.
 
     `action`, `role` and `others` are those of an `Operation`. `resource` is the kind of resource whose id is in the path.
+    `query` and `body` are those of the endpoint's `HttpCall`.
     """
 
     method: str
     path: str
     summary: str
-    endpoint: Callable[[HttpCall[Query, Body]], Awaitable[ASGIApp]]
+    endpoint: Callable[[HttpCall[Any, Any]], Awaitable[ASGIApp]]
     action: str
-    query: type[Query]
-    body: type[Body]
     answer: type[msgspec.Struct] | None = None
     status: int = 200
     role: Role = Role.VIEWER
@@ -108,6 +107,13 @@ class HttpRoute(Generic[Query, Body]):
     body_bytes_max: int = JSON_BYTES_MAX
     is_public: bool = False
     is_signed: bool = False
+    query: type[msgspec.Struct] = field(init=False)
+    body: type[msgspec.Struct] = field(init=False)
+
+    def __post_init__(self) -> None:
+        query, body = get_args(self.endpoint.__annotations__["call"])
+        object.__setattr__(self, "query", query)
+        object.__setattr__(self, "body", body)
 
     @property
     def needs_credentials(self) -> bool:
@@ -126,22 +132,19 @@ class HttpRoute(Generic[Query, Body]):
         return ResourceRef(kind, path[kind.parameter], part)
 
 
-AnyHttpRoute = HttpRoute[Any, Any]
-
-
 @dataclass(slots=True)
 class _Node:
     """One step of a path: what may follow it, and what is there."""
 
     literal: dict[str, "_Node"] = field(default_factory=dict)
     parameter: "_Node | None" = None
-    routes: dict[str, AnyHttpRoute] = field(default_factory=dict)
+    routes: dict[str, HttpRoute] = field(default_factory=dict)
 
 
 class HttpRouteTable:
     """Finds a route in as many steps as its path has segments. A literal segment wins over a parameter."""
 
-    def __init__(self, routes: Iterable[AnyHttpRoute]) -> None:
+    def __init__(self, routes: Iterable[HttpRoute]) -> None:
         self._root = _Node()
         for route in routes:
             self._add(route)
@@ -162,7 +165,7 @@ class HttpRouteTable:
         assert node is not None
         return RouteMatch(node.routes, values)
 
-    def _add(self, route: AnyHttpRoute) -> None:
+    def _add(self, route: HttpRoute) -> None:
         node = self._root
         for segment in route.path.split("/")[1:]:
             if segment.startswith("{"):
@@ -187,15 +190,15 @@ def segments_of(scope: Scope) -> list[str]:
 class RouteMatch(msgspec.Struct, frozen=True):
     """The routes at a path, by method, and the values of its parameters."""
 
-    routes: dict[str, AnyHttpRoute]
+    routes: dict[str, HttpRoute]
     values: list[str]
 
-    def open(self, method: str) -> AnyHttpRoute | None:
+    def open(self, method: str) -> HttpRoute | None:
         """The route, if it may be used without a token: a public one, or one whose requests are signed."""
         route = self.routes.get(method)
         return route if route is not None and not route.needs_credentials else None
 
-    def route(self, method: str) -> AnyHttpRoute:
+    def route(self, method: str) -> HttpRoute:
         """NotFound: nothing is here. Invalid: what is here takes other methods."""
         if not self.routes:
             raise NotFound("route_unknown", "there is no such route; see /api/v1/openapi.json for those there are")
@@ -204,7 +207,7 @@ class RouteMatch(msgspec.Struct, frozen=True):
             raise MethodRefused(tuple(sorted(self.routes)))
         return route
 
-    def parameters(self, route: AnyHttpRoute) -> dict[str, str]:
+    def parameters(self, route: HttpRoute) -> dict[str, str]:
         return dict(zip(parameters_of(route.path), self.values, strict=True)) if self.values else {}
 
 

@@ -12,15 +12,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from ipaddress import ip_address
 
-import structlog
 import uvicorn
 
 from palyra.core.errors import Invalid, Unavailable
 from palyra.gateway.http.application import Gateway
 from palyra.gateway.http.connection import bounded
 from palyra.gateway.http.settings import KEEP_ALIVE_S, SHUTDOWN_TIMEOUT_S, HttpSettings
-
-log = structlog.get_logger()
 
 BACKLOG = 1024
 

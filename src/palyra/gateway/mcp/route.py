@@ -12,7 +12,7 @@ from palyra import __version__
 from palyra.core.errors import PalyraError, Unauthorized
 from palyra.core.events.base import JsonObject
 from palyra.gateway.http.responses import BASE_HEADERS, JSON_TYPE, answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute
 from palyra.gateway.http.sse import EVENT_STREAM_TYPE
 from palyra.gateway.mcp import prompt, resources, tools
 from palyra.gateway.mcp.messages import (
@@ -123,15 +123,13 @@ def _refuse(message: RpcMessage, error: RpcError, status: int = 200) -> Response
     return answer_json(failed(message.id, error), status)
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="POST",
         path="/mcp",
         summary="MCP over streamable HTTP: one JSON-RPC message",
         endpoint=receive,
         action=ACTION,
-        query=Empty,
-        body=RpcMessage,
         answer=RpcAnswer,
         role=Role.USER,
         media_types=(JSON_TYPE, EVENT_STREAM_TYPE),

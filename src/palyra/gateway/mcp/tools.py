@@ -23,10 +23,6 @@ HITS_MAX = 50
 Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
 
 
-class NoArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """No argument is known."""
-
-
 class ListArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     after: str = ""
     limit: Limit = 20

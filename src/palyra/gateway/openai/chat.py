@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 
 from palyra.engine.hub import Frame, LiveFrame
 from palyra.gateway.http.responses import JSON_TYPE, answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute
 from palyra.gateway.http.sse import EVENT_STREAM_TYPE
 from palyra.gateway.openai.answers import (
     ANSWER_TIMEOUT_S,
@@ -218,15 +218,13 @@ class ChatChunks:
         )
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="POST",
         path="/v1/chat/completions",
         summary="OpenAI-compatible: complete a chat; with stream the answer is chunks",
         endpoint=complete,
         action="runs.start",
-        query=Empty,
-        body=ChatBody,
         answer=ChatCompletion,
         role=Role.USER,
         media_types=(JSON_TYPE, EVENT_STREAM_TYPE),

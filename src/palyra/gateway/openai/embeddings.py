@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from palyra.core.errors import Invalid
 from palyra.core.estimate import estimate_tokens, text_bytes
 from palyra.gateway.http.responses import BASE_HEADERS, JSON_TYPE
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute
 from palyra.gateway.openai.errors import UnsupportedParameter
 from palyra.ports.tokens import Role
 
@@ -93,15 +93,13 @@ def _floats(vector: bytes) -> tuple[float, ...]:
     return struct.unpack(f"<{len(vector) // 4}f", vector)
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="POST",
         path="/v1/embeddings",
         summary="OpenAI-compatible: make vectors of texts",
         endpoint=embed,
         action="embeddings.create",
-        query=Empty,
-        body=EmbeddingBody,
         answer=EmbeddingList,
         role=Role.USER,
     ),

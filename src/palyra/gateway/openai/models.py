@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from palyra.core.errors import NotFound
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 
 CREATED = 0  # Agents and models are settings, which have no time of their own.
 
@@ -44,15 +44,13 @@ def _listed(call: HttpCall[Empty, Unread]) -> tuple[OpenaiModel, ...]:
     return tuple(OpenaiModel(id=name, created=CREATED, owned_by=owner) for name, owner in owners.items())
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/v1/models",
         summary="OpenAI-compatible: list agents and models",
         endpoint=list_models,
         action="models.list",
-        query=Empty,
-        body=Unread,
         answer=OpenaiModels,
     ),
     HttpRoute(
@@ -61,8 +59,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="OpenAI-compatible: show an agent or a model",
         endpoint=show_model,
         action="models.list",
-        query=Empty,
-        body=Unread,
         answer=OpenaiModel,
     ),
 )

@@ -14,7 +14,7 @@ from palyra.core.ids import RunId
 from palyra.core.run.states import RunState
 from palyra.engine.api.requests import RunRecord
 from palyra.gateway.http.responses import JSON_TYPE, answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.sse import EVENT_STREAM_TYPE
 from palyra.gateway.openai.answers import (
     ANSWER_TIMEOUT_S,
@@ -137,15 +137,13 @@ def _read_id(text: str) -> tuple[RunId, int]:
     return RunId(match.group(1)), int(match.group(2) or 0)
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="POST",
         path="/v1/responses",
         summary="OpenAI-compatible: make a response; with stream the answer is events",
         endpoint=create,
         action="runs.start",
-        query=Empty,
-        body=ResponseBody,
         answer=ResponseRecord,
         role=Role.USER,
         media_types=(JSON_TYPE, EVENT_STREAM_TYPE),
@@ -159,8 +157,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="OpenAI-compatible: show a response",
         endpoint=show,
         action="responses.read",
-        query=Empty,
-        body=Unread,
         answer=ResponseRecord,
     ),
     HttpRoute(
@@ -169,8 +165,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="OpenAI-compatible: cancel the run of a response",
         endpoint=cancel,
         action="responses.cancel",
-        query=Empty,
-        body=Empty,
         answer=ResponseRecord,
         role=Role.USER,
     ),

@@ -15,7 +15,7 @@ from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, GrantRecord
 from palyra.gateway.access.resources import APPROVAL, GRANT
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.routes.bodies import (
     REASON_LENGTH_MAX,
     PageQuery,
@@ -105,7 +105,7 @@ async def revoke(call: HttpCall[Empty, Unread]) -> Response:
     return answer_json(await call.services.engine.approvals.revoke(call.viewer, call.id_of(GRANT), by=call.principal))
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/approvals",
@@ -113,8 +113,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=list_approvals,
         action="approvals.list",
         others=Role.OPERATOR,
-        query=ApprovalsPageQuery,
-        body=Unread,
         answer=ApprovalPage,
     ),
     HttpRoute(
@@ -125,8 +123,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="approvals.read",
         resource=APPROVAL,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Unread,
         answer=ApprovalRecord,
     ),
     HttpRoute(
@@ -137,8 +133,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="approvals.answer",
         resource=APPROVAL,
         others=Role.OPERATOR,
-        query=Empty,
-        body=AnswerBody,
         answer=ApprovalRecord,
         role=Role.USER,
         errors=(409,),
@@ -150,8 +144,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=list_grants,
         action="grants.list",
         others=Role.OPERATOR,
-        query=PageQuery,
-        body=Unread,
         answer=GrantPage,
     ),
     HttpRoute(
@@ -162,8 +154,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="grants.revoke",
         resource=GRANT,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Unread,
         answer=GrantRecord,
         role=Role.USER,
         errors=(409,),

@@ -15,7 +15,7 @@ from palyra.engine.api.requests import ArtifactRecord
 from palyra.gateway.access.resources import ARTIFACT
 from palyra.gateway.http.request_reader import read_body
 from palyra.gateway.http.responses import BASE_HEADERS, answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import ARTIFACT_BYTES_MAX, UPLOAD_TIMEOUT_S
 from palyra.gateway.routes.bodies import MEDIA_TYPE_LENGTH_MAX
 from palyra.ports.tokens import Role
@@ -53,15 +53,13 @@ def _media_type(header: str | None) -> str:
     return name
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="POST",
         path="/api/v1/artifacts",
         summary="Store a body; its id is its SHA-256",
         endpoint=put,
         action="artifacts.write",
-        query=Empty,
-        body=Unread,
         answer=ArtifactRecord,
         status=201,
         role=Role.USER,
@@ -75,8 +73,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=get,
         action="artifacts.read",
         resource=ARTIFACT,
-        query=Empty,
-        body=Unread,
         media_types=("*/*",),
     ),
 )

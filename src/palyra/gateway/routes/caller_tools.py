@@ -16,7 +16,7 @@ from palyra.engine.api.requests import TEXT_LENGTH_MAX, RunRecord
 from palyra.engine.session.commands import CallerResult
 from palyra.gateway.access.resources import RUN
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.routes.bodies import Name, RequestBody
 from palyra.ports.tokens import Role
 
@@ -52,7 +52,7 @@ async def give(call: HttpCall[Empty, ResultsBody]) -> Response:
     return answer_json(await call.services.engine.runs.get(call.principal, run_id), 202)
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/runs/{run_id}/calls",
@@ -60,8 +60,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=owed,
         action="runs.input",
         resource=RUN,
-        query=Empty,
-        body=Unread,
         answer=OwedCalls,
         role=Role.USER,
     ),
@@ -72,8 +70,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=give,
         action="runs.input",
         resource=RUN,
-        query=Empty,
-        body=ResultsBody,
         answer=RunRecord,
         status=202,
         role=Role.USER,

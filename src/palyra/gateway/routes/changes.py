@@ -11,7 +11,7 @@ from starlette.responses import Response
 from palyra.engine.api.run_changes import RunChanges
 from palyra.gateway.access.resources import RUN
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.routes.bodies import RequestBody
 from palyra.ports.tokens import Role
 
@@ -37,7 +37,7 @@ async def undo(call: HttpCall[Empty, UndoBody]) -> Response:
     return answer_json(await changes.undo(call.viewer, call.id_of(RUN), call.body.path, by=call.principal))
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/runs/{run_id}/changes",
@@ -46,8 +46,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="runs.read",
         resource=RUN,
         others=Role.OPERATOR,
-        query=ChangesQuery,
-        body=Unread,
         answer=RunChanges,
     ),
     HttpRoute(
@@ -57,8 +55,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=undo,
         action="runs.undo",
         resource=RUN,
-        query=Empty,
-        body=UndoBody,
         answer=RunChanges,
         role=Role.USER,
         errors=(409,),

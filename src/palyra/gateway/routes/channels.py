@@ -20,7 +20,7 @@ from palyra.engine.channels.pairing_service import CodeWish
 from palyra.gateway.access.roles import require_role_within
 from palyra.gateway.http.request_reader import read_body
 from palyra.gateway.http.responses import BASE_HEADERS, answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import PAGE_DEFAULT
 from palyra.gateway.routes.bodies import Cursor, Name, PageLimit, RequestBody, cut_page, page_size
 from palyra.ports.channels import HttpReply, HttpRequestPart
@@ -228,15 +228,13 @@ def _link(link: AccountLink) -> LinkRecord:
     )
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/channels",
         summary="List channels with their state",
         endpoint=list_channels,
         action="channels.list",
-        query=ListQuery,
-        body=Unread,
         answer=ChannelPage,
         role=Role.OPERATOR,
     ),
@@ -246,8 +244,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Show a channel",
         endpoint=show,
         action="channels.read",
-        query=Empty,
-        body=Unread,
         answer=ChannelRecord,
         role=Role.OPERATOR,
     ),
@@ -257,8 +253,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Take nothing in and send nothing, until the channel is resumed",
         endpoint=pause,
         action="channels.pause",
-        query=Empty,
-        body=Empty,
         answer=ChannelRecord,
         role=Role.OPERATOR,
     ),
@@ -268,8 +262,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Resume a paused channel",
         endpoint=resume,
         action="channels.resume",
-        query=Empty,
-        body=Empty,
         answer=ChannelRecord,
         role=Role.OPERATOR,
     ),
@@ -279,8 +271,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Try a channel's token, and say as whom the platform knows it",
         endpoint=test,
         action="channels.test",
-        query=Empty,
-        body=Empty,
         answer=TestRecord,
         role=Role.OPERATOR,
         errors=(503,),
@@ -291,8 +281,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Take a request of a platform or a webhook, which is signed; see docs/channels.md",
         endpoint=inbound,
         action="channels.inbound",
-        query=Empty,
-        body=Unread,
         answer=InboundRecord,
         status=202,
         errors=(413,),
@@ -305,8 +293,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="List pairing codes that can still be used, without their letters",
         endpoint=list_codes,
         action="pairing.list",
-        query=ListQuery,
-        body=Unread,
         answer=CodePage,
         role=Role.OPERATOR,
     ),
@@ -316,8 +302,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Issue a pairing code; its letters are shown once",
         endpoint=issue_code,
         action="pairing.issue",
-        query=Empty,
-        body=CodeBody,
         answer=CodeRecord,
         status=201,
         role=Role.OPERATOR,
@@ -329,8 +313,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="List accounts that are linked to a principal",
         endpoint=list_links,
         action="pairing.list",
-        query=LinksQuery,
-        body=Unread,
         answer=LinkPage,
         role=Role.OPERATOR,
     ),
@@ -340,8 +322,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Revoke the link of an account",
         endpoint=revoke_link,
         action="pairing.revoke",
-        query=Empty,
-        body=Unread,
         answer=LinkRecord,
         role=Role.OPERATOR,
         errors=(409,),
@@ -352,8 +332,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="List messages that go out, in their order",
         endpoint=list_outbox,
         action="outbox.list",
-        query=OutboxQuery,
-        body=Unread,
         answer=OutboxPage,
         role=Role.OPERATOR,
     ),
@@ -363,8 +341,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Send a dead or uncertain message again",
         endpoint=replay,
         action="outbox.replay",
-        query=Empty,
-        body=Empty,
         answer=OutboxRecord,
         role=Role.OPERATOR,
         errors=(409,),
@@ -375,8 +351,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Give a dead or uncertain message up",
         endpoint=discard,
         action="outbox.discard",
-        query=Empty,
-        body=Empty,
         answer=OutboxRecord,
         role=Role.OPERATOR,
         errors=(409,),

@@ -10,7 +10,7 @@ from palyra.core.compaction.model import RetiredItem
 from palyra.engine.compaction.compactor import CompactionReport
 from palyra.gateway.access.resources import SESSION
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute
 from palyra.gateway.routes.bodies import RequestBody
 from palyra.ports.tokens import Role
 
@@ -86,7 +86,7 @@ def _retired(item: RetiredItem) -> RetiredRecord:
     return RetiredRecord(kind=item.kind.value, text=item.text, by=item.by, by_place=item.by_place)
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="POST",
         path="/api/v1/sessions/{session_id}/compact",
@@ -94,8 +94,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=compact,
         action="sessions.compact",
         resource=SESSION,
-        query=Empty,
-        body=CompactBody,
         answer=CompactionAnswer,
         role=Role.USER,
         errors=(409,),

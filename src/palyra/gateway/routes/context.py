@@ -13,7 +13,7 @@ from palyra.core.ids import SessionId, StreamId
 from palyra.engine.api.context_preview import ContextPreview
 from palyra.engine.api.requests import TEXT_LENGTH_MAX
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute
 from palyra.gateway.routes.bodies import RequestBody, UlidText
 from palyra.ports.tokens import Role
 
@@ -29,15 +29,13 @@ async def preview(call: HttpCall[Empty, PreviewBody]) -> Response:
     return answer_json(await call.services.engine.previews.preview(call.principal, body.text, session_id))
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="POST",
         path="/api/v1/context/preview",
         summary="Tell what the references of a text would bring; nothing is recorded",
         endpoint=preview,
         action="context.preview",
-        query=Empty,
-        body=PreviewBody,
         answer=ContextPreview,
         role=Role.USER,
         errors=(404,),

@@ -16,7 +16,7 @@ from palyra.core.healing.model import IncidentStatus
 from palyra.core.ids import IncidentId, parse_incident_id
 from palyra.engine.api.incidents import ActedRecord, IncidentRecord
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import PAGE_DEFAULT
 from palyra.gateway.routes.bodies import (
     REASON_LENGTH_MAX,
@@ -70,15 +70,13 @@ def _incident_id(path: dict[str, str]) -> IncidentId:
         raise NotFound("incident_unknown", "there is no such incident") from cause
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/incidents",
         summary="List what the watchdog found stuck or degraded, the newest first",
         endpoint=list_incidents,
         action="incidents.list",
-        query=IncidentQuery,
-        body=Unread,
         answer=IncidentPage,
         role=Role.OPERATOR,
     ),
@@ -88,8 +86,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Show one incident: evidence, what to do, and what was done",
         endpoint=show,
         action="incidents.read",
-        query=Empty,
-        body=Unread,
         answer=IncidentRecord,
         role=Role.OPERATOR,
         errors=(404,),
@@ -100,8 +96,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Do the remedy on offer now, in any mode; the act is recorded first",
         endpoint=act,
         action="incidents.act",
-        query=Empty,
-        body=Empty,
         answer=ActedRecord,
         role=Role.OPERATOR,
         errors=(404, 409),
@@ -112,8 +106,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Resolve an incident by hand; the same finding stays quiet for an hour",
         endpoint=resolve,
         action="incidents.resolve",
-        query=Empty,
-        body=ResolveBody,
         answer=IncidentRecord,
         role=Role.OPERATOR,
         errors=(404, 409),

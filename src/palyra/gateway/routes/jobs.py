@@ -15,7 +15,7 @@ from palyra.core.ids import parse_job_id
 from palyra.core.jobs.model import Job, JobState
 from palyra.gateway.access.resources import ResourceKind
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import PAGE_DEFAULT
 from palyra.gateway.routes.bodies import PageLimit, RequestBody, cut_page, page_size
 from palyra.ports.jobs import JobFilter
@@ -85,7 +85,7 @@ def _record(job: Job) -> JobRecord:
     return JobRecord(**{name: getattr(job, name) for name in JobRecord.__struct_fields__})
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/jobs",
@@ -93,8 +93,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=list_jobs,
         action="jobs.list",
         others=Role.OPERATOR,
-        query=JobsQuery,
-        body=Unread,
         answer=JobPage,
     ),
     HttpRoute(
@@ -105,8 +103,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="jobs.read",
         resource=JOB,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Unread,
         answer=JobRecord,
     ),
     HttpRoute(
@@ -117,8 +113,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="jobs.cancel",
         resource=JOB,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Empty,
         answer=JobRecord,
         role=Role.USER,
         errors=(409,),
@@ -131,8 +125,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="jobs.retry",
         resource=JOB,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Empty,
         answer=JobRecord,
         role=Role.USER,
         errors=(409,),

@@ -19,7 +19,7 @@ from palyra.engine.api.candidate_records import CandidateRecord, candidate_recor
 from palyra.engine.api.candidates import CandidateDecision
 from palyra.gateway.access.resources import ResourceKind
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import PAGE_DEFAULT
 from palyra.gateway.routes.bodies import AfterId, PageLimit, RequestBody, cut_page, page_size
 from palyra.ports.learning import CandidateFilter
@@ -85,7 +85,7 @@ async def report(call: HttpCall[Empty, Unread]) -> Response:
     return answer_json(await call.services.engine.candidates.report(call.principal))
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/learning/candidates",
@@ -93,8 +93,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=list_candidates,
         action="learning.list",
         others=Role.OPERATOR,
-        query=CandidatesQuery,
-        body=Unread,
         answer=CandidatePage,
     ),
     HttpRoute(
@@ -105,8 +103,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="learning.read",
         resource=CANDIDATE,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Unread,
         answer=CandidateRecord,
     ),
     HttpRoute(
@@ -116,8 +112,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=decide,
         action="learning.decide",
         resource=CANDIDATE,
-        query=Empty,
-        body=DecisionBody,
         answer=CandidateRecord,
         role=Role.USER,
         errors=(409,),
@@ -128,8 +122,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Tell how learning does: junk, uses, and the trend",
         endpoint=report,
         action="learning.report",
-        query=Empty,
-        body=Unread,
         answer=LearningReport,
     ),
 )

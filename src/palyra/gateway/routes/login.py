@@ -19,7 +19,7 @@ from palyra.core.ids import Principal
 from palyra.gateway.access.console_sessions import CODE_LIFE_S, LIFE_S
 from palyra.gateway.http.request_access import cookie_name
 from palyra.gateway.http.responses import BASE_HEADERS, answer_json, answer_nothing
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.routes.bodies import RequestBody
 from palyra.ports.tokens import Role, is_valid
 
@@ -125,15 +125,13 @@ def _cookie(request: Request, value: str, life_s: int) -> str:
     return f"{cookie_name(request)}={value}; Path=/; Max-Age={life_s}; HttpOnly; SameSite=Strict{secure}"
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path=SCRIPT_PATH,
         summary="The script of the front page, which exchanges a log-in link's code",
         endpoint=script,
         action="daemon.front",
-        query=Empty,
-        body=Unread,
         media_types=("text/javascript",),
         is_public=True,
     ),
@@ -143,8 +141,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Exchange a link's code for a console session; the cookie is in the answer's head",
         endpoint=log_in,
         action="login.begin",
-        query=Empty,
-        body=LoginBody,
         answer=Identity,
         errors=(400, 401, 403, 429, 503),
         is_public=True,
@@ -155,8 +151,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="End the console session that asks",
         endpoint=log_out,
         action="login.end",
-        query=Empty,
-        body=Empty,
         status=204,
     ),
     HttpRoute(
@@ -165,8 +159,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Make a single-use link that logs a browser in as the caller",
         endpoint=make_link,
         action="login.link",
-        query=Empty,
-        body=Empty,
         answer=LoginLink,
         status=201,
         role=Role.ADMIN,
@@ -177,8 +169,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Who the caller is, with the CSRF token of a console session",
         endpoint=show_me,
         action="me.read",
-        query=Empty,
-        body=Unread,
         answer=Identity,
     ),
 )

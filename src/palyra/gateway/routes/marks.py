@@ -15,7 +15,7 @@ from palyra.core.projections.rows import SessionRow
 from palyra.engine.api.requests import TEXT_LENGTH_MAX, Checkpoint, PinRecord
 from palyra.gateway.access.resources import SESSION
 from palyra.gateway.http.responses import answer_json, answer_nothing
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import CURSOR_MAX, PAGE_DEFAULT
 from palyra.gateway.routes.bodies import Cursor, Label, MarkText, PageLimit, RequestBody, cut_page, page_size
 from palyra.ports.tokens import Role
@@ -89,7 +89,7 @@ async def unpin(call: HttpCall[Empty, Unread]) -> Response:
     return answer_nothing()
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="POST",
         path="/api/v1/sessions/{session_id}/checkpoints",
@@ -97,8 +97,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=checkpoint,
         action="sessions.checkpoint",
         resource=SESSION,
-        query=Empty,
-        body=CheckpointBody,
         answer=Checkpoint,
         status=201,
         role=Role.USER,
@@ -112,8 +110,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="sessions.read",
         resource=SESSION,
         others=Role.OPERATOR,
-        query=CheckpointsQuery,
-        body=Unread,
         answer=CheckpointPage,
     ),
     HttpRoute(
@@ -123,8 +119,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=restore,
         action="sessions.restore",
         resource=SESSION,
-        query=Empty,
-        body=RestoreBody,
         answer=SessionRow,
         status=201,
         role=Role.USER,
@@ -137,8 +131,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=pin,
         action="sessions.pin",
         resource=SESSION,
-        query=Empty,
-        body=PinBody,
         answer=PinRecord,
         status=201,
         role=Role.USER,
@@ -152,8 +144,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="sessions.read",
         resource=SESSION,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Unread,
         answer=PinPage,
     ),
     HttpRoute(
@@ -163,8 +153,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=unpin,
         action="sessions.pin",
         resource=SESSION,
-        query=Empty,
-        body=Unread,
         status=204,
         role=Role.USER,
         errors=(409,),

@@ -34,7 +34,7 @@ from palyra.core.trust import Trust
 from palyra.engine.api.memory_records import MemoryEdit, MemoryHitRecord, MemoryRecord, hit_record, memory_record
 from palyra.gateway.access.resources import ResourceKind
 from palyra.gateway.http.responses import answer_json, answer_nothing
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import CURSOR_MAX, MEMORY_BYTES_MAX, PAGE_DEFAULT
 from palyra.gateway.routes.bodies import AfterId, PageLimit, RequestBody, cut_page, page_size
 from palyra.ports.memory import MemoryPage
@@ -203,15 +203,13 @@ def _scopes(query: MemoryListQuery, owner: str) -> tuple[ScopeFilter, ...]:
     return (ScopeFilter(query.scope, query.scope_id),)
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="POST",
         path="/api/v1/memory",
         summary="Remember one item, or up to a thousand at once",
         endpoint=add,
         action="memory.add",
-        query=Empty,
-        body=MemoryBody,
         answer=MemoryAddedPage,
         role=Role.USER,
         body_bytes_max=MEMORY_BYTES_MAX,
@@ -223,8 +221,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Find your items, the best match first",
         endpoint=search,
         action="memory.search",
-        query=MemorySearchQuery,
-        body=Unread,
         answer=MemoryHitPage,
     ),
     HttpRoute(
@@ -233,8 +229,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="List your items, in the order of their creation",
         endpoint=list_items,
         action="memory.list",
-        query=MemoryListQuery,
-        body=Unread,
         answer=MemoryListPage,
     ),
     HttpRoute(
@@ -244,8 +238,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=show,
         action="memory.read",
         resource=MEMORY,
-        query=Empty,
-        body=Unread,
         answer=MemoryRecord,
     ),
     HttpRoute(
@@ -255,8 +247,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=edit,
         action="memory.edit",
         resource=MEMORY,
-        query=Empty,
-        body=MemoryEditBody,
         answer=MemoryRecord,
         role=Role.USER,
         errors=(409,),
@@ -268,8 +258,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=forget,
         action="memory.forget",
         resource=MEMORY,
-        query=Empty,
-        body=Unread,
         status=204,
         role=Role.USER,
     ),

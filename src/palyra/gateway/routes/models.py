@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from palyra.engine.api.model_check import CHECK_TIMEOUT_S, ModelCheck
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.ports.router import ModelCard
 from palyra.ports.tokens import Role
 
@@ -31,15 +31,13 @@ async def check(call: HttpCall[Empty, Empty]) -> Response:
     return answer_json(await call.services.engine.status.check_model(call.principal, call.path["name"]))
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/models",
         summary="List the models that are configured, or were chosen at the start",
         endpoint=list_models,
         action="models.list",
-        query=Empty,
-        body=Unread,
         answer=ModelPage,
     ),
     HttpRoute(
@@ -48,8 +46,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Make one small real call to a model; it costs what the provider asks for it",
         endpoint=check,
         action="models.check",
-        query=Empty,
-        body=Empty,
         answer=ModelCheck,
         role=Role.OPERATOR,
         errors=(409,),

@@ -16,7 +16,7 @@ from palyra.core.taint import LABEL_LENGTH_MAX, SOURCES_MAX
 from palyra.engine.api.policy_explainer import ExplainRequest, Explanation, ModelExplainRequest
 from palyra.gateway.access.roles import require
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute
 from palyra.gateway.routes.bodies import Name, RequestBody, UlidText
 from palyra.ports.tokens import Role
 
@@ -57,7 +57,7 @@ async def explain(call: HttpCall[Empty, ExplainBody]) -> Response:
     return answer_json(await explaining.explain_model(principal, about_model))
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="POST",
         path="/api/v1/policy/explain",
@@ -65,8 +65,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=explain,
         action="policy.explain",
         others=Role.OPERATOR,
-        query=Empty,
-        body=ExplainBody,
         answer=Explanation,
         role=Role.USER,
         errors=(404,),

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from palyra.gateway.access.resources import RUN
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.ports.processes import ProcessRecord
 from palyra.ports.tokens import Role
 
@@ -29,7 +29,7 @@ async def stop(call: HttpCall[Empty, Empty]) -> Response:
     return answer_json(stopped)
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/runs/{run_id}/processes",
@@ -38,8 +38,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="processes.list",
         resource=RUN,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Unread,
         answer=ProcessPage,
     ),
     HttpRoute(
@@ -50,8 +48,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="processes.stop",
         resource=RUN,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Empty,
         answer=ProcessRecord,
         role=Role.USER,
     ),

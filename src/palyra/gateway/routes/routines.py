@@ -37,7 +37,7 @@ from palyra.engine.api.routine_records import (
 from palyra.engine.engine import Engine
 from palyra.gateway.access.resources import ResourceKind
 from palyra.gateway.http.responses import answer_json, answer_nothing
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import PAGE_DEFAULT
 from palyra.gateway.routes.bodies import Cursor, Key, Name, PageLimit, PageQuery, RequestBody, cut_page, page_size
 from palyra.ports.tokens import Role
@@ -179,7 +179,7 @@ async def _fire(engine: Engine, principal: Principal, view: RoutineFireView) -> 
     return fire_record(view, (await engine.runs.get(principal, view.run_id)).reason)
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/routines",
@@ -187,8 +187,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=list_routines,
         action="routines.list",
         others=Role.OPERATOR,
-        query=RoutinesQuery,
-        body=Unread,
         answer=RoutinePage,
     ),
     HttpRoute(
@@ -197,8 +195,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Create a routine that runs as you",
         endpoint=create,
         action="routines.create",
-        query=Empty,
-        body=RoutineBody,
         answer=RoutineRecord,
         status=201,
         role=Role.USER,
@@ -212,8 +208,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="routines.read",
         resource=ROUTINE,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Unread,
         answer=RoutineRecord,
     ),
     HttpRoute(
@@ -224,8 +218,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="routines.change",
         resource=ROUTINE,
         others=Role.OPERATOR,
-        query=Empty,
-        body=RoutineChangeBody,
         answer=RoutineRecord,
         role=Role.USER,
         errors=(409,),
@@ -238,8 +230,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="routines.remove",
         resource=ROUTINE,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Unread,
         status=204,
         role=Role.USER,
         errors=(409,),
@@ -251,8 +241,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=run,
         action="routines.run",
         resource=ROUTINE,
-        query=Empty,
-        body=Empty,
         answer=RoutineFireRecord,
         status=202,
         role=Role.USER,
@@ -266,8 +254,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="routines.read",
         resource=ROUTINE,
         others=Role.OPERATOR,
-        query=HistoryQuery,
-        body=Unread,
         answer=RoutineHistoryPage,
     ),
 )

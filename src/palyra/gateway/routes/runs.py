@@ -38,7 +38,7 @@ from palyra.gateway.access.resources import RUN
 from palyra.gateway.http.frames import WireEvent
 from palyra.gateway.http.request_reader import read_cursor
 from palyra.gateway.http.responses import JSON_TYPE, answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import JSON_BYTES_MAX
 from palyra.gateway.http.sse import EVENT_STREAM_TYPE
 from palyra.gateway.routes.bodies import (
@@ -218,15 +218,13 @@ def _path_of(record: RunRecord | StartedRun) -> str:
     return f"/api/v1/runs/{record.id}"
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="POST",
         path="/api/v1/runs",
         summary="Start a run; with Accept: text/event-stream the answer is the run's stream",
         endpoint=start,
         action="runs.start",
-        query=Empty,
-        body=RunBody,
         answer=RunRecord,
         status=202,
         role=Role.USER,
@@ -240,8 +238,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=list_runs,
         action="runs.list",
         others=Role.OPERATOR,
-        query=RunsPageQuery,
-        body=Unread,
         answer=RunPage,
     ),
     HttpRoute(
@@ -252,8 +248,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="runs.read",
         resource=RUN,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Unread,
         answer=RunRecord,
     ),
     HttpRoute(
@@ -264,8 +258,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="runs.read",
         resource=RUN,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Unread,
         answer=RunTree,
     ),
     HttpRoute(
@@ -276,8 +268,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="runs.read",
         resource=RUN,
         others=Role.OPERATOR,
-        query=FeedQuery,
-        body=Unread,
         answer=WireEvent,
         media_types=(EVENT_STREAM_TYPE,),
     ),
@@ -288,8 +278,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=send_input,
         action="runs.input",
         resource=RUN,
-        query=Empty,
-        body=InputBody,
         answer=RunRecord,
         status=202,
         role=Role.USER,
@@ -303,8 +291,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="runs.cancel",
         resource=RUN,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Empty,
         answer=RunRecord,
         status=202,
         role=Role.USER,

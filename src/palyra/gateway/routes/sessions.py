@@ -19,7 +19,7 @@ from palyra.gateway.access.resources import SESSION
 from palyra.gateway.http.frames import WireEvent, wire_event
 from palyra.gateway.http.request_reader import read_cursor
 from palyra.gateway.http.responses import answer_json, answer_nothing
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import CURSOR_MAX, PAGE_DEFAULT
 from palyra.gateway.http.sse import EVENT_STREAM_TYPE
 from palyra.gateway.routes.bodies import (
@@ -151,15 +151,13 @@ async def all_events(call: HttpCall[AllFeedQuery, Unread]) -> ASGIApp:
         return services.stream(slot, frames, services.frame_bytes.by_position)
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="POST",
         path="/api/v1/sessions",
         summary="Find a session by id or key, or create one",
         endpoint=resolve,
         action="sessions.resolve",
-        query=Empty,
-        body=SessionBody,
         answer=SessionRow,
         role=Role.USER,
         errors=(404, 409),
@@ -171,8 +169,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=list_sessions,
         action="sessions.list",
         others=Role.OPERATOR,
-        query=SessionsPageQuery,
-        body=Unread,
         answer=SessionPage,
     ),
     HttpRoute(
@@ -183,8 +179,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="sessions.read",
         resource=SESSION,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Unread,
         answer=SessionRow,
     ),
     HttpRoute(
@@ -194,8 +188,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=label,
         action="sessions.label",
         resource=SESSION,
-        query=Empty,
-        body=LabelBody,
         answer=SessionRow,
         role=Role.USER,
         errors=(409,),
@@ -207,8 +199,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=delete,
         action="sessions.delete",
         resource=SESSION,
-        query=Empty,
-        body=Unread,
         status=204,
         role=Role.USER,
         errors=(409,),
@@ -220,8 +210,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=reset,
         action="sessions.reset",
         resource=SESSION,
-        query=Empty,
-        body=Empty,
         answer=SessionRow,
         role=Role.USER,
         errors=(409,),
@@ -233,8 +221,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=branch,
         action="sessions.branch",
         resource=SESSION,
-        query=Empty,
-        body=BranchBody,
         answer=SessionRow,
         status=201,
         role=Role.USER,
@@ -248,8 +234,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="sessions.read",
         resource=SESSION,
         others=Role.OPERATOR,
-        query=TapeQuery,
-        body=Unread,
         answer=TapePage,
     ),
     HttpRoute(
@@ -260,8 +244,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="sessions.read",
         resource=SESSION,
         others=Role.OPERATOR,
-        query=FeedQuery,
-        body=Unread,
         answer=WireEvent,
         media_types=(EVENT_STREAM_TYPE,),
     ),
@@ -272,8 +254,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=all_events,
         action="events.follow",
         others=Role.OPERATOR,
-        query=AllFeedQuery,
-        body=Unread,
         answer=WireEvent,
         media_types=(EVENT_STREAM_TYPE,),
     ),

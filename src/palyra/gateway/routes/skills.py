@@ -10,7 +10,7 @@ from starlette.responses import Response
 from palyra.core.skills import SkillPlace, SkillStatus
 from palyra.engine.api.skills import SkillChange, SkillQuery, SkillRecord
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.routes.bodies import Name, RequestBody, Sha256Text
 from palyra.ports.tokens import Role
 
@@ -58,15 +58,13 @@ async def change(call: HttpCall[Empty, SkillBody]) -> Response:
     return answer_json(await call.services.engine.skills.change(call.principal, query, wish))
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/skills",
         summary="List the skills an agent has, the broken ones with their problem",
         endpoint=list_skills,
         action="skills.list",
-        query=AgentQuery,
-        body=Unread,
         answer=SkillPage,
         timeout_s=SKILLS_TIMEOUT_S,
     ),
@@ -76,8 +74,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Show a skill with its instructions",
         endpoint=show,
         action="skills.read",
-        query=OneQuery,
-        body=Unread,
         answer=SkillRecord,
         timeout_s=SKILLS_TIMEOUT_S,
         errors=(404,),
@@ -88,8 +84,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Change a skill's status: active accepts one of a workspace as it is now",
         endpoint=change,
         action="skills.change",
-        query=Empty,
-        body=SkillBody,
         answer=SkillRecord,
         role=Role.OPERATOR,
         timeout_s=SKILLS_TIMEOUT_S,

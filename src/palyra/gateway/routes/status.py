@@ -10,7 +10,7 @@ from starlette.responses import Response
 from palyra.core.events.base import JsonObject
 from palyra.core.tools import ToolSpec
 from palyra.gateway.http.responses import BASE_HEADERS, answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import VERIFY_TIMEOUT_S
 from palyra.gateway.services import GrpcState
 from palyra.ports.tokens import Role
@@ -178,15 +178,13 @@ def _tool_record(spec: ToolSpec) -> ToolRecord:
     )
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/",
         summary="A page that says what is running here",
         endpoint=front_page,
         action="daemon.front",
-        query=Empty,
-        body=Unread,
         media_types=("text/html",),
         is_public=True,
     ),
@@ -196,8 +194,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Whether the daemon answers at all",
         endpoint=health,
         action="daemon.live",
-        query=Empty,
-        body=Unread,
         answer=HealthRecord,
         is_public=True,
     ),
@@ -207,8 +203,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Whether the daemon can work, part by part; 503 if not",
         endpoint=ready,
         action="daemon.ready",
-        query=Empty,
-        body=Unread,
         answer=Readiness,
     ),
     HttpRoute(
@@ -217,8 +211,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Metrics in the Prometheus text format",
         endpoint=metrics,
         action="daemon.metrics",
-        query=Empty,
-        body=Unread,
         media_types=(METRICS_TYPE,),
     ),
     HttpRoute(
@@ -227,8 +219,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="List the tools of the catalog, and those that are missing with the reason",
         endpoint=tools,
         action="tools.list",
-        query=Empty,
-        body=Unread,
         answer=ToolPage,
     ),
     HttpRoute(
@@ -237,8 +227,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="List the agents that are configured",
         endpoint=agents,
         action="agents.list",
-        query=Empty,
-        body=Unread,
         answer=AgentPage,
     ),
     HttpRoute(
@@ -247,8 +235,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Check chains, checkpoints, projections and attestations of the whole journal",
         endpoint=verify,
         action="journal.verify",
-        query=Empty,
-        body=Unread,
         answer=Verification,
         role=Role.OPERATOR,
         timeout_s=VERIFY_TIMEOUT_S,

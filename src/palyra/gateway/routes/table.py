@@ -2,8 +2,8 @@
 
 Owns: the list, and the route of the OpenAPI document.
 Does not own: what the routes do.
-A new noun is one module with `ROUTES`, and its name here. The dispatcher, the OpenAPI document, the role table and the
-access matrix follow. An action that the Cedar schema does not name is refused for everyone.
+A new noun is one module with `ROUTES`, and its name here. The dispatcher, the OpenAPI document and the access matrix
+follow. An action that the Cedar schema does not name is refused for everyone.
 """
 
 from functools import cache
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from palyra import __version__
 from palyra.gateway.http.openapi import JsonDocument, describe
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.mcp import route as mcp
 from palyra.gateway.openai import chat as openai_chat
 from palyra.gateway.openai import embeddings as openai_embeddings
@@ -56,7 +56,7 @@ def document() -> JsonDocument:
     return describe(ROUTES, __version__)
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     *status.ROUTES,
     *sessions.ROUTES,
     *marks.ROUTES,
@@ -92,7 +92,5 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="This description",
         endpoint=openapi,
         action="api.describe",
-        query=Empty,
-        body=Unread,
     ),
 )

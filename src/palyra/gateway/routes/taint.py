@@ -14,7 +14,7 @@ from palyra.core.taint import LABEL_LENGTH_MAX
 from palyra.engine.api.requests import TaintRecord
 from palyra.gateway.access.resources import SESSION
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.routes.bodies import REASON_LENGTH_MAX, RequestBody
 from palyra.ports.tokens import Role
 
@@ -50,7 +50,7 @@ async def distrust(call: HttpCall[SourceQuery, Unread]) -> Response:
     return answer_json(TaintPage(found))
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/sessions/{session_id}/taint",
@@ -59,8 +59,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         action="sessions.read",
         resource=SESSION,
         others=Role.OPERATOR,
-        query=Empty,
-        body=Unread,
         answer=TaintPage,
     ),
     HttpRoute(
@@ -70,8 +68,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=trust,
         action="sessions.trust",
         resource=SESSION,
-        query=Empty,
-        body=TrustBody,
         answer=TaintPage,
         role=Role.USER,
         errors=(409,),
@@ -83,8 +79,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=distrust,
         action="sessions.trust",
         resource=SESSION,
-        query=SourceQuery,
-        body=Unread,
         answer=TaintPage,
         role=Role.USER,
         errors=(409,),

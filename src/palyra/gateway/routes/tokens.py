@@ -20,7 +20,7 @@ from palyra.core.events.system import AdminActed
 from palyra.core.ids import Principal, parse_principal
 from palyra.gateway.access.caller import Caller
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, Empty, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import PAGE_DEFAULT
 from palyra.gateway.routes.bodies import PageLimit, RequestBody, cut_page, page_size
 from palyra.ports.tokens import (
@@ -203,15 +203,13 @@ def token_record(row: TokenRow, last_used_at_ms: int | None, now_ms: int) -> Tok
     )
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/tokens",
         summary="List tokens, in the order of their ids; never the tokens themselves",
         endpoint=list_tokens,
         action="tokens.list",
-        query=TokenPageQuery,
-        body=Unread,
         answer=TokenPage,
         role=Role.ADMIN,
     ),
@@ -221,8 +219,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Issue a token; this answer is the only place it is ever shown",
         endpoint=issue,
         action="tokens.issue",
-        query=Empty,
-        body=TokenBody,
         answer=IssuedToken,
         status=201,
         role=Role.ADMIN,
@@ -233,8 +229,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Revoke a token; it is refused from the next request on, and its streams end",
         endpoint=revoke,
         action="tokens.revoke",
-        query=Empty,
-        body=Unread,
         answer=TokenRecord,
         role=Role.ADMIN,
     ),
@@ -244,8 +238,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         summary="Replace the node's own admin token; console sessions opened with the old one end",
         endpoint=rotate_admin,
         action="tokens.rotate",
-        query=Empty,
-        body=Empty,
         answer=RotatedToken,
         role=Role.ADMIN,
     ),

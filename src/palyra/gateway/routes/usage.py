@@ -14,7 +14,7 @@ from starlette.responses import Response
 from palyra.core.projections.usage import NANO
 from palyra.engine.api.requests import UsageQuery
 from palyra.gateway.http.responses import answer_json
-from palyra.gateway.http.route import AnyHttpRoute, HttpCall, HttpRoute, Unread
+from palyra.gateway.http.route import HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import PAGE_DEFAULT
 from palyra.gateway.routes.bodies import PageLimit, RequestBody, cut_page, page_size
 from palyra.ports.tokens import Role
@@ -108,7 +108,7 @@ def _totals(found: UsageSum) -> UsageTotals:
     )
 
 
-ROUTES: tuple[AnyHttpRoute, ...] = (
+ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="GET",
         path="/api/v1/usage",
@@ -116,8 +116,6 @@ ROUTES: tuple[AnyHttpRoute, ...] = (
         endpoint=show,
         action="usage.read",
         others=Role.OPERATOR,
-        query=UsagePageQuery,
-        body=Unread,
         answer=UsagePage,
     ),
 )

@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from palyra.adapters.runtimes.mcp.failures import ConnectionLost, Down, ServerRefused, TimedOut, TooLarge
 from palyra.adapters.runtimes.mcp.handshake import Terms, headers_of, shake_hands, stamp
 from palyra.adapters.runtimes.mcp.http import open_http
@@ -37,7 +35,6 @@ _LISTS = {
 }
 
 Emit = Callable[[str], None]
-log = structlog.get_logger()
 
 
 class Connection:

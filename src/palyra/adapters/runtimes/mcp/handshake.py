@@ -12,13 +12,11 @@ import msgspec
 
 from palyra import __version__
 from palyra.adapters.runtimes.mcp.failures import Unfit
-from palyra.adapters.runtimes.mcp.server_text import clean_line
 
 if TYPE_CHECKING:
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 CLIENT: dict[str, object] = {"name": "palyra", "version": __version__}
-TITLE_LENGTH_MAX = 100
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +24,6 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     capabilities: Mapping[str, object]
-    title: str = ""
     is_enveloped: bool = False
 
     def offers(self, kind: str) -> bool:
@@ -54,7 +51,7 @@ async def shake_hands(dispatcher: "JSONRPCDispatcher", timeout_s: float) -> Term
     version = answer.get("protocolVersion")
     if version not in HANDSHAKE_PROTOCOL_VERSIONS:
         raise Unfit("it speaks a version of the protocol that is not known here")
-    terms = _terms(str(version), answer, answer.get("serverInfo"))
+    terms = _terms(str(version), answer)
     await dispatcher.notify("notifications/initialized", None, {"headers": headers_of(terms, "", {})})
     return terms
 
@@ -97,7 +94,7 @@ async def _discover(dispatcher: "JSONRPCDispatcher", timeout_s: float) -> Terms:
     supported = answer.get("supportedVersions")
     if not isinstance(supported, list) or LATEST_MODERN_VERSION not in supported:
         raise Unfit("it speaks a version of the protocol that is not known here")
-    return msgspec.structs.replace(_terms(LATEST_MODERN_VERSION, answer, None), is_enveloped=True)
+    return msgspec.structs.replace(_terms(LATEST_MODERN_VERSION, answer), is_enveloped=True)
 
 
 def _envelope(version: str) -> dict[str, object]:
@@ -106,11 +103,6 @@ def _envelope(version: str) -> dict[str, object]:
     return {PROTOCOL_VERSION_META_KEY: version, CLIENT_INFO_META_KEY: CLIENT, CLIENT_CAPABILITIES_META_KEY: {}}
 
 
-def _terms(version: str, answer: Mapping[str, Any], server: object) -> Terms:
+def _terms(version: str, answer: Mapping[str, Any]) -> Terms:
     capabilities = answer.get("capabilities")
-    said = f"{server.get('name')} {server.get('version')}" if isinstance(server, dict) else ""
-    return Terms(
-        version=version,
-        capabilities=capabilities if isinstance(capabilities, dict) else {},
-        title=clean_line(said, TITLE_LENGTH_MAX),
-    )
+    return Terms(version=version, capabilities=capabilities if isinstance(capabilities, dict) else {})

@@ -43,10 +43,6 @@ class ServerProcess:
         self._listening = asyncio.create_task(self._log_stderr(), name=f"stderr of MCP server {name}")
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
     def exit_code(self) -> int | None:
         return self._process.returncode
 

@@ -40,15 +40,13 @@ class ServerState(Enum):
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A server's status for people. `title` is the server's name for itself; `reason` says why it is not ready."""
+    """A server's status for people. `reason` says why it is not ready."""
 
     name: str
     state: ServerState
     reason: str = ""
-    title: str = ""
     version: str = ""
     tools: tuple[str, ...] = ()
-    missing: tuple[MissingTool, ...] = ()
     changed: tuple[str, ...] = ()
     starts_count: int = 0
 
@@ -139,10 +137,8 @@ class McpServer:
             name=self.settings.name,
             state=self._state,
             reason=self._reason,
-            title=terms.title if terms else "",
             version=terms.version if terms else "",
             tools=tuple(each.spec.name for each in self.offered),
-            missing=self.missing(),
             changed=self._offers.changed,
             starts_count=self._starts_count,
         )

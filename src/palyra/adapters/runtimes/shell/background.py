@@ -72,12 +72,10 @@ STOP = ToolSpec(
 
 
 class ShellList:
+    spec = LIST
+
     def __init__(self, processes: ShellProcesses) -> None:
         self._processes = processes
-
-    @property
-    def spec(self) -> ToolSpec:
-        return LIST
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return CallNature(effect_class=LIST.effect_class, parallel_class=LIST.parallel_class)
@@ -88,12 +86,10 @@ class ShellList:
 
 
 class ShellOutput:
+    spec = OUTPUT
+
     def __init__(self, setup: ShellSetup) -> None:
         self._setup = setup
-
-    @property
-    def spec(self) -> ToolSpec:
-        return OUTPUT
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return CallNature(effect_class=OUTPUT.effect_class, parallel_class=OUTPUT.parallel_class)
@@ -113,12 +109,10 @@ class ShellOutput:
 
 
 class ShellStop:
+    spec = STOP
+
     def __init__(self, processes: ShellProcesses) -> None:
         self._processes = processes
-
-    @property
-    def spec(self) -> ToolSpec:
-        return STOP
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return CallNature(effect_class=STOP.effect_class, parallel_class=STOP.parallel_class)

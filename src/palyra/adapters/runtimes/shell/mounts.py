@@ -38,7 +38,6 @@ _PROC_FILES = (
     "kpagecount",
     "kpageflags",
 )  # They tell an owner about all memory of the machine.
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 def system_mounts() -> list[str]:

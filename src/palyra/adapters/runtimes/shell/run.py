@@ -118,14 +118,12 @@ class ShellSetup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShellRun:
+    spec = SPEC
+
     def __init__(self, sandbox: Sandbox, setup: ShellSetup) -> None:
         self._sandbox = sandbox
         self._setup = setup
         self._overlays = OverlayCheck(sandbox, setup.drafts_home)
-
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return nature_of(arguments, workspace)

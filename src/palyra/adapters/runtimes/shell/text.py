@@ -50,11 +50,6 @@ class OutputText:
         return _neutral(text[:cut])
 
 
-def clean(text: str) -> str:
-    """Cleans a whole text."""
-    return _neutral(text)
-
-
 def _neutral(text: str) -> str:
     if _UNFIT.search(text) is None:
         return text

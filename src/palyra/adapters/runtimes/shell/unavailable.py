@@ -3,14 +3,12 @@
 from palyra.adapters.runtimes.shell.nature import nature_of
 from palyra.adapters.runtimes.shell.run import SPEC
 from palyra.core.events.base import JsonObject
-from palyra.core.tools import CallNature, ToolResult, ToolSpec, failed
+from palyra.core.tools import CallNature, ToolResult, failed
 from palyra.ports.tools import ToolCallContext
 
 
 class ShellLook:
-    @property
-    def spec(self) -> ToolSpec:
-        return SPEC
+    spec = SPEC
 
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         return nature_of(arguments, workspace)

@@ -8,6 +8,7 @@ from typing import assert_never
 import apsw
 import msgspec
 
+from palyra.adapters.store.sqlite.connection import json_text
 from palyra.core.channel_writes import (
     ChannelWrite,
     CountPairingAttempts,
@@ -141,10 +142,6 @@ def _set(connection: apsw.Connection, item: OutboxItem) -> None:
 
 
 def _changing(item: OutboxItem) -> tuple[str | int | None, ...]:
-    buttons, files, ids = (_listed(each) for each in (item.buttons, item.files, item.message_ids))
+    buttons, files, ids = (json_text(each) for each in (item.buttons, item.files, item.message_ids))
     counts = (item.state.value, item.attempts, item.part, item.not_before_ms)
     return (buttons, files, *counts, item.error, ids, item.updated_at_ms)
-
-
-def _listed(members: tuple[object, ...]) -> str:
-    return msgspec.json.encode(members).decode()

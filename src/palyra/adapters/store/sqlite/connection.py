@@ -180,3 +180,8 @@ def as_our_error(cause: apsw.Error, path: Path) -> PalyraError:
             return Unavailable("journal_busy", f"{path} is locked by another process; try again")
         case _:
             return Unavailable("disk_error", f"{path} could not be read or written ({cause}); check the disk")
+
+
+def json_text(value: object) -> str:
+    """Returns a value as a cell or a binding of JSON."""
+    return msgspec.json.encode(value).decode()

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 import apsw
-import msgspec
 
-from palyra.adapters.store.sqlite.connection import fetch
+from palyra.adapters.store.sqlite.connection import fetch, json_text
 from palyra.adapters.store.sqlite.memory_rows import COLUMNS, read_item
-from palyra.adapters.store.sqlite.memory_vectors import drop_vectors, find_bad_vectors
+from palyra.adapters.store.sqlite.memory_vectors import drop_vectors
 from palyra.core.ids import MemoryId
 from palyra.core.memory.model import MemoryItem, MemoryStatus
 from palyra.core.memory.question import TERM_LENGTH_MAX, plain_words, spaced
@@ -40,15 +39,6 @@ _DIFFERING = """
     UNION SELECT number, 1 FROM memory_entries
         WHERE number NOT IN (SELECT number FROM memory_items WHERE status = 'active')
 """
-_BAD_PARTITIONS = """
-    SELECT partitions.id FROM memory_partitions AS partitions
-    WHERE items_count <> (SELECT count(*) FROM memory_entries WHERE partition = partitions.id)
-    UNION SELECT entries.partition FROM memory_entries AS entries
-        JOIN memory_items AS items ON items.number = entries.number
-        LEFT JOIN memory_partitions AS partitions ON partitions.id = entries.partition
-        WHERE (items.owner, items.scope, items.scope_id, items.kind, items.trust)
-            IS NOT (partitions.owner, partitions.scope, partitions.scope_id, partitions.kind, partitions.trust)
-"""
 
 
 def index_items(connection: apsw.Connection, items: Sequence[MemoryItem]) -> None:
@@ -57,7 +47,7 @@ def index_items(connection: apsw.Connection, items: Sequence[MemoryItem]) -> Non
     if not active:
         return
     sql = "SELECT id, number FROM memory_items WHERE id IN (SELECT value FROM json_each(?))"
-    numbers = [(number, active[memory_id]) for memory_id, number in fetch(connection, sql, (_json(list(active)),))]
+    numbers = [(number, active[memory_id]) for memory_id, number in fetch(connection, sql, (json_text(list(active)),))]
     partitions: dict[tuple[str, ...], int] = {}
     counts: Counter[int] = Counter()
     speakers: Counter[tuple[int, str, str]] = Counter()
@@ -69,7 +59,7 @@ def index_items(connection: apsw.Connection, items: Sequence[MemoryItem]) -> Non
         entries.append((number, partition, *_entry(item, number)))
     connection.executemany(_ADD_ENTRY, entries)
     _count(connection, counts, speakers)
-    connection.execute(_ADD_WORDS, (_json([number for number, _ in numbers]),))
+    connection.execute(_ADD_WORDS, (json_text([number for number, _ in numbers]),))
 
 
 def drop_items(connection: apsw.Connection, ids: Sequence[MemoryId]) -> None:
@@ -79,7 +69,7 @@ def drop_items(connection: apsw.Connection, ids: Sequence[MemoryId]) -> None:
         CROSS JOIN memory_entries AS entries ON entries.number = items.number
         WHERE items.id IN (SELECT value FROM json_each(?))
     """
-    found = fetch(connection, sql, (_json(list(ids)),))
+    found = fetch(connection, sql, (json_text(list(ids)),))
     counts: Counter[int] = Counter()
     speakers: Counter[tuple[int, str, str]] = Counter()
     for _, partition, speaker in found:
@@ -95,22 +85,6 @@ def drop_items(connection: apsw.Connection, ids: Sequence[MemoryId]) -> None:
 def find_misindexed(connection: apsw.Connection) -> list[tuple[int, bool]]:
     """Returns the numbers of active items that the index lacks, and of entries without an active item (True)."""
     return [(number, bool(is_stray)) for number, is_stray in fetch(connection, _DIFFERING)]
-
-
-def check_index(connection: apsw.Connection) -> list[str]:
-    """Returns what is wrong with the index, in words; nothing if it agrees with the items.
-
-    A missing vector is no fault, nor one of another version or width: such items are found by their words until they
-    have a new one.
-    """
-    faults = [
-        f"memory item number {number} is {'indexed, but not active' if is_stray else 'not in the index'}"
-        for number, is_stray in find_misindexed(connection)
-    ]
-    faults += [
-        f"memory partition {found} does not agree with its items" for (found,) in fetch(connection, _BAD_PARTITIONS)
-    ]
-    return faults + find_bad_vectors(connection)
 
 
 def rebuild_items(connection: apsw.Connection) -> int:
@@ -183,7 +157,3 @@ def _count(connection: apsw.Connection, counts: Counter[int], speakers: Counter[
     connection.executemany(sql, [(*key, added) for key, added in speakers.items()])
     sql = "DELETE FROM memory_speakers WHERE partition = ? AND word = ? AND speaker = ? AND items_count <= 0"
     connection.executemany(sql, list(speakers))
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import apsw
-import msgspec
 
-from palyra.adapters.store.sqlite.connection import fetch
+from palyra.adapters.store.sqlite.connection import fetch, json_text
 from palyra.adapters.store.sqlite.empty_table import EmptyTable
 from palyra.adapters.store.sqlite.memory_rows import COLUMNS, read_item
 from palyra.adapters.store.sqlite.memory_vectors import measure_vectors, nearest_signs
@@ -169,12 +168,14 @@ def _take_apart(connection: apsw.Connection, query: MemoryQuery) -> _Asked:
     trusts = [level.value for level in Trust if lowest((level, query.trust_min)) is query.trust_min]
     bindings: dict[str, str | int | None] = {
         "owner": query.owner,
-        "kinds": _json(query.kinds),
-        "trusts": _json(trusts),
-        "scopes": _json(query.scopes),
+        "kinds": json_text(query.kinds),
+        "trusts": json_text(trusts),
+        "scopes": json_text(query.scopes),
     }
     partitions = [found for (found,) in fetch(connection, _PARTITIONS, bindings)]
-    names = fetch(connection, _SPEAKERS, (_json(partitions), _json(named_words(query.text)))) if partitions else []
+    names = (
+        fetch(connection, _SPEAKERS, (json_text(partitions), json_text(named_words(query.text)))) if partitions else []
+    )
     return _Asked(query, take_apart(query.text, names, query.at_ms), partitions, None)
 
 
@@ -223,8 +224,8 @@ def _candidates(
         missing = [number for number in numbers if number not in by_vector]
         by_vector |= measure_vectors(connection, asked.vector, missing)
     bindings: dict[str, str | int | None] = {
-        "numbers": _json(numbers),
-        "partitions": _json(partitions),
+        "numbers": json_text(numbers),
+        "partitions": json_text(partitions),
         "at_ms": at_ms,
     }
     neighbours = _neighbours(connection, numbers)
@@ -247,7 +248,7 @@ def _matches(
         chosen.append(term)
     bindings: dict[str, str | int | None] = {
         "match": " OR ".join(f'"{term}"' for term in chosen),
-        "partitions": _json(asked.partitions),
+        "partitions": json_text(asked.partitions),
         "at_ms": asked.query.at_ms,
         "count": count,
     }
@@ -260,9 +261,9 @@ def _said_then(connection: apsw.Connection, asked: _Asked) -> list[int]:
         return []
     spans = days_of(asked.question.period, *fetch(connection, _DAYS)[0])
     bindings: dict[str, str | int | None] = {
-        "spans": _json(spans),
-        "partitions": _json(asked.partitions),
-        "speakers": _json(sorted(asked.question.speakers)),
+        "spans": json_text(spans),
+        "partitions": json_text(asked.partitions),
+        "speakers": json_text(sorted(asked.question.speakers)),
         "at_ms": asked.query.at_ms,
         "count": SAID_THEN_MAX,
     }
@@ -273,7 +274,7 @@ def _said_then(connection: apsw.Connection, asked: _Asked) -> list[int]:
 
 def _neighbours(connection: apsw.Connection, numbers: Sequence[int]) -> dict[int, tuple[int | None, ...]]:
     """Returns of each item in a conversation the two before and the two after it, the nearest first."""
-    return {row[0]: tuple(row[1:]) for row in fetch(connection, _NEIGHBOURS, (_json(list(numbers)),))}
+    return {row[0]: tuple(row[1:]) for row in fetch(connection, _NEIGHBOURS, (json_text(list(numbers)),))}
 
 
 def _candidate(
@@ -348,7 +349,7 @@ def _stems(connection: apsw.Connection, text: str) -> list[str]:
 
 
 def _hits(connection: apsw.Connection, query: MemoryQuery, ranked: Sequence[RankedItem]) -> tuple[MemoryHit, ...]:
-    bindings: dict[str, str | int | None] = {"numbers": _json([one.row for one in ranked]), "owner": query.owner}
+    bindings: dict[str, str | int | None] = {"numbers": json_text([one.row for one in ranked]), "owner": query.owner}
     items = {number: read_item(cells) for number, *cells in fetch(connection, _ITEMS, bindings)}
     return tuple([MemoryHit(item=items[one.row], score=one.score, why=one.why) for one in ranked if one.row in items])
 
@@ -362,7 +363,3 @@ def _unembedded(connection: apsw.Connection, version: str, limit: int) -> tuple[
 def _pending(connection: apsw.Connection, side: str, version: str, limit: int) -> tuple[UnembeddedItem, ...]:
     found = fetch(connection, _PENDING.format(side), (version, limit))
     return tuple([UnembeddedItem(number, Principal(owner), content) for number, owner, content in found])
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import apsw
-import msgspec
 
-from palyra.adapters.store.sqlite.connection import fetch
+from palyra.adapters.store.sqlite.connection import fetch, json_text
 
 if TYPE_CHECKING:
     import numpy
@@ -34,16 +33,6 @@ _EXPIRED = """
     SELECT number FROM memory_entries
     WHERE expires_at_ms <= ? AND partition IN (SELECT value FROM json_each(?))
 """
-_BAD = """
-    SELECT 'memory vector ' || number || ' has no entry' FROM memory_vectors
-        WHERE number NOT IN (SELECT number FROM memory_entries)
-    UNION ALL SELECT 'memory vector ' || vectors.number || ' is in a block of another partition or version'
-        FROM memory_vectors AS vectors JOIN memory_entries AS entries ON entries.number = vectors.number
-        LEFT JOIN memory_blocks AS blocks ON blocks.id = vectors.block
-        WHERE (blocks.partition, blocks.version) IS NOT (entries.partition, entries.vector_version)
-    UNION ALL SELECT 'memory entry ' || number || ' has lost its vector' FROM memory_entries
-        WHERE vector_version <> '' AND number NOT IN (SELECT number FROM memory_vectors)
-"""
 
 
 def store_vectors(connection: apsw.Connection, version: str, vectors: Sequence[tuple[int, bytes]]) -> None:
@@ -53,7 +42,7 @@ def store_vectors(connection: apsw.Connection, version: str, vectors: Sequence[t
     given = dict(vectors)
     sql = "SELECT number, partition FROM memory_entries WHERE number IN (SELECT value FROM json_each(?))"
     homes: dict[int, list[int]] = {}
-    for number, partition in fetch(connection, sql, (_json(list(given)),)):
+    for number, partition in fetch(connection, sql, (json_text(list(given)),)):
         homes.setdefault(partition, []).append(number)
     drop_vectors(connection, list(given))
     for partition, numbers in homes.items():
@@ -71,7 +60,7 @@ def drop_vectors(connection: apsw.Connection, numbers: Sequence[int]) -> None:
     """Removes the vectors of items, if they have some, from the table and from their blocks."""
     sql = "SELECT number, block FROM memory_vectors WHERE number IN (SELECT value FROM json_each(?))"
     leaving: dict[int, set[int]] = {}
-    for number, block in fetch(connection, sql, (_json(list(numbers)),)):
+    for number, block in fetch(connection, sql, (json_text(list(numbers)),)):
         leaving.setdefault(block, set()).add(number)
     for block, gone in leaving.items():
         _thin_block(connection, block, gone)
@@ -88,7 +77,7 @@ def nearest_signs(
 
     version, vector = asked
     signs = numpy.packbits(numpy.frombuffer(vector, dtype="<f4") > 0)
-    wanted = _json(list(partitions))
+    wanted = json_text(list(partitions))
     # A block of another width belongs to a model that changed without a new version: it cannot be compared.
     found = [row for row in fetch(connection, _BLOCKS, (version, wanted)) if _width(*row) == len(signs)]
     if not found:
@@ -119,25 +108,12 @@ def measure_vectors(connection: apsw.Connection, asked: tuple[str, bytes], numbe
         WHERE entries.vector_version = ?
     """
     width_bytes = len(vector) // 2
-    found = [row for row in fetch(connection, sql, (_json(list(numbers)), version)) if len(row[1]) == width_bytes]
+    found = [row for row in fetch(connection, sql, (json_text(list(numbers)), version)) if len(row[1]) == width_bytes]
     if not found:
         return {}
     matrix = numpy.frombuffer(b"".join(row[1] for row in found), dtype="<f2").reshape(len(found), -1)
     cosines = matrix.astype("<f4") @ numpy.frombuffer(vector, dtype="<f4")
     return {number: float(cosine) for (number, _), cosine in zip(found, cosines, strict=True)}
-
-
-def find_bad_vectors(connection: apsw.Connection) -> list[str]:
-    """Returns what is wrong with vectors and blocks, in words."""
-    faults = [str(fault) for (fault,) in fetch(connection, _BAD)]
-    kept: dict[int, set[int]] = {}
-    for number, block in fetch(connection, "SELECT number, block FROM memory_vectors"):
-        kept.setdefault(block, set()).add(number)
-    for block, count, numbers in fetch(connection, "SELECT id, items_count, numbers FROM memory_blocks"):
-        held = _numbers(numbers)
-        if len(held) != count or set(held) != kept.get(block, set()):
-            faults.append(f"memory block {block} does not hold the vectors that belong to it")
-    return faults
 
 
 def _fill_blocks(
@@ -204,7 +180,3 @@ def _differing(rows: "numpy.ndarray[Any, Any]", signs: "numpy.ndarray[Any, Any]"
     for column in range(1, counts.shape[1]):
         total += counts[:, column]
     return total
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import assert_never
 
 import apsw
-import msgspec
 
-from palyra.adapters.store.sqlite.connection import fetch
+from palyra.adapters.store.sqlite.connection import fetch, json_text
 from palyra.adapters.store.sqlite.memory_index import drop_items, index_items
 from palyra.adapters.store.sqlite.memory_rows import COLUMNS, read_item
 from palyra.core.ids import MemoryId, StreamId
@@ -62,14 +61,10 @@ def _put(connection: apsw.Connection, items: Sequence[MemoryItem]) -> None:
 
 def _cells(item: MemoryItem) -> tuple[str | int | None, ...]:
     where = (item.id, item.owner, item.scope.value, item.scope_id, item.kind.value)
-    what = (item.content, item.content_hash, item.trust.value, _json(item.taint), item.confidence_bps)
+    what = (item.content, item.content_hash, item.trust.value, json_text(item.taint), item.confidence_bps)
     times = (item.created_at_ms, item.updated_at_ms, item.expires_at_ms)
     state = (item.status.value, item.superseded_by, item.candidate_id)
-    return (*where, *what, _json(item.source), _json(item.metadata), *times, *state)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    return (*where, *what, json_text(item.source), json_text(item.metadata), *times, *state)
 
 
 def _supersede(connection: apsw.Connection, write: SupersedeMemory) -> None:

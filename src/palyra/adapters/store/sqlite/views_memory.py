@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import apsw
-import msgspec
 
-from palyra.adapters.store.sqlite.connection import Bindings, fetch, page_limit
+from palyra.adapters.store.sqlite.connection import Bindings, fetch, json_text, page_limit
 from palyra.adapters.store.sqlite.empty_table import EmptyTable
 from palyra.adapters.store.sqlite.memory_rows import COLUMNS, read_item
 from palyra.adapters.store.sqlite.reads import Reads
@@ -68,8 +67,8 @@ class SqliteMemory:
             "owner": owner,
             "after": page.after,
             "has_superseded": int(page.has_superseded),
-            "kinds": _json(page.kinds),
-            "scopes": _json(page.scopes),
+            "kinds": json_text(page.kinds),
+            "scopes": json_text(page.scopes),
             "limit": page_limit(page.limit),
             "at_ms": page.at_ms,
         }
@@ -89,7 +88,7 @@ class SqliteMemory:
             CROSS JOIN memory_items AS items INDEXED BY memory_by_hash
             WHERE items.status = 'active' AND items.owner = :owner AND items.content_hash = wanted.value
         """  # noqa: S608 - our names; every value is bound
-        return await self._items(sql, {"hashes": _json(content_hashes), "owner": owner})
+        return await self._items(sql, {"hashes": json_text(content_hashes), "owner": owner})
 
     async def counters(self, memory_id: MemoryId, owner: Principal) -> MemoryCounters | None:
         sql = """
@@ -97,10 +96,6 @@ class SqliteMemory:
         """
         found = await self._fetch(sql, (memory_id, owner))
         return MemoryCounters(**dict(zip(MemoryCounters.__struct_fields__, found[0], strict=True))) if found else None
-
-    async def owner_of(self, memory_id: MemoryId) -> Principal | None:
-        found = await self._fetch("SELECT owner FROM memory_items WHERE id = ?", (memory_id,))
-        return Principal(found[0][0]) if found else None
 
     async def count_items(self, owner: Principal) -> int:
         count: int = (await self._fetch("SELECT count(*) FROM memory_items WHERE owner = ?", (owner,)))[0][0]
@@ -129,7 +124,7 @@ class SqliteMemory:
 
     async def mentions(self, memory_ids: Sequence[MemoryId]) -> tuple[MemoryMention, ...]:
         streams: dict[str, set[int]] = {}
-        for stream, seq in await self._fetch(_MENTIONS, (_json(memory_ids),)):
+        for stream, seq in await self._fetch(_MENTIONS, (json_text(memory_ids),)):
             streams.setdefault(stream, set()).update(() if seq is None else (seq,))
         return tuple(MemoryMention(StreamId(stream), tuple(sorted(seqs))) for stream, seqs in streams.items())
 
@@ -151,7 +146,3 @@ def _scopes(connection: apsw.Connection, owner: Principal) -> tuple[ScopeFilter,
         last = rows[0]
         found.append(ScopeFilter(MemoryScope(last[0]), last[1]))
     return tuple(found)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

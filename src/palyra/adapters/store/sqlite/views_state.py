@@ -21,12 +21,6 @@ class SqliteState:
         found = await self._rows(sql, name)
         return Lease(*found[0]) if found else None
 
-    async def heartbeats(self, before_ms: int, limit: int) -> tuple[Heartbeat, ...]:
-        """Returns the heartbeats last renewed before `before_ms`, the oldest first."""
-        sql = "SELECT run_id, node, at_ms, progress_at_ms FROM heartbeats WHERE at_ms < ? ORDER BY at_ms LIMIT ?"
-        found = await self._rows(sql, before_ms, page_limit(limit))
-        return tuple([Heartbeat(*cells) for cells in found])
-
     async def stalled_heartbeats(self, before_ms: int, limit: int) -> tuple[Heartbeat, ...]:
         """Reads the whole table: it has one row for each run in progress."""
         sql = """

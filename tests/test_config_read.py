@@ -1,4 +1,4 @@
-"""Settings that nothing reads yet: each is marked where it is declared, told when it is set, and truly read by nothing."""
+"""Settings are read by something, and what cannot be chosen is refused with what to write instead."""
 
 import ast
 from pathlib import Path
@@ -9,25 +9,13 @@ from typer.testing import CliRunner
 
 from palyra.cli.main import app
 from palyra.config import Config, read_config
-from palyra.config.records import ProviderConfig, Section, plain_sections, repeated_sections, unread_keys
+from palyra.config.records import ProviderConfig, Section, plain_sections, repeated_sections
 from palyra.config.references import CHAT_SERVERS, PROVIDER_KINDS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "palyra"
 SECTIONS: dict[str, type[Section]] = {**plain_sections(), **repeated_sections()}
 MEMBERS = {field.encode_name: field.name for field in fields(Config)}
-FILE = "[memory]\nauto_inject = true\n"
-VARIABLES = {"PALYRA_MEMORY__AUTO_INJECT": "true"}
-WARNINGS = [
-    "palyra.toml:1: memory: is not read yet: it has no effect in this release",
-    "PALYRA_MEMORY__AUTO_INJECT: is not read yet: it has no effect in this release",
-]
-
-
-@pytest.fixture
-def unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every section is read, so one is taken for a section that is not."""
-    monkeypatch.setattr(SECTIONS["memory"], "is_read", False)
 
 
 def attributes() -> list[ast.Attribute]:
@@ -48,55 +36,19 @@ USED_SECTIONS = {
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_a_section_is_read_unless_it_is_marked(name: str) -> None:
-    assert (MEMBERS[name] in USED_SECTIONS) is SECTIONS[name].is_read
+def test_a_section_and_each_of_its_keys_is_read(name: str) -> None:
+    assert MEMBERS[name] in USED_SECTIONS
+    assert {field.name for field in fields(SECTIONS[name])} - USED_NAMES == set()
 
 
-@pytest.mark.parametrize("name", [name for name, section in SECTIONS.items() if section.is_read])
-def test_a_key_is_read_unless_it_is_marked(name: str) -> None:
-    unread = unread_keys(SECTIONS[name])
-    assert unread & USED_NAMES == set()
-    assert {field.name for field in fields(SECTIONS[name])} - unread - USED_NAMES == set()
-
-
-@pytest.mark.usefixtures("unread")
-def test_what_has_no_effect_is_told_with_its_line() -> None:
-    config = read_config(FILE, VARIABLES, "palyra.toml")
-    assert isinstance(config, Config)
-    assert [str(warning) for warning in config.warnings] == WARNINGS
-
-
-def test_defaults_are_warned_of_nowhere() -> None:
-    config = read_config("[server]\n[journal]\n", {}, "palyra.toml")
-    assert isinstance(config, Config)
-    assert config.warnings == ()
-
-
-@pytest.mark.usefixtures("unread")
-def test_check_tells_warnings_and_what_would_stop_the_start(tmp_path: Path) -> None:
+def test_check_tells_what_would_stop_the_start(tmp_path: Path) -> None:
     file = tmp_path / "palyra.toml"
-    file.write_text(FILE)
-    arguments = ["--home", str(tmp_path), "config", "check"]
-    checked = CliRunner().invoke(app, arguments, env=VARIABLES)
-    expected = [f"warning: {each.replace('palyra.toml', str(file))}" for each in WARNINGS]
-    assert (checked.exit_code, checked.output.splitlines()) == (0, [*expected, "all is well"])
     file.write_text('[server]\nhttp = "0.0.0.0:1"\n[[agent]]\nname = "a"\nworkspace = ["/"]\n')
-    checked = CliRunner().invoke(app, arguments)
+    checked = CliRunner().invoke(app, ["--home", str(tmp_path), "config", "check"])
     assert checked.exit_code == 1
     assert "can be reached from other machines without TLS" in checked.output
     assert "would open" in checked.output
     assert checked.output.splitlines()[-1] == "2 problems"
-
-
-def test_page_marks_what_has_no_effect() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
-    pages = {part.partition("`")[0].strip("[]"): part for part in text.split("### `")[1:]}
-    for name, section in SECTIONS.items():
-        unread = unread_keys(section)
-        assert ("Nothing reads this section yet" in pages[name]) is not section.is_read
-        shown = {field.name for field in fields(section) if "Not read yet" in rows[f"{name}.{field.name}"]}
-        assert shown == (unread if section.is_read else set())
 
 
 @pytest.mark.parametrize("url", ["postgresql://h/d", "postgres://u:p@h/d"])
