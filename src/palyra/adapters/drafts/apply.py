@@ -90,7 +90,7 @@ class Applier:
         return f"/proc/self/fd/{self._trees[root].handle}/{name}" if folder == root.rstrip("/") else self._stages[root]
 
     def _remove_stage(self, root: str) -> None:
-        with suppress(OSError):  # It is out of use. What is left of it goes with the draft.
+        with suppress(OSError):  # It is out of use: the draft is applied, or is not, whatever stays of it.
             remove_tree(self._stage_path(root))
 
     def _compare_names(self) -> None:
