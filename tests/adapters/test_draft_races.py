@@ -269,6 +269,15 @@ async def test_a_swap_at_any_moment_leads_nowhere(folder: Path, command: str) ->
     assert outcomes["AppliedDraft"] > 200 // STRIDE
 
 
+async def test_content_of_more_folders_than_are_kept_open_is_not_lost(
+    folder: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(applying, "TOUCHED_MAX", 0)
+    outcomes = await try_all(await made(folder, COMMANDS[0]), lambda moments, patch: None)
+    assert outcomes["aside"]
+
+
 def fail_late(moments: Moments, patch: pytest.MonkeyPatch) -> None:
     """The disk is full when what was replaced is to be kept: everything goes back, and is swapped on the way."""
 

@@ -17,6 +17,7 @@ from palyra.adapters.drafts.attributes import Attributes, handed_on, kept_attrib
 from palyra.adapters.drafts.renames import Place, exchange, rename_new
 from palyra.adapters.drafts.stage import exists, stage_file
 from palyra.adapters.drafts.steps import (
+    BESIDE,
     ConflictError,
     bring_back,
     change_mode,
@@ -90,7 +91,7 @@ class Applier:
         return f"/proc/self/fd/{self._trees[root].handle}/{name}" if folder == root.rstrip("/") else self._stages[root]
 
     def _remove_stage(self, root: str) -> None:
-        with suppress(OSError):  # It is out of use. What is left of it goes with the draft.
+        with suppress(OSError):  # It is out of use: the draft is applied, or is not, whatever stays of it.
             remove_tree(self._stage_path(root))
 
     def _compare_names(self) -> None:
@@ -261,8 +262,11 @@ class Applier:
             [each for each in self._changes if self._has_old(each) or is_applied(each, look(each))] if is_open else []
         )
         for change in reversed(in_step_order(applied)):
-            with suppress(OSError, ConflictError), self._touched_place(change) as place:
-                self._step_back(change, place)
+            try:
+                with self._touched_place(change) as place:
+                    self._step_back(change, place)
+            except (OSError, ConflictError):
+                self._leave_in_root(change)
         for change in folders:
             self._restore_mode(change, 0)
         for root, stage in self._stage_handles.items():
@@ -271,6 +275,12 @@ class Applier:
 
     def _has_old(self, change: FileChange) -> bool:
         return exists(self._stage_handles[change.root], self._old(change))
+
+    def _leave_in_root(self, change: FileChange) -> None:
+        """Puts what came out into the root itself: its folder cannot be found, and nothing of it may be lost."""
+        name = f"{itself(change)[1].rpartition('/')[2]}{BESIDE}"
+        with suppress(OSError):
+            rename_new((self._stage_handles[change.root], self._old(change)), (self._trees[change.root].handle, name))
 
     def _restore_mode(self, change: FileChange, more: int) -> None:
         known = self._touched.get(itself(change))
