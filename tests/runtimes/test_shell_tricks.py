@@ -66,7 +66,7 @@ TEXTS = [
     f"printf 'touch {MARK}' | sh",
     f"echo x >| {MARK}",
     f"mkdir -p .git/hooks && echo 'touch {MARK}' > .git/hooks/pre-commit",
-    "curl -s http://1.1.1.1/ -o got || echo closed > net",
+    "curl -s http://192.0.2.1/ -o got || echo closed > net",
     "(setsid sleep 300 >/dev/null 2>&1 &) ; echo left > proc",
     "rm -rf ./* .??*",
     "ln -s /etc/passwd out; cat out; cat /etc/shadow",
