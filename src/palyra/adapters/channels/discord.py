@@ -160,7 +160,7 @@ class DiscordChannel:
     async def check(self) -> str:
         """Logs in without connecting."""
         library = await self._library()
-        client = library.Client(intents=library.Intents.none())
+        client = library.Client(intents=library.Intents(guilds=True))
         try:
             async with asyncio.timeout(CHECK_S):
                 await client.login(self._settings.token() or "")
@@ -180,6 +180,8 @@ class DiscordChannel:
             library = await asyncio.to_thread(importlib.import_module, "discord")
         except ImportError as cause:
             raise Unavailable("extra_missing", "Discord needs discord.py; install palyra[discord]") from cause
+        # It would warn at every start that it cannot speak, which nobody asks of it.
+        library.VoiceClient.warn_nacl = library.VoiceClient.warn_dave = False
         if self._settings.api_url is not None:
             from yarl import URL
 

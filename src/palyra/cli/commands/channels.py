@@ -130,7 +130,8 @@ def pause(context: typer.Context, name: NameArgument, url: UrlOption = None, jso
 
       palyra channels pause team
     """
-    _print_channel(context, ask_daemon(context, url, lambda client: client.post(f"/channels/{name}/pause")), json)
+    channel = ask_daemon(context, url, lambda client: client.post(f"/channels/{name}/pause"))
+    _print_channel(context, channel, f"{shown(name)} is paused", json)
 
 
 @app.command()
@@ -141,7 +142,8 @@ def resume(context: typer.Context, name: NameArgument, url: UrlOption = None, js
 
       palyra channels resume team
     """
-    _print_channel(context, ask_daemon(context, url, lambda client: client.post(f"/channels/{name}/resume")), json)
+    channel = ask_daemon(context, url, lambda client: client.post(f"/channels/{name}/resume"))
+    _print_channel(context, channel, f"{shown(name)} is resumed, and connects now", json)
 
 
 @app.command("dead-letters")
@@ -202,8 +204,8 @@ def discard(context: typer.Context, message: MessageArgument, url: UrlOption = N
     _print_message(context, ask_daemon(context, url, lambda client: client.post(f"/outbox/{message}/discard")), json)
 
 
-def _print_channel(context: typer.Context, channel: JsonObject, json: bool) -> None:
-    print_result(context, json, channel, f"{shown(str(channel.get('name')))} is {shown(str(channel.get('state')))}")
+def _print_channel(context: typer.Context, channel: JsonObject, words: str, json: bool) -> None:
+    print_result(context, json, channel, words)
 
 
 def _print_message(context: typer.Context, message: JsonObject, json: bool) -> None:

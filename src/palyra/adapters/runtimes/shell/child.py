@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from palyra.adapters.runtimes.shell.groups import NOT_JOINED, ControlGroup, Groups
-from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox, Started, spawn
+from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox, Started, let_begin, spawn
 from palyra.adapters.runtimes.shell.text import OutputText
 from palyra.adapters.runtimes.shell.watch import LOOK_EVERY_S, Excess, LimitCheck, read_small
 
@@ -50,6 +50,7 @@ class Child:
         self._first: int | None = None
         self._first_handle: int | None = None
         self._is_ending = False
+        self._has_gate = True
         self._open: dict[int, OutputText] = {}
         self._handles: set[int] = set()
         self._done: asyncio.Future[None] = self._loop.create_future()
@@ -99,6 +100,7 @@ class Child:
             return
         self._is_ending = True
         self.excess = excess
+        self._shut_gate()
         self._kill_first()
         if self._group is not None:
             self._group.kill()
@@ -121,6 +123,7 @@ class Child:
         self._loop.add_reader(started.stdout, self._read, "stdout", started.stdout)
         self._loop.add_reader(started.stderr, self._read, "stderr", started.stderr)
         self._loop.add_reader(started.status, self._read_status)
+        self._loop.add_reader(started.gate, self._answer_at_gate)
         handle = os.pidfd_open(started.process.pid)
         self._handles.add(handle)
         self._loop.add_reader(handle, self._outer_ended, handle)
@@ -129,6 +132,7 @@ class Child:
     def _forget(self) -> None:
         """Ends a command that cannot be followed: such a command may not run."""
         self._kill_outer()
+        self._shut_gate()
         self._started.process.wait()
         for file in (*self._open, *self._handles):
             self._loop.remove_reader(file)
@@ -181,6 +185,19 @@ class Child:
         if self._is_ending:
             self._kill_first()
 
+    def _answer_at_gate(self) -> None:
+        """Lets the command begin. By now nothing of bubblewrap can outlive the daemon."""
+        os.read(self._started.gate, 1)
+        let_begin(self._started)
+        self._shut_gate()
+
+    def _shut_gate(self) -> None:
+        """Keeps a command that was not answered from beginning."""
+        if self._has_gate:
+            self._has_gate = False
+            self._loop.remove_reader(self._started.gate)
+            os.close(self._started.gate)
+
     def _first_ended(self, handle: int) -> None:
         self._first_handle = None
         self._let_go(handle)
@@ -190,6 +207,7 @@ class Child:
             return
         if self._started.status in self._open:
             self._read_status()
+        self._shut_gate()
         self._timers.append(self._loop.call_later(DRAIN_WAIT_S, self._give_up))
         self._let_go(handle)
 

@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 import msgspec
 
 from palyra.adapters.runtimes.shell.limits import CommandLimits
-from palyra.adapters.runtimes.shell.sandbox import TRY_TIMEOUT_S, Order, Sandbox, spawn
+from palyra.adapters.runtimes.shell.sandbox import TRY_TIMEOUT_S, Order, Sandbox, let_begin, spawn
 from palyra.ports.drafts import OverlayRoot
 
 OPAQUE = "user.overlay.opaque"
@@ -106,6 +106,7 @@ class OverlayCheck:
         overlay = OverlayRoot(root=root, upper=str(folder / "upper"), work=str(folder / "work"))
         order = Order(command=command, cwd=root, roots=(root,), limits=CommandLimits(), overlays=(overlay,))
         started = spawn(self._sandbox, order)
+        let_begin(started)
         try:
             started.process.wait(TRY_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -115,7 +116,7 @@ class OverlayCheck:
             complained = os.read(started.stderr, 4096).decode(errors="replace").strip()
         except BlockingIOError:
             complained = ""
-        for file in (started.stdout, started.stderr, started.status):
+        for file in (started.stdout, started.stderr, started.status, started.gate):
             os.close(file)
         if started.process.returncode == 0:
             return None

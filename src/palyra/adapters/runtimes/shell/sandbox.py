@@ -11,8 +11,9 @@ import platform
 import shutil
 import signal
 import subprocess
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib import metadata
+from socket import socketpair
 from tempfile import TemporaryDirectory
 
 import msgspec
@@ -109,12 +110,16 @@ class NoSandbox(msgspec.Struct, frozen=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """A running bubblewrap. The reader closes the descriptors."""
+    """A running bubblewrap. The reader closes the descriptors.
+
+    The command says on `gate` that it is about to begin, and begins when it is answered by `let_begin`.
+    """
 
     process: subprocess.Popen[bytes]
     stdout: int
     stderr: int
     status: int
+    gate: int
 
 
 def find_sandbox() -> Sandbox | NoSandbox:
@@ -143,12 +148,19 @@ def find_sandbox() -> Sandbox | NoSandbox:
 
 
 def spawn(sandbox: Sandbox, order: Order, group: ControlGroup | None = None) -> Started:
-    """Starts the command at once, in the calling thread: bubblewrap dies with the thread that started it."""
+    """Starts bubblewrap at once, in the calling thread, with which it dies. The command itself waits for its gate.
+
+    Each process of bubblewrap asks the kernel to die with the one above it, but only after a while. If we end before the
+    last of them has asked, nobody answers at the gate, and the command does not run.
+    """
     with ExitStack() as given, ExitStack() as kept:
         stdout, stdout_inside = _pipe(given, kept)
         stderr, stderr_inside = _pipe(given, kept)
         status, status_inside = _pipe(given, kept)
-        files = {path: _file(text.encode(), given) for path, text in _texts(order).items()}
+        gate, gate_inside = (end.detach() for end in socketpair())
+        given.callback(os.close, gate_inside)
+        kept.callback(os.close, gate)
+        files = {path: _file(text.encode(), given) for path, text in _texts(order, gate_inside).items()}
         files |= {path: _opened(path, given) for path in COPIED if os.path.isfile(path)}
         rules = _file(sandbox.filter, given)
         arguments = [
@@ -170,20 +182,31 @@ def spawn(sandbox: Sandbox, order: Order, group: ControlGroup | None = None) -> 
             stderr=stderr_inside,
             env={**ENVIRONMENT, "BASH_ENV": _LIMITS, **(NETWORK_ENVIRONMENT if order.proxy is not None else {})},
             cwd="/",
-            pass_fds=(*files.values(), rules, status_inside),
+            pass_fds=(*files.values(), rules, status_inside, gate_inside),
             start_new_session=True,
         )
         kept.pop_all()
-        return Started(process=process, stdout=stdout, stderr=stderr, status=status)
+        return Started(process=process, stdout=stdout, stderr=stderr, status=status, gate=gate)
 
 
-def _texts(order: Order) -> dict[str, str]:
+def let_begin(started: Started) -> None:
+    """Answers at the gate of a command."""
+    with suppress(BrokenPipeError, ConnectionResetError):  # The command has ended already.
+        os.write(started.gate, b"1")
+
+
+def _texts(order: Order, gate: int) -> dict[str, str]:
     """Returns the files that are made for the command."""
-    texts = {**FILES, _COMMAND: order.command, _LIMITS: limits_script(order.limits)}
+    texts = {**FILES, _COMMAND: order.command, _LIMITS: limits_script(order.limits) + _gate_script(gate)}
     if order.proxy is not None:
         texts[_LIMITS] += network_script()
         texts[FORWARDER] = SOURCE.read_text()
     return texts
+
+
+def _gate_script(gate: int) -> str:
+    """Returns the lines that wait at the gate. The command itself does not get the descriptor."""
+    return f"printf . >&{gate} && read -r -N 1 -u {gate} || exit 125\nexec {gate}>&-\n"
 
 
 def _make(program: str, locks: tuple[str, ...], rules: bytes) -> Sandbox:
@@ -243,13 +266,14 @@ def _try(sandbox: Sandbox, group: ControlGroup | None = None) -> str | None:
         started = spawn(
             sandbox, Order(command="echo ready", cwd=root, roots=(root,), limits=CommandLimits(), is_direct=True), group
         )
+        let_begin(started)
         try:
             started.process.wait(TRY_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             started.process.send_signal(signal.SIGKILL)
             started.process.wait()
         said, complained = _what_is_there(started.stdout), _what_is_there(started.stderr)
-        for file in (started.stdout, started.stderr, started.status):
+        for file in (started.stdout, started.stderr, started.status, started.gate):
             os.close(file)
     if said == b"ready\n" and started.process.returncode == 0:
         return None
