@@ -89,11 +89,13 @@ def build_engine(home: Home, config: Config, parts: DaemonParts) -> Engine:
     """Connects adapters with ports. A new tool, provider or store is one line here or in `tools`."""
     from palyra.adapters.drafts.folders import sweep_trials
     from palyra.adapters.drafts.trash import sweep_trash
+    from palyra.adapters.runtimes.shell.leftovers import end_left
 
     secrets = open_sources(home, config, parts.known)
     stores = open_stores(home, config)
     sweep_trials(home.drafts)
     sweep_trash(home.drafts)
+    end_left(str(home.root))
     tools = build_tools(
         ToolDependencies(
             home=home,

@@ -22,6 +22,7 @@ from palyra.adapters.runtimes.shell.devices import DeviceModes, device_modes
 from palyra.adapters.runtimes.shell.filter import make_filter
 from palyra.adapters.runtimes.shell.groups import ControlGroup, GroupParent, Groups, NoGroups
 from palyra.adapters.runtimes.shell.groups_find import find_place, open_groups, possible_branches, why_no_branches
+from palyra.adapters.runtimes.shell.leftovers import mark_options
 from palyra.adapters.runtimes.shell.limits import CommandLimits, limits_script
 from palyra.adapters.runtimes.shell.mounts import (
     COPIED,
@@ -166,6 +167,7 @@ def spawn(sandbox: Sandbox, order: Order, group: ControlGroup | None = None) -> 
         arguments = [
             *(group.entry() if group is not None else ()),
             *(sandbox.program, *sandbox.options),
+            *(mark_options(order.hidden) if order.hidden is not None else ()),
             *private_mounts(order.limits),
             *root_mounts(order.roots, order.hidden, mount_root(order.overlays, is_direct=order.is_direct)),
             *(word for alias, real in order.aliases for word in ("--symlink", real, alias)),
