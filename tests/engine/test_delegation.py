@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from palyra.adapters.providers.prepared_turns import Turn
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.adapters.skills.skill_index import FolderSkills
-from palyra.adapters.tools import agent_delegate
+from palyra.adapters.tools.agent_delegate import AgentDelegate
 from palyra.adapters.tools.skill_open import SkillOpen
 from palyra.core.agents import AgentSpec
 from palyra.core.delegation import CHILDREN_MAX
@@ -477,7 +477,7 @@ async def test_a_child_that_does_nothing_is_no_progress_of_its_parent(tmp_path: 
 
 
 async def test_a_call_that_times_out_cancels_its_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_delegate, "SPEC", replace(agent_delegate.SPEC, timeout_s=0.3))
+    monkeypatch.setattr(AgentDelegate, "spec", replace(AgentDelegate.spec, timeout_s=0.3))
     made = delegating(tmp_path)
     made.provider = ScriptedProvider([Script(when="^go$", turns=(delegates("slow"), DONE)), *SLOW])
     async with made.open() as engine:
