@@ -17,13 +17,6 @@ CHANGES_INLINE_BYTES_MAX = 32 * 1024  # A longer list is stored as an artifact; 
 LEFT_OUT_SHOWN_MAX = 32
 SHOWN_MAX = 200  # Of changes other than deletions, which are never cut off before DELETED_SHOWN_MAX.
 DELETED_SHOWN_MAX = 1000
-_ORDER = {
-    ChangeKind.DELETED: 0,
-    ChangeKind.CREATED: 1,
-    ChangeKind.LINKED: 1,
-    ChangeKind.MODIFIED: 1,
-    ChangeKind.MODE: 2,
-}
 _WORDS = {
     ChangeKind.DELETED: "deleted",
     ChangeKind.CREATED: "created",
@@ -147,7 +140,3 @@ def _line(change: FileChange) -> str:
         return f"{words} {path}: {change.before_mode:o} to {change.mode:o}"
     size = f", {change.bytes} bytes" if change.after_sha256 is not None and change.kind is not ChangeKind.LINKED else ""
     return f"{words} {path}{size}"
-
-
-def sort_key(change: FileChange) -> tuple[int, str, str]:
-    return _ORDER[change.kind], change.root, change.path
