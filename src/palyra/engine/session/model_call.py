@@ -65,10 +65,7 @@ class ModelCall:
         self._models = (effect.model, *(route.fallbacks if route is not None else ()))
         self._bill = Bill(caller.prices, effect.turn, route.reserved if route is not None else None)
         self._model = effect.model
-        self._frames = {
-            "model.delta": LiveText(caller, session_id, request, "model.delta"),
-            "reasoning.delta": LiveText(caller, session_id, request, "reasoning.delta"),
-        }
+        self._feeds: dict[str, LiveFeed] = {}
         self._assembly = Assembly(RunId(request.run_id), effect.turn, request.calls_before)
 
     async def perform(self) -> list[Data]:
@@ -133,10 +130,10 @@ class ModelCall:
     def _receive(self, delta: TextDelta | ReasoningDelta | CallDelta) -> None:
         if isinstance(delta, TextDelta):
             self._assembly.add_text(delta.text)
-            self._frames["model.delta"].send(delta.text)
+            self._feed("model.delta").feed(delta.text)
         elif isinstance(delta, ReasoningDelta):
             self._assembly.add_reasoning(delta.text)
-            self._frames["reasoning.delta"].send(delta.text)
+            self._feed("reasoning.delta").feed(delta.text)
         else:
             self._assembly.add_call(delta.index, delta.tool, delta.arguments)
 
@@ -169,17 +166,25 @@ class ModelCall:
         output = self._assembly.interrupted(cause)
         return [self._bill.guessed(self._model, output), output]
 
+    def _feed(self, type_name: str) -> LiveFeed:
+        """Returns where live text of a type goes. Few answers have text of both."""
+        feed = self._feeds.get(type_name)
+        if feed is None:
+            stream = self._caller.redactor.for_run(self._request.run_id).stream(is_eager=True)
+            text = LiveText(self._caller.hub, self._session_id, self._request, type_name)
+            feed = self._feeds[type_name] = LiveFeed(stream, text.send)
+        return feed
+
     def _flush(self) -> None:
-        for frames in self._frames.values():
-            frames.finish()
+        for feed in self._feeds.values():
+            feed.finish()
 
 
 class LiveText:
     """One growing text as live frames with offsets, in characters of the redacted text."""
 
-    def __init__(self, caller: ModelCaller, session_id: SessionId, request: ModelRequest, type_name: str) -> None:
-        self._hub = caller.hub
-        self._feed = LiveFeed(caller.redactor.for_run(request.run_id).stream(is_eager=True), self._emit)
+    def __init__(self, hub: Hub, session_id: SessionId, request: ModelRequest, type_name: str) -> None:
+        self._hub = hub
         self._session_id = session_id
         self._run_id = RunId(request.run_id)
         self._turn = request.turn
@@ -187,12 +192,6 @@ class LiveText:
         self._offset = 0
 
     def send(self, text: str) -> None:
-        self._feed.feed(text)
-
-    def finish(self) -> None:
-        self._feed.finish()
-
-    def _emit(self, text: str) -> None:
         data: dict[str, object] = {"turn": self._turn, "offset": self._offset, "text": text}
         self._offset += len(text)
         self._hub.live(LiveFrame(self._session_id, self._run_id, self._type, data))
