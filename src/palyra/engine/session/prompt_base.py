@@ -35,6 +35,7 @@ class _Made(msgspec.Struct, frozen=True):
 
     agent: AgentSpec
     catalog: tuple[ToolSpec, ...]
+    opens_skills: bool
     offered: tuple[SkillCard, ...]
     base: PromptBase
 
@@ -54,20 +55,23 @@ class PromptBases:
         The catalog and the skills return the identical object until they change.
         """
         catalog = self._catalog.specs()
-        offered = self._skills.offered(agent.workspace) if _can_open(agent, catalog) else ()
-        narrowing = tuple(ancestor.tools for ancestor in lineage)
-        made = self._made.get((agent.name, skills, narrowing))
-        if made is None or made.agent is not agent or made.catalog is not catalog or made.offered is not offered:
-            made = _Made(agent, catalog, offered, _make(agent, skills, _left(catalog, lineage), offered))
+        key = (agent.name, skills, tuple(ancestor.tools for ancestor in lineage))
+        made = self._made.get(key)
+        if made is not None and (made.agent is not agent or made.catalog is not catalog):
+            made = None
+        opens_skills = made.opens_skills if made is not None else _can_open(agent, catalog)
+        offered = self._skills.offered(agent.workspace) if opens_skills else ()
+        if made is None or made.offered is not offered:
+            base = _make(agent, skills, _left(catalog, lineage), offered)
+            made = _Made(agent, catalog, opens_skills, offered, base)
             if len(self._made) >= BASES_MAX:
                 self._made.clear()
-            self._made[agent.name, skills, narrowing] = made
+            self._made[key] = made
         return made.base
 
 
 def _can_open(agent: AgentSpec, catalog: tuple[ToolSpec, ...]) -> bool:
-    """Is asked every turn. Most tools have no traits, and checking that first is quicker than looking for one trait."""
-    return any(spec.traits and Trait.OPENS_SKILLS in spec.traits and may_use(agent, spec.name) for spec in catalog)
+    return any(Trait.OPENS_SKILLS in spec.traits and may_use(agent, spec.name) for spec in catalog)
 
 
 def _left(catalog: tuple[ToolSpec, ...], lineage: tuple[Ancestor, ...]) -> tuple[ToolSpec, ...]:
