@@ -1,6 +1,7 @@
 """Streams over a real socket: their form, resuming, and that one client never costs another anything."""
 
 import asyncio
+import gc
 import json
 import re
 from collections.abc import AsyncIterator
@@ -18,7 +19,7 @@ from palyra.engine.hub import Frame
 from palyra.gateway.event_bytes import SHARED_FRAME_BYTES_MAX, SHARED_FRAMES_MAX
 from palyra.gateway.http.frames import FrameBytes
 from palyra.gateway.http.settings import OUTBOX_BYTES_MAX, STREAMS_PER_TOKEN_MAX, HttpSettings
-from palyra.gateway.http.sse import StreamSlots
+from palyra.gateway.http.sse import EventStream, StreamSlots
 from palyra.ports.tokens import Role
 from tests.gateway.frames import RUN_ID, SESSION_ID, GivenFrames, delta, event, last_event
 from tests.gateway.prepared import Prepared
@@ -128,6 +129,22 @@ async def test_run_can_be_started_as_a_stream(open_scene: tuple[Scene, int]) -> 
         run_id = re.search(rb'"run_id":"(\w+)"', body).group(1)  # type: ignore[union-attr]
         assert b"location: /api/v1/runs/%b\r\n" % run_id in head
     assert scene.asked[-1][0] == "runs.start_and_follow"
+
+
+async def test_a_stream_that_ended_leaves_nothing_to_the_garbage_collector(open_scene: tuple[Scene, int]) -> None:
+    scene, port = open_scene
+    gc.collect()
+    gc.disable()
+    try:
+        async with connected(port) as wire:
+            await wire.send(request_bytes("POST", "/api/v1/runs", b'{"text":"hi"}', accept="text/event-stream"))
+            await wire.until(b"0\r\n\r\n")
+            await wire.send(request_bytes("GET", "/healthz"))  # A connection holds its latest request.
+            await wire.until(b"\r\n\r\n")
+            await until(lambda: scene.gateway.stream_count == 0)
+            await until(lambda: not any(isinstance(each, EventStream) for each in gc.get_objects()))
+    finally:
+        gc.enable()
 
 
 async def test_frames_that_wait_together_leave_in_one_chunk(open_scene: tuple[Scene, int]) -> None:

@@ -187,6 +187,7 @@ class Follower(Frames):
         return first.seq if first is not None else 1
 
     def close(self) -> None:
+        self._tap = None  # It leads back to whoever reads these frames.
         self._hub.forget(self._stream, self)
 
     def _starts_at(self, seq: int) -> bool:

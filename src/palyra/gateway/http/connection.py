@@ -10,6 +10,7 @@ that has waited longest.
 import asyncio
 from functools import partial
 from typing import ClassVar
+from weakref import proxy
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -112,7 +113,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         cycle = self.cycle
         if cycle is not None and extensions is not None:
-            extensions[WRITE_EXTENSION] = {"call": partial(write_now, cycle)}
+            # The cycle holds the scope, and is there for as long as anybody answers in it.
+            extensions[WRITE_EXTENSION] = {"call": partial(write_now, proxy(cycle))}
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
