@@ -45,9 +45,15 @@ class BundledVocabularies:
 
     async def count(self, model: str, texts: Sequence[str]) -> list[int]:
         name, factor = choose_vocabulary(self._ids.get(model, model))
-        by_key = {_key(name, text): text for text in texts}
-        known = {key: self._counts[key] for key in by_key if key in self._counts}
-        unknown = {key: text for key, text in by_key.items() if key not in known}
+        keys = [_key(name, text) for text in texts]
+        counts = self._counts
+        unknown = {key: text for key, text in zip(keys, texts, strict=True) if key not in counts}
+        if unknown:
+            # Others may push counts out while a thread counts, so these come from here.
+            counts = {key: counts[key] for key in keys if key in counts} | await self._learn(name, unknown)
+        return [round(counts[key] * factor) for key in keys]
+
+    async def _learn(self, name: str, unknown: dict[_Key, str]) -> dict[_Key, int]:
         if name not in self._loaded or sum(map(len, unknown.values())) > INLINE_CHARS_MAX:
             # Loading a vocabulary takes a tenth of a second.
             learned = await asyncio.to_thread(_count, name, unknown)
@@ -55,9 +61,7 @@ class BundledVocabularies:
             learned = _count(name, unknown)
         self._loaded.add(name)
         self._remember(learned)
-        # Others may have pushed counts out meanwhile, so these come from here.
-        known |= learned
-        return [round(known[_key(name, text)] * factor) for text in texts]
+        return learned
 
     def _remember(self, learned: dict[_Key, int]) -> None:
         self._counts |= learned
