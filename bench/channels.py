@@ -2,7 +2,7 @@
 
 Every message is one run, and its answer is posted back. A message that is asked to come again is sent again, as a
 platform does. Found out: messages lost or answered out of order, how long answers take in each conversation, and what
-each costs in processor time and memory.
+each costs in processor time and memory. What memory is bounded by is listed in docs/benchmarks.md, under Channels.
 Usage: python -m bench.channels [--quick]
 """
 
