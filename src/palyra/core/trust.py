@@ -18,6 +18,7 @@ class Trust(Enum):
 
 _RANK = {Trust.SYSTEM: 3, Trust.OPERATOR: 2, Trust.LOCAL: 1, Trust.EXTERNAL: 0}
 _FROM_LOWEST = (Trust.EXTERNAL, Trust.LOCAL, Trust.OPERATOR)
+_UNTAINTED = (Trust.SYSTEM, Trust.OPERATOR, Trust.LOCAL)
 
 
 def lowest(levels: Iterable[Trust]) -> Trust:
@@ -40,4 +41,5 @@ def is_at_least(trust: Trust, other: Trust) -> bool:
 
 def is_tainting(trust: Trust) -> bool:
     """Tells whether the level lies below `local`, which makes it taint."""
-    return _RANK[trust] < _RANK[Trust.LOCAL]
+    # It is asked of every item of a summary, twice a turn, so identity is compared here too.
+    return trust not in _UNTAINTED
