@@ -6,6 +6,7 @@ import pytest
 
 from palyra.adapters.providers.prepared_turns import PreparedFailure, Turn
 from palyra.core.events.model import ModelError, ModelFailed, ModelOutput, RoutePlanned
+from palyra.engine.hub import LiveFrame
 from tests.support.asking import ask, finished, says
 from tests.support.engines import OWNER, Workshop
 from tests.support.scripts import play_turns
@@ -30,6 +31,13 @@ async def test_another_model_answers_before_the_first_word(tmp_path: Path) -> No
     outputs = [event.data for event in events if isinstance(event.data, ModelOutput)]
     assert [(output.text, output.model) for output in outputs] == [("Here I am.", "second")]
     assert events[-1].type == "run.done"
+
+
+async def test_words_of_the_model_that_answers_instead_are_live(tmp_path: Path) -> None:
+    async with two_models(tmp_path, failing(ModelError.OVERLOADED)).open() as engine:
+        _, frames = await engine.runs.start_and_follow(OWNER, ask())
+        deltas = [each async for each in frames if isinstance(each, LiveFrame) and each.type == "model.delta"]
+    assert "".join(str(delta.data["text"]) for delta in deltas) == "Here I am."
 
 
 async def test_a_model_that_keeps_failing_is_left_alone_for_a_while(tmp_path: Path) -> None:
