@@ -51,6 +51,7 @@ protos: setup ## Write the generated messages of gRPC anew from proto/.
 	$(BIN)/python -m tests.tidy.protos
 
 bench: setup ## Run every benchmark in bench/, one after the other.
+	@$(BIN)/python $(COMPILE) src bench
 	@set -e; for name in $(BENCHES); do echo "== bench.$$name"; $(BIN)/python -m bench.$$name; done
 
 campaign: setup ## Run the long campaigns: faults of the journal, the daemon, a cap and the queue, large drafts, hostile texts, all injections, costly properties.
