@@ -177,7 +177,7 @@ def dead_letters(
         for each in found
     ]  # fmt: skip
     columns = ("id", "channel", "conversation", "state", "since", "error", "text")
-    print_rows(columns, rows, "every message was sent")
+    print_rows(columns, rows, "no message is dead or uncertain; palyra channels list counts those that wait")
 
 
 @app.command()
