@@ -286,6 +286,13 @@ def test_card_of_a_draft_shows_its_command_once() -> None:
     assert any("created .envrc" in line for line in card)
 
 
+def test_card_does_not_hide_a_single_line() -> None:
+    one_more = "\n".join(f"+line {n}" for n in range(13))
+    assert any("+line 12" in line for line in shell_card(one_more, command="make"))
+    assert not any("more lines" in line for line in shell_card(one_more, command="make"))
+    assert any("… 2 more lines" in line for line in shell_card(f"{one_more}\n+line 13", command="make"))
+
+
 def test_card_shows_what_else_a_command_was_given_and_a_command_that_its_preview_does_not_show() -> None:
     beside = shell_card("the command:\n$ make", command="make", cwd="sub", background=True)
     assert beside[1].strip() == '{"cwd":"sub","background":true}'
