@@ -85,6 +85,16 @@ def test_a_failed_command_tells_why_and_then_what_it_changed() -> None:
     assert sink.told[-1] == "    … 24 more changes; palyra runs diff shows them"
 
 
+def test_changes_too_many_for_the_event_are_counted() -> None:
+    sink = Lines()
+    transcript = Transcript(sink, Style())
+    transcript.show(drafted([], []))
+    ended = finished("ok", None)
+    ended["data"] = {"call_id": "c1", "outcome": "ok", "output": "", "changes_count": 5000}
+    transcript.show(SseFrame(9, "tool.finished", ended))
+    assert sink.told[1:] == ["    … 5000 changes; palyra runs diff shows them"]
+
+
 def test_events_of_a_draft_are_told_in_words() -> None:
     judged: JsonObject = {"call_id": "c1", "verdict": "ask", "rule": "run_outside", "reason": "It asks."}
     events: list[JsonObject] = [

@@ -33,12 +33,13 @@ class DraftNotes:
         """
         call_id = finished.get("call_id")
         drafted, without = self._drafted.pop(call_id, {}), self._without.pop(call_id, ())
-        applied_count = finished.get("changes_count")
-        told = _change_lines(drafted, without) if isinstance(applied_count, int) and applied_count else []
-        missing_count = applied_count - len(told) if told and isinstance(applied_count, int) else 0
-        lines = told[:LINES_MAX]
-        if rest_count := len(told) - len(lines) + max(0, missing_count):
-            lines.append(f"… {counted(rest_count, 'more change')}; palyra runs diff shows them")
+        found = finished.get("changes_count")
+        applied_count = found if isinstance(found, int) else 0
+        lines = _change_lines(drafted, without)[:LINES_MAX] if applied_count else []
+        if drafted and applied_count > len(lines):  # A long list is not in the event, only its length is.
+            noun = "more change" if lines else "change"
+            more = f"… {counted(applied_count - len(lines), noun)}"
+            lines.append(f"{more}; palyra runs diff shows them")
         printed = (drafted or finished).get("output")
         return printed, [*lines, *_left_out_lines(drafted, without)]
 
