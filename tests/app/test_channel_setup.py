@@ -4,11 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from palyra.app import Home
 from palyra.app.channel_setup import add_channel
 from palyra.app.secrets import open_vault
 from palyra.cli.commands.channel_steps import GUIDES
+from palyra.cli.main import app
 from palyra.config import load
 from palyra.core.channels.model import ChannelKind
 from palyra.core.errors import Conflict, Invalid, Unavailable
@@ -39,6 +41,25 @@ async def test_a_token_that_the_platform_refuses_leaves_nothing(tmp_path: Path) 
             await asyncio.to_thread(add_channel, Home(tmp_path), "team", section, {"team_token": "1:guess"})
     assert not (tmp_path / "palyra.toml").exists()
     assert open_vault(Home(tmp_path)).rows() == ()
+
+
+@pytest.mark.parametrize("kind", [ChannelKind.DISCORD, ChannelKind.SLACK])
+def test_a_missing_package_is_told_before_anything_is_asked(
+    kind: ChannelKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palyra.app.channel_setup.find_spec", lambda name: None)
+    monkeypatch.setattr("palyra.app.passphrases.is_terminal", lambda: True)
+    done = CliRunner().invoke(app, ["--home", str(tmp_path), "channels", "add", kind.value, "team"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"install 'palyra[{kind.value}]'" in done.stderr
+
+
+def test_a_taken_name_is_told_before_anything_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "palyra.toml").write_text(f"{GUIDE.section('team')}\n")
+    monkeypatch.setattr("palyra.app.passphrases.is_terminal", lambda: True)
+    done = CliRunner().invoke(app, ["--home", str(tmp_path), "channels", "add", "telegram", "team"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "channel_exists" in done.stderr
 
 
 def test_a_name_that_does_not_fit_is_refused(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_of_three_cards_the_one_above_the_prompt_is_answered(stand_in: StandIn, 
         stand_in.answer_elsewhere("2", "deny")
         terminal.expect("denied by user:other")
         terminal.type("y\r")
-        terminal.expect("answered (once): shell.run make one")
+        terminal.expect("allowed (once): shell.run make one")
         terminal.expect("? shell.run asks for approval")
         terminal.expect("shell.run rm -r three · a/s/t/d ›")
         terminal.type("what would that remove?\r")

@@ -11,7 +11,7 @@ from palyra.adapters.runtimes.shell.nature import nature_of
 from palyra.cli.output import print_json, print_line
 from palyra.cli.sse import FRAME_BYTES_MAX, FrameReader, SseFrame
 from palyra.cli.terminal.card import WIDTH_MIN, card_lines
-from palyra.cli.terminal.questions import answer_of, question_of, seconds_of
+from palyra.cli.terminal.questions import answer_of, decided_text, question_of, seconds_of
 from palyra.cli.terminal.style import Style, cells, duration, in_one_line, prose, shown
 from palyra.cli.terminal.transcript import Transcript
 from palyra.cli.terminal.word_wrap import wrap
@@ -202,8 +202,17 @@ def test_a_draft_is_applied_applied_in_part_or_discarded() -> None:
     assert "changed files" in question.title
     assert answer_of(question, "a") == {"decision": "allow"}
     assert answer_of(question, "w .envrc a/b") == {"decision": "allow", "without": [".envrc", "a/b"]}
+    assert answer_of(question, "w 'a b' c") == {"decision": "allow", "without": ["a b", "c"]}
+    assert answer_of(question, "w it's") == {"decision": "allow", "without": ["it's"]}
     assert answer_of(question, "w") is None
     assert answer_of(question, "d no hooks") == {"decision": "deny", "reason": "no hooks"}
+
+
+def test_the_chat_says_what_an_answer_did() -> None:
+    assert decided_text({"decision": "allow", "scope": "once"}) == "allowed (once)"
+    assert decided_text({"decision": "allow", "without": [".envrc", "a b"]}) == "allowed, without .envrc, a b"
+    assert decided_text({"decision": "deny"}) == "denied"
+    assert decided_text({"decision": "give_up"}) == "answered (give_up)"
 
 
 def test_uncertain_call_has_its_own_answers() -> None:
@@ -275,6 +284,13 @@ def test_card_of_a_draft_shows_its_command_once() -> None:
     card = shell_card("$ make\\nmake test\n\ncreated .envrc", command="make\nmake test")
     assert sum("make test" in line for line in card) == 1
     assert any("created .envrc" in line for line in card)
+
+
+def test_card_does_not_hide_a_single_line() -> None:
+    one_more = "\n".join(f"+line {n}" for n in range(13))
+    assert any("+line 12" in line for line in shell_card(one_more, command="make"))
+    assert not any("more lines" in line for line in shell_card(one_more, command="make"))
+    assert any("… 2 more lines" in line for line in shell_card(f"{one_more}\n+line 13", command="make"))
 
 
 def test_card_shows_what_else_a_command_was_given_and_a_command_that_its_preview_does_not_show() -> None:

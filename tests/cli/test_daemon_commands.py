@@ -197,6 +197,7 @@ def test_approvals_are_named_by_their_beginning_or_as_the_last(stand_in: StandIn
         pass
     assert palyra("approvals", "deny", named).stdout == f"{APPROVAL} is denied\n"
     assert stand_in.sent(f"/approvals/{APPROVAL}") == [{"decision": "deny"}]
+    assert "nothing_waits" in palyra("approvals", "allow", "last").stderr, "an answered question is not the last one"
 
 
 @reached

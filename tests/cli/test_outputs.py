@@ -45,6 +45,69 @@ def test_the_end_of_what_a_failed_call_printed_is_shown() -> None:
     assert "line 1\n" not in told
 
 
+def drafted(changes: list[JsonObject], left_out: list[JsonObject], output: str = "") -> SseFrame:
+    data: JsonObject = {"call_id": "c1", "exit_status": 0, "digest": "d", "changes_count": len(changes)}
+    data |= {"changes": changes, "left_out": left_out, "output": output}
+    return SseFrame(7, "tool.drafted", {"type": "tool.drafted", "seq": 7, "at_ms": 1_750_000_000_000, "data": data})
+
+
+def test_a_person_is_told_what_a_command_changed_and_what_was_not_applied() -> None:
+    sink = Lines()
+    transcript = Transcript(sink, Style())
+    changes: list[JsonObject] = [{"kind": "deleted", "path": "old"}, {"kind": "created", "path": "\x1b[2Jnew"}]
+    changes.append({"kind": "created", "path": ".envrc"})
+    transcript.show(drafted(changes, [{"path": "pw", "reason": "it leads out of the workspace"}]))
+    applying: JsonObject = {"type": "draft.applying", "data": {"call_id": "c1", "without": [".envrc"]}}
+    transcript.show(SseFrame(8, "draft.applying", applying))
+    ended = finished("ok", None)
+    ended["data"] = {"call_id": "c1", "outcome": "ok", "output": "[applied draft d]\ncreated fake", "changes_count": 2}
+    transcript.show(SseFrame(9, "tool.finished", ended))
+    first, *told = sink.told
+    assert first.startswith("✓")
+    assert told[0] == "    deleted old"
+    assert told[1].startswith("    created ")
+    assert "\x1b" not in told[1]
+    assert told[2:] == [
+        "    not applied: pw (it leads out of the workspace)",
+        "    not applied: .envrc (you left it out)",
+    ]
+
+
+def test_a_failed_command_tells_why_and_then_what_it_changed() -> None:
+    sink = Lines()
+    transcript = Transcript(sink, Style())
+    transcript.show(drafted([{"kind": "created", "path": f"m{each}"} for each in range(30)], [], "no such host"))
+    ended = finished("failed", {"code": "exit_status", "message": "exit status 3"})
+    ended["data"] = {"call_id": "c1", "outcome": "failed", "output": "no such host\n[applied draft d]\ncreated m0"}
+    ended["data"]["changes_count"] = 30  # type: ignore[index]
+    transcript.show(SseFrame(9, "tool.finished", ended))
+    assert sink.told[1:3] == ["    no such host", "    created m0"]
+    assert sink.told[-1] == "    … 24 more changes; palyra runs diff shows them"
+
+
+def test_changes_too_many_for_the_event_are_counted() -> None:
+    sink = Lines()
+    transcript = Transcript(sink, Style())
+    transcript.show(drafted([], []))
+    ended = finished("ok", None)
+    ended["data"] = {"call_id": "c1", "outcome": "ok", "output": "", "changes_count": 5000}
+    transcript.show(SseFrame(9, "tool.finished", ended))
+    assert sink.told[1:] == ["    … 5000 changes; palyra runs diff shows them"]
+
+
+def test_events_of_a_draft_are_told_in_words() -> None:
+    judged: JsonObject = {"call_id": "c1", "verdict": "ask", "rule": "run_outside", "reason": "It asks."}
+    events: list[JsonObject] = [
+        drafted([{"kind": "created", "path": "a.txt"}, {"kind": "mode", "path": "b"}], []).event,
+        {"type": "draft.judged", "seq": 8, "at_ms": 1_750_000_000_000, "data": judged},
+        {"type": "draft.applying", "seq": 9, "at_ms": 1_750_000_000_000, "data": {"call_id": "c1", "without": ["b"]}},
+    ]
+    lines = timeline(events, Style())
+    assert lines[0].endswith("c1 exit status 0, 2 changes: created a.txt, permissions of b")
+    assert lines[1].endswith("c1 ask by run_outside: It asks.")
+    assert lines[2].endswith("c1 without b")
+
+
 def test_runs_show_prints_outputs() -> None:
     lines = timeline([finished("ok", None)], Style())
     assert any("E assert 1 == " in line for line in lines)

@@ -264,7 +264,9 @@ class StandIn:
         return web.json_response(self.run(run), status=202)
 
     async def _approvals(self, request: web.Request) -> web.Response:
-        return web.json_response({"items": [self.approval()] if self._is_asked() else [], "next_after": None})
+        is_decided = any(event["type"] == "approval.resolved" for event in self.tape)
+        is_listed = self._is_asked() or (is_decided and "status" not in request.query)
+        return web.json_response({"items": [self.approval()] if is_listed else [], "next_after": None})
 
     async def _approval(self, request: web.Request) -> web.Response:
         return web.json_response(self.approval())

@@ -6,8 +6,10 @@ Does not own: asking the person (cli), adapters (app.channels).
 
 import asyncio
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 from palyra.adapters.clock import SystemClock
@@ -18,9 +20,11 @@ from palyra.app.logs import log_beside_results
 from palyra.app.secrets import AskSecret, checked_name, open_vault
 from palyra.config import FILE_NAME, SecretRef, load, read_config
 from palyra.config.records import ChannelConfig
+from palyra.core.channels.model import ChannelKind
 from palyra.core.errors import Conflict, Invalid, Unavailable
 
 CHECK_S = 20.0
+EXTRA_PACKAGES = {ChannelKind.DISCORD: "discord", ChannelKind.SLACK: "slack_sdk"}
 
 
 class _GivenSecrets:
@@ -38,8 +42,7 @@ def add_channel(home: Home, name: str, section: str, values: Mapping[str, str]) 
 
     `values` are the secrets that it refers to, by name. Conflict if there is such a channel already.
     """
-    if any(channel.name == name for channel in load(home.root, os.environ).channels):
-        raise Conflict("channel_exists", f"palyra.toml has a channel {name} already", is_retryable=False)
+    check_is_new(home, name)
     text = _extended(home.root / FILE_NAME, section)
     log_beside_results()
     known_as = asyncio.run(_check(_section(text, name), values))
@@ -48,6 +51,19 @@ def add_channel(home: Home, name: str, section: str, values: Mapping[str, str]) 
         vault.set(checked_name(each), value, now_ms())
     _replace(home.root / FILE_NAME, text)
     return known_as
+
+
+def check_is_new(home: Home, name: str) -> None:
+    if any(channel.name == name for channel in load(home.root, os.environ).channels):
+        raise Conflict("channel_exists", f"palyra.toml has a channel {name} already", is_retryable=False)
+
+
+def check_extra(kind: ChannelKind) -> None:
+    """Raises Unavailable if the package that this platform needs is not installed."""
+    package = EXTRA_PACKAGES.get(kind)
+    if package is not None and find_spec(package) is None:
+        command = f"{Path(sys.executable).parent / 'pip'} install 'palyra[{kind.value}]'"
+        raise Unavailable("extra_missing", f"{kind.value} needs another package; run {command}")
 
 
 async def _check(channel: ChannelConfig, values: Mapping[str, str]) -> str:

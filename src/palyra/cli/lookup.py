@@ -33,6 +33,16 @@ async def find_id(client: "Client", path: str, text: str) -> str:
     raise NotFound("id_unknown", f"no id begins with {text!r}; palyra approvals {command} shows them")
 
 
+async def find_open_question(client: "Client", text: str) -> str:
+    """Returns the approval to answer. `last` is the newest that waits, never one that is decided."""
+    if text != LAST:
+        return await find_id(client, "/approvals", text)
+    found = choose(await client.items("/approvals", LOOKED_AT_MAX, status="pending"), LAST)
+    if found is None:
+        raise NotFound("nothing_waits", "nothing waits for an answer")
+    return found
+
+
 async def find_run(client: "Client", text: str) -> str:
     """Returns the run that is meant. `last` is the newest that a person or a routine started, never a delegated one."""
     if len(text) == ULID_LENGTH:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.lookup import find_id
+from palyra.cli.lookup import find_id, find_open_question
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json, print_line, print_result, print_table
 from palyra.cli.target import UrlOption
@@ -283,7 +283,7 @@ async def _show(client: "Client", approval: str) -> JsonObject:
 
 
 async def _send(client: "Client", approval: str, body: JsonObject) -> JsonObject:
-    return await client.post(f"/approvals/{await find_id(client, '/approvals', approval)}", body)
+    return await client.post(f"/approvals/{await find_open_question(client, approval)}", body)
 
 
 async def _revoke(client: "Client", grant: str) -> JsonObject:

@@ -80,6 +80,7 @@ def add(
 
       palyra channels add telegram team
     """
+    from palyra.app.channel_setup import check_extra, check_is_new
     from palyra.app.passphrases import is_terminal
 
     guide = GUIDES[kind]
@@ -90,6 +91,8 @@ def add(
         for line in guide.steps(name, api_url):
             print_line(line)
         return
+    check_is_new(home_of(context), name)
+    check_extra(kind)
     _add_guided(context, guide, name, api_url)
 
 
@@ -179,7 +182,7 @@ def dead_letters(
         for each in found
     ]  # fmt: skip
     columns = ("id", "channel", "conversation", "state", "since", "error", "text")
-    print_rows(columns, rows, "every message was sent")
+    print_rows(columns, rows, "no message is dead or uncertain; palyra channels list counts those that wait")
 
 
 @app.command()

@@ -85,11 +85,13 @@ def _call_line(record: Mapping[str, object], arguments: object) -> str:
 def _preview(question: CardQuestion, style: Style, columns: int) -> list[str]:
     preview = question.record.get("preview")
     lines = [line for line in shown(preview).splitlines() if line] if isinstance(preview, str) else []
+    # A single line more takes no more room than the words that it is missing.
+    shown_count = len(lines) if len(lines) == PREVIEW_LINES_MAX + 1 else PREVIEW_LINES_MAX
     drawn: list[str] = []
-    for line in lines[:PREVIEW_LINES_MAX]:
+    for line in lines[:shown_count]:
         paint = {"+": style.green, "-": style.red}.get(line[0], style.dim)
         drawn += [paint(piece) for piece in wrap(_INDENT + line, columns, f"{_INDENT}  ")]
-    rest_count = len(lines) - PREVIEW_LINES_MAX
+    rest_count = len(lines) - shown_count
     if rest_count > 0:
         said = f"{_INDENT}… {rest_count} more lines; see palyra approvals show"
         drawn += [style.dim(line) for line in wrap(said, columns, _INDENT)]

@@ -30,7 +30,7 @@ from palyra.cli.terminal.inbox import (
     Typed,
 )
 from palyra.cli.terminal.prompt import make_chat_prompt
-from palyra.cli.terminal.questions import CardQuestion, answer_of, brief_arguments, question_of, text_of
+from palyra.cli.terminal.questions import CardQuestion, answer_of, brief_arguments, decided_text, question_of
 from palyra.cli.terminal.reference_preview import ReferencePreviews
 from palyra.cli.terminal.slash_commands import help_text
 from palyra.cli.terminal.style import date_time, in_one_line, shown, style_for
@@ -269,10 +269,7 @@ class Conversation:
             self._prompt.line(self._style.dim(shown(error.message)))
         else:
             self._answered.add(question.approval_id)
-            said = text_of(body.get("scope")) or text_of(body.get("decision"))
-            scope = f" ({body['scope']})" if "scope" in body else ""
-            decided = f"denied{scope}" if body.get("decision") == "deny" else f"answered ({said})"
-            self._prompt.line(self._style.dim(f"· {decided}: {question.subject}"))
+            self._prompt.line(self._style.dim(f"· {decided_text(body)}: {question.subject}"))
         if self._questions.pop(question.approval_id, None) is not None:
             self._draw_card()
 

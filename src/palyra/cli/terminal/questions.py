@@ -5,6 +5,7 @@ Invariant: an answer is a key and Enter, never a single keystroke, so that text 
 """
 
 import re
+import shlex
 from collections.abc import Mapping
 
 import msgspec
@@ -24,6 +25,7 @@ _UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SCOPE_KEYS = {"once": "a", "session": "s", "timeboxed": "t"}
 _SCOPE_TEXTS = {"once": "allow once", "session": "allow for this session", "timeboxed": "allow for a while (t 30m)"}
 _REFUSAL_TEXTS = {"session": "deny for this session", "timeboxed": "deny for a while (dt 30m)"}
+_DECIDED = {"allow": "allowed", "deny": "denied"}
 _WORDS = {"y": "a", "yes": "a", "allow": "a", "n": "d", "no": "d", "deny": "d"}
 _UNCERTAIN = (
     ("r", "retry: run it again", "retry"),
@@ -134,11 +136,28 @@ def answer_of(question: CardQuestion, line: str) -> JsonObject | None:
     if chosen.body.get("decision") == "deny":
         return _denial(chosen.body, rest)
     if "without" in chosen.body:
-        return {**chosen.body, "without": rest.split()} if rest else None
+        return {**chosen.body, "without": _paths(rest)} if rest else None
     if chosen.body.get("scope") == "timeboxed":
         ttl_s = seconds_of(rest) if rest else TTL_DEFAULT_S
         return None if ttl_s is None else {**chosen.body, "ttl_s": ttl_s}
     return None if rest else chosen.body
+
+
+def decided_text(body: JsonObject) -> str:
+    """Returns what an answer did, as a person is told it: `allowed (once)`, `allowed, without .envrc`."""
+    decision = text_of(body.get("decision"))
+    scope = f" ({body['scope']})" if "scope" in body else ""
+    left = body.get("without")
+    without = f", without {shown(', '.join(map(str, left)))}" if isinstance(left, list) and left else ""
+    return f"{_DECIDED[decision]}{scope}{without}" if decision in _DECIDED else f"answered ({decision})"
+
+
+def _paths(typed: str) -> list[str]:
+    """Splits paths as a shell does, so that quotes keep the spaces of a name."""
+    try:
+        return shlex.split(typed)
+    except ValueError:
+        return typed.split()  # A quote without its end belongs to a name.
 
 
 def _denial(body: JsonObject, rest: str) -> JsonObject:

@@ -9,6 +9,12 @@ from typing import TextIO
 
 import msgspec
 
+from palyra.cli.terminal.draft_text import (
+    draft_applying_text,
+    draft_conflicted_text,
+    draft_judged_text,
+    drafted_text,
+)
 from palyra.cli.terminal.questions import brief_arguments
 from palyra.cli.terminal.style import Style, clock_time, duration, in_one_line, last_lines
 from palyra.cli.terminal.word_wrap import wrap
@@ -216,6 +222,10 @@ _WORDS: dict[str, Words] = {
     "tool.proposed": _of_proposed,
     "tool.judged": _of_judged,
     "tool.started": _of_started,
+    "tool.drafted": drafted_text,
+    "draft.judged": draft_judged_text,
+    "draft.applying": draft_applying_text,
+    "draft.conflicted": draft_conflicted_text,
     "tool.finished": _of_finished,
     "objectives.checked": _of_objectives,
     "approval.requested": _of_requested,

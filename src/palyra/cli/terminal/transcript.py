@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from palyra.cli.sse import SseFrame
+from palyra.cli.terminal.draft_text import DraftNotes
 from palyra.cli.terminal.live_output import LiveOutput
 from palyra.cli.terminal.questions import brief_arguments
 from palyra.cli.terminal.style import Style, duration, in_one_line, last_lines, prose, shown
@@ -48,6 +49,7 @@ class Transcript:
         self._began_at_ms = 0
         self._failure_told = ""
         self._live = LiveOutput(lambda line: self._sink.line(self._style.dim(f"    {line}")))
+        self._drafts = DraftNotes()
         self.has_delegated = False
         self._show_by_type: dict[str, Callable[[SseFrame], None]] = {
             "run.started": self._begin,
@@ -59,6 +61,8 @@ class Transcript:
             "tool.proposed": self._propose,
             "tool.judged": self._judge,
             "tool.started": self._start,
+            "tool.drafted": lambda frame: self._drafts.seal(frame.data),
+            "draft.applying": lambda frame: self._drafts.leave_out(frame.data),
             "tool.finished": self._finish,
             "tool.uncertain": self._doubt,
             "objectives.checked": self._check,
@@ -146,13 +150,16 @@ class Transcript:
             return  # Its verdict was shown already, and it never ran.
         took = duration(frame.at_ms - self._starts.pop(call_id)) if call_id in self._starts else ""
         is_shown = self._live.end(call_id)
+        printed, changed = self._drafts.end(frame.data)
         if outcome == "ok":
             self._mark(self._style.green("✓"), name, took)
         else:
             message = f": {error.get('message')}" if isinstance(error, dict) else ""
             self._mark(self._style.red("✗"), name, f"{outcome}{message} {took}".rstrip())
-            for line in () if is_shown else last_lines(frame.data.get("output"), FAILED_LINES_MAX):
+            for line in () if is_shown else last_lines(printed, FAILED_LINES_MAX):
                 self._sink.line(self._style.dim(f"    {line}"))
+        for line in changed:
+            self._sink.line(self._style.dim(f"    {line}"))
 
     def _name_of_ended(self, frame: SseFrame) -> str:
         """Returns the tool's name. Several delegations end in any order, so each ends with its task and its run."""
@@ -197,7 +204,7 @@ class Transcript:
         self._cost_usd = self._cost_usd + cost if known else None  # type: ignore[operator]
 
     def _end(self, frame: SseFrame) -> None:
-        for known in (self._shown_counts, self._tools, self._arguments, self._starts, self._live):
+        for known in (self._shown_counts, self._tools, self._arguments, self._starts, self._live, self._drafts):
             known.clear()
         took = [duration(frame.at_ms - self._began_at_ms)] if self._began_at_ms else []
         about = "~" if self._is_estimate else ""

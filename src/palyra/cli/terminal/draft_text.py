@@ -1,0 +1,95 @@
+"""Drafts in words: what a command changed on disk, and the events of its draft in one line each.
+
+Owns: which changes a person is told when a command ends. Does not own: differences (`palyra runs diff`), cards (card).
+"""
+
+from collections.abc import Mapping
+
+from palyra.cli.output import counted
+from palyra.cli.terminal.style import in_one_line
+
+LINES_MAX = 6  # A person is told the first changes; `palyra runs diff` shows the rest.
+_PATH_LENGTH_MAX = 120
+_WORDS: dict[object, str] = {"mode": "permissions of"}
+
+
+class DraftNotes:
+    """Keeps what the draft of each call changed until the call ends."""
+
+    def __init__(self) -> None:
+        self._drafted: dict[object, Mapping[str, object]] = {}
+        self._without: dict[object, tuple[str, ...]] = {}
+
+    def seal(self, data: Mapping[str, object]) -> None:
+        self._drafted[data.get("call_id")] = data
+
+    def leave_out(self, data: Mapping[str, object]) -> None:
+        self._without[data.get("call_id")] = tuple(map(str, _listed(data.get("without"))))
+
+    def end(self, finished: Mapping[str, object]) -> tuple[object, list[str]]:
+        """Returns what the call itself printed, and a line for each change that was applied or was not.
+
+        The recorded output of a drafted command ends with a list of changes for the model. A person gets the lines.
+        """
+        call_id = finished.get("call_id")
+        drafted, without = self._drafted.pop(call_id, {}), self._without.pop(call_id, ())
+        found = finished.get("changes_count")
+        applied_count = found if isinstance(found, int) else 0
+        lines = _change_lines(drafted, without)[:LINES_MAX] if applied_count else []
+        if drafted and applied_count > len(lines):  # A long list is not in the event, only its length is.
+            noun = "more change" if lines else "change"
+            more = f"… {counted(applied_count - len(lines), noun)}"
+            lines.append(f"{more}; palyra runs diff shows them")
+        printed = (drafted or finished).get("output")
+        return printed, [*lines, *_left_out_lines(drafted, without)]
+
+    def clear(self) -> None:
+        self._drafted.clear()
+        self._without.clear()
+
+
+def drafted_text(data: Mapping[str, object]) -> str:
+    changes = _change_lines(data, ())
+    changes_count = data.get("changes_count")
+    count = changes_count if isinstance(changes_count, int) else len(changes)
+    named = f": {', '.join(changes)}" if changes else ""
+    return f"{data.get('call_id')} exit status {data.get('exit_status')}, {counted(count, 'change')}{named}"
+
+
+def draft_judged_text(data: Mapping[str, object]) -> str:
+    return f"{data.get('call_id')} {data.get('verdict')} by {data.get('rule')}: {data.get('reason')}"
+
+
+def draft_applying_text(data: Mapping[str, object]) -> str:
+    without = ", ".join(map(str, _listed(data.get("without"))))
+    return f"{data.get('call_id')}{f' without {without}' if without else ''}"
+
+
+def draft_conflicted_text(data: Mapping[str, object]) -> str:
+    return f"{data.get('call_id')} {data.get('path')} was changed meanwhile ({data.get('cause')})"
+
+
+def _change_lines(drafted: Mapping[str, object], without: tuple[str, ...]) -> list[str]:
+    changes = [each for each in _listed(drafted.get("changes")) if isinstance(each, dict)]
+    kept = [each for each in changes if not _is_without(str(each.get("path")), without)]
+    return [
+        f"{_WORDS.get(each.get('kind'), each.get('kind'))} {in_one_line(str(each.get('path')), _PATH_LENGTH_MAX)}"
+        for each in kept
+    ]
+
+
+def _is_without(path: str, without: tuple[str, ...]) -> bool:
+    return any(path.rstrip("/") == each.rstrip("/") or path.startswith(each.rstrip("/") + "/") for each in without)
+
+
+def _left_out_lines(drafted: Mapping[str, object], without: tuple[str, ...]) -> list[str]:
+    found = [each for each in _listed(drafted.get("left_out")) if isinstance(each, dict)]
+    reasons = [(str(each.get("path")), str(each.get("reason"))) for each in found]
+    reasons += [(path, "you left it out") for path in without]
+    said = [f"not applied: {path} ({reason})" for path, reason in reasons]
+    lines = [in_one_line(line, 2 * _PATH_LENGTH_MAX) for line in said[:LINES_MAX]]
+    return [*lines, f"… {len(said) - LINES_MAX} more not applied"] if len(said) > LINES_MAX else lines
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
