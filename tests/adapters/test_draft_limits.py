@@ -1,11 +1,15 @@
-"""What a command leaves is bounded in bytes."""
+"""What a command leaves is bounded in bytes, and files of several names pass nothing on to the others."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from palyra.adapters.drafts import upper
 from palyra.adapters.runtimes.shell.run import ShellRun
+from palyra.core.drafts.changes import describe_left_out
+from palyra.core.events.draft import ChangeKind
+from palyra.ports.drafts import AppliedDraft
 from tests.adapters.test_drafts import Desk
 from tests.runtimes.shells import found_sandbox, make_context, make_setup
 
@@ -37,3 +41,25 @@ async def test_what_a_command_deletes_or_leaves_alone_has_no_limit(desk: Desk, m
         (desk.root / name).write_bytes(b"x" * 1000)
     _, found = await desk.run("rm large; truncate -s 400 new")
     assert [change.path for change in found.changes] == ["large", "new"]
+
+
+async def test_permissions_that_other_names_share_are_left_out_and_named(desk: Desk, tmp_path: Path) -> None:
+    """The other name may lie outside the workspace, or be a hook of git: nobody judged that one."""
+    outside = tmp_path / "outside"
+    os.link(desk.root / "a", outside)
+    mode = outside.stat().st_mode
+    context, found = await desk.run("chmod 777 a b")
+    assert [(change.kind, change.path) for change in found.changes] == [(ChangeKind.MODE, "b")]
+    assert "other names" in describe_left_out(found.left_out, found.left_out_count)
+    assert isinstance(await desk.apply(context.effect_id, found), AppliedDraft)
+    assert outside.stat().st_mode == mode
+
+
+async def test_new_content_parts_a_file_from_its_other_names(desk: Desk, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    os.link(desk.root / "a", outside)
+    mode = outside.stat().st_mode
+    context, found = await desk.run("echo new > a; chmod 777 a")
+    assert isinstance(await desk.apply(context.effect_id, found), AppliedDraft)
+    assert (outside.read_text(), outside.stat().st_mode) == ("old a\n", mode)
+    assert (desk.root / "a").read_text() == "new\n"

@@ -2,8 +2,8 @@
 
 Owns: what deletions, replaced folders, copies and links look like there. Does not own: applying them (apply).
 A deletion is a character device 0:0. A replaced folder has the attribute `user.overlay.opaque`. A file that was only
-touched is no change. Links that lead out, devices, pipes, sockets, set-user-id bits and attributes are left out and
-named.
+touched is no change. Links that lead out, devices, pipes, sockets, set-user-id bits, attributes, and permissions that
+other names share are left out and named.
 The cost depends on what changed, not on the size of the workspace.
 """
 
@@ -33,6 +33,7 @@ _TOO_DEEP = "it lies too deep, or its path is too long"
 _STRANGE = "a device, a pipe or a socket"
 _ATTRIBUTES = "its attributes or access list; the file itself is applied without"
 _FOLDER_ATTRIBUTES = "its attributes or access list; a draft never changes those"
+_SHARED = "its permissions: the file has other names (hard links), whose permissions they are too"
 _SETUID = "its set-user-id or set-group-id bit; the file itself is applied without"
 
 _Named = tuple[int | None, str]  # A name in an open folder.
@@ -141,6 +142,9 @@ class UpperReader:
         if before_hash == after and (mode == before_mode or stat.S_ISLNK(before.st_mode)):
             return
         kind = ChangeKind.MODE if before_hash == after else ChangeKind.MODIFIED
+        if kind is ChangeKind.MODE and before.st_nlink > 1:
+            self._leave_out(path, _SHARED)
+            return
         self._add(
             path=path,
             kind=kind,
