@@ -157,6 +157,20 @@ async def test_of_too_many_the_newest_are_read(home: Home, monkeypatch: pytest.M
         assert (await scene.engine.channels.get("team")).left_count == 2
 
 
+async def test_messages_of_robots_count_among_those_that_are_read(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A robot may write day and night. Reading all of it would hold up the live words of every conversation."""
+    monkeypatch.setattr(catch_up, "MESSAGES_MAX", 150)
+    await home.known(**IN_GUILD)
+    for number in range(450):
+        await home.server.say(f"log {number}", **{**IN_GUILD, "author": {**BOT, "id": "5"}})
+    await home.server.say("<@999> the last", mentions=[BOT], **IN_GUILD)
+    async with home.up() as scene:
+        await caught_up(scene)
+        await until(lambda: len(home.server.sent) == 2)
+        assert home.server.history_reads.count("60") == 2
+        assert (await scene.engine.channels.get("team")).left_count == 1
+
+
 async def test_a_conversation_that_nobody_spoke_in_before_is_not_read(home: Home) -> None:
     await home.server.say("before the channel was there")
     async with home.up() as scene:

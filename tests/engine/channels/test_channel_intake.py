@@ -247,6 +247,23 @@ async def test_a_yes_in_a_shared_conversation_names_its_question(tmp_path: Path)
         assert len(scene.workshop.executed()) == 1
 
 
+async def test_a_yes_that_was_written_before_the_question_names_it(tmp_path: Path) -> None:
+    """It was meant for an earlier question, and came late: the daemon was down meanwhile (L7)."""
+    async with channel_scene(tmp_path, SEND_THEN_ANSWER, rules()) as scene:
+        await scene.link("s1", "user:carol", "operator")
+        await scene.say("go")
+        await scene.heard(2)
+        (question,) = await scene.questions()
+        asked_at_ms = question.created_at_ms
+        for text in ("/approve", f"/approve {question.id[:6]}"):
+            before = len(scene.platform.sent)
+            await scene.say(text, written_at_ms=asked_at_ms - 1)
+            assert "Name the question" in (await scene.heard(before + 1))[-1]
+        assert scene.workshop.executed() == []
+        await scene.say("/approve", written_at_ms=asked_at_ms)
+        await until(lambda: len(scene.workshop.executed()) == 1)
+
+
 async def test_a_no_for_the_session_is_given_by_command_and_lasts(tmp_path: Path) -> None:
     async with channel_scene(tmp_path, SEND_THEN_ANSWER, rules(allow_from=("*",))) as scene:
         await scene.link("s9", "user:carol", "operator")

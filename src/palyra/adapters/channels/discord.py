@@ -283,6 +283,7 @@ class DiscordChannel:
             message_id=str(message.id),
             has_files=bool(message.attachments),
             is_listed=True,
+            written_at_ms=int(message.created_at.timestamp() * 1000),
         )
 
     async def _with_files(self, read: InboundMessage, message: "discord.Message") -> InboundMessage:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default as default_policy
-from email.utils import formatdate, parseaddr
+from email.utils import formatdate, parseaddr, parsedate_to_datetime
 from functools import partial
 from typing import TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -226,6 +226,7 @@ class EmailChannel:
             is_direct=True,
             attachments=_attachments(mail),
             message_id=message_id,
+            written_at_ms=_written_at_ms(mail),
         )
 
     def _remember(self, conversation_id: str, subject: str) -> None:
@@ -256,6 +257,14 @@ class EmailChannel:
                 main, sub = "application", "octet-stream"
             mail.add_attachment(file.body, maintype=main, subtype=sub, filename=file_name(file.name))
         return mail
+
+
+def _written_at_ms(mail: EmailMessage) -> int | None:
+    """Returns when its sender says that the mail was written, at the end of that second."""
+    try:
+        return int(parsedate_to_datetime(str(mail["Date"])).timestamp()) * 1000 + 999
+    except (ValueError, TypeError, OverflowError, OSError):
+        return None
 
 
 def _connected(url: SplitResult) -> smtplib.SMTP:

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from palyra.adapters.channels.slack_answers import refused, tried
-from palyra.adapters.channels.slack_payloads import Json, blocks_of, plain_text, read_body, thread_of
+from palyra.adapters.channels.slack_payloads import Json, blocks_of, plain_text, read_body, thread_of, written_at_ms
 from palyra.core.channels.file_names import file_name
 from palyra.core.channels.markup import slack_mrkdwn
 from palyra.core.channels.model import (
@@ -261,6 +261,7 @@ class SlackChannel:
             mentions=(SELF,) if is_mentioned else (),
             requested_broadcast=_BROADCAST.search(text) is not None,
             message_id=str(event["ts"]),
+            written_at_ms=written_at_ms(str(event["ts"])),
             has_files=bool(event.get("files")) and isinstance(event["files"], list),
         )
 

@@ -15,6 +15,7 @@ from palyra.core.errors import Invalid
 from palyra.ports.channels import OutgoingPart
 
 Json = dict[str, Any]
+SECONDS_LENGTH_MAX = 12
 
 
 def read_body(headers: Mapping[str, str], body: bytes) -> Json:
@@ -54,3 +55,10 @@ def blocks_of(text: str, part: OutgoingPart) -> list[Json]:
     ]
     shown = {"type": "section", "text": {"type": "mrkdwn", "text": text[:3_000]}}
     return [shown, {"type": "actions", "elements": buttons}]
+
+
+def written_at_ms(stamp: str) -> int | None:
+    """Reads the time of a message, which Slack also names it by: seconds with six places."""
+    seconds, _, places = stamp.partition(".")
+    is_time = stamp.isascii() and seconds.isdecimal() and len(seconds) <= SECONDS_LENGTH_MAX
+    return int(seconds) * 1000 + int(places[:3]) if is_time and places[:3].isdecimal() else None

@@ -210,6 +210,7 @@ class TelegramChannel:
             mentions=(SELF,) if own else (),
             message_id=str(said.message_id),
             has_files=_file_of(said) is not None,
+            written_at_ms=None if said.date is None else said.date * 1000 + 999,  # Somewhere within that second.
         )
 
     def _completing(self, message: InboundMessage, update: TelegramUpdate) -> Complete | None:

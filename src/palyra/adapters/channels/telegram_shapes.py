@@ -41,6 +41,7 @@ class TelegramMessage(msgspec.Struct, frozen=True):
     message_id: int
     chat: TelegramChat
     from_: TelegramUser | None = msgspec.field(name="from", default=None)
+    date: int | None = None
     text: str = ""
     caption: str = ""
     entities: list[TelegramEntity] = []

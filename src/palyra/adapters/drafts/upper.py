@@ -2,8 +2,8 @@
 
 Owns: what deletions, replaced folders, copies and links look like there. Does not own: applying them (apply).
 A deletion is a character device 0:0. A replaced folder has the attribute `user.overlay.opaque`. A file that was only
-touched is no change. Links that lead out, devices, pipes, sockets, set-user-id bits and attributes are left out and
-named.
+touched is no change. Links that lead out, devices, pipes, sockets, set-user-id bits, attributes, and permissions that
+other names share are left out and named.
 The cost depends on what changed, not on the size of the workspace.
 """
 
@@ -20,6 +20,7 @@ from palyra.core.errors import Invalid
 from palyra.core.events.draft import ChangeKind, FileChange, LeftOutFile
 
 CHANGES_MAX = 200_000
+BYTES_MAX = 10 * 1024**3  # As much as a command may fill the disk with. Holes fill nothing, but are read as well.
 DEPTH_MAX = 200  # Folders are read one inside the other.
 PATH_BYTES_MAX = 3000  # A draft's own folder comes before it, and the kernel takes 4096.
 CHANGED = "changed"  # Stands for a hash that no file has: it changed after the command began.
@@ -32,6 +33,7 @@ _TOO_DEEP = "it lies too deep, or its path is too long"
 _STRANGE = "a device, a pipe or a socket"
 _ATTRIBUTES = "its attributes or access list; the file itself is applied without"
 _FOLDER_ATTRIBUTES = "its attributes or access list; a draft never changes those"
+_SHARED = "its permissions: the file has other names (hard links), whose permissions they are too"
 _SETUID = "its set-user-id or set-group-id bit; the file itself is applied without"
 
 _Named = tuple[int | None, str]  # A name in an open folder.
@@ -47,6 +49,7 @@ class UpperReader:
         self._changes: list[FileChange] = []
         self._left_out: list[LeftOutFile] = []
         self._left_out_count = 0
+        self._bytes_count = 0
         self._real = -1  # The deepest folder of the root on the way to what is being read.
 
     def read(self) -> ChangeSet:
@@ -126,6 +129,7 @@ class UpperReader:
             self._deleted(lower, name, path)
             before = None
         found = os.stat(name, dir_fd=upper, follow_symlinks=False)
+        self._count_bytes(found.st_size)
         after = _hash(upper, name, 0o600)
         if found.st_mode & _SPECIAL_BITS:
             self._leave_out(path, _SETUID)
@@ -138,6 +142,9 @@ class UpperReader:
         if before_hash == after and (mode == before_mode or stat.S_ISLNK(before.st_mode)):
             return
         kind = ChangeKind.MODE if before_hash == after else ChangeKind.MODIFIED
+        if kind is ChangeKind.MODE and before.st_nlink > 1:
+            self._leave_out(path, _SHARED)
+            return
         self._add(
             path=path,
             kind=kind,
@@ -224,6 +231,12 @@ class UpperReader:
         if len(self._changes) >= CHANGES_MAX:
             raise Invalid("draft_too_large", f"a command may change at most {CHANGES_MAX} files; do it in parts")
         self._changes.append(FileChange(root=self._root, path=path, kind=kind, **fields))
+
+    def _count_bytes(self, length: int) -> None:
+        """Refuses a draft that would take hours to read. Each name of a file counts: each may become a copy."""
+        self._bytes_count += length
+        if self._bytes_count > BYTES_MAX:
+            raise Invalid("draft_too_large", f"the files that a command leaves may have {BYTES_MAX} bytes together")
 
     def _leave_out(self, path: str, reason: str) -> None:
         self._left_out_count += 1

@@ -59,7 +59,8 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     does not vouch for the sender. `mentions` comes from the platform's own marks, never from the text. `message_id` is
     the platform's id of the message, for answers that refer to it. `pressed` is the value of a button. `has_files` says
     that it has files which are read once it has its place in the conversation. `is_listed` says that the platform lists
-    it in the conversation's history under `message_id`, so that it can be read there later.
+    it in the conversation's history under `message_id`, so that it can be read there later. `written_at_ms` is when the
+    platform got it, which may be days ago; None if it does not say.
     """
 
     envelope_id: str
@@ -78,6 +79,7 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     pressed: str | None = None
     has_files: bool = False
     is_listed: bool = False
+    written_at_ms: int | None = None
 
 
 def with_attachments(

@@ -39,9 +39,13 @@ class _Held:
 
 @dataclass(slots=True)
 class _Missed:
-    """What a conversation's history held. `left_count` were too old or too many; with `has_more` there are others."""
+    """What a conversation's history held. `left_count` were too old or too many; with `has_more` there are others.
+
+    `read_count` counts also what nobody said to us: a robot that writes day and night holds nothing up.
+    """
 
     arrivals: list[Arrival] = field(default_factory=list)
+    read_count: int = 0
     left_count: int = 0
     has_more: bool = False
 
@@ -139,7 +143,8 @@ class CatchUp:
             page = await self._page(history, position.conversation_id, before)
             fresh = [each for each in page if is_later(each.message_id, position.message_id)]
             for past in fresh:
-                is_within = is_within and past.at_ms >= oldest_ms and len(found.arrivals) < MESSAGES_MAX
+                is_within = is_within and past.at_ms >= oldest_ms and found.read_count < MESSAGES_MAX
+                found.read_count += 1
                 if past.arrival is not None and is_within:
                     found.arrivals.append(past.arrival)
                 elif past.arrival is not None:

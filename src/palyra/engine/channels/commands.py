@@ -34,13 +34,14 @@ _LASTING = (Scope.SESSION.value, Scope.TIMEBOXED.value)
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CommandCase:
-    """Who types a command, and in which session."""
+    """Who types a command, in which session, and when, if the platform says so."""
 
     rules: ChannelRules
     speaker: Speaker
     place: Place
+    written_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,9 +197,13 @@ def _may_change(case: CommandCase) -> bool:
 
 
 def _is_clear(case: CommandCase, wanted: str, rows: list[ApprovalRow]) -> bool:
-    """Where others answer too, the question that was meant may be gone, and the next one not read yet."""
+    """Where others answer too, the question that was meant may be gone, and the next one not read yet.
+
+    The same holds for a yes that was written before the question: it comes late, and was meant for an earlier one.
+    """
     is_alone = case.place.owner == case.speaker.principal and len(rows) == 1
-    return is_alone or wanted.upper() == rows[0].id
+    is_read = case.written_at_ms is None or case.written_at_ms >= rows[0].created_at_ms
+    return (is_alone and is_read) or wanted.upper() == rows[0].id
 
 
 def _refusal_words(argument: str) -> tuple[str, Scope]:

@@ -196,7 +196,8 @@ class ChannelIntake:
         try:
             match heard.routed:
                 case CommandGiven(command=command):
-                    case = CommandCase(rules=channel.rules, speaker=heard.speaker, place=heard.place)
+                    written_at_ms = message.written_at_ms
+                    case = CommandCase(channel.rules, heard.speaker, heard.place, written_at_ms)
                     text = await self.commands.perform(command, case)
                     await self._commit(self._notice(message, text))
                     _answer(heard.waiting, Receipt(is_accepted=True))

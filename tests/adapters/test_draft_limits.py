@@ -1,0 +1,65 @@
+"""What a command leaves is bounded in bytes, and files of several names pass nothing on to the others."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from palyra.adapters.drafts import upper
+from palyra.adapters.runtimes.shell.run import ShellRun
+from palyra.core.drafts.changes import describe_left_out
+from palyra.core.events.draft import ChangeKind
+from palyra.ports.drafts import AppliedDraft
+from tests.adapters.test_drafts import Desk
+from tests.runtimes.shells import found_sandbox, make_context, make_setup
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["truncate -s 1G holes", "truncate -s 300 new; ln new other", "truncate -s 600 a"])
+async def test_a_command_that_leaves_too_many_bytes_is_refused_whole(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Holes cost the command nothing, and reading them would hold a thread for days, also after a cancel."""
+    monkeypatch.setattr(upper, "BYTES_MAX", 500)
+    tool = ShellRun(found_sandbox(), make_setup(drafts=desk.drafts))
+    result = await tool.execute({"command": f"echo new > b; {command}"}, make_context(desk.root))
+    assert result.error is not None
+    assert result.error.code == "draft_too_large"
+    assert result.draft is None
+    assert (desk.root / "b").read_text() == "old b\n"
+
+
+async def test_what_a_command_deletes_or_leaves_alone_has_no_limit(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upper, "BYTES_MAX", 500)
+    for name in ("large", "larger"):
+        (desk.root / name).write_bytes(b"x" * 1000)
+    _, found = await desk.run("rm large; truncate -s 400 new")
+    assert [change.path for change in found.changes] == ["large", "new"]
+
+
+async def test_permissions_that_other_names_share_are_left_out_and_named(desk: Desk, tmp_path: Path) -> None:
+    """The other name may lie outside the workspace, or be a hook of git: nobody judged that one."""
+    outside = tmp_path / "outside"
+    os.link(desk.root / "a", outside)
+    mode = outside.stat().st_mode
+    context, found = await desk.run("chmod 777 a b")
+    assert [(change.kind, change.path) for change in found.changes] == [(ChangeKind.MODE, "b")]
+    assert "other names" in describe_left_out(found.left_out, found.left_out_count)
+    assert isinstance(await desk.apply(context.effect_id, found), AppliedDraft)
+    assert outside.stat().st_mode == mode
+
+
+async def test_new_content_parts_a_file_from_its_other_names(desk: Desk, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    os.link(desk.root / "a", outside)
+    mode = outside.stat().st_mode
+    context, found = await desk.run("echo new > a; chmod 777 a")
+    assert isinstance(await desk.apply(context.effect_id, found), AppliedDraft)
+    assert (outside.read_text(), outside.stat().st_mode) == ("old a\n", mode)
+    assert (desk.root / "a").read_text() == "new\n"
