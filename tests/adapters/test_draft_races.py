@@ -227,7 +227,12 @@ async def made(folder: Path, command: str) -> Bench:  # noqa: F811
 
 
 def loses_nothing(found: Held, wanted: Held) -> bool:
-    """Tells whether all content is still there, if not in its place, and whether all is well outside."""
+    """Tells whether all content is still there, if not in its place, and whether all is well outside.
+
+    A folder that stays can be entered: otherwise what it holds is as good as lost.
+    """
+    if not all(mode & 0o500 == 0o500 for mode, _ in found.values() if stat.S_ISDIR(mode)):
+        return False
     bodies, needed = (Counter(body for mode, body in each.values() if stat.S_ISREG(mode)) for each in (found, wanted))
     return needed <= bodies and outside(found) == outside(wanted)
 

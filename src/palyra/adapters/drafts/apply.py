@@ -286,7 +286,9 @@ class Applier:
         known = self._touched.get(itself(change))
         with suppress(OSError, ConflictError):
             if known is not None:
-                change_mode(known, change.before_mode | more)
+                # A folder that the draft made stays if somebody put something into it.
+                mode = change.mode if change.kind is ChangeKind.CREATED else change.before_mode
+                change_mode(known, mode | more)
             elif change.kind is not ChangeKind.CREATED:
                 with self._touched_place(change) as place:
                     set_mode(change, place, change.before_mode | more)
