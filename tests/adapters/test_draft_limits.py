@@ -35,12 +35,18 @@ async def test_a_command_that_leaves_too_many_bytes_is_refused_whole(
     assert (desk.root / "b").read_text() == "old b\n"
 
 
-async def test_what_a_command_deletes_or_leaves_alone_has_no_limit(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_command_deletes_has_a_limit_of_its_own(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it deletes is read too, for the look at conflicts. What it leaves alone is not."""
     monkeypatch.setattr(upper, "BYTES_MAX", 500)
-    for name in ("large", "larger"):
-        (desk.root / name).write_bytes(b"x" * 1000)
+    (desk.root / "large").write_bytes(b"x" * 400)
+    (desk.root / "larger").write_bytes(b"x" * 1000)
     _, found = await desk.run("rm large; truncate -s 400 new")
     assert [change.path for change in found.changes] == ["large", "new"]
+    tool = ShellRun(found_sandbox(), make_setup(drafts=desk.drafts))
+    result = await tool.execute({"command": "rm larger"}, make_context(desk.root))
+    assert result.error is not None
+    assert result.error.code == "draft_too_large"
+    assert (desk.root / "larger").exists()
 
 
 async def test_permissions_that_other_names_share_are_left_out_and_named(desk: Desk, tmp_path: Path) -> None:

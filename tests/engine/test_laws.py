@@ -156,7 +156,7 @@ class Trial:
         cards = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
         if cards:
             card = self.random.choice(cards)
-            decision = self.random.choices([Decision.ALLOW, Decision.DENY], [5, 1])[0]
+            decision = self.random.choices([Decision.ALLOW, Decision.DENY], [3, 1])[0]
             if card.kind == "uncertain":
                 decision = self.random.choice([Decision.DONE, Decision.GIVE_UP])
             scope = self.random.choice([Scope.ONCE, Scope.SESSION, Scope.TIMEBOXED])
@@ -265,6 +265,9 @@ def check_order(events: list[Event]) -> None:
                 continue
 
 
+SEEDS_MAX = 400
+
+
 @settings(max_examples=examples(10))
 @given(st.integers(0, 2**32))
 def test_any_history_keeps_every_law(seed: int) -> None:
@@ -276,9 +279,9 @@ def test_any_history_keeps_every_law(seed: int) -> None:
 
 
 def test_the_histories_have_groups_and_grants() -> None:
-    """What is never met is not proven."""
+    """What is never met is not proven. Refusals are rare, and how many come depends on the order of tasks."""
     starts_count = by_grant_count = grouped_count = refused_count = 0
-    for seed in range(40):
+    for seed in range(SEEDS_MAX):
         if min(starts_count, by_grant_count, grouped_count, refused_count) >= 1:
             break
         with tempfile.TemporaryDirectory() as folder:

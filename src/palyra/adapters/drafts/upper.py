@@ -49,7 +49,7 @@ class UpperReader:
         self._changes: list[FileChange] = []
         self._left_out: list[LeftOutFile] = []
         self._left_out_count = 0
-        self._bytes_count = 0
+        self._left_bytes = self._replaced_bytes = 0
         self._real = -1  # The deepest folder of the root on the way to what is being read.
 
     def read(self) -> ChangeSet:
@@ -129,7 +129,8 @@ class UpperReader:
             self._deleted(lower, name, path)
             before = None
         found = os.stat(name, dir_fd=upper, follow_symlinks=False)
-        self._count_bytes(found.st_size)
+        self._left_bytes += found.st_size  # Each name of a file counts: each may become a copy.
+        _require_readable(self._left_bytes, "leaves")
         after = _hash(upper, name, 0o600)
         if found.st_mode & _SPECIAL_BITS:
             self._leave_out(path, _SETUID)
@@ -222,6 +223,8 @@ class UpperReader:
             return hash_link(os.readlink(name, dir_fd=lower))
         if not stat.S_ISREG(found.st_mode):
             return STRANGE_SHA256
+        self._replaced_bytes += found.st_size
+        _require_readable(self._replaced_bytes, "replaces or deletes")
         try:
             return _hash(lower, name)
         except PermissionError:
@@ -232,16 +235,17 @@ class UpperReader:
             raise Invalid("draft_too_large", f"a command may change at most {CHANGES_MAX} files; do it in parts")
         self._changes.append(FileChange(root=self._root, path=path, kind=kind, **fields))
 
-    def _count_bytes(self, length: int) -> None:
-        """Refuses a draft that would take hours to read. Each name of a file counts: each may become a copy."""
-        self._bytes_count += length
-        if self._bytes_count > BYTES_MAX:
-            raise Invalid("draft_too_large", f"the files that a command leaves may have {BYTES_MAX} bytes together")
-
     def _leave_out(self, path: str, reason: str) -> None:
         self._left_out_count += 1
         if len(self._left_out) < LEFT_OUT_SHOWN_MAX:
             self._left_out.append(LeftOutFile(path=path, reason=reason))
+
+
+def _require_readable(length: int, verb: str) -> None:
+    """Refuses a draft that would take hours to read."""
+    if length > BYTES_MAX:
+        message = f"the files that a command {verb} may have {BYTES_MAX} bytes in one workspace; do it in parts"
+        raise Invalid("draft_too_large", message)
 
 
 def leads_inside(path: str, target: str, root: str) -> bool:

@@ -43,6 +43,7 @@ from palyra.core.taint import UNNAMED
 from palyra.core.tools import CallNature
 from palyra.core.trust import is_tainting
 from palyra.engine.session.gate import GateCase
+from palyra.engine.session.long_changes import beside_loop
 from palyra.engine.spend.ledger import Ledger, spender_of
 from palyra.ports.clock import Clock
 from palyra.ports.drafts import Drafts
@@ -83,7 +84,7 @@ class DraftGate:
         except (PalyraError, msgspec.DecodeError, OSError) as cause:
             log.error("draft_unreadable", effect_id=call.effect_id, error=type(cause).__name__)
             return _refuse(call, draft.digest, "draft_missing", "What the command changed cannot be read any more.")
-        if digest_changes(changes) != draft.digest:
+        if await beside_loop(digest_changes, changes) != draft.digest:
             return _refuse(call, draft.digest, "draft_mismatch", "What lies in the draft is not what was sealed.")
         taint = _taint(case, draft)
         finding = await self._find(run, case, change_set, taint)
@@ -115,7 +116,7 @@ class DraftGate:
         strictest = PolicyAnswer(verdict=Verdict.ALLOW, rule="draft", reason="Nothing of it asks.")
         held: list[FileChange] = []
         linked = {(each.root, each.path): each.names for each in change_set.linked}
-        for group in group_changes(change_set.changes):
+        for group in await beside_loop(group_changes, change_set.changes):
             answer = self._ask(run, base, group.nature(first_root, linked))
             parts = split(group) if answer.verdict is not Verdict.ALLOW and len(group.changes) > 1 else (group,)
             for part in parts:

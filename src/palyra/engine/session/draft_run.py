@@ -27,6 +27,7 @@ from palyra.core.trust import Trust
 from palyra.core.writes import LinkArtifact, Write
 from palyra.engine.session.attestor import Attested, attest
 from palyra.engine.session.drafts import agent_draft
+from palyra.engine.session.long_changes import beside_loop
 from palyra.engine.session.tool_call import ToolExecutor, fence_of
 from palyra.ports.drafts import AppliedDraft, DraftConflict, DraftFailure, Drafts
 from palyra.ports.tools import ToolCallContext
@@ -58,7 +59,7 @@ class DraftRun:
             whole = (await self.drafts.read(self.call.effect_id)).changes
         except PalyraError as refused:
             return self._failed("draft_missing", refused.message), ()
-        if digest_changes(whole) != self._draft.digest:
+        if await beside_loop(digest_changes, whole) != self._draft.digest:
             return self._failed("draft_mismatch", "What lies in the draft is not what was agreed to."), ()
         unknown = unmatched(whole, self.call.without)
         if unknown:

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from palyra.core.drafts.changes import CHANGES_INLINE_BYTES_MAX, ChangeSet, encode_changes
+from palyra.core.drafts.changes import CHANGES_INLINE_BYTES_MAX, ChangeSet, digest_changes, encode_changes
 from palyra.core.events import Draft
 from palyra.core.events.base import JsonObject
 from palyra.core.events.draft import ToolDrafted
@@ -44,6 +44,7 @@ from palyra.engine.hub import Hub, LiveFrame
 from palyra.engine.session.attestor import Attested, attest
 from palyra.engine.session.call_nature import read_nature
 from palyra.engine.session.drafts import agent_draft
+from palyra.engine.session.long_changes import beside_loop
 from palyra.engine.session.long_texts import LiveFeed, redact_text
 from palyra.engine.session.real_arguments import ArgumentRestorer
 from palyra.ports.artifacts import Artifacts
@@ -186,7 +187,7 @@ class ToolRun:
             call_id=self._call.call_id,
             effect_id=self._call.effect_id,
             exit_status=sealed.exit_status,
-            digest=change_set.digest,
+            digest="",  # It comes with the list of the changes.
             changes_count=len(change_set.changes),
             trust=trust,
             left_out=change_set.left_out,
@@ -204,12 +205,13 @@ class ToolRun:
 
     async def _list_changes(self, result: ToolResult, change_set: ChangeSet, writes: list[Write]) -> dict[str, Any]:
         """Returns the fields that list the changes: in the event itself, or a long list as an artifact."""
-        body = encode_changes(change_set.changes)
+        body = await beside_loop(encode_changes, change_set.changes)
+        digest = await beside_loop(digest_changes, change_set.changes)
         if len(body) <= CHANGES_INLINE_BYTES_MAX:
-            return {"changes": change_set.changes}
+            return {"changes": change_set.changes, "digest": digest}
         artifact_id = await self._executor.artifacts.put(body)
         writes.append(self._link(result, artifact_id, len(body), "application/json"))
-        return {"changes_artifact_id": artifact_id}
+        return {"changes_artifact_id": artifact_id, "digest": digest}
 
     async def _keep_changed(self, result: ToolResult, writes: list[Write]) -> dict[str, Any]:
         """Stores what a call itself changed, and what that replaced, so that it can be shown and undone."""
