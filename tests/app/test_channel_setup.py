@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from palyra.app import Home
-from palyra.app.channel_setup import add_channel
+from palyra.app.channel_setup import add_channel, require_addable
 from palyra.app.secrets import open_vault
 from palyra.cli.commands.channel_steps import GUIDES
 from palyra.cli.main import app
@@ -65,6 +65,35 @@ def test_a_taken_name_is_told_before_anything_is_asked(tmp_path: Path, monkeypat
 def test_a_name_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="channel_invalid"):
         add_channel(Home(tmp_path), 'a"b', GUIDE.section('a"b'), {})
+
+
+def test_what_cannot_be_added_is_known_before_secrets_are_asked_for(tmp_path: Path) -> None:
+    require_addable(Home(tmp_path), "team", GUIDE.section("team"))
+    with pytest.raises(Invalid, match="channel_invalid"):
+        require_addable(Home(tmp_path), "My team", GUIDE.section("My team"))
+    (tmp_path / "palyra.toml").write_text(GUIDE.section("team"))
+    with pytest.raises(Conflict, match="channel_exists"):
+        require_addable(Home(tmp_path), "team", GUIDE.section("team"))
+
+
+def test_an_empty_secret_is_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="nothing_given"):
+        add_channel(Home(tmp_path), "team", GUIDE.section("team"), {"team_token": " "})
+
+
+async def test_the_file_keeps_its_mode_and_stays_the_link_that_it_is(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    real = tmp_path / "kept" / "palyra.toml"
+    real.parent.mkdir()
+    real.write_text("# kept\n")
+    real.chmod(0o600)
+    (tmp_path / "home" / "palyra.toml").symlink_to(real)
+    async with telegram_server() as server:
+        section = GUIDE.section("team", server.url)
+        await asyncio.to_thread(add_channel, Home(tmp_path / "home"), "team", section, {"team_token": TOKEN})
+    assert (tmp_path / "home" / "palyra.toml").is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o600
+    assert "team" in real.read_text()
 
 
 @pytest.mark.parametrize("kind", list(ChannelKind))

@@ -42,20 +42,17 @@ def add_channel(home: Home, name: str, section: str, values: Mapping[str, str]) 
 
     `values` are the secrets that it refers to, by name. Conflict if there is such a channel already.
     """
-    check_is_new(home, name)
-    text = _extended(home.root / FILE_NAME, section)
+    if not all(value.strip() for value in values.values()):
+        raise Invalid("nothing_given", "a secret is empty; nothing was changed")
+    channel = require_addable(home, name, section)
     log_beside_results()
-    known_as = asyncio.run(_check(_section(text, name), values))
+    known_as = asyncio.run(_check(channel, values))
     vault = open_vault(home)
     for each, value in values.items():
         vault.set(checked_name(each), value, now_ms())
-    _replace(home.root / FILE_NAME, text)
+    path = (home.root / FILE_NAME).resolve()
+    _replace(path, _extended(path, section))
     return known_as
-
-
-def check_is_new(home: Home, name: str) -> None:
-    if any(channel.name == name for channel in load(home.root, os.environ).channels):
-        raise Conflict("channel_exists", f"palyra.toml has a channel {name} already", is_retryable=False)
 
 
 def check_extra(kind: ChannelKind) -> None:
@@ -64,6 +61,14 @@ def check_extra(kind: ChannelKind) -> None:
     if package is not None and find_spec(package) is None:
         command = f"{Path(sys.executable).parent / 'pip'} install 'palyra[{kind.value}]'"
         raise Unavailable("extra_missing", f"{kind.value} needs another package; run {command}")
+
+
+def require_addable(home: Home, name: str, section: str) -> ChannelConfig:
+    """Returns the channel that `section` would make. Refuses a name that is taken, or is none."""
+    if any(channel.name == name for channel in load(home.root, os.environ).channels):
+        message = f"palyra.toml has a channel {name} already; choose another name, or edit its section"
+        raise Conflict("channel_exists", message, is_retryable=False)
+    return _section(_extended(home.root / FILE_NAME, section), name)
 
 
 async def _check(channel: ChannelConfig, values: Mapping[str, str]) -> str:
@@ -93,7 +98,10 @@ def _extended(path: Path, section: str) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Writes beside and renames, so that a full disk leaves the old file."""
+    """Writes beside and renames, so that a full disk leaves the old file. Who may read it stays."""
     beside = path.with_name(f"{path.name}.new")
+    beside.touch(0o600)
+    with suppress(FileNotFoundError):
+        beside.chmod(path.stat().st_mode & 0o777)
     beside.write_text(text, "utf-8")
     beside.replace(path)

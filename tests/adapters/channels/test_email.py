@@ -61,6 +61,24 @@ async def test_a_mail_is_answered_in_its_thread_and_seen_after_it_was_taken(tmp_
         await until(lambda: server.seen == {1})
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/approve\n\nOn Mon, 2 Mar 2026 at 10:00, palyra@example.com\nwrote:\n> May I?\n", "/approve"),
+        ("/deny 01AB\n \n-- \nAlice\n", "/deny 01AB"),
+        ("AB12-CD34\n\nSent from my phone\n", "AB12-CD34"),
+        ("/approve\nbut only tomorrow\n", "/approve\nbut only tomorrow"),
+        ("Look at this:\n\n/approve\n", "Look at this:\n\n/approve"),
+    ],
+)
+def test_a_command_in_a_mail_ends_before_the_signature_and_the_quote(text: str, expected: str) -> None:
+    server = MailServer()
+    server.receive(text)
+    read = channel(server)._read("1", server.mails[1])
+    assert read is not None
+    assert read.text == expected
+
+
 async def test_threads_are_sessions_of_their_own(tmp_path: Path) -> None:
     async with mailbox(tmp_path) as (scene, server):
         server.receive("first thread")

@@ -240,6 +240,23 @@ async def test_a_slash_command_is_a_mention() -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "text", "expected"),
+    [
+        ("/palyra", "status", "/status"),
+        ("/palyra", "hello", "hello"),
+        ("/palyra", "new ideas, please", "new ideas, please"),
+        ("/approve", "01AB", "/approve 01AB"),
+        ("/whoami", "", "/whoami"),
+    ],
+)
+async def test_a_slash_command_of_slack_is_a_command_of_ours(command: str, text: str, expected: str) -> None:
+    form = urlencode({"command": command, "text": text, "channel_id": "D1", "user_id": "U1", "trigger_id": "t"})
+    found = await hooked().read_request(request(form.encode(), "application/x-www-form-urlencoded"))
+    assert isinstance(found, tuple)
+    assert found[0].message.text == expected
+
+
+@pytest.mark.parametrize(
     "event", [{"bot_id": "B1"}, {"subtype": "message_changed"}, {"user": BOT_USER}, {"user": None}]
 )
 async def test_our_own_words_and_edits_say_nothing(event: dict) -> None:

@@ -11,7 +11,15 @@ from palyra.core.channels.model import (
     DirectMessages,
     InboundMessage,
 )
-from palyra.core.channels.router import CodeGiven, CommandGiven, Ignored, PairingNeeded, WordsGiven, route
+from palyra.core.channels.router import (
+    CodeGiven,
+    CommandGiven,
+    Ignored,
+    PairingNeeded,
+    UnknownCommandGiven,
+    WordsGiven,
+    route,
+)
 
 
 def rules(**fields: object) -> ChannelRules:
@@ -143,3 +151,21 @@ def test_a_button_is_the_command_it_stands_for_and_nothing_else() -> None:
 
 def test_nothing_said_is_nothing() -> None:
     assert route(message("  \n"), rules(), is_linked=True) == Ignored("empty")
+
+
+@pytest.mark.parametrize("text", ["/foo", "/Foo bar", "/foo@palyra_bot bar", " /foo_2"])
+def test_a_command_that_does_not_exist_is_no_words_for_the_agent(text: str) -> None:
+    routed = route(message(text), rules(), is_linked=True)
+    assert isinstance(routed, UnknownCommandGiven)
+    assert routed.word.lower().startswith("/foo")
+    named = rules(mention_patterns=("(?i)palyra",))
+    assert isinstance(route(group(f"palyra: {text}", mentions=()), named, is_linked=True), UnknownCommandGiven)
+
+
+@pytest.mark.parametrize("text", ["/etc/hosts is odd", "/", "/ hm", "//", "/foo\nmore", "/foo, or not", "a /foo", "/é"])
+def test_words_that_only_look_like_a_command_are_words(text: str) -> None:
+    assert route(message(text), rules(), is_linked=True) == WordsGiven(text)
+
+
+def test_a_stranger_hears_nothing_of_commands() -> None:
+    assert route(message("/foo"), rules(), is_linked=False) == Ignored("direct_denied")

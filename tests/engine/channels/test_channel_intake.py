@@ -20,6 +20,7 @@ from palyra.engine.channels.intake import PAIRING_HINT, Receipt
 from palyra.ports.channels import ChannelViews
 from tests.support.asking import SEND_THEN_ANSWER, finished, says
 from tests.support.channels import ChannelScene, channel_scene, message, rules
+from tests.support.engines import OWNER
 from tests.support.waiting import until
 
 STRANGER = Principal("channel:discord:s1")
@@ -320,6 +321,30 @@ async def test_a_stranger_is_told_once_how_to_pair(tmp_path: Path) -> None:
         await scene.heard(1)
         assert scene.platform.texts == [PAIRING_HINT]
         assert await scene.engine.runs.list(None, RunsQuery()) == ()
+
+
+async def test_a_command_that_does_not_exist_is_answered_without_a_run(tmp_path: Path) -> None:
+    async with channel_scene(tmp_path) as scene:
+        await scene.say("/foo bar")
+        (text,) = await scene.heard(1)
+        assert "/foo" in text
+        assert "/help" in text
+        assert await scene.engine.runs.list(None, RunsQuery()) == ()
+
+
+async def test_who_was_linked_is_told_again_how_to_pair(tmp_path: Path) -> None:
+    from palyra.core.channels.model import DirectMessages
+
+    async with channel_scene(tmp_path, (), rules(dm_policy=DirectMessages.PAIRING)) as scene:
+        await scene.say("hello?")
+        await scene.heard(1)
+        await scene.link("s1", "user:alice")
+        await scene.say("/whoami")
+        (link,) = await scene.engine.pairing.views.links(None, "", 10)
+        await scene.engine.pairing.revoke(link.id, OWNER)
+        await scene.say("hello?")
+        await scene.say("hello?")
+        await until(lambda: scene.platform.texts.count(PAIRING_HINT) == 2)
 
 
 async def test_a_delivery_to_two_conversations_at_once_starts_one_run(tmp_path: Path) -> None:

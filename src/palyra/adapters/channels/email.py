@@ -25,6 +25,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import msgspec
 import structlog
 
+from palyra.core.channels.commands import parse_command
 from palyra.core.channels.file_names import file_name
 from palyra.core.channels.model import (
     ATTACHMENTS_MAX,
@@ -35,6 +36,7 @@ from palyra.core.channels.model import (
     InboundAttachment,
     InboundMessage,
 )
+from palyra.core.channels.pairing_codes import find_shown_code
 from palyra.core.channels.signatures import refusal
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.pages.readable import make_readable
@@ -329,7 +331,13 @@ def _text(mail: EmailMessage) -> str:
     lines = text.splitlines()
     while lines and (lines[-1].startswith(">") or not lines[-1].strip()):
         lines.pop()
-    return "\n".join(lines).strip()
+    return _command_alone("\n".join(line.rstrip() for line in lines).strip())
+
+
+def _command_alone(text: str) -> str:
+    """Returns a command or a pairing code without what follows its paragraph: in replies a signature and a quote do."""
+    first = text.partition("\n\n")[0]
+    return first if parse_command(first) is not None or find_shown_code(first) is not None else text
 
 
 def _attachments(mail: EmailMessage) -> tuple[InboundAttachment, ...]:

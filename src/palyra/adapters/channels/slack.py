@@ -17,7 +17,15 @@ import msgspec
 import structlog
 
 from palyra.adapters.channels.slack_answers import refused, tried
-from palyra.adapters.channels.slack_payloads import Json, blocks_of, plain_text, read_body, thread_of, written_at_ms
+from palyra.adapters.channels.slack_payloads import (
+    Json,
+    blocks_of,
+    plain_text,
+    read_body,
+    slash_text,
+    thread_of,
+    written_at_ms,
+)
 from palyra.core.channels.file_names import file_name
 from palyra.core.channels.markup import slack_mrkdwn
 from palyra.core.channels.model import (
@@ -288,7 +296,7 @@ class SlackChannel:
             conversation_id=channel,
             sender_id=str(payload["user_id"]),
             sender_display=str(payload.get("user_name", ""))[:DISPLAY_LENGTH_MAX],
-            text=plain_text(str(payload.get("text", ""))),
+            text=slash_text(payload),
             is_direct=channel.startswith("D"),
             mentions=(SELF,),
         )

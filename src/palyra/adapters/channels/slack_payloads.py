@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from palyra.core.channels.commands import parse_command
 from palyra.core.channels.model import TEXT_LENGTH_MAX
 from palyra.core.errors import Invalid
 from palyra.ports.channels import OutgoingPart
@@ -41,6 +42,17 @@ def thread_of(event: Json, is_direct: bool) -> str | None:
 
 def plain_text(text: str) -> str:
     return html.unescape(text).strip()[:TEXT_LENGTH_MAX]
+
+
+def slash_text(payload: Json) -> str:
+    """Returns what a slash command of Slack says: `/palyra status` and `/status` are our command, if Slack has them.
+
+    One bare word is a command if we have such a one. Several are words: `/palyra new ideas` must not start over.
+    """
+    command, text = str(payload["command"]), plain_text(str(payload.get("text", "")))
+    if parse_command(command) is not None:
+        return f"{command} {text}".strip()
+    return f"/{text}" if " " not in text and parse_command(f"/{text}") is not None else text
 
 
 def blocks_of(text: str, part: OutgoingPart) -> list[Json]:

@@ -58,7 +58,8 @@ GUIDES: dict[ChannelKind, ChannelGuide] = {
    Create an app token with connections:write, and copy it.
 2. Under OAuth & Permissions add chat:write, app_mentions:read, im:history, channels:history, groups:history,
    files:read, files:write and metadata.message:read; install the app, and copy the bot token.
-3. Under Event Subscriptions subscribe to app_mention and message.im. Under Interactivity switch it on.""",
+3. Under Event Subscriptions subscribe to app_mention and message.im. Under Interactivity switch it on.
+4. Under App Home allow people to send messages from the Messages tab. Under Slash Commands create /palyra.""",
         (
             NeededSecret("app_token", "app", "The app token (xapp-…)"),
             NeededSecret("token", "bot", "The bot token (xoxb-…)"),

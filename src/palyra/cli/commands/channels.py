@@ -80,7 +80,7 @@ def add(
 
       palyra channels add telegram team
     """
-    from palyra.app.channel_setup import check_extra, check_is_new
+    from palyra.app.channel_setup import check_extra
     from palyra.app.passphrases import is_terminal
 
     guide = GUIDES[kind]
@@ -91,19 +91,20 @@ def add(
         for line in guide.steps(name, api_url):
             print_line(line)
         return
-    check_is_new(home_of(context), name)
     check_extra(kind)
     _add_guided(context, guide, name, api_url)
 
 
 def _add_guided(context: typer.Context, guide: ChannelGuide, name: str, api_url: str | None) -> None:
-    from palyra.app.channel_setup import add_channel
+    from palyra.app.channel_setup import add_channel, require_addable
     from palyra.app.passphrases import ask_hidden
 
+    section = guide.section(name, api_url)
+    require_addable(home_of(context), name, section)
     for line in guide.clicks.replace("NAME", name).splitlines():
         print_line(line)
     values = {f"{name}_{each.suffix}": ask_hidden(f"{each.asked}: ") for each in guide.secrets}
-    known_as = add_channel(home_of(context), name, guide.section(name, api_url), values)
+    known_as = add_channel(home_of(context), name, section, values)
     print_line(f"It works; the platform knows it as: {shown(known_as)}")
     print_line("The secrets are in the vault, and the channel is in palyra.toml. Restart the daemon, then:")
     print_line("    palyra channels list")

@@ -3,6 +3,7 @@
 Does not own: what a command does (engine.channels.commands).
 """
 
+import re
 from enum import Enum
 
 import msgspec
@@ -40,6 +41,7 @@ SUMMARIES: dict[CommandName, str] = {
 }
 ALIASES = {"/stop": CommandName.CANCEL, "/start": CommandName.HELP}
 
+_COMMAND_LIKE = re.compile(r"(/[A-Za-z0-9_]{1,32})(?:@\w+)?(?: [^\n]*)?")
 _BY_WORD = {name.value: name for name in CommandName} | ALIASES
 
 
@@ -50,6 +52,16 @@ def parse_command(text: str) -> ChannelCommand | None:
     if name is None or "\n" in text.strip():
         return None
     return ChannelCommand(name, rest.strip()[:ARGUMENT_LENGTH_MAX])
+
+
+def find_unknown_command(text: str) -> str | None:
+    """Returns the word of a command that does not exist. A path such as `/etc/hosts` is none."""
+    found = _COMMAND_LIKE.fullmatch(text.strip())
+    return found[1] if found is not None and found[1].lower() not in _BY_WORD else None
+
+
+def unknown_command_text(word: str) -> str:
+    return f"I know no command {word}; /help lists those I know. If you mean words for me, do not begin with a slash."
 
 
 def help_text() -> str:

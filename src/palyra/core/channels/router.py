@@ -11,7 +11,7 @@ from typing import assert_never
 
 import msgspec
 
-from palyra.core.channels.commands import ChannelCommand, CommandName, parse_command
+from palyra.core.channels.commands import ChannelCommand, CommandName, find_unknown_command, parse_command
 from palyra.core.channels.model import (
     ANYONE,
     SELF,
@@ -45,13 +45,19 @@ class CommandGiven(msgspec.Struct, frozen=True):
     command: ChannelCommand
 
 
+class UnknownCommandGiven(msgspec.Struct, frozen=True):
+    """Somebody who may speak mistypes a command, or means another bot's: they are told, and the agent is not."""
+
+    word: str
+
+
 class WordsGiven(msgspec.Struct, frozen=True):
     """Words for the agent."""
 
     text: str
 
 
-Routed = Ignored | PairingNeeded | CodeGiven | CommandGiven | WordsGiven
+Routed = Ignored | PairingNeeded | CodeGiven | CommandGiven | UnknownCommandGiven | WordsGiven
 
 
 def route(message: InboundMessage, rules: ChannelRules, is_linked: bool) -> Routed:
@@ -97,11 +103,15 @@ def _route_group(message: InboundMessage, rules: ChannelRules, is_known: bool) -
 
 
 def _understood(message: InboundMessage, rules: ChannelRules) -> Routed:
-    command = parse_command(message.pressed or message.text) or parse_command(_after_name(message.text, rules))
+    after_name = _after_name(message.text, rules)
+    command = parse_command(message.pressed or message.text) or parse_command(after_name)
     if command is not None:
         return CommandGiven(command)
     if message.pressed is not None:
         return Ignored("button_unknown")
+    word = find_unknown_command(message.text) or find_unknown_command(after_name)
+    if word is not None:
+        return UnknownCommandGiven(word)
     if not message.text.strip() and not message.attachments and not message.has_files:
         return Ignored("empty")
     return WordsGiven(message.text)
@@ -134,6 +144,7 @@ __all__ = [
     "Ignored",
     "PairingNeeded",
     "Routed",
+    "UnknownCommandGiven",
     "WordsGiven",
     "route",
 ]

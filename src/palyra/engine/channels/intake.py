@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from palyra.core.channels.bursts import Burst, joined
+from palyra.core.channels.commands import unknown_command_text
 from palyra.core.channels.identity import Place, Speaker, is_linked, place_of, speaker_of
 from palyra.core.channels.model import (
     ATTACHMENTS_MAX,
@@ -24,7 +25,16 @@ from palyra.core.channels.model import (
     InboundMessage,
     with_attachments,
 )
-from palyra.core.channels.router import CodeGiven, CommandGiven, Ignored, PairingNeeded, Routed, WordsGiven, route
+from palyra.core.channels.router import (
+    CodeGiven,
+    CommandGiven,
+    Ignored,
+    PairingNeeded,
+    Routed,
+    UnknownCommandGiven,
+    WordsGiven,
+    route,
+)
 from palyra.core.errors import Conflict, Invalid, PalyraError, Unavailable
 from palyra.core.events.run import ReplyAddress
 from palyra.core.ids import RunId
@@ -44,7 +54,7 @@ from palyra.ports.journal import Journal
 WAITING_MAX = 100  # Messages of one conversation that wait at once; beyond this the platform is asked to come again.
 CONVERSATIONS_MAX = 10_000
 FILES_S = 30.0  # How long a message may hold up its conversation while its files are read.
-PAIRING_HINT = "I do not know you yet. Ask the operator for a pairing code, and send it to me here."
+PAIRING_HINT = "I do not know this account. Ask the operator for a pairing code, and send it to me here."
 CODE_WRONG = "That code does not work. Ask the operator for a new one."
 CODE_TAKEN = "Thank you. The operator was asked to link your account; you will hear from me."
 HINT_EVERY_MS = 3_600_000
@@ -182,7 +192,10 @@ class ChannelIntake:
             return None
         link = await self.pairing.views.link(message.channel, message.sender_id)
         speaker = speaker_of(message, rules.kind, link, self.directory.may_approve(link, now_ms), now_ms)
-        routed = route(message, rules, is_linked(link, now_ms))
+        is_known = is_linked(link, now_ms)
+        if is_known:  # Should the link end, the sender is told again how to pair.
+            self._hinted.pop((message.channel, message.sender_id), None)
+        routed = route(message, rules, is_known)
         if isinstance(routed, Ignored):
             log.info("channel_message_ignored", channel=rules.name, reason=routed.reason)
             await self._forgo(message, channel)
@@ -200,6 +213,9 @@ class ChannelIntake:
                     case = CommandCase(channel.rules, heard.speaker, heard.place, written_at_ms)
                     text = await self.commands.perform(command, case)
                     await self._commit(self._notice(message, text))
+                    _answer(heard.waiting, Receipt(is_accepted=True))
+                case UnknownCommandGiven(word=word):
+                    await self._commit(self._notice(message, unknown_command_text(word)))
                     _answer(heard.waiting, Receipt(is_accepted=True))
                 case CodeGiven(code=code):
                     _answer(heard.waiting, await self._use_code(message, code))
