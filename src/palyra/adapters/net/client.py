@@ -249,6 +249,11 @@ def _plain_connector() -> aiohttp.BaseConnector:
 
 
 def _reason(cause: aiohttp.ClientConnectorError) -> str:
+    """Names the host and the port, and nothing else of an address: its path may hold a token."""
+    return f"no connection to {cause.host}:{cause.port}: {_fault(cause)}"
+
+
+def _fault(cause: aiohttp.ClientConnectorError) -> str:
     if isinstance(cause, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         return "its certificate is not accepted"
     if isinstance(cause, aiohttp.ClientConnectorDNSError):
