@@ -22,6 +22,7 @@ from palyra.config import FILE_NAME, SecretRef, load, read_config
 from palyra.config.records import ChannelConfig
 from palyra.core.channels.model import ChannelKind
 from palyra.core.errors import Conflict, Invalid, Unavailable
+from palyra.ports.channels import ChannelCheck
 
 CHECK_S = 20.0
 EXTRA_PACKAGES = {ChannelKind.DISCORD: "discord", ChannelKind.SLACK: "slack_sdk"}
@@ -37,20 +38,20 @@ class _GivenSecrets:
         return lambda: None if reference is None else self._values.get(reference.name)
 
 
-def add_channel(home: Home, name: str, section: str, values: Mapping[str, str]) -> str:
-    """Adds the `[[channel]]` that `section` holds, and returns as whom the platform knows it.
+def add_channel(home: Home, name: str, section: str, values: Mapping[str, str]) -> ChannelCheck:
+    """Adds the `[[channel]]` that `section` holds, and returns what trying it found.
 
     `values` are the secrets that it refers to, by name. Conflict if there is such a channel already.
     """
     check_is_new(home, name)
     text = _extended(home.root / FILE_NAME, section)
     log_beside_results()
-    known_as = asyncio.run(_check(_section(text, name), values))
+    found = asyncio.run(_check(_section(text, name), values))
     vault = open_vault(home)
     for each, value in values.items():
         vault.set(checked_name(each), value, now_ms())
     _replace(home.root / FILE_NAME, text)
-    return known_as
+    return found
 
 
 def check_is_new(home: Home, name: str) -> None:
@@ -66,7 +67,7 @@ def check_extra(kind: ChannelKind) -> None:
         raise Unavailable("extra_missing", f"{kind.value} needs another package; run {command}")
 
 
-async def _check(channel: ChannelConfig, values: Mapping[str, str]) -> str:
+async def _check(channel: ChannelConfig, values: Mapping[str, str]) -> ChannelCheck:
     client = HttpClient()
     try:
         async with asyncio.timeout(CHECK_S):
