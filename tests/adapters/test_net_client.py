@@ -52,3 +52,15 @@ async def test_a_long_wait_that_was_met_does_not_stretch_a_shorter_one() -> None
         with pytest.raises(Unavailable, match="nothing came") as fault:
             await reply.read_some(SHORT_S)
     assert fault.value.code == "timed_out"
+
+
+async def test_a_failed_connection_names_the_host_and_nothing_else_of_the_address() -> None:
+    client = HttpClient()
+    try:
+        with pytest.raises(Unavailable) as fault:
+            async with client.get(Outgoing(url="http://nowhere.invalid/bot123:token/getMe", headers={})):
+                pass
+    finally:
+        await client.close()
+    assert fault.value.code == "connect_failed"
+    assert fault.value.message == "no connection to nowhere.invalid:80: its name is not known"

@@ -23,8 +23,8 @@ async def test_a_token_that_the_platform_knows_is_stored_and_the_section_is_writ
     (tmp_path / "palyra.toml").write_text("[run]\nparallel_tools = 2\n# kept\n")
     async with telegram_server() as server:
         section = GUIDE.section("team", server.url)
-        known_as = await asyncio.to_thread(add_channel, Home(tmp_path), "team", section, {"team_token": TOKEN})
-        assert known_as == "@palyra_bot"
+        found = await asyncio.to_thread(add_channel, Home(tmp_path), "team", section, {"team_token": TOKEN})
+        assert found.known_as == "@palyra_bot"
         with pytest.raises(Conflict, match="channel_exists"):
             await asyncio.to_thread(add_channel, Home(tmp_path), "team", section, {"team_token": TOKEN})
     config = load(tmp_path, {})

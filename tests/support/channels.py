@@ -21,6 +21,7 @@ from palyra.engine.channels.pairing_service import CodeWish
 from palyra.engine.engine import Engine
 from palyra.ports.channels import (
     Arrival,
+    ChannelCheck,
     ChannelHistory,
     ChannelTraits,
     Complete,
@@ -107,11 +108,11 @@ class MemoryPlatform:
     async def read_request(self, request: HttpRequestPart) -> tuple[Arrival, ...] | HttpReply:
         return HttpReply(body=request.body)
 
-    async def check(self) -> str:
+    async def check(self) -> ChannelCheck:
         self.checks_count += 1
         if self.is_silent:
             raise Unavailable("connect_failed", "the platform is silent")
-        return "palyra"
+        return ChannelCheck(known_as="palyra")
 
     @property
     def texts(self) -> list[str]:

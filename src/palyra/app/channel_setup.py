@@ -22,6 +22,7 @@ from palyra.config import FILE_NAME, SecretRef, load, read_config
 from palyra.config.records import ChannelConfig
 from palyra.core.channels.model import ChannelKind
 from palyra.core.errors import Conflict, Invalid, Unavailable
+from palyra.ports.channels import ChannelCheck
 
 CHECK_S = 20.0
 EXTRA_PACKAGES = {ChannelKind.DISCORD: "discord", ChannelKind.SLACK: "slack_sdk"}
@@ -37,8 +38,8 @@ class _GivenSecrets:
         return lambda: None if reference is None else self._values.get(reference.name)
 
 
-def add_channel(home: Home, name: str, section: str, values: Mapping[str, str]) -> str:
-    """Adds the `[[channel]]` that `section` holds, and returns as whom the platform knows it.
+def add_channel(home: Home, name: str, section: str, values: Mapping[str, str]) -> ChannelCheck:
+    """Adds the `[[channel]]` that `section` holds, and returns what trying it found.
 
     `values` are the secrets that it refers to, by name. Conflict if there is such a channel already.
     """
@@ -46,13 +47,13 @@ def add_channel(home: Home, name: str, section: str, values: Mapping[str, str]) 
         raise Invalid("nothing_given", "a secret is empty; nothing was changed")
     channel = require_addable(home, name, section)
     log_beside_results()
-    known_as = asyncio.run(_check(channel, values))
+    found = asyncio.run(_check(channel, values))
     vault = open_vault(home)
     for each, value in values.items():
         vault.set(checked_name(each), value, now_ms())
     path = (home.root / FILE_NAME).resolve()
     _replace(path, _extended(path, section))
-    return known_as
+    return found
 
 
 def check_extra(kind: ChannelKind) -> None:
@@ -71,7 +72,7 @@ def require_addable(home: Home, name: str, section: str) -> ChannelConfig:
     return _section(_extended(home.root / FILE_NAME, section), name)
 
 
-async def _check(channel: ChannelConfig, values: Mapping[str, str]) -> str:
+async def _check(channel: ChannelConfig, values: Mapping[str, str]) -> ChannelCheck:
     client = HttpClient()
     try:
         async with asyncio.timeout(CHECK_S):

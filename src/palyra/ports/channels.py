@@ -159,6 +159,13 @@ class ConnectionReport(Protocol):
         ...
 
 
+class ChannelCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """What trying a channel found: our name on the platform, or a note where there is no platform that knows us."""
+
+    known_as: str | None = None
+    note: str = ""
+
+
 class ChannelAdapter(Protocol):
     """One platform behind our words. Everything of the platform's library ends here."""
 
@@ -193,8 +200,8 @@ class ChannelAdapter(Protocol):
         """Reads a request of the platform. Unauthorized unless it proves itself; Invalid if it cannot be read."""
         ...
 
-    async def check(self) -> str:
-        """Tries the token and says as whom the platform knows us. Raises Unavailable with what to do."""
+    async def check(self) -> ChannelCheck:
+        """Tries the token, or the address. Raises Unavailable with what to do."""
         ...
 
 

@@ -147,7 +147,7 @@ async def test_a_dropped_connection_is_resumed(tmp_path: Path) -> None:
 
 async def test_a_wrong_token_is_told(caplog: pytest.LogCaptureFixture) -> None:
     async with discord_server() as server:
-        assert await channel(server).check() == "palyra"
+        assert (await channel(server).check()).known_as == "palyra"
         assert caplog.messages == []
         with pytest.raises(Unavailable, match="token_refused"):
             await channel(server, "wrong").check()

@@ -128,7 +128,7 @@ async def _states(scene: ChannelScene, expected: list[str]) -> bool:
 
 async def test_a_wrong_password_is_told() -> None:
     async with mail_server() as server:
-        assert await channel(server).check() == "palyra@example.com"
+        assert (await channel(server).check()).known_as == "palyra@example.com"
         with pytest.raises(Unavailable, match="mailbox_refused"):
             await channel(server, "guess").check()
 

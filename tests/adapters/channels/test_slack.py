@@ -150,7 +150,7 @@ async def test_an_unreachable_platform_is_told() -> None:
 
 async def test_a_wrong_token_is_told() -> None:
     async with slack_server() as server:
-        assert await channel(server).check() == "palyra in Testers"
+        assert (await channel(server).check()).known_as == "palyra in Testers"
         with pytest.raises(Unavailable, match="token_refused"):
             await channel(server, token=lambda: "xoxb-wrong").check()
 
@@ -164,7 +164,7 @@ async def test_a_wrong_app_token_is_told_by_the_check_and_by_the_connection() ->
         await connection.start()
         await until(lambda: connection.error == "Slack refused the app token: invalid_auth")
         await connection.close()
-        assert await channel(server, has_socket=False, app_token=lambda: "xapp-wrong").check()
+        assert (await channel(server, has_socket=False, app_token=lambda: "xapp-wrong").check()).known_as
 
 
 @asynccontextmanager

@@ -166,7 +166,7 @@ async def test_a_file_that_is_too_large_is_named_instead(tmp_path: Path) -> None
 async def test_a_wrong_token_is_told(tmp_path: Path) -> None:
     client = HttpClient()
     async with telegram_server() as server:
-        assert await channel(server, client).check() == "@palyra_bot"
+        assert (await channel(server, client).check()).known_as == "@palyra_bot"
         with pytest.raises(Unavailable, match="token_refused"):
             await channel(server, client, token=lambda: "wrong").check()
     await client.close()

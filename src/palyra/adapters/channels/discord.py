@@ -34,6 +34,7 @@ from palyra.core.channels.signatures import refusal
 from palyra.core.errors import PalyraError, Unavailable
 from palyra.ports.channels import (
     Arrival,
+    ChannelCheck,
     ChannelTraits,
     Complete,
     ConnectionReport,
@@ -157,14 +158,14 @@ class DiscordChannel:
         """Messages come over the gateway, so no request can prove itself."""
         raise refusal()
 
-    async def check(self) -> str:
+    async def check(self) -> ChannelCheck:
         """Logs in without connecting."""
         library = await self._library()
         client = library.Client(intents=library.Intents(guilds=True))
         try:
             async with asyncio.timeout(CHECK_S):
                 await client.login(self._settings.token() or "")
-                return str(client.user)
+                return ChannelCheck(known_as=str(client.user))
         except (library.LoginFailure, library.HTTPException) as cause:
             raise Unavailable("token_refused", "Discord does not accept the bot's token") from cause
         except (OSError, TimeoutError) as cause:

@@ -42,6 +42,7 @@ from palyra.core.errors import Invalid, Unavailable
 from palyra.core.pages.readable import make_readable
 from palyra.ports.channels import (
     Arrival,
+    ChannelCheck,
     ChannelTraits,
     ConnectionReport,
     Deliver,
@@ -136,9 +137,9 @@ class EmailChannel:
         """Mails come by IMAP, so no request can prove itself."""
         raise refusal()
 
-    async def check(self) -> str:
+    async def check(self) -> ChannelCheck:
         await self._asked(lambda: self._with_inbox(lambda inbox: None))
-        return self._address
+        return ChannelCheck(known_as=self._address)
 
     @property
     def _address(self) -> str:

@@ -41,6 +41,7 @@ from palyra.core.channels.signatures import check_slack, refusal
 from palyra.core.errors import Invalid, Unavailable
 from palyra.ports.channels import (
     Arrival,
+    ChannelCheck,
     ChannelTraits,
     Complete,
     ConnectionReport,
@@ -220,11 +221,11 @@ class SlackChannel:
             return HttpReply()
         return (Arrival(message=message, complete=self._completing(message, payload)),)
 
-    async def check(self) -> str:
+    async def check(self) -> ChannelCheck:
         known_as = await self._identify()
         if self._settings.has_socket:
             await self._socket_url()
-        return known_as
+        return ChannelCheck(known_as=known_as)
 
     async def _socket_url(self) -> str:
         opening = (await self._web()).apps_connections_open(app_token=self._settings.app_token() or "")

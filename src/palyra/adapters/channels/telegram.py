@@ -42,6 +42,7 @@ from palyra.core.channels.signatures import check_telegram, refusal
 from palyra.core.errors import Invalid, PalyraError, Unavailable
 from palyra.ports.channels import (
     Arrival,
+    ChannelCheck,
     ChannelTraits,
     Complete,
     ConnectionReport,
@@ -158,8 +159,8 @@ class TelegramChannel:
             return ()
         return (Arrival(message=message, complete=self._completing(message, update)),)
 
-    async def check(self) -> str:
-        return f"@{(await self._me()).username}"
+    async def check(self) -> ChannelCheck:
+        return ChannelCheck(known_as=f"@{(await self._me()).username}")
 
     async def _me(self) -> TelegramUser:
         return _decode(await self._ask("getMe", {}, SENDING), TelegramUser)

@@ -18,6 +18,7 @@ from palyra.core.channels.webhook_fields import read_message
 from palyra.core.errors import Invalid, Unavailable
 from palyra.ports.channels import (
     Arrival,
+    ChannelCheck,
     ChannelTraits,
     ConnectionReport,
     Deliver,
@@ -124,10 +125,15 @@ class WebhookChannel:
         """Is not asked: the receiver takes a delivery once."""
         return None
 
-    async def check(self) -> str:
+    async def check(self) -> ChannelCheck:
+        """Connects to the receiver and sends nothing: whether it takes a message shows when there is one."""
         if not self._settings.secret():
             raise Unavailable("secret_missing", "the channel has no secret; run palyra secrets set")
-        return self._settings.outbound_url or "a receiver only, without an outbound_url"
+        url = self._settings.outbound_url
+        if url is None:
+            return ChannelCheck(note="it takes messages in, and sends no answers, because it has no outbound_url")
+        await self._client.connect(url, TIMEOUTS.connect_s)
+        return ChannelCheck(note=f"{url} takes connections; no message was sent there")
 
 
 def _encoded(file: OutgoingFile) -> dict[str, object]:

@@ -5,8 +5,8 @@ and no proxy of the environment is used. Headers may carry a key: they appear in
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 
 import aiohttp
@@ -165,6 +165,13 @@ class HttpClient:
     def request(self, method: str, outgoing: Outgoing) -> AbstractAsyncContextManager[Reply]:
         return self._exchange(method, outgoing)
 
+    async def connect(self, url: str, within_s: float) -> None:
+        """Connects, and sends nothing. Raises Unavailable as a request would."""
+        with _told(within_s):
+            address = self._address(url)
+            pool = self._opened()
+            pool.give_back(await _taken(pool, address, within_s))
+
     async def close(self) -> None:
         await self._spares.close()
         pool, self._pool = self._pool, None
@@ -186,27 +193,15 @@ class HttpClient:
     async def _send(self, method: str, outgoing: Outgoing) -> HttpResponse:
         limits = outgoing.timeouts
         within_s = outgoing.answer_within_s
-        try:
+        with _told(limits.first_byte_s):
             async with asyncio.timeout(limits.connect_s + limits.first_byte_s if within_s is None else within_s):
                 address = self._address(outgoing.url)
                 head = address.head(method, outgoing.headers, len(outgoing.body))
                 return await self._ask(address, Request(method, head, outgoing.body), limits.connect_s)
-        except TimeoutError as cause:
-            raise Unavailable("timed_out", f"no answer within {limits.first_byte_s:g} s") from cause
-        except aiohttp.InvalidURL as cause:
-            raise Unavailable("address_invalid", "the address is none that can be called") from cause
-        except aiohttp.ClientConnectorError as cause:
-            raise Unavailable("connect_failed", _reason(cause)) from cause
-        except HttpParserError as cause:
-            raise Unavailable("not_http", "what answered does not speak HTTP") from cause
-        except _FAULTS as cause:
-            raise Unavailable("closed", "the connection was closed before an answer came") from cause
 
     async def _ask(self, address: RequestTarget, request: Request, connect_s: float) -> HttpResponse:
         """What changes nothing is asked again where only an idle connection was found to be gone."""
-        if self._pool is None:
-            self._pool = Pool(self._make_connector())
-        pool = self._pool
+        pool = self._opened()
         while True:
             connection = await _taken(pool, address, connect_s)
             is_used = pool.is_used(connection)
@@ -215,6 +210,11 @@ class HttpClient:
             except ConnectionError:
                 if not is_used or request.method not in _REPEATABLE:
                     raise
+
+    def _opened(self) -> Pool:
+        if self._pool is None:
+            self._pool = Pool(self._make_connector())
+        return self._pool
 
     async def _open_spare(self, url: str) -> None:
         """Takes an idle connection to where this went, or makes one, and gives it back unused."""
@@ -236,6 +236,23 @@ class HttpClient:
         return address
 
 
+@contextmanager
+def _told(within_s: float) -> Iterator[None]:
+    """Turns what a connection or an exchange fails with into Unavailable."""
+    try:
+        yield
+    except TimeoutError as cause:
+        raise Unavailable("timed_out", f"no answer within {within_s:g} s") from cause
+    except aiohttp.InvalidURL as cause:
+        raise Unavailable("address_invalid", "the address is none that can be called") from cause
+    except aiohttp.ClientConnectorError as cause:
+        raise Unavailable("connect_failed", _reason(cause)) from cause
+    except HttpParserError as cause:
+        raise Unavailable("not_http", "what answered does not speak HTTP") from cause
+    except _FAULTS as cause:
+        raise Unavailable("closed", "the connection was closed before an answer came") from cause
+
+
 async def _taken(pool: Pool, address: RequestTarget, within_s: float) -> Connection:
     try:
         return await pool.take(address.request, within_s)
@@ -249,6 +266,11 @@ def _plain_connector() -> aiohttp.BaseConnector:
 
 
 def _reason(cause: aiohttp.ClientConnectorError) -> str:
+    """Names the host and the port, and nothing else of an address: its path may hold a token."""
+    return f"no connection to {cause.host}:{cause.port}: {_fault(cause)}"
+
+
+def _fault(cause: aiohttp.ClientConnectorError) -> str:
     if isinstance(cause, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         return "its certificate is not accepted"
     if isinstance(cause, aiohttp.ClientConnectorDNSError):

@@ -104,8 +104,8 @@ def _add_guided(context: typer.Context, guide: ChannelGuide, name: str, api_url:
     for line in guide.clicks.replace("NAME", name).splitlines():
         print_line(line)
     values = {f"{name}_{each.suffix}": ask_hidden(f"{each.asked}: ") for each in guide.secrets}
-    known_as = add_channel(home_of(context), name, section, values)
-    print_line(f"It works; the platform knows it as: {shown(known_as)}")
+    found = add_channel(home_of(context), name, section, values)
+    print_line(f"It works; {_found(found.known_as, found.note)}")
     print_line("The secrets are in the vault, and the channel is in palyra.toml. Restart the daemon, then:")
     print_line("    palyra channels list")
     print_line(f"    palyra pair --channel {shown(name)}")
@@ -113,7 +113,7 @@ def _add_guided(context: typer.Context, guide: ChannelGuide, name: str, api_url:
 
 @app.command("test")
 def try_token(context: typer.Context, name: NameArgument, url: UrlOption = None, json: JsonOption = False) -> None:
-    """Try a channel's token, and say as whom the platform knows it.
+    """Try a channel's token, and say as whom the platform knows it. For a webhook: connect to its address.
 
     Examples:
 
@@ -123,7 +123,7 @@ def try_token(context: typer.Context, name: NameArgument, url: UrlOption = None,
     if is_json(context, json):
         print_json(told)
         return
-    print_line(f"{shown(name)} works; the platform knows it as: {shown(str(told.get('known_as')))}")
+    print_line(f"{shown(name)} works; {_found(told.get('known_as'), told.get('note'))}")
 
 
 @app.command()
@@ -206,6 +206,10 @@ def discard(context: typer.Context, message: MessageArgument, url: UrlOption = N
       palyra channels discard 01JZ8Y7Q4B9C2D5E6F7G8H9J0K
     """
     _print_message(context, ask_daemon(context, url, lambda client: client.post(f"/outbox/{message}/discard")), json)
+
+
+def _found(known_as: object, note: object) -> str:
+    return shown(f"the platform knows it as: {known_as}" if known_as else str(note))
 
 
 def _print_channel(context: typer.Context, channel: JsonObject, words: str, json: bool) -> None:

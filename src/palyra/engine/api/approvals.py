@@ -102,7 +102,10 @@ class ApprovalService:
             return card
         account: JsonObject = {"channel": asking.channel, "sender_id": asking.sender_id, "display": asking.display}
         wished = {"principal": asking.principal, "role": asking.role}
-        preview = f"The account {asking.display or asking.sender_id} of channel {asking.channel} asks to be linked."
+        wish = f" as {asking.principal}" if asking.principal else ""
+        wish += f" in the role {asking.role or 'user'}"
+        account_name = asking.display or asking.sender_id
+        preview = f"The account {account_name} of channel {asking.channel} asks to be linked{wish}."
         return msgspec.structs.replace(card, arguments=account | wished, preview=preview)
 
     async def _row(self, principal: Principal, approval_id: ApprovalId) -> ApprovalRow:

@@ -21,7 +21,7 @@ from palyra.engine.channels.catch_up import CatchUp
 from palyra.engine.channels.connection import ChannelConnection
 from palyra.engine.channels.directory import ChannelDirectory, ConfiguredChannel
 from palyra.engine.channels.intake import ChannelIntake, Receipt
-from palyra.ports.channels import ChannelViews, HttpReply, HttpRequestPart, OutboxViews
+from palyra.ports.channels import ChannelCheck, ChannelViews, HttpReply, HttpRequestPart, OutboxViews
 from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
 from palyra.ports.services import ServiceState
@@ -85,8 +85,8 @@ class ChannelService:
         await self.connections[name].start()
         return await self.get(name)
 
-    async def check(self, name: str) -> str:
-        """Tries the channel's token, and says as whom the platform knows it."""
+    async def check(self, name: str) -> ChannelCheck:
+        """Tries the channel's token, or its address."""
         channel = self.directory.get(name)
         try:
             async with asyncio.timeout(CHECK_S):

@@ -86,8 +86,11 @@ class OutboxPage(msgspec.Struct, frozen=True):
 
 
 class TestRecord(msgspec.Struct, frozen=True):
+    """`known_as` is our name on the platform. A webhook has none; `note` says what was found instead."""
+
     ok: bool
-    known_as: str
+    known_as: str | None
+    note: str
 
 
 class InboundRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -137,7 +140,8 @@ async def resume(call: HttpCall[Empty, Empty]) -> Response:
 
 
 async def test(call: HttpCall[Empty, Empty]) -> Response:
-    return answer_json(TestRecord(True, await call.services.engine.channels.check(call.path["name"])))
+    found = await call.services.engine.channels.check(call.path["name"])
+    return answer_json(TestRecord(True, found.known_as, found.note))
 
 
 async def inbound(call: HttpCall[Empty, Unread]) -> Response:
@@ -268,7 +272,7 @@ ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute(
         method="POST",
         path="/api/v1/channels/{name}/test",
-        summary="Try a channel's token, and say as whom the platform knows it",
+        summary="Try a channel's token, or a webhook's address, and say what was found",
         endpoint=test,
         action="channels.test",
         answer=TestRecord,
