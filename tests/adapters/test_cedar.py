@@ -1,11 +1,15 @@
 """Cedar: what the bundled policies free, ask and refuse; who may do what; and that nothing is allowed by accident."""
 
+import re
+from pathlib import Path
+
 import cedarpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from palyra.adapters.policy import cedar
 from palyra.adapters.policy.cedar import NO_POLICY, POLICY_ERROR, BundledPolicies, CedarPolicy
 from palyra.adapters.policy.context import MEMBERS, call_context, call_request, folders_of
 from palyra.adapters.policy.folder import FixedPolicies
@@ -416,3 +420,10 @@ def test_policy_about_one_tool_holds_for_that_tool_alone(scope: str) -> None:
     assert policy.judge(question(tool="a")).rule == "mine/it"
     assert (policy.judge(question(tool="b")).rule == "mine/it") is (scope == "resource")
     assert policy.judge(question(tool="a")).rule == "mine/it"
+
+
+def test_reasons_of_the_bundled_policies_read_well_in_a_question() -> None:
+    text = (Path(cedar.__file__).parent / "defaults" / "calls.cedar").read_text("utf-8")
+    said = re.findall(r'@says\("([^"]*)"\)', text)
+    assert "Sending a message needs approval." in said
+    assert [each for each in said if re.search(r"\basks\b", each)] == []
