@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from palyra.cli.commands.verify import show_report
 from palyra.cli.main import app
 from palyra.core.chain import Header
 from palyra.core.checkpoint import draft_checkpoint, key_id, sign_bytes
@@ -17,8 +18,9 @@ from palyra.core.events.system import CheckpointSigned
 from palyra.core.ids import Principal, StreamId, derive_node_id
 from palyra.core.trust import Trust
 from palyra.ports.journal import Erasure
+from tests.support.evidence import Scene
 from tests.support.homes import TestHome
-from tests.support.journals import START_MS, FixedSigner
+from tests.support.journals import START_MS, FixedSigner, Ids, run_cycle, session_created
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,7 @@ def test_untouched_journal_passes(home: TestHome) -> None:
         "checkpoints_count": 3,
         "attestations_count": 4,
         "unchecked_attestations_count": 0,
+        "unsigned_erased_count": 0,
         "unsigned_events_count": 0,
         "findings_count": 0,
         "key_ids": [key_id(home.signer.public_key)],
@@ -300,3 +303,12 @@ def test_damaged_pages_are_an_error_of_their_own(home: TestHome) -> None:
     result = CliRunner().invoke(app, ["--home", str(home.home.root), "verify"])
     assert result.exit_code == 1
     assert result.stderr.startswith("error: journal_damaged: ")
+
+
+def test_a_signed_text_that_an_unsigned_record_erased_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    scene, stream = Scene(), StreamId("7" + "Z" * 25)
+    scene.append(stream, [session_created(), *run_cycle(Ids().run())])
+    scene.checkpoint()
+    scene.erase(stream, [3])
+    show_report(scene.verify(), as_json=False)
+    assert "whole; 1 signed text was erased by a record that nobody has signed" in capsys.readouterr().out

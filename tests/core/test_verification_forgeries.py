@@ -133,3 +133,15 @@ def test_each_erasure_has_its_own_reason() -> None:
     for reason, seqs in (("a", [2, 3]), ("b", [10]), ("c", [4, 9]), ("d", [11, 12])):
         scene.erase(stream, seqs, reason=reason)
     assert scene.verify().findings == ()
+
+
+def test_signed_text_that_an_unsigned_record_erased_is_counted_until_the_record_is_signed() -> None:
+    scene, stream = scene_of_one()
+    scene.append(stream, run_cycle(Ids(50).run()))
+    scene.erase(stream, [3, 4, 20])  # Nobody has signed seq 20 yet.
+    report = scene.verify()
+    assert (report.findings, report.summary.erased_count, report.summary.unsigned_erased_count) == ((), 3, 2)
+    scene.checkpoint()
+    assert scene.verify().summary.unsigned_erased_count == 0
+    scene.append(scene.system, [record_of(stream, 3, "retention")])
+    assert scene.verify().summary.unsigned_erased_count == 0

@@ -125,6 +125,7 @@ class _ExportCheck:
             tapes_count=len(self._tapes),
             events_count=self._events_count,
             erased_count=self._erased_count,
+            unsigned_erased_count=0,
             checkpoints_count=0,
             attestations_count=0,
             unchecked_attestations_count=0,

@@ -95,7 +95,7 @@ def _print_report(report: VerifyReport, is_export: bool) -> None:
         print_line(f"… and {summary.findings_count - FINDINGS_MAX} more")
     print_table(
         [
-            ("result", "whole" if report.is_whole else f"{summary.findings_count} found, first: {report.findings[0]}"),
+            ("result", _result(report)),
             ("tapes", summary.tapes_count),
             ("events", summary.events_count),
             ("erased", summary.erased_count),
@@ -103,6 +103,14 @@ def _print_report(report: VerifyReport, is_export: bool) -> None:
             *([] if is_export else _signed_rows(summary)),
         ]
     )
+
+
+def _result(report: VerifyReport) -> str:
+    if not report.is_whole:
+        return f"{report.summary.findings_count} found, first: {report.findings[0]}"
+    count = report.summary.unsigned_erased_count
+    doubt = f"; {count} signed {'text was' if count == 1 else 'texts were'} erased by a record that nobody has signed"
+    return f"whole{doubt if count else ''}"
 
 
 def _signed_rows(summary: Summary) -> list[tuple[str, object]]:

@@ -8,6 +8,7 @@ erasure. An event at a seq that no tape has (below 1) does neither.
 
 import struct
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from palyra.core.checkpoint import FIRST_PREVIOUS, Anchor, checkpoint_hash, is_signed_by_node, sign_bytes
 from palyra.core.errors import Corrupt
@@ -28,7 +29,7 @@ class Claims:
         self._node_ids = node_ids
         self._anchors = {anchor.checkpoint: anchor for anchor in anchors}
         self._heads: dict[StreamId, bytearray] = {}
-        self._erasures: dict[StreamId, list[Erased]] = {}
+        self._erasures: dict[StreamId, list[_ErasureRecord]] = {}
         self._systems: list[StreamId] = []
         self.problems: dict[tuple[StreamId, int], str] = {}
         self.key_ids: set[str] = set()
@@ -44,7 +45,7 @@ class Claims:
             data = _system_data(stored)
             if isinstance(data, Erased):
                 if may_erase and stored.seq >= 1:
-                    self._note_erasure(stored.seq, data)
+                    self._note_erasure(_ErasureRecord(stream, stored.seq, data))
             elif isinstance(data, CheckpointSigned):
                 self._note_checkpoint(stream, stored.seq, chain, data)
 
@@ -73,7 +74,13 @@ class Claims:
         return self._heads
 
     def erased(self, stream: StreamId) -> ErasedRanges:
-        return ErasedRanges(self._erasures.get(stream, ()))
+        return ErasedRanges(record.data for record in self._erasures.get(stream, ()))
+
+    def signed_erasures(self, stream: StreamId) -> ErasedRanges:
+        """Returns the erasures whose record a checkpoint covers. Whoever can write the file can add the others."""
+        records = self._erasures.get(stream, ())
+        signed_seqs = {system: self.heads(system).signed_seq for system in {record.system for record in records}}
+        return ErasedRanges(record.data for record in records if record.seq <= signed_seqs[record.system])
 
     def heads(self, stream: StreamId) -> "HeadCheck":
         return HeadCheck(stream, bytes(self._heads.get(stream, b"")), tuple(self._systems))
@@ -81,13 +88,14 @@ class Claims:
     def is_signed_checkpoint(self, stream: StreamId, stored: StoredEvent) -> bool:
         return stored.type == CheckpointSigned.TYPE and (stream, stored.seq) not in self.problems
 
-    def _note_erasure(self, seq: int, data: Erased) -> None:
+    def _note_erasure(self, record: "_ErasureRecord") -> None:
+        data = record.data
         if is_system_stream(data.stream):
             return  # Nothing excuses a gap in the record of erasures itself.
-        self._erasures.setdefault(data.stream, []).append(data)
+        self._erasures.setdefault(data.stream, []).append(record)
         last = max((span.last for span in data.ranges), default=0)
         if last:
-            self._claim(data.stream, (last, seq, len(self._systems) - 1, _ERASURE_HASH))
+            self._claim(data.stream, (last, record.seq, len(self._systems) - 1, _ERASURE_HASH))
 
     def _note_checkpoint(self, stream: StreamId, seq: int, chain: "_CheckpointChain", data: CheckpointSigned) -> None:
         self.checkpoints_count += 1
@@ -113,6 +121,14 @@ class Claims:
 
     def _claim(self, stream: StreamId, head: tuple[int, int, int, bytes]) -> None:
         self._heads.setdefault(stream, bytearray()).extend(_HEAD.pack(*head))
+
+
+class _ErasureRecord(NamedTuple):
+    """A recorded erasure, and where its record lies."""
+
+    system: StreamId
+    seq: int
+    data: Erased
 
 
 class HeadCheck:

@@ -93,11 +93,15 @@ class VerifyFinding(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What was checked. `unsigned_events_count` is no damage: no checkpoint has signed those events yet."""
+    """What was checked. `unsigned_events_count` is no damage: no checkpoint has signed those events yet.
+
+    `unsigned_erased_count` counts signed texts that are gone by the word of such an event alone.
+    """
 
     tapes_count: int
     events_count: int
     erased_count: int
+    unsigned_erased_count: int
     checkpoints_count: int
     attestations_count: int
     unchecked_attestations_count: int

@@ -47,6 +47,7 @@ class _Verification:
         self._tapes_count = 0
         self._events_count = 0
         self._erased_count = 0
+        self._unsigned_erased_count = 0
         self._attested_count = 0
         self._unchecked_count = 0
         self._unsigned_count = 0
@@ -77,6 +78,7 @@ class _Verification:
             tapes_count=self._tapes_count,
             events_count=self._events_count,
             erased_count=self._erased_count,
+            unsigned_erased_count=self._unsigned_erased_count,
             checkpoints_count=self._claims.checkpoints_count,
             attestations_count=self._attested_count,
             unchecked_attestations_count=self._unchecked_count,
@@ -97,6 +99,7 @@ class _Verification:
                 is_whole = False
                 yield finding
         self._erased_count += walk.erased_count
+        self._unsigned_erased_count += walk.unsigned_erased_count
         self._attested_count += walk.attestations.checked_count
         self._unchecked_count += walk.attestations.unchecked_count
         self._attested_by = {**walk.attestations.first_by_key, **self._attested_by}
@@ -145,11 +148,13 @@ class _TapeWalk:
         self._claims = claims
         self._hash_at = evidence.hash_at
         self._chain = TapeCheck(stream, claims.erased(stream))
+        self._signed_erasures = claims.signed_erasures(stream)
         self.heads = claims.heads(stream)
         self.attestations = AttestationCheck(evidence.public_key, evidence.is_valid, claims.must_be_attested)
         self.fold = TapeFold()
         self._is_folding = True
         self.erased_count = 0
+        self.unsigned_erased_count = 0
 
     def check(self, stored: StoredEvent) -> Iterable[VerifyFinding]:
         checked = self._chain.check(stored)
@@ -161,11 +166,18 @@ class _TapeWalk:
         head = self.heads.check(stored)
         if checked.event is None:
             return findings
-        self.erased_count += isinstance(checked.event.data, ErasedData)
+        if isinstance(checked.event.data, ErasedData):
+            self._count_erased(stored.seq)
         findings.extend(self._content(checked.event))
         if head is not None:
             findings.append(head)
         return findings
+
+    def _count_erased(self, seq: int) -> None:
+        """Counts also what a checkpoint signed and a record erased that no checkpoint has signed."""
+        self.erased_count += 1
+        if seq <= self.heads.signed_seq and self._signed_erasures.reason_at(seq) is None:
+            self.unsigned_erased_count += 1
 
     def ending(self) -> VerifyFinding | None:
         """Returns what is wrong with the tape's end."""
