@@ -232,7 +232,21 @@ def counted(kind: str, counts: tuple[Any, Any]) -> bytes:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("counts", [(2**53, 1), (2**63, 1), (1, 2**63), (2**64 - 1, 1), (None, None), (0, 0), (-3, -3)])
+@pytest.mark.parametrize(
+    "counts",
+    [
+        (2**53, 1),
+        (2**63, 1),
+        (1, 2**63),
+        (2**64 - 1, 1),
+        (None, None),
+        (0, 0),
+        (-3, -3),
+        (1e308, 1),
+        ("12", 1),
+        (True, 1),
+    ],
+)
 def test_counts_that_are_missing_or_impossible_are_no_counts(kind: str, counts: tuple[Any, Any]) -> None:
     answer = read(kind, counted(kind, counts))
     assert isinstance(answer.last, Completed)

@@ -11,7 +11,7 @@ from palyra.adapters.providers.delta_joins import Pieces
 from palyra.adapters.providers.exchange import BodyDraft
 from palyra.adapters.providers.failures import read_refusal, refused
 from palyra.adapters.providers.provider_state import keep
-from palyra.adapters.providers.usage_counts import believe
+from palyra.adapters.providers.usage_counts import Count, believe, whole
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, Usage
 from palyra.ports.provider import Completed, Delta
@@ -29,10 +29,10 @@ _READ = frozenset({"message_start", "content_block_start", "content_block_delta"
 
 
 class _Usage(msgspec.Struct, gc=False):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
+    input_tokens: Count = None
+    output_tokens: Count = None
+    cache_creation_input_tokens: Count = None
+    cache_read_input_tokens: Count = None
 
 
 class _Message(msgspec.Struct, gc=False):
@@ -172,7 +172,7 @@ class MessagesReader:
             return
         for name in usage.__struct_fields__:
             if (count := getattr(usage, name)) is not None:
-                setattr(self._usage, name, max(0, count))
+                setattr(self._usage, name, max(0, whole(count)))
 
     def _completed(self) -> Completed:
         finish = _FINISHES.get(self._stop_reason or "end_turn", Finish.STOP)
@@ -183,12 +183,12 @@ class MessagesReader:
     def _total(self) -> Usage | None:
         """Adds cached input, which the vendor counts apart: our input is the whole, of which a part was cached."""
         usage = self._usage
-        cached = usage.cache_read_input_tokens or 0
+        cached = whole(usage.cache_read_input_tokens)
         counts = Usage(
-            input_tokens=(usage.input_tokens or 0) + cached + (usage.cache_creation_input_tokens or 0),
-            output_tokens=usage.output_tokens or 0,
+            input_tokens=whole(usage.input_tokens) + cached + whole(usage.cache_creation_input_tokens),
+            output_tokens=whole(usage.output_tokens),
             cached_tokens=cached,
-            cache_write_tokens=usage.cache_creation_input_tokens or 0,
+            cache_write_tokens=whole(usage.cache_creation_input_tokens),
         )
         return believe(counts)
 

@@ -12,7 +12,7 @@ from palyra.adapters.providers.delta_joins import Pieces
 from palyra.adapters.providers.exchange import BodyDraft
 from palyra.adapters.providers.failures import failed, read_refusal, refused
 from palyra.adapters.providers.provider_state import keep
-from palyra.adapters.providers.usage_counts import believe
+from palyra.adapters.providers.usage_counts import Count, believe, whole
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.ports.provider import Completed, Delta, Failed
@@ -64,16 +64,16 @@ class _Choice(msgspec.Struct, gc=False):
 
 
 class _Details(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
+    cached_tokens: Count = None
+    reasoning_tokens: Count = None
 
 
 class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: Count = None
+    completion_tokens: Count = None
     prompt_tokens_details: _Details | None = None
     completion_tokens_details: _Details | None = None
-    prompt_cache_hit_tokens: int | None = None
+    prompt_cache_hit_tokens: Count = None
 
 
 _ABSENT = msgspec.Raw()
@@ -278,9 +278,9 @@ def _read_usage(usage: _Usage) -> Usage | None:
     """Returns usage as reported: cached tokens are part of the input, reasoning tokens part of the output."""
     read, wrote = usage.prompt_tokens_details or _Details(), usage.completion_tokens_details or _Details()
     counts = Usage(
-        input_tokens=usage.prompt_tokens or 0,
-        output_tokens=usage.completion_tokens or 0,
-        cached_tokens=read.cached_tokens or usage.prompt_cache_hit_tokens or 0,
-        reasoning_tokens=wrote.reasoning_tokens or 0,
+        input_tokens=whole(usage.prompt_tokens),
+        output_tokens=whole(usage.completion_tokens),
+        cached_tokens=whole(read.cached_tokens) or whole(usage.prompt_cache_hit_tokens),
+        reasoning_tokens=whole(wrote.reasoning_tokens),
     )
     return believe(counts)

@@ -14,7 +14,7 @@ from palyra.adapters.providers.delta_joins import Pieces
 from palyra.adapters.providers.exchange import BodyDraft
 from palyra.adapters.providers.failures import failed, read_refusal, refused
 from palyra.adapters.providers.provider_state import keep
-from palyra.adapters.providers.usage_counts import believe
+from palyra.adapters.providers.usage_counts import Count, believe, whole
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.ports.provider import Completed, Delta
@@ -39,13 +39,13 @@ class _Item(msgspec.Struct, gc=False):
 
 
 class _Details(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
+    cached_tokens: Count = None
+    reasoning_tokens: Count = None
 
 
 class _Usage(msgspec.Struct, gc=False):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+    input_tokens: Count = None
+    output_tokens: Count = None
     input_tokens_details: _Details | None = None
     output_tokens_details: _Details | None = None
 
@@ -224,9 +224,9 @@ def _read_usage(usage: _Usage) -> Usage | None:
     """Returns usage as reported: cached tokens are part of the input, reasoning tokens part of the output."""
     read, wrote = usage.input_tokens_details or _Details(), usage.output_tokens_details or _Details()
     counts = Usage(
-        input_tokens=usage.input_tokens or 0,
-        output_tokens=usage.output_tokens or 0,
-        cached_tokens=read.cached_tokens or 0,
-        reasoning_tokens=wrote.reasoning_tokens or 0,
+        input_tokens=whole(usage.input_tokens),
+        output_tokens=whole(usage.output_tokens),
+        cached_tokens=whole(read.cached_tokens),
+        reasoning_tokens=whole(wrote.reasoning_tokens),
     )
     return believe(counts)

@@ -6,6 +6,13 @@ Does not own: the largest count a call can have (core.estimate), or what is paid
 from palyra.core.estimate import CALL_TOKENS_MAX, is_possible
 from palyra.core.events.model import Usage
 
+Count = int | float | str | bool | None  # What a provider may send as a count.
+
+
+def whole(count: Count) -> int:
+    """Returns a count that is a whole number, else 0: an answer is not thrown away for a count that cannot be read."""
+    return count if type(count) is int else 0
+
 
 def believe(counts: Usage) -> Usage | None:
     """Returns the counts, or None where the provider did not count or said what cannot be.
