@@ -335,7 +335,10 @@ async def test_a_command_that_deletes_a_few_files_asks_if_nothing_is_left(tmp_pa
     for name in ("a", "b", "d/c"):
         (workshop.workspace / name).parent.mkdir(exist_ok=True)
         (workshop.workspace / name).write_text(name)
-    all_of_it, most_of_it = outcomes(await play(workshop, can_ask=False))
+    events = await play(workshop, can_ask=False)
+    all_of_it, most_of_it = outcomes(events)
+    judged = [event.data for event in events if isinstance(event.data, DraftJudged)]
+    assert judged[0].policy is None, "a card names the rule, and no policy that did not decide"
     assert (all_of_it.outcome, most_of_it.outcome) == (Outcome.DENIED, Outcome.OK)
     assert os.listdir(workshop.workspace) == ["a"]
 

@@ -130,7 +130,7 @@ def _waits(record: Mapping[str, object], now_ms: int) -> str:
     expires_at_ms = record.get("expires_at_ms")
     if not isinstance(expires_at_ms, int):
         return ""
-    left_s = (expires_at_ms - now_ms) // 1000
+    left_s = -((now_ms - expires_at_ms) // 1000)  # Rounded up: a question that was just asked has all its time.
     return "its time is over" if left_s <= 0 else f"{rough(left_s)}, till {clock_time(expires_at_ms)[:8]}"
 
 

@@ -102,7 +102,7 @@ class DraftGate:
             count = sum(change.after_sha256 is None and not is_folder(change) for change in changes)
             what = "all files of a workspace" if change_set.emptied_roots else f"{count} files"
             reason = f"The command deletes {what}, which asks."
-            rule = PolicyAnswer(verdict=Verdict.ASK, rule=DELETES_MANY, reason=reason, snapshot=finding.answer.snapshot)
+            rule = PolicyAnswer(verdict=Verdict.ASK, rule=DELETES_MANY, reason=reason)  # No policy decided it.
             deleted = tuple(change for change in changes if change.after_sha256 is None)
             is_asked = finding.answer.verdict is Verdict.ASK
             return _Finding(finding.answer if is_asked else rule, (*finding.changes, *deleted))
