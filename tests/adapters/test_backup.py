@@ -204,7 +204,8 @@ def test_damaged_backup_is_refused_before_anything_is_touched(
     if is_removed:
         path.unlink()
     else:
-        path.write_bytes(path.read_bytes()[:-1] + b"?")
+        body = path.read_bytes()
+        path.write_bytes(body[:-1] + bytes([body[-1] ^ 1]))
     other = Home(tmp_path / "other")
     assert refusal(lambda: restore(other, backup)) == "backup_damaged"
     assert files_in(other.root) == ["journal.db.lock"]

@@ -117,10 +117,16 @@ async def test_an_outage_is_survived_and_nothing_is_lost(tmp_path: Path, monkeyp
         assert connection.is_connected
 
 
+async def test_a_command_that_names_the_bot_is_answered_in_a_group(tmp_path: Path) -> None:
+    async with telegram(tmp_path) as (_, server):
+        server.say("/help@palyra_bot", chat=-5, entities=[{"type": "bot_command", "offset": 0, "length": 16}])
+        await until(lambda: any("/whoami" in text for text in server.texts))
+
+
 async def test_an_approval_is_answered_by_button(tmp_path: Path) -> None:
     async with telegram(tmp_path, SEND_THEN_ANSWER) as (scene, server):
         await scene.link("9", "user:carol", "operator")
-        server.say("/x@palyra_bot go", chat=-5, entities=[{"type": "bot_command", "offset": 0, "length": 13}])
+        server.say("@palyra_bot go", chat=-5, entities=[{"type": "mention", "offset": 0, "length": 11}])
         await until(lambda: any("reply_markup" in body for body in server.sent))
         question = next(body for body in server.sent if "reply_markup" in body)
         (row,) = question["reply_markup"]["inline_keyboard"]
