@@ -16,25 +16,16 @@ from pathlib import Path
 import pytest
 
 from palyra.adapters.drafts import apply as applying
-from palyra.adapters.drafts import steps
 from palyra.adapters.drafts.store import FileDrafts
 from palyra.adapters.drafts.tree import Tree, remove_tree
 from palyra.core.drafts.plan import join, reverse
 from palyra.core.events.draft import FileChange
 from palyra.core.ids import EffectId
 from palyra.ports.drafts import AppliedDraft, Contents
-from tests.adapters.test_draft_swaps import SwapDesk, folder  # noqa: F401 a fixture
+from tests.adapters.test_draft_swaps import STEPS, SwapDesk, folder  # noqa: F401 a fixture
 from tests.support.examples import examples
 
 pytestmark = pytest.mark.anyio
-STEPS = (
-    (applying, "rename_new"),
-    (steps, "rename_new"),
-    (applying, "exchange"),
-    (applying, "step_folder"),
-    (applying, "set_mode"),
-    (applying, "change_mode"),
-)
 COMMANDS = [
     "echo new > a; echo 1 >> d/x; rm d/y; chmod 755 c; mkdir d/s; echo 2 > d/s/t; echo 3 > d/n; chmod 700 d; rm -r e",
     "rm -r d; echo file > d; rm a; mkdir a; echo in > a/in; ln -sf b c; mv e f",
