@@ -10,29 +10,22 @@ from pathlib import Path
 
 from palyra.adapters.runtimes.shell.leftovers import end_left
 from palyra.adapters.runtimes.shell.limits import CommandLimits
-from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox, find_sandbox, let_begin, spawn
+from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox, Started, find_sandbox, spawn
 from tests.support.examples import examples
 from tests.support.waiting import wait_until
 
 WAIT_S = 20.0
 KILLS_COUNT = examples(10)
 WITHIN_S = 0.02  # A sandbox starts within about this time.
-# It is a daemon that answers at the gate, and is killed meanwhile.
+# It is a daemon that is killed while its command starts.
 KILLED = """
 import os, signal, sys, time
 from palyra.adapters.runtimes.shell.limits import CommandLimits
-from palyra.adapters.runtimes.shell.sandbox import Order, find_sandbox, let_begin, spawn
+from palyra.adapters.runtimes.shell.sandbox import Order, find_sandbox, spawn
 root, sandbox = sys.argv[1], find_sandbox()
 order = Order(command="sleep 60", cwd=root, roots=(root,), limits=CommandLimits(), is_direct=True, hidden=root + "/home")
 started = spawn(sandbox, order)
-os.set_blocking(started.gate, False)
-end_s = time.monotonic() + float(sys.argv[2])
-while time.monotonic() < end_s:
-    try:
-        if os.read(started.gate, 1):
-            let_begin(started)
-    except BlockingIOError:
-        pass
+time.sleep(float(sys.argv[2]))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -78,34 +71,48 @@ def test_a_command_whose_daemon_is_killed_while_it_starts_never_goes_on(tmp_path
 def test_only_the_sandboxes_of_the_own_home_are_ended(tmp_path: Path) -> None:
     sandbox = find_sandbox()
     assert isinstance(sandbox, Sandbox)
-    waiting = {}
+    running = {}
     for name in ("own", "other"):
         root = os.path.realpath(tmp_path / name)
         os.makedirs(f"{root}/home")
-        order = Order(command="true", cwd=root, roots=(root,), limits=CommandLimits(), hidden=f"{root}/home")
-        waiting[name] = spawn(sandbox, order)
-        assert os.read(waiting[name].gate, 1) == b"."
+        order = Order(command="sleep 60", cwd=root, roots=(root,), limits=CommandLimits(), hidden=f"{root}/home")
+        running[name] = spawn(sandbox, order)
     assert end_left(os.path.realpath(tmp_path / "own/home")) >= 1
-    assert waiting["own"].process.wait(WAIT_S) != 0
-    assert waiting["other"].process.poll() is None
-    let_begin(waiting["other"])
-    assert waiting["other"].process.wait(WAIT_S) == 0
-    for started in waiting.values():
-        for file in (started.stdout, started.stderr, started.status, started.gate):
-            os.close(file)
+    assert running["own"].process.wait(WAIT_S) != 0
+    assert running["other"].process.poll() is None
+    assert end_left(os.path.realpath(tmp_path / "other/home")) >= 1
+    assert running["other"].process.wait(WAIT_S) != 0
+    for started in running.values():
+        close_all(started)
 
 
-def test_a_command_begins_once_it_is_answered_at_its_gate_and_not_before(tmp_path: Path) -> None:
+def test_a_command_begins_only_while_its_gate_is_open(tmp_path: Path) -> None:
+    sandbox = find_sandbox()
+    assert isinstance(sandbox, Sandbox)
+    for name, is_shut in (("open", False), ("shut", True)):
+        root = os.path.realpath(tmp_path / name)
+        os.mkdir(root)
+        order = Order(command="echo ran > ran", cwd=root, roots=(root,), limits=CommandLimits(), is_direct=True)
+        started = spawn(sandbox, order)
+        if is_shut:
+            # A sandbox takes milliseconds until it is finished.
+            os.close(started.gate)
+        assert started.process.wait(WAIT_S) == (125 if is_shut else 0)
+        assert os.listdir(root) == ([] if is_shut else ["ran"])
+        close_all(started, but=(started.gate,) if is_shut else ())
+
+
+def test_a_command_does_not_get_its_gate(tmp_path: Path) -> None:
     sandbox = find_sandbox()
     assert isinstance(sandbox, Sandbox)
     root = os.path.realpath(tmp_path)
-    command = "echo ran > ran"
-    started = spawn(sandbox, Order(command=command, cwd=root, roots=(root,), limits=CommandLimits(), is_direct=True))
-    assert os.read(started.gate, 1) == b"."
-    assert started.process.poll() is None
-    assert list(tmp_path.iterdir()) == []
-    let_begin(started)
+    order = Order(command="ls /proc/$$/fd", cwd=root, roots=(root,), limits=CommandLimits())
+    started = spawn(sandbox, order)
     assert started.process.wait(WAIT_S) == 0
-    assert (tmp_path / "ran").exists()
-    for file in (started.stdout, started.stderr, started.status, started.gate):
+    assert os.read(started.stdout, 4096).split() == [b"0", b"1", b"2", b"255"]
+    close_all(started)
+
+
+def close_all(started: Started, but: tuple[int, ...] = ()) -> None:
+    for file in {started.stdout, started.stderr, started.status, started.gate} - {*but}:
         os.close(file)

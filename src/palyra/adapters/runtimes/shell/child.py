@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from palyra.adapters.runtimes.shell.groups import NOT_JOINED, ControlGroup, Groups
-from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox, Started, let_begin, spawn
+from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox, Started, spawn
 from palyra.adapters.runtimes.shell.text import OutputText
 from palyra.adapters.runtimes.shell.watch import LOOK_EVERY_S, Excess, LimitCheck, read_small
 
@@ -123,7 +123,6 @@ class Child:
         self._loop.add_reader(started.stdout, self._read, "stdout", started.stdout)
         self._loop.add_reader(started.stderr, self._read, "stderr", started.stderr)
         self._loop.add_reader(started.status, self._read_status)
-        self._loop.add_reader(started.gate, self._answer_at_gate)
         handle = os.pidfd_open(started.process.pid)
         self._handles.add(handle)
         self._loop.add_reader(handle, self._outer_ended, handle)
@@ -185,17 +184,10 @@ class Child:
         if self._is_ending:
             self._kill_first()
 
-    def _answer_at_gate(self) -> None:
-        """Lets the command begin. By now nothing of bubblewrap can outlive the daemon."""
-        os.read(self._started.gate, 1)
-        let_begin(self._started)
-        self._shut_gate()
-
     def _shut_gate(self) -> None:
-        """Keeps a command that was not answered from beginning."""
+        """Keeps a command that has not begun from beginning."""
         if self._has_gate:
             self._has_gate = False
-            self._loop.remove_reader(self._started.gate)
             os.close(self._started.gate)
 
     def _first_ended(self, handle: int) -> None:

@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 import msgspec
 
 from palyra.adapters.runtimes.shell.limits import CommandLimits
-from palyra.adapters.runtimes.shell.sandbox import TRY_TIMEOUT_S, Order, Sandbox, let_begin, spawn
+from palyra.adapters.runtimes.shell.sandbox import TRY_TIMEOUT_S, Order, Sandbox, spawn
 from palyra.ports.drafts import OverlayRoot
 
 OPAQUE = "user.overlay.opaque"
@@ -106,7 +106,6 @@ class OverlayCheck:
         overlay = OverlayRoot(root=root, upper=str(folder / "upper"), work=str(folder / "work"))
         order = Order(command=command, cwd=root, roots=(root,), limits=CommandLimits(), overlays=(overlay,))
         started = spawn(self._sandbox, order)
-        let_begin(started)
         try:
             started.process.wait(TRY_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -11,9 +11,8 @@ import platform
 import shutil
 import signal
 import subprocess
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from importlib import metadata
-from socket import socketpair
 from tempfile import TemporaryDirectory
 
 import msgspec
@@ -113,7 +112,7 @@ class NoSandbox(msgspec.Struct, frozen=True):
 class Started(msgspec.Struct, frozen=True, kw_only=True):
     """A running bubblewrap. The reader closes the descriptors.
 
-    The command says on `gate` that it is about to begin, and begins when it is answered by `let_begin`.
+    The command begins only if `gate` is still open when its sandbox is finished.
     """
 
     process: subprocess.Popen[bytes]
@@ -149,16 +148,16 @@ def find_sandbox() -> Sandbox | NoSandbox:
 
 
 def spawn(sandbox: Sandbox, order: Order, group: ControlGroup | None = None) -> Started:
-    """Starts bubblewrap at once, in the calling thread, with which it dies. The command itself waits for its gate.
+    """Starts bubblewrap at once, in the calling thread, with which it dies. The command itself looks at its gate first.
 
     Each process of bubblewrap asks the kernel to die with the one above it, but only after a while. If we end before the
-    last of them has asked, nobody answers at the gate, and the command does not run.
+    last of them has asked, the kernel shuts the gate, and the command does not run.
     """
     with ExitStack() as given, ExitStack() as kept:
         stdout, stdout_inside = _pipe(given, kept)
         stderr, stderr_inside = _pipe(given, kept)
         status, status_inside = _pipe(given, kept)
-        gate, gate_inside = (end.detach() for end in socketpair())
+        gate_inside, gate = os.pipe2(os.O_CLOEXEC)
         given.callback(os.close, gate_inside)
         kept.callback(os.close, gate)
         files = {path: _file(text.encode(), given) for path, text in _texts(order, gate_inside).items()}
@@ -191,12 +190,6 @@ def spawn(sandbox: Sandbox, order: Order, group: ControlGroup | None = None) -> 
         return Started(process=process, stdout=stdout, stderr=stderr, status=status, gate=gate)
 
 
-def let_begin(started: Started) -> None:
-    """Answers at the gate of a command."""
-    with suppress(BrokenPipeError, ConnectionResetError):  # The command has ended already.
-        os.write(started.gate, b"1")
-
-
 def _texts(order: Order, gate: int) -> dict[str, str]:
     """Returns the files that are made for the command."""
     texts = {**FILES, _COMMAND: order.command, _LIMITS: limits_script(order.limits) + _gate_script(gate)}
@@ -207,8 +200,11 @@ def _texts(order: Order, gate: int) -> dict[str, str]:
 
 
 def _gate_script(gate: int) -> str:
-    """Returns the lines that wait at the gate. The command itself does not get the descriptor."""
-    return f"printf . >&{gate} && read -r -N 1 -u {gate} || exit 125\nexec {gate}>&-\n"
+    """Returns the lines that look at the gate. The command itself does not get the descriptor.
+
+    Nobody writes to it. There is something to read if its other end was closed, by us or because we are gone.
+    """
+    return f"read -t 0 -u {gate} && exit 125\nexec {gate}<&-\n"
 
 
 def _make(program: str, locks: tuple[str, ...], rules: bytes) -> Sandbox:
@@ -268,7 +264,6 @@ def _try(sandbox: Sandbox, group: ControlGroup | None = None) -> str | None:
         started = spawn(
             sandbox, Order(command="echo ready", cwd=root, roots=(root,), limits=CommandLimits(), is_direct=True), group
         )
-        let_begin(started)
         try:
             started.process.wait(TRY_TIMEOUT_S)
         except subprocess.TimeoutExpired:
