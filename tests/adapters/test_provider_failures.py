@@ -60,7 +60,7 @@ async def test_a_refused_connection_is_a_fault_of_the_network(kind: str, client:
 async def test_no_headers_in_time_is_a_timeout_and_is_not_tried_again(kind: str, client: HttpClient) -> None:
     timeouts = Timeouts(connect_s=0.05, first_byte_s=0.05, idle_s=5)
     told, asked = await play(kind, client, Played(is_silent=True), timeouts=timeouts)
-    assert (code_of(told), asked) == (ModelError.TIMEOUT, 1)
+    assert (code_of(told), asked <= 1) == (ModelError.TIMEOUT, True)
 
 
 @KINDS
@@ -73,7 +73,8 @@ async def test_pings_do_not_count_as_a_first_token(kind: str, client: HttpClient
 @KINDS
 async def test_a_stall_before_the_first_token_is_a_timeout(kind: str, client: HttpClient) -> None:
     told, asked = await play(kind, client, Played(body=b": ping\n\n", then="stall"), timeouts=HASTY)
-    assert (code_of(told), asked) == (ModelError.TIMEOUT, 1)
+    # On a busy machine the time may be up before the server has read the request.
+    assert (code_of(told), asked <= 1) == (ModelError.TIMEOUT, True)
 
 
 @KINDS

@@ -27,10 +27,8 @@ def test_a_killed_daemon_still_waits_for_the_callers_result(tmp_path: Path) -> N
         daemon.kill()
         daemon.start()
         status, owed = daemon.call("GET", f"/api/v1/runs/{run['id']}/calls")
-        assert (status, [(call["tool"], call["arguments"]) for call in owed["items"]]) == (
-            200,
-            [("look_up", {"q": "a"})],
-        )
+        assert status == 200, owed
+        assert [(call["tool"], call["arguments"]) for call in owed["items"]] == [("look_up", {"q": "a"})]
         result = {"call_id": owed["items"][0]["call_id"], "output": "42"}
         for _ in range(2):
             daemon.call("POST", f"/api/v1/runs/{run['id']}/results", {"results": [result]})
