@@ -2,10 +2,11 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -14,7 +15,7 @@ PORT = "7199"
 
 def test_the_tour_of_the_readme_works(tmp_path: Path) -> None:
     script = "".join(BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
-    script = script.replace("$(mktemp -d)", str(tmp_path / "home")).replace(PORT, free_port())
+    script = script.replace("$(mktemp -d)", str(tmp_path / "home")).replace(PORT, str(free_port()))
     # The same commands with the interpreter that runs this test, wherever it was installed.
     script = script.replace(".venv-run/bin/palyra", f"{sys.executable} -m palyra").replace("python3", sys.executable)
     (tmp_path / "home").mkdir()
@@ -32,9 +33,3 @@ def test_the_tour_of_the_readme_works(tmp_path: Path) -> None:
     assert re.search(r"result\s+whole", done.stdout)
     assert "fs.write" in done.stdout
     assert "run.done" in done.stdout or "done" in done.stdout
-
-
-def free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])

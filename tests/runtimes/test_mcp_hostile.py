@@ -44,6 +44,7 @@ from tests.support.mcp_servers.running import hostile, ready
 
 async def main():
     async with ready(hostile("stubborn", Path(sys.argv[1])), pins=Path(sys.argv[2])):
+        Path(sys.argv[1], "ready").touch()
         await asyncio.sleep(600)
 
 asyncio.run(main())
@@ -344,7 +345,7 @@ async def test_closing_while_servers_are_starting_leaves_no_process(tmp_path: Pa
 async def test_servers_that_outlived_a_killed_daemon_end_when_the_next_one_starts(tmp_path: Path) -> None:
     pins = tmp_path / "pins.json"
     daemon = await asyncio.create_subprocess_exec(sys.executable, "-c", DAEMON, str(tmp_path), str(pins))
-    await until(lambda: len(pids(tmp_path)) == 3)
+    await until((tmp_path / "ready").exists)  # A server that still answers ends with its pipe.
     daemon.kill()
     await daemon.wait()
     left = pids(tmp_path)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,17 +16,12 @@ from palyra.adapters.runtimes.mcp.servers import McpServers
 from palyra.adapters.runtimes.mcp.settings import ServerSettings
 from palyra.core.events.tool import Outcome
 from tests.support.mcp_servers.running import QUICK, find, ready, running, status, use
+from tests.support.ports import free_port
 from tests.support.tool_calls import code_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 SCRIPT = Path(__file__).parents[1] / "support" / "mcp_servers" / "http_server.py"
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 @asynccontextmanager

@@ -65,9 +65,9 @@ def test_fork_bomb_is_bounded_and_leaves_nothing(user: str, house: House) -> Non
     done = attempt(
         user, f"bomb() {{ (exec -a {name} sleep 60) & bomb & bomb & }}; bomb; sleep 60", house, SMALL, timeout_s=4
     )
-    # Which bound it meets first is the machine's affair: others take of its memory and its time too.
+    # Which bound it meets first is the machine's affair: others take of its memory, disk and time too.
     assert done.outcome in ("failed", "timeout"), done
-    assert done.code in ("process_limit", "memory_limit", "exit_status", "timeout"), done
+    assert done.code in ("process_limit", "memory_limit", "disk_limit", "exit_status", "timeout"), done
     assert named(name) == []
 
 

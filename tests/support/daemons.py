@@ -6,7 +6,6 @@ The process is the daemon itself, without a supervisor: tests that kill it mean 
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 
+from tests.support.ports import free_port
 from tests.support.waiting import WAIT_S, wait_until
 
 READY_TIMEOUT_S = WAIT_S
@@ -33,7 +33,7 @@ class Daemon:
     def __init__(self, home: Path, script: str = "", **environment: str) -> None:
         self.home = home
         self._environment = environment
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         home.mkdir(parents=True, exist_ok=True)
         if script:
@@ -147,10 +147,3 @@ def plain_environment() -> dict[str, str]:
     for name in SYSTEMD_VARIABLES:
         kept.pop(name, None)
     return {**kept, "PALYRA_SERVER__DETECT": "[]", "PALYRA_SERVER__GRPC": "off"}
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
