@@ -33,10 +33,9 @@ from palyra.core.events.tool import (
 from palyra.core.fences import FENCE_ID_LENGTH
 from palyra.core.ids import ArtifactId, MemoryId
 from palyra.core.previews import preview_spilled
-from palyra.core.projections.provenance import full_path
 from palyra.core.redaction import Redactor
 from palyra.core.run.call import Call
-from palyra.core.taint import label, source_of
+from palyra.core.taint import source_of
 from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, CallNature, Capability, Runtime, SealedDraft, ToolResult, failed
 from palyra.core.trust import Trust, is_tainting
 from palyra.core.writes import LinkArtifact, MentionMemory, SealSecret, Write
@@ -44,6 +43,7 @@ from palyra.engine.hub import Hub, LiveFrame
 from palyra.engine.session.attestor import Attested, attest
 from palyra.engine.session.call_nature import read_nature
 from palyra.engine.session.drafts import agent_draft
+from palyra.engine.session.file_taint import file_source, tainted_names
 from palyra.engine.session.long_changes import beside_loop
 from palyra.engine.session.long_texts import LiveFeed, redact_text
 from palyra.engine.session.real_arguments import ArgumentRestorer
@@ -140,15 +140,10 @@ class ToolRun:
 
         For several tainted files the source is the tool itself.
         """
-        provenance = self._executor.provenance
-        tainted = {
-            file.path for file in result.read if await provenance.tainted_file(full_path(file), file.sha256) is not None
-        }
-        rows = await provenance.tainted_paths(result.named)
-        tainted |= {row.path.removeprefix(f"{row.root.rstrip('/')}/") for row in rows}
+        tainted = await tainted_names(self._executor.provenance, result.read, result.named)
         if not tainted:
             return result
-        source = label("file", tainted.pop()) if len(tainted) == 1 else label("tool", self._tool.spec.name)
+        source = file_source(tainted, self._tool.spec.name)
         self._read_taint = (source,)
         return replace(result, trust=Trust.EXTERNAL, source=source)
 
