@@ -35,7 +35,7 @@ from palyra.core.ids import ArtifactId, MemoryId
 from palyra.core.previews import preview_spilled
 from palyra.core.redaction import Redactor
 from palyra.core.run.call import Call
-from palyra.core.taint import source_of
+from palyra.core.taint import label, source_of
 from palyra.core.tools import OUTPUT_INLINE_BYTES_MAX, CallNature, Capability, Runtime, SealedDraft, ToolResult, failed
 from palyra.core.trust import Trust, is_tainting
 from palyra.core.writes import LinkArtifact, MentionMemory, SealSecret, Write
@@ -53,6 +53,9 @@ from palyra.ports.sealer import Sealer
 from palyra.ports.signer import Signer
 from palyra.ports.tools import Tool, ToolCallContext
 from palyra.ports.views import ProvenanceViews
+
+# Tools of these capabilities print or keep what a model wrote into their arguments. The others only look.
+WRITES_MODELS_WORDS = frozenset({Capability.PROCESS_EXEC, Capability.FS_WRITE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +228,8 @@ class ToolRun:
         """Links an artifact with the origin of its body, so that reading it later brings the taint back (L8)."""
         trust, now_ms = self._trust(result), self._executor.clock.now_ms()
         source = self._source(result) if is_tainting(trust) else None
+        if self._tool.spec.capabilities & WRITES_MODELS_WORDS:
+            trust, source = kept_origin(self._call, trust, source)
         return LinkArtifact(artifact_id, self._context.session_id, size_bytes, media_type, now_ms, trust, source)
 
     async def _keep_made(self, result: ToolResult) -> tuple[tuple[MadeArtifact, ...], list[Write]]:
@@ -329,6 +334,17 @@ def fence_of(trust: Trust, source: str | None, tool: str) -> tuple[str | None, s
     if not is_tainting(trust):
         return None, None, None
     return secrets.token_hex(FENCE_ID_LENGTH // 2), source, tool
+
+
+def kept_origin(call: Call, trust: Trust, source: str | None) -> tuple[Trust, str | None]:
+    """Returns the origin of bytes that outlive the session's context: at most that of the model's words they hold (L8).
+
+    The result itself needs no such mark, because the session that sees it is tainted already.
+    """
+    taint = call.judged.taint if call.judged is not None else ()
+    if is_tainting(trust) or not taint:
+        return trust, source
+    return Trust.EXTERNAL, taint[0] if len(taint) == 1 else label("tool", call.tool)
 
 
 def replace_data(draft: Draft, fields: dict[str, Any]) -> Draft:
