@@ -1,6 +1,8 @@
 """Resolving references: each is judged as its tool call, fails alone, and brings the trust of what it read."""
 
 import asyncio
+import hashlib
+import os
 from dataclasses import replace as with_changes
 from pathlib import Path
 
@@ -9,29 +11,47 @@ from msgspec.structs import replace
 
 from palyra.adapters.providers.scripted import Script
 from palyra.core.agents import AgentSpec
+from palyra.core.events.base import JsonObject
 from palyra.core.events.model import ReferenceResolved
-from palyra.core.events.tool import EffectClass, OpenedSkill
+from palyra.core.events.tool import EffectClass, FileBytes, OpenedSkill, Outcome
 from palyra.core.ids import RunId
 from palyra.core.references.model import CHARS_MAX, TOTAL_CHARS_MAX, ReferenceKind, ResolvedReference
 from palyra.core.references.parser import parse_references
 from palyra.core.references.prompt import record_of
+from palyra.core.tools import ToolResult
 from palyra.core.trust import Trust
 from palyra.core.writes import SealSecret
 from palyra.engine.session.drafts import engine_draft
 from palyra.engine.session.event_redactor import EventRedactor
 from palyra.engine.session.reference_facts import reference_facts
 from palyra.ports.references import NoReferences, ReadScope, ReferenceReaders, ReferenceText, TextPart
+from palyra.ports.tools import ToolCallContext
 from tests.gateway.prepared import OutsideTool
 from tests.references.repositories import git, make_repository, write
 from tests.references.workshops import reference_workshop, resolve, resolver_of, sender
 from tests.support.asking import ask, calls, finished, says
-from tests.support.engines import ALICE, OWNER, Workshop
+from tests.support.engines import ALICE, OWNER, MarkTool, Workshop
 from tests.support.policies import with_policies
 from tests.support.sites import ok, site
 
 pytestmark = pytest.mark.anyio
 
 KEY = "AKIAQ3XZ7TGNPLW5YJKD"
+
+
+class StagingTool(MarkTool):
+    """Stages a text as clean.md, as git does for a command: the workspace's own file stays as it is."""
+
+    async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
+        (root,) = map(Path, context.workspace)
+        outside = root.parent / "text"
+        outside.write_text(str(arguments["text"]))
+        blob = git(root, "hash-object", "-w", str(outside)).strip()
+        git(root, "update-index", "--cacheinfo", f"100644,{blob},clean.md")
+        path = f".git/objects/{blob[:2]}/{blob[2:]}"
+        sha256 = hashlib.sha256((root / path).read_bytes()).hexdigest()
+        written = FileBytes(root=os.path.realpath(root), path=path, sha256=sha256)
+        return ToolResult(outcome=Outcome.OK, output="staged", written=(written,))
 
 
 def codes(resolved: tuple[ResolvedReference, ...]) -> list[str | None]:
@@ -212,6 +232,23 @@ async def test_file_written_under_taint_brings_it_back_by_every_way(tmp_path: Pa
         found = await resolve(engine, "@file:got.md @folder:. @diff @file:clean.md", sender(shop))
     assert [each.trust for each in found] == [Trust.EXTERNAL] * 3 + [Trust.LOCAL]
     assert [each.source for each in found[:3]] == ["file:got.md"] * 3
+
+
+async def test_what_a_tainted_session_put_into_a_repository_alone_taints_its_changes(tmp_path: Path) -> None:
+    """Staged text may be of a file that nobody wrote: git has it in its own folder."""
+    staging = calls("mark.stage", text="obey\n")
+    shop = reference_workshop(tmp_path, [Script(turns=(calls("mark.fetch", text="page"), staging, says("Done.")))])
+    shop.tools.append(OutsideTool("mark.fetch", EffectClass.READ_ONLY, shop.marks))
+    shop.tools.append(StagingTool("mark.stage", EffectClass.IDEMPOTENT, shop.workspace))
+    make_repository(shop.workspace, {"clean.md": "before\n"})
+    async with shop.open() as engine:
+        write(shop.workspace, {"clean.md": "after\n"})
+        (clean,) = await resolve(engine, "@diff", sender(shop))
+        await finished(engine, await engine.runs.start(OWNER, ask("fetch")))
+        staged, diff = await resolve(engine, "@staged @diff", sender(shop))
+    assert clean.trust is Trust.LOCAL
+    assert ["obey" in each.text for each in (staged, diff)] == [True, True]
+    assert [each.trust for each in (staged, diff)] == [Trust.EXTERNAL] * 2
 
 
 async def test_each_kind_and_all_together_are_cut_and_say_so(tmp_path: Path) -> None:

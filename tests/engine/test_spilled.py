@@ -20,6 +20,7 @@ from palyra.core.trust import Trust
 from palyra.engine.api.requests import GivenAttachment, RunRecord
 from palyra.engine.engine import Engine
 from palyra.ports.tools import Tool, ToolCallContext
+from tests.engine.test_taint import AllowAll
 from tests.support.asking import ask, calls, finished, says
 from tests.support.engines import ALICE, OWNER, Workshop
 
@@ -61,6 +62,17 @@ class LocalLong(LongGet):
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
         return ToolResult(outcome=Outcome.OK, output=PAGE.replace("outside", "here"))
+
+
+class LocalPrint(LocalLong):
+    """Prints what a model wrote into its arguments, as a command does."""
+
+    def __init__(self, capability: Capability) -> None:
+        self._capability = capability
+
+    @property
+    def spec(self) -> ToolSpec:
+        return replace(super().spec, name="log.print", capabilities=frozenset({self._capability}))
 
 
 def readers(journal: SqliteJournal, artifacts: FileArtifacts) -> Sequence[Tool]:
@@ -120,6 +132,21 @@ async def test_a_spilled_result_from_outside_taints_whichever_session_reads_it(t
         record, events = await run(engine, "read it", "another")
         (read,) = outcomes(events)
         assert (read.outcome, read.source, read.fence_id is not None) == (Outcome.OK, EVIL, True)
+        assert await sources(engine, record.session_id) == [EVIL]
+
+
+@pytest.mark.parametrize("capability", [Capability.PROCESS_EXEC, Capability.FS_WRITE])
+async def test_what_a_tainted_model_had_printed_taints_whoever_reads_it(tmp_path: Path, capability: Capability) -> None:
+    """The output of a command is local, but a model that read a page chose the command's words."""
+    made = workshop_at(tmp_path, Script(turns=(calls("web.get"), calls("log.print"), DONE)))
+    made.tools = [*made.tools, LocalPrint(capability)]
+    made.policy = AllowAll()
+    async with made.open() as engine:
+        _, events = await run(engine, "get it", "first")
+        printed = outcomes(events)[-1]
+        assert printed.source is None
+    async with workshop_at(tmp_path, reading(printed.artifact_id)).open() as engine:
+        record, _ = await run(engine, "read it", "another")
         assert await sources(engine, record.session_id) == [EVIL]
 
 

@@ -121,6 +121,13 @@ def test_a_server_is_shown_before_it_is_added_accepted_and_removed(tmp_path: Pat
     assert json.loads(mcp(home, "list", "--json").stdout)["items"] == []
 
 
+def test_what_a_schema_says_beside_its_arguments_is_shown_before_it_is_accepted(tmp_path: Path) -> None:
+    """A model reads the whole schema, so a note at its top is shown like one of an argument."""
+    refused = mcp(tmp_path, "add", "i", "--", sys.executable, str(HOSTILE), "injection", str(tmp_path), text="n\n")
+    assert refused.exit_code == 1
+    assert '"description":"abcyyyy' in refused.stdout
+
+
 @pytest.mark.parametrize("arguments", [("add", "x"), ("accept", "none"), ("remove", "none"), ("add", "a b", "--", "x")])
 def test_wrong_commands_are_refused_in_words(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     result = mcp(tmp_path, *arguments)

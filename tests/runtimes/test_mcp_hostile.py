@@ -440,6 +440,15 @@ async def test_failures_of_a_tool_are_values(tmp_path: Path) -> None:
         assert odd.output.count("not known here") == 3
 
 
+@pytest.mark.parametrize("code", [-32000, -32001])
+async def test_an_error_with_a_code_of_our_own_failures_is_the_servers_answer(tmp_path: Path, code: int) -> None:
+    async with ready(hostile("polite", tmp_path)) as servers:
+        refused = await use(servers, "mcp.polite.refuse", {"text": str(code)})
+        assert (code_of(refused), refused.is_unknown) == ("server_refused", False)
+        assert refused.output.startswith("no such thing")
+        assert servers.status()[0].starts_count == 1
+
+
 async def test_bodies_become_made_and_structured_content_becomes_text(tmp_path: Path) -> None:
     async with ready(hostile("polite", tmp_path)) as servers:
         result = await use(servers, "mcp.polite.pictures", {})

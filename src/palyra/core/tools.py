@@ -95,7 +95,8 @@ class CallNature(msgspec.Struct, frozen=True, kw_only=True):
     and nothing is redirected to or from a file. Grants for a kind of command rely on that. `makes_executable` says that
     a written file can be run, `makes_link` that a path becomes a symbolic link. `wants_network` says that the call asks
     for a way to the network. `capabilities` are those that this call needs beyond its tool's own. `linked_names` are
-    names of links that lead to a written path: who writes it writes them.
+    names of links that lead to a written path: who writes it writes them. `carried` lists files whose content the call
+    may carry into those it writes; one that could not be looked at has no hash.
     """
 
     effect_class: EffectClass
@@ -113,6 +114,7 @@ class CallNature(msgspec.Struct, frozen=True, kw_only=True):
     wants_network: bool = False
     capabilities: frozenset[Capability] = frozenset()
     linked_names: tuple[str, ...] = ()
+    carried: tuple[FileBytes, ...] = ()
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):

@@ -169,6 +169,21 @@ def _wire_assembler(setup: EngineSetup, agents: AgentDirectory, prompts: PromptB
     )
 
 
+def _wire_gate(setup: EngineSetup, restorer: ArgumentRestorer, ledger: Ledger) -> Gate:
+    ports = setup.ports
+    return Gate(
+        catalog=ports.catalog,
+        schemas=ports.schemas,
+        policy=ports.policy,
+        restorer=restorer,
+        earlier=EarlierAnswers(setup.views.approvals, setup.journal),
+        ledger=ledger,
+        provenance=setup.views.provenance,
+        clock=setup.clock,
+        approval_timeout_ms=setup.settings.approval_timeout_ms,
+    )
+
+
 def _wire_draft_gate(setup: EngineSetup, ledger: Ledger) -> DraftGate:
     ports = setup.ports
     return DraftGate(
@@ -221,16 +236,7 @@ def _wire_effects(setup: EngineSetup, agents: AgentDirectory, redactor: Redactor
         agents=agents,
         prompts=prompts,
         catalog=ports.catalog,
-        gate=Gate(
-            catalog=ports.catalog,
-            schemas=ports.schemas,
-            policy=ports.policy,
-            restorer=restorer,
-            earlier=EarlierAnswers(setup.views.approvals, setup.journal),
-            ledger=ledger,
-            clock=clock,
-            approval_timeout_ms=timeout_ms,
-        ),
+        gate=_wire_gate(setup, restorer, ledger),
         draft_gate=_wire_draft_gate(setup, ledger),
         drafts=ports.drafts,
         references=references,

@@ -133,9 +133,8 @@ def call(request_id: object, params: dict[str, object]) -> None:
         case "fail":
             return send({"id": request_id, "result": {"content": content, "isError": True}})
         case "refuse":
-            return send(
-                {"id": request_id, "error": {"code": -32602, "message": "no\x00 such\x1b thing " + "q" * 9_000}}
-            )
+            code = int(text or -32602)
+            return send({"id": request_id, "error": {"code": code, "message": "no\x00 such\x1b thing " + "q" * 9_000}})
         case "big":
             content = [{"type": "text", "text": "b" * (3 * 1024 * 1024)}, {"type": "text", "text": "end"}]
         case "pictures":

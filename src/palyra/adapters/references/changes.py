@@ -111,5 +111,6 @@ def _left_out(chosen: _ChosenFiles) -> str:
 
 
 def _named(files: list[str], snapshot: Snapshot) -> tuple[str, ...]:
+    """Names git's own folder too: a diff shows what lies there, under the name of a file that may never have held it."""
     base = "/".join((os.path.realpath(snapshot.root).rstrip("/"), *snapshot.below))
-    return tuple(f"{base}/{file}" for file in files)
+    return (*(f"{base}/{file}" for file in files), f"{base}/.git/")

@@ -92,9 +92,11 @@ class FsPatch:
         try:
             plan.make(patches)
         except PalyraError as refused:
-            return replace(_nature(paths, True, refused.message), linked_names=linked)
+            unknown = tuple(replace(bytes_at(place, b""), sha256="") for place in places_of(patches, workspace))
+            return replace(_nature(paths, True, refused.message), linked_names=linked, carried=unknown)
         shown = [(f"{change.place.shown}: {change.done}", change.old, change.text or "") for change in plan.changes]
-        return replace(_nature(paths, True, preview_changes(shown)), writes=_written(plan.changes), linked_names=linked)
+        nature = _nature(paths, True, preview_changes(shown))
+        return replace(nature, writes=_written(plan.changes), linked_names=linked, carried=tuple(plan.read))
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
         try:

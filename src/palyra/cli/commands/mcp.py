@@ -170,18 +170,19 @@ def _show(row: "McpToolRow", say: Callable[[str], None]) -> None:
     say(f"{row.name}  ({row.effect_class}, {row.status})")
     for line in row.description.splitlines() or ["no description"]:
         say(f"    {spell_out(line)}")
-    for name, note in _arguments(row.input_schema):
-        say(f"    {spell_out(name)}: {spell_out(note)}")
+    for words in _schema_lines(row.input_schema):
+        say(f"    {spell_out(words)}")
 
 
-def _arguments(schema: dict[str, object]) -> list[tuple[str, str]]:
-    """Returns the arguments with everything that a model reads of them: type, choices, default, description."""
+def _schema_lines(schema: dict[str, object]) -> list[str]:
+    """Returns everything that a model reads of a schema: each argument, then what stands beside the arguments."""
     import msgspec
 
     properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return []
-    return [(str(name), msgspec.json.encode(each).decode()) for name, each in properties.items()]
+    arguments = properties if isinstance(properties, dict) else {}
+    lines = [f"{name}: {msgspec.json.encode(each).decode()}" for name, each in arguments.items()]
+    beside = {key: each for key, each in schema.items() if key not in ("type", "properties")}
+    return [*lines, f"beside the arguments: {msgspec.json.encode(beside).decode()}"] if beside else lines
 
 
 def _tell(context: typer.Context, json: bool, look: "McpLook", words: str) -> None:

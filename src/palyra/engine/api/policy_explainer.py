@@ -20,6 +20,7 @@ from palyra.engine.api.skills import opened_skills
 from palyra.engine.api.taint import read_taint
 from palyra.engine.new_ids import IdSource
 from palyra.engine.session.call_nature import NATURE_REASON, NATURE_RULE, read_nature
+from palyra.engine.session.file_taint import carried_taint
 from palyra.engine.session.gate import SCHEMA_ERRORS_SHOWN_MAX, why_missing
 from palyra.ports.policy import ModelQuestion, Policy, PolicyAnswer, PolicyQuestion
 from palyra.ports.router import Router
@@ -88,6 +89,7 @@ class PolicyExplainer:
         nature = read_nature(tool, request.arguments, agent.workspace)
         if nature is None:
             return _refused(NATURE_RULE, NATURE_REASON)
+        carried = await carried_taint(self.provenance, nature.carried, request.tool, frozenset())
         question = PolicyQuestion(
             principal=principal,
             agent=agent.name,
@@ -97,7 +99,7 @@ class PolicyExplainer:
             spec=tool.spec,
             arguments=request.arguments,
             nature=nature,
-            taint=taint,
+            taint=tuple(dict.fromkeys((*taint, *carried))),
         )
         return _told(self.policy.judge(question))
 

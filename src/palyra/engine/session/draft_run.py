@@ -28,7 +28,7 @@ from palyra.core.writes import LinkArtifact, Write
 from palyra.engine.session.attestor import Attested, attest
 from palyra.engine.session.drafts import agent_draft
 from palyra.engine.session.long_changes import beside_loop
-from palyra.engine.session.tool_call import ToolExecutor, fence_of
+from palyra.engine.session.tool_call import ToolExecutor, fence_of, kept_origin
 from palyra.ports.drafts import AppliedDraft, DraftConflict, DraftFailure, Drafts
 from palyra.ports.tools import ToolCallContext
 
@@ -141,9 +141,9 @@ class DraftRun:
 
     async def _store(self, body: bytes, media_type: str, writes: list[Write]) -> ArtifactId:
         artifact_id = await self.executor.artifacts.put(body)
-        draft, session_id = self._draft, self.context.session_id
-        now_ms = self.executor.clock.now_ms()
-        writes.append(LinkArtifact(artifact_id, session_id, len(body), media_type, now_ms, draft.trust, draft.source))
+        trust, source = kept_origin(self.call, self._draft.trust, self._draft.source)
+        session_id, now_ms = self.context.session_id, self.executor.clock.now_ms()
+        writes.append(LinkArtifact(artifact_id, session_id, len(body), media_type, now_ms, trust, source))
         return artifact_id
 
     def _failed(self, code: str, message: str) -> Draft:

@@ -62,7 +62,7 @@ from palyra.engine.session.memory_recall import MemoryRecall
 from palyra.engine.session.model_call import ModelCall, ModelCaller
 from palyra.engine.session.objective_check import ObjectiveCheck, ObjectiveChecker
 from palyra.engine.session.pending_commit import PendingCommit, SessionState, add_drafts
-from palyra.engine.session.prompt_base import PromptBases
+from palyra.engine.session.prompt_base import PromptBases, tools_for
 from palyra.engine.session.reference_facts import reference_facts
 from palyra.engine.session.reference_judge import ReferenceSender
 from palyra.engine.session.reference_resolver import ReferenceResolver
@@ -249,12 +249,12 @@ class EffectRunner:
 
     def _request(self, effect: CallModel, run: Run, state: SessionState) -> ModelRequest:
         base = self._parts.prompts.of(self._parts.agents.of_run(run.agent), run.skills, run.lineage)
-        service = find_service(run.agent)
+        service, tools = find_service(run.agent), tools_for(base, state.taint)
         return ModelRequest(
             model=effect.model,
             instructions=with_callers(base.instructions, run),
             messages=render(state.window),
-            tools=(*base.tools, *map(spec_of, run.caller_tools)) if run.caller_tools else base.tools,
+            tools=(*tools, *map(spec_of, run.caller_tools)) if run.caller_tools else tools,
             answer_schema=run.answer_schema,
             run_id=run.run_id,
             turn=effect.turn,

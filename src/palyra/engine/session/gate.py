@@ -40,6 +40,7 @@ from palyra.core.tools import CallNature, Runtime, Trait, spec_digest
 from palyra.core.writes import SealSecret
 from palyra.engine.session.call_nature import NATURE_REASON, NATURE_RULE, read_nature
 from palyra.engine.session.earlier_answers import AnswerPlace, EarlierAnswers, FoundRefusal
+from palyra.engine.session.file_taint import carried_taint
 from palyra.engine.session.pending_commit import PendingCommit, taint_labels
 from palyra.engine.session.real_arguments import ArgumentRestorer, RealArguments, has_markers
 from palyra.engine.spend.ledger import Ledger, spender_of
@@ -47,6 +48,7 @@ from palyra.ports.clock import Clock
 from palyra.ports.policy import Policy, PolicyAnswer, PolicyQuestion
 from palyra.ports.schemas import SchemaCheck
 from palyra.ports.tools import Catalog
+from palyra.ports.views import ProvenanceViews
 
 SCHEMA_ERRORS_SHOWN_MAX = 5
 WITH_NETWORK = "with a way to the network, to public addresses only"
@@ -66,6 +68,7 @@ class GateCase(msgspec.Struct, frozen=True, kw_only=True):
     reset_seq: int
     doubts: frozenset[str]
     taint: tuple[str, ...] = ()
+    vouched: frozenset[str] = frozenset()
     window: Window = Window()
     sealed: tuple[SealSecret, ...] = ()
     hears_addresses: bool = True
@@ -80,6 +83,7 @@ def gate_case(pending: PendingCommit, run: Run, agent: AgentSpec) -> GateCase:
         reset_seq=state.reset_seq,
         doubts=state.doubts | run.doubts,
         taint=taint_labels(state, run),
+        vouched=frozenset(each.source for each in state.taint if each.is_trusted),
         window=state.window,
         sealed=tuple(write for write in pending.writes if isinstance(write, SealSecret)),
         # Every child would bring visits of its own, and a tainted parent could tell something by each.
@@ -95,6 +99,7 @@ class Gate:
     restorer: ArgumentRestorer
     earlier: EarlierAnswers
     ledger: Ledger
+    provenance: ProvenanceViews
     clock: Clock
     approval_timeout_ms: int
 
@@ -132,6 +137,8 @@ class Gate:
         nature = read_nature(tool, real.arguments, case.agent.workspace)
         if nature is None:
             return _refuse(call, NATURE_RULE, NATURE_REASON)
+        # What it carries from one file into another is judged as if the session had read it (L8).
+        carried = await carried_taint(self.provenance, nature.carried, call.tool, case.vouched)
         spender = spender_of(run, case.session_id)
         standings = await self.ledger.standings(spender, self.clock.now_ms(), ())
         question = PolicyQuestion(
@@ -143,7 +150,7 @@ class Gate:
             spec=tool.spec,
             arguments=call.arguments,
             nature=nature,
-            taint=case.taint,
+            taint=tuple(dict.fromkeys((*case.taint, *carried))),
             is_known_address=case.hears_addresses
             and is_known_address(nature.address, case.window, self._reads_outside, call.call_id, run.calls),
             budget_left_usd=left_usd(standings),
@@ -197,7 +204,9 @@ class Gate:
             allowed = PolicyAnswer(verdict=Verdict.ALLOW, rule="grant", reason=reason, snapshot=answer.snapshot)
             return _Settled(allowed, grant)
         clean = self._ask_policy(run, replace(question, taint=())) if question.taint else answer
-        return _Settled(_askable(run, answer), is_taint_alone=clean.verdict is Verdict.ALLOW)
+        # A source that the session has not met cannot be trusted in it.
+        is_met = set(question.taint) <= set(case.taint)
+        return _Settled(_askable(run, answer), is_taint_alone=is_met and clean.verdict is Verdict.ALLOW)
 
     async def _is_doubted_elsewhere(self, call: Call, case: GateCase, nature: CallNature) -> bool:
         """A parent or a sibling must not repeat what is uncertain in a session of its own (L2)."""
@@ -217,7 +226,7 @@ class Gate:
         return GrantCase(
             tool=question.spec.name,
             arguments=question.arguments,
-            taint=taint_elsewhere(question.spec, case.taint),
+            taint=taint_elsewhere(question.spec, question.taint),
             principal=case.principal,
             agent=case.agent.name,
             now_ms=self.clock.now_ms(),

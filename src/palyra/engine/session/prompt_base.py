@@ -11,6 +11,7 @@ from palyra.core.delegation import narrowing_ancestor
 from palyra.core.events.run import Ancestor
 from palyra.core.events.tool import OpenedSkill
 from palyra.core.skills import SkillCard, may_use_now, prompt_section
+from palyra.core.taint import MANY, Taint, find_source
 from palyra.core.tools import ToolSpec, Trait
 from palyra.ports.skills import Skills
 from palyra.ports.tools import Catalog
@@ -68,6 +69,20 @@ class PromptBases:
                 self._made.clear()
             self._made[key] = made
         return made.base
+
+
+def tools_for(base: PromptBase, taint: Taint) -> tuple[ToolSpec, ...]:
+    """Returns the tools that a model may read about in a session with this taint.
+
+    A description that nobody accepted is left out while its source is not in the taint: a server may have listed it
+    after the context was assembled, so the calls that it leads to would be judged without it (L8).
+    """
+    if not base.sources or find_source(taint, MANY) is not None:
+        return base.tools
+    met = {"", *(each.source for each in taint)}
+    if met.issuperset(base.sources):
+        return base.tools
+    return tuple(spec for spec in base.tools if spec.described_by in met)
 
 
 def _can_open(agent: AgentSpec, catalog: tuple[ToolSpec, ...]) -> bool:

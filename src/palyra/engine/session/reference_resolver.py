@@ -17,7 +17,6 @@ import structlog
 
 from palyra.core.errors import PalyraError
 from palyra.core.fences import FENCE_ID_LENGTH
-from palyra.core.projections.provenance import full_path
 from palyra.core.redaction import Redactor, Secret, find_markers
 from palyra.core.references.calls import StandInCall, call_of, read_call
 from palyra.core.references.caps import ROOM_MIN, cut_text, fit_total
@@ -36,6 +35,7 @@ from palyra.core.references.model import (
 from palyra.core.spelling import spell_out
 from palyra.core.taint import label
 from palyra.core.trust import Trust, is_tainting
+from palyra.engine.session.file_taint import tainted_names
 from palyra.engine.session.long_texts import redact_text
 from palyra.engine.session.memory_reference import MemoryReader
 from palyra.engine.session.reference_judge import ReferenceJudge, ReferenceSender
@@ -143,10 +143,10 @@ class ReferenceResolver:
         composed = await self._compose(found.parts, CHARS_MAX[reference.kind])
         trust = found.trust or trust
         source = found.source or label(reference.kind.value, reference.target or WHOLE)
-        tainted = await self._tainted(found)
+        tainted = await tainted_names(self.provenance, found.read, found.named)
         if tainted:
             trust = Trust.EXTERNAL
-            source = label("file", tainted.pop()) if len(tainted) == 1 else source
+            source = label("file", next(iter(tainted))) if len(tainted) == 1 else source
         return ResolvedReference(
             reference=reference,
             ok=True,
@@ -160,16 +160,6 @@ class ReferenceResolver:
             sources=found.sources,
             memory_ids=found.memory_ids,
         )
-
-    async def _tainted(self, found: ReferenceText) -> set[str]:
-        """Returns the files among those read or named that were written under taint."""
-        tainted = {
-            file.path
-            for file in found.read
-            if await self.provenance.tainted_file(full_path(file), file.sha256) is not None
-        }
-        rows = await self.provenance.tainted_paths(found.named)
-        return tainted | {row.path.removeprefix(f"{row.root.rstrip('/')}/") for row in rows}
 
     async def _compose(self, parts: Sequence[TextPart], chars_max: int) -> _Composed:
         """Joins the parts. What a short part leaves free, later ones may use."""

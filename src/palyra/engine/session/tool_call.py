@@ -33,7 +33,6 @@ from palyra.core.events.tool import (
 from palyra.core.fences import FENCE_ID_LENGTH
 from palyra.core.ids import ArtifactId, MemoryId
 from palyra.core.previews import preview_spilled
-from palyra.core.projections.provenance import full_path
 from palyra.core.redaction import Redactor
 from palyra.core.run.call import Call
 from palyra.core.taint import label, source_of
@@ -44,6 +43,7 @@ from palyra.engine.hub import Hub, LiveFrame
 from palyra.engine.session.attestor import Attested, attest
 from palyra.engine.session.call_nature import read_nature
 from palyra.engine.session.drafts import agent_draft
+from palyra.engine.session.file_taint import file_source, tainted_names
 from palyra.engine.session.long_changes import beside_loop
 from palyra.engine.session.long_texts import LiveFeed, redact_text
 from palyra.engine.session.real_arguments import ArgumentRestorer
@@ -53,6 +53,9 @@ from palyra.ports.sealer import Sealer
 from palyra.ports.signer import Signer
 from palyra.ports.tools import Tool, ToolCallContext
 from palyra.ports.views import ProvenanceViews
+
+# Tools of these capabilities print or keep what a model wrote into their arguments. The others only look.
+WRITES_MODELS_WORDS = frozenset({Capability.PROCESS_EXEC, Capability.FS_WRITE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,15 +143,10 @@ class ToolRun:
 
         For several tainted files the source is the tool itself.
         """
-        provenance = self._executor.provenance
-        tainted = {
-            file.path for file in result.read if await provenance.tainted_file(full_path(file), file.sha256) is not None
-        }
-        rows = await provenance.tainted_paths(result.named)
-        tainted |= {row.path.removeprefix(f"{row.root.rstrip('/')}/") for row in rows}
+        tainted = await tainted_names(self._executor.provenance, result.read, result.named)
         if not tainted:
             return result
-        source = label("file", tainted.pop()) if len(tainted) == 1 else label("tool", self._tool.spec.name)
+        source = file_source(tainted, self._tool.spec.name)
         self._read_taint = (source,)
         return replace(result, trust=Trust.EXTERNAL, source=source)
 
@@ -230,6 +228,8 @@ class ToolRun:
         """Links an artifact with the origin of its body, so that reading it later brings the taint back (L8)."""
         trust, now_ms = self._trust(result), self._executor.clock.now_ms()
         source = self._source(result) if is_tainting(trust) else None
+        if self._tool.spec.capabilities & WRITES_MODELS_WORDS:
+            trust, source = kept_origin(self._call, trust, source)
         return LinkArtifact(artifact_id, self._context.session_id, size_bytes, media_type, now_ms, trust, source)
 
     async def _keep_made(self, result: ToolResult) -> tuple[tuple[MadeArtifact, ...], list[Write]]:
@@ -334,6 +334,17 @@ def fence_of(trust: Trust, source: str | None, tool: str) -> tuple[str | None, s
     if not is_tainting(trust):
         return None, None, None
     return secrets.token_hex(FENCE_ID_LENGTH // 2), source, tool
+
+
+def kept_origin(call: Call, trust: Trust, source: str | None) -> tuple[Trust, str | None]:
+    """Returns the origin of bytes that outlive the session's context: at most that of the model's words they hold (L8).
+
+    The result itself needs no such mark, because the session that sees it is tainted already.
+    """
+    taint = call.judged.taint if call.judged is not None else ()
+    if is_tainting(trust) or not taint:
+        return trust, source
+    return Trust.EXTERNAL, taint[0] if len(taint) == 1 else label("tool", call.tool)
 
 
 def replace_data(draft: Draft, fields: dict[str, Any]) -> Draft:

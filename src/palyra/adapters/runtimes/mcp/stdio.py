@@ -68,7 +68,15 @@ class _Wire:
 
     async def _take(self, line: bytes | TooLong) -> None:
         from mcp.shared.message import SessionMessage
-        from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+        from mcp_types import (
+            CONNECTION_CLOSED,
+            INTERNAL_ERROR,
+            REQUEST_TIMEOUT,
+            JSONRPCError,
+            JSONRPCRequest,
+            JSONRPCResponse,
+            jsonrpc_message_adapter,
+        )
 
         if isinstance(line, bytes) and has_too_many_parts(line):
             line = TooLong(len(line), None)
@@ -86,6 +94,10 @@ class _Wire:
             self._questions_count += 1
         elif isinstance(message, JSONRPCResponse | JSONRPCError):
             self._pending.pop(message.id or 0, None)
+        own_codes = (CONNECTION_CLOSED, REQUEST_TIMEOUT, TOO_LARGE_CODE)
+        if isinstance(message, JSONRPCError) and message.error.code in own_codes:
+            # By these codes our side tells of a call without an answer, and this one is answered.
+            message.error.code = INTERNAL_ERROR
         await self._inward.send(SessionMessage(message))
 
     async def _refuse(self, line: TooLong) -> None:
