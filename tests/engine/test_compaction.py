@@ -521,6 +521,18 @@ async def test_a_compaction_of_a_session_that_moved_on_is_refused(tmp_path: Path
             await engine._parts.loops.post(session_id, command)  # type: ignore[arg-type]
 
 
+async def test_a_compaction_that_was_planned_before_a_reset_is_refused(tmp_path: Path) -> None:
+    async with workshop_at(tmp_path, Chatty(), 100_000).open() as engine:
+        session_id = await talk(engine, 10)
+        report = await engine.compaction.preview(OWNER, session_id)  # type: ignore[arg-type]
+        assert report.compaction is not None
+        await engine.sessions.reset(OWNER, session_id)  # type: ignore[arg-type]
+        await say(engine, "Hello again.", session_id)
+        command = CompactSession(principal=OWNER, compaction=report.compaction, cause="by_hand")
+        with pytest.raises(Conflict, match="has changed"):
+            await engine._parts.loops.post(session_id, command)  # type: ignore[arg-type]
+
+
 async def test_nobody_compacts_anothers_session(tmp_path: Path) -> None:
     async with workshop_at(tmp_path, Chatty(), 100_000).open() as engine:
         session_id = await say(engine, "Hello.")
@@ -542,3 +554,18 @@ async def test_restoring_the_checkpoint_of_a_compaction_brings_the_same_bytes_ba
         again = await engine._parts.loader.load(restored.id)
     assert render(after.window) != render(before.window)
     assert render(again.window) == render(before.window)
+
+
+async def test_a_compaction_after_a_reset_brings_nothing_of_before_back(tmp_path: Path) -> None:
+    provider = Chatty()
+    async with workshop_at(tmp_path, provider, 100_000).open() as engine:
+        session_id = await talk(engine, 8)
+        await engine.sessions.reset(OWNER, session_id)  # type: ignore[arg-type]
+        for number in range(9):
+            await say(engine, f"The parcel {number} has the number 99-{number}77.", session_id)
+        report = await engine.compaction.compact(OWNER, session_id)  # type: ignore[arg-type]
+        await say(engine, "And now?", session_id)
+    assert report.is_committed
+    assert "99-177" in provider.sent()
+    assert RULE not in provider.sent()
+    assert "weather" not in provider.sent()
