@@ -13,6 +13,7 @@ from palyra.core.context.prompt import render
 from palyra.core.errors import Conflict, NotFound
 from palyra.core.events.model import ContextAssembled, Finish, ModelError
 from palyra.core.events.session import SessionCompacted
+from palyra.core.ids import SessionId, StreamId
 from palyra.core.jobs.model import JobState
 from palyra.engine.engine import Engine
 from palyra.engine.session.commands import CompactSession
@@ -556,14 +557,18 @@ async def test_restoring_the_checkpoint_of_a_compaction_brings_the_same_bytes_ba
     assert render(again.window) == render(before.window)
 
 
-async def test_a_compaction_after_a_reset_brings_nothing_of_before_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_branch", [False, True])
+async def test_a_compaction_after_a_reset_brings_nothing_of_before_back(tmp_path: Path, is_branch: bool) -> None:
     provider = Chatty()
     async with workshop_at(tmp_path, provider, 100_000).open() as engine:
-        session_id = await talk(engine, 8)
-        await engine.sessions.reset(OWNER, session_id)  # type: ignore[arg-type]
+        session_id = SessionId(StreamId(await talk(engine, 8)))
+        await engine.sessions.reset(OWNER, session_id)
         for number in range(9):
             await say(engine, f"The parcel {number} has the number 99-{number}77.", session_id)
-        report = await engine.compaction.compact(OWNER, session_id)  # type: ignore[arg-type]
+        if is_branch:
+            seq = (await engine.sessions.get(OWNER, session_id)).seq
+            session_id = (await engine.sessions.branch(OWNER, session_id, seq, None)).id
+        report = await engine.compaction.compact(OWNER, session_id)
         await say(engine, "And now?", session_id)
     assert report.is_committed
     assert "99-177" in provider.sent()
