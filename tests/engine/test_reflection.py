@@ -27,10 +27,12 @@ from palyra.ports.memory_writer import MemoryWriter
 from palyra.ports.views import UsageFilter, UsageGroup
 from tests.support.engines import ALICE, OWNER
 from tests.support.lessons import Pupil, candidates, everything, item, rested, say, school_at
+from tests.support.queues import SetClock
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
+DAY_MS = 86_400_000
 WISH = "Remember that the release branch is called stable."
 
 
@@ -306,3 +308,16 @@ async def test_a_long_sessions_older_part_is_summarised_once_and_accepting_compa
     assert state.window.summary is not None
     assert state.window.summary.text == told
     assert next(text for text in said_in(state.window) if "Amber" in text).endswith("part 16.")
+
+
+async def test_a_run_that_waited_a_week_is_not_reflected_on_any_more(tmp_path: Path) -> None:
+    workshop, clock = school_at(tmp_path, delay_ms=DAY_MS), SetClock()
+    workshop.clock = clock
+    async with workshop.open() as engine:
+        await say(engine, WISH)
+    clock.at_ms += 8 * DAY_MS
+    async with workshop.open() as engine:
+        await rested(engine)
+        (job,) = await engine.jobs.list(None, JobFilter(kind="reflection"))
+        assert job.state is JobState.EXPIRED
+        assert await everything(engine) == []
