@@ -136,9 +136,9 @@ async def test_counters_grow_and_go_with_the_item(store: Store) -> None:
     item = item_of("The cat is grey.", 1, ALICE)
     await put(opened, item)
     assert await opened.memory.counters(item.id, ALICE) == MemoryCounters()
-    await write(opened, TouchMemory(memory_ids=(item.id,), at_ms=AT_MS + 9, uses=2))
-    await write(opened, TouchMemory(memory_ids=(item.id,), at_ms=AT_MS + 10, helped=1, harmed=3))
-    counters = MemoryCounters(uses_count=2, helped_count=1, harmed_count=3, used_at_ms=AT_MS + 9)
+    await write(opened, TouchMemory(memory_ids=(item.id,), at_ms=AT_MS + 9))
+    await write(opened, TouchMemory(memory_ids=(item.id,), at_ms=AT_MS + 10))
+    counters = MemoryCounters(uses_count=2, used_at_ms=AT_MS + 10)
     assert await opened.memory.counters(item.id, ALICE) == counters
     assert await opened.memory.counters(item.id, BOB) is None
 

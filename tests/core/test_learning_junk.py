@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palyra.core.compaction.transcript import OlderPart
 from palyra.core.ids import Principal, RunId
 from palyra.core.learning.junk import JunkReason, is_restated, junk_reason
 from palyra.core.learning.model import CandidateKind, CandidateStatus
@@ -20,6 +21,7 @@ from tests.support.learning import SESSION
 
 ALICE = Principal("user:alice")
 SETTINGS = LearningRuntimeConfig()
+OLDER = OlderPart(from_place=3, to_place=90, text="", trust=Trust.OPERATOR)
 INSTRUCTIONS = (
     "You are a careful assistant. Always answer in the language of the user. Never delete files without asking. "
     "Prefer small changes. Cite the file and the line that you speak of."
@@ -154,7 +156,7 @@ def test_at_most_a_tenth_of_what_a_month_keeps_is_junk(seed: int, has_model: boo
     for run in month(generator):
         finds = [*find_by_rules(run).kept]
         if has_model and not run.origin.startswith("routine"):
-            answered = read_answer(eager_answer(run.said[0].text, run, generator), run, False)
+            answered = read_answer(eager_answer(run.said[0].text, run, generator), run, None)
             assert answered is not None
             finds += answered.kept
         found.update({find.content.casefold().rstrip("."): find for find in kept(finds)})
@@ -211,7 +213,7 @@ def test_no_text_breaks_the_filter(text: str, known: list[str]) -> None:
 @given(st.text(max_size=300))
 def test_no_answer_of_a_model_breaks_its_reader_or_is_trusted(answer: str) -> None:
     run = run_of(1, "go")
-    assert read_answer(answer, run, True) is None or answer.lstrip().startswith("{")
+    assert read_answer(answer, run, OLDER) is None or answer.lstrip().startswith("{")
 
 
 @given(
@@ -232,7 +234,7 @@ def test_whatever_a_model_answers_from_a_tainted_run_waits_for_a_person(items: l
     run = ObservedRun(
         run_id=RunId("1" * 26), session_id=SESSION, owner=ALICE, taint=("http:evil.example",), trust=Trust.EXTERNAL
     )
-    read = read_answer(json.dumps({"items": items, "summary": "s"}), run, True)
+    read = read_answer(json.dumps({"items": items, "summary": "s"}), run, OLDER)
     assert read is not None
     for find in read.kept:
         status = first_status(find.kind, find.confidence_bps, is_tainted(find.trust, find.taint), SETTINGS)

@@ -291,10 +291,10 @@ def _apply_memory(tables: Tables, write: MemoryWrite) -> None:
         case ForgetMemory(memory_ids=memory_ids):
             for memory_id in memory_ids:
                 items.pop((memory_id,), None)
-        case TouchMemory(memory_ids=memory_ids, uses=more):
+        case TouchMemory(memory_ids=memory_ids):
             for memory_id in memory_ids:
                 *rest, uses = _numbers(items[memory_id,])
-                items[memory_id,] = (*rest, uses + more)
+                items[memory_id,] = (*rest, uses + 1)
         case MentionMemory(memory_ids=memory_ids, stream=stream):
             mentions.update({(memory_id, stream): () for memory_id in memory_ids})
         case UnmentionMemory(memory_ids=memory_ids, stream=stream):

@@ -13,7 +13,8 @@ from palyra.core.context.prompt import render
 from palyra.core.errors import Conflict, NotFound
 from palyra.core.events.model import ContextAssembled, Finish, ModelError
 from palyra.core.events.session import SessionCompacted
-from palyra.core.jobs.model import JobState
+from palyra.core.ids import SessionId, StreamId
+from palyra.core.jobs.model import LIVE_STATES, JobState
 from palyra.engine.engine import Engine
 from palyra.engine.session.commands import CompactSession
 from palyra.engine.setup import EngineSettings
@@ -23,6 +24,7 @@ from palyra.ports.router import ModelCard
 from tests.support.asking import ask, finished
 from tests.support.engines import ALICE, OWNER, Workshop
 from tests.support.loop_beats import loop_beats
+from tests.support.queues import SetClock
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -148,6 +150,37 @@ async def test_compaction_happens_by_itself_beside_the_session(tmp_path: Path) -
     assert JobState.DONE in {job.state for job in jobs}
     assert {job.state for job in jobs} <= {JobState.DONE, JobState.QUEUED, JobState.RUNNING}
     assert provider.summaries_count >= 1
+
+
+@pytest.mark.parametrize(("min_tokens", "is_compacted"), [(480, True), (1_000_000, False)])
+async def test_with_a_trigger_of_zero_a_session_is_compacted_once_it_passes_the_minimum(
+    tmp_path: Path, min_tokens: int, is_compacted: bool
+) -> None:
+    workshop = workshop_at(tmp_path, Chatty(), 100_000, is_automatic=True, trigger=0.0, min_tokens=min_tokens)
+    async with workshop.open() as engine:
+        await talk(engine, 7)
+        jobs = await engine.jobs.list(None, JobFilter(kind="compaction"))
+    assert bool(jobs) is is_compacted
+
+
+async def test_a_compaction_that_did_not_begin_within_a_day_is_not_made_any_more(tmp_path: Path) -> None:
+    workshop, clock = workshop_at(tmp_path, Chatty(), 100_000, is_automatic=True, trigger=0.0), SetClock()
+    workshop.clock = clock
+    async with workshop.open() as engine:
+        session_id = await talk(engine, 7)
+        await until(lambda: not engine.worker.running, "the first compaction")
+        await say(engine, "And more.", session_id)
+    clock.at_ms += 2 * 86_400_000
+    async with workshop.open() as engine:
+
+        async def is_over() -> bool:
+            return not any(
+                job.state in LIVE_STATES for job in await engine.jobs.list(None, JobFilter(kind="compaction"))
+            )
+
+        await until(is_over, "the end of the job")
+        jobs = await engine.jobs.list(None, JobFilter(kind="compaction"))
+    assert sorted(job.state.value for job in jobs) == ["done", "expired"]
 
 
 @pytest.mark.parametrize(
@@ -521,6 +554,18 @@ async def test_a_compaction_of_a_session_that_moved_on_is_refused(tmp_path: Path
             await engine._parts.loops.post(session_id, command)  # type: ignore[arg-type]
 
 
+async def test_a_compaction_that_was_planned_before_a_reset_is_refused(tmp_path: Path) -> None:
+    async with workshop_at(tmp_path, Chatty(), 100_000).open() as engine:
+        session_id = await talk(engine, 10)
+        report = await engine.compaction.preview(OWNER, session_id)  # type: ignore[arg-type]
+        assert report.compaction is not None
+        await engine.sessions.reset(OWNER, session_id)  # type: ignore[arg-type]
+        await say(engine, "Hello again.", session_id)
+        command = CompactSession(principal=OWNER, compaction=report.compaction, cause="by_hand")
+        with pytest.raises(Conflict, match="has changed"):
+            await engine._parts.loops.post(session_id, command)  # type: ignore[arg-type]
+
+
 async def test_nobody_compacts_anothers_session(tmp_path: Path) -> None:
     async with workshop_at(tmp_path, Chatty(), 100_000).open() as engine:
         session_id = await say(engine, "Hello.")
@@ -542,3 +587,22 @@ async def test_restoring_the_checkpoint_of_a_compaction_brings_the_same_bytes_ba
         again = await engine._parts.loader.load(restored.id)
     assert render(after.window) != render(before.window)
     assert render(again.window) == render(before.window)
+
+
+@pytest.mark.parametrize("is_branch", [False, True])
+async def test_a_compaction_after_a_reset_brings_nothing_of_before_back(tmp_path: Path, is_branch: bool) -> None:
+    provider = Chatty()
+    async with workshop_at(tmp_path, provider, 100_000).open() as engine:
+        session_id = SessionId(StreamId(await talk(engine, 8)))
+        await engine.sessions.reset(OWNER, session_id)
+        for number in range(9):
+            await say(engine, f"The parcel {number} has the number 99-{number}77.", session_id)
+        if is_branch:
+            seq = (await engine.sessions.get(OWNER, session_id)).seq
+            session_id = (await engine.sessions.branch(OWNER, session_id, seq, None)).id
+        report = await engine.compaction.compact(OWNER, session_id)
+        await say(engine, "And now?", session_id)
+    assert report.is_committed
+    assert "99-177" in provider.sent()
+    assert RULE not in provider.sent()
+    assert "weather" not in provider.sent()

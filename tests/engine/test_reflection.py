@@ -6,13 +6,17 @@ from typing import cast
 import pytest
 
 from palyra.core.budget import Budget, BudgetScope
+from palyra.core.context.messages import UserMessage
+from palyra.core.context.window import Window
 from palyra.core.events import Event
 from palyra.core.events.learning import CandidateProposed
-from palyra.core.ids import MemoryId, StreamId, system_stream
+from palyra.core.ids import CandidateId, MemoryId, StreamId, system_stream
 from palyra.core.jobs.model import JobState
 from palyra.core.learning.model import CandidateKind, CandidateStatus
+from palyra.core.learning.states import CandidateAction
 from palyra.core.memory.model import MemoryKind
 from palyra.core.trust import Trust
+from palyra.engine.api.candidates import CandidateDecision
 from palyra.engine.api.requests import RunsQuery
 from palyra.engine.engine import Engine
 from palyra.engine.learning.run_reader import RunReader
@@ -23,11 +27,21 @@ from palyra.ports.memory_writer import MemoryWriter
 from palyra.ports.views import UsageFilter, UsageGroup
 from tests.support.engines import ALICE, OWNER
 from tests.support.lessons import Pupil, candidates, everything, item, rested, say, school_at
+from tests.support.queues import SetClock
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
+DAY_MS = 86_400_000
 WISH = "Remember that the release branch is called stable."
+
+
+async def is_applied(engine: Engine, candidate_id: CandidateId) -> bool:
+    return bool((await engine.candidates.get(OWNER, candidate_id)).applied_to)
+
+
+def said_in(window: Window) -> list[str]:
+    return [item.message.text for item in window.items if isinstance(item.message, UserMessage)]
 
 
 async def system_events(engine: Engine) -> list[Event]:
@@ -267,3 +281,43 @@ async def test_a_cancelled_reflection_ends_its_model_call_and_leaves_nothing(tmp
         await until(is_over, "the end of the service run")
         assert await everything(engine) == []
         assert await engine.candidates.views.reflections(OWNER, 0, 9) == ()
+
+
+async def test_a_long_sessions_older_part_is_summarised_once_and_accepting_compacts_that_part_alone(
+    tmp_path: Path,
+) -> None:
+    marks = ", ".join(str(number) for number in range(10, 16))
+    told = f"The project Amber has the account 4711-0815; its parts {marks} were told."
+    pupil = Pupil(items=[], summary=told)
+    pupil.answer = "word " * 120
+    async with school_at(tmp_path, pupil, cooldown_ms=0).open() as engine:
+        for number in range(10, 21):
+            await say(engine, f"Tell me of the project Amber, account 4711-0815, part {number}.")
+        session_id, _ = await say(engine, "I prefer short answers.")
+        await rested(engine)
+        await say(engine, "I prefer short words.")
+        await rested(engine)
+        first, second = (request.messages[-1].text for request in pupil.reflections)
+        (found,) = [each for each in await candidates(engine) if each.kind is CandidateKind.COMPACTION]
+        decision = CandidateDecision(action=CandidateAction.ACCEPT)
+        await engine.candidates.decide(OWNER, found.id, decision, OWNER)
+        await until(lambda: is_applied(engine, found.id), "the compaction")
+        state = await engine._parts.loader.load(session_id)
+    assert "part 10." in first
+    assert "part 10." not in second
+    assert state.window.summary is not None
+    assert state.window.summary.text == told
+    assert next(text for text in said_in(state.window) if "Amber" in text).endswith("part 16.")
+
+
+async def test_a_run_that_waited_a_week_is_not_reflected_on_any_more(tmp_path: Path) -> None:
+    workshop, clock = school_at(tmp_path, delay_ms=DAY_MS), SetClock()
+    workshop.clock = clock
+    async with workshop.open() as engine:
+        await say(engine, WISH)
+    clock.at_ms += 8 * DAY_MS
+    async with workshop.open() as engine:
+        await rested(engine)
+        (job,) = await engine.jobs.list(None, JobFilter(kind="reflection"))
+        assert job.state is JobState.EXPIRED
+        assert await everything(engine) == []

@@ -222,13 +222,10 @@ class ForgetMemory(msgspec.Struct, frozen=True):
 
 
 class TouchMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Adds to the counters of items: they were shown to a model, they helped, or they harmed."""
+    """Counts that items were shown to a model. What came of it is counted by learning."""
 
     memory_ids: tuple[MemoryId, ...]
     at_ms: int
-    uses: int = 0
-    helped: int = 0
-    harmed: int = 0
 
 
 class MentionMemory(msgspec.Struct, frozen=True):

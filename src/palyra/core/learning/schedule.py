@@ -15,6 +15,7 @@ from palyra.core.service_runs import is_service
 REFLECTION_TASK_KIND = "reflection"
 FINDINGS_KIND = "compaction_findings"
 SETTLE_KIND = "candidate_settle"
+REFLECTION_LIFE_MS = 7 * 86_400_000  # Who starts a daemon after weeks is not to pay for what it then reads of the past.
 _SAMPLE_STEPS = 1 << 32
 
 
@@ -35,6 +36,7 @@ def schedule_post_run_reflection(
         dedupe_key=run.run_id,
         session_id=session_id,
         not_before_ms=now_ms + settings.delay_ms,
+        expires_at_ms=now_ms + REFLECTION_LIFE_MS,
         created_at_ms=now_ms,
     )
 

@@ -85,11 +85,9 @@ class MemoryItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryCounters(msgspec.Struct, frozen=True, kw_only=True):
-    """How often an item was shown to a model, and what learning found out about it."""
+    """How often an item was shown to a model, and when last."""
 
     uses_count: int = 0
-    helped_count: int = 0
-    harmed_count: int = 0
     used_at_ms: int | None = None
 
 

@@ -26,7 +26,7 @@ from palyra.core.compaction.summary_answer import (
     retirable,
     retire_named,
 )
-from palyra.core.compaction.transcript import write_transcript
+from palyra.core.compaction.transcript import OlderPart, write_transcript
 from palyra.core.context.layers import open_calls, protected_place
 from palyra.core.errors import PalyraError
 from palyra.core.events.run import EndReason
@@ -79,10 +79,25 @@ class Compactor:
         exchanges, plan = found
         return await self._commit(state, exchanges, await self._with_model(state, exchanges, plan), cause)
 
-    async def compact_proposed(self, session_id: SessionId, summary: str) -> CompactionReport:
-        """Compacts with a summary that a person accepted. It has to pass the same probes as a model's."""
+    async def older_part(self, session_id: SessionId) -> OlderPart | None:
+        """Returns what a compaction would replace now, for somebody who proposes a summary of it."""
         state = await self.loader.load(session_id)
         found = await self._gather(state)
+        if found is None:
+            return None
+        exchanges, plan = found
+        text = _transcript(state, exchanges, plan)
+        return OlderPart(from_place=plan.from_place, to_place=plan.to_place, text=text, trust=plan.trust)
+
+    async def compact_proposed(
+        self, session_id: SessionId, summary: str, to_place: int | None = None
+    ) -> CompactionReport:
+        """Compacts with a summary that a person accepted. It has to pass the same probes as a model's.
+
+        `to_place` is the end of what the summary was made of. What was said since stays as it is.
+        """
+        state = await self.loader.load(session_id)
+        found = await self._gather(state, to_place)
         if found is None:
             return CompactionReport(is_committed=False, reason=NOTHING)
         exchanges, plan = found
@@ -99,12 +114,15 @@ class Compactor:
         checkpoint_id = derive_mark_id(state.session_id, "compaction", compaction.to_place)
         return replace(self._report(exchanges, compaction, is_committed=True), checkpoint_id=checkpoint_id)
 
-    async def _gather(self, state: SessionState) -> tuple[tuple[Exchange, ...], Compaction] | None:
+    async def _gather(
+        self, state: SessionState, to_place_max: int | None = None
+    ) -> tuple[tuple[Exchange, ...], Compaction] | None:
         """Returns what is to be compacted, from the tape, and what the rules make of it."""
         window = state.window
         to_place = protected_place(window) - 1
-        done_place = window.summary.to_place if window.summary is not None else 0
-        items = await self.loader.items_between(state, done_place, to_place)
+        if to_place_max is not None:
+            to_place = min(to_place, to_place_max)
+        items = await self.loader.items_between(state, state.compacted_place, to_place)
         exchanges = exchanges_of(items)
         if not exchanges or (not exchanges[-1].said and len(exchanges) == 1):
             return None
@@ -114,9 +132,7 @@ class Compactor:
         return exchanges, replace(plan, to_place=max(plan.to_place, min(to_place, items[-1].place)))
 
     async def _with_model(self, state: SessionState, exchanges: tuple[Exchange, ...], plan: Compaction) -> Compaction:
-        summary = state.window.summary
-        earlier, told = (summary.items, summary.text) if summary is not None else ((), "")
-        text = write_transcript(exchanges, earlier, told, f"{plan.to_place:016d}")
+        text = _transcript(state, exchanges, plan)
         items = retirable(plan)
         request = ServiceRequest(
             spec=SESSION_SUMMARY,
@@ -144,6 +160,12 @@ class Compactor:
     def _report(self, exchanges: tuple[Exchange, ...], plan: Compaction, *, is_committed: bool) -> CompactionReport:
         lost = tuple(each.text for each in plan.dropped)
         return CompactionReport(is_committed=is_committed, compaction=plan, exchanges_count=len(exchanges), lost=lost)
+
+
+def _transcript(state: SessionState, exchanges: tuple[Exchange, ...], plan: Compaction) -> str:
+    summary = state.window.summary
+    earlier, told = (summary.items, summary.text) if summary is not None else ((), "")
+    return write_transcript(exchanges, earlier, told, f"{plan.to_place:016d}")
 
 
 def _try_summary(state: SessionState, exchanges: tuple[Exchange, ...], plan: Compaction, summary: str) -> Compaction:

@@ -22,6 +22,7 @@ from palyra.core.ids import ULID_RANDOM_BYTES, CandidateId, MemoryId, make_ulid
 from palyra.core.learning.documents import BLOCKS, DOCUMENT, PATH, block_lines
 from palyra.core.learning.model import Candidate, CandidateKind, CandidateStatus
 from palyra.core.learning.procedures import ALLOWED_TOOLS, skill_of
+from palyra.core.learning.reflection import TO_PLACE
 from palyra.core.learning.schedule import settle_job
 from palyra.core.learning.states import CandidateAction, next_status
 from palyra.core.managed_blocks import BlockConflict
@@ -202,7 +203,10 @@ class CandidateApplier:
         return f"document:{PATH}#{change.name}"
 
     async def _compact(self, candidate: Candidate) -> str:
-        report = await self.compactor.compact_proposed(candidate.session_id, candidate.content)
+        to_place = candidate.details.get(TO_PLACE)
+        report = await self.compactor.compact_proposed(
+            candidate.session_id, candidate.content, int(to_place) if to_place else None
+        )
         return f"checkpoint:{report.checkpoint_id}" if report.is_committed else f"!{report.reason}"
 
     async def _mark_skill(self, candidate: Candidate, status: SkillStatus) -> None:

@@ -61,7 +61,7 @@ def build_learning(setup: EngineSetup, parts: EngineParts, needs: LearningNeeds)
     reader = RunReader(
         loader=parts.loader, agents=parts.agents, memory=needs.memory, known_state=parts.loops.known_state
     )
-    reflector = RunReflector(services=needs.services, settings=settings)
+    reflector = RunReflector(services=needs.services, settings=settings, views=views, compactor=needs.compactor)
     return LearningParts(
         tape=tape,
         intake=intake,

@@ -48,9 +48,8 @@ class CompactionBuilder:
 
     async def compact(self, pending: PendingCommit, command: CompactSession) -> PendingCommit:
         """Records a compaction, if what it compacts is still what the session has before its protected part."""
-        window = pending.state.window
-        done_place = window.summary.to_place if window.summary is not None else 0
-        if not done_place < command.compaction.to_place < protected_place(window):
+        state, planned = pending.state, command.compaction
+        if planned.from_place <= state.compacted_place or planned.to_place >= protected_place(state.window):
             raise Conflict("compaction_stale", "the session has changed since the compaction was planned; try again")
         return await self._record(pending, command)
 

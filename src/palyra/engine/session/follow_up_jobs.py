@@ -19,6 +19,7 @@ from palyra.ports.clock import Clock
 
 COMPACTION_KIND = "compaction"
 COMPACTION_COOLDOWN_MS = 30_000  # A summary costs a model call. What cannot wait is compacted at once by the rules.
+COMPACTION_LIFE_MS = 86_400_000  # A session that is used again is compacted when its context is next assembled.
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class FollowUpJobs:
                 dedupe_key=state.session_id,
                 session_id=state.session_id,
                 not_before_ms=now_ms + wait_ms,
+                expires_at_ms=now_ms + COMPACTION_LIFE_MS,
                 created_at_ms=now_ms,
             )
         )

@@ -125,7 +125,7 @@ class MemoryRecall:
         if not mentioned:
             return ()
         mention = MentionMemory(mentioned, state.session_id)
-        return (mention, TouchMemory(memory_ids=used, at_ms=self.clock.now_ms(), uses=1)) if used else (mention,)
+        return (mention, TouchMemory(memory_ids=used, at_ms=self.clock.now_ms())) if used else (mention,)
 
 
 def _fence_id() -> str:

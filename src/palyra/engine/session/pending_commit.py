@@ -40,6 +40,12 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     window: Window = Window()
     taint: Taint = ()
 
+    @property
+    def compacted_place(self) -> int:
+        """Returns the place up to which nothing is left to compact: that of the last compaction or reset."""
+        reset_place = self.window.base + self.reset_seq if self.reset_seq else 0
+        return max(reset_place, self.window.summary.to_place if self.window.summary is not None else 0)
+
 
 class PendingCommit(msgspec.Struct, frozen=True, kw_only=True):
     state: SessionState

@@ -14,7 +14,7 @@ from palyra.core.context.window import EVENTS_READ_MAX, Window, WindowItem, exte
 from palyra.core.errors import NotFound
 from palyra.core.events import Event
 from palyra.core.events.model import ContextAssembled, DocumentRead, MemoryRecalled
-from palyra.core.events.session import Parent
+from palyra.core.events.session import Parent, SessionReset
 from palyra.core.events.tool import ApprovalKind
 from palyra.core.ids import SessionId
 from palyra.core.memory.recall import PREFERENCES_MAX
@@ -96,7 +96,10 @@ class SessionLoader:
         return replace(await self._fold_window(tapes), base=tapes[0].base + parent.seq)
 
     async def items_between(self, state: SessionState, after_place: int, to_place: int) -> tuple[WindowItem, ...]:
-        """Returns all messages after one place and up to another, from the tapes, also those no window holds any more."""
+        """Returns all messages after one place and up to another, from the tapes, also those no window holds any more.
+
+        What was said before a reset is left out, as it is from the window.
+        """
         items: list[WindowItem] = []
         for tape in reversed(await self._tapes(state.session_id, state.head_seq)):
             first, last = max(0, after_place - tape.base), min(tape.last_seq, to_place - tape.base)
@@ -106,6 +109,7 @@ class SessionLoader:
                 if not page:
                     break
                 for event in page:
+                    items = [] if isinstance(event.data, SessionReset) else items
                     window = extend(replace(window, items=(), chars=0), event)
                     items += window.items
                 first = page[-1].seq

@@ -104,10 +104,5 @@ def forget_session(connection: apsw.Connection, stream: StreamId) -> None:
 
 
 def _touch(connection: apsw.Connection, write: TouchMemory) -> None:
-    sql = """
-        UPDATE memory_items SET uses_count = uses_count + :uses, helped_count = helped_count + :helped,
-            harmed_count = harmed_count + :harmed, used_at_ms = iif(:uses > 0, :at_ms, used_at_ms)
-        WHERE id = :id
-    """
-    added = {"uses": write.uses, "helped": write.helped, "harmed": write.harmed, "at_ms": write.at_ms}
-    connection.executemany(sql, [{**added, "id": memory_id} for memory_id in write.memory_ids])
+    sql = "UPDATE memory_items SET uses_count = uses_count + 1, used_at_ms = ? WHERE id = ?"
+    connection.executemany(sql, [(write.at_ms, memory_id) for memory_id in write.memory_ids])

@@ -91,9 +91,7 @@ class SqliteMemory:
         return await self._items(sql, {"hashes": json_text(content_hashes), "owner": owner})
 
     async def counters(self, memory_id: MemoryId, owner: Principal) -> MemoryCounters | None:
-        sql = """
-            SELECT uses_count, helped_count, harmed_count, used_at_ms FROM memory_items WHERE id = ? AND owner = ?
-        """
+        sql = "SELECT uses_count, used_at_ms FROM memory_items WHERE id = ? AND owner = ?"
         found = await self._fetch(sql, (memory_id, owner))
         return MemoryCounters(**dict(zip(MemoryCounters.__struct_fields__, found[0], strict=True))) if found else None
 
