@@ -73,6 +73,19 @@ def test_a_person_is_told_what_a_command_changed_and_what_was_not_applied() -> N
     ]
 
 
+def test_a_folder_that_was_left_out_with_its_only_file_is_not_told_as_created() -> None:
+    sink = Lines()
+    transcript = Transcript(sink, Style())
+    made: list[JsonObject] = [{"kind": "created", "path": path} for path in (".vscode/", ".vscode/tasks.json", "a")]
+    transcript.show(drafted(made, []))
+    applying: JsonObject = {"type": "draft.applying", "data": {"call_id": "c1", "without": [".vscode/tasks.json"]}}
+    transcript.show(SseFrame(8, "draft.applying", applying))
+    ended = finished("ok", None)
+    ended["data"] = {"call_id": "c1", "outcome": "ok", "output": "", "changes_count": 1}
+    transcript.show(SseFrame(9, "tool.finished", ended))
+    assert sink.told[1:] == ["    created a", "    not applied: .vscode/tasks.json (you left it out)"]
+
+
 def test_a_failed_command_tells_why_and_then_what_it_changed() -> None:
     sink = Lines()
     transcript = Transcript(sink, Style())

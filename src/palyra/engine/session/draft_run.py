@@ -13,8 +13,8 @@ from palyra.core.drafts.changes import (
     describe_left_out,
     digest_changes,
     encode_changes,
+    kept_changes,
     unmatched,
-    without_paths,
 )
 from palyra.core.errors import PalyraError
 from palyra.core.events import Draft
@@ -64,7 +64,7 @@ class DraftRun:
         unknown = unmatched(whole, self.call.without)
         if unknown:
             return self._failed("path_unknown", f"Nothing was applied: {unknown[0]} is no path of this draft."), ()
-        changes = without_paths(whole, self.call.without) if self.call.without else whole
+        changes = kept_changes(whole, self.call.without) if self.call.without else whole
         kept = {(change.root, change.path) for change in changes}
         left_out = tuple(change.path for change in whole if (change.root, change.path) not in kept)
         if not changes:
