@@ -170,6 +170,7 @@ async def test_a_new_folder_that_would_hold_nothing_is_left_out_with_its_file(tm
     assert sorted(os.listdir(workshop.workspace / "a")) == ["empty", "free"]
     told = outcomes(events)[0].output or ""
     assert "not applied: .vscode/tasks.json (a person left it out)" in told
+    assert "not applied: .vscode/ (it would be empty)" in told
     assert "created .vscode/" not in told
 
 
