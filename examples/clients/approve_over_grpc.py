@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from palyra.client import GrpcGatewayClient, LiveUpdate, RunWish
+from palyra.client import GrpcGatewayClient, LiveUpdate, RequestFailed, RunWish
 
 
 async def run(address: str, token: str, text: str, decide: Callable[[str], bool]) -> str:
@@ -39,7 +39,10 @@ def main() -> None:
     home = Path(os.environ.get("PALYRA_HOME", Path.home() / ".palyra"))
     token = os.environ.get("PALYRA_TOKEN") or (home / "admin.token").read_text().strip()
     text = " ".join(sys.argv[1:]) or "What time is it?"
-    asyncio.run(run(address, token, text, lambda what: input(f"\nallow {what}? [y/N] ").lower() == "y"))
+    try:
+        asyncio.run(run(address, token, text, lambda what: input(f"\nallow {what}? [y/N] ").lower() == "y"))
+    except RequestFailed as failed:
+        sys.exit(f"error: {failed}")
 
 
 if __name__ == "__main__":

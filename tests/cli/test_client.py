@@ -200,7 +200,8 @@ def test_a_draft_is_applied_applied_in_part_or_discarded() -> None:
     question = question_of({**REQUEST, "kind": "draft"}, None)
     assert question.keys == "a/w/d"
     assert "changed files" in question.title
-    assert answer_of(question, "a") == {"decision": "allow"}
+    assert [choice.shown_key for choice in question.choices] == ["0 a", "w", "d"], "the number is that of --option"
+    assert answer_of(question, "a") == answer_of(question, "0") == {"decision": "allow"}
     assert answer_of(question, "w .envrc a/b") == {"decision": "allow", "without": [".envrc", "a/b"]}
     assert answer_of(question, "w 'a b' c") == {"decision": "allow", "without": ["a b", "c"]}
     assert answer_of(question, "w it's") == {"decision": "allow", "without": ["it's"]}

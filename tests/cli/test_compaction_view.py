@@ -19,3 +19,10 @@ def test_the_record_tells_the_same_also_if_only_the_event_is_left() -> None:
     whole: JsonObject = {"kept": [], "retired": [TASK, RULE]}
     for record in (None, whole):
         assert record_lines(event, record, Style(False))[1:] == [f"  {line}" for line in LINES]
+
+
+def test_one_exchange_is_one() -> None:
+    assert (
+        compaction_lines({"by": "rules", "exchanges_count": 1}, Style())[0]
+        == "would compact 1 exchange, summary by the rules"
+    )

@@ -7,11 +7,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from palyra.adapters.store.sqlite.journal import SqliteJournal
+from palyra.cli.commands.approvals import _print_approval
 from palyra.cli.lookup import choose
 from palyra.cli.main import app
 from palyra.cli.terminal.run_tree import tree_lines
 from palyra.cli.terminal.style import Style
 from palyra.core.errors import Invalid
+from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Verdict
 from palyra.ports.journal import Append
 from tests.support.homes import TestHome
@@ -187,6 +189,21 @@ def test_approvals_are_answered(stand_in: StandIn, arguments: list[str], body: d
     assert stand_in.sent(f"/approvals/{APPROVAL}")[-1] == body
     again = palyra("approvals", "deny", APPROVAL)
     assert (again.exit_code, again.stderr) == (1, "error: approval_decided: it is decided already\n")
+
+
+def test_a_draft_is_shown_with_without_and_a_decided_question_with_no_options(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    once: JsonObject = {"scope": "once", "text": "apply exactly these changes"}
+    record: JsonObject = {"id": APPROVAL, "kind": "draft", "status": "pending", "options": [once]}
+    _print_approval(record)
+    asked = capsys.readouterr().out
+    assert "--option 0  once: apply exactly these changes" in asked
+    assert "--without PATH" in asked
+    _print_approval({**record, "status": "allowed"})
+    decided = capsys.readouterr().out
+    assert "--option" not in decided
+    assert "--without" not in decided
 
 
 @reached

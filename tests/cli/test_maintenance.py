@@ -165,6 +165,10 @@ def test_home_without_a_journal_is_a_clear_error_and_stays_empty(tmp_path: Path,
     assert list(empty.iterdir()) == []
 
 
+def test_what_is_no_backup_is_told_before_the_journal_that_is_there(home: TestHome, tmp_path: Path) -> None:
+    assert palyra(home, "restore", str(tmp_path / "nothing")).stderr.startswith("error: backup_missing: ")
+
+
 def test_backup_and_restore_go_round(home: TestHome, tmp_path: Path) -> None:
     backup = tmp_path / "backup"
     assert answer(palyra(home, "backup", "--with-keys", str(backup), "--json"))["last_position"] == 56

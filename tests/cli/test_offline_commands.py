@@ -161,6 +161,24 @@ def test_doctor_names_a_broken_policy_without_a_daemon_and_without_an_incident(
     assert "mine.cedar" in found
 
 
+def test_doctor_names_the_policies_of_a_home_without_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALYRA_SERVER__HTTP", "127.0.0.1:1")
+    assert checks(tmp_path)["policies"] == ["ok"]
+
+
+def test_many_problems_of_the_configuration_are_one_line_in_other_commands(tmp_path: Path) -> None:
+    (tmp_path / "palyra.toml").write_text("[sever]\n[runn]\n[memoy]\n")
+    told = palyra(tmp_path, "runs", "list").stderr
+    assert "palyra.toml:1: sever: " in told
+    assert told.endswith("; and 2 more: palyra config check lists them\n")
+    assert palyra(tmp_path, "doctor").stdout.count("runn") == 1, "the other checks do not repeat the list"
+
+
+def test_a_wrong_choice_is_told_in_our_words(tmp_path: Path) -> None:
+    told = palyra(tmp_path, "approvals", "list", "--status", "bogus").stderr
+    assert "'--status': 'bogus' is not one of 'pending'" in told
+
+
 def test_doctor_of_an_empty_home_only_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALYRA_SERVER__HTTP", "127.0.0.1:1")
     monkeypatch.setenv("PALYRA_TOKEN", "x")

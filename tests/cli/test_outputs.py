@@ -73,6 +73,39 @@ def test_a_person_is_told_what_a_command_changed_and_what_was_not_applied() -> N
     ]
 
 
+def test_a_folder_that_was_left_out_with_its_only_file_is_not_told_as_created() -> None:
+    sink = Lines()
+    transcript = Transcript(sink, Style())
+    made: list[JsonObject] = [{"kind": "created", "path": path} for path in (".vscode/", ".vscode/tasks.json", "a")]
+    transcript.show(drafted(made, []))
+    applying: JsonObject = {"type": "draft.applying", "data": {"call_id": "c1", "without": [".vscode/tasks.json"]}}
+    transcript.show(SseFrame(8, "draft.applying", applying))
+    ended = finished("ok", None)
+    ended["data"] = {"call_id": "c1", "outcome": "ok", "output": "", "changes_count": 1}
+    transcript.show(SseFrame(9, "tool.finished", ended))
+    assert sink.told[1:] == ["    created a", "    not applied: .vscode/tasks.json (you left it out)"]
+
+
+def frame(name: str, at_ms: int, data: JsonObject) -> SseFrame:
+    return SseFrame(1, name, {"type": name, "seq": 1, "at_ms": at_ms, "data": data})
+
+
+def test_the_time_of_a_call_leaves_out_the_wait_for_an_answer() -> None:
+    ended: JsonObject = {"call_id": "c1", "outcome": "ok", "attestation": {"started_at_ms": 0, "finished_at_ms": 9_050}}
+    frames = [
+        frame("tool.started", 0, {"call_id": "c1"}),
+        frame("tool.drafted", 40, {"call_id": "c1", "exit_status": 0, "changes_count": 0, "changes": []}),
+        frame("draft.applying", 9_040, {"call_id": "c1"}),
+        frame("tool.finished", 9_050, ended),
+    ]
+    sink = Lines()
+    transcript = Transcript(sink, Style())
+    for each in frames:
+        transcript.show(each)
+    assert sink.told[-1].endswith("50 ms")
+    assert "ok in 50 ms" in timeline([each.event for each in frames], Style())[-1]
+
+
 def test_a_failed_command_tells_why_and_then_what_it_changed() -> None:
     sink = Lines()
     transcript = Transcript(sink, Style())

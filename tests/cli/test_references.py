@@ -187,3 +187,9 @@ def test_preview_is_a_command(stand_in: WithReferences) -> None:
     assert "<context_references>\nhello" in palyra("preview", "@diff", "--rendered").output
     assert json.loads(palyra("preview", "@diff", "--json").output)["references"] == [FOUND, REFUSED]
     assert "the text has no references" in palyra("preview", "nothing").output
+
+
+@pytest.mark.usefixtures("reaching")
+def test_preview_takes_a_session_by_its_key(stand_in: WithReferences) -> None:
+    assert palyra("preview", "see @file:notes.md", "--session", "cli").exit_code == 0
+    assert stand_in.sent("/context/preview")[-1]["session_id"] == SESSION

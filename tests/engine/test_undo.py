@@ -104,6 +104,15 @@ async def test_a_run_is_undone_by_one_request_at_a_time(tmp_path: Path) -> None:
     assert sorted(type(each).__name__ for each in done) == ["Conflict", "RunChanges"]
 
 
+async def test_an_undo_tells_what_it_put_back_and_a_second_one_nothing(tmp_path: Path) -> None:
+    workshop = shop(tmp_path, calls("shell.run", command="echo new > a; rm b"))
+    async with workshop.open() as engine:
+        record, _ = await played(engine)
+        undo = engine.runs.changes.undo
+        told = [(await undo(OWNER, record.id, path)).changes for path in ("b", "b", None, None)]
+    assert [[change.path for change in each] for each in told] == [["b"], [], ["a"], []]
+
+
 async def test_one_path_goes_back_alone(tmp_path: Path) -> None:
     workshop = shop(tmp_path, calls("shell.run", command=CHANGES))
     async with workshop.open() as engine:

@@ -195,6 +195,25 @@ async def test_the_examples_work(both: Both) -> None:
     assert asked == ["mark.send {'text': 'mail'}"]
 
 
+async def test_the_example_prints_an_answer_that_came_before_it_looked(
+    both: Both, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = load("ask_over_http")
+
+    class Late(example.HttpGatewayClient):  # type: ignore[name-defined,misc]
+        async def follow(self, *_: object) -> AsyncIterator[object]:
+            while (await self.get_run(*_)).state != "done":
+                await asyncio.sleep(0.01)
+            none: tuple[object, ...] = ()
+            for each in none:
+                yield each
+
+    monkeypatch.setattr(example, "HttpGatewayClient", Late)
+    async with asyncio.timeout(20):
+        await example.ask(both.url, ADMIN, "go")
+    assert len(capsys.readouterr().out.splitlines()[0]) > 0
+
+
 async def test_the_examples_of_the_page_work_beside_a_question_of_another_run(
     both: Both, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,6 +61,7 @@ async def test_taken_address_is_said_plainly(prepared: Prepared) -> None:
             async with listening(scene):
                 pass
     assert caught.value.code == "address_unusable"
+    assert caught.value.message.endswith(": Address already in use; change http in [server]")
 
 
 async def test_server_answers_on_the_port_it_names_and_then_no_more(prepared: Prepared) -> None:

@@ -1,5 +1,6 @@
 """Text that nobody accepted taints: descriptions of MCP tools, until a person accepted them by their digest."""
 
+import asyncio
 import json
 import sys
 import tomllib
@@ -19,12 +20,13 @@ from palyra.config.section_text import with_section, without_section
 from palyra.core.errors import Invalid
 from palyra.core.events import Event
 from palyra.core.events.model import ContextAssembled
-from palyra.core.events.tool import ToolJudged, Verdict
+from palyra.core.events.tool import Outcome, ToolJudged, Verdict
 from palyra.core.trust import Trust
 from tests.engine.test_taint_addresses import Pages
 from tests.support.asking import ask, calls, finished, says
 from tests.support.engines import OWNER, Workshop
-from tests.support.mcp_servers.running import HOSTILE, find, hostile, ready, running
+from tests.support.mcp_servers.running import HOSTILE, find, hostile, marks, ready, running, use
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -81,6 +83,33 @@ async def test_acceptance_is_taken_over_while_the_daemon_runs(tmp_path: Path) ->
         assert find(servers, "mcp.polite.echo").spec.described_by == ""
 
 
+async def test_a_process_older_than_what_was_accepted_is_started_again(tmp_path: Path) -> None:
+    """A server whose program was updated: the daemon's process still lists what it listed when it started."""
+    pins = tmp_path / "mcp.json"
+    async with ready(hostile("stale", tmp_path), pins=pins) as servers:
+        (tmp_path / "changed").touch()
+        async with ready(hostile("stale", tmp_path), pins=tmp_path / "other.json") as shown:
+            versions = {tool.spec.name.split(".")[2]: tool.spec.version for tool in shown.tools()}
+        assert "keys" not in find(servers, "mcp.stale.echo").spec.description
+        Acceptances(tmp_path / "mcp-accepted.json").accept("stale", versions)
+        assert servers.tools() == (), "what was accepted is not what this process lists"
+        await until(lambda: servers.tools())
+        assert "keys" in find(servers, "mcp.stale.echo").spec.description
+        assert servers.status()[0].starts_count == 2
+
+
+async def test_a_call_under_way_is_not_cut_off_by_an_acceptance(tmp_path: Path) -> None:
+    async with ready(hostile("polite", tmp_path), pins=tmp_path / "mcp.json") as servers:
+        call = asyncio.create_task(use(servers, "mcp.polite.slow", {"text": "x"}))
+        await until(lambda: marks(tmp_path, "calls"))
+        Acceptances(tmp_path / "mcp-accepted.json").accept("polite", {"slow": "another version"})
+        servers.tools()
+        await asyncio.sleep(0)
+        (tmp_path / "go").touch()
+        assert (await call).outcome is Outcome.OK
+        await until(lambda: servers.status()[0].starts_count == 2)
+
+
 async def test_a_run_of_the_first_second_waits_for_its_servers(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path / "engine", [Script(turns=(calls("mcp.polite.echo", text="x"), says("Done.")))])
     async with running(hostile("polite", tmp_path, read_only=("echo",))) as servers:
@@ -95,6 +124,14 @@ def mcp(home: Path, *arguments: str, text: str = "") -> Result:
     result = CliRunner().invoke(app, ["--home", str(home), "mcp", *arguments], input=text)
     assert result.exception is None or isinstance(result.exception, SystemExit), "a crash shows no traceback"
     return result
+
+
+def test_adding_tells_in_words_what_there_is(tmp_path: Path) -> None:
+    (home := tmp_path / "home").mkdir()
+    absent = mcp(home, "add", "absent", "--yes", "--", "/nowhere/server")
+    assert "there is no program /nowhere/server; install it" in absent.stderr
+    added = mcp(home, "add", "stale", "--yes", "--", sys.executable, str(HOSTILE), "stale", str(tmp_path))
+    assert "stale is added with 1 tool; restart the daemon to use it" in added.stdout
 
 
 def test_a_server_is_shown_before_it_is_added_accepted_and_removed(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Where no overlay can be had: commands read, are told what to do about writing, and the machine says why."""
 
+import errno
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -90,3 +91,24 @@ def test_a_root_on_another_file_system_is_tried_itself(tmp_path: Path, monkeypat
         assert (check.missing((root,)), check.missing((root,))) == (None, None)
         assert (tried, os.listdir(root)) == ([root], [])
     assert list((tmp_path / "drafts").iterdir()) == []
+
+
+def test_a_disk_that_is_full_now_is_a_reason_and_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    check = OverlayCheck(found_sandbox(), tmp_path / "drafts")
+    with monkeypatch.context() as full:
+        full.setattr(overlays, "mkdtemp", refuse)
+        here, roots = check.missing_here(), check.missing((str(tmp_path),))
+    assert here is not None
+    assert "No space left on device" in here.reason
+    assert roots is not None
+    assert check.missing_here() is None
+
+
+def test_looking_at_drafts_makes_no_home(tmp_path: Path) -> None:
+    assert try_drafts(Home(tmp_path / "absent"))[0]
+    assert list(tmp_path.iterdir()) == []

@@ -23,6 +23,7 @@ from palyra.adapters.runtimes.mcp.definitions import (
 )
 from palyra.adapters.runtimes.mcp.failures import ConnectionLost
 from palyra.adapters.runtimes.mcp.pages import list_all
+from palyra.adapters.runtimes.mcp.server import told
 from palyra.adapters.runtimes.mcp.settings import START_TIMEOUT_S, ServerSettings
 from palyra.adapters.schema import JsonSchemaCheck
 from palyra.app import Home
@@ -147,7 +148,8 @@ async def _listed(settings: ServerSettings) -> list[object]:
         raise Unavailable("mcp_silent", f"{settings.name} did not answer within {START_TIMEOUT_S:g} s")
     error = task.exception()
     if error is not None and not (isinstance(error, ConnectionLost) and found):
-        raise Unavailable("mcp_failed", f"{settings.name} could not be asked for its tools: {error}") from error
+        message = f"{settings.name} could not be asked for its tools: {told(error, settings)}"
+        raise Unavailable("mcp_failed", message) from error
     return found
 
 

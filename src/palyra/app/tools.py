@@ -341,7 +341,9 @@ def try_drafts(home: Home) -> tuple[bool, str]:
     found = find_sandbox()
     if isinstance(found, NoSandbox):
         return False, "there is no sandbox"
-    missing = OverlayCheck(found, home.drafts).missing_here()
+    # A home that is not there yet is not made for a look: what it will lie in has the same disk.
+    there = next(place for place in (home.drafts, *home.drafts.absolute().parents) if place.is_dir())
+    missing = OverlayCheck(found, there).missing_here()
     if missing is not None:
         return False, missing.reason
     return True, f"commands write into drafts in {home.drafts}; what they changed is judged and then applied"

@@ -175,8 +175,6 @@ def _policies(home: Home) -> list[DoctorFinding]:
     """Reads the policies as a daemon would, so that a broken file shows before any incident does."""
     from palyra.app.policies import check_policies
 
-    if not home.policies.is_dir():
-        return []
     report = check_policies(home, ())
     if report.ok:
         return [DoctorFinding(FindingMark.OK, "policies", counted(len(report.policies), "policy", "policies"))]

@@ -30,6 +30,9 @@ class PalyraGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:  # Typer's context; its module differs between releases.
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as wrong:
+            wrong.message = wrong.message.removeprefix("Value error, ")  # The words of a library, not of ours.
+            raise
         except PalyraError as error:
             typer.echo(fit(printable(f"error: {error}"), sys.stderr), err=True)
             raise typer.Exit(1) from error

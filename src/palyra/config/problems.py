@@ -32,7 +32,9 @@ class ConfigInvalid(Invalid):
     """The configuration cannot be used; `problems` lists everything that is wrong with it."""
 
     def __init__(self, problems: tuple[ConfigProblem, ...]) -> None:
-        super().__init__("config_invalid", "; ".join(str(problem) for problem in problems))
+        first, rest_count = str(problems[0]), len(problems) - 1
+        more = f"; and {rest_count} more: palyra config check lists them" if rest_count else ""
+        super().__init__("config_invalid", f"{first}{more}")
         self.problems = problems
 
 

@@ -24,10 +24,14 @@ class OverlayRoot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AppliedDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A draft was applied. `undo` is the archive of what it replaced; `unkept` counts files too large for it."""
+    """A draft was applied. `undo` is the archive of what it replaced; `unkept` counts files too large for it.
+
+    `carried_out` are the changes that were not so already.
+    """
 
     undo: bytes | None = None
     unkept_count: int = 0
+    carried_out: tuple[FileChange, ...] = ()
 
 
 class DraftConflict(msgspec.Struct, frozen=True, kw_only=True):

@@ -71,6 +71,15 @@ async def _is_settled(scene: ChannelScene) -> bool:
     return await scene.states() == [OutboxState.DISCARDED, OutboxState.SENT]
 
 
+async def test_what_was_shown_of_a_cancelled_run_does_not_look_unfinished(tmp_path: Path) -> None:
+    async with live_scene(tmp_path, platform(), STORY) as scene:
+        await scene.say("go")
+        await until(lambda: scene.platform.edits)
+        await scene.say("/cancel")
+        await until(lambda: "Cancelled." in scene.platform.texts)
+        await until(lambda: not scene.platform.edits[-1][1].endswith("…"))
+
+
 async def test_after_a_crash_the_answer_still_replaces_what_was_shown(tmp_path: Path) -> None:
     shown = platform()
     async with live_scene(tmp_path, shown, STORY) as scene:

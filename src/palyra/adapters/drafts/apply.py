@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import msgspec
+
 from palyra.adapters.drafts.attributes import Attributes, handed_on, kept_attributes, read_attributes
 from palyra.adapters.drafts.renames import Place, exchange, rename_new
 from palyra.adapters.drafts.stage import exists, stage_file
@@ -60,8 +62,8 @@ class Applier:
                 self._open()
                 self._compare_names()
                 self._stage_all()
-                self._carry_out()
-                archive = self._keep(undo_path)
+                steps = self._carry_out()
+                archive = msgspec.structs.replace(self._keep(undo_path), carried_out=steps)
                 self._let_go()
             except ConflictError as found:
                 self._go_back()
@@ -103,7 +105,7 @@ class Applier:
                 )
                 raise Invalid("names_alike", f"{message}. Nothing of it was applied.")
 
-    def _carry_out(self) -> None:
+    def _carry_out(self) -> tuple[FileChange, ...]:
         plan = plan_apply(self._changes, self._look)
         if plan.conflict is not None:
             raise ConflictError(plan.conflict)
@@ -113,6 +115,7 @@ class Applier:
         self._require_in_place(plan.steps)
         self._sync()
         self._set_folder_modes()
+        return plan.steps
 
     def _require_in_place(self, steps: tuple[FileChange, ...]) -> None:
         """Refuses the set if a folder was moved while it was changed: what was put into it does not lie in the root."""

@@ -101,7 +101,7 @@ def _listing(place: WorkspacePath, view: FolderView, shown_count: int) -> str:
         notes.append(f"[At least {view.unlisted_count} more entries are not listed.]")
     if view.is_partial:
         notes.append(f"[The folder is large: only {view.looked_count} entries of it were looked at.]")
-    notes.append(f"[The text of {shown_count} files follows.]")
+    notes.append(f"[The text of {shown_count} {'file' if shown_count == 1 else 'files'} follows.]")
     return "\n".join((f"{place.shown}:", *view.lines, *notes))
 
 

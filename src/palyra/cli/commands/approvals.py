@@ -296,7 +296,7 @@ def _with_reason(body: JsonObject, reason: str) -> JsonObject:
 
 def _print_approval(record: JsonObject) -> None:
     from palyra.cli.terminal.card import touched_text, why_text
-    from palyra.cli.terminal.questions import is_allowable, seen_text
+    from palyra.cli.terminal.questions import seen_text
 
     covered_by = f" (by an earlier answer, {record['covered_by']})" if record.get("covered_by") else ""
     decided = f" by {record['decided_by']}{covered_by}" if record.get("decided_by") else ""
@@ -320,11 +320,20 @@ def _print_approval(record: JsonObject) -> None:
         ]
     )
     _print_calls(record)
+    if record.get("status") == "pending":
+        _print_options(record)
+
+
+def _print_options(record: JsonObject) -> None:
+    from palyra.cli.terminal.questions import is_allowable
+
     options = record.get("options")
     for index, option in enumerate(options if isinstance(options, list) else []):
         scope = str(option.get("scope"))
         only_no = "" if is_allowable(record, scope) else " (only to deny: a call of critical risk is allowed once)"
         print_line(f"  --option {index}  {scope}: {option.get('text')}{only_no}")
+    if record.get("kind") == "draft":
+        print_line("  --without PATH  apply all but this path; repeat it for more")
 
 
 def _print_calls(record: JsonObject) -> None:

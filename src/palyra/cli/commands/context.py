@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from palyra.cli.commands.sessions import find_session
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import JsonOption, is_json
 from palyra.cli.output import print_json, print_line
@@ -36,7 +37,12 @@ def preview(
     context: typer.Context,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A message with references, such as @file:notes.md.")],
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Resolve them as in this session.")
+        str | None,
+        typer.Option(
+            "--session",
+            metavar="SESSION",
+            help="Resolve them as in this session: its id, the beginning of it, key, label or last.",
+        ),
     ] = None,
     is_rendered: Annotated[bool, typer.Option("--rendered", help="Also print what a model would be shown.")] = False,
     url: UrlOption = None,
@@ -52,10 +58,9 @@ def preview(
     """
     from palyra.cli.terminal.reference_preview import reference_lines
 
-    body: JsonObject = {"text": text, **({"session_id": session} if session is not None else {})}
-
     async def ask(client: "Client") -> JsonObject:
-        return await client.post("/context/preview", body)
+        named = {} if session is None else {"session_id": (await find_session(client, session))["id"]}
+        return await client.post("/context/preview", {"text": text, **named})
 
     answer = ask_daemon(context, url, ask)
     if is_json(context, json):

@@ -12,7 +12,7 @@ import typer
 
 from palyra.cli.commands.editor import forward_mcp
 from palyra.cli.options import JsonOption, YesOption, home_of, is_json
-from palyra.cli.output import print_json, print_line, print_notice, print_result
+from palyra.cli.output import counted, print_json, print_line, print_notice, print_result
 from palyra.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def add_server(
     look = look_at_new(home_of(context), values)
     _confirm(look, f"Add {name} and accept these tools?", is_quiet=yes, is_json=is_json(context, json))
     add(home_of(context), values, look)
-    _tell(context, json, look, f"{name} is added with {len(look.tools)} tools; restart the daemon to use it")
+    _tell(context, json, look, f"{name} is added with {counted(len(look.tools), 'tool')}; restart the daemon to use it")
 
 
 @app.command("accept")
@@ -94,7 +94,7 @@ def accept_server(context: typer.Context, name: NameArgument, yes: YesOption = F
     look = look_at_configured(home_of(context), name)
     _confirm(look, f"Accept these tools of {name}?", is_quiet=yes, is_json=is_json(context, json))
     accept(home_of(context), look)
-    _tell(context, json, look, f"{len(look.tools)} tools of {name} are accepted as they are now")
+    _tell(context, json, look, f"accepted as they are now: {counted(len(look.tools), 'tool')} of {name}")
 
 
 @app.command("list")

@@ -84,7 +84,7 @@ def undo(
     changes = record.get("changes")
     count = len(changes) if isinstance(changes, list) else 0
     words = f"Undone: {counted(count, 'change')} of run {record.get('run_id')}."
-    print_line(words if count else "There was nothing to undo.")
+    print_line(words if count else "There was nothing to undo: the files are as they were before the run.")
 
 
 def _read(context: typer.Context, run: str, path: str | None, url: str | None) -> JsonObject:

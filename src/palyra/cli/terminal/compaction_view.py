@@ -3,6 +3,7 @@
 Does not own: compacting (the daemon).
 """
 
+from palyra.cli.output import counted
 from palyra.cli.terminal.style import Style, date_time, in_one_line
 from palyra.core.events.base import JsonObject
 
@@ -15,7 +16,7 @@ def compaction_lines(answer: JsonObject, style: Style) -> list[str]:
     if answer.get("reason"):
         return [str(answer["reason"])]
     head = "compacted" if answer.get("committed") else "would compact"
-    lines = [style.bold(f"{head} {answer.get('exchanges_count')} exchanges, summary by the {answer.get('by')}")]
+    lines = [style.bold(f"{head} {_exchanges(answer.get('exchanges_count'))}, summary by the {answer.get('by')}")]
     kept = answer.get("kept")
     for item in kept[:LINES_MAX] if isinstance(kept, list) else []:
         if isinstance(item, dict):
@@ -74,3 +75,7 @@ def _object(value: object) -> JsonObject:
 
 def _objects(value: object) -> list[JsonObject]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _exchanges(count: object) -> str:
+    return counted(count, "exchange") if isinstance(count, int) else "no exchanges"

@@ -71,15 +71,24 @@ def draft_conflicted_text(data: Mapping[str, object]) -> str:
 
 def _change_lines(drafted: Mapping[str, object], without: tuple[str, ...]) -> list[str]:
     changes = [each for each in _listed(drafted.get("changes")) if isinstance(each, dict)]
-    kept = [each for each in changes if not _is_without(str(each.get("path")), without)]
+    if without:
+        changes = _kept(changes, without)
     return [
         f"{_WORDS.get(each.get('kind'), each.get('kind'))} {in_one_line(str(each.get('path')), _PATH_LENGTH_MAX)}"
-        for each in kept
+        for each in changes
     ]
 
 
-def _is_without(path: str, without: tuple[str, ...]) -> bool:
-    return any(path.rstrip("/") == each.rstrip("/") or path.startswith(each.rstrip("/") + "/") for each in without)
+def _kept(changes: list[dict[str, object]], without: tuple[str, ...]) -> list[dict[str, object]]:
+    from palyra.core.drafts.changes import kept_changes
+    from palyra.core.events.draft import ChangeKind, FileChange
+
+    read = [
+        FileChange(root=str(each.get("root", "")), path=str(each.get("path")), kind=ChangeKind(each.get("kind")))
+        for each in changes
+    ]
+    paths = {(change.root, change.path) for change in kept_changes(read, without)}
+    return [each for each, change in zip(changes, read, strict=True) if (change.root, change.path) in paths]
 
 
 def _left_out_lines(drafted: Mapping[str, object], without: tuple[str, ...]) -> list[str]:

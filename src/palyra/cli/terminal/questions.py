@@ -239,8 +239,8 @@ def _choices_of(kind: str, approval: Mapping[str, object]) -> tuple[AnswerChoice
 
 def _draft_choices() -> tuple[AnswerChoice, ...]:
     return (
-        AnswerChoice("a", "apply these changes", {"decision": "allow"}, 1),
-        AnswerChoice("w", "apply without these (w PATH PATH …)", {"decision": "allow", "without": []}, 2),
+        AnswerChoice("a", "apply these changes", {"decision": "allow"}, 0),
+        AnswerChoice("w", "apply without these (w PATH PATH …)", {"decision": "allow", "without": []}),
         AnswerChoice("d", "discard (d REASON)", {"decision": "deny"}),
     )
 

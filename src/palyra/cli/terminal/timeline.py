@@ -15,6 +15,7 @@ from palyra.cli.terminal.draft_text import (
     draft_judged_text,
     drafted_text,
 )
+from palyra.cli.terminal.draft_waits import DraftWaits
 from palyra.cli.terminal.questions import brief_arguments
 from palyra.cli.terminal.style import Style, clock_time, duration, in_one_line, last_lines
 from palyra.cli.terminal.word_wrap import wrap
@@ -36,7 +37,9 @@ def timeline(events: Sequence[JsonObject], style: Style, columns: int | None = N
     """
     lines = []
     before_ms: int | None = None
-    for event in events:
+    waits = DraftWaits()
+    for recorded in events:
+        event = _without_wait(recorded, waits)
         at_ms = event.get("at_ms")
         # An event may carry the time at which its command began, or a clock was set back.
         gap = duration(max(0, at_ms - before_ms)) if isinstance(at_ms, int) and before_ms is not None else ""
@@ -49,6 +52,19 @@ def timeline(events: Sequence[JsonObject], style: Style, columns: int | None = N
         room = None if columns is None else max(columns, _COLUMNS_MIN) - len(_MARGIN)
         lines += [style.dim(f"{_MARGIN}{line if room is None else in_one_line(line, room)}") for line in told]
     return lines
+
+
+def _without_wait(event: JsonObject, waits: DraftWaits) -> JsonObject:
+    """Returns the event; the end of a call with a beginning that leaves out how long a person took to answer."""
+    data, at_ms = event.get("data"), event.get("at_ms")
+    if not isinstance(data, dict) or not isinstance(at_ms, int):
+        return event
+    waits.take(event.get("type"), data, at_ms)
+    attestation, waited_ms = data.get("attestation"), waits.of(data.get("call_id"))
+    started = attestation.get("started_at_ms") if isinstance(attestation, dict) else None
+    if not isinstance(attestation, dict) or not isinstance(started, int) or not waited_ms:
+        return event
+    return {**event, "data": {**data, "attestation": {**attestation, "started_at_ms": started + waited_ms}}}
 
 
 def terminal_columns(stream: TextIO) -> int | None:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from palyra.cli.sse import SseFrame
 from palyra.cli.terminal.draft_text import DraftNotes
+from palyra.cli.terminal.draft_waits import DraftWaits
 from palyra.cli.terminal.live_output import LiveOutput
 from palyra.cli.terminal.questions import brief_arguments
 from palyra.cli.terminal.style import Style, duration, in_one_line, last_lines, prose, shown
@@ -50,6 +51,7 @@ class Transcript:
         self._failure_told = ""
         self._live = LiveOutput(lambda line: self._sink.line(self._style.dim(f"    {line}")))
         self._drafts = DraftNotes()
+        self._waits = DraftWaits()
         self.has_delegated = False
         self._show_by_type: dict[str, Callable[[SseFrame], None]] = {
             "run.started": self._begin,
@@ -76,6 +78,7 @@ class Transcript:
 
     def show(self, frame: SseFrame) -> None:
         show = self._end if frame.type in TERMINAL_TYPES else self._show_by_type.get(frame.type)
+        self._waits.take(frame.type, frame.data, frame.at_ms)
         if show is not None:
             show(frame)
 
@@ -148,7 +151,8 @@ class Transcript:
         name = self._name_of_ended(frame)
         if call_id not in self._starts and outcome == "denied":
             return  # Its verdict was shown already, and it never ran.
-        took = duration(frame.at_ms - self._starts.pop(call_id)) if call_id in self._starts else ""
+        waited_ms = self._waits.of(call_id)
+        took = duration(frame.at_ms - self._starts.pop(call_id) - waited_ms) if call_id in self._starts else ""
         is_shown = self._live.end(call_id)
         printed, changed = self._drafts.end(frame.data)
         if outcome == "ok":
@@ -204,7 +208,15 @@ class Transcript:
         self._cost_usd = self._cost_usd + cost if known else None  # type: ignore[operator]
 
     def _end(self, frame: SseFrame) -> None:
-        for known in (self._shown_counts, self._tools, self._arguments, self._starts, self._live, self._drafts):
+        for known in (
+            self._shown_counts,
+            self._tools,
+            self._arguments,
+            self._starts,
+            self._live,
+            self._drafts,
+            self._waits,
+        ):
             known.clear()
         took = [duration(frame.at_ms - self._began_at_ms)] if self._began_at_ms else []
         about = "~" if self._is_estimate else ""

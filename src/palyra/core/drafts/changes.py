@@ -77,6 +77,26 @@ def without_paths(changes: Sequence[FileChange], left_out: Iterable[str]) -> tup
     return tuple(change for change in changes if not any(_is_named(path, names, folders) for path in _names_of(change)))
 
 
+def kept_changes(changes: Sequence[FileChange], left_out: Iterable[str]) -> tuple[FileChange, ...]:
+    """Leaves out paths, and the new folders that would hold nothing without them."""
+    rest = without_paths(changes, left_out)
+    kept = {(change.root, change.path) for change in rest}
+    above = _folders_above(change for change in changes if (change.root, change.path) not in kept)
+    made = {(each.root, each.path) for each in rest if each.kind is ChangeKind.CREATED and is_folder(each)} & above
+    needed = _folders_above(change for change in rest if (change.root, change.path) not in made)
+    return tuple(change for change in rest if (change.root, change.path) not in made - needed)
+
+
+def _folders_above(changes: Iterable[FileChange]) -> set[tuple[str, str]]:
+    found = set()
+    for change in changes:
+        path = change.path.rstrip("/")
+        while "/" in path:
+            path = path.rpartition("/")[0]
+            found.add((change.root, f"{path}/"))
+    return found
+
+
 def unmatched(changes: Sequence[FileChange], left_out: Iterable[str]) -> tuple[str, ...]:
     """Returns the names that mean none of the changes. What a person meant by them is not known."""
     return tuple(name for name in left_out if len(without_paths(changes, (name,))) == len(changes))

@@ -81,20 +81,25 @@ class RunChangeService:
             shown, named = await self.show(principal, run_id, path), tuple(call.call_id for call in calls)
             intent = ChangesUndoing(calls=named, changes=changes[:RECORDED_MAX])
             await self.loops.post(row.session_id, RecordSessionEvent(principal=by or principal, data=intent))
-            await self._put_back(run_id, tuple(reverse(change) for change in changes), await self._contents(calls))
-            done = ChangesUndone(calls=named, changes=changes[:RECORDED_MAX])
+            backwards = tuple(reverse(change) for change in changes)
+            put_back = await self._put_back(run_id, backwards, await self._contents(calls))
+            changed = tuple(change for change in changes if (change.root, change.path) in put_back)
+            done = ChangesUndone(calls=named, changes=changed[:RECORDED_MAX])
             await self.loops.post(row.session_id, RecordSessionEvent(principal=by or principal, data=done))
         finally:
             self._active.discard(run_id)
-        return msgspec.structs.replace(shown, is_undone=True)
+        return msgspec.structs.replace(shown, changes=changed, is_undone=True)
 
-    async def _put_back(self, run_id: RunId, changes: tuple[FileChange, ...], contents: Contents) -> None:
+    async def _put_back(
+        self, run_id: RunId, changes: tuple[FileChange, ...], contents: Contents
+    ) -> frozenset[tuple[str, str]]:
+        """Returns root and path of what was not back already."""
         effect_id = EffectId(hashlib.sha256(f"undo/{run_id}".encode()).hexdigest())
         await self.drafts.unpack(effect_id, changes, contents)
         try:
             match await self.drafts.apply(effect_id, changes):
-                case AppliedDraft():
-                    return
+                case AppliedDraft(carried_out=carried_out):
+                    return frozenset((change.root, change.path) for change in carried_out)
                 case DraftConflict(path=path):
                     message = f"{path} has changed since the run, so nothing was put back; name the paths to put back"
                     raise Conflict("changed_since", message, is_retryable=False)

@@ -61,6 +61,7 @@ class LiveAnswers:
     wake_jobs: asyncio.Event
     _accepted: dict[RunId, _Shown] = field(default_factory=dict)
     _showing: dict[RunId, "asyncio.Task[None]"] = field(default_factory=dict)
+    _texts: dict[RunId, str] = field(default_factory=dict)  # What was shown last of each that is shown.
 
     def recorded(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -71,8 +72,10 @@ class LiveAnswers:
                     self._accepted[event.run_id] = _Shown(event.run_id, SessionId(event.stream), reply)
                 case RunStarted():
                     self._begin(event.run_id)
-                case MessageAssistant() | RunDone() | RunFailed() | RunCancelled():
+                case MessageAssistant() | RunDone():
                     self._end(event.run_id)
+                case RunFailed() | RunCancelled():
+                    self._leave(event.run_id)
                 case _:
                     pass
 
@@ -87,9 +90,24 @@ class LiveAnswers:
 
     def _end(self, run_id: RunId) -> None:
         self._accepted.pop(run_id, None)
+        self._texts.pop(run_id, None)
         task = self._showing.pop(run_id, None)
         if task is not None:
             task.cancel()
+
+    def _leave(self, run_id: RunId) -> None:
+        """Nothing replaces the message any more, so it must not look as if more came."""
+        shown, text = self._accepted.get(run_id), self._texts.get(run_id)
+        self._end(run_id)
+        channel = self.directory.find(shown.reply.channel) if shown is not None else None
+        if shown is not None and channel is not None and text is not None:
+            self.tasks.spawn(self._finish(shown, channel, text), f"live answer {run_id}")
+
+    async def _finish(self, shown: _Shown, channel: ConfiguredChannel, text: str) -> None:
+        try:
+            await self._put(shown, channel, text, ending="")
+        except (SendFailed, TimeoutError) as error:
+            log.info("live_answer_ended", channel=shown.reply.channel, run_id=shown.run_id, why=str(error))
 
     async def _show(self, shown: _Shown, channel: ConfiguredChannel) -> None:
         every_s, last = channel.adapter.traits.edit_every_s or 1.0, ""
@@ -101,7 +119,7 @@ class LiveAnswers:
                 if not text:
                     await self._sign(shown, channel)
                 elif text != last:
-                    last = text
+                    self._texts[shown.run_id] = last = text
                     await self._put(shown, channel, text)
                 await asyncio.sleep(every_s)
         except (SendFailed, TimeoutError) as error:
@@ -111,9 +129,9 @@ class LiveAnswers:
         async with asyncio.timeout(EDIT_TIMEOUT_S):
             await channel.adapter.show_typing(shown.reply.conversation_id, shown.reply.thread_id)
 
-    async def _put(self, shown: _Shown, channel: ConfiguredChannel, text: str) -> None:
+    async def _put(self, shown: _Shown, channel: ConfiguredChannel, text: str, ending: str = MORE) -> None:
         """Queues the message at first, and edits it once the platform has it."""
-        item = _preview(shown, text, self.clock.now_ms())
+        item = _preview(shown, text.rstrip() + ending, self.clock.now_ms())
         known = await self.outbox.item(item.id)
         if known is None:
             await self.journal.commit((), (QueueOutbox(item), EnqueueJob(job_of(item, item.created_at_ms))))
@@ -132,7 +150,7 @@ def _preview(shown: _Shown, text: str, now_ms: int) -> OutboxItem:
         thread_id=reply.thread_id,
         reply_to=reply.reply_to,
         kind=OutboxKind.PREVIEW,
-        text=text.rstrip() + MORE,
+        text=text,
         session_id=shown.session_id,
         created_at_ms=now_ms,
         not_before_ms=now_ms,

@@ -13,6 +13,7 @@ from palyra.core.drafts.changes import (
     describe_left_out,
     digest_changes,
     encode_changes,
+    kept_changes,
     unmatched,
     without_paths,
 )
@@ -64,9 +65,13 @@ class DraftRun:
         unknown = unmatched(whole, self.call.without)
         if unknown:
             return self._failed("path_unknown", f"Nothing was applied: {unknown[0]} is no path of this draft."), ()
-        changes = without_paths(whole, self.call.without) if self.call.without else whole
+        changes = kept_changes(whole, self.call.without) if self.call.without else whole
         kept = {(change.root, change.path) for change in changes}
-        left_out = tuple(change.path for change in whole if (change.root, change.path) not in kept)
+        gone = tuple(change for change in whole if (change.root, change.path) not in kept)
+        emptied = frozenset(without_paths(gone, self.call.without))
+        left_out = tuple(
+            f"{change.path} ({'it would be empty' if change in emptied else 'a person left it out'})" for change in gone
+        )
         if not changes:
             return await self._finished((), left_out, AppliedDraft())
         match await self.drafts.apply(self.call.effect_id, changes):
@@ -109,7 +114,7 @@ class DraftRun:
         ]
         parts.append(describe_changes(changes))
         parts.append(describe_left_out(self._draft.left_out, self._draft.left_out_count))
-        parts += [f"not applied: {path} (a person left it out)" for path in left_out]
+        parts += [f"not applied: {each}" for each in left_out]
         if applied.unkept_count:
             parts.append(f"[{applied.unkept_count} replaced files are too large to be kept for undo]")
         return "\n".join(part for part in parts if part)

@@ -7,6 +7,7 @@ cleanly, then lets answers under way finish, for a bounded time.
 """
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -111,7 +112,8 @@ def _bind(settings: HttpSettings) -> socket.socket:
     try:
         return socket.create_server((settings.host, settings.port), family=_family(settings.host), backlog=BACKLOG)
     except OSError as cause:
-        message = f"cannot listen on {settings.host}:{settings.port}: {cause.strerror or cause}"
+        why = os.strerror(cause.errno) if cause.errno else str(cause)
+        message = f"cannot listen on {settings.host}:{settings.port}: {why}; change http in [server]"
         raise Unavailable("address_unusable", message) from cause
 
 

@@ -53,6 +53,16 @@ class Connection:
         self.is_closed = False
         self.has_new_lists = False
         self.is_doubtful = False
+        self.is_outdated = False
+
+    @property
+    def is_calling(self) -> bool:
+        return bool(self._listeners)
+
+    def outdate(self) -> None:
+        """Says that a person knows newer lists than these."""
+        self.is_outdated = True
+        self._changed.set()
 
     @property
     def terms(self) -> Terms:
@@ -81,7 +91,7 @@ class Connection:
             group.cancel_scope.cancel()
 
     async def wait_changed(self) -> None:
-        """Waits for the end, new lists, or a doubt whether the server still answers."""
+        """Waits for the end, new lists, or a doubt whether the server still answers or is what a person accepted."""
         await self._changed.wait()
         self._changed.clear()
 
@@ -104,8 +114,8 @@ class Connection:
                 raise
             finally:
                 self._listeners.remove(live.say)
-                if not is_answered:
-                    self.is_doubtful = True
+                self.is_doubtful = self.is_doubtful or not is_answered
+                if self.is_doubtful or self.is_outdated:
                     self._changed.set()
 
     async def _send(self, method: str, params: Mapping[str, object], options: "CallOptions") -> dict[str, object]:

@@ -80,9 +80,14 @@ class McpServer:
             self._turn(ServerState.STOPPED, "the daemon is stopping")
 
     def reconsider(self) -> None:
-        """Reads the lists again that the server gave, because a person accepted something."""
+        """Reads the lists again that the server gave, because a person accepted something.
+
+        A tool that is not what was accepted comes from a process older than the one that the person was shown.
+        """
         read = self._offering.read(self._listed)
         offers = self._offers
+        if set(read.changed) - set(offers.changed) and self._connection is not None:
+            self._connection.outdate()
         self._offers = msgspec.structs.replace(read, has_resources=offers.has_resources, has_prompts=offers.has_prompts)
 
     async def wait_begun(self) -> None:
@@ -182,6 +187,8 @@ class McpServer:
         log.info("mcp_server_ready", server=self.settings.name, tools=len(self._offers.offered))
         while not connection.is_closed:
             await connection.wait_changed()
+            if connection.is_outdated and not connection.is_calling:
+                raise Down("its tools are not those that were accepted, so it is started again")
             if connection.is_doubtful and not connection.is_closed:
                 connection.is_doubtful = False
                 await self._ping(connection)

@@ -38,14 +38,27 @@ class OverlayCheck:
 
     def missing(self, roots: tuple[str, ...]) -> NoOverlay | None:
         """Returns why one of the roots cannot be a draft; None if all can."""
-        for root in roots:
-            why = self._missing(root)
-            if why is not None:
-                return why
+        try:
+            for root in roots:
+                why = self._missing(root)
+                if why is not None:
+                    return why
+        except OSError as cause:
+            return self._untried(cause)
         return None
 
     def missing_here(self) -> NoOverlay | None:
         """Returns why nothing beside the daemon's own folder can be a draft; None if it can."""
+        try:
+            return self._missing_here()
+        except OSError as cause:
+            return self._untried(cause)
+
+    def _untried(self, cause: OSError) -> NoOverlay:
+        """A disk that is full now says nothing about overlays, so this is not remembered."""
+        return NoOverlay(f"drafts could not be tried in {self._home} ({cause.strerror}); mend that, then try again")
+
+    def _missing_here(self) -> NoOverlay | None:
         device = self._device()
         key = ("", device, device)
         if key not in self._found:
@@ -62,10 +75,10 @@ class OverlayCheck:
             return NoOverlay(f"another file system is mounted at {mounted}, in the workspace; mount it elsewhere")
         here = os.stat(root).st_dev
         if here == own:
-            return self.missing_here()
+            return self._missing_here()
         key = (root, here, own)
         if key not in self._found:
-            self._found[key] = self.missing_here() or self._try_over(root)
+            self._found[key] = self._missing_here() or self._try_over(root)
         return self._found[key]
 
     def _device(self) -> int:

@@ -38,6 +38,7 @@ _LOG_SUFFIXES = ("-wal", "-shm")
 
 def restore(backup: Path, places: Places, keys_of: KeysOf, at_ms: int) -> VerifyReport:
     """Restores into a home that has no journal yet. The report is that of the journal now in place."""
+    read_manifest(backup)  # What is no backup is told first: replacing a journal by it would help nobody.
     _require_absent(places.journal)
     return _restore(backup, places, keys_of, lambda: _put_first(places.journal, at_ms))
 
