@@ -94,13 +94,6 @@ def _floats(vector: bytes) -> tuple[float, ...]:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="POST",
-        path="/v1/embeddings",
-        summary="OpenAI-compatible: make vectors of texts",
-        endpoint=embed,
-        action="embeddings.create",
-        answer=EmbeddingList,
-        role=Role.USER,
-    ),
-)
+    HttpRoute("POST", "/v1/embeddings", "OpenAI-compatible: make vectors of texts",
+              embed, action="embeddings.create", answer=EmbeddingList, role=Role.USER),
+)  # fmt: skip
