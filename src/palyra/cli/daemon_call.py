@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from palyra.cli.options import home_of
+from palyra.cli.options import chosen_url, home_of
 from palyra.cli.target import target_of
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 
-def ask_daemon(context: typer.Context, url: str | None, act: "Callable[[Client], Awaitable[Answer]]") -> Answer:
+def ask_daemon(context: typer.Context, act: "Callable[[Client], Awaitable[Answer]]") -> Answer:
     """Calls `act` with a connected client, in an event loop of its own."""
     import asyncio
 
     from palyra.cli.client import Client
 
-    target = target_of(home_of(context), url)
+    target = target_of(home_of(context), chosen_url(context))
 
     async def call() -> Answer:
         async with Client(target) as client:

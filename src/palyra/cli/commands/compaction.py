@@ -10,9 +10,8 @@ import typer
 
 from palyra.cli.commands.sessions import SessionArgument, find_session
 from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_styled
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.compaction_view import compaction_lines, record_lines
 from palyra.cli.terminal.style import style_for
 from palyra.core.errors import NotFound
@@ -25,7 +24,7 @@ TIMEOUT_S = 310.0
 SHOWN_MAX = 20  # The newest ones; older ones are on the tape.
 CHECKPOINTS_MAX = 1_000
 
-app = typer.Typer()
+app = CommandGroup()
 
 
 @app.command("compact")
@@ -35,8 +34,6 @@ def compact(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be kept and lost; change nothing.")
     ] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Replace the older part of a session's context by a checked summary.
 
@@ -54,8 +51,8 @@ def compact(
         found = await find_session(client, session)
         return await client.post(f"/sessions/{found['id']}/compact", {"dry_run": dry_run}, TIMEOUT_S)
 
-    answer = ask_daemon(context, url, call)
-    if is_json(context, json):
+    answer = ask_daemon(context, call)
+    if is_json(context):
         print_json(answer)
         return
     for line in compaction_lines(answer, style_for(sys.stdout)):
@@ -63,9 +60,7 @@ def compact(
 
 
 @app.command("compactions")
-def compactions(
-    context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False
-) -> None:
+def compactions(context: typer.Context, session: SessionArgument) -> None:
     """Show the compactions of a session: what was kept, dropped and retired, and how a model's summary was checked.
 
     With --json also the whole summaries, those that were refused included.
@@ -81,8 +76,8 @@ def compactions(
         made = [mark for mark in marks if mark.get("reason") == "compaction"][-SHOWN_MAX:]
         return [pair for mark in made if (pair := await _read(client, str(found["id"]), mark)) is not None]
 
-    found = ask_daemon(context, url, call)
-    if is_json(context, json):
+    found = ask_daemon(context, call)
+    if is_json(context):
         print_json({"items": [{**event, "record": record} for event, record in found]})
         return
     style = style_for(sys.stdout)

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_line
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import shown, style_for
 from palyra.core.events.base import JsonObject
 
 if TYPE_CHECKING:
     from palyra.cli.client import Client
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 
 
 @app.callback()
@@ -39,8 +38,6 @@ def preview(
         str | None, typer.Option("--session", metavar="ID", help="Resolve them as in this session.")
     ] = None,
     is_rendered: Annotated[bool, typer.Option("--rendered", help="Also print what a model would be shown.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Show what each reference of a text brings, or why it brings nothing. Nothing is recorded.
 
@@ -57,8 +54,8 @@ def preview(
     async def ask(client: "Client") -> JsonObject:
         return await client.post("/context/preview", body)
 
-    answer = ask_daemon(context, url, ask)
-    if is_json(context, json):
+    answer = ask_daemon(context, ask)
+    if is_json(context):
         print_json(answer)
         return
     lines = reference_lines(answer, style_for(sys.stdout))

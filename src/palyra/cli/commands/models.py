@@ -10,7 +10,7 @@ from urllib.parse import quote
 import typer
 
 from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.options import CommandGroup, JsonOption, choose, is_json
 from palyra.cli.output import print_json, print_line, progress
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import duration, in_one_line, shown, style_for
@@ -25,7 +25,7 @@ CHECK_TIMEOUT_S = 90.0  # The daemon gives a check one minute, and needs a momen
 MESSAGE_LENGTH_MAX = 400
 _COLUMNS = ("name", "provider", "id", "window", "$/Mtok in", "$/Mtok out", "vision", "tools", "health", "routes")
 
-app = typer.Typer()
+app = CommandGroup()
 
 
 @app.callback(invoke_without_command=True)
@@ -39,11 +39,12 @@ def group(context: typer.Context, url: UrlOption = None, json: JsonOption = Fals
       palyra models check
     """
     if context.invoked_subcommand is None:
-        show_all(context, url, json)
+        choose(context, url, json)
+        show_all(context)
 
 
 @app.command("list")
-def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+def show_all(context: typer.Context) -> None:
     """List the daemon's models. The default one is marked with *.
 
     A price that is not known is shown as unknown. You can set prices in palyra.toml.
@@ -54,8 +55,8 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
 
       palyra models list --json
     """
-    found = ask_daemon(context, url, list_models)
-    if is_json(context, json):
+    found = ask_daemon(context, list_models)
+    if is_json(context):
         print_json({"items": found})
         return
     print_rows(_COLUMNS, [_row(model) for model in found], "no models")
@@ -67,8 +68,6 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
 def check(
     context: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Only these models.")] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Call each model once, through the daemon, and show which ones answer. The exit code is 1 if one does not.
 
@@ -80,7 +79,7 @@ def check(
 
       palyra models check sonnet qwen --json
     """
-    is_quiet = is_json(context, json)
+    is_quiet = is_json(context)
 
     async def probe(client: "Client") -> list[JsonObject]:
         chosen = _chosen(await list_models(client), names or [])
@@ -93,7 +92,7 @@ def check(
                 advance(count)
         return outcomes
 
-    outcomes = ask_daemon(context, url, probe)
+    outcomes = ask_daemon(context, probe)
     is_well = all(outcome.get("ok") is True for outcome in outcomes)
     if is_quiet:
         print_json({"ok": is_well, "items": outcomes})

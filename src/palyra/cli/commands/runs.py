@@ -13,9 +13,8 @@ import typer
 from palyra.cli.commands.run_changes import RunArgument
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import find_run
-from palyra.cli.options import JsonOption, home_of, is_json
+from palyra.cli.options import CommandGroup, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_result, print_styled, print_table
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.context_bar import context_lines
 from palyra.cli.terminal.run_tree import children_of, tree_lines, usage_text
 from palyra.cli.terminal.style import date_time, duration, in_one_line, prose, style_for
@@ -35,7 +34,7 @@ EVENTS_MAX = 20_000  # A run cannot record more, even with the largest limits.
 TASK_SHOWN_MAX = 40
 _COLUMNS = ("id", "state", "reason", "began", "took", "usage", "from", "task")
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 
 
 @app.callback()
@@ -59,8 +58,6 @@ def show_all(
     limit: Annotated[int, typer.Option(min=1, max=RUNS_MAX, help="How many at most.")] = 50,
     service: Annotated[bool, typer.Option("--service", help="Include runs that the daemon itself started.")] = False,
     delegated: Annotated[bool, typer.Option("--delegated", help="Include runs that other runs delegated.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """List runs, the newest first.
 
@@ -84,9 +81,9 @@ def show_all(
             query["session_id"] = str((await find_session(client, session))["id"])
         return await client.items("/runs", RUNS_MAX, **query)
 
-    found = ask_daemon(context, url, read)
+    found = ask_daemon(context, read)
     items = sorted(found, key=lambda item: str(item.get("id")), reverse=True)[:limit]
-    if is_json(context, json):
+    if is_json(context):
         print_json({"items": items})
         return
     rows = [
@@ -108,7 +105,7 @@ def show_all(
 
 
 @app.command()
-def show(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def show(context: typer.Context, run: RunArgument) -> None:
     """Show a run and its timeline: times, verdicts, tool outcomes, usage.
 
     Examples:
@@ -123,9 +120,9 @@ def show(context: typer.Context, run: RunArgument, url: UrlOption = None, json: 
         record = await client.get(f"/runs/{run_id}")
         return record, await _events_of(client, record), await client.get(f"/runs/{run_id}/tree")
 
-    record, events, found = ask_daemon(context, url, read)
+    record, events, found = ask_daemon(context, read)
     children = children_of(found.get("root"))
-    if is_json(context, json):
+    if is_json(context):
         print_json({"run": record, "events": events, "children": [child.get("id") for child in children]})
     else:
         _print_run(record, events, found)
@@ -137,8 +134,6 @@ def show_context(
     run: RunArgument,
     turn: Annotated[int | None, typer.Option(min=1, help="Only this turn; else the last one.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every turn.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Show what a model call was sent, as a bar of layers with their tokens.
 
@@ -153,14 +148,14 @@ def show_context(
         events = await _events_of(client, await client.get(f"/runs/{await find_run(client, run)}"))
         return [event for event in events if event.get("type") == "context.assembled"]
 
-    found = ask_daemon(context, url, read)
+    found = ask_daemon(context, read)
     if turn is not None:
         found = [event for event in found if _turn_of(event) == turn]
     elif not every:
         found = found[-1:]
     if turn is not None and not found:
         raise NotFound("turn_unknown", f"the run has no turn {turn}; palyra runs context --all shows those it has")
-    if is_json(context, json):
+    if is_json(context):
         print_json({"items": [event.get("data") for event in found]})
         return
     if not found:
@@ -176,7 +171,7 @@ def _turn_of(event: JsonObject) -> object:
 
 
 @app.command()
-def tree(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def tree(context: typer.Context, run: RunArgument) -> None:
     """Show a run and the runs it delegated: state, agent, usage and task of each.
 
     Examples:
@@ -187,8 +182,8 @@ def tree(context: typer.Context, run: RunArgument, url: UrlOption = None, json: 
     async def read(client: "Client") -> JsonObject:
         return await client.get(f"/runs/{await find_run(client, run)}/tree")
 
-    found = ask_daemon(context, url, read)
-    if is_json(context, json):
+    found = ask_daemon(context, read)
+    if is_json(context):
         print_json(found)
         return
     for line in tree_lines(found, style_for(sys.stdout)):
@@ -196,7 +191,7 @@ def tree(context: typer.Context, run: RunArgument, url: UrlOption = None, json: 
 
 
 @app.command()
-def cancel(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def cancel(context: typer.Context, run: RunArgument) -> None:
     """Cancel a run. It stops its model call or tool, its wait, or its place in the queue.
 
     Examples:
@@ -207,12 +202,12 @@ def cancel(context: typer.Context, run: RunArgument, url: UrlOption = None, json
     async def act(client: "Client") -> JsonObject:
         return await client.post(f"/runs/{await find_run(client, run)}/cancel")
 
-    record = ask_daemon(context, url, act)
-    print_result(context, json, record, f"{record.get('id')} is {record.get('state')}")
+    record = ask_daemon(context, act)
+    print_result(context, record, f"{record.get('id')} is {record.get('state')}")
 
 
 @app.command()
-def processes(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def processes(context: typer.Context, run: RunArgument) -> None:
     """List the background programs that a run left running.
 
     Examples:
@@ -223,8 +218,8 @@ def processes(context: typer.Context, run: RunArgument, url: UrlOption = None, j
     async def read(client: "Client") -> JsonObject:
         return await client.get(f"/runs/{await find_run(client, run)}/processes")
 
-    found = ask_daemon(context, url, read)
-    if is_json(context, json):
+    found = ask_daemon(context, read)
+    if is_json(context):
         print_json(found)
         return
     items = found.get("items")
@@ -240,8 +235,6 @@ def stop(
     context: typer.Context,
     run: RunArgument,
     process: Annotated[str, typer.Argument(metavar="PROCESS", help="The process's id, as `runs processes` shows it.")],
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Stop a background program of a run, and everything that program started.
 
@@ -253,16 +246,12 @@ def stop(
     async def act(client: "Client") -> JsonObject:
         return await client.post(f"/runs/{await find_run(client, run)}/processes/{quote(process, safe='')}/stop")
 
-    record = ask_daemon(context, url, act)
-    print_result(context, json, record, f"{record.get('id')} {_status_text(record)}")
+    record = ask_daemon(context, act)
+    print_result(context, record, f"{record.get('id')} {_status_text(record)}")
 
 
-@app.command()
-def replay(
-    context: typer.Context,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
-    json: JsonOption = False,
-) -> None:
+@app.command(url=False)
+def replay(context: typer.Context, run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]) -> None:
     """Replay a recorded run offline, and compare every decision with what this release would decide.
 
     Nothing is executed, and a daemon may be running. The exit code is 1 if a decision differs.
@@ -274,7 +263,7 @@ def replay(
     from palyra.cli.replay import replay_run
 
     stream, replayed = replay_run(home_of(context), run)
-    if is_json(context, json):
+    if is_json(context):
         print_json({"ok": replayed.difference is None, "session_id": stream, **_replay_members(replayed)})
     else:
         _print_replay(stream, replayed)

@@ -10,9 +10,8 @@ import typer
 
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import choose_session
-from palyra.cli.options import JsonOption, YesOption, is_json
+from palyra.cli.options import CommandGroup, YesOption, is_json
 from palyra.cli.output import print_json, print_result, print_table
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, in_one_line, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid
@@ -26,7 +25,7 @@ SESSIONS_MAX = 10_000  # As many are searched for a key, or for the most recent 
 RUNS_MAX = 10_000
 TASK_SHOWN_MAX = 40
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 SessionArgument = Annotated[
     str, typer.Argument(metavar="SESSION", help="The session's id, the beginning of it, its key or label, or last.")
 ]
@@ -48,8 +47,6 @@ def show_all(
     context: typer.Context,
     limit: LimitOption = 50,
     delegated: Annotated[bool, typer.Option("--delegated", help="Include sessions of delegated runs.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """List sessions, the most recently used first.
 
@@ -65,9 +62,9 @@ def show_all(
         sessions = await client.items("/sessions", SESSIONS_MAX, **query)
         return sessions, await _routine_names(client, sessions), await client.items("/runs", RUNS_MAX, **query)
 
-    found, routines, runs = ask_daemon(context, url, read)
+    found, routines, runs = ask_daemon(context, read)
     items = sorted(found, key=lambda item: str(item.get("updated_at_ms")), reverse=True)[:limit]
-    if is_json(context, json):
+    if is_json(context):
         print_json({"items": items})
         return
     tasks = {
@@ -83,15 +80,15 @@ def show_all(
 
 
 @app.command()
-def show(context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def show(context: typer.Context, session: SessionArgument) -> None:
     """Show one session.
 
     Examples:
 
       palyra sessions show cli
     """
-    record = ask_daemon(context, url, lambda client: find_session(client, session))
-    show_record(record, is_json(context, json))
+    record = ask_daemon(context, lambda client: find_session(client, session))
+    show_record(record, is_json(context))
 
 
 @app.command()
@@ -100,8 +97,6 @@ def tape(
     session: SessionArgument,
     after: Annotated[int, typer.Option(min=0, help="Begin after this seq.")] = 0,
     limit: LimitOption = 200,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Print the events of a session, one line each. Use `palyra export` for complete events that can be verified.
 
@@ -117,8 +112,8 @@ def tape(
         record = await find_session(client, session)
         return await client.items(f"/sessions/{record['id']}/tape", limit, after=after)
 
-    events = ask_daemon(context, url, read)
-    if is_json(context, json):
+    events = ask_daemon(context, read)
+    if is_json(context):
         print_json({"events": events})
         return
     for line in timeline(events, style_for(sys.stdout), terminal_columns(sys.stdout)):
@@ -126,7 +121,7 @@ def tape(
 
 
 @app.command()
-def reset(context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def reset(context: typer.Context, session: SessionArgument) -> None:
     """Start a session afresh: models no longer see its earlier history, and its grants and taint end.
 
     Examples:
@@ -138,7 +133,7 @@ def reset(context: typer.Context, session: SessionArgument, url: UrlOption = Non
         record = await find_session(client, session)
         return await client.post(f"/sessions/{record['id']}/reset")
 
-    show_record(ask_daemon(context, url, act), is_json(context, json))
+    show_record(ask_daemon(context, act), is_json(context))
 
 
 @app.command()
@@ -147,8 +142,6 @@ def branch(
     session: SessionArgument,
     at_seq: Annotated[int, typer.Option(min=1, help="The last event that both share.")],
     label: Annotated[str | None, typer.Option(help="A label for the new session.")] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Create a new session that continues from an event of this one.
 
@@ -162,7 +155,7 @@ def branch(
         record = await find_session(client, session)
         return await client.post(f"/sessions/{record['id']}/branch", body)
 
-    show_record(ask_daemon(context, url, act), is_json(context, json))
+    show_record(ask_daemon(context, act), is_json(context))
 
 
 @app.command()
@@ -172,8 +165,6 @@ def label(
     text: Annotated[
         str | None, typer.Argument(metavar="LABEL", help="The new label; without one, the label is removed.")
     ] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Set the label of a session, or remove it.
 
@@ -186,33 +177,27 @@ def label(
         record = await find_session(client, session)
         return await client.patch(f"/sessions/{record['id']}", {"label": text})
 
-    show_record(ask_daemon(context, url, act), is_json(context, json))
+    show_record(ask_daemon(context, act), is_json(context))
 
 
 @app.command()
-def delete(
-    context: typer.Context,
-    session: SessionArgument,
-    yes: YesOption = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
-) -> None:
+def delete(context: typer.Context, session: SessionArgument, yes: YesOption = False) -> None:
     """Erase the texts of a session and of all its branches for good. The hash chain stays.
 
     Examples:
 
       palyra sessions delete cli --yes
     """
-    found = ask_daemon(context, url, lambda client: find_session(client, session))
+    found = ask_daemon(context, lambda client: find_session(client, session))
     erased = str(found["id"])
     if not yes:
         typer.confirm(f"Erase session {erased} and its branches, for good?", abort=True, err=True)
-    ask_daemon(context, url, lambda client: client.delete(f"/sessions/{erased}"))
-    print_result(context, json, {"ok": True, "id": erased}, f"{erased} is erased")
+    ask_daemon(context, lambda client: client.delete(f"/sessions/{erased}"))
+    print_result(context, {"ok": True, "id": erased}, f"{erased} is erased")
 
 
 @app.command()
-def taint(context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def taint(context: typer.Context, session: SessionArgument) -> None:
     """Show which outside sources a session has seen, since when, and through which tool.
 
     Examples:
@@ -224,7 +209,7 @@ def taint(context: typer.Context, session: SessionArgument, url: UrlOption = Non
         record = await find_session(client, session)
         return await client.get(f"/sessions/{record['id']}/taint")
 
-    _show_taint(ask_daemon(context, url, ask), is_json(context, json))
+    _show_taint(ask_daemon(context, ask), is_json(context))
 
 
 @app.command()
@@ -234,8 +219,6 @@ def trust(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="As `palyra sessions taint` names it.")],
     undo: Annotated[bool, typer.Option("--undo", help="No longer trust it.")] = False,
     reason: Annotated[str, typer.Option(help="The reason, for the record.")] = "",
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Trust a source of a session's taint. Its content no longer causes questions, until the session is reset.
 
@@ -254,7 +237,7 @@ def trust(
         place = f"/sessions/{record['id']}/trust"
         return await (client.delete(f"{place}?source={quote(source, safe='')}") if undo else client.post(place, body))
 
-    _show_taint(ask_daemon(context, url, act), is_json(context, json))
+    _show_taint(ask_daemon(context, act), is_json(context))
 
 
 async def _routine_names(client: "Client", sessions: list[JsonObject]) -> dict[str, str]:

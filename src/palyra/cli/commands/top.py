@@ -15,9 +15,8 @@ import typer
 
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.metrics import Scrape, read_scrape
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json
-from palyra.cli.target import UrlOption
 from palyra.core.errors import Unauthorized, Unavailable
 from palyra.core.events.base import JsonObject
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 RUNS_MAX = 100
 STATES = ("in_progress", "waiting", "accepted")
 
-app = typer.Typer()
+app = CommandGroup()
 
 
 @app.command()
@@ -36,8 +35,6 @@ def top(
     context: typer.Context,
     every: Annotated[float, typer.Option("--every", min=0.2, max=60, help="Seconds between two pictures.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Draw one picture and end.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Show what the daemon does now: runs, times, tokens, cost, approvals, jobs. q or Ctrl-C ends.
 
@@ -49,15 +46,15 @@ def top(
 
       palyra top --once --json
     """
-    if is_json(context, json):
-        print_json(ask_daemon(context, url, _snapshot))
+    if is_json(context):
+        print_json(ask_daemon(context, _snapshot))
         return
-    ask_daemon(context, url, _active_runs)  # A wrong address or token is told before the screen is taken.
+    ask_daemon(context, _active_runs)  # A wrong address or token is told before the screen is taken.
     if once or not sys.stdout.isatty():
-        ask_daemon(context, url, _draw_once)
+        ask_daemon(context, _draw_once)
         return
     with suppress(KeyboardInterrupt):
-        ask_daemon(context, url, lambda client: _draw_on(client, every))
+        ask_daemon(context, lambda client: _draw_on(client, every))
 
 
 async def _snapshot(client: "Client") -> JsonObject:
