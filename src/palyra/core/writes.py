@@ -287,21 +287,9 @@ LearningWrite = PutCandidate | DecideCandidate | DropCandidates | RecordUse | Re
 RoutineWrite = PutRoutine | RecordFire | DropRoutines
 JobWrite = EnqueueJob | ClaimJob | RenewJob | RequeueJob | EndJob | DropJobs
 Write = (
-    SetHeartbeat
-    | RenewHeartbeat
-    | ClearHeartbeat
-    | TakeLease
-    | ReleaseLease
-    | SealSecret
-    | EraseSecrets
-    | LinkArtifact
-    | JobWrite
-    | RoutineWrite
-    | MemoryWrite
-    | StoreVectors
-    | LearningWrite
-    | ChannelWrite
-)
+    SetHeartbeat | RenewHeartbeat | ClearHeartbeat | TakeLease | ReleaseLease | SealSecret | EraseSecrets
+    | LinkArtifact | JobWrite | RoutineWrite | MemoryWrite | StoreVectors | LearningWrite | ChannelWrite
+)  # fmt: skip
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
