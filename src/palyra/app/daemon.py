@@ -54,11 +54,7 @@ def run_daemon(home: Home, config: Config, announce: Announce, tell: Tell = _dro
 
 
 async def serve(
-    home: Home,
-    config: Config,
-    announce: Announce,
-    tell: Tell = _drop_message,
-    known: KnownSecrets | None = None,
+    home: Home, config: Config, announce: Announce, tell: Tell = _drop_message, known: KnownSecrets | None = None
 ) -> None:
     """Wires everything, resumes the work of an earlier process, serves HTTP and gRPC until a signal, then drains.
 

@@ -41,10 +41,6 @@ def read_overrides(environ: Mapping[str, str], report: ConfigProblems) -> Overri
     return overrides
 
 
-def variable_name(section_name: str, key: str) -> str:
-    return f"{PREFIX}{section_name}{SEPARATOR}{key}".upper()
-
-
 def with_overrides(section: Section, values: Mapping[str, Any]) -> Any:
     return msgspec.structs.replace(section, **values)
 

@@ -42,7 +42,7 @@ REVIEW_SCHEMA: JsonObject = {
                     "missing": {"type": "string", "maxLength": NOTE_LENGTH_MAX},
                 },
             },
-        },
+        }
     },
 }
 

@@ -13,15 +13,7 @@ from palyra.cli.lookup import find_candidate
 from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_line, print_styled
 from palyra.cli.terminal.lift_chart import report_lines
-from palyra.cli.terminal.style import (
-    in_one_line,
-    member_number,
-    member_text,
-    prose,
-    shown,
-    style_for,
-    time_text,
-)
+from palyra.cli.terminal.style import in_one_line, member_number, member_text, prose, shown, style_for, time_text
 from palyra.cli.terminal.tables import print_rows
 from palyra.cli.terminal.word_wrap import fit
 from palyra.core.events.base import JsonObject

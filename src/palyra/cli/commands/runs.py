@@ -51,10 +51,7 @@ def group() -> None:
 def show_all(
     context: typer.Context,
     session: Annotated[str | None, typer.Option(metavar="KEY|ID", help="Only runs of this session.")] = None,
-    state: Annotated[
-        RunState | None,
-        typer.Option(help="Only runs in this state."),
-    ] = None,
+    state: Annotated[RunState | None, typer.Option(help="Only runs in this state.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=RUNS_MAX, help="How many at most.")] = 50,
     service: Annotated[bool, typer.Option("--service", help="Include runs that the daemon itself started.")] = False,
     delegated: Annotated[bool, typer.Option("--delegated", help="Include runs that other runs delegated.")] = False,

@@ -9,12 +9,7 @@ from typing import TextIO
 
 import msgspec
 
-from palyra.cli.terminal.draft_text import (
-    draft_applying_text,
-    draft_conflicted_text,
-    draft_judged_text,
-    drafted_text,
-)
+from palyra.cli.terminal.draft_text import draft_applying_text, draft_conflicted_text, draft_judged_text, drafted_text
 from palyra.cli.terminal.questions import brief_arguments
 from palyra.cli.terminal.style import Style, clock_time, duration, in_one_line, last_lines
 from palyra.cli.terminal.word_wrap import wrap

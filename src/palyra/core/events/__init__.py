@@ -28,13 +28,7 @@ from palyra.core.events.model import (
     RoutePlanned,
     UsageRecorded,
 )
-from palyra.core.events.routine import (
-    RoutineChanged,
-    RoutineCreated,
-    RoutineFired,
-    RoutineRemoved,
-    RoutineSkipped,
-)
+from palyra.core.events.routine import RoutineChanged, RoutineCreated, RoutineFired, RoutineRemoved, RoutineSkipped
 from palyra.core.events.run import (
     AnswerRejected,
     CancelRequested,

@@ -112,12 +112,7 @@ class RedactionStream:
     """
 
     def __init__(
-        self,
-        key: bytes,
-        known: KnownSecrets | None = None,
-        seen: SeenSecrets | None = None,
-        *,
-        is_eager: bool = False,
+        self, key: bytes, known: KnownSecrets | None = None, seen: SeenSecrets | None = None, *, is_eager: bool = False
     ) -> None:
         self._is_eager = is_eager
         self._ahead = 0  # How many characters behind `_sent` were already sent early.

@@ -26,10 +26,7 @@ def make_limits(
         raise Invalid("limits_invalid", f"needed: wall clock > 0, calls >= 0, parallel 1 to {PARALLEL_TOOLS_DEFAULT}")
     turns = min(max_tool_calls + TURNS_OVER_CALLS, TURNS_MAX)
     return RunLimits(
-        wall_clock_ms=wall_clock_ms,
-        max_tool_calls=max_tool_calls,
-        max_turns=turns,
-        parallel_tools=parallel_tools,
+        wall_clock_ms=wall_clock_ms, max_tool_calls=max_tool_calls, max_turns=turns, parallel_tools=parallel_tools
     )
 
 

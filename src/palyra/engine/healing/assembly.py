@@ -47,12 +47,7 @@ def build_watchdog(
         record=IncidentLog(system=parts.system_tape, clock=setup.clock, ids=parts.ids, clean=clean),
         probes=probes.table(),
         remedies=Remedies(
-            views=setup.views,
-            loops=parts.loops,
-            worker=worker,
-            router=setup.ports.router,
-            sweep=sweep,
-            healing=healing,
+            views=setup.views, loops=parts.loops, worker=worker, router=setup.ports.router, sweep=sweep, healing=healing
         ),
         modes=setup.healing.modes,
         machine=setup.healing.machine,

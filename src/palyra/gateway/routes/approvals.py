@@ -16,13 +16,7 @@ from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, Approvals
 from palyra.gateway.access.resources import APPROVAL, GRANT
 from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
-from palyra.gateway.routes.bodies import (
-    REASON_LENGTH_MAX,
-    PageQuery,
-    RequestBody,
-    cut_page,
-    page_size,
-)
+from palyra.gateway.routes.bodies import REASON_LENGTH_MAX, PageQuery, RequestBody, cut_page, page_size
 from palyra.ports.tokens import Role
 
 OPTION_MAX = 63

@@ -18,14 +18,7 @@ from palyra.engine.api.incidents import ActedRecord, IncidentRecord
 from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import PAGE_DEFAULT
-from palyra.gateway.routes.bodies import (
-    REASON_LENGTH_MAX,
-    AfterId,
-    PageLimit,
-    RequestBody,
-    cut_page,
-    page_size,
-)
+from palyra.gateway.routes.bodies import REASON_LENGTH_MAX, AfterId, PageLimit, RequestBody, cut_page, page_size
 from palyra.ports.tokens import Role
 
 

@@ -23,15 +23,7 @@ from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import PAGE_DEFAULT
 from palyra.gateway.routes.bodies import PageLimit, RequestBody, cut_page, page_size
-from palyra.ports.tokens import (
-    ACTIONS_MAX,
-    ADMIN_TOKEN_ID,
-    LABEL_LENGTH_MAX,
-    Role,
-    TokenRegister,
-    TokenRow,
-    state_of,
-)
+from palyra.ports.tokens import ACTIONS_MAX, ADMIN_TOKEN_ID, LABEL_LENGTH_MAX, Role, TokenRegister, TokenRow, state_of
 
 TTL_S_MIN = 60
 TTL_S_MAX = 10 * 366 * 24 * 3600

@@ -47,9 +47,7 @@ class McpTool:
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         spec = self._spec
         return CallNature(
-            effect_class=spec.effect_class,
-            parallel_class=spec.parallel_class,
-            host=host_of(self._server.settings),
+            effect_class=spec.effect_class, parallel_class=spec.parallel_class, host=host_of(self._server.settings)
         )
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
