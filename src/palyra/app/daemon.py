@@ -1,7 +1,4 @@
-"""Wires the daemon: which adapter implements which port while it serves, its start and its end.
-
-Does not own: rules.
-"""
+"""Wires the daemon: which adapter implements which port while it serves, its start and its end. Does not own: rules."""
 
 import asyncio
 import gc

@@ -1,7 +1,4 @@
-"""Finds an id by its beginning, or by `last`.
-
-Does not own: what is done with the id.
-"""
+"""Finds an id by its beginning, or by `last`. Does not own: what is done with the id."""
 
 from typing import TYPE_CHECKING
 

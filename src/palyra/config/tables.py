@@ -1,7 +1,4 @@
-"""Turns raw tables into records, value by value, so that all problems are found.
-
-Does not own: files (config.load).
-"""
+"""Turns raw tables into records, value by value, so that all problems are found. Does not own: files (config.load)."""
 
 import enum
 import math

@@ -1,7 +1,4 @@
-"""JSON Schemas of what a tool takes, written short.
-
-Does not own: checking arguments against them (ports.schema).
-"""
+"""JSON Schemas of what a tool takes, written short. Does not own: checking arguments against them (ports.schema)."""
 
 from palyra.core.events.base import JsonObject
 

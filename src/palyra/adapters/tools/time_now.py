@@ -1,7 +1,4 @@
-"""The tool time.now: tells the time in a zone.
-
-Does not own: reading a clock; the call's context holds the time.
-"""
+"""The tool time.now: tells the time in a zone. Does not own: reading a clock; the call's context holds the time."""
 
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError

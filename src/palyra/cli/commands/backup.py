@@ -1,7 +1,4 @@
-"""`palyra backup` and `palyra restore`: their options and messages.
-
-Does not own: copying (adapters.store).
-"""
+"""`palyra backup` and `palyra restore`: their options and messages. Does not own: copying (adapters.store)."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,4 @@
-"""`palyra chat`: its options.
-
-Does not own: the chat itself (terminal.conversation).
-"""
+"""`palyra chat`: its options. Does not own: the chat itself (terminal.conversation)."""
 
 import sys
 from typing import Annotated

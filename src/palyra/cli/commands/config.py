@@ -1,7 +1,4 @@
-"""`palyra config`: shows and checks the configuration.
-
-Does not own: reading it (palyra.config).
-"""
+"""`palyra config`: shows and checks the configuration. Does not own: reading it (palyra.config)."""
 
 import os
 from enum import Enum

@@ -1,7 +1,4 @@
-"""`palyra context`: previews what the references of a text bring.
-
-Does not own: resolving them (the daemon).
-"""
+"""`palyra context`: previews what the references of a text bring. Does not own: resolving them (the daemon)."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated

@@ -1,7 +1,4 @@
-"""`palyra doctor`: how the findings of the checks are shown.
-
-Does not own: the checks (doctor_checks).
-"""
+"""`palyra doctor`: how the findings of the checks are shown. Does not own: the checks (doctor_checks)."""
 
 import sys
 

@@ -1,7 +1,4 @@
-"""`palyra jobs`: shows background jobs, cancels and retries them.
-
-Does not own: what a job does (engine.jobs).
-"""
+"""`palyra jobs`: shows background jobs, cancels and retries them. Does not own: what a job does (engine.jobs)."""
 
 import time
 from enum import Enum

@@ -1,7 +1,4 @@
-"""`palyra projections`: shows what a rebuild of the projections changes.
-
-Does not own: the rebuild (adapters.store).
-"""
+"""`palyra projections`: shows what a rebuild of the projections changes. Does not own: the rebuild (adapters.store)."""
 
 import typer
 

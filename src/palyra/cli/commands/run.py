@@ -1,7 +1,4 @@
-"""`palyra run`: its options and exit code.
-
-Does not own: following the run (terminal.run_view).
-"""
+"""`palyra run`: its options and exit code. Does not own: following the run (terminal.run_view)."""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""`palyra sessions`: shows and changes sessions through the daemon.
-
-Does not own: what a session is (core).
-"""
+"""`palyra sessions`: shows and changes sessions through the daemon. Does not own: what a session is (core)."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated

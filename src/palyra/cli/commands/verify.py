@@ -1,7 +1,4 @@
-"""`palyra verify`: how a verifier's report is shown.
-
-Does not own: checking (core.verification).
-"""
+"""`palyra verify`: how a verifier's report is shown. Does not own: checking (core.verification)."""
 
 import dataclasses
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""A timeline: recorded events in words, one line each, with times.
-
-Does not own: live text (transcript).
-"""
+"""A timeline: recorded events in words, one line each, with times. Does not own: live text (transcript)."""
 
 import shutil
 from collections.abc import Callable, Sequence

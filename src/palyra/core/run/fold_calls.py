@@ -1,7 +1,4 @@
-"""Folds tool calls and questions: verdicts, answers, intents and outcomes.
-
-Does not own: turns (fold_turn).
-"""
+"""Folds tool calls and questions: verdicts, answers, intents and outcomes. Does not own: turns (fold_turn)."""
 
 from msgspec.structs import replace
 

@@ -1,7 +1,4 @@
-"""Loop budgets: AgentRunLoopState counts turns, tool calls and active time.
-
-Does not own: ending the run (due_end).
-"""
+"""Loop budgets: AgentRunLoopState counts turns, tool calls and active time. Does not own: ending the run (due_end)."""
 
 import msgspec
 from msgspec.structs import replace

@@ -1,7 +1,4 @@
-"""Puts the watchdog together.
-
-Owns: which part receives which other. Does not own: any behaviour.
-"""
+"""Puts the watchdog together. Owns: which part receives which other. Does not own: any behaviour."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""The route of embeddings.
-
-Owns: its wire form. Does not own: making vectors (ports.embedder).
-"""
+"""The route of embeddings. Owns: its wire form. Does not own: making vectors (ports.embedder)."""
 
 import asyncio
 import base64

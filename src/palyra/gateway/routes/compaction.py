@@ -1,7 +1,4 @@
-"""The route that compacts a session.
-
-Does not own: how (engine.compaction).
-"""
+"""The route that compacts a session. Does not own: how (engine.compaction)."""
 
 import msgspec
 from starlette.responses import Response
