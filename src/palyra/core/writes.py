@@ -293,8 +293,6 @@ Write = (
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """A heartbeat as it stands."""
-
     run_id: RunId
     node: NodeId
     at_ms: int

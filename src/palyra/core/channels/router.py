@@ -45,8 +45,6 @@ class UnknownCommandGiven(msgspec.Struct, frozen=True):
 
 
 class WordsGiven(msgspec.Struct, frozen=True):
-    """Words for the agent."""
-
     text: str
 
 

@@ -74,7 +74,6 @@ class Redactor:
         return Memory(self._known.pattern, self._seen or SeenSecrets())
 
     def text(self, text: str) -> Redacted:
-        """Redacts a whole text."""
         found = scan_whole(text, self._memory)
         if not found.spans:
             return Redacted(text, ())

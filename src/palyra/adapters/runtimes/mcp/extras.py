@@ -83,8 +83,6 @@ class _ForServers(ABC):
 
 
 class McpResources(_ForServers):
-    """The tool `mcp.resources`."""
-
     def __init__(self, servers: Iterable[McpServer]) -> None:
         super().__init__(servers, "mcp.resources", "Lists the resources and prompts that an MCP server offers.", {})
 
@@ -102,8 +100,6 @@ class McpResources(_ForServers):
 
 
 class McpRead(_ForServers):
-    """The tool `mcp.read`."""
-
     def __init__(self, servers: Iterable[McpServer]) -> None:
         uri = text_schema(URI_LENGTH_MAX, "As mcp.resources lists it.")
         super().__init__(servers, "mcp.read", "Reads a resource of an MCP server.", {"uri": uri})
@@ -114,8 +110,6 @@ class McpRead(_ForServers):
 
 
 class McpPrompt(_ForServers):
-    """The tool `mcp.prompt`."""
-
     def __init__(self, servers: Iterable[McpServer]) -> None:
         name = text_schema(NAME_LENGTH_MAX, "The prompt's name.")
         given = {

@@ -29,8 +29,6 @@ _MUST_LOOK = "It is not known whether it took effect: look before you repeat it.
 
 
 class McpTool:
-    """The tool `mcp.<server>.<tool>`."""
-
     def __init__(self, server: McpServer, offered: Offered) -> None:
         self._server = server
         self._offered = offered
