@@ -5,7 +5,7 @@ Does not own: which daemon it is (target), the client (client).
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -13,7 +13,9 @@ from palyra.cli.options import chosen_url, home_of
 from palyra.cli.target import target_of
 
 if TYPE_CHECKING:
-    from palyra.cli.client import Client
+    from palyra.cli.client import Client as Client
+else:
+    Client = Any  # A name for annotations. The client is imported when a command asks the daemon, and not before.
 
 Answer = TypeVar("Answer")
 

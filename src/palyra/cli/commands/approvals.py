@@ -5,20 +5,17 @@ Does not own: when a person is asked (core.run).
 
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_id, find_open_question
 from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_line, print_result, print_table
 from palyra.cli.terminal.style import date_time, in_one_line, shown
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 ITEMS_MAX = 10_000
 
@@ -267,15 +264,15 @@ def _answer(context: typer.Context, approval: str, body: JsonObject) -> None:
     print_result(context, record, f"{record.get('id')} is {record.get('status')}")
 
 
-async def _show(client: "Client", approval: str) -> JsonObject:
+async def _show(client: Client, approval: str) -> JsonObject:
     return await client.get(f"/approvals/{await find_id(client, '/approvals', approval)}")
 
 
-async def _send(client: "Client", approval: str, body: JsonObject) -> JsonObject:
+async def _send(client: Client, approval: str, body: JsonObject) -> JsonObject:
     return await client.post(f"/approvals/{await find_open_question(client, approval)}", body)
 
 
-async def _revoke(client: "Client", grant: str) -> JsonObject:
+async def _revoke(client: Client, grant: str) -> JsonObject:
     return await client.delete(f"/grants/{await find_id(client, '/grants', grant)}")
 
 

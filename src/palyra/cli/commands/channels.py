@@ -3,21 +3,18 @@
 Does not own: pairing (pair).
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from palyra.cli.commands.channel_steps import GUIDES, ChannelGuide
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.options import CommandGroup, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_result
 from palyra.cli.terminal.style import date_time, in_one_line, shown
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.channels.model import ChannelKind
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 ITEMS_MAX = 1_000
 TEXT_SHOWN_MAX = 60
@@ -163,7 +160,7 @@ def dead_letters(
     """
     query: dict[str, str | int] = {} if channel is None else {"channel": channel}
 
-    async def act(client: "Client") -> list[JsonObject]:
+    async def act(client: Client) -> list[JsonObject]:
         found: list[JsonObject] = []
         for state in ("dead", "uncertain"):
             found += await client.items("/outbox", ITEMS_MAX, **{**query, "state": state})

@@ -1,18 +1,15 @@
 """`palyra context`: previews what the references of a text bring. Does not own: resolving them (the daemon)."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_line
 from palyra.cli.terminal.style import shown, style_for
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 app = CommandGroup(no_args_is_help=True)
 
@@ -48,7 +45,7 @@ def preview(
 
     body: JsonObject = {"text": text, **({"session_id": session} if session is not None else {})}
 
-    async def ask(client: "Client") -> JsonObject:
+    async def ask(client: Client) -> JsonObject:
         return await client.post("/context/preview", body)
 
     answer = ask_daemon(context, ask)

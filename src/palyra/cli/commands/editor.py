@@ -3,15 +3,12 @@
 Does not own: the protocols (cli.acp, cli.mcp_bridge).
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.options import CommandGroup
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 app = CommandGroup()
 
@@ -30,7 +27,7 @@ def serve_acp(
       palyra acp --agent coder
     """
 
-    async def serve(client: "Client") -> None:
+    async def serve(client: Client) -> None:
         from palyra.cli.acp.agent import AcpAgent
         from palyra.cli.stdio_rpc import Lines
 
@@ -55,7 +52,7 @@ def serve_mcp(context: typer.Context) -> None:
 def forward_mcp(context: typer.Context) -> None:
     """Passes messages between standard input and output and the daemon, until the input ends."""
 
-    async def serve(client: "Client") -> None:
+    async def serve(client: Client) -> None:
         from palyra.cli.mcp_bridge import McpBridge
         from palyra.cli.stdio_rpc import Lines
 

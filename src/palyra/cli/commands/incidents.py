@@ -5,19 +5,16 @@ Does not own: finding and acting, which the daemon does.
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_incident
 from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import counted, print_json, print_line, print_result, print_styled
 from palyra.cli.terminal.style import Style, date_time, member_number, shown, style_for
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 ITEMS_MAX = 1_000
 
@@ -72,7 +69,7 @@ def show(context: typer.Context, incident: IncidentArgument) -> None:
       palyra incidents show last
     """
 
-    async def read(client: "Client") -> JsonObject:
+    async def read(client: Client) -> JsonObject:
         return await client.get(await _path(client, incident))
 
     record = ask_daemon(context, read)
@@ -93,7 +90,7 @@ def act(context: typer.Context, incident: IncidentArgument) -> None:
       palyra incidents act 01JD3V9Q6M1R8Z5X2C4B7N0KTE
     """
 
-    async def ask(client: "Client") -> JsonObject:
+    async def ask(client: Client) -> JsonObject:
         return await client.post(f"{await _path(client, incident)}/act", {})
 
     answer = ask_daemon(context, ask)
@@ -117,7 +114,7 @@ def resolve(
       palyra incidents resolve 01JD3V9Q6M1R8Z5X2C4B7N0KTE --reason "planned work on the disk"
     """
 
-    async def ask(client: "Client") -> JsonObject:
+    async def ask(client: Client) -> JsonObject:
         return await client.post(f"{await _path(client, incident)}/resolve", {"reason": reason})
 
     record = ask_daemon(context, ask)
@@ -133,7 +130,7 @@ def age(duration_ms: int) -> str:
     return f"{seconds} s"
 
 
-async def _path(client: "Client", incident: str) -> str:
+async def _path(client: Client, incident: str) -> str:
     from urllib.parse import quote
 
     return f"/incidents/{quote(await find_incident(client, incident), safe='')}"

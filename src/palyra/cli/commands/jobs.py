@@ -3,12 +3,12 @@
 import time
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import LAST, LOOKED_AT_MAX, choose
 from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_result, print_table
@@ -17,9 +17,6 @@ from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import NotFound, Unauthorized
 from palyra.core.events.base import JsonObject
 from palyra.core.ids import ULID_LENGTH
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 ITEMS_MAX = 1_000
 TEXT_LENGTH_MAX = 100
@@ -133,20 +130,20 @@ def _change(context: typer.Context, job: str, verb: str) -> None:
     print_result(context, found, f"{found.get('kind')} {found.get('id')} is {found.get('state')} now")
 
 
-async def _list_jobs(client: "Client", query: dict[str, str], limit: int) -> list[JsonObject]:
+async def _list_jobs(client: Client, query: dict[str, str], limit: int) -> list[JsonObject]:
     return await client.items("/jobs", limit, **query)
 
 
-async def _read_job(client: "Client", text: str) -> JsonObject:
+async def _read_job(client: Client, text: str) -> JsonObject:
     return await client.get(f"/jobs/{await _find(client, text)}")
 
 
-async def _change_job(client: "Client", text: str, verb: str) -> JsonObject:
+async def _change_job(client: Client, text: str, verb: str) -> JsonObject:
     wanted = {"state": "dead"} if verb == "retry" and text == LAST else {}
     return await client.post(f"/jobs/{await _find(client, text, **wanted)}/{verb}", {})
 
 
-async def _find(client: "Client", text: str, **wanted: str) -> str:
+async def _find(client: Client, text: str, **wanted: str) -> str:
     """Returns the id that is meant: of everyone's jobs where that is allowed, else of one's own."""
     if len(text) == ULID_LENGTH:
         return text

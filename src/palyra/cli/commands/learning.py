@@ -4,11 +4,11 @@ Does not own: finding and applying, which the daemon does.
 """
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_candidate
 from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_line, print_styled
@@ -18,9 +18,6 @@ from palyra.cli.terminal.tables import print_rows
 from palyra.cli.terminal.word_wrap import fit
 from palyra.core.events.base import JsonObject
 from palyra.core.learning.model import CandidateKind, CandidateStatus
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 ITEMS_MAX = 10_000
 CONTENT_SHOWN_MAX = 70
@@ -85,7 +82,7 @@ def show(context: typer.Context, candidate: CandidateArgument) -> None:
       palyra learning show last
     """
 
-    async def read(client: "Client") -> JsonObject:
+    async def read(client: Client) -> JsonObject:
         return await client.get(f"{PATH}/{await find_candidate(client, candidate)}")
 
     found = ask_daemon(context, read)
@@ -174,7 +171,7 @@ def report(context: typer.Context) -> None:
 def _decide(context: typer.Context, candidate: str, body: JsonObject) -> None:
     status = {"undo": "accepted", "promote": "suppressed"}.get(str(body["action"]), "pending_review")
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         return await client.post(f"{PATH}/{await find_candidate(client, candidate, status)}", body)
 
     decided = ask_daemon(context, act)

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import Annotated, BinaryIO
 
 import msgspec
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_memory
 from palyra.cli.options import CommandGroup, expanded, is_json, open_input
 from palyra.cli.output import counted, print_json, print_line, print_result
@@ -23,9 +23,6 @@ from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.memory.model import BATCH_MAX, ITEMS_PER_PRINCIPAL_MAX, MemoryKind, MemoryScope
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 CONTENT_SHOWN_MAX = 80
 LINE_BYTES_MAX = 128 * 1024  # The longest item takes less.
@@ -168,7 +165,7 @@ def edit(
     if not body:
         raise typer.BadParameter("there is nothing to change; give a new text, or --kind")
 
-    async def change(client: "Client") -> JsonObject:
+    async def change(client: Client) -> JsonObject:
         return await client.patch(f"/memory/{await find_memory(client, memory)}", body)
 
     edited = ask_daemon(context, change)
@@ -191,7 +188,7 @@ def forget(
       palyra memory forget 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
     """
 
-    async def act(client: "Client") -> list[str]:
+    async def act(client: Client) -> list[str]:
         meant = list(dict.fromkeys([await find_memory(client, each) for each in memories]))
         for memory in meant:
             await client.delete(f"/memory/{memory}")
@@ -246,7 +243,7 @@ def import_items(
         source = sys.stdin.buffer if file == "-" else opened.enter_context(open_input(expanded(Path(file))))
         batches = list(_batches(source))
 
-    async def act(client: "Client") -> list[JsonObject]:
+    async def act(client: Client) -> list[JsonObject]:
         return [item for batch in batches for item in _items(await client.post("/memory", {"items": batch}))]
 
     added = ask_daemon(context, act)

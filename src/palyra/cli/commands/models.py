@@ -4,12 +4,12 @@ Does not own: which models exist (config).
 """
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.options import CommandGroup, JsonOption, choose, is_json
 from palyra.cli.output import print_json, print_line, progress
 from palyra.cli.target import UrlOption
@@ -17,9 +17,6 @@ from palyra.cli.terminal.style import duration, in_one_line, shown, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Conflict, NotFound
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 CHECK_TIMEOUT_S = 90.0  # The daemon gives a check one minute, and needs a moment to record it.
 MESSAGE_LENGTH_MAX = 400
@@ -81,7 +78,7 @@ def check(
     """
     is_quiet = is_json(context)
 
-    async def probe(client: "Client") -> list[JsonObject]:
+    async def probe(client: Client) -> list[JsonObject]:
         chosen = _chosen(await list_models(client), names or [])
         outcomes = []
         with progress("checking models", len(chosen)) as advance:
@@ -100,7 +97,7 @@ def check(
         raise typer.Exit(1)
 
 
-async def list_models(client: "Client") -> list[JsonObject]:
+async def list_models(client: Client) -> list[JsonObject]:
     items = (await client.get("/models")).get("items")
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
@@ -113,7 +110,7 @@ def _chosen(models: list[JsonObject], names: list[str]) -> list[str]:
     return list(dict.fromkeys(names)) or known
 
 
-async def _check(client: "Client", name: str) -> JsonObject:
+async def _check(client: Client, name: str) -> JsonObject:
     """Checks one model. A check that is already running is reported as such; any other error ends the command."""
     try:
         return await client.post(f"/models/{quote(name, safe='')}/check", timeout_s=CHECK_TIMEOUT_S)

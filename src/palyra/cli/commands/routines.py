@@ -5,11 +5,11 @@ Does not own: what a routine is (core.routines).
 
 import re
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_line, print_result, print_styled
 from palyra.cli.terminal.routine_text import (
@@ -26,9 +26,6 @@ from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
 from palyra.core.routines.model import Misfire, Overlap
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 ROUTINES_MAX = 10_000
 
@@ -131,7 +128,7 @@ def edit(
     if not body:
         raise typer.BadParameter("there is nothing to change; give an option, such as --prompt")
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         return await client.patch(f"/routines/{(await _find(client, routine))['id']}", body)
 
     _print_change(ask_daemon(context, act), "changed", is_json(context))
@@ -238,7 +235,7 @@ def run(context: typer.Context, routine: RoutineArgument) -> None:
       palyra routines run morning
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         return await client.post(f"/routines/{(await _find(client, routine))['id']}/run")
 
     fired = ask_daemon(context, act)
@@ -258,7 +255,7 @@ def history(
       palyra routines history morning
     """
 
-    async def act(client: "Client") -> list[JsonObject]:
+    async def act(client: Client) -> list[JsonObject]:
         return await client.items(f"/routines/{await _id_of(client, routine)}/history", limit)
 
     found = ask_daemon(context, act)
@@ -286,7 +283,7 @@ def remove(context: typer.Context, routine: RoutineArgument) -> None:
       palyra routines remove morning
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         found = await _find(client, routine)
         await client.delete(f"/routines/{found['id']}")
         return found
@@ -310,14 +307,14 @@ def _seconds(text: str) -> int:
 
 
 def _set_paused(context: typer.Context, routine: str, is_paused: bool) -> None:
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         return await client.patch(f"/routines/{(await _find(client, routine))['id']}", {"paused": is_paused})
 
     changed = ask_daemon(context, act)
     _print_change(changed, "paused" if is_paused else "resumed", is_json(context))
 
 
-async def _find(client: "Client", routine: str) -> JsonObject:
+async def _find(client: Client, routine: str) -> JsonObject:
     """Finds a routine by its id or its name. An operator names another's by its id."""
     items = await client.items("/routines", ROUTINES_MAX)
     found = [each for each in items if routine in (each.get("id"), each.get("name"))]
@@ -328,7 +325,7 @@ async def _find(client: "Client", routine: str) -> JsonObject:
     raise NotFound("routine_unknown", f"you have no routine {routine}; palyra routines list shows those there are")
 
 
-async def _id_of(client: "Client", routine: str) -> str:
+async def _id_of(client: Client, routine: str) -> str:
     """Finds the id of a routine also after its removal. Of several removed ones of a name the newest counts."""
     try:
         return str((await _find(client, routine))["id"])

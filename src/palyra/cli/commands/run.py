@@ -2,18 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.options import CommandGroup, expanded, is_json
 from palyra.cli.output import print_json, print_line
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 SCHEMA_BYTES_MAX = 256 * 1024
 TEXT_BYTES_MAX = 1024 * 1024  # The daemon refuses more; longer text belongs in an attachment.
@@ -119,7 +116,7 @@ def _attach(context: typer.Context, body: JsonObject, paths: list[Path]) -> None
 
     files = [read_file(path) for path in paths]
 
-    async def upload_all(client: "Client") -> list[JsonObject]:
+    async def upload_all(client: Client) -> list[JsonObject]:
         return [await upload(client, file) for file in files]
 
     body["attachments"] = ask_daemon(context, upload_all)

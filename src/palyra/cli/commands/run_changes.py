@@ -3,19 +3,16 @@
 Does not own: other commands about runs (commands.runs).
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_run
 from palyra.cli.options import CommandGroup, YesOption, is_json
 from palyra.cli.output import counted, print_json, print_line
 from palyra.cli.terminal.style import shown
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 app = CommandGroup()
 NOTHING = "The run changed nothing in the workspace."
@@ -54,7 +51,7 @@ def undo(context: typer.Context, run: RunArgument, path: PathOption = None, yes:
       palyra runs undo last --path src --yes
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         return await client.post(f"/runs/{await find_run(client, run)}/undo", {} if path is None else {"path": path})
 
     if not yes:
@@ -74,7 +71,7 @@ def undo(context: typer.Context, run: RunArgument, path: PathOption = None, yes:
 
 
 def _read(context: typer.Context, run: str, path: str | None) -> JsonObject:
-    async def read(client: "Client") -> JsonObject:
+    async def read(client: Client) -> JsonObject:
         query: dict[str, str | int] = {} if path is None else {"path": path}
         return await client.get(f"/runs/{await find_run(client, run)}/changes", **query)
 

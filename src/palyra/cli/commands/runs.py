@@ -11,7 +11,7 @@ from urllib.parse import quote
 import typer
 
 from palyra.cli.commands.run_changes import RunArgument
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_run
 from palyra.cli.options import CommandGroup, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_result, print_styled, print_table
@@ -25,7 +25,6 @@ from palyra.core.events.base import JsonObject
 from palyra.core.run.states import RunState
 
 if TYPE_CHECKING:
-    from palyra.cli.client import Client
     from palyra.core.run.replay import Replayed
 
 RUNS_MAX = 10_000
@@ -68,7 +67,7 @@ def show_all(
     """
     from palyra.cli.commands.sessions import find_session
 
-    async def read(client: "Client") -> list[JsonObject]:
+    async def read(client: Client) -> list[JsonObject]:
         query: dict[str, str | int] = {} if state is None else {"state": state.value}
         if service:
             query["service"] = "true"
@@ -112,7 +111,7 @@ def show(context: typer.Context, run: RunArgument) -> None:
       palyra runs show 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
     """
 
-    async def read(client: "Client") -> tuple[JsonObject, list[JsonObject], JsonObject]:
+    async def read(client: Client) -> tuple[JsonObject, list[JsonObject], JsonObject]:
         run_id = await find_run(client, run)
         record = await client.get(f"/runs/{run_id}")
         return record, await _events_of(client, record), await client.get(f"/runs/{run_id}/tree")
@@ -141,7 +140,7 @@ def show_context(
       palyra runs context 01JXQ0Z7N8E4T5Y6W7V8S9R0QP --turn 2
     """
 
-    async def read(client: "Client") -> list[JsonObject]:
+    async def read(client: Client) -> list[JsonObject]:
         events = await _events_of(client, await client.get(f"/runs/{await find_run(client, run)}"))
         return [event for event in events if event.get("type") == "context.assembled"]
 
@@ -176,7 +175,7 @@ def tree(context: typer.Context, run: RunArgument) -> None:
       palyra runs tree last
     """
 
-    async def read(client: "Client") -> JsonObject:
+    async def read(client: Client) -> JsonObject:
         return await client.get(f"/runs/{await find_run(client, run)}/tree")
 
     found = ask_daemon(context, read)
@@ -196,7 +195,7 @@ def cancel(context: typer.Context, run: RunArgument) -> None:
       palyra runs cancel 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         return await client.post(f"/runs/{await find_run(client, run)}/cancel")
 
     record = ask_daemon(context, act)
@@ -212,7 +211,7 @@ def processes(context: typer.Context, run: RunArgument) -> None:
       palyra runs processes 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
     """
 
-    async def read(client: "Client") -> JsonObject:
+    async def read(client: Client) -> JsonObject:
         return await client.get(f"/runs/{await find_run(client, run)}/processes")
 
     found = ask_daemon(context, read)
@@ -240,7 +239,7 @@ def stop(
       palyra runs stop 01JXQ0Z7N8E4T5Y6W7V8S9R0QP p1
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         return await client.post(f"/runs/{await find_run(client, run)}/processes/{quote(process, safe='')}/stop")
 
     record = ask_daemon(context, act)
@@ -268,7 +267,7 @@ def replay(context: typer.Context, run: Annotated[str, typer.Argument(metavar="R
         raise typer.Exit(1)
 
 
-async def _events_of(client: "Client", record: JsonObject) -> list[JsonObject]:
+async def _events_of(client: Client, record: JsonObject) -> list[JsonObject]:
     """Returns the run's part of its session's tape. The part of an unfinished run extends to the tape's end."""
     first, last = record.get("accepted_seq"), record.get("ended_seq")
     after = first - 1 if isinstance(first, int) else 0

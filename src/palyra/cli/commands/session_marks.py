@@ -4,13 +4,13 @@ Does not own: the other commands of sessions (sessions), what checkpoints and pi
 """
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
 from palyra.cli.commands.sessions import SessionArgument, find_session, show_record
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import choose_mark
 from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_line, print_result
@@ -18,9 +18,6 @@ from palyra.cli.terminal.style import date_time, in_one_line, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 CHECKPOINTS_MAX = 1_000
 _SHOWN_LENGTH_MAX = 80
@@ -56,7 +53,7 @@ def checkpoints(context: typer.Context, session: SessionArgument) -> None:
       palyra sessions checkpoints cli
     """
 
-    async def ask(client: "Client") -> list[JsonObject]:
+    async def ask(client: Client) -> list[JsonObject]:
         record = await find_session(client, session)
         return await client.items(f"/sessions/{record['id']}/checkpoints", CHECKPOINTS_MAX)
 
@@ -89,7 +86,7 @@ def restore(
       palyra sessions restore cli "before the refactoring"
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         session_id = str((await find_session(client, session))["id"])
         made = await client.items(f"/sessions/{session_id}/checkpoints", CHECKPOINTS_MAX)
         checkpoint_id = choose_mark(made, checkpoint, "checkpoint")
@@ -113,7 +110,7 @@ def diff(
     """
     from palyra.cli.terminal.session_diff import compare, diff_lines
 
-    async def ask(client: "Client") -> JsonObject:
+    async def ask(client: Client) -> JsonObject:
         return await compare(client, await find_session(client, session), await find_session(client, other))
 
     found = ask_daemon(context, ask)
@@ -159,7 +156,7 @@ def pins(context: typer.Context, session: SessionArgument) -> None:
     """
     from palyra.cli.terminal.chat_pins import pins_in
 
-    async def ask(client: "Client") -> list[JsonObject]:
+    async def ask(client: Client) -> list[JsonObject]:
         record = await find_session(client, session)
         return pins_in(await client.get(f"/sessions/{record['id']}/pins"))
 
@@ -187,7 +184,7 @@ def unpin(
     """
     from palyra.cli.terminal.chat_pins import pins_in
 
-    async def act(client: "Client") -> str:
+    async def act(client: Client) -> str:
         session_id = str((await find_session(client, session))["id"])
         pin_id = choose_mark(pins_in(await client.get(f"/sessions/{session_id}/pins")), pin, "pin")
         await client.delete(f"/sessions/{session_id}/pins/{quote(pin_id, safe='')}")
@@ -197,7 +194,7 @@ def unpin(
     print_result(context, {"ok": True, "id": removed}, f"{removed} is no longer pinned")
 
 
-async def _post(client: "Client", session: str, part: str, body: JsonObject) -> JsonObject:
+async def _post(client: Client, session: str, part: str, body: JsonObject) -> JsonObject:
     record = await find_session(client, session)
     return await client.post(f"/sessions/{record['id']}/{part}", body)
 

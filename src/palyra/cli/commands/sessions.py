@@ -1,11 +1,11 @@
 """`palyra sessions`: shows and changes sessions through the daemon. Does not own: what a session is (core)."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import choose_session
 from palyra.cli.options import CommandGroup, YesOption, is_json
 from palyra.cli.output import print_json, print_result, print_table
@@ -13,9 +13,6 @@ from palyra.cli.terminal.style import date_time, in_one_line, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 ROUTINE_KEY = "routine:"
 SESSIONS_MAX = 10_000  # As many are searched for a key, or for the most recent ones.
@@ -55,7 +52,7 @@ def show_all(
     """
     query = {"delegated": "true"} if delegated else {}
 
-    async def read(client: "Client") -> tuple[list[JsonObject], dict[str, str], list[JsonObject]]:
+    async def read(client: Client) -> tuple[list[JsonObject], dict[str, str], list[JsonObject]]:
         sessions = await client.items("/sessions", SESSIONS_MAX, **query)
         return sessions, await _routine_names(client, sessions), await client.items("/runs", RUNS_MAX, **query)
 
@@ -105,7 +102,7 @@ def tape(
     """
     from palyra.cli.terminal.timeline import terminal_columns, timeline
 
-    async def read(client: "Client") -> list[JsonObject]:
+    async def read(client: Client) -> list[JsonObject]:
         record = await find_session(client, session)
         return await client.items(f"/sessions/{record['id']}/tape", limit, after=after)
 
@@ -126,7 +123,7 @@ def reset(context: typer.Context, session: SessionArgument) -> None:
       palyra sessions reset cli
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         record = await find_session(client, session)
         return await client.post(f"/sessions/{record['id']}/reset")
 
@@ -148,7 +145,7 @@ def branch(
     """
     body: JsonObject = {"at_seq": at_seq} | ({} if label is None else {"label": label})
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         record = await find_session(client, session)
         return await client.post(f"/sessions/{record['id']}/branch", body)
 
@@ -170,7 +167,7 @@ def label(
       palyra sessions label cli "the garden"
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         record = await find_session(client, session)
         return await client.patch(f"/sessions/{record['id']}", {"label": text})
 
@@ -202,7 +199,7 @@ def taint(context: typer.Context, session: SessionArgument) -> None:
       palyra sessions taint cli
     """
 
-    async def ask(client: "Client") -> JsonObject:
+    async def ask(client: Client) -> JsonObject:
         record = await find_session(client, session)
         return await client.get(f"/sessions/{record['id']}/taint")
 
@@ -229,7 +226,7 @@ def trust(
 
     body: JsonObject = {"source": source, "reason": reason} if reason else {"source": source}
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         record = await find_session(client, session)
         place = f"/sessions/{record['id']}/trust"
         return await (client.delete(f"{place}?source={quote(source, safe='')}") if undo else client.post(place, body))
@@ -237,7 +234,7 @@ def trust(
     _show_taint(ask_daemon(context, act), is_json(context))
 
 
-async def _routine_names(client: "Client", sessions: list[JsonObject]) -> dict[str, str]:
+async def _routine_names(client: Client, sessions: list[JsonObject]) -> dict[str, str]:
     """Returns the names of routines by the keys of the sessions they have of their own."""
     if not any(str(each.get("key")).startswith(ROUTINE_KEY) for each in sessions):
         return {}
@@ -245,7 +242,7 @@ async def _routine_names(client: "Client", sessions: list[JsonObject]) -> dict[s
     return {f"{ROUTINE_KEY}{each.get('id')}": f"routine {each.get('name')}" for each in routines}
 
 
-async def find_session(client: "Client", name: str) -> JsonObject:
+async def find_session(client: Client, name: str) -> JsonObject:
     """Finds a session by id, by key, by label (the newest), as the `last` used, or by the beginning of its id.
 
     It never creates one.

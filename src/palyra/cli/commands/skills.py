@@ -4,12 +4,12 @@ Does not own: what a skill is (core.skills).
 """
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.options import CommandGroup, JsonOption, choose, is_json
 from palyra.cli.output import print_json, print_line
 from palyra.cli.target import UrlOption
@@ -17,9 +17,6 @@ from palyra.cli.terminal.style import Style, in_one_line, member_text, shown, st
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.events.base import JsonObject
 from palyra.core.skills import SkillPlace
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 DESCRIPTION_SHOWN_MAX = 80
 _COLUMNS = ("name", "place", "status", "trust", "description")
@@ -143,12 +140,12 @@ def _change(context: typer.Context, name: str, wish: JsonObject) -> None:
     typer.echo(f"{style.bold(member_text(skill, 'name'))} ({_where(skill)}) is {_status(skill, style)}")
 
 
-async def _list(client: "Client", agent: str | None) -> list[JsonObject]:
+async def _list(client: Client, agent: str | None) -> list[JsonObject]:
     items = (await client.get("/skills", **_query(agent))).get("items")
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-async def _get(client: "Client", name: str, agent: str | None, place: SkillPlace | None) -> JsonObject:
+async def _get(client: Client, name: str, agent: str | None, place: SkillPlace | None) -> JsonObject:
     return await client.get(_path(name), **_query(agent, place))
 
 

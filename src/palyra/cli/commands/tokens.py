@@ -5,11 +5,11 @@ Invariant: a new token is printed once, to standard output alone, so that a scri
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.options import CommandGroup, chosen_url, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_result
 from palyra.cli.target import target_of
@@ -18,9 +18,6 @@ from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.ports.tokens import Role
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 ITEMS_MAX = 10_000
 NO_DAEMON = frozenset({"daemon_unreachable", "token_missing"})  # No daemon answers, or none was ever started here.

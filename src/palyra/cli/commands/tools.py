@@ -4,20 +4,16 @@ Does not own: which tools exist (app).
 """
 
 import sys
-from typing import TYPE_CHECKING
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json
 from palyra.cli.terminal.style import in_one_line, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.cli.terminal.word_wrap import fit
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 NAME_LENGTH_MAX = 80
 REASON_LENGTH_MAX = 300
@@ -49,7 +45,7 @@ def show_all(context: typer.Context) -> None:
             typer.echo(fit(f"{style.red('✗')} {name}  {reason}", sys.stdout))
 
 
-async def _list_tools(client: "Client") -> list[JsonObject]:
+async def _list_tools(client: Client) -> list[JsonObject]:
     items = (await client.get("/tools")).get("items")
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 

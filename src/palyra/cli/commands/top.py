@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.metrics import Scrape, read_scrape
 from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json
@@ -21,7 +21,6 @@ from palyra.core.errors import Unauthorized, Unavailable
 from palyra.core.events.base import JsonObject
 
 if TYPE_CHECKING:
-    from palyra.cli.client import Client
     from palyra.cli.terminal.top_view import TopState
 
 RUNS_MAX = 100
@@ -57,13 +56,13 @@ def top(
         ask_daemon(context, lambda client: _draw_on(client, every))
 
 
-async def _snapshot(client: "Client") -> JsonObject:
+async def _snapshot(client: Client) -> JsonObject:
     state = await _state(client, None)
     numbers = {_spelled(name, labels): value for (name, labels), value in state.now.samples.items()}
     return {"runs": state.runs, "metrics": numbers}
 
 
-async def _draw_once(client: "Client") -> None:
+async def _draw_once(client: Client) -> None:
     from rich.console import Console
 
     from palyra.cli.terminal.top_view import draw
@@ -72,7 +71,7 @@ async def _draw_once(client: "Client") -> None:
     console.print(draw(await _state(client, None), rows_max=1000))
 
 
-async def _draw_on(client: "Client", every_s: float) -> None:
+async def _draw_on(client: Client, every_s: float) -> None:
     """The screen is given back at the end, however that comes. A daemon that is restarted is shown again."""
     import asyncio
 
@@ -121,7 +120,7 @@ def _keys_read(end: Callable[[], object]) -> Iterator[None]:
         termios.tcsetattr(number, termios.TCSADRAIN, mode)
 
 
-async def _state(client: "Client", before: Scrape | None) -> "TopState":
+async def _state(client: Client, before: Scrape | None) -> "TopState":
     from palyra.cli.terminal.top_view import TopState
 
     now = read_scrape(await client.metrics(), time.monotonic())
@@ -136,14 +135,14 @@ async def _state(client: "Client", before: Scrape | None) -> "TopState":
     )
 
 
-async def _active_runs(client: "Client") -> tuple[list[JsonObject], bool]:
+async def _active_runs(client: Client) -> tuple[list[JsonObject], bool]:
     try:
         return await _runs(client, everyone="true"), True
     except Unauthorized:
         return await _runs(client), False
 
 
-async def _runs(client: "Client", **query: str) -> list[JsonObject]:
+async def _runs(client: Client, **query: str) -> list[JsonObject]:
     found = [await client.items("/runs", RUNS_MAX, state=state, **query) for state in STATES]
     return [run for part in found for run in part]
 
