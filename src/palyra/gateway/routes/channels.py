@@ -206,30 +206,11 @@ async def discard(call: HttpCall[Empty, Empty]) -> Response:
 
 
 def _code(code: PairingCode) -> CodeRecord:
-    return CodeRecord(
-        id=code.id,
-        channel=code.channel,
-        principal=code.principal,
-        role=code.role,
-        made_by=code.made_by,
-        created_at_ms=code.created_at_ms,
-        expires_at_ms=code.expires_at_ms,
-    )
+    return msgspec.convert(code, CodeRecord, from_attributes=True)
 
 
 def _link(link: AccountLink) -> LinkRecord:
-    return LinkRecord(
-        id=link.id,
-        channel=link.channel,
-        sender_id=link.sender_id,
-        display=link.display,
-        principal=link.principal,
-        role=link.role,
-        made_by=link.made_by,
-        created_at_ms=link.created_at_ms,
-        expires_at_ms=link.expires_at_ms,
-        revoked_at_ms=link.revoked_at_ms,
-    )
+    return msgspec.convert(link, LinkRecord, from_attributes=True)
 
 
 ROUTES: tuple[HttpRoute, ...] = (
