@@ -19,12 +19,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
 from palyra.adapters.net.client import HttpClient  # noqa: E402
-from palyra.adapters.net.sse import SseParser  # noqa: E402
 from palyra.adapters.providers.anthropic_messages import AnthropicMessages, MessagesFormat  # noqa: E402
 from palyra.adapters.providers.exchange import BodyDraft, KeySource, ProviderEndpoint, WireFormat  # noqa: E402
 from palyra.adapters.providers.openai_chat import ChatFormat, OpenAiChat  # noqa: E402
 from palyra.adapters.providers.openai_responses import OpenAiResponses, ResponsesFormat  # noqa: E402
 from palyra.adapters.providers.wire_names import WireNames  # noqa: E402
+from palyra.core.sse import SseParser  # noqa: E402
 from palyra.ports.provider import Completed, ModelRequest, Provider, TextDelta  # noqa: E402
 
 READ_BYTES = 64 * 1024

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from palyra.adapters.net.sse import SseParser
 from palyra.adapters.providers.anthropic_messages import MessagesFormat
 from palyra.adapters.providers.delta_joins import Pieces
 from palyra.adapters.providers.exchange import BodyDraft, WireFormat
@@ -12,6 +11,7 @@ from palyra.adapters.providers.openai_chat import ChatFormat
 from palyra.adapters.providers.openai_responses import ResponsesFormat
 from palyra.adapters.providers.wire_names import WireNames
 from palyra.core.events.model import Finish, ModelError, Usage
+from palyra.core.sse import SseParser
 from palyra.ports.provider import CallDelta, Completed, Failed, ReasoningDelta, TextDelta
 from tests.support.provider_answers import (
     Told,

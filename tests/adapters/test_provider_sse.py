@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palyra.adapters.net.sse import SseEvent, SseParser
 from palyra.core.errors import Unavailable
+from palyra.core.sse import SseEvent, SseParser
 
 # fmt: off
 LINES = st.sampled_from([
@@ -30,7 +30,7 @@ def test_events_of_one_read_come_at_once() -> None:
 
 def test_fields_are_read_as_the_standard_says() -> None:
     body = b"event: add\ndata: one\ndata:two\ndata\n\n: ping\n\nid: 7\ndata: x\n\nevent: lost\n\ndata:  y\n\n"
-    assert parse(body) == [SseEvent(b"add", b"one\ntwo\n"), SseEvent(b"", b"x"), SseEvent(b"", b" y")]
+    assert parse(body) == [SseEvent(b"add", b"one\ntwo\n"), SseEvent(b"", b"x", b"7"), SseEvent(b"", b" y")]
 
 
 def test_a_mark_at_the_beginning_is_not_part_of_it() -> None:

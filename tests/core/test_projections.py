@@ -20,7 +20,7 @@ from palyra.core.events.tool import (
     Scope,
 )
 from palyra.core.ids import ApprovalId, RunId, SessionId, StreamId, derive_grant_id
-from palyra.core.projections.project import PROJECTED_TYPES, UNPROJECTED_TYPES, RowKey, keys_of, project
+from palyra.core.projections.project import PROJECTED_TYPES, RowKey, keys_of, project
 from palyra.core.projections.rows import ApprovalRow, GrantKind, GrantRow, Row, RunRow, SessionRow, UsageRow
 from palyra.core.run.loop import make_limits
 from palyra.core.run.states import RunState
@@ -48,6 +48,18 @@ ANSWER = ApprovalResolved(
     decided_by=ALICE,
     digest="d",
     grant=GRANT,
+)
+
+# Every type that no list needs, by name, so that a new type is decided on.
+UNPROJECTED_TYPES = frozenset(
+    """
+    admin.acted answer.rejected cancel.requested candidate.applied candidate.decided candidate.proposed
+    changes.undoing changes.undone checkpoint.signed draft.applying draft.conflicted erased guard.tripped
+    memory.forgotten memory.stored memory.superseded model.failed model.output model.requested
+    objectives.checked pairing.issued pairing.linked pairing.locked pairing.revoked route.planned
+    routine.changed routine.created routine.fired routine.removed routine.skipped tool.drafted tool.held
+    tool.proposed tool.started tool.uncertain
+    """.split()
 )
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from palyra.adapters.net.sse import SseParser
 from palyra.adapters.providers.anthropic_messages import MessagesFormat
 from palyra.adapters.providers.exchange import BodyDraft, WireFormat
 from palyra.adapters.providers.failures import read_refusal, refused
@@ -18,6 +17,7 @@ from palyra.adapters.providers.openai_chat import ChatFormat
 from palyra.adapters.providers.openai_responses import ResponsesFormat
 from palyra.adapters.providers.wire_names import WireNames
 from palyra.core.events.model import Finish, ModelError
+from palyra.core.sse import SseParser
 from palyra.ports.provider import Completed, Delta, Failed
 from tests.support.provider_answers import Told, request, told
 

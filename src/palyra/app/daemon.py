@@ -1,7 +1,4 @@
-"""Wires the daemon: which adapter implements which port while it serves, its start and its end.
-
-Does not own: rules.
-"""
+"""Wires the daemon: which adapter implements which port while it serves, its start and its end. Does not own: rules."""
 
 import asyncio
 import gc
@@ -54,11 +51,7 @@ def run_daemon(home: Home, config: Config, announce: Announce, tell: Tell = _dro
 
 
 async def serve(
-    home: Home,
-    config: Config,
-    announce: Announce,
-    tell: Tell = _drop_message,
-    known: KnownSecrets | None = None,
+    home: Home, config: Config, announce: Announce, tell: Tell = _drop_message, known: KnownSecrets | None = None
 ) -> None:
     """Wires everything, resumes the work of an earlier process, serves HTTP and gRPC until a signal, then drains.
 

@@ -54,11 +54,7 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
 
 VENDORS: Mapping[str, Vendor] = {
     "anthropic-messages": Vendor(
-        name="anthropic",
-        prefix="ANTHROPIC",
-        host="api.anthropic.com",
-        model="claude-sonnet-5-5",
-        format=MessagesFormat,
+        name="anthropic", prefix="ANTHROPIC", host="api.anthropic.com", model="claude-sonnet-5-5", format=MessagesFormat
     ),
     "openai-chat": Vendor(
         name="openai", prefix="OPENAI", host="api.openai.com", model="gpt-6.1-sol", format=ChatFormat

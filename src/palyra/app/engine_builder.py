@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from palyra.adapters.anchors.places import open_places
 from palyra.adapters.cron import SimulatedCron
 from palyra.adapters.documents.files import WorkspaceDocumentFiles
@@ -351,20 +353,7 @@ def make_routines(config: Config) -> tuple[ConfiguredRoutine, ...]:
     agents = {agent.name for agent in config.agents} or {"main"}
     found = []
     for section in config.routines:
-        wish = RoutineWish(
-            name=section.name,
-            prompt=section.prompt,
-            every_s=section.every_s,
-            cron=section.cron,
-            at=section.at,
-            timezone=section.timezone,
-            misfire=section.misfire,
-            misfire_max=section.misfire_max,
-            overlap=section.overlap,
-            session_key=section.session_key,
-            channel=section.channel,
-            agent=section.agent,
-        )
+        wish = msgspec.convert(section, RoutineWish, from_attributes=True)
         try:
             definition = make_definition(wish, SimulatedCron().check)
         except Invalid as cause:

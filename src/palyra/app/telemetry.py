@@ -20,11 +20,7 @@ if TYPE_CHECKING:
     from palyra.adapters.telemetry.export import TraceExport
 
 # Our kinds of providers in the words of the conventions for GenAI.
-_PROVIDER_NAMES = {
-    "openai-chat": "openai",
-    "openai-responses": "openai",
-    "anthropic-messages": "anthropic",
-}
+_PROVIDER_NAMES = {"openai-chat": "openai", "openai-responses": "openai", "anthropic-messages": "anthropic"}
 
 
 @dataclass(frozen=True, slots=True)

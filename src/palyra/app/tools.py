@@ -89,8 +89,6 @@ class ToolSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredContent(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored content that tools may read."""
-
     artifacts: Artifacts
     state: State
     search: MessageSearch

@@ -1,23 +1,16 @@
-"""Finds an id by its beginning, or by `last`.
+"""Finds an id by its beginning, or by `last`. Does not own: what is done with the id."""
 
-Does not own: what is done with the id.
-"""
-
-from typing import TYPE_CHECKING
-
+from palyra.cli.daemon_call import Client
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
 from palyra.core.ids import ULID_LENGTH
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 LAST = "last"
 LOOKED_AT_MAX = 10_000
 NAMED_MAX = 3  # Candidates that an error names.
 
 
-async def find_id(client: "Client", path: str, text: str) -> str:
+async def find_id(client: Client, path: str, text: str) -> str:
     """Returns the id that is meant. Items that wait come first, then all. Lists have the newest last."""
     if len(text) == ULID_LENGTH:
         return text
@@ -33,7 +26,7 @@ async def find_id(client: "Client", path: str, text: str) -> str:
     raise NotFound("id_unknown", f"no id begins with {text!r}; palyra approvals {command} shows them")
 
 
-async def find_open_question(client: "Client", text: str) -> str:
+async def find_open_question(client: Client, text: str) -> str:
     """Returns the approval to answer. `last` is the newest that waits, never one that is decided."""
     if text != LAST:
         return await find_id(client, "/approvals", text)
@@ -43,7 +36,7 @@ async def find_open_question(client: "Client", text: str) -> str:
     return found
 
 
-async def find_run(client: "Client", text: str) -> str:
+async def find_run(client: Client, text: str) -> str:
     """Returns the run that is meant. `last` is the newest that a person or a routine started, never a delegated one."""
     if len(text) == ULID_LENGTH:
         return text
@@ -51,7 +44,7 @@ async def find_run(client: "Client", text: str) -> str:
     return _found(await client.items("/runs", LOOKED_AT_MAX, **delegated), text, "run")
 
 
-async def find_incident(client: "Client", text: str) -> str:
+async def find_incident(client: Client, text: str) -> str:
     """Returns the incident that is meant. `last` is the newest open one, or else the newest of all."""
     if len(text) == ULID_LENGTH:
         return text
@@ -60,7 +53,7 @@ async def find_incident(client: "Client", text: str) -> str:
     return _found(still_open if text == LAST and still_open else items, text, "incident")
 
 
-async def find_candidate(client: "Client", text: str, status: str = "") -> str:
+async def find_candidate(client: Client, text: str, status: str = "") -> str:
     """Returns the candidate that is meant. `last` is the one that changed last, of those in this state if there are any."""
     if len(text) == ULID_LENGTH:
         return text
@@ -77,7 +70,7 @@ async def find_candidate(client: "Client", text: str, status: str = "") -> str:
     return found
 
 
-async def find_memory(client: "Client", text: str) -> str:
+async def find_memory(client: Client, text: str) -> str:
     """Returns the remembered item that is meant. `last` is the newest, earlier forms of edited items left out."""
     if len(text) == ULID_LENGTH:
         return text

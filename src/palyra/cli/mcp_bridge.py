@@ -5,22 +5,19 @@ Invariant: every request gets an answer, also when the daemon does not give one.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from palyra.cli.daemon_call import Client
 from palyra.cli.stdio_rpc import INTERNAL, PARSE_ERROR, Lines
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 UNDER_WAY_MAX = 32
 
 
 class McpBridge:
-    def __init__(self, client: "Client", lines: Lines) -> None:
+    def __init__(self, client: Client, lines: Lines) -> None:
         self._client = client
         self._lines = lines
         self._room = asyncio.Semaphore(UNDER_WAY_MAX)

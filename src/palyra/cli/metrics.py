@@ -25,7 +25,6 @@ class Scrape(msgspec.Struct, frozen=True):
         return sum(value for (found, own), value in self.samples.items() if found == name and wanted <= set(own))
 
     def values(self, name: str, label: str) -> dict[str, float]:
-        """By the values of one label."""
         found: dict[str, float] = {}
         for (sample, labels), value in self.samples.items():
             if sample == name:

@@ -59,9 +59,9 @@ def print_line(text: str) -> None:
     typer.echo(fit(printable(text), sys.stdout))
 
 
-def print_result(context: typer.Context, json: bool, value: object, line: str) -> None:
+def print_result(context: typer.Context, value: object, line: str) -> None:
     """Prints the value as JSON if that was asked for, else the line."""
-    if is_json(context, json):
+    if is_json(context):
         print_json(value)
     else:
         print_line(line)

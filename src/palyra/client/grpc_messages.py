@@ -3,10 +3,11 @@
 Owns: that mapping, and errors. Does not own: calls (grpc_client, grpc_run).
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import msgspec
+from google.protobuf.message import Message
 
 from palyra.client.records import (
     LiveUpdate,
@@ -21,6 +22,8 @@ from palyra.client.records import (
     TapeEvent,
 )
 from palyra.gateway.v1 import approvals_pb2, events_pb2, runs_pb2, sessions_pb2
+
+Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 _LIVE_TYPES = {"model": "model.delta", "reasoning": "reasoning.delta", "tool": "tool.delta", "progress": "progress"}
 
@@ -58,66 +61,29 @@ def named(kind: Any, name: str) -> Any:
 
 
 def read_session(message: sessions_pb2.Session) -> RemoteSession:
-    return RemoteSession(
-        id=message.id,
-        owner=message.owner,
-        agent=message.agent,
-        key=message.key if message.HasField("key") else None,
-        label=message.label if message.HasField("label") else None,
-        created_at_ms=message.created_at_ms,
-        updated_at_ms=message.updated_at_ms,
-    )
+    return _read(RemoteSession, message)
 
 
 def read_run(message: runs_pb2.Run) -> RemoteRun:
-    usage = message.usage
-    return RemoteRun(
-        id=message.id,
-        session_id=message.session_id,
-        state=message.state,
-        reason=message.reason if message.HasField("reason") else None,
-        answer=message.answer if message.HasField("answer") else None,
-        usage=RemoteUsage(
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cost_usd=usage.cost_usd if usage.HasField("cost_usd") else None,
-        ),
-        objectives=tuple(
-            RemoteObjective(objective=each.objective, state=each.state, note=each.note) for each in message.objectives
-        ),
-        created_at_ms=message.created_at_ms,
-        updated_at_ms=message.updated_at_ms,
-    )
+    objectives = tuple(_read(RemoteObjective, each) for each in message.objectives)
+    return _read(RemoteRun, message, usage=_read(RemoteUsage, message.usage), objectives=objectives)
 
 
 def read_approval(message: approvals_pb2.Approval) -> RemoteApproval:
-    has = message.HasField
-    return RemoteApproval(
-        id=message.id,
-        kind=message.kind,
-        run_id=message.run_id if has("run_id") else None,
-        session_id=message.session_id,
-        call_id=message.call_id if has("call_id") else None,
-        tool=message.tool if has("tool") else None,
-        arguments=msgspec.json.decode(message.arguments_json) if has("arguments_json") else None,
-        status=message.status,
-        rule=message.rule,
-        risk=message.risk,
-        preview=message.preview if has("preview") else None,
-        created_at_ms=message.created_at_ms,
-        expires_at_ms=message.expires_at_ms if has("expires_at_ms") else None,
-        decided_by=message.decided_by if has("decided_by") else None,
-        calls=tuple(map(_read_call, message.calls)),
-    )
+    calls = tuple(_read(RemoteCall, call, arguments=_arguments(call)) for call in message.calls)
+    return _read(RemoteApproval, message, arguments=_arguments(message), calls=calls)
 
 
-def _read_call(message: approvals_pb2.ApprovalCall) -> RemoteCall:
-    has = message.HasField
-    return RemoteCall(
-        call_id=message.call_id,
-        arguments=msgspec.json.decode(message.arguments_json) if has("arguments_json") else None,
-        preview=message.preview if has("preview") else None,
-    )
+def _arguments(message: approvals_pb2.Approval | approvals_pb2.ApprovalCall) -> Any:
+    return msgspec.json.decode(message.arguments_json) if message.HasField("arguments_json") else None
+
+
+def _read(shape: type[Shape], message: Message, **others: object) -> Shape:
+    """Makes a record of the message's fields of the same names, but for those that are given. One unset is None."""
+    fields = message.DESCRIPTOR.fields_by_name
+    named = [name for name in shape.__struct_fields__ if name not in others]
+    unset = {name for name in named if fields[name].has_presence and not message.HasField(name)}
+    return shape(**{name: None if name in unset else getattr(message, name) for name in named}, **others)
 
 
 def read_event(message: events_pb2.Event) -> TapeEvent:

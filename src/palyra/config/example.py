@@ -1,7 +1,4 @@
-"""An example palyra.toml with every section and key, each at a sensible value.
-
-Does not own: the defaults (records).
-"""
+"""An example palyra.toml with every section and key, each at a sensible value. Does not own: the defaults (records)."""
 
 EXAMPLE = """\
 # palyra.toml: every section and key there is. Leave out what you do not need: each key has a default or is optional.

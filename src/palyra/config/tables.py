@@ -1,7 +1,4 @@
-"""Turns raw tables into records, value by value, so that all problems are found.
-
-Does not own: files (config.load).
-"""
+"""Turns raw tables into records, value by value, so that all problems are found. Does not own: files (config.load)."""
 
 import enum
 import math
@@ -32,7 +29,6 @@ Record = TypeVar("Record", bound=Section)
 
 
 def read_table(section: type[Record], table: Mapping[str, object], path: Path, report: ConfigProblems) -> Record | None:
-    """Returns the record, or None if a problem was reported."""
     known = {field.name: field for field in fields(section)}
     values: dict[str, Any] = {}
     for key, raw in table.items():

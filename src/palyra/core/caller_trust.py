@@ -1,7 +1,4 @@
-"""The trust of what a caller says, whichever protocol carried it.
-
-Does not own: who the caller is (authentication).
-"""
+"""The trust of what a caller says, whichever protocol carried it. Does not own: who the caller is (authentication)."""
 
 from palyra.core.ids import Principal
 from palyra.core.taint import speaker_source

@@ -75,14 +75,6 @@ class SetOutbox(msgspec.Struct, frozen=True):
 
 
 ChannelWrite = (
-    RecordEnvelope
-    | PutPosition
-    | SetChannelPaused
-    | PutLink
-    | PutPairingCode
-    | PutPairingRequest
-    | DropPairingRequest
-    | CountPairingAttempts
-    | QueueOutbox
-    | SetOutbox
-)
+    RecordEnvelope | PutPosition | SetChannelPaused | PutLink | PutPairingCode | PutPairingRequest
+    | DropPairingRequest | CountPairingAttempts | QueueOutbox | SetOutbox
+)  # fmt: skip

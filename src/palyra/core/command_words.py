@@ -27,7 +27,7 @@ _KEYWORDS = frozenset(
 _NAMES_PROGRAM = re.compile(
     r"exec|pack|program|command|cmd|shell|script|editor|pager|config|plugin|hook|helper|proxy|compiler|runner|wrapper|"
     r"launcher|interpreter|import|require|loader|eval|init|file|rootdir|load|rc|settings|toolchain|template|registry|"
-    r"source|include|prefix|repo|remote-|options|args|env|dir|path",
+    r"source|include|prefix|repo|remote-|options|args|env|dir|path"
 )
 _SHORT_NAMES_PROGRAM = frozenset("cefopruxCDEFIKPTX")
 

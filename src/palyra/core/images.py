@@ -122,9 +122,4 @@ def _little(body: bytes, at: int, length: int) -> int:
 
 
 # The kinds that all providers take, each with the function that reads its size.
-IMAGE_TYPES = {
-    "image/png": _png_sides,
-    "image/jpeg": _jpeg_sides,
-    "image/gif": _gif_sides,
-    "image/webp": _webp_sides,
-}
+IMAGE_TYPES = {"image/png": _png_sides, "image/jpeg": _jpeg_sides, "image/gif": _gif_sides, "image/webp": _webp_sides}

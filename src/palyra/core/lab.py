@@ -257,8 +257,6 @@ class ComparisonBuilder:
 
 
 class AnswerCount:
-    """Counts answers one by one."""
-
     def __init__(self) -> None:
         self._counts: Counter[ApprovalStatus] = Counter()
 

@@ -185,7 +185,6 @@ def _digest(lines: Sequence[str]) -> str:
 
 
 def _line_end(text: str) -> str:
-    """Returns the line end that the text ends with, if any."""
     return "\r\n" if text.endswith("\r\n") else "\n" if text.endswith("\n") else ""
 
 

@@ -42,7 +42,7 @@ REVIEW_SCHEMA: JsonObject = {
                     "missing": {"type": "string", "maxLength": NOTE_LENGTH_MAX},
                 },
             },
-        },
+        }
     },
 }
 
@@ -84,7 +84,6 @@ def write_review(case: ReviewCase) -> str:
 
 
 def read_review(reply: str, count: int) -> tuple[ObjectiveResult, ...]:
-    """Returns one result for each of so many objectives."""
     try:
         items = {item.number: item for item in _decoder.decode(reply).results}
     except (msgspec.DecodeError, UnicodeDecodeError):

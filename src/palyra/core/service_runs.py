@@ -94,32 +94,19 @@ MODEL_CHECK = ServiceSpec(
 )
 
 SESSION_SUMMARY = ServiceSpec(
-    purpose="session.summary",
-    instructions=SUMMARY_INSTRUCTIONS,
-    wall_clock_ms=120_000,
-    max_output_tokens=2_048,
+    purpose="session.summary", instructions=SUMMARY_INSTRUCTIONS, wall_clock_ms=120_000, max_output_tokens=2_048
 )
 
 MEMORY_EMBEDDING = ServiceSpec(
-    purpose="memory.embedding",
-    instructions="",
-    wall_clock_ms=120_000,
-    max_output_tokens=16,
-    max_turns=1,
+    purpose="memory.embedding", instructions="", wall_clock_ms=120_000, max_output_tokens=16, max_turns=1
 )
 
 REFLECTION = ServiceSpec(
-    purpose="run.reflection",
-    instructions=REFLECTION_INSTRUCTIONS,
-    wall_clock_ms=120_000,
-    max_output_tokens=1_536,
+    purpose="run.reflection", instructions=REFLECTION_INSTRUCTIONS, wall_clock_ms=120_000, max_output_tokens=1_536
 )
 
 REVIEW = ServiceSpec(
-    purpose="run.review",
-    instructions=REVIEW_INSTRUCTIONS,
-    wall_clock_ms=120_000,
-    max_output_tokens=2_048,
+    purpose="run.review", instructions=REVIEW_INSTRUCTIONS, wall_clock_ms=120_000, max_output_tokens=2_048
 )
 
 SERVICES = {spec.agent: spec for spec in (MODEL_CHECK, SESSION_SUMMARY, MEMORY_EMBEDDING, REFLECTION, REVIEW)}

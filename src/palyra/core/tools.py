@@ -90,9 +90,9 @@ class MissingTool(msgspec.Struct, frozen=True):
 class CallNature(msgspec.Struct, frozen=True, kw_only=True):
     """What one call would do. Its tool says so before the call is judged, without doing it.
 
-    `commands` lists all programs that a shell's text would start, from the whole parsed tree. `writes` lists the files
-    that the call would leave. `command_words` holds the words of each command. It is empty unless every word is literal
-    and nothing is redirected to or from a file. Grants for a kind of command rely on that. `makes_executable` says that
+    `commands` lists the programs that a plain text for a shell starts outside of a draft. `writes` lists the files that
+    the call would leave. `command_words` holds the words of each command. Both are empty unless every word is literal and
+    nothing is redirected to or from a file. Grants for a kind of command rely on that. `makes_executable` says that
     a written file can be run, `makes_link` that a path becomes a symbolic link. `wants_network` says that the call asks
     for a way to the network. `capabilities` are those that this call needs beyond its tool's own. `linked_names` are
     names of links that lead to a written path: who writes it writes them. `carried` lists files whose content the call

@@ -1,7 +1,4 @@
-"""Trust of content: the four levels and how they combine (L8).
-
-Does not own: deciding what a level may do (policy).
-"""
+"""Trust of content: the four levels and how they combine (L8). Does not own: deciding what a level may do (policy)."""
 
 from collections.abc import Iterable
 from enum import Enum

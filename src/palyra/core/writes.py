@@ -284,26 +284,12 @@ LearningWrite = PutCandidate | DecideCandidate | DropCandidates | RecordUse | Re
 RoutineWrite = PutRoutine | RecordFire | DropRoutines
 JobWrite = EnqueueJob | ClaimJob | RenewJob | RequeueJob | EndJob | DropJobs
 Write = (
-    SetHeartbeat
-    | RenewHeartbeat
-    | ClearHeartbeat
-    | TakeLease
-    | ReleaseLease
-    | SealSecret
-    | EraseSecrets
-    | LinkArtifact
-    | JobWrite
-    | RoutineWrite
-    | MemoryWrite
-    | StoreVectors
-    | LearningWrite
-    | ChannelWrite
-)
+    SetHeartbeat | RenewHeartbeat | ClearHeartbeat | TakeLease | ReleaseLease | SealSecret | EraseSecrets
+    | LinkArtifact | JobWrite | RoutineWrite | MemoryWrite | StoreVectors | LearningWrite | ChannelWrite
+)  # fmt: skip
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """A heartbeat as it stands."""
-
     run_id: RunId
     node: NodeId
     at_ms: int

@@ -210,11 +210,7 @@ def _wire_tools(setup: EngineSetup, redactor: Redactor, restorer: ArgumentRestor
 
 
 def _wire_answers(
-    setup: EngineSetup,
-    effects: EffectParts,
-    agents: AgentDirectory,
-    loader: SessionLoader,
-    deadlines: SessionDeadlines,
+    setup: EngineSetup, effects: EffectParts, agents: AgentDirectory, loader: SessionLoader, deadlines: SessionDeadlines
 ) -> AnswerBuilder:
     return AnswerBuilder(
         gate=effects.gate,

@@ -1,7 +1,4 @@
-"""The Artifacts port: content-addressed bodies too large for an event.
-
-Does not own: who may read them (engine).
-"""
+"""The Artifacts port: content-addressed bodies too large for an event. Does not own: who may read them (engine)."""
 
 from typing import Protocol
 

@@ -1,7 +1,4 @@
-"""The Clock port: wall-clock milliseconds for events.
-
-Does not own: timers (engine.session.deadlines).
-"""
+"""The Clock port: wall-clock milliseconds for events. Does not own: timers (engine.session.deadlines)."""
 
 from typing import Protocol
 

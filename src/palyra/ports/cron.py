@@ -1,7 +1,4 @@
-"""The Cron port: reads cron expressions.
-
-Does not own: other schedules (core.routines.schedule).
-"""
+"""The Cron port: reads cron expressions. Does not own: other schedules (core.routines.schedule)."""
 
 from typing import Protocol
 

@@ -1,7 +1,4 @@
-"""The port to embedders: texts become vectors.
-
-Does not own: where vectors are kept, how they are compared.
-"""
+"""The port to embedders: texts become vectors. Does not own: where vectors are kept, how they are compared."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable

@@ -1,7 +1,4 @@
-"""The Prices port: what a call costs.
-
-Does not own: what the call used, budgets (core.budget).
-"""
+"""The Prices port: what a call costs. Does not own: what the call used, budgets (core.budget)."""
 
 from typing import Protocol
 

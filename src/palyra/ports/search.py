@@ -1,7 +1,4 @@
-"""The Search port: finds what was said, by its words.
-
-Does not own: what the words mean (memory).
-"""
+"""The Search port: finds what was said, by its words. Does not own: what the words mean (memory)."""
 
 from typing import Protocol
 

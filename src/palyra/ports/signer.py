@@ -1,7 +1,4 @@
-"""The Signer port: a node's signature.
-
-Does not own: which bytes are signed (core.checkpoint, core.attestation).
-"""
+"""The Signer port: a node's signature. Does not own: which bytes are signed (core.checkpoint, core.attestation)."""
 
 from typing import Protocol
 

@@ -1,7 +1,4 @@
-"""The State port: reads what commits wrote besides events.
-
-Does not own: writing it (core.writes).
-"""
+"""The State port: reads what commits wrote besides events. Does not own: writing it (core.writes)."""
 
 from typing import Protocol
 

@@ -1,7 +1,4 @@
-"""The Tool port: what a tool must be able to say and do.
-
-Does not own: whether a call may run (engine.session.gate).
-"""
+"""The Tool port: what a tool must be able to say and do. Does not own: whether a call may run (engine.session.gate)."""
 
 from collections.abc import Callable
 from typing import Protocol

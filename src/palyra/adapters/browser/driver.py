@@ -1,7 +1,4 @@
-"""Starts and stops the playwright driver.
-
-Does not own: the browsers it drives (chromium).
-"""
+"""Starts and stops the playwright driver. Does not own: the browsers it drives (chromium)."""
 
 import asyncio
 

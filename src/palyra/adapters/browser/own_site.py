@@ -11,8 +11,6 @@ from palyra.core.hosts import HostPort, UrlTarget, judge_url
 
 
 class OwnSite:
-    """One for each browser."""
-
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self._endpoint: HostPort | None = None

@@ -3,6 +3,7 @@
 Does not own: executing them (tools).
 """
 
+from palyra.core.argument_schemas import arguments_schema, text_schema
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk
 from palyra.core.hosts import URL_LENGTH_MAX
@@ -21,10 +22,6 @@ _REF: JsonObject = {
 }
 
 
-def _object(properties: JsonObject, required: list[str]) -> JsonObject:
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
 OPEN = ToolSpec(
     name="browser.open",
     description=(
@@ -32,16 +29,8 @@ OPEN = ToolSpec(
         "buttons and fields with refs such as [e410233] for browser.click and browser.type. Cookies and logins stay with the "
         "session. Private and local addresses are refused. For a plain page http.fetch is quicker."
     ),
-    input_schema=_object(
-        {
-            "url": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": URL_LENGTH_MAX,
-                "description": "The whole address, with http:// or https://.",
-            }
-        },
-        ["url"],
+    input_schema=arguments_schema(
+        {"url": text_schema(URL_LENGTH_MAX, "The whole address, with http:// or https://.")}, ["url"]
     ),
     capabilities=frozenset({Capability.NETWORK}),
     effect_class=EffectClass.READ_ONLY,
@@ -55,7 +44,7 @@ OPEN = ToolSpec(
 READ = ToolSpec(
     name="browser.read",
     description="Returns the page that is open in this session's browser as it is now, with new refs; old ones end.",
-    input_schema=_object({}, []),
+    input_schema=arguments_schema({}, []),
     effect_class=EffectClass.READ_ONLY,
     parallel_class=ParallelClass.NEVER,
     risk=Risk.MEDIUM,
@@ -67,7 +56,7 @@ READ = ToolSpec(
 CLICK = ToolSpec(
     name="browser.click",
     description="Clicks an element of the open page and returns the page as it is afterwards, with new refs.",
-    input_schema=_object({"ref": _REF}, ["ref"]),
+    input_schema=arguments_schema({"ref": _REF}, ["ref"]),
     capabilities=frozenset({Capability.NETWORK}),
     effect_class=EffectClass.ONCE,
     parallel_class=ParallelClass.NEVER,
@@ -83,7 +72,7 @@ TYPE = ToolSpec(
         "Types into a field of the open page in place of what stands there, or chooses the option of that name in a list, "
         "and returns the page as it is afterwards, with new refs. With submit it presses Enter after it."
     ),
-    input_schema=_object(
+    input_schema=arguments_schema(
         {
             "ref": _REF,
             "text": {"type": "string", "maxLength": TEXT_LENGTH_MAX, "description": "What the field should hold."},
@@ -103,7 +92,7 @@ TYPE = ToolSpec(
 SCREENSHOT = ToolSpec(
     name="browser.screenshot",
     description="Takes a picture of the page that is open in this session's browser and keeps it as an artifact.",
-    input_schema=_object(
+    input_schema=arguments_schema(
         {"full_page": {"type": "boolean", "description": "The whole page instead of its visible part. Default false."}},
         [],
     ),

@@ -13,7 +13,6 @@ _LATER = frozenset({"ratelimited", "internal_error", "fatal_error", "service_una
 
 
 async def tried(call: Awaitable[Any], token: str) -> Any:
-    """Returns what Slack answers to a call that proves a token."""
     from aiohttp import ClientError
     from slack_sdk.errors import SlackApiError
 

@@ -1,7 +1,4 @@
-"""Shapes of Telegram's Bot API: the members of its answers that we read.
-
-Does not own: what they mean (telegram).
-"""
+"""Shapes of Telegram's Bot API: the members of its answers that we read. Does not own: what they mean (telegram)."""
 
 import msgspec
 

@@ -201,10 +201,7 @@ class UpperReader:
         mode = found.st_mode & PERMISSIONS
         if not stat.S_ISDIR(found.st_mode):
             self._add(
-                path=path,
-                kind=ChangeKind.DELETED,
-                before_sha256=self._before(lower, name, found),
-                before_mode=mode,
+                path=path, kind=ChangeKind.DELETED, before_sha256=self._before(lower, name, found), before_mode=mode
             )
             return True
         inner = os.open(name, FOLDER_FLAGS, dir_fd=lower)

@@ -31,8 +31,6 @@ class Found(Protocol):
 
 
 class IgnoreRules:
-    """The rules of one ignore file."""
-
     def __init__(self, body: bytes) -> None:
         rules = [rule for line in _lines(body) if (rule := _parse(line)) is not None][:RULES_MAX]
         self._rules = [(compile_bytes(expression), is_negated) for expression, is_negated in reversed(rules)]

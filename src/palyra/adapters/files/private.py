@@ -46,14 +46,12 @@ class PrivateFile:
         self._kind = kind
 
     def stamp(self) -> FileStamp | None:
-        """Returns the file's stamp; None if there is no file."""
         try:
             return stamp_of(self.path)
         except OSError as cause:
             raise self._unreadable(cause) from cause
 
     def read(self) -> FileRead | None:
-        """Reads the file; None if there is none."""
         try:
             found = read_regular(self.path, self._kind.bytes_max)
         except FileNotFoundError:

@@ -17,17 +17,16 @@ from contextlib import AbstractContextManager, contextmanager
 
 import msgspec
 
+from palyra.core.argument_schemas import text_schema
 from palyra.core.errors import Invalid, NotFound, PalyraError, Unauthorized, Unavailable
 from palyra.core.events.tool import FileBytes
 
 PATH_LENGTH_MAX = 4096
 DEPTH_MAX = 64  # Every component costs an open. Real trees are far flatter.
-PATH_SCHEMA = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": PATH_LENGTH_MAX,
-    "description": "A path inside the workspace, relative to its root (or absolute below it). Symbolic links are refused.",
-}
+PATH_SCHEMA = text_schema(
+    PATH_LENGTH_MAX,
+    "A path inside the workspace, relative to its root (or absolute below it). Symbolic links are refused.",
+)
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Opening does not block, so that a pipe in a file's place cannot hold the thread.

@@ -145,9 +145,7 @@ class HttpClient:
     """Opened by its first request, in the loop of that request; closed once, by whoever made it."""
 
     def __init__(
-        self,
-        body_bytes_max: int = BODY_BYTES_MAX,
-        make_connector: Callable[[], aiohttp.BaseConnector] | None = None,
+        self, body_bytes_max: int = BODY_BYTES_MAX, make_connector: Callable[[], aiohttp.BaseConnector] | None = None
     ) -> None:
         self._body_bytes_max = body_bytes_max
         self._make_connector = make_connector or _plain_connector

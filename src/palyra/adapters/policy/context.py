@@ -1,7 +1,4 @@
-"""Turns our questions into Cedar requests of the schema.
-
-Does not own: the schema's words (defaults/).
-"""
+"""Turns our questions into Cedar requests of the schema. Does not own: the schema's words (defaults/)."""
 
 import math
 import posixpath

@@ -1,7 +1,4 @@
-"""Policies without a daemon: a home's files, or drafts over them, read once.
-
-Does not own: reloading (folder).
-"""
+"""Policies without a daemon: a home's files, or drafts over them, read once. Does not own: reloading (folder)."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -13,14 +13,7 @@ from urllib.parse import urlsplit
 
 from palyra.adapters.net.client import HttpClient
 from palyra.adapters.providers.anthropic_messages_reader import MessagesReader
-from palyra.adapters.providers.bodies import (
-    NO_OUTPUT,
-    NO_TEXT,
-    arguments_object,
-    is_strict,
-    object_schema,
-    with_wish,
-)
+from palyra.adapters.providers.bodies import NO_OUTPUT, NO_TEXT, arguments_object, is_strict, object_schema, with_wish
 from palyra.adapters.providers.exchange import (
     OUTPUT_LIMIT,
     BodyDraft,

@@ -6,7 +6,6 @@ Calls and results of tools that run at the provider are skipped. The vendor's ty
 
 import msgspec
 
-from palyra.adapters.net.sse import SseEvent
 from palyra.adapters.providers.delta_joins import Pieces
 from palyra.adapters.providers.exchange import BodyDraft
 from palyra.adapters.providers.failures import read_refusal, refused
@@ -14,6 +13,7 @@ from palyra.adapters.providers.provider_state import keep
 from palyra.adapters.providers.usage_counts import Count, believe, whole
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, Usage
+from palyra.core.sse import SseEvent
 from palyra.ports.provider import Completed, Delta
 
 _FINISHES = {

@@ -17,7 +17,6 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from palyra.adapters.net.client import HttpClient, Outgoing, Reply, Timeouts
-from palyra.adapters.net.sse import SseEvent, SseParser
 from palyra.adapters.providers.attempts import RetryPace, next_wait_s
 from palyra.adapters.providers.failures import broken, failed, postponed, read_refusal, refused, retry_after_s
 from palyra.adapters.providers.image_parts import BLIND, REFUSED, is_about_images, without_images
@@ -26,6 +25,7 @@ from palyra.adapters.providers.wire_names import WireNames, names_of_tools
 from palyra.core.errors import Invalid, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import ModelError
+from palyra.core.sse import SseEvent, SseParser
 from palyra.core.tools import ToolSpec
 from palyra.ports.provider import ENDINGS, Completed, Delta, Failed, ModelRequest
 

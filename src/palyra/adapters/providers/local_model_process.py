@@ -42,8 +42,6 @@ class TokenCounts(msgspec.Struct, frozen=True):
 
 
 class AnswerLine(msgspec.Struct, frozen=True):
-    """One line of an answer."""
-
     text: str = ""
     finish: str = ""
     usage: TokenCounts | None = None

@@ -11,14 +11,7 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from palyra.adapters.net.client import HttpClient
-from palyra.adapters.providers.bodies import (
-    NO_OUTPUT,
-    NO_TEXT,
-    arguments_text,
-    is_strict,
-    object_schema,
-    with_wish,
-)
+from palyra.adapters.providers.bodies import NO_OUTPUT, NO_TEXT, arguments_text, is_strict, object_schema, with_wish
 from palyra.adapters.providers.exchange import BodyDraft, KeySource, ModelExchange, ProviderEndpoint, join_url
 from palyra.adapters.providers.image_parts import data_url, images_of
 from palyra.adapters.providers.openai_chat_reader import ChatReader

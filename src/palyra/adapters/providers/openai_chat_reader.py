@@ -7,7 +7,6 @@ calls without an index, two calls under one index. The vendor's types do not lea
 
 import msgspec
 
-from palyra.adapters.net.sse import SseEvent
 from palyra.adapters.providers.delta_joins import Pieces
 from palyra.adapters.providers.exchange import BodyDraft
 from palyra.adapters.providers.failures import failed, read_refusal, refused
@@ -15,6 +14,7 @@ from palyra.adapters.providers.provider_state import keep
 from palyra.adapters.providers.usage_counts import Count, believe, whole
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelError, Usage
+from palyra.core.sse import SseEvent
 from palyra.ports.provider import Completed, Delta, Failed
 
 _FINISHES = {

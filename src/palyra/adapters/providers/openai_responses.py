@@ -9,14 +9,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from palyra.adapters.net.client import HttpClient
-from palyra.adapters.providers.bodies import (
-    NO_OUTPUT,
-    NO_TEXT,
-    arguments_text,
-    is_strict,
-    object_schema,
-    with_wish,
-)
+from palyra.adapters.providers.bodies import NO_OUTPUT, NO_TEXT, arguments_text, is_strict, object_schema, with_wish
 from palyra.adapters.providers.exchange import BodyDraft, KeySource, ModelExchange, ProviderEndpoint, join_url
 from palyra.adapters.providers.image_parts import data_url, images_of
 from palyra.adapters.providers.openai_responses_reader import ResponsesReader

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from palyra.adapters.net.sse import SseEvent
 from palyra.adapters.providers.delta_joins import Pieces
 from palyra.adapters.providers.exchange import BodyDraft
 from palyra.adapters.providers.failures import failed, read_refusal, refused
@@ -17,6 +16,7 @@ from palyra.adapters.providers.provider_state import keep
 from palyra.adapters.providers.usage_counts import Count, believe, whole
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Finish, ModelError, Usage
+from palyra.core.sse import SseEvent
 from palyra.ports.provider import Completed, Delta
 
 _INCOMPLETE = {"max_output_tokens": Finish.LENGTH, "content_filter": Finish.CONTENT_FILTER}

@@ -14,10 +14,7 @@ from pydantic_ai.models import Model, infer_model
 from pydantic_ai.providers import Provider, infer_provider_class
 
 GATEWAY = "gateway/"
-_NAMES = {
-    "api_key": ("api_key", "token"),
-    "base_url": ("base_url", "azure_endpoint", "api_base", "api_host"),
-}
+_NAMES = {"api_key": ("api_key", "token"), "base_url": ("base_url", "azure_endpoint", "api_base", "api_host")}
 
 
 def build_model(model_id: str, base_url: str | None, key: str | None) -> Model:

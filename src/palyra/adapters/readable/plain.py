@@ -1,7 +1,4 @@
-"""Reads plain text and JSON.
-
-Does not own: finding the charset (core.charsets).
-"""
+"""Reads plain text and JSON. Does not own: finding the charset (core.charsets)."""
 
 import msgspec
 

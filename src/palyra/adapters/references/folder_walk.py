@@ -93,7 +93,6 @@ class _FolderWalk:
         return levels
 
     def _look(self, wanted: _Folder) -> list[_Folder]:
-        """Lists one folder, and returns the folders in it."""
         place = replace(self._place, parts=(*self._place.parts, *wanted.below))
         try:
             with open_itself(place) as folder:

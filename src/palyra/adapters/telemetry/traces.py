@@ -22,11 +22,7 @@ NS_PER_MS = 1_000_000
 # While a run's span is made: the id that its trace shall have. The id generator of the exporter reads it.
 trace_id_of_run: ContextVar[int | None] = ContextVar("trace_id_of_run", default=None)
 
-_OPERATIONS = {
-    spans.SpanKind.RUN: "invoke_agent",
-    spans.SpanKind.MODEL: "chat",
-    spans.SpanKind.TOOL: "execute_tool",
-}
+_OPERATIONS = {spans.SpanKind.RUN: "invoke_agent", spans.SpanKind.MODEL: "chat", spans.SpanKind.TOOL: "execute_tool"}
 _NAMES = {
     "model": "gen_ai.request.model",
     "input_tokens": "gen_ai.usage.input_tokens",

@@ -1,4 +1,1 @@
-"""Bearer tokens of one node: its admin token and a file of others.
-
-Does not own: checking requests (gateway).
-"""
+"""Bearer tokens of one node: its admin token and a file of others. Does not own: checking requests (gateway)."""

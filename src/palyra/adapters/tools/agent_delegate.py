@@ -3,6 +3,7 @@
 Does not own: the child run (ports.delegation). Its limits, its taint and its budget are the engine's.
 """
 
+from palyra.core.argument_schemas import arguments_schema, text_schema
 from palyra.core.delegation import CHILDREN_MAX, DEPTH_MAX
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
@@ -25,21 +26,12 @@ SPEC = ToolSpec(
         "conversation, so say everything it needs. It has at most your tools. Several calls in one turn run at the same "
         f"time. A run has at most {CHILDREN_MAX} children, and children nest {DEPTH_MAX} deep."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "prompt": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": PROMPT_LENGTH_MAX,
-                "description": "The whole task: what to do, what to look at, what to answer with.",
-            },
-            "agent": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": NAME_LENGTH_MAX,
-                "description": "The agent that does it. Default: the same agent as yours.",
-            },
+    input_schema=arguments_schema(
+        {
+            "prompt": text_schema(
+                PROMPT_LENGTH_MAX, "The whole task: what to do, what to look at, what to answer with."
+            ),
+            "agent": text_schema(NAME_LENGTH_MAX, "The agent that does it. Default: the same agent as yours."),
             "budget_usd": {
                 "type": "number",
                 "exclusiveMinimum": 0,
@@ -47,9 +39,8 @@ SPEC = ToolSpec(
                 "description": "The most that the child may spend, in US dollars. Default: a share of your own budget.",
             },
         },
-        "required": ["prompt"],
-        "additionalProperties": False,
-    },
+        ["prompt"],
+    ),
     effect_class=EffectClass.IDEMPOTENT,
     parallel_class=ParallelClass.IDEMPOTENT_NETWORK,
     risk=Risk.LOW,

@@ -6,6 +6,7 @@ line if it can, else between words, and never inside of a character or of a secr
 back whole. The text keeps its trust and its source, in whichever session it is read (L8).
 """
 
+from palyra.core.argument_schemas import arguments_schema, integer_schema
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
@@ -33,30 +34,20 @@ SPEC = ToolSpec(
         "Reads a text artifact of yours: a long result that was kept, an upload or an attachment. Returns one page; when "
         "there is more, the last line in brackets says with which offset to read on."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
+    input_schema=arguments_schema(
+        {
             "id": {
                 "type": "string",
                 "pattern": "^([0-9a-f]{64}|c[0-9]{1,6}_[0-9A-Z]{8})$",
                 "description": "The id as a result or a message names it: 64 characters of hexadecimal, or a call's id.",
             },
-            "offset": {
-                "type": "integer",
-                "minimum": 0,
-                "maximum": OFFSET_MAX,
-                "description": "The first byte to return; bytes are counted from 0. Default 0.",
-            },
-            "limit": {
-                "type": "integer",
-                "minimum": PAGE_BYTES_MIN,
-                "maximum": PAGE_BYTES_MAX,
-                "description": f"How many bytes to return at most. Default {PAGE_BYTES_MAX}.",
-            },
+            "offset": integer_schema(0, OFFSET_MAX, "The first byte to return; bytes are counted from 0. Default 0."),
+            "limit": integer_schema(
+                PAGE_BYTES_MIN, PAGE_BYTES_MAX, f"How many bytes to return at most. Default {PAGE_BYTES_MAX}."
+            ),
         },
-        "required": ["id"],
-        "additionalProperties": False,
-    },
+        ["id"],
+    ),
     effect_class=EffectClass.READ_ONLY,
     parallel_class=ParallelClass.READ_ONLY_SAFE,
     risk=Risk.LOW,

@@ -13,6 +13,7 @@ import re
 from palyra.adapters.files.text_file import FILE_BYTES_MAX, read_body
 from palyra.adapters.files.workspace import PATH_LENGTH_MAX, locate
 from palyra.adapters.tools.fs_read import paths_of
+from palyra.core.argument_schemas import arguments_schema, text_schema
 from palyra.core.channels.outbox import FILES_MAX
 from palyra.core.errors import Invalid, NotFound, PalyraError
 from palyra.core.events.base import JsonObject
@@ -36,17 +37,11 @@ SPEC = ToolSpec(
         "Sends a message to a conversation of a configured channel, such as a Slack channel or a Telegram chat. Answers "
         "to the person you talk to need no tool: your final answer goes to their conversation by itself."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "channel": {"type": "string", "minLength": 1, "maxLength": 64, "description": "The channel's name."},
-            "conversation_id": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": 256,
-                "description": "The platform's id of the conversation.",
-            },
-            "text": {"type": "string", "minLength": 1, "maxLength": TEXT_LENGTH_MAX, "description": "The message."},
+    input_schema=arguments_schema(
+        {
+            "channel": text_schema(64, "The channel's name."),
+            "conversation_id": text_schema(256, "The platform's id of the conversation."),
+            "text": text_schema(TEXT_LENGTH_MAX, "The message."),
             "attachments": {
                 "type": "array",
                 "maxItems": FILES_MAX,
@@ -54,9 +49,8 @@ SPEC = ToolSpec(
                 "description": "Files to send along: paths inside the workspace, or ids of your artifacts.",
             },
         },
-        "required": ["channel", "conversation_id", "text"],
-        "additionalProperties": False,
-    },
+        ["channel", "conversation_id", "text"],
+    ),
     capabilities=frozenset({Capability.MESSAGE_SEND}),
     effect_class=EffectClass.ONCE,
     parallel_class=ParallelClass.NEVER,

@@ -17,6 +17,7 @@ from palyra.adapters.files.workspace import FOLDER_FLAGS, PATH_SCHEMA, Workspace
 from palyra.adapters.tools.fs_search import look_nature
 from palyra.adapters.tools.offload import STOPPED, offload
 from palyra.adapters.tools.preview import spelled_out
+from palyra.core.argument_schemas import arguments_schema, integer_schema
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
@@ -41,20 +42,15 @@ SPEC = ToolSpec(
         "Lists a folder of the workspace, sorted by name: folders end with a slash, files have their size in bytes, links "
         "show where they point and are not followed. Hidden files are listed. What is left out is said in a last line."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
+    input_schema=arguments_schema(
+        {
             "path": {**PATH_SCHEMA, "description": "The folder, relative to the workspace's root; `.` is the root."},
-            "depth": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": DEPTH_MAX,
-                "description": "How many levels to show. Default 1: what lies in the folder itself.",
-            },
+            "depth": integer_schema(
+                1, DEPTH_MAX, "How many levels to show. Default 1: what lies in the folder itself."
+            ),
         },
-        "required": ["path"],
-        "additionalProperties": False,
-    },
+        ["path"],
+    ),
     capabilities=frozenset({Capability.FS_READ}),
     effect_class=EffectClass.READ_ONLY,
     parallel_class=ParallelClass.READ_ONLY_SAFE,

@@ -31,6 +31,7 @@ from palyra.adapters.files.workspace import (
 from palyra.adapters.tools.fs_patch_plan import PatchedFile, PatchPlan, places_of
 from palyra.adapters.tools.offload import STOPPED, offload
 from palyra.adapters.tools.preview import preview_changes
+from palyra.core.argument_schemas import arguments_schema, text_schema
 from palyra.core.errors import Conflict, PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk
@@ -53,19 +54,15 @@ SPEC = ToolSpec(
         "written and the error says what stands there instead. Line numbers may be missing or wrong where the context "
         "stands only once. A patch that is already applied succeeds."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "patch": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": PATCH_LENGTH_MAX,
-                "description": f"The diff, of at most {FILES_MAX} files: `--- a/path`, `+++ b/path`, then `@@` and its lines.",
-            }
+    input_schema=arguments_schema(
+        {
+            "patch": text_schema(
+                PATCH_LENGTH_MAX,
+                f"The diff, of at most {FILES_MAX} files: `--- a/path`, `+++ b/path`, then `@@` and its lines.",
+            )
         },
-        "required": ["patch"],
-        "additionalProperties": False,
-    },
+        ["patch"],
+    ),
     capabilities=frozenset({Capability.FS_READ, Capability.FS_WRITE}),
     effect_class=EffectClass.IDEMPOTENT,
     parallel_class=ParallelClass.PATH_SCOPED,

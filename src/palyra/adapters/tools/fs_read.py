@@ -11,6 +11,7 @@ from threading import Event
 from palyra.adapters.files.text_file import FILE_BYTES_MAX, decode, read_body
 from palyra.adapters.files.workspace import PATH_SCHEMA, WorkspacePath, absolute, bytes_at, locate
 from palyra.adapters.tools.offload import offload
+from palyra.core.argument_schemas import arguments_schema, integer_schema
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
@@ -28,26 +29,14 @@ SPEC = ToolSpec(
         "Reads a text file of the workspace (UTF-8). Returns whole lines as they are in the file; when there is more, "
         "the last line in brackets says with which offset to read on."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
+    input_schema=arguments_schema(
+        {
             "path": PATH_SCHEMA,
-            "offset": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": OFFSET_MAX,
-                "description": "The first line to return; lines are counted from 1. Default 1.",
-            },
-            "limit": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": LINES_MAX,
-                "description": f"How many lines to return at most. Default {LINES_MAX}.",
-            },
+            "offset": integer_schema(1, OFFSET_MAX, "The first line to return; lines are counted from 1. Default 1."),
+            "limit": integer_schema(1, LINES_MAX, f"How many lines to return at most. Default {LINES_MAX}."),
         },
-        "required": ["path"],
-        "additionalProperties": False,
-    },
+        ["path"],
+    ),
     capabilities=frozenset({Capability.FS_READ}),
     effect_class=EffectClass.READ_ONLY,
     parallel_class=ParallelClass.READ_ONLY_SAFE,

@@ -26,6 +26,7 @@ from palyra.adapters.files.workspace import (
 )
 from palyra.adapters.tools.offload import offload
 from palyra.adapters.tools.search_child import SearchReply, Task
+from palyra.core.argument_schemas import arguments_schema, text_schema
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk
@@ -49,26 +50,19 @@ SPEC = ToolSpec(
         "backreferences). Returns path:line:text. Hidden files, binary files and what .gitignore and .ignore name are "
         f"skipped unless the path itself names them. At most {MATCHES_MAX} lines; a last line in brackets says if there is more."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "pattern": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": PATTERN_LENGTH_MAX,
-                "description": "The regular expression, for example `def \\w+_total` or `(?i)license`.",
-            },
+    input_schema=arguments_schema(
+        {
+            "pattern": text_schema(
+                PATTERN_LENGTH_MAX, "The regular expression, for example `def \\w+_total` or `(?i)license`."
+            ),
             "path": {**PATH_SCHEMA, "description": "The folder or file to search in. Default: the workspace's root."},
-            "glob": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": GLOB_LENGTH_MAX,
-                "description": "Which files: `*.py`, `src/**/*.{ts,tsx}`, relative to path. With `!` in front: which not.",
-            },
+            "glob": text_schema(
+                GLOB_LENGTH_MAX,
+                "Which files: `*.py`, `src/**/*.{ts,tsx}`, relative to path. With `!` in front: which not.",
+            ),
         },
-        "required": ["pattern"],
-        "additionalProperties": False,
-    },
+        ["pattern"],
+    ),
     capabilities=frozenset({Capability.FS_READ}),
     effect_class=EffectClass.READ_ONLY,
     parallel_class=ParallelClass.READ_ONLY_SAFE,

@@ -5,6 +5,7 @@ The call only prepares a draft that puts the old content back. So the same rules
 that changed since stays as it is.
 """
 
+from palyra.core.argument_schemas import arguments_schema, text_schema
 from palyra.core.drafts.changes import decode_changes
 from palyra.core.drafts.plan import reverse
 from palyra.core.errors import PalyraError
@@ -26,19 +27,9 @@ SPEC = ToolSpec(
         "Takes back what one of your earlier calls changed in the workspace: files it changed or deleted get their old content, "
         "files it created are deleted. A file that changed since stays as it is, and then nothing is taken back."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "call_id": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": 64,
-                "description": "The id of the call whose changes are taken back.",
-            }
-        },
-        "required": ["call_id"],
-        "additionalProperties": False,
-    },
+    input_schema=arguments_schema(
+        {"call_id": text_schema(64, "The id of the call whose changes are taken back.")}, ["call_id"]
+    ),
     capabilities=frozenset({Capability.FS_WRITE}),
     effect_class=EffectClass.DRAFTED,
     parallel_class=ParallelClass.NEVER,

@@ -28,6 +28,7 @@ from palyra.adapters.files.workspace import (
 from palyra.adapters.tools.fs_read import paths_of
 from palyra.adapters.tools.offload import STOPPED, offload
 from palyra.adapters.tools.preview import preview_write
+from palyra.core.argument_schemas import arguments_schema
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk
@@ -44,9 +45,8 @@ SPEC = ToolSpec(
         "Writes a text file of the workspace, replacing what was there. The content is the whole file: to change a part, "
         "read it first and write all of it. Missing folders are created."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
+    input_schema=arguments_schema(
+        {
             "path": PATH_SCHEMA,
             "content": {
                 "type": "string",
@@ -54,9 +54,8 @@ SPEC = ToolSpec(
                 "description": "The whole new content of the file, as UTF-8 text.",
             },
         },
-        "required": ["path", "content"],
-        "additionalProperties": False,
-    },
+        ["path", "content"],
+    ),
     capabilities=frozenset({Capability.FS_WRITE}),
     effect_class=EffectClass.IDEMPOTENT,
     parallel_class=ParallelClass.PATH_SCOPED,

@@ -16,6 +16,7 @@ from palyra.adapters.net.guard import Guard
 from palyra.adapters.net.guard_exchange import BODY_BYTES_MAX, TOTAL_S, FetchedResponse, FetchRequest, GuardedExchange
 from palyra.adapters.tools.http_page import present
 from palyra.adapters.tools.offload import offload
+from palyra.core.argument_schemas import arguments_schema, text_schema
 from palyra.core.errors import Invalid, PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk
@@ -49,15 +50,9 @@ SPEC = ToolSpec(
         "Private and local addresses are refused. A redirect to another host is not followed: it is named, so that you can "
         "fetch it. GET and HEAD only look, other methods may change something and ask."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "url": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": URL_LENGTH_MAX,
-                "description": "The whole address, with http:// or https://.",
-            },
+    input_schema=arguments_schema(
+        {
+            "url": text_schema(URL_LENGTH_MAX, "The whole address, with http:// or https://."),
             "method": {"enum": list(METHODS), "description": "Default GET."},
             "headers": {
                 "type": "object",
@@ -71,9 +66,8 @@ SPEC = ToolSpec(
                 "description": "The text to send, not with GET or HEAD. JSON is sent as JSON unless Content-Type is set.",
             },
         },
-        "required": ["url"],
-        "additionalProperties": False,
-    },
+        ["url"],
+    ),
     capabilities=frozenset({Capability.NETWORK}),
     effect_class=EffectClass.ONCE,
     parallel_class=ParallelClass.NEVER,

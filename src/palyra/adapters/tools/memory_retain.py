@@ -6,6 +6,7 @@ allowed the call, and has not read what every later run would be told (L8). Keep
 so the call may be repeated after a crash.
 """
 
+from palyra.core.argument_schemas import arguments_schema, text_schema
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
@@ -26,24 +27,17 @@ SPEC = ToolSpec(
         "Write it so that it makes sense on its own. Do not keep passing states, small talk, secrets, or what is in "
         "files anyway."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "content": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": CONTENT_LENGTH_MAX,
-                "description": "The statement, in one or a few sentences.",
-            },
+    input_schema=arguments_schema(
+        {
+            "content": text_schema(CONTENT_LENGTH_MAX, "The statement, in one or a few sentences."),
             "kind": {"enum": [kind.value for kind in MemoryKind], "description": "What it is. Default: fact."},
             "scope": {
                 "enum": [scope.value for scope in MemoryScope],
                 "description": "Where it counts: for this person (default), agent, session or channel only.",
             },
         },
-        "required": ["content"],
-        "additionalProperties": False,
-    },
+        ["content"],
+    ),
     capabilities=frozenset({Capability.MEMORY_WRITE}),
     effect_class=EffectClass.IDEMPOTENT,
     parallel_class=ParallelClass.NEVER,

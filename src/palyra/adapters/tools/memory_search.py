@@ -7,6 +7,7 @@ channel (L11). The output has the lowest trust of the items found, with the sour
 
 from datetime import UTC, datetime
 
+from palyra.core.argument_schemas import arguments_schema, integer_schema, text_schema
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
@@ -30,25 +31,13 @@ SPEC = ToolSpec(
         "Searches what was remembered about this user, their work and earlier decisions. Ask with the words that the "
         "answer is likely to have. Returns the best matches with id, kind, age and text."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "query": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": QUERY_LENGTH_MAX,
-                "description": "What to look for: a question, or some words.",
-            },
-            "k": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": HITS_MAX,
-                "description": f"How many matches to return at most. Default {HITS_DEFAULT}.",
-            },
+    input_schema=arguments_schema(
+        {
+            "query": text_schema(QUERY_LENGTH_MAX, "What to look for: a question, or some words."),
+            "k": integer_schema(1, HITS_MAX, f"How many matches to return at most. Default {HITS_DEFAULT}."),
         },
-        "required": ["query"],
-        "additionalProperties": False,
-    },
+        ["query"],
+    ),
     effect_class=EffectClass.READ_ONLY,
     parallel_class=ParallelClass.READ_ONLY_SAFE,
     risk=Risk.LOW,

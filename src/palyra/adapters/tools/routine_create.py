@@ -8,6 +8,7 @@ The routine runs as the agent of the run that made it, with the taint of that ru
 
 from msgspec.structs import replace
 
+from palyra.core.argument_schemas import arguments_schema, integer_schema, text_schema
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
@@ -35,58 +36,31 @@ SPEC = ToolSpec(
         "of every_s, cron (five fields) or at (a date and time). Use it for reminders and regular work. A person is "
         "always asked first."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "name": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": NAME_LENGTH_MAX,
-                "description": "A short name that no other routine of this person has.",
-            },
-            "prompt": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": PROMPT_LENGTH_MAX,
-                "description": "What is said each time. It must make sense on its own.",
-            },
-            "every_s": {"type": "integer", "minimum": 1, "maximum": EVERY_S_MAX, "description": "An interval."},
+    input_schema=arguments_schema(
+        {
+            "name": text_schema(NAME_LENGTH_MAX, "A short name that no other routine of this person has."),
+            "prompt": text_schema(PROMPT_LENGTH_MAX, "What is said each time. It must make sense on its own."),
+            "every_s": integer_schema(1, EVERY_S_MAX, "An interval."),
             "cron": {
                 "type": "string",
                 "minLength": 9,
                 "maxLength": CRON_LENGTH_MAX,
                 "description": 'Minute, hour, day, month and weekday: "0 9 * * 1" is every Monday at 09:00.',
             },
-            "at": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": 40,
-                "description": "One moment, such as 2027-01-31T07:30:00. Without an offset it is in the time zone.",
-            },
-            "timezone": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": ZONE_LENGTH_MAX,
-                "description": "An IANA time zone name such as Europe/Prague. Default: UTC.",
-            },
+            "at": text_schema(40, "One moment, such as 2027-01-31T07:30:00. Without an offset it is in the time zone."),
+            "timezone": text_schema(ZONE_LENGTH_MAX, "An IANA time zone name such as Europe/Prague. Default: UTC."),
             "misfire": {
                 "enum": [one.value for one in Misfire],
                 "description": "Times missed while the daemon was off: skip them, make them up once, or all.",
             },
-            "misfire_max": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": MISFIRE_MAX_LIMIT,
-                "description": "How many missed times misfire all makes up for.",
-            },
+            "misfire_max": integer_schema(1, MISFIRE_MAX_LIMIT, "How many missed times misfire all makes up for."),
             "overlap": {
                 "enum": [one.value for one in Overlap],
                 "description": "Due while its last run goes on: forbid a second, queue it, or replace the first.",
             },
         },
-        "required": ["name", "prompt"],
-        "additionalProperties": False,
-    },
+        ["name", "prompt"],
+    ),
     effect_class=EffectClass.IDEMPOTENT,
     parallel_class=ParallelClass.NEVER,
     risk=Risk.CRITICAL,

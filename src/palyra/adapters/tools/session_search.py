@@ -8,6 +8,7 @@ from outside in view may hold words of it (L8).
 
 from datetime import UTC, datetime
 
+from palyra.core.argument_schemas import arguments_schema, integer_schema, text_schema
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.run import MessageUser
@@ -31,25 +32,13 @@ SPEC = ToolSpec(
         "Searches your conversations, this one and earlier ones, for words in messages and answers. Put words in double "
         "quotes to find them side by side. Returns the best matches with session, seq, time and the words around."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "query": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": QUERY_LENGTH_MAX,
-                "description": "The words to look for, in any order and case.",
-            },
-            "k": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": HITS_MAX,
-                "description": f"How many matches to return at most. Default {HITS_DEFAULT}.",
-            },
+    input_schema=arguments_schema(
+        {
+            "query": text_schema(QUERY_LENGTH_MAX, "The words to look for, in any order and case."),
+            "k": integer_schema(1, HITS_MAX, f"How many matches to return at most. Default {HITS_DEFAULT}."),
         },
-        "required": ["query"],
-        "additionalProperties": False,
-    },
+        ["query"],
+    ),
     effect_class=EffectClass.READ_ONLY,
     parallel_class=ParallelClass.READ_ONLY_SAFE,
     risk=Risk.LOW,

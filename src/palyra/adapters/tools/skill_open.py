@@ -10,6 +10,7 @@ from functools import partial
 from threading import Event
 
 from palyra.adapters.tools.offload import offload
+from palyra.core.argument_schemas import arguments_schema, text_schema
 from palyra.core.errors import NotFound
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
@@ -32,25 +33,16 @@ SPEC = ToolSpec(
         "Opens a skill: gives you its instructions, to be followed till the run ends. From then on only the tools it allows "
         "can be used. With file it reads one of the files that the skill names."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "name": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": NAME_LENGTH_MAX,
-                "description": "The skill's name.",
-            },
-            "file": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": FILE_LENGTH_MAX,
-                "description": "A file of the skill's folder, such as references/forms.md, instead of its instructions.",
-            },
+    input_schema=arguments_schema(
+        {
+            "name": text_schema(NAME_LENGTH_MAX, "The skill's name."),
+            "file": text_schema(
+                FILE_LENGTH_MAX,
+                "A file of the skill's folder, such as references/forms.md, instead of its instructions.",
+            ),
         },
-        "required": ["name"],
-        "additionalProperties": False,
-    },
+        ["name"],
+    ),
     effect_class=EffectClass.READ_ONLY,
     parallel_class=ParallelClass.READ_ONLY_SAFE,
     risk=Risk.LOW,

@@ -1,11 +1,9 @@
-"""The tool time.now: tells the time in a zone.
-
-Does not own: reading a clock; the call's context holds the time.
-"""
+"""The tool time.now: tells the time in a zone. Does not own: reading a clock; the call's context holds the time."""
 
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from palyra.core.argument_schemas import arguments_schema, text_schema
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
 from palyra.core.tools import CallNature, ToolResult, ToolSpec, failed
@@ -17,18 +15,9 @@ ZONE_LENGTH_MAX = 64
 SPEC = ToolSpec(
     name="time.now",
     description="Tells the current date and time. Without a timezone it answers in UTC.",
-    input_schema={
-        "type": "object",
-        "properties": {
-            "timezone": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": ZONE_LENGTH_MAX,
-                "description": "An IANA time zone name such as Europe/Prague or America/New_York.",
-            }
-        },
-        "additionalProperties": False,
-    },
+    input_schema=arguments_schema(
+        {"timezone": text_schema(ZONE_LENGTH_MAX, "An IANA time zone name such as Europe/Prague or America/New_York.")}
+    ),
     effect_class=EffectClass.READ_ONLY,
     parallel_class=ParallelClass.READ_ONLY_SAFE,
     risk=Risk.LOW,

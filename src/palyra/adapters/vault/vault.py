@@ -51,7 +51,6 @@ class Vault:
         return entry.value if entry is not None else None
 
     def rows(self) -> tuple[SecretRow, ...]:
-        """Returns the secrets' rows by name."""
         opened = self._current()
         entries = opened.entries if opened is not None else {}
         return tuple(SecretRow(name, entry.set_at_ms) for name, entry in sorted(entries.items()))

@@ -4,18 +4,15 @@ Owns: sessions and prompts of one editor. Does not own: showing a run (turn), th
 """
 
 import uuid
-from typing import TYPE_CHECKING
 
 from palyra import __version__
 from palyra.cli.acp.content import read_prompt, text_block
 from palyra.cli.acp.editor_files import EditorFiles
 from palyra.cli.acp.turn import PromptTurn
+from palyra.cli.daemon_call import Client
 from palyra.cli.stdio_rpc import Lines, RpcPeer, unknown_method
 from palyra.core.errors import Conflict, Invalid
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 PROTOCOL_VERSION = 1
 REPLAYED_EVENTS_MAX = 2_000
@@ -25,7 +22,7 @@ _SHOWN = {"message.user": "user_message_chunk", "message.assistant": "agent_mess
 class AcpAgent:
     """`agent` is the daemon's agent for new sessions; None for its default."""
 
-    def __init__(self, client: "Client", lines: Lines, agent: str | None = None) -> None:
+    def __init__(self, client: Client, lines: Lines, agent: str | None = None) -> None:
         self._client = client
         self._agent = agent
         self._peer = RpcPeer(lines, self._handle)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from palyra.cli.acp.content import kind_of, text_block
 from palyra.cli.acp.editor_files import EditorFiles
 from palyra.cli.acp.question import answer_of, options_of, shown_call
+from palyra.cli.daemon_call import Client
 from palyra.cli.stdio_rpc import RpcPeer
 from palyra.core.errors import Conflict, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
 
 if TYPE_CHECKING:
-    from palyra.cli.client import Client
     from palyra.cli.sse import SseFrame
 
 ENDS = ("run.done", "run.failed", "run.cancelled")
@@ -28,7 +28,7 @@ _STOPS = {"max_turns": "max_turn_requests", "max_tool_calls": "max_turn_requests
 class PromptTurn:
     """Shows one run to its end; `run_id` is set once there is one."""
 
-    def __init__(self, peer: RpcPeer, client: "Client", session_id: str, files: EditorFiles) -> None:
+    def __init__(self, peer: RpcPeer, client: Client, session_id: str, files: EditorFiles) -> None:
         self._peer = peer
         self._client = client
         self._session_id = session_id

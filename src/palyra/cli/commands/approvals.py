@@ -5,26 +5,22 @@ Does not own: when a person is asked (core.run).
 
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_id, find_open_question
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_line, print_result, print_table
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, in_one_line, shown
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.events.base import JsonObject
 
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
-
 ITEMS_MAX = 10_000
 
-app = typer.Typer(no_args_is_help=True)
-grants = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
+grants = CommandGroup(no_args_is_help=True)
 app.add_typer(grants, name="grants")
 
 ApprovalArgument = Annotated[
@@ -91,8 +87,6 @@ def show_all(
     context: typer.Context,
     status: Annotated[StatusOption, typer.Option(help="Which ones.")] = StatusOption.PENDING,
     everyone: Annotated[bool, typer.Option("--everyone", help="Show all principals; needs the role operator.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """List the approvals that wait for an answer, the newest last. --status lists others.
 
@@ -105,8 +99,8 @@ def show_all(
     query = ({} if status is StatusOption.ALL else {"status": status.value}) | (
         {"everyone": "true"} if everyone else {}
     )
-    items = ask_daemon(context, url, lambda client: client.items("/approvals", ITEMS_MAX, **query))
-    if is_json(context, json):
+    items = ask_daemon(context, lambda client: client.items("/approvals", ITEMS_MAX, **query))
+    if is_json(context):
         print_json({"items": items})
         return
     rows = [
@@ -118,15 +112,15 @@ def show_all(
 
 
 @app.command()
-def show(context: typer.Context, approval: ApprovalArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def show(context: typer.Context, approval: ApprovalArgument) -> None:
     """Show one approval with all its calls and options. The number of an option goes with --option.
 
     Examples:
 
       palyra approvals show 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y
     """
-    record = ask_daemon(context, url, partial(_show, approval=approval))
-    if is_json(context, json):
+    record = ask_daemon(context, partial(_show, approval=approval))
+    if is_json(context):
         print_json(record)
     else:
         _print_approval(record)
@@ -149,8 +143,6 @@ def allow(
         list[str] | None, typer.Option(help="A path of a draft that is not to be applied. Repeat it for more.")
     ] = None,
     reason: ReasonOption = "",
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Allow a call that waits: once, or also later calls of the same shape. For a draft: apply its changes.
 
@@ -169,7 +161,7 @@ def allow(
         body["role"] = role
     if without:
         body["without"] = without
-    _answer(context, url, approval, _with_reason(body, reason), json)
+    _answer(context, approval, _with_reason(body, reason))
 
 
 @app.command()
@@ -183,8 +175,6 @@ def deny(
     end_run: Annotated[
         bool, typer.Option("--end-run", help="End the run too, instead of letting it continue.")
     ] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Deny a call that waits: once, or also later calls of the same shape. The run continues, unless you add --end-run.
 
@@ -197,7 +187,7 @@ def deny(
     is_lasting = (scope, ttl, option) != (ScopeOption.ONCE, None, None)
     body = {"decision": "deny"} | (_terms(scope, ttl, option) if is_lasting else {})
     body |= {"end_run": True} if end_run else {}
-    _answer(context, url, approval, _with_reason(body, reason), json)
+    _answer(context, approval, _with_reason(body, reason))
 
 
 @app.command()
@@ -206,8 +196,6 @@ def settle(
     approval: ApprovalArgument,
     outcome: Annotated[OutcomeOption, typer.Argument(help="Run it again, treat it as done, or give up on it.")],
     reason: ReasonOption = "",
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Decide about a call that started before a crash and whose outcome is unknown.
 
@@ -215,19 +203,19 @@ def settle(
 
       palyra approvals settle 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y done
     """
-    _answer(context, url, approval, _with_reason({"decision": outcome.value}, reason), json)
+    _answer(context, approval, _with_reason({"decision": outcome.value}, reason))
 
 
 @grants.command("list")
-def list_grants(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+def list_grants(context: typer.Context) -> None:
     """List the grants and the refusals, which cover more than one call.
 
     Examples:
 
       palyra approvals grants list
     """
-    items = ask_daemon(context, url, lambda client: client.items("/grants", ITEMS_MAX))
-    if is_json(context, json):
+    items = ask_daemon(context, lambda client: client.items("/grants", ITEMS_MAX))
+    if is_json(context):
         print_json({"items": items})
         return
     rows = [
@@ -249,8 +237,6 @@ def list_grants(context: typer.Context, url: UrlOption = None, json: JsonOption 
 def revoke(
     context: typer.Context,
     grant: Annotated[str, typer.Argument(metavar="GRANT", help="The id of a grant or refusal, or its beginning.")],
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Revoke a grant or a refusal. From now on its calls wait for an answer again.
 
@@ -258,8 +244,8 @@ def revoke(
 
       palyra approvals grants revoke 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y
     """
-    record = ask_daemon(context, url, partial(_revoke, grant=grant))
-    print_result(context, json, {"ok": True, **record}, f"{record.get('id')} is revoked")
+    record = ask_daemon(context, partial(_revoke, grant=grant))
+    print_result(context, {"ok": True, **record}, f"{record.get('id')} is revoked")
 
 
 def _terms(scope: ScopeOption, ttl: str | None, option: int | None) -> JsonObject:
@@ -273,20 +259,20 @@ def _terms(scope: ScopeOption, ttl: str | None, option: int | None) -> JsonObjec
     return body if option is None else {**body, "option": option}
 
 
-def _answer(context: typer.Context, url: str | None, approval: str, body: JsonObject, json: bool) -> None:
-    record = ask_daemon(context, url, partial(_send, approval=approval, body=body))
-    print_result(context, json, record, f"{record.get('id')} is {record.get('status')}")
+def _answer(context: typer.Context, approval: str, body: JsonObject) -> None:
+    record = ask_daemon(context, partial(_send, approval=approval, body=body))
+    print_result(context, record, f"{record.get('id')} is {record.get('status')}")
 
 
-async def _show(client: "Client", approval: str) -> JsonObject:
+async def _show(client: Client, approval: str) -> JsonObject:
     return await client.get(f"/approvals/{await find_id(client, '/approvals', approval)}")
 
 
-async def _send(client: "Client", approval: str, body: JsonObject) -> JsonObject:
+async def _send(client: Client, approval: str, body: JsonObject) -> JsonObject:
     return await client.post(f"/approvals/{await find_open_question(client, approval)}", body)
 
 
-async def _revoke(client: "Client", grant: str) -> JsonObject:
+async def _revoke(client: Client, grant: str) -> JsonObject:
     return await client.delete(f"/grants/{await find_id(client, '/grants', grant)}")
 
 

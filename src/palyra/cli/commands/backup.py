@@ -1,7 +1,4 @@
-"""`palyra backup` and `palyra restore`: their options and messages.
-
-Does not own: copying (adapters.store).
-"""
+"""`palyra backup` and `palyra restore`: their options and messages. Does not own: copying (adapters.store)."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,20 +6,19 @@ from typing import Annotated
 import typer
 
 from palyra import app as wiring
-from palyra.cli.options import JsonOption, YesOption, expanded, home_of, is_json
+from palyra.cli.options import CommandGroup, YesOption, expanded, home_of, is_json
 from palyra.cli.output import print_json, print_line, progress
 
-app = typer.Typer()
+app = CommandGroup()
 
 
-@app.command()
+@app.command(url=False)
 def backup(
     context: typer.Context,
     destination: Annotated[Path, typer.Argument(help="A directory that does not exist yet.")],
     with_keys: Annotated[
         bool, typer.Option("--with-keys", help="Copy the private keys and the vault too. Keep such a backup secret.")
     ] = False,
-    json: JsonOption = False,
 ) -> None:
     """Copy the journal, artifacts and public keys into a new directory. A daemon may be running.
 
@@ -38,7 +34,7 @@ def backup(
     copy = wiring.back_up_with_keys if with_keys else wiring.back_up
     with progress("Copying the journal", None) as advance:
         manifest = copy(home, target, advance)
-    if is_json(context, json):
+    if is_json(context):
         print_json(
             {
                 "ok": True,
@@ -51,7 +47,7 @@ def backup(
         print_line(f"{target}: {len(manifest.files)} files, events up to position {manifest.last_position}")
 
 
-@app.command()
+@app.command(url=False)
 def restore(
     context: typer.Context,
     source: Annotated[Path, typer.Argument(help="A directory that palyra backup made.")],
@@ -59,7 +55,6 @@ def restore(
         bool, typer.Option("--replace", help="Rename the present journal first (it is never deleted).")
     ] = False,
     yes: YesOption = False,
-    json: JsonOption = False,
 ) -> None:
     """Check a backup, verify its journal, and install it in this home. Stop the daemon first.
 
@@ -76,7 +71,7 @@ def restore(
         typer.confirm(f"Rename {home.journal} and restore {source}?", abort=True, err=True)
     put_back = wiring.restore_replacing if replace else wiring.restore
     report = put_back(home, expanded(source))
-    if is_json(context, json):
+    if is_json(context):
         print_json({"ok": True, "path": str(home.journal), "summary": report.summary})
     else:
         print_line(f"{home.journal}: {report.summary.events_count} events, verified")

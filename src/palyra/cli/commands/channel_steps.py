@@ -83,10 +83,6 @@ GUIDES: dict[ChannelKind, ChannelGuide] = {
     ChannelKind.EMAIL: ChannelGuide(
         "1. Make a mailbox of its own, and have its password at hand.",
         (NeededSecret("token", "password", "The mailbox's password"),),
-        (
-            'imap = "imaps://palyra@mail.example.com"',
-            'smtp = "smtps://palyra@mail.example.com"',
-            *_PAIRING,
-        ),
+        ('imap = "imaps://palyra@mail.example.com"', 'smtp = "smtps://palyra@mail.example.com"', *_PAIRING),
     ),
 }

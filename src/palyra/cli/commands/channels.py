@@ -3,27 +3,23 @@
 Does not own: pairing (pair).
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from palyra.cli.commands.channel_steps import GUIDES, ChannelGuide
-from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import JsonOption, home_of, is_json
+from palyra.cli.daemon_call import Client, ask_daemon
+from palyra.cli.options import CommandGroup, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_result
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, in_one_line, shown
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.channels.model import ChannelKind
 from palyra.core.events.base import JsonObject
 
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
-
 ITEMS_MAX = 1_000
 TEXT_SHOWN_MAX = 60
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 NameArgument = Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel's name.")]
 MessageArgument = Annotated[str, typer.Argument(metavar="MESSAGE", help="The message's id.")]
 
@@ -39,15 +35,15 @@ def group() -> None:
 
 
 @app.command("list")
-def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+def show_all(context: typer.Context) -> None:
     """List channels with their state.
 
     Examples:
 
       palyra channels list
     """
-    found = ask_daemon(context, url, lambda client: client.items("/channels", ITEMS_MAX))
-    if is_json(context, json):
+    found = ask_daemon(context, lambda client: client.items("/channels", ITEMS_MAX))
+    if is_json(context):
         print_json({"items": found})
         return
     columns = ("name", "kind", "state", "waiting", "stuck", "error")
@@ -64,13 +60,12 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
             )
 
 
-@app.command()
+@app.command(url=False)
 def add(
     context: typer.Context,
     kind: Annotated[ChannelKind, typer.Argument(help="The platform.")],
     name: NameArgument,
     api_url: Annotated[str | None, typer.Option(metavar="URL", help="Another address of the platform's API.")] = None,
-    json: JsonOption = False,
 ) -> None:
     """Add a channel: says what to click on the platform, asks for its secrets, tries them, and writes palyra.toml.
 
@@ -84,7 +79,7 @@ def add(
     from palyra.app.passphrases import is_terminal
 
     guide = GUIDES[kind]
-    if is_json(context, json):
+    if is_json(context):
         print_json({"kind": kind.value, "name": name, "steps": guide.steps(name, api_url)})
         return
     if kind is ChannelKind.EMAIL or not is_terminal():
@@ -112,50 +107,48 @@ def _add_guided(context: typer.Context, guide: ChannelGuide, name: str, api_url:
 
 
 @app.command("test")
-def try_token(context: typer.Context, name: NameArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def try_token(context: typer.Context, name: NameArgument) -> None:
     """Try a channel's token, and say as whom the platform knows it. For a webhook: connect to its address.
 
     Examples:
 
       palyra channels test team
     """
-    told = ask_daemon(context, url, lambda client: client.post(f"/channels/{name}/test"))
-    if is_json(context, json):
+    told = ask_daemon(context, lambda client: client.post(f"/channels/{name}/test"))
+    if is_json(context):
         print_json(told)
         return
     print_line(f"{shown(name)} works; {_found(told.get('known_as'), told.get('note'))}")
 
 
 @app.command()
-def pause(context: typer.Context, name: NameArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def pause(context: typer.Context, name: NameArgument) -> None:
     """Pause a channel: it takes nothing in and sends nothing. Messages to be sent wait.
 
     Examples:
 
       palyra channels pause team
     """
-    channel = ask_daemon(context, url, lambda client: client.post(f"/channels/{name}/pause"))
-    _print_channel(context, channel, f"{shown(name)} is paused", json)
+    channel = ask_daemon(context, lambda client: client.post(f"/channels/{name}/pause"))
+    print_result(context, channel, f"{shown(name)} is paused")
 
 
 @app.command()
-def resume(context: typer.Context, name: NameArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def resume(context: typer.Context, name: NameArgument) -> None:
     """Resume a paused channel.
 
     Examples:
 
       palyra channels resume team
     """
-    channel = ask_daemon(context, url, lambda client: client.post(f"/channels/{name}/resume"))
-    _print_channel(context, channel, f"{shown(name)} is resumed, and connects now", json)
+    channel = ask_daemon(context, lambda client: client.post(f"/channels/{name}/resume"))
+    print_result(context, channel, f"{shown(name)} is resumed, and connects now")
 
 
 @app.command("dead-letters")
 def dead_letters(
     context: typer.Context,
     channel: Annotated[str | None, typer.Option(metavar="CHANNEL", help="Only of this channel.")] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """List messages that could not be sent, and those of which nobody knows whether they arrived.
 
@@ -167,14 +160,14 @@ def dead_letters(
     """
     query: dict[str, str | int] = {} if channel is None else {"channel": channel}
 
-    async def act(client: "Client") -> list[JsonObject]:
+    async def act(client: Client) -> list[JsonObject]:
         found: list[JsonObject] = []
         for state in ("dead", "uncertain"):
             found += await client.items("/outbox", ITEMS_MAX, **{**query, "state": state})
         return found
 
-    found = ask_daemon(context, url, act)
-    if is_json(context, json):
+    found = ask_daemon(context, act)
+    if is_json(context):
         print_json({"items": found})
         return
     rows = [
@@ -187,40 +180,34 @@ def dead_letters(
 
 
 @app.command()
-def replay(context: typer.Context, message: MessageArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def replay(context: typer.Context, message: MessageArgument) -> None:
     """Send a dead or uncertain message again. An uncertain one may then arrive twice.
 
     Examples:
 
       palyra channels replay 01JZ8Y7Q4B9C2D5E6F7G8H9J0K
     """
-    _print_message(context, ask_daemon(context, url, lambda client: client.post(f"/outbox/{message}/replay")), json)
+    _print_message(context, ask_daemon(context, lambda client: client.post(f"/outbox/{message}/replay")))
 
 
 @app.command()
-def discard(context: typer.Context, message: MessageArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def discard(context: typer.Context, message: MessageArgument) -> None:
     """Give a dead or uncertain message up, and drop its words.
 
     Examples:
 
       palyra channels discard 01JZ8Y7Q4B9C2D5E6F7G8H9J0K
     """
-    _print_message(context, ask_daemon(context, url, lambda client: client.post(f"/outbox/{message}/discard")), json)
+    _print_message(context, ask_daemon(context, lambda client: client.post(f"/outbox/{message}/discard")))
 
 
 def _found(known_as: object, note: object) -> str:
     return shown(f"the platform knows it as: {known_as}" if known_as else str(note))
 
 
-def _print_channel(context: typer.Context, channel: JsonObject, words: str, json: bool) -> None:
-    print_result(context, json, channel, words)
-
-
-def _print_message(context: typer.Context, message: JsonObject, json: bool) -> None:
-    if is_json(context, json):
-        print_json(message)
-        return
-    print_line(f"message {shown(str(message.get('id')))} is {shown(str(message.get('state')))}")
+def _print_message(context: typer.Context, message: JsonObject) -> None:
+    words = f"message {shown(str(message.get('id')))} is {shown(str(message.get('state')))}"
+    print_result(context, message, words)
 
 
 def _time(item: JsonObject) -> str:

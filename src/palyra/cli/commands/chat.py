@@ -1,7 +1,4 @@
-"""`palyra chat`: its options.
-
-Does not own: the chat itself (terminal.conversation).
-"""
+"""`palyra chat`: its options. Does not own: the chat itself (terminal.conversation)."""
 
 import sys
 from typing import Annotated
@@ -9,22 +6,20 @@ from typing import Annotated
 import typer
 
 from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import home_of
-from palyra.cli.target import UrlOption
+from palyra.cli.options import CommandGroup, home_of
 from palyra.core.errors import Invalid
 
 SESSION_KEY = "cli"
 HISTORY_FILE = "chat_history"
 
-app = typer.Typer()
+app = CommandGroup()
 
 
-@app.command()
+@app.command(json=False)
 def chat(
     context: typer.Context,
     session: Annotated[str, typer.Option(metavar="KEY", help="The session; created if it is new.")] = SESSION_KEY,
     agent: Annotated[str | None, typer.Option(help="The agent of a new session, instead of the default one.")] = None,
-    url: UrlOption = None,
 ) -> None:
     """Chat in the terminal. Answers stream, tools show their status, and approvals appear in the chat.
 
@@ -42,4 +37,4 @@ def chat(
     from palyra.cli.terminal.conversation import Conversation
 
     history = home_of(context).root / HISTORY_FILE
-    ask_daemon(context, url, lambda client: Conversation(client, agent, history).talk(session))
+    ask_daemon(context, lambda client: Conversation(client, agent, history).talk(session))

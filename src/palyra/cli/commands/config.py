@@ -1,7 +1,4 @@
-"""`palyra config`: shows and checks the configuration.
-
-Does not own: reading it (palyra.config).
-"""
+"""`palyra config`: shows and checks the configuration. Does not own: reading it (palyra.config)."""
 
 import os
 from enum import Enum
@@ -11,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from palyra.app import Home
-from palyra.cli.options import JsonOption, home_of, is_json
+from palyra.cli.options import CommandGroup, home_of, is_json
 from palyra.cli.output import counted, print_json, print_line, printable
 
 if TYPE_CHECKING:
     from palyra.config import Config, ConfigProblem, Section
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 
 
 @app.callback()
@@ -30,8 +27,8 @@ def group() -> None:
     """
 
 
-@app.command()
-def show(context: typer.Context, json: JsonOption = False) -> None:
+@app.command(url=False)
+def show(context: typer.Context) -> None:
     """Print the configuration in force as TOML, with defaults and variables. Secrets are shown as references.
 
     Examples:
@@ -41,14 +38,14 @@ def show(context: typer.Context, json: JsonOption = False) -> None:
       palyra config show --json
     """
     config = load_or_explain(home_of(context))
-    if is_json(context, json):
+    if is_json(context):
         print_json(members_of(config))
     else:
         typer.echo(to_toml(config), nl=False)
 
 
-@app.command()
-def check(context: typer.Context, json: JsonOption = False) -> None:
+@app.command(url=False)
+def check(context: typer.Context) -> None:
     """Check the file and the variables, and print every problem with its line.
 
     Examples:
@@ -57,7 +54,7 @@ def check(context: typer.Context, json: JsonOption = False) -> None:
     """
     home = home_of(context)
     problems, warnings = find_problems(home)
-    if is_json(context, json):
+    if is_json(context):
         path = str(config_file(home))
         print_json({"ok": not problems, "path": path, "problems": problems, "warnings": warnings})
     else:
@@ -70,8 +67,8 @@ def check(context: typer.Context, json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-@app.command()
-def path(context: typer.Context, json: JsonOption = False) -> None:
+@app.command(url=False)
+def path(context: typer.Context) -> None:
     """Print the path of the configuration file.
 
     Examples:
@@ -79,14 +76,14 @@ def path(context: typer.Context, json: JsonOption = False) -> None:
       $EDITOR "$(palyra config path)"
     """
     file = config_file(home_of(context))
-    if is_json(context, json):
+    if is_json(context):
         print_json({"path": str(file), "exists": file.is_file()})
     else:
         typer.echo(str(file))
 
 
-@app.command()
-def example(context: typer.Context, json: JsonOption = False) -> None:
+@app.command(url=False)
+def example(context: typer.Context) -> None:
     """Print an example file with every section and key.
 
     Examples:
@@ -95,7 +92,7 @@ def example(context: typer.Context, json: JsonOption = False) -> None:
     """
     from palyra.config.example import EXAMPLE
 
-    if is_json(context, json):
+    if is_json(context):
         print_json({"text": EXAMPLE})
     else:
         typer.echo(EXAMPLE, nl=False)

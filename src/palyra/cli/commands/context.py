@@ -1,25 +1,18 @@
-"""`palyra context`: previews what the references of a text bring.
-
-Does not own: resolving them (the daemon).
-"""
+"""`palyra context`: previews what the references of a text bring. Does not own: resolving them (the daemon)."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from palyra.cli.commands.sessions import find_session
-from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.daemon_call import Client, ask_daemon
+from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_line
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import shown, style_for
 from palyra.core.events.base import JsonObject
 
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
-
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 
 
 @app.callback()
@@ -45,8 +38,6 @@ def preview(
         ),
     ] = None,
     is_rendered: Annotated[bool, typer.Option("--rendered", help="Also print what a model would be shown.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Show what each reference of a text brings, or why it brings nothing. Nothing is recorded.
 
@@ -58,12 +49,12 @@ def preview(
     """
     from palyra.cli.terminal.reference_preview import reference_lines
 
-    async def ask(client: "Client") -> JsonObject:
+    async def ask(client: Client) -> JsonObject:
         named = {} if session is None else {"session_id": (await find_session(client, session))["id"]}
         return await client.post("/context/preview", {"text": text, **named})
 
-    answer = ask_daemon(context, url, ask)
-    if is_json(context, json):
+    answer = ask_daemon(context, ask)
+    if is_json(context):
         print_json(answer)
         return
     lines = reference_lines(answer, style_for(sys.stdout))

@@ -1,24 +1,20 @@
-"""`palyra doctor`: how the findings of the checks are shown.
-
-Does not own: the checks (doctor_checks).
-"""
+"""`palyra doctor`: how the findings of the checks are shown. Does not own: the checks (doctor_checks)."""
 
 import sys
 
 import typer
 
-from palyra.cli.options import JsonOption, home_of, is_json
+from palyra.cli.options import CommandGroup, chosen_url, home_of, is_json
 from palyra.cli.output import print_json
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import Style, shown, style_for
 from palyra.cli.terminal.timeline import terminal_columns
 from palyra.cli.terminal.word_wrap import wrap
 
-app = typer.Typer()
+app = CommandGroup()
 
 
 @app.command()
-def doctor(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+def doctor(context: typer.Context) -> None:
     """Check this installation: Python, packages, home, configuration, vault, policies, journal, disk, and more.
 
     It changes nothing. Each line says ok, warn or fail, and what to do. The exit code is 1 if a check failed.
@@ -31,9 +27,9 @@ def doctor(context: typer.Context, url: UrlOption = None, json: JsonOption = Fal
     """
     from palyra.cli.doctor_checks import FindingMark, examine
 
-    findings = examine(home_of(context), url)
+    findings = examine(home_of(context), chosen_url(context))
     is_well = all(finding.mark is not FindingMark.FAIL for finding in findings)
-    if is_json(context, json):
+    if is_json(context):
         print_json({"ok": is_well, "checks": findings})
     else:
         style = style_for(sys.stdout)

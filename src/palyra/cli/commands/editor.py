@@ -3,23 +3,19 @@
 Does not own: the protocols (cli.acp, cli.mcp_bridge).
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.target import UrlOption
+from palyra.cli.daemon_call import Client, ask_daemon
+from palyra.cli.options import CommandGroup
 
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
-
-app = typer.Typer()
+app = CommandGroup()
 
 
-@app.command("acp")
+@app.command("acp", json=False)
 def serve_acp(
     context: typer.Context,
-    url: UrlOption = None,
     agent: Annotated[str | None, typer.Option(help="The agent of new sessions, instead of the default one.")] = None,
 ) -> None:
     """Serve an editor: the Agent Client Protocol on standard input and output. The daemon must run.
@@ -31,17 +27,17 @@ def serve_acp(
       palyra acp --agent coder
     """
 
-    async def serve(client: "Client") -> None:
+    async def serve(client: Client) -> None:
         from palyra.cli.acp.agent import AcpAgent
         from palyra.cli.stdio_rpc import Lines
 
         await AcpAgent(client, Lines(), agent).serve()
 
-    ask_daemon(context, url, serve)
+    ask_daemon(context, serve)
 
 
-@app.command("mcp-server")
-def serve_mcp(context: typer.Context, url: UrlOption = None) -> None:
+@app.command("mcp-server", json=False)
+def serve_mcp(context: typer.Context) -> None:
     """Serve an MCP client: MCP on standard input and output. The daemon must run.
 
     A client that speaks HTTP can use the daemon's /mcp instead.
@@ -50,16 +46,16 @@ def serve_mcp(context: typer.Context, url: UrlOption = None) -> None:
 
       palyra mcp-server
     """
-    forward_mcp(context, url)
+    forward_mcp(context)
 
 
-def forward_mcp(context: typer.Context, url: str | None = None) -> None:
+def forward_mcp(context: typer.Context) -> None:
     """Passes messages between standard input and output and the daemon, until the input ends."""
 
-    async def serve(client: "Client") -> None:
+    async def serve(client: Client) -> None:
         from palyra.cli.mcp_bridge import McpBridge
         from palyra.cli.stdio_rpc import Lines
 
         await McpBridge(client, Lines()).serve()
 
-    ask_daemon(context, url, serve)
+    ask_daemon(context, serve)

@@ -13,15 +13,15 @@ import typer
 
 from palyra.app import Home, open_archive, open_public_keys
 from palyra.cli.lookup import choose_session
-from palyra.cli.options import JsonOption, expanded, home_of, is_json, open_input
+from palyra.cli.options import CommandGroup, expanded, home_of, is_json, open_input
 from palyra.core.errors import Invalid, NotFound, Unavailable
 from palyra.core.ids import StreamId, is_system_stream
 from palyra.core.verification.evidence import Evidence
 
-app = typer.Typer()
+app = CommandGroup()
 
 
-@app.command()
+@app.command(url=False)
 def export(
     context: typer.Context,
     session: Annotated[
@@ -34,7 +34,6 @@ def export(
     check: Annotated[
         str | None, typer.Option("--check", metavar="FILE", help="Check an exported file instead; - is standard input.")
     ] = None,
-    json: JsonOption = False,
 ) -> None:
     """Print a tape as JSON lines, with the salt and digest that a verifier needs.
 
@@ -51,7 +50,7 @@ def export(
     if [session is not None, every, check is not None].count(True) != 1:
         raise typer.BadParameter("name a session, or give --all or --check FILE")
     if check is not None:
-        _check(check, is_json(context, json))
+        _check(check, is_json(context))
     else:
         _write(_lines(home_of(context), session), output)
 

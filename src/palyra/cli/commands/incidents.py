@@ -5,20 +5,16 @@ Does not own: finding and acting, which the daemon does.
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_incident
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import counted, print_json, print_line, print_result, print_styled
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import Style, date_time, member_number, shown, style_for
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 ITEMS_MAX = 1_000
 
@@ -26,7 +22,7 @@ IncidentArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The incident's id, the beginning of it, or `last`.")
 ]
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 
 
 @app.callback()
@@ -41,10 +37,7 @@ def group() -> None:
 
 @app.command("list")
 def show_all(
-    context: typer.Context,
-    everything: Annotated[bool, typer.Option("--all", help="Show resolved ones too.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
+    context: typer.Context, everything: Annotated[bool, typer.Option("--all", help="Show resolved ones too.")] = False
 ) -> None:
     """List open incidents, the newest first.
 
@@ -55,8 +48,8 @@ def show_all(
       palyra incidents list --all --json
     """
     query = {} if everything else {"status": "open"}
-    items = ask_daemon(context, url, lambda client: client.items("/incidents", ITEMS_MAX, **query))
-    if is_json(context, json):
+    items = ask_daemon(context, lambda client: client.items("/incidents", ITEMS_MAX, **query))
+    if is_json(context):
         print_json({"items": items})
         return
     if not items:
@@ -68,7 +61,7 @@ def show_all(
 
 
 @app.command()
-def show(context: typer.Context, incident: IncidentArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def show(context: typer.Context, incident: IncidentArgument) -> None:
     """Show one incident: evidence, what was done, and what you can do.
 
     Examples:
@@ -76,11 +69,11 @@ def show(context: typer.Context, incident: IncidentArgument, url: UrlOption = No
       palyra incidents show last
     """
 
-    async def read(client: "Client") -> JsonObject:
+    async def read(client: Client) -> JsonObject:
         return await client.get(await _path(client, incident))
 
-    record = ask_daemon(context, url, read)
-    if is_json(context, json):
+    record = ask_daemon(context, read)
+    if is_json(context):
         print_json(record)
         return
     style, now_ms = style_for(sys.stdout), int(time.time() * 1000)
@@ -89,7 +82,7 @@ def show(context: typer.Context, incident: IncidentArgument, url: UrlOption = No
 
 
 @app.command()
-def act(context: typer.Context, incident: IncidentArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def act(context: typer.Context, incident: IncidentArgument) -> None:
     """Let the daemon do the remedy that it offers, whatever the mode is. The act is recorded first.
 
     Examples:
@@ -97,11 +90,11 @@ def act(context: typer.Context, incident: IncidentArgument, url: UrlOption = Non
       palyra incidents act 01JD3V9Q6M1R8Z5X2C4B7N0KTE
     """
 
-    async def ask(client: "Client") -> JsonObject:
+    async def ask(client: Client) -> JsonObject:
         return await client.post(f"{await _path(client, incident)}/act", {})
 
-    answer = ask_daemon(context, url, ask)
-    if is_json(context, json):
+    answer = ask_daemon(context, ask)
+    if is_json(context):
         print_json(answer)
     else:
         print_line(shown(str(answer.get("outcome"))))
@@ -113,8 +106,6 @@ def resolve(
     context: typer.Context,
     incident: IncidentArgument,
     reason: Annotated[str, typer.Option(help="Why it is over, for the record.")] = "",
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Resolve an incident by hand. The same finding stays quiet for an hour, unless it goes away and comes back.
 
@@ -123,11 +114,11 @@ def resolve(
       palyra incidents resolve 01JD3V9Q6M1R8Z5X2C4B7N0KTE --reason "planned work on the disk"
     """
 
-    async def ask(client: "Client") -> JsonObject:
+    async def ask(client: Client) -> JsonObject:
         return await client.post(f"{await _path(client, incident)}/resolve", {"reason": reason})
 
-    record = ask_daemon(context, url, ask)
-    print_result(context, json, record, f"{record.get('id')} is resolved")
+    record = ask_daemon(context, ask)
+    print_result(context, record, f"{record.get('id')} is resolved")
 
 
 def age(duration_ms: int) -> str:
@@ -139,7 +130,7 @@ def age(duration_ms: int) -> str:
     return f"{seconds} s"
 
 
-async def _path(client: "Client", incident: str) -> str:
+async def _path(client: Client, incident: str) -> str:
     from urllib.parse import quote
 
     return f"/incidents/{quote(await find_incident(client, incident), safe='')}"

@@ -1,35 +1,28 @@
-"""`palyra jobs`: shows background jobs, cancels and retries them.
-
-Does not own: what a job does (engine.jobs).
-"""
+"""`palyra jobs`: shows background jobs, cancels and retries them. Does not own: what a job does (engine.jobs)."""
 
 import time
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import LAST, LOOKED_AT_MAX, choose
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_result, print_table
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, in_one_line
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import NotFound, Unauthorized
 from palyra.core.events.base import JsonObject
 from palyra.core.ids import ULID_LENGTH
 
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
-
 ITEMS_MAX = 1_000
 TEXT_LENGTH_MAX = 100
 _COLUMNS = ("id", "kind", "state", "for", "attempts", "when", "progress or error")
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 
 JobArgument = Annotated[
     str, typer.Argument(metavar="JOB", help="The job's id, the beginning of it, or `last` for the newest.")
@@ -65,8 +58,6 @@ def show_all(
     kind: Annotated[str | None, typer.Option(help="Only jobs of this kind.")] = None,
     everyone: EveryoneOption = False,
     limit: Annotated[int, typer.Option(min=1, max=ITEMS_MAX, help="The most to show.")] = 50,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """List jobs, the newest first.
 
@@ -80,9 +71,9 @@ def show_all(
     query = {name: value for name, value in wanted.items() if value is not None}
     if everyone:
         query["everyone"] = "true"
-    found = ask_daemon(context, url, partial(_list_jobs, query=query, limit=limit + 1))
+    found = ask_daemon(context, partial(_list_jobs, query=query, limit=limit + 1))
     is_cut, found = len(found) > limit, found[:limit]
-    if is_json(context, json):
+    if is_json(context):
         print_json({"items": found})
         return
     now_ms = int(time.time() * 1000)
@@ -92,40 +83,40 @@ def show_all(
 
 
 @app.command()
-def show(context: typer.Context, job: JobArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def show(context: typer.Context, job: JobArgument) -> None:
     """Show one job with its payload and its last error.
 
     Examples:
 
       palyra jobs show last
     """
-    found = ask_daemon(context, url, partial(_read_job, text=job))
-    if is_json(context, json):
+    found = ask_daemon(context, partial(_read_job, text=job))
+    if is_json(context):
         print_json(found)
         return
     print_table([(name.removesuffix("_ms"), _value(name, value)) for name, value in found.items() if value])
 
 
 @app.command()
-def cancel(context: typer.Context, job: JobArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def cancel(context: typer.Context, job: JobArgument) -> None:
     """Cancel a job, whether it waits or runs.
 
     Examples:
 
       palyra jobs cancel 01JZ
     """
-    _change(context, job, "cancel", url, json)
+    _change(context, job, "cancel")
 
 
 @app.command()
-def retry(context: typer.Context, job: JobArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def retry(context: typer.Context, job: JobArgument) -> None:
     """Try a dead, expired or cancelled job again, or begin a waiting one now. `last` is the newest dead one.
 
     Examples:
 
       palyra jobs retry last
     """
-    _change(context, job, "retry", url, json)
+    _change(context, job, "retry")
 
 
 def _value(name: str, value: object) -> object:
@@ -134,25 +125,25 @@ def _value(name: str, value: object) -> object:
     return msgspec.json.encode(value).decode() if isinstance(value, dict | list) else value
 
 
-def _change(context: typer.Context, job: str, verb: str, url: str | None, json: bool) -> None:
-    found = ask_daemon(context, url, partial(_change_job, text=job, verb=verb))
-    print_result(context, json, found, f"{found.get('kind')} {found.get('id')} is {found.get('state')} now")
+def _change(context: typer.Context, job: str, verb: str) -> None:
+    found = ask_daemon(context, partial(_change_job, text=job, verb=verb))
+    print_result(context, found, f"{found.get('kind')} {found.get('id')} is {found.get('state')} now")
 
 
-async def _list_jobs(client: "Client", query: dict[str, str], limit: int) -> list[JsonObject]:
+async def _list_jobs(client: Client, query: dict[str, str], limit: int) -> list[JsonObject]:
     return await client.items("/jobs", limit, **query)
 
 
-async def _read_job(client: "Client", text: str) -> JsonObject:
+async def _read_job(client: Client, text: str) -> JsonObject:
     return await client.get(f"/jobs/{await _find(client, text)}")
 
 
-async def _change_job(client: "Client", text: str, verb: str) -> JsonObject:
+async def _change_job(client: Client, text: str, verb: str) -> JsonObject:
     wanted = {"state": "dead"} if verb == "retry" and text == LAST else {}
     return await client.post(f"/jobs/{await _find(client, text, **wanted)}/{verb}", {})
 
 
-async def _find(client: "Client", text: str, **wanted: str) -> str:
+async def _find(client: Client, text: str, **wanted: str) -> str:
     """Returns the id that is meant: of everyone's jobs where that is allowed, else of one's own."""
     if len(text) == ULID_LENGTH:
         return text

@@ -10,13 +10,13 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from palyra.app import Home, Offline, now_ms, open_archive, open_offline
-from palyra.cli.options import JsonOption, YesOption, home_of, is_json
+from palyra.cli.options import CommandGroup, YesOption, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_table
 from palyra.core.errors import Invalid
 from palyra.core.ids import Principal, SessionId, parse_session_id
 from palyra.ports.journal import Erasure
 
-app = typer.Typer()
+app = CommandGroup()
 
 OPERATOR = Principal("user:owner")  # Anyone who can write the home acts as its owner.
 FAMILIES_MAX = 500  # Families of sessions per step of retention; each step is one transaction.
@@ -40,8 +40,8 @@ def group() -> None:
     """
 
 
-@app.command("info")
-def show(context: typer.Context, json: JsonOption = False) -> None:
+@app.command("info", url=False)
+def show(context: typer.Context) -> None:
     """Print the path of the journal, its schema, and how much it holds. A daemon may be running.
 
     Examples:
@@ -52,7 +52,7 @@ def show(context: typer.Context, json: JsonOption = False) -> None:
     with open_archive(home) as archive:
         totals = archive.totals()
     size_bytes = home.journal.stat().st_size
-    if is_json(context, json):
+    if is_json(context):
         print_json({"path": str(home.journal), "size_bytes": size_bytes, "totals": totals})
         return
     print_table(
@@ -67,7 +67,7 @@ def show(context: typer.Context, json: JsonOption = False) -> None:
     )
 
 
-@app.command()
+@app.command(url=False)
 def erase(
     context: typer.Context,
     session: Annotated[str, typer.Argument(help="The session's id.")],
@@ -77,7 +77,6 @@ def erase(
     ] = None,
     with_branches: Annotated[bool, typer.Option("--with-branches", help="Erase its branches too.")] = False,
     yes: YesOption = False,
-    json: JsonOption = False,
 ) -> None:
     """Erase a session's texts, or some of them, for good. Stop the daemon first.
 
@@ -97,17 +96,16 @@ def erase(
     if not yes:
         typer.confirm(f"Erase {what} in session {session_id}, for good?", abort=True, err=True)
     erased_count = _run(_erase_session(home_of(context), session_id, seqs, reason, with_branches))
-    _show_erased(erased_count, is_json(context, json))
+    _show_erased(erased_count, is_json(context))
 
 
-@app.command()
+@app.command(url=False)
 def retain(
     context: typer.Context,
     older_than: Annotated[str, typer.Option(help="Erase sessions without activity for this long: 12h, 90d, 8w, 2y.")],
     reason: ReasonOption = "retention",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be erased.")] = False,
     yes: YesOption = False,
-    json: JsonOption = False,
 ) -> None:
     """Erase sessions that nobody used for a long time. Stop the daemon first.
 
@@ -120,7 +118,7 @@ def retain(
       palyra journal retain --older-than 2y --yes
     """
     before_ms = now_ms() - _parse_duration_ms(older_than)
-    home, as_json = home_of(context), is_json(context, json)
+    home, as_json = home_of(context), is_json(context)
     if dry_run:
         _show_due(_run(_due(home, before_ms)), as_json)
         return
@@ -129,8 +127,8 @@ def retain(
     _show_erased(_run(_retain(home, before_ms, reason)), as_json)
 
 
-@app.command()
-def vacuum(context: typer.Context, json: JsonOption = False) -> None:
+@app.command(url=False)
+def vacuum(context: typer.Context) -> None:
     """Return the space of erased texts to the disk. Stop the daemon first.
 
     It needs as much free space as the journal takes.
@@ -143,7 +141,7 @@ def vacuum(context: typer.Context, json: JsonOption = False) -> None:
     before_bytes = home.journal.stat().st_size if home.journal.is_file() else 0
     _run(_vacuum(home))
     after_bytes = home.journal.stat().st_size
-    if is_json(context, json):
+    if is_json(context):
         print_json({"ok": True, "before_bytes": before_bytes, "after_bytes": after_bytes})
     else:
         print_line(f"{home.journal}: {before_bytes} bytes before, {after_bytes} now")

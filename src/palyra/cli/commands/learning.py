@@ -4,38 +4,26 @@ Does not own: finding and applying, which the daemon does.
 """
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_candidate
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_line, print_styled
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.lift_chart import report_lines
-from palyra.cli.terminal.style import (
-    in_one_line,
-    member_number,
-    member_text,
-    prose,
-    shown,
-    style_for,
-    time_text,
-)
+from palyra.cli.terminal.style import in_one_line, member_number, member_text, prose, shown, style_for, time_text
 from palyra.cli.terminal.tables import print_rows
 from palyra.cli.terminal.word_wrap import fit
 from palyra.core.events.base import JsonObject
 from palyra.core.learning.model import CandidateKind, CandidateStatus
 
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
-
 ITEMS_MAX = 10_000
 CONTENT_SHOWN_MAX = 70
 PATH = "/learning/candidates"
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 CandidateArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The candidate's id, the beginning of it, or `last`.")
 ]
@@ -62,8 +50,6 @@ def show_all(
     ] = None,
     kind: Annotated[CandidateKind | None, typer.Option(help="Only those of this kind.")] = None,
     everyone: Annotated[bool, typer.Option("--everyone", help="Everyone's candidates; for operators.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """List candidates, the one that changed last at the end. Those that wait for you are `pending_review`.
 
@@ -76,9 +62,9 @@ def show_all(
     query: dict[str, str | int] = {"everyone": "true"} if everyone else {}
     query |= {} if status is None else {"status": status.value}
     query |= {} if kind is None else {"kind": kind.value}
-    found = ask_daemon(context, url, lambda client: client.items(PATH, ITEMS_MAX, **query))
+    found = ask_daemon(context, lambda client: client.items(PATH, ITEMS_MAX, **query))
     found.sort(key=lambda each: (member_number(each, "updated_at_ms"), member_text(each, "id")))
-    if is_json(context, json):
+    if is_json(context):
         print_json({"items": found})
         return
     columns = ("id", "status", "kind", "sure", "trust", "content", *(("principal",) if everyone else ()))
@@ -88,7 +74,7 @@ def show_all(
 
 
 @app.command()
-def show(context: typer.Context, candidate: CandidateArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def show(context: typer.Context, candidate: CandidateArgument) -> None:
     """Show one candidate: what it says, what it was drawn from, and what accepting it changes.
 
     Examples:
@@ -96,31 +82,25 @@ def show(context: typer.Context, candidate: CandidateArgument, url: UrlOption = 
       palyra learning show last
     """
 
-    async def read(client: "Client") -> JsonObject:
+    async def read(client: Client) -> JsonObject:
         return await client.get(f"{PATH}/{await find_candidate(client, candidate)}")
 
-    found = ask_daemon(context, url, read)
-    if is_json(context, json):
+    found = ask_daemon(context, read)
+    if is_json(context):
         print_json(found)
         return
     _print_whole(found)
 
 
 @app.command()
-def accept(
-    context: typer.Context,
-    candidate: CandidateArgument,
-    reason: ReasonOption = "",
-    url: UrlOption = None,
-    json: JsonOption = False,
-) -> None:
+def accept(context: typer.Context, candidate: CandidateArgument, reason: ReasonOption = "") -> None:
     """Accept a candidate: it is remembered, written down, or made a skill. You can undo it.
 
     Examples:
 
       palyra learning accept last
     """
-    _decide(context, url, json, candidate, {"action": "accept", "reason": reason})
+    _decide(context, candidate, {"action": "accept", "reason": reason})
 
 
 @app.command()
@@ -129,8 +109,6 @@ def edit(
     candidate: CandidateArgument,
     content: Annotated[str, typer.Argument(metavar="TEXT", help="What it should say.")],
     reason: ReasonOption = "",
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Accept a candidate with other words. The words are yours then, whatever they came from.
 
@@ -138,80 +116,66 @@ def edit(
 
       palyra learning edit last "I prefer short answers in English."
     """
-    _decide(context, url, json, candidate, {"action": "edit", "content": content, "reason": reason})
+    _decide(context, candidate, {"action": "edit", "content": content, "reason": reason})
 
 
 @app.command()
-def reject(
-    context: typer.Context,
-    candidate: CandidateArgument,
-    reason: ReasonOption = "",
-    url: UrlOption = None,
-    json: JsonOption = False,
-) -> None:
+def reject(context: typer.Context, candidate: CandidateArgument, reason: ReasonOption = "") -> None:
     """Reject a candidate. The same is not proposed again.
 
     Examples:
 
       palyra learning reject last --reason "That was last year."
     """
-    _decide(context, url, json, candidate, {"action": "reject", "reason": reason})
+    _decide(context, candidate, {"action": "reject", "reason": reason})
 
 
 @app.command()
-def promote(
-    context: typer.Context, candidate: CandidateArgument, url: UrlOption = None, json: JsonOption = False
-) -> None:
+def promote(context: typer.Context, candidate: CandidateArgument) -> None:
     """Put a suppressed, rejected or undone candidate into review.
 
     Examples:
 
       palyra learning promote 7K3
     """
-    _decide(context, url, json, candidate, {"action": "promote"})
+    _decide(context, candidate, {"action": "promote"})
 
 
 @app.command()
-def undo(
-    context: typer.Context,
-    candidate: CandidateArgument,
-    reason: ReasonOption = "",
-    url: UrlOption = None,
-    json: JsonOption = False,
-) -> None:
+def undo(context: typer.Context, candidate: CandidateArgument, reason: ReasonOption = "") -> None:
     """Take back what an accepted candidate made.
 
     Examples:
 
       palyra learning undo last
     """
-    _decide(context, url, json, candidate, {"action": "undo", "reason": reason})
+    _decide(context, candidate, {"action": "undo", "reason": reason})
 
 
 @app.command()
-def report(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+def report(context: typer.Context) -> None:
     """Show how learning does: how much is junk, how much is used, and whether it helps.
 
     Examples:
 
       palyra learning report
     """
-    found = ask_daemon(context, url, lambda client: client.get("/learning/report"))
-    if is_json(context, json):
+    found = ask_daemon(context, lambda client: client.get("/learning/report"))
+    if is_json(context):
         print_json(found)
         return
     for line in report_lines(found):
         print_line(line)
 
 
-def _decide(context: typer.Context, url: str | None, json: bool, candidate: str, body: JsonObject) -> None:
+def _decide(context: typer.Context, candidate: str, body: JsonObject) -> None:
     status = {"undo": "accepted", "promote": "suppressed"}.get(str(body["action"]), "pending_review")
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         return await client.post(f"{PATH}/{await find_candidate(client, candidate, status)}", body)
 
-    decided = ask_daemon(context, url, act)
-    if is_json(context, json):
+    decided = ask_daemon(context, act)
+    if is_json(context):
         print_json(decided)
         return
     where = member_text(decided, "applied_to")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from palyra.cli.commands.editor import forward_mcp
-from palyra.cli.options import JsonOption, YesOption, home_of, is_json
+from palyra.cli.options import CommandGroup, YesOption, home_of, is_json
 from palyra.cli.output import counted, print_json, print_line, print_notice, print_result
 from palyra.core.errors import Invalid
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from palyra.app.mcp_servers import McpLook, McpToolRow
     from palyra.config.section_text import Value
 
-app = typer.Typer()
+app = CommandGroup()
 
 NameArgument = Annotated[str, typer.Argument(help="The server's name.", show_default=False)]
 
@@ -44,7 +44,7 @@ def group(context: typer.Context) -> None:
     forward_mcp(context)
 
 
-@app.command("add")
+@app.command("add", url=False)
 def add_server(
     context: typer.Context,
     name: NameArgument,
@@ -56,7 +56,6 @@ def add_server(
         list[str] | None, typer.Option("--read-only", help="Tools that change nothing, such as get_*. Repeatable.")
     ] = None,
     yes: YesOption = False,
-    json: JsonOption = False,
 ) -> None:
     """Ask a server for its tools, show them, and add the server to palyra.toml. Restart the daemon afterwards.
 
@@ -74,13 +73,13 @@ def add_server(
     if read_only:
         values["read_only"] = read_only
     look = look_at_new(home_of(context), values)
-    _confirm(look, f"Add {name} and accept these tools?", is_quiet=yes, is_json=is_json(context, json))
+    _confirm(look, f"Add {name} and accept these tools?", is_quiet=yes, is_json=is_json(context))
     add(home_of(context), values, look)
-    _tell(context, json, look, f"{name} is added with {counted(len(look.tools), 'tool')}; restart the daemon to use it")
+    _tell(context, look, f"{name} is added with {counted(len(look.tools), 'tool')}; restart the daemon to use it")
 
 
-@app.command("accept")
-def accept_server(context: typer.Context, name: NameArgument, yes: YesOption = False, json: JsonOption = False) -> None:
+@app.command("accept", url=False)
+def accept_server(context: typer.Context, name: NameArgument, yes: YesOption = False) -> None:
     """Show what the tools of a server say now, and accept it. A running daemon takes it over by itself.
 
     Until you accept it, a session that can use the server counts as tainted by it, and changed tools are left out.
@@ -92,13 +91,13 @@ def accept_server(context: typer.Context, name: NameArgument, yes: YesOption = F
     from palyra.app.mcp_servers import accept, look_at_configured
 
     look = look_at_configured(home_of(context), name)
-    _confirm(look, f"Accept these tools of {name}?", is_quiet=yes, is_json=is_json(context, json))
+    _confirm(look, f"Accept these tools of {name}?", is_quiet=yes, is_json=is_json(context))
     accept(home_of(context), look)
-    _tell(context, json, look, f"accepted as they are now: {counted(len(look.tools), 'tool')} of {name}")
+    _tell(context, look, f"accepted as they are now: {counted(len(look.tools), 'tool')} of {name}")
 
 
-@app.command("list")
-def list_all(context: typer.Context, json: JsonOption = False) -> None:
+@app.command("list", url=False)
+def list_all(context: typer.Context) -> None:
     """List the configured servers and how many of their tools you accepted. `palyra tools` shows their tools.
 
     Examples:
@@ -109,15 +108,15 @@ def list_all(context: typer.Context, json: JsonOption = False) -> None:
     from palyra.cli.terminal.tables import print_rows
 
     rows = list_servers(home_of(context))
-    if is_json(context, json):
+    if is_json(context):
         print_json({"items": rows, "next_after": None})
         return
     shown = [(row.name, row.address, str(row.accepted_count)) for row in rows]
     print_rows(("name", "address", "accepted tools"), shown, "there are no MCP servers; palyra mcp add adds one")
 
 
-@app.command("remove")
-def remove_server(context: typer.Context, name: NameArgument, json: JsonOption = False) -> None:
+@app.command("remove", url=False)
+def remove_server(context: typer.Context, name: NameArgument) -> None:
     """Remove a server from palyra.toml, and forget what you accepted of it. Restart the daemon afterwards.
 
     Examples:
@@ -127,7 +126,7 @@ def remove_server(context: typer.Context, name: NameArgument, json: JsonOption =
     from palyra.app.mcp_servers import remove
 
     remove(home_of(context), name)
-    print_result(context, json, {"ok": True, "name": name}, f"{name} is removed; restart the daemon to end it")
+    print_result(context, {"ok": True, "name": name}, f"{name} is removed; restart the daemon to end it")
 
 
 def _values(
@@ -185,8 +184,8 @@ def _schema_lines(schema: dict[str, object]) -> list[str]:
     return [*lines, f"beside the arguments: {msgspec.json.encode(beside).decode()}"] if beside else lines
 
 
-def _tell(context: typer.Context, json: bool, look: "McpLook", words: str) -> None:
-    if is_json(context, json):
+def _tell(context: typer.Context, look: "McpLook", words: str) -> None:
+    if is_json(context):
         print_json({"ok": True, "server": look.server, "tools": look.tools, "left_out": look.left_out})
     else:
         print_line(words)

@@ -8,25 +8,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import Annotated, BinaryIO
 
 import msgspec
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_memory
-from palyra.cli.options import JsonOption, expanded, is_json, open_input
+from palyra.cli.options import CommandGroup, expanded, is_json, open_input
 from palyra.cli.output import counted, print_json, print_line, print_result
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.questions import parse_seconds
 from palyra.cli.terminal.style import date_time, in_one_line, shown
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.memory.model import BATCH_MAX, ITEMS_PER_PRINCIPAL_MAX, MemoryKind, MemoryScope
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 CONTENT_SHOWN_MAX = 80
 LINE_BYTES_MAX = 128 * 1024  # The longest item takes less.
@@ -35,7 +31,7 @@ BATCH_BYTES_MAX = 4 * 1024 * 1024  # Well below what the daemon takes in one req
 GIVEN = ("content", "kind", "scope", "scope_id", "source", "metadata", "trust", "taint")
 SOURCE = ("conversation", "position", "speaker", "at")
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 MemoryArgument = Annotated[str, typer.Argument(metavar="ID", help="The item's id, the beginning of it, or last.")]
 KindOption = Annotated[MemoryKind | None, typer.Option(help="What the item is.")]
 ScopeOption = Annotated[MemoryScope | None, typer.Option(help="Where the item counts.")]
@@ -62,8 +58,6 @@ def add(
     ttl: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Forget it after this time: 90s, 30m, 2h, 7d.")
     ] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Remember one statement.
 
@@ -83,8 +77,8 @@ def add(
         "ttl_s": None if ttl is None else parse_seconds(ttl, "--ttl"),
     }
     body: JsonObject = {member: value for member, value in wish.items() if value is not None}
-    answer = ask_daemon(context, url, lambda client: client.post("/memory", body))
-    if is_json(context, json):
+    answer = ask_daemon(context, lambda client: client.post("/memory", body))
+    if is_json(context):
         print_json(answer)
         return
     (added,) = _items(answer)
@@ -98,8 +92,6 @@ def search(
     context: typer.Context,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A question, or some words.")],
     count: Annotated[int, typer.Option("--count", "-k", min=1, max=100, help="How many at most.")] = 10,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Find items, the best match first.
 
@@ -109,8 +101,8 @@ def search(
 
       palyra memory search heron -k 3 --json
     """
-    answer = ask_daemon(context, url, lambda client: client.get("/memory/search", q=query, k=count))
-    if is_json(context, json):
+    answer = ask_daemon(context, lambda client: client.get("/memory/search", q=query, k=count))
+    if is_json(context):
         print_json(answer)
         return
     rows = [(_score(item), item.get("kind"), item.get("id"), _content(item)) for item in _items(answer)]
@@ -125,8 +117,6 @@ def show_all(
     scope_id: ScopeIdOption = None,
     history: Annotated[bool, typer.Option("--history", help="Earlier forms of edited items too.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=ITEMS_PER_PRINCIPAL_MAX, help="How many at most.")] = 200,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """List your items in the order of their creation.
 
@@ -137,8 +127,8 @@ def show_all(
       palyra memory list --history --json
     """
     query = _query(kind, scope, scope_id, history)
-    found = ask_daemon(context, url, lambda client: client.items("/memory", limit, **query))
-    if is_json(context, json):
+    found = ask_daemon(context, lambda client: client.items("/memory", limit, **query))
+    if is_json(context):
         print_json({"items": found})
         return
     rows = [
@@ -163,8 +153,6 @@ def edit(
     memory: MemoryArgument,
     content: Annotated[str | None, typer.Argument(metavar="TEXT", help="The new statement.")] = None,
     kind: KindOption = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Change an item. It gets a new id; the earlier form stays as history until the item is forgotten.
 
@@ -177,11 +165,11 @@ def edit(
     if not body:
         raise typer.BadParameter("there is nothing to change; give a new text, or --kind")
 
-    async def change(client: "Client") -> JsonObject:
+    async def change(client: Client) -> JsonObject:
         return await client.patch(f"/memory/{await find_memory(client, memory)}", body)
 
-    edited = ask_daemon(context, url, change)
-    print_result(context, json, edited, f"changed; its id is now {edited.get('id')}")
+    edited = ask_daemon(context, change)
+    print_result(context, edited, f"changed; its id is now {edited.get('id')}")
 
 
 @app.command()
@@ -190,8 +178,6 @@ def forget(
     memories: Annotated[
         list[str], typer.Argument(metavar="ID...", help="The ids of the items, their beginnings, or last.")
     ],
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Forget items for good: their text, their history, and what sessions were shown of them.
 
@@ -202,22 +188,20 @@ def forget(
       palyra memory forget 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
     """
 
-    async def act(client: "Client") -> list[str]:
+    async def act(client: Client) -> list[str]:
         meant = list(dict.fromkeys([await find_memory(client, each) for each in memories]))
         for memory in meant:
             await client.delete(f"/memory/{memory}")
         return meant
 
-    forgotten = ask_daemon(context, url, act)
-    print_result(context, json, {"forgotten": forgotten}, f"forgot {counted(len(forgotten), 'item')}")
+    forgotten = ask_daemon(context, act)
+    print_result(context, {"forgotten": forgotten}, f"forgot {counted(len(forgotten), 'item')}")
 
 
 @app.command()
 def export(
     context: typer.Context,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Write all items as lines of JSON.
 
@@ -227,7 +211,7 @@ def export(
 
       palyra memory export -o memory.jsonl
     """
-    found = ask_daemon(context, url, lambda client: client.items("/memory", ITEMS_PER_PRINCIPAL_MAX))
+    found = ask_daemon(context, lambda client: client.items("/memory", ITEMS_PER_PRINCIPAL_MAX))
     lines = [msgspec.json.encode(_given(item)) + b"\n" for item in found]
     if output is None:
         sys.stdout.buffer.writelines(lines)
@@ -238,7 +222,7 @@ def export(
         target.write_bytes(b"".join(lines))
     except OSError as cause:
         raise Unavailable("file_unwritable", f"{target} cannot be written: {cause.strerror}") from cause
-    if is_json(context, json):
+    if is_json(context):
         print_json({"items_count": len(lines), "file": str(target)})
         return
     print_line(f"wrote {counted(len(lines), 'item')} to {shown(str(target))}")
@@ -248,8 +232,6 @@ def export(
 def import_items(
     context: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Lines of JSON, as export writes them; - is the input.")],
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Remember the items of a file. Those that are known already are left out, so it can be repeated.
 
@@ -261,14 +243,14 @@ def import_items(
         source = sys.stdin.buffer if file == "-" else opened.enter_context(open_input(expanded(Path(file))))
         batches = list(_batches(source))
 
-    async def act(client: "Client") -> list[JsonObject]:
+    async def act(client: Client) -> list[JsonObject]:
         return [item for batch in batches for item in _items(await client.post("/memory", {"items": batch}))]
 
-    added = ask_daemon(context, url, act)
+    added = ask_daemon(context, act)
     counts = {
         status: sum(item.get("status") == status for item in added) for status in ("stored", "duplicate", "refused")
     }
-    if is_json(context, json):
+    if is_json(context):
         print_json({**counts, "items": added})
         return
     print_line(", ".join(f"{count} {status}" for status, count in counts.items() if count) or "the file has no items")

@@ -4,13 +4,13 @@ Does not own: which models exist (config).
 """
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.daemon_call import Client, ask_daemon
+from palyra.cli.options import CommandGroup, JsonOption, choose, is_json
 from palyra.cli.output import print_json, print_line, progress
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import duration, in_one_line, shown, style_for
@@ -18,14 +18,11 @@ from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Conflict, NotFound
 from palyra.core.events.base import JsonObject
 
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
-
 CHECK_TIMEOUT_S = 90.0  # The daemon gives a check one minute, and needs a moment to record it.
 MESSAGE_LENGTH_MAX = 400
 _COLUMNS = ("name", "provider", "id", "window", "$/Mtok in", "$/Mtok out", "vision", "tools", "health", "routes")
 
-app = typer.Typer()
+app = CommandGroup()
 
 
 @app.callback(invoke_without_command=True)
@@ -39,11 +36,12 @@ def group(context: typer.Context, url: UrlOption = None, json: JsonOption = Fals
       palyra models check
     """
     if context.invoked_subcommand is None:
-        show_all(context, url, json)
+        choose(context, url, json)
+        show_all(context)
 
 
 @app.command("list")
-def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+def show_all(context: typer.Context) -> None:
     """List the daemon's models. The default one is marked with *.
 
     A price that is not known is shown as unknown. You can set prices in palyra.toml.
@@ -54,8 +52,8 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
 
       palyra models list --json
     """
-    found = ask_daemon(context, url, list_models)
-    if is_json(context, json):
+    found = ask_daemon(context, list_models)
+    if is_json(context):
         print_json({"items": found})
         return
     print_rows(_COLUMNS, [_row(model) for model in found], "no models")
@@ -67,8 +65,6 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
 def check(
     context: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Only these models.")] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Call each model once, through the daemon, and show which ones answer. The exit code is 1 if one does not.
 
@@ -80,9 +76,9 @@ def check(
 
       palyra models check sonnet qwen --json
     """
-    is_quiet = is_json(context, json)
+    is_quiet = is_json(context)
 
-    async def probe(client: "Client") -> list[JsonObject]:
+    async def probe(client: Client) -> list[JsonObject]:
         chosen = _chosen(await list_models(client), names or [])
         outcomes = []
         with progress("checking models", len(chosen)) as advance:
@@ -93,7 +89,7 @@ def check(
                 advance(count)
         return outcomes
 
-    outcomes = ask_daemon(context, url, probe)
+    outcomes = ask_daemon(context, probe)
     is_well = all(outcome.get("ok") is True for outcome in outcomes)
     if is_quiet:
         print_json({"ok": is_well, "items": outcomes})
@@ -101,7 +97,7 @@ def check(
         raise typer.Exit(1)
 
 
-async def list_models(client: "Client") -> list[JsonObject]:
+async def list_models(client: Client) -> list[JsonObject]:
     items = (await client.get("/models")).get("items")
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
@@ -114,7 +110,7 @@ def _chosen(models: list[JsonObject], names: list[str]) -> list[str]:
     return list(dict.fromkeys(names)) or known
 
 
-async def _check(client: "Client", name: str) -> JsonObject:
+async def _check(client: Client, name: str) -> JsonObject:
     """Checks one model. A check that is already running is reported as such; any other error ends the command."""
     try:
         return await client.post(f"/models/{quote(name, safe='')}/check", timeout_s=CHECK_TIMEOUT_S)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.options import CommandGroup, JsonOption, choose, is_json
 from palyra.cli.output import print_json, print_line
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, shown
@@ -18,7 +18,7 @@ from palyra.ports.tokens import Role
 
 LINKS_MAX = 10_000
 
-app = typer.Typer(no_args_is_help=False)
+app = CommandGroup(no_args_is_help=False)
 
 
 @app.callback(invoke_without_command=True)
@@ -40,11 +40,12 @@ def issue(
     """
     if context.invoked_subcommand is not None:
         return
+    choose(context, url, json)
     person = f"user:{principal}" if principal is not None and ":" not in principal else principal
     wish = {"channel": channel, "principal": person, "role": None if role is None else role.value}
     body: JsonObject = {name: value for name, value in wish.items() if value is not None}
-    code = ask_daemon(context, url, lambda client: client.post("/pairing/codes", body))
-    if is_json(context, json):
+    code = ask_daemon(context, lambda client: client.post("/pairing/codes", body))
+    if is_json(context):
         print_json(code)
         return
     until = code.get("expires_at_ms")
@@ -54,15 +55,15 @@ def issue(
 
 
 @app.command("list")
-def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+def show_all(context: typer.Context) -> None:
     """List accounts that are linked.
 
     Examples:
 
       palyra pair list
     """
-    found = ask_daemon(context, url, lambda client: client.items("/pairing/links", LINKS_MAX))
-    if is_json(context, json):
+    found = ask_daemon(context, lambda client: client.items("/pairing/links", LINKS_MAX))
+    if is_json(context):
         print_json({"items": found})
         return
     rows = [
@@ -78,20 +79,15 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
 
 
 @app.command()
-def revoke(
-    context: typer.Context,
-    link: Annotated[str, typer.Argument(metavar="LINK", help="The link's id.")],
-    url: UrlOption = None,
-    json: JsonOption = False,
-) -> None:
+def revoke(context: typer.Context, link: Annotated[str, typer.Argument(metavar="LINK", help="The link's id.")]) -> None:
     """Revoke the link of an account. Its messages count as a stranger's from now on.
 
     Examples:
 
       palyra pair revoke 01JZ8Y7Q4B9C2D5E6F7G8H9J0K
     """
-    revoked = ask_daemon(context, url, lambda client: client.delete(f"/pairing/links/{link}"))
-    if is_json(context, json):
+    revoked = ask_daemon(context, lambda client: client.delete(f"/pairing/links/{link}"))
+    if is_json(context):
         print_json(revoked)
         return
     print_line(f"{shown(str(revoked.get('display') or revoked.get('sender_id')))} is no longer linked")

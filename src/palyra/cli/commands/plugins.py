@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from palyra.cli.options import JsonOption, YesOption, expanded, home_of, is_json
+from palyra.cli.options import CommandGroup, YesOption, expanded, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_result, print_table
 
 if TYPE_CHECKING:
     from palyra.app.plugins import PluginRow
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 
 
 @app.callback()
@@ -27,13 +27,12 @@ def group() -> None:
     """
 
 
-@app.command("install")
+@app.command("install", url=False)
 def install_plugin(
     context: typer.Context,
     path: Annotated[Path, typer.Argument(help="A folder with plugin.toml and the .wasm, or a .zip of it.")],
     replace: Annotated[bool, typer.Option("--replace", help="Replace a plugin of the same name.")] = False,
     yes: YesOption = False,
-    json: JsonOption = False,
 ) -> None:
     """Check a plugin, show what it asks for, and install it. A running daemon loads it by itself.
 
@@ -49,19 +48,19 @@ def install_plugin(
 
     candidate = look_at(expanded(path))
     row = make_row(candidate.manifest, candidate.sha256)
-    if not is_json(context, json):
+    if not is_json(context):
         print_table(_facts(row))
     if not yes:
         typer.confirm(f"Install {row.name} {row.version}?", abort=True, err=True)
     install(home_of(context), candidate, replace)
-    if is_json(context, json):
+    if is_json(context):
         print_json({"ok": True, "plugin": row})
     else:
         print_line(f"{row.name} {row.version} is installed; its tools ask before they run, until a policy allows them")
 
 
-@app.command("list")
-def list_all(context: typer.Context, json: JsonOption = False) -> None:
+@app.command("list", url=False)
+def list_all(context: typer.Context) -> None:
     """List plugins with their tools and what they may use. Broken plugins are listed with the reason.
 
     Examples:
@@ -72,7 +71,7 @@ def list_all(context: typer.Context, json: JsonOption = False) -> None:
     from palyra.cli.terminal.tables import print_rows
 
     found = list_plugins(home_of(context))
-    if is_json(context, json):
+    if is_json(context):
         print_json({"items": found.rows, "next_after": None, "broken": found.broken})
         return
     rows = [(row.name, row.version, _granted(row), _tools(row)) for row in found.rows]
@@ -86,13 +85,12 @@ def list_all(context: typer.Context, json: JsonOption = False) -> None:
     )
 
 
-@app.command("remove")
+@app.command("remove", url=False)
 def remove_plugin(
     context: typer.Context,
     name: Annotated[
         str, typer.Argument(help="The plugin's name, as palyra plugins list shows it.", show_default=False)
     ],
-    json: JsonOption = False,
 ) -> None:
     """Remove a plugin. A running daemon unloads its tools by itself.
 
@@ -103,7 +101,7 @@ def remove_plugin(
     from palyra.app.plugins import remove
 
     remove(home_of(context), name)
-    print_result(context, json, {"ok": True, "name": name}, f"{name} is removed")
+    print_result(context, {"ok": True, "name": name}, f"{name} is removed")
 
 
 def _facts(row: "PluginRow") -> list[tuple[str, object]]:

@@ -12,9 +12,8 @@ import typer
 from palyra.cli.commands import policy_lab
 from palyra.cli.commands.config import load_or_explain
 from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import JsonOption, expanded, home_of, is_json
+from palyra.cli.options import CommandGroup, expanded, home_of, is_json
 from palyra.cli.output import counted, print_json, print_line, printable
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import Style, shown, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("id", "effect", "where", "says")
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 app.add_typer(policy_lab.app)
 
 
@@ -40,14 +39,13 @@ def group() -> None:
     """
 
 
-@app.command()
+@app.command(url=False)
 def check(
     context: typer.Context,
     files: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[FILE]…", help="Draft policies. A file named like one in policies/ replaces it."),
     ] = None,
-    json: JsonOption = False,
 ) -> None:
     """Check the bundled policies, those of this home and the given files, and list them.
 
@@ -62,7 +60,7 @@ def check(
     from palyra.app.policies import check_policies
 
     report = check_policies(home_of(context), [expanded(file) for file in files or ()])
-    if is_json(context, json):
+    if is_json(context):
         print_json(report)
     else:
         for problem in report.problems:
@@ -96,8 +94,6 @@ def explain(
     session: Annotated[
         str | None, typer.Option("--session", help="Use the agent and the taint of this session.")
     ] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Show how the daemon would judge a call, or the use of a model, and by which policies.
 
@@ -124,8 +120,8 @@ def explain(
     async def ask(client: "Client") -> JsonObject:
         return await client.post("/policy/explain", body)
 
-    answer = ask_daemon(context, url, ask)
-    if is_json(context, json):
+    answer = ask_daemon(context, ask)
+    if is_json(context):
         print_json(answer)
         return
     policies = answer.get("policies")
@@ -135,7 +131,7 @@ def explain(
         print_line(f"deciding: {', '.join(map(str, policies))}")
 
 
-@app.command("test")
+@app.command("test", url=False)
 def try_cases(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="Cases: calls, and the verdict expected of each.")],
@@ -143,7 +139,6 @@ def try_cases(
         list[Path] | None,
         typer.Option("--draft", metavar="FILE", help="Draft policies to judge with, besides those of this home."),
     ] = None,
-    json: JsonOption = False,
 ) -> None:
     """Judge the calls in a file, and compare each verdict with the expected one. The exit code is 1 if any differs.
 
@@ -165,7 +160,7 @@ def try_cases(
     cases = read_cases(expanded(file))
     outcomes = [try_case(case, number, policy, around) for number, case in enumerate(cases, 1)]
     failed_count = sum(not outcome.ok for outcome in outcomes)
-    if is_json(context, json):
+    if is_json(context):
         print_json({"ok": not failed_count, "items": outcomes})
     else:
         for outcome in outcomes:

@@ -15,7 +15,7 @@ import typer
 from palyra.app import now_ms
 from palyra.cli.commands.config import load_or_explain
 from palyra.cli.commands.usage import local_zone
-from palyra.cli.options import JsonOption, expanded, home_of, is_json
+from palyra.cli.options import CommandGroup, expanded, home_of, is_json
 from palyra.cli.output import print_json, progress
 from palyra.core.errors import Conflict, Unavailable
 from palyra.core.events.base import JsonObject
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from palyra.app.lab import LabReport, LabRequest, Suggestion
     from palyra.core.lab import LabGroup
 
-app = typer.Typer()
+app = CommandGroup()
 
 Kind = TypeVar("Kind", bound=Enum)
 
@@ -34,7 +34,7 @@ _TTL = re.compile(r"([1-9][0-9]{0,3})([hd])")
 _TTL_S = {"h": 3600, "d": 24 * 3600}
 
 
-@app.command()
+@app.command(url=False)
 def lab(
     context: typer.Context,
     drafts: Annotated[
@@ -47,7 +47,6 @@ def lab(
     save: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the policies of the proposed grants to this file.")
     ] = None,
-    json: JsonOption = False,
 ) -> None:
     """Replay recorded calls against draft policies, and show which verdicts would change.
 
@@ -80,7 +79,7 @@ def lab(
         report = opened.run(advance)
     if save is not None:
         _save(report, expanded(save))
-    if is_json(context, json):
+    if is_json(context):
         print_json(to_wire(report, request, bool(drafts)))
     else:
         print_drawn(lambda console: draw_report(console, report, since, bool(drafts)))

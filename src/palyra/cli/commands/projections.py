@@ -1,17 +1,14 @@
-"""`palyra projections`: shows what a rebuild of the projections changes.
-
-Does not own: the rebuild (adapters.store).
-"""
+"""`palyra projections`: shows what a rebuild of the projections changes. Does not own: the rebuild (adapters.store)."""
 
 import typer
 
 from palyra.app import Home, open_archive, open_public_keys, rebuild_projections
-from palyra.cli.options import JsonOption, home_of, is_json
+from palyra.cli.options import CommandGroup, home_of, is_json
 from palyra.cli.output import print_json, print_line
 from palyra.core.errors import Corrupt
 from palyra.core.verification import VerifyReport, verify
 
-app = typer.Typer()
+app = CommandGroup()
 
 
 @app.callback()
@@ -24,8 +21,8 @@ def group() -> None:
     """
 
 
-@app.command()
-def rebuild(context: typer.Context, json: JsonOption = False) -> None:
+@app.command(url=False)
+def rebuild(context: typer.Context) -> None:
     """Compute every table from the tapes again, and print what differed. Stop the daemon first.
 
     A damaged tape stops the rebuild, because tables computed from it would be no better than the present ones.
@@ -39,7 +36,7 @@ def rebuild(context: typer.Context, json: JsonOption = False) -> None:
     if report.tape_damage is not None:
         raise Corrupt("tape_damaged", f"{report.tape_damage}; restore the journal from a backup first")
     rebuilt_count = rebuild_projections(home)
-    if is_json(context, json):
+    if is_json(context):
         differences = [finding.to_wire() for finding in report.findings]
         print_json({"ok": True, "rebuilt_count": rebuilt_count, "differences": differences})
         return

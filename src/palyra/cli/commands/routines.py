@@ -5,14 +5,13 @@ Does not own: what a routine is (core.routines).
 
 import re
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.daemon_call import Client, ask_daemon
+from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_line, print_result, print_styled
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.routine_text import (
     came_of,
     last_text,
@@ -28,12 +27,9 @@ from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
 from palyra.core.routines.model import Misfire, Overlap
 
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
-
 ROUTINES_MAX = 10_000
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 RoutineArgument = Annotated[str, typer.Argument(metavar="ROUTINE", help="The routine's name or id.")]
 EveryoneOption = Annotated[bool, typer.Option("--everyone", help="Everyone's routines; for operators.")]
 
@@ -62,8 +58,6 @@ def add(
     overlap: Annotated[Overlap | None, typer.Option(help="Due while its last run goes on.")] = None,
     session: Annotated[str | None, typer.Option(metavar="KEY", help="The key of the session it speaks in.")] = None,
     agent: Annotated[str | None, typer.Option(metavar="AGENT", help="The agent it speaks to.")] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Add a routine that runs as you. Give one of --every, --cron and --at.
 
@@ -89,8 +83,8 @@ def add(
         "agent": agent,
     }
     body: JsonObject = {member: value for member, value in wish.items() if value is not None}
-    added = ask_daemon(context, url, lambda client: client.post("/routines", body))
-    _print_change(added, "added", is_json(context, json))
+    added = ask_daemon(context, lambda client: client.post("/routines", body))
+    _print_change(added, "added", is_json(context))
 
 
 @app.command()
@@ -108,8 +102,6 @@ def edit(
     overlap: Annotated[Overlap | None, typer.Option(help="Due while its last run goes on.")] = None,
     session: Annotated[str | None, typer.Option(metavar="KEY", help="The key of the session it speaks in.")] = None,
     agent: Annotated[str | None, typer.Option(metavar="AGENT", help="The agent it speaks to.")] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Change a routine. What you do not give stays. One of palyra.toml is changed there.
 
@@ -136,10 +128,10 @@ def edit(
     if not body:
         raise typer.BadParameter("there is nothing to change; give an option, such as --prompt")
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         return await client.patch(f"/routines/{(await _find(client, routine))['id']}", body)
 
-    _print_change(ask_daemon(context, url, act), "changed", is_json(context, json))
+    _print_change(ask_daemon(context, act), "changed", is_json(context))
 
 
 @app.command("list")
@@ -147,8 +139,6 @@ def show_all(
     context: typer.Context,
     everyone: EveryoneOption = False,
     removed: Annotated[bool, typer.Option("--removed", help="Removed ones, whose history stays for 90 days.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """List routines with their next times.
 
@@ -160,8 +150,8 @@ def show_all(
     """
     wished = {"everyone": everyone, "removed": removed}
     query: dict[str, str | int] = {name: "true" for name, is_wished in wished.items() if is_wished}
-    found = ask_daemon(context, url, lambda client: client.items("/routines", ROUTINES_MAX, **query))
-    if is_json(context, json):
+    found = ask_daemon(context, lambda client: client.items("/routines", ROUTINES_MAX, **query))
+    if is_json(context):
         print_json({"items": found})
         return
     columns = (
@@ -181,15 +171,15 @@ def show_all(
 
 
 @app.command()
-def show(context: typer.Context, routine: RoutineArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def show(context: typer.Context, routine: RoutineArgument) -> None:
     """Show one routine.
 
     Examples:
 
       palyra routines show morning
     """
-    found = ask_daemon(context, url, lambda client: _find(client, routine))
-    if is_json(context, json):
+    found = ask_daemon(context, lambda client: _find(client, routine))
+    if is_json(context):
         print_json(found)
         return
     style = style_for(sys.stdout)
@@ -215,29 +205,29 @@ def show(context: typer.Context, routine: RoutineArgument, url: UrlOption = None
 
 
 @app.command()
-def pause(context: typer.Context, routine: RoutineArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def pause(context: typer.Context, routine: RoutineArgument) -> None:
     """Pause a routine. Times that pass meanwhile are not made up for.
 
     Examples:
 
       palyra routines pause morning
     """
-    _set_paused(context, url, json, routine, True)
+    _set_paused(context, routine, True)
 
 
 @app.command()
-def resume(context: typer.Context, routine: RoutineArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def resume(context: typer.Context, routine: RoutineArgument) -> None:
     """Resume a paused routine, from its next time on.
 
     Examples:
 
       palyra routines resume morning
     """
-    _set_paused(context, url, json, routine, False)
+    _set_paused(context, routine, False)
 
 
 @app.command()
-def run(context: typer.Context, routine: RoutineArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def run(context: typer.Context, routine: RoutineArgument) -> None:
     """Run a routine now, besides its schedule. Its overlap rule holds.
 
     Examples:
@@ -245,11 +235,11 @@ def run(context: typer.Context, routine: RoutineArgument, url: UrlOption = None,
       palyra routines run morning
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         return await client.post(f"/routines/{(await _find(client, routine))['id']}/run")
 
-    fired = ask_daemon(context, url, act)
-    print_result(context, json, fired, f"queued; palyra routines history {shown(routine)} shows its run")
+    fired = ask_daemon(context, act)
+    print_result(context, fired, f"queued; palyra routines history {shown(routine)} shows its run")
 
 
 @app.command()
@@ -257,8 +247,6 @@ def history(
     context: typer.Context,
     routine: RoutineArgument,
     limit: Annotated[int, typer.Option(min=1, max=200, help="How many at most.")] = 20,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """List the times that came, the newest first: fired or skipped and why, and the run. Also of a removed one.
 
@@ -267,11 +255,11 @@ def history(
       palyra routines history morning
     """
 
-    async def act(client: "Client") -> list[JsonObject]:
+    async def act(client: Client) -> list[JsonObject]:
         return await client.items(f"/routines/{await _id_of(client, routine)}/history", limit)
 
-    found = ask_daemon(context, url, act)
-    if is_json(context, json):
+    found = ask_daemon(context, act)
+    if is_json(context):
         print_json({"items": found})
         return
     rows = [
@@ -287,7 +275,7 @@ def history(
 
 
 @app.command()
-def remove(context: typer.Context, routine: RoutineArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def remove(context: typer.Context, routine: RoutineArgument) -> None:
     """Remove a routine with its prompt. Its history stays for 90 days; a run that goes on is not cancelled.
 
     Examples:
@@ -295,13 +283,13 @@ def remove(context: typer.Context, routine: RoutineArgument, url: UrlOption = No
       palyra routines remove morning
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         found = await _find(client, routine)
         await client.delete(f"/routines/{found['id']}")
         return found
 
-    removed = ask_daemon(context, url, act)
-    if is_json(context, json):
+    removed = ask_daemon(context, act)
+    if is_json(context):
         print_json({"removed": removed.get("id")})
         return
     print_line(
@@ -318,15 +306,15 @@ def _seconds(text: str) -> int:
     return seconds
 
 
-def _set_paused(context: typer.Context, url: str | None, json: bool, routine: str, is_paused: bool) -> None:
-    async def act(client: "Client") -> JsonObject:
+def _set_paused(context: typer.Context, routine: str, is_paused: bool) -> None:
+    async def act(client: Client) -> JsonObject:
         return await client.patch(f"/routines/{(await _find(client, routine))['id']}", {"paused": is_paused})
 
-    changed = ask_daemon(context, url, act)
-    _print_change(changed, "paused" if is_paused else "resumed", is_json(context, json))
+    changed = ask_daemon(context, act)
+    _print_change(changed, "paused" if is_paused else "resumed", is_json(context))
 
 
-async def _find(client: "Client", routine: str) -> JsonObject:
+async def _find(client: Client, routine: str) -> JsonObject:
     """Finds a routine by its id or its name. An operator names another's by its id."""
     items = await client.items("/routines", ROUTINES_MAX)
     found = [each for each in items if routine in (each.get("id"), each.get("name"))]
@@ -337,7 +325,7 @@ async def _find(client: "Client", routine: str) -> JsonObject:
     raise NotFound("routine_unknown", f"you have no routine {routine}; palyra routines list shows those there are")
 
 
-async def _id_of(client: "Client", routine: str) -> str:
+async def _id_of(client: Client, routine: str) -> str:
     """Finds the id of a routine also after its removal. Of several removed ones of a name the newest counts."""
     try:
         return str((await _find(client, routine))["id"])

@@ -1,28 +1,21 @@
-"""`palyra run`: its options and exit code.
-
-Does not own: following the run (terminal.run_view).
-"""
+"""`palyra run`: its options and exit code. Does not own: following the run (terminal.run_view)."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import JsonOption, expanded, is_json
+from palyra.cli.daemon_call import Client, ask_daemon
+from palyra.cli.options import CommandGroup, expanded, is_json
 from palyra.cli.output import print_json, print_line
-from palyra.cli.target import UrlOption
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 SCHEMA_BYTES_MAX = 256 * 1024
 TEXT_BYTES_MAX = 1024 * 1024  # The daemon refuses more; longer text belongs in an attachment.
 
-app = typer.Typer()
+app = CommandGroup()
 
 
 @app.command()
@@ -53,8 +46,6 @@ def run(
         list[Path] | None,
         typer.Option(metavar="FILE", help="An image, text, code, CSV or PDF to attach; may be repeated."),
     ] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Run one request and print the answer.
 
@@ -80,14 +71,14 @@ def run(
     body |= {name: value for name, value in optional.items() if value is not None}
     if answer_schema is not None:
         body["answer_schema"] = _read_schema(expanded(answer_schema))
-    _attach(context, url, body, attach or [])
+    _attach(context, body, attach or [])
     if no_wait:
-        _show_started(ask_daemon(context, url, lambda client: client.start_run(body)), is_json(context, json))
+        _show_started(ask_daemon(context, lambda client: client.start_run(body)), is_json(context))
     else:
-        _run_to_end(context, url, body, is_json(context, json))
+        _run_to_end(context, body, is_json(context))
 
 
-def _run_to_end(context: typer.Context, url: str | None, body: JsonObject, as_json: bool) -> None:
+def _run_to_end(context: typer.Context, body: JsonObject, as_json: bool) -> None:
     from palyra.cli.terminal.run_view import RunViewOptions, run_to_end
 
     is_terminal = sys.stdout.isatty()
@@ -96,7 +87,7 @@ def _run_to_end(context: typer.Context, url: str | None, body: JsonObject, as_js
         is_answer_printed=not is_terminal and not as_json,
         can_ask=sys.stdin.isatty() and sys.stderr.isatty(),
     )
-    record = ask_daemon(context, url, lambda client: run_to_end(client, body, options))
+    record = ask_daemon(context, lambda client: run_to_end(client, body, options))
     if as_json:
         print_json(record)
     if record.get("state") != "done":
@@ -117,7 +108,7 @@ def _body(text: str, session: str | None) -> JsonObject:
     return body
 
 
-def _attach(context: typer.Context, url: str | None, body: JsonObject, paths: list[Path]) -> None:
+def _attach(context: typer.Context, body: JsonObject, paths: list[Path]) -> None:
     """Uploads files and adds them to the body. All files are read before the first one is sent."""
     if not paths:
         return
@@ -125,10 +116,10 @@ def _attach(context: typer.Context, url: str | None, body: JsonObject, paths: li
 
     files = [read_file(path) for path in paths]
 
-    async def upload_all(client: "Client") -> list[JsonObject]:
+    async def upload_all(client: Client) -> list[JsonObject]:
         return [await upload(client, file) for file in files]
 
-    body["attachments"] = ask_daemon(context, url, upload_all)
+    body["attachments"] = ask_daemon(context, upload_all)
 
 
 def _read_text(text: str) -> str:

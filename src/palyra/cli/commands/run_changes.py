@@ -3,22 +3,18 @@
 Does not own: other commands about runs (commands.runs).
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_run
-from palyra.cli.options import JsonOption, YesOption, is_json
+from palyra.cli.options import CommandGroup, YesOption, is_json
 from palyra.cli.output import counted, print_json, print_line
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import shown
 from palyra.core.events.base import JsonObject
 
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
-
-app = typer.Typer()
+app = CommandGroup()
 NOTHING = "The run changed nothing in the workspace."
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's id, the beginning of it, or `last` for the newest.")
@@ -27,13 +23,7 @@ PathOption = Annotated[str | None, typer.Option(metavar="PATH", help="Only this 
 
 
 @app.command()
-def diff(
-    context: typer.Context,
-    run: RunArgument,
-    path: PathOption = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
-) -> None:
+def diff(context: typer.Context, run: RunArgument, path: PathOption = None) -> None:
     """Show what a run changed in the workspace, as one difference.
 
     Examples:
@@ -43,22 +33,15 @@ def diff(
       palyra runs diff last --path src/app.py
     """
 
-    record = _read(context, run, path, url)
-    if is_json(context, json):
+    record = _read(context, run, path)
+    if is_json(context):
         print_json(record)
     else:
         typer.echo(shown(str(record.get("diff") or NOTHING)))
 
 
 @app.command()
-def undo(
-    context: typer.Context,
-    run: RunArgument,
-    path: PathOption = None,
-    yes: YesOption = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
-) -> None:
+def undo(context: typer.Context, run: RunArgument, path: PathOption = None, yes: YesOption = False) -> None:
     """Put files back as they were before a run. Nothing is put back if one of them has changed since.
 
     Examples:
@@ -68,17 +51,17 @@ def undo(
       palyra runs undo last --path src --yes
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         return await client.post(f"/runs/{await find_run(client, run)}/undo", {} if path is None else {"path": path})
 
     if not yes:
-        difference = str(_read(context, run, path, url).get("diff") or "")
+        difference = str(_read(context, run, path).get("diff") or "")
         typer.echo(shown(difference or NOTHING))
         if not difference:
             return
         typer.confirm("Put these files back as they were before?", abort=True)
-    record = ask_daemon(context, url, act)
-    if is_json(context, json):
+    record = ask_daemon(context, act)
+    if is_json(context):
         print_json(record)
         return
     changes = record.get("changes")
@@ -87,9 +70,9 @@ def undo(
     print_line(words if count else "There was nothing to undo: the files are as they were before the run.")
 
 
-def _read(context: typer.Context, run: str, path: str | None, url: str | None) -> JsonObject:
-    async def read(client: "Client") -> JsonObject:
+def _read(context: typer.Context, run: str, path: str | None) -> JsonObject:
+    async def read(client: Client) -> JsonObject:
         query: dict[str, str | int] = {} if path is None else {"path": path}
         return await client.get(f"/runs/{await find_run(client, run)}/changes", **query)
 
-    return ask_daemon(context, url, read)
+    return ask_daemon(context, read)

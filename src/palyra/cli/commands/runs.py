@@ -11,11 +11,10 @@ from urllib.parse import quote
 import typer
 
 from palyra.cli.commands.run_changes import RunArgument
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_run
-from palyra.cli.options import JsonOption, home_of, is_json
+from palyra.cli.options import CommandGroup, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_result, print_styled, print_table
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.context_bar import context_lines
 from palyra.cli.terminal.run_tree import children_of, tree_lines, usage_text
 from palyra.cli.terminal.style import date_time, duration, in_one_line, prose, style_for
@@ -26,7 +25,6 @@ from palyra.core.events.base import JsonObject
 from palyra.core.run.states import RunState
 
 if TYPE_CHECKING:
-    from palyra.cli.client import Client
     from palyra.core.run.replay import Replayed
 
 RUNS_MAX = 10_000
@@ -35,7 +33,7 @@ EVENTS_MAX = 20_000  # A run cannot record more, even with the largest limits.
 TASK_SHOWN_MAX = 40
 _COLUMNS = ("id", "state", "reason", "began", "took", "usage", "from", "task")
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 
 
 @app.callback()
@@ -52,15 +50,10 @@ def group() -> None:
 def show_all(
     context: typer.Context,
     session: Annotated[str | None, typer.Option(metavar="KEY|ID", help="Only runs of this session.")] = None,
-    state: Annotated[
-        RunState | None,
-        typer.Option(help="Only runs in this state."),
-    ] = None,
+    state: Annotated[RunState | None, typer.Option(help="Only runs in this state.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=RUNS_MAX, help="How many at most.")] = 50,
     service: Annotated[bool, typer.Option("--service", help="Include runs that the daemon itself started.")] = False,
     delegated: Annotated[bool, typer.Option("--delegated", help="Include runs that other runs delegated.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """List runs, the newest first.
 
@@ -74,7 +67,7 @@ def show_all(
     """
     from palyra.cli.commands.sessions import find_session
 
-    async def read(client: "Client") -> list[JsonObject]:
+    async def read(client: Client) -> list[JsonObject]:
         query: dict[str, str | int] = {} if state is None else {"state": state.value}
         if service:
             query["service"] = "true"
@@ -84,9 +77,9 @@ def show_all(
             query["session_id"] = str((await find_session(client, session))["id"])
         return await client.items("/runs", RUNS_MAX, **query)
 
-    found = ask_daemon(context, url, read)
+    found = ask_daemon(context, read)
     items = sorted(found, key=lambda item: str(item.get("id")), reverse=True)[:limit]
-    if is_json(context, json):
+    if is_json(context):
         print_json({"items": items})
         return
     rows = [
@@ -108,7 +101,7 @@ def show_all(
 
 
 @app.command()
-def show(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def show(context: typer.Context, run: RunArgument) -> None:
     """Show a run and its timeline: times, verdicts, tool outcomes, usage.
 
     Examples:
@@ -118,14 +111,14 @@ def show(context: typer.Context, run: RunArgument, url: UrlOption = None, json: 
       palyra runs show 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
     """
 
-    async def read(client: "Client") -> tuple[JsonObject, list[JsonObject], JsonObject]:
+    async def read(client: Client) -> tuple[JsonObject, list[JsonObject], JsonObject]:
         run_id = await find_run(client, run)
         record = await client.get(f"/runs/{run_id}")
         return record, await _events_of(client, record), await client.get(f"/runs/{run_id}/tree")
 
-    record, events, found = ask_daemon(context, url, read)
+    record, events, found = ask_daemon(context, read)
     children = children_of(found.get("root"))
-    if is_json(context, json):
+    if is_json(context):
         print_json({"run": record, "events": events, "children": [child.get("id") for child in children]})
     else:
         _print_run(record, events, found)
@@ -137,8 +130,6 @@ def show_context(
     run: RunArgument,
     turn: Annotated[int | None, typer.Option(min=1, help="Only this turn; else the last one.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every turn.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Show what a model call was sent, as a bar of layers with their tokens.
 
@@ -149,18 +140,18 @@ def show_context(
       palyra runs context 01JXQ0Z7N8E4T5Y6W7V8S9R0QP --turn 2
     """
 
-    async def read(client: "Client") -> list[JsonObject]:
+    async def read(client: Client) -> list[JsonObject]:
         events = await _events_of(client, await client.get(f"/runs/{await find_run(client, run)}"))
         return [event for event in events if event.get("type") == "context.assembled"]
 
-    found = ask_daemon(context, url, read)
+    found = ask_daemon(context, read)
     if turn is not None:
         found = [event for event in found if _turn_of(event) == turn]
     elif not every:
         found = found[-1:]
     if turn is not None and not found:
         raise NotFound("turn_unknown", f"the run has no turn {turn}; palyra runs context --all shows those it has")
-    if is_json(context, json):
+    if is_json(context):
         print_json({"items": [event.get("data") for event in found]})
         return
     if not found:
@@ -176,7 +167,7 @@ def _turn_of(event: JsonObject) -> object:
 
 
 @app.command()
-def tree(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def tree(context: typer.Context, run: RunArgument) -> None:
     """Show a run and the runs it delegated: state, agent, usage and task of each.
 
     Examples:
@@ -184,11 +175,11 @@ def tree(context: typer.Context, run: RunArgument, url: UrlOption = None, json: 
       palyra runs tree last
     """
 
-    async def read(client: "Client") -> JsonObject:
+    async def read(client: Client) -> JsonObject:
         return await client.get(f"/runs/{await find_run(client, run)}/tree")
 
-    found = ask_daemon(context, url, read)
-    if is_json(context, json):
+    found = ask_daemon(context, read)
+    if is_json(context):
         print_json(found)
         return
     for line in tree_lines(found, style_for(sys.stdout)):
@@ -196,7 +187,7 @@ def tree(context: typer.Context, run: RunArgument, url: UrlOption = None, json: 
 
 
 @app.command()
-def cancel(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def cancel(context: typer.Context, run: RunArgument) -> None:
     """Cancel a run. It stops its model call or tool, its wait, or its place in the queue.
 
     Examples:
@@ -204,15 +195,15 @@ def cancel(context: typer.Context, run: RunArgument, url: UrlOption = None, json
       palyra runs cancel 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         return await client.post(f"/runs/{await find_run(client, run)}/cancel")
 
-    record = ask_daemon(context, url, act)
-    print_result(context, json, record, f"{record.get('id')} is {record.get('state')}")
+    record = ask_daemon(context, act)
+    print_result(context, record, f"{record.get('id')} is {record.get('state')}")
 
 
 @app.command()
-def processes(context: typer.Context, run: RunArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def processes(context: typer.Context, run: RunArgument) -> None:
     """List the background programs that a run left running.
 
     Examples:
@@ -220,11 +211,11 @@ def processes(context: typer.Context, run: RunArgument, url: UrlOption = None, j
       palyra runs processes 01JXQ0Z7N8E4T5Y6W7V8S9R0QP
     """
 
-    async def read(client: "Client") -> JsonObject:
+    async def read(client: Client) -> JsonObject:
         return await client.get(f"/runs/{await find_run(client, run)}/processes")
 
-    found = ask_daemon(context, url, read)
-    if is_json(context, json):
+    found = ask_daemon(context, read)
+    if is_json(context):
         print_json(found)
         return
     items = found.get("items")
@@ -240,8 +231,6 @@ def stop(
     context: typer.Context,
     run: RunArgument,
     process: Annotated[str, typer.Argument(metavar="PROCESS", help="The process's id, as `runs processes` shows it.")],
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Stop a background program of a run, and everything that program started.
 
@@ -250,19 +239,15 @@ def stop(
       palyra runs stop 01JXQ0Z7N8E4T5Y6W7V8S9R0QP p1
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         return await client.post(f"/runs/{await find_run(client, run)}/processes/{quote(process, safe='')}/stop")
 
-    record = ask_daemon(context, url, act)
-    print_result(context, json, record, f"{record.get('id')} {_status_text(record)}")
+    record = ask_daemon(context, act)
+    print_result(context, record, f"{record.get('id')} {_status_text(record)}")
 
 
-@app.command()
-def replay(
-    context: typer.Context,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
-    json: JsonOption = False,
-) -> None:
+@app.command(url=False)
+def replay(context: typer.Context, run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]) -> None:
     """Replay a recorded run offline, and compare every decision with what this release would decide.
 
     Nothing is executed, and a daemon may be running. The exit code is 1 if a decision differs.
@@ -274,7 +259,7 @@ def replay(
     from palyra.cli.replay import replay_run
 
     stream, replayed = replay_run(home_of(context), run)
-    if is_json(context, json):
+    if is_json(context):
         print_json({"ok": replayed.difference is None, "session_id": stream, **_replay_members(replayed)})
     else:
         _print_replay(stream, replayed)
@@ -282,7 +267,7 @@ def replay(
         raise typer.Exit(1)
 
 
-async def _events_of(client: "Client", record: JsonObject) -> list[JsonObject]:
+async def _events_of(client: Client, record: JsonObject) -> list[JsonObject]:
     """Returns the run's part of its session's tape. The part of an unfinished run extends to the tape's end."""
     first, last = record.get("accepted_seq"), record.get("ended_seq")
     after = first - 1 if isinstance(first, int) else 0

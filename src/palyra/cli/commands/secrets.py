@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from palyra.cli.options import JsonOption, expanded, home_of, is_json
+from palyra.cli.options import CommandGroup, expanded, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_result
 from palyra.core.errors import Invalid
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 
 VALUE_BYTES_READ_MAX = 64 * 1024 + 2  # The largest value and its line end. Longer input is refused, not cut.
 # Extra words are accepted here, so that the refusal does not repeat them: one may be a secret.
@@ -41,13 +41,9 @@ def group() -> None:
     """
 
 
-@app.command("set", context_settings=_WORDS_ARE_TAKEN)
+@app.command("set", context_settings=_WORDS_ARE_TAKEN, url=False)
 def set_secret(
-    context: typer.Context,
-    name: NameArgument,
-    from_env: FromEnvOption = None,
-    from_file: FromFileOption = None,
-    json: JsonOption = False,
+    context: typer.Context, name: NameArgument, from_env: FromEnvOption = None, from_file: FromFileOption = None
 ) -> None:
     """Store a secret under a name, or replace its value. A running daemon uses it from its next request on.
 
@@ -68,14 +64,14 @@ def set_secret(
     checked = checked_name(name)
     value = _take(f"Value of {checked}: ", from_env, from_file)
     had_one = open_vault(home_of(context)).set(checked, value, now_ms())
-    if is_json(context, json):
+    if is_json(context):
         print_json({"ok": True, "name": checked, "replaced": had_one})
     else:
         print_line(f"{checked} {'has a new value' if had_one else 'is kept'}; refer to it as vault:{checked}")
 
 
-@app.command("list")
-def list_secrets(context: typer.Context, json: JsonOption = False) -> None:
+@app.command("list", url=False)
+def list_secrets(context: typer.Context) -> None:
     """List the names of secrets and when each was set. Values are never shown.
 
     Examples:
@@ -88,7 +84,7 @@ def list_secrets(context: typer.Context, json: JsonOption = False) -> None:
 
     vault = open_vault(home_of(context))
     rows = vault.rows()
-    if is_json(context, json):
+    if is_json(context):
         kind = vault.lock_kind()
         print_json({"items": rows, "next_after": None, "lock": kind})
     else:
@@ -99,8 +95,8 @@ def list_secrets(context: typer.Context, json: JsonOption = False) -> None:
         )
 
 
-@app.command("rm")
-def remove_secret(context: typer.Context, name: NameArgument, json: JsonOption = False) -> None:
+@app.command("rm", url=False)
+def remove_secret(context: typer.Context, name: NameArgument) -> None:
     """Remove a secret for good.
 
     Examples:
@@ -111,16 +107,15 @@ def remove_secret(context: typer.Context, name: NameArgument, json: JsonOption =
 
     checked = checked_name(name)
     open_vault(home_of(context)).remove(checked)
-    print_result(context, json, {"ok": True, "name": checked}, f"{checked} is removed")
+    print_result(context, {"ok": True, "name": checked}, f"{checked} is removed")
 
 
-@app.command("passphrase", context_settings=_WORDS_ARE_TAKEN)
+@app.command("passphrase", context_settings=_WORDS_ARE_TAKEN, url=False)
 def set_passphrase(
     context: typer.Context,
     remove: Annotated[bool, typer.Option("--remove", help="Go back to the key file vault.key.")] = False,
     from_env: FromEnvOption = None,
     from_file: FromFileOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Lock the vault with a passphrase instead of the key file, or change the passphrase.
 
@@ -147,7 +142,7 @@ def set_passphrase(
     else:
         vault.lock_with_passphrase(_take_new(from_env, from_file))
         said = "the vault opens with the new passphrase; give it to the daemon before its next start"
-    print_result(context, json, {"ok": True, "lock": vault.lock_kind()}, said)
+    print_result(context, {"ok": True, "lock": vault.lock_kind()}, said)
 
 
 def _refuse_words(context: typer.Context) -> None:

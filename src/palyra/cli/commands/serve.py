@@ -1,7 +1,4 @@
-"""`palyra serve`: its options, and what it prints at the start.
-
-Does not own: the daemon (app).
-"""
+"""`palyra serve`: its options, and what it prints at the start. Does not own: the daemon (app)."""
 
 import os
 import shlex

@@ -4,29 +4,25 @@ Does not own: the other commands of sessions (sessions), what checkpoints and pi
 """
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
 from palyra.cli.commands.sessions import SessionArgument, find_session, show_record
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import choose_mark
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json, print_line, print_result
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, in_one_line, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
-
 CHECKPOINTS_MAX = 1_000
 _SHOWN_LENGTH_MAX = 80
 
-app = typer.Typer()
+app = CommandGroup()
 LabelOption = Annotated[str | None, typer.Option(help="A label.")]
 
 
@@ -36,8 +32,6 @@ def checkpoint(
     session: SessionArgument,
     at_seq: Annotated[int | None, typer.Option(min=1, help="The event to go back to; without it, the newest.")] = None,
     label: LabelOption = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Name the present state of a session, or that at an event, so that it can be restored.
 
@@ -46,14 +40,12 @@ def checkpoint(
       palyra sessions checkpoint cli --label "before the refactoring"
     """
     body = _given(at_seq=at_seq, label=label)
-    made = ask_daemon(context, url, lambda client: _post(client, session, "checkpoints", body))
-    print_result(context, json, made, f"{made.get('id')} is a checkpoint at event {made.get('seq')}")
+    made = ask_daemon(context, lambda client: _post(client, session, "checkpoints", body))
+    print_result(context, made, f"{made.get('id')} is a checkpoint at event {made.get('seq')}")
 
 
 @app.command()
-def checkpoints(
-    context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False
-) -> None:
+def checkpoints(context: typer.Context, session: SessionArgument) -> None:
     """List the checkpoints of a session, the oldest first.
 
     Examples:
@@ -61,12 +53,12 @@ def checkpoints(
       palyra sessions checkpoints cli
     """
 
-    async def ask(client: "Client") -> list[JsonObject]:
+    async def ask(client: Client) -> list[JsonObject]:
         record = await find_session(client, session)
         return await client.items(f"/sessions/{record['id']}/checkpoints", CHECKPOINTS_MAX)
 
-    items = ask_daemon(context, url, ask)
-    if is_json(context, json):
+    items = ask_daemon(context, ask)
+    if is_json(context):
         print_json({"items": items})
         return
     rows = [
@@ -84,8 +76,6 @@ def restore(
         str, typer.Argument(metavar="CHECKPOINT", help="Its id, the beginning of it, its label, or `last`.")
     ],
     label: LabelOption = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Create a new session that goes on from a checkpoint. The session itself stays as it is.
 
@@ -96,14 +86,14 @@ def restore(
       palyra sessions restore cli "before the refactoring"
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         session_id = str((await find_session(client, session))["id"])
         made = await client.items(f"/sessions/{session_id}/checkpoints", CHECKPOINTS_MAX)
         checkpoint_id = choose_mark(made, checkpoint, "checkpoint")
         return await client.post(f"/sessions/{session_id}/restore", _given(checkpoint_id=checkpoint_id, label=label))
 
-    record = ask_daemon(context, url, act)
-    show_record(record, is_json(context, json))
+    record = ask_daemon(context, act)
+    show_record(record, is_json(context))
 
 
 @app.command()
@@ -111,8 +101,6 @@ def diff(
     context: typer.Context,
     session: SessionArgument,
     other: Annotated[str, typer.Argument(metavar="OTHER", help="The session to compare with, by id or key.")],
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Show what was said in two sessions since they parted.
 
@@ -122,11 +110,11 @@ def diff(
     """
     from palyra.cli.terminal.session_diff import compare, diff_lines
 
-    async def ask(client: "Client") -> JsonObject:
+    async def ask(client: Client) -> JsonObject:
         return await compare(client, await find_session(client, session), await find_session(client, other))
 
-    found = ask_daemon(context, url, ask)
-    if is_json(context, json):
+    found = ask_daemon(context, ask)
+    if is_json(context):
         print_json(found)
         return
     for line in diff_lines(found, style_for(sys.stdout)):
@@ -139,8 +127,6 @@ def pin(
     session: SessionArgument,
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The words; without them, those of --seq.")] = None,
     seq: Annotated[int | None, typer.Option(min=1, help="The event that the words are from.")] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Keep words in the context of a session until you remove them.
 
@@ -153,15 +139,15 @@ def pin(
     if text is None and seq is None:
         raise Invalid("pin_empty", "give the words to pin, or --seq with the event that has them")
     body = _given(text=text, source_seq=seq)
-    made = ask_daemon(context, url, lambda client: _post(client, session, "pins", body))
-    if is_json(context, json):
+    made = ask_daemon(context, lambda client: _post(client, session, "pins", body))
+    if is_json(context):
         print_json(made)
     else:
         print_line(f"{made.get('id')} is pinned: {in_one_line(str(made.get('text')), _SHOWN_LENGTH_MAX)}")
 
 
 @app.command()
-def pins(context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def pins(context: typer.Context, session: SessionArgument) -> None:
     """List the pins of a session, the oldest first.
 
     Examples:
@@ -170,12 +156,12 @@ def pins(context: typer.Context, session: SessionArgument, url: UrlOption = None
     """
     from palyra.cli.terminal.chat_pins import pins_in
 
-    async def ask(client: "Client") -> list[JsonObject]:
+    async def ask(client: Client) -> list[JsonObject]:
         record = await find_session(client, session)
         return pins_in(await client.get(f"/sessions/{record['id']}/pins"))
 
-    items = ask_daemon(context, url, ask)
-    if is_json(context, json):
+    items = ask_daemon(context, ask)
+    if is_json(context):
         print_json({"items": items})
         return
     rows = [
@@ -189,8 +175,6 @@ def unpin(
     context: typer.Context,
     session: SessionArgument,
     pin: Annotated[str, typer.Argument(metavar="PIN", help="Its id, the beginning of it, or `last`.")],
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Remove a pin.
 
@@ -200,17 +184,17 @@ def unpin(
     """
     from palyra.cli.terminal.chat_pins import pins_in
 
-    async def act(client: "Client") -> str:
+    async def act(client: Client) -> str:
         session_id = str((await find_session(client, session))["id"])
         pin_id = choose_mark(pins_in(await client.get(f"/sessions/{session_id}/pins")), pin, "pin")
         await client.delete(f"/sessions/{session_id}/pins/{quote(pin_id, safe='')}")
         return pin_id
 
-    removed = ask_daemon(context, url, act)
-    print_result(context, json, {"ok": True, "id": removed}, f"{removed} is no longer pinned")
+    removed = ask_daemon(context, act)
+    print_result(context, {"ok": True, "id": removed}, f"{removed} is no longer pinned")
 
 
-async def _post(client: "Client", session: str, part: str, body: JsonObject) -> JsonObject:
+async def _post(client: Client, session: str, part: str, body: JsonObject) -> JsonObject:
     record = await find_session(client, session)
     return await client.post(f"/sessions/{record['id']}/{part}", body)
 

@@ -1,32 +1,25 @@
-"""`palyra sessions`: shows and changes sessions through the daemon.
-
-Does not own: what a session is (core).
-"""
+"""`palyra sessions`: shows and changes sessions through the daemon. Does not own: what a session is (core)."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import choose_session
-from palyra.cli.options import JsonOption, YesOption, is_json
+from palyra.cli.options import CommandGroup, YesOption, is_json
 from palyra.cli.output import print_json, print_result, print_table
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import date_time, in_one_line, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
-
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
 
 ROUTINE_KEY = "routine:"
 SESSIONS_MAX = 10_000  # As many are searched for a key, or for the most recent ones.
 RUNS_MAX = 10_000
 TASK_SHOWN_MAX = 40
 
-app = typer.Typer(no_args_is_help=True)
+app = CommandGroup(no_args_is_help=True)
 SessionArgument = Annotated[
     str, typer.Argument(metavar="SESSION", help="The session's id, the beginning of it, its key or label, or last.")
 ]
@@ -48,8 +41,6 @@ def show_all(
     context: typer.Context,
     limit: LimitOption = 50,
     delegated: Annotated[bool, typer.Option("--delegated", help="Include sessions of delegated runs.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """List sessions, the most recently used first.
 
@@ -61,13 +52,13 @@ def show_all(
     """
     query = {"delegated": "true"} if delegated else {}
 
-    async def read(client: "Client") -> tuple[list[JsonObject], dict[str, str], list[JsonObject]]:
+    async def read(client: Client) -> tuple[list[JsonObject], dict[str, str], list[JsonObject]]:
         sessions = await client.items("/sessions", SESSIONS_MAX, **query)
         return sessions, await _routine_names(client, sessions), await client.items("/runs", RUNS_MAX, **query)
 
-    found, routines, runs = ask_daemon(context, url, read)
+    found, routines, runs = ask_daemon(context, read)
     items = sorted(found, key=lambda item: str(item.get("updated_at_ms")), reverse=True)[:limit]
-    if is_json(context, json):
+    if is_json(context):
         print_json({"items": items})
         return
     tasks = {
@@ -83,15 +74,15 @@ def show_all(
 
 
 @app.command()
-def show(context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def show(context: typer.Context, session: SessionArgument) -> None:
     """Show one session.
 
     Examples:
 
       palyra sessions show cli
     """
-    record = ask_daemon(context, url, lambda client: find_session(client, session))
-    show_record(record, is_json(context, json))
+    record = ask_daemon(context, lambda client: find_session(client, session))
+    show_record(record, is_json(context))
 
 
 @app.command()
@@ -100,8 +91,6 @@ def tape(
     session: SessionArgument,
     after: Annotated[int, typer.Option(min=0, help="Begin after this seq.")] = 0,
     limit: LimitOption = 200,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Print the events of a session, one line each. Use `palyra export` for complete events that can be verified.
 
@@ -113,12 +102,12 @@ def tape(
     """
     from palyra.cli.terminal.timeline import terminal_columns, timeline
 
-    async def read(client: "Client") -> list[JsonObject]:
+    async def read(client: Client) -> list[JsonObject]:
         record = await find_session(client, session)
         return await client.items(f"/sessions/{record['id']}/tape", limit, after=after)
 
-    events = ask_daemon(context, url, read)
-    if is_json(context, json):
+    events = ask_daemon(context, read)
+    if is_json(context):
         print_json({"events": events})
         return
     for line in timeline(events, style_for(sys.stdout), terminal_columns(sys.stdout)):
@@ -126,7 +115,7 @@ def tape(
 
 
 @app.command()
-def reset(context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def reset(context: typer.Context, session: SessionArgument) -> None:
     """Start a session afresh: models no longer see its earlier history, and its grants and taint end.
 
     Examples:
@@ -134,11 +123,11 @@ def reset(context: typer.Context, session: SessionArgument, url: UrlOption = Non
       palyra sessions reset cli
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         record = await find_session(client, session)
         return await client.post(f"/sessions/{record['id']}/reset")
 
-    show_record(ask_daemon(context, url, act), is_json(context, json))
+    show_record(ask_daemon(context, act), is_json(context))
 
 
 @app.command()
@@ -147,8 +136,6 @@ def branch(
     session: SessionArgument,
     at_seq: Annotated[int, typer.Option(min=1, help="The last event that both share.")],
     label: Annotated[str | None, typer.Option(help="A label for the new session.")] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Create a new session that continues from an event of this one.
 
@@ -158,11 +145,11 @@ def branch(
     """
     body: JsonObject = {"at_seq": at_seq} | ({} if label is None else {"label": label})
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         record = await find_session(client, session)
         return await client.post(f"/sessions/{record['id']}/branch", body)
 
-    show_record(ask_daemon(context, url, act), is_json(context, json))
+    show_record(ask_daemon(context, act), is_json(context))
 
 
 @app.command()
@@ -172,8 +159,6 @@ def label(
     text: Annotated[
         str | None, typer.Argument(metavar="LABEL", help="The new label; without one, the label is removed.")
     ] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Set the label of a session, or remove it.
 
@@ -182,37 +167,31 @@ def label(
       palyra sessions label cli "the garden"
     """
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         record = await find_session(client, session)
         return await client.patch(f"/sessions/{record['id']}", {"label": text})
 
-    show_record(ask_daemon(context, url, act), is_json(context, json))
+    show_record(ask_daemon(context, act), is_json(context))
 
 
 @app.command()
-def delete(
-    context: typer.Context,
-    session: SessionArgument,
-    yes: YesOption = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
-) -> None:
+def delete(context: typer.Context, session: SessionArgument, yes: YesOption = False) -> None:
     """Erase the texts of a session and of all its branches for good. The hash chain stays.
 
     Examples:
 
       palyra sessions delete cli --yes
     """
-    found = ask_daemon(context, url, lambda client: find_session(client, session))
+    found = ask_daemon(context, lambda client: find_session(client, session))
     erased = str(found["id"])
     if not yes:
         typer.confirm(f"Erase session {erased} and its branches, for good?", abort=True, err=True)
-    ask_daemon(context, url, lambda client: client.delete(f"/sessions/{erased}"))
-    print_result(context, json, {"ok": True, "id": erased}, f"{erased} is erased")
+    ask_daemon(context, lambda client: client.delete(f"/sessions/{erased}"))
+    print_result(context, {"ok": True, "id": erased}, f"{erased} is erased")
 
 
 @app.command()
-def taint(context: typer.Context, session: SessionArgument, url: UrlOption = None, json: JsonOption = False) -> None:
+def taint(context: typer.Context, session: SessionArgument) -> None:
     """Show which outside sources a session has seen, since when, and through which tool.
 
     Examples:
@@ -220,11 +199,11 @@ def taint(context: typer.Context, session: SessionArgument, url: UrlOption = Non
       palyra sessions taint cli
     """
 
-    async def ask(client: "Client") -> JsonObject:
+    async def ask(client: Client) -> JsonObject:
         record = await find_session(client, session)
         return await client.get(f"/sessions/{record['id']}/taint")
 
-    _show_taint(ask_daemon(context, url, ask), is_json(context, json))
+    _show_taint(ask_daemon(context, ask), is_json(context))
 
 
 @app.command()
@@ -234,8 +213,6 @@ def trust(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="As `palyra sessions taint` names it.")],
     undo: Annotated[bool, typer.Option("--undo", help="No longer trust it.")] = False,
     reason: Annotated[str, typer.Option(help="The reason, for the record.")] = "",
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Trust a source of a session's taint. Its content no longer causes questions, until the session is reset.
 
@@ -249,15 +226,15 @@ def trust(
 
     body: JsonObject = {"source": source, "reason": reason} if reason else {"source": source}
 
-    async def act(client: "Client") -> JsonObject:
+    async def act(client: Client) -> JsonObject:
         record = await find_session(client, session)
         place = f"/sessions/{record['id']}/trust"
         return await (client.delete(f"{place}?source={quote(source, safe='')}") if undo else client.post(place, body))
 
-    _show_taint(ask_daemon(context, url, act), is_json(context, json))
+    _show_taint(ask_daemon(context, act), is_json(context))
 
 
-async def _routine_names(client: "Client", sessions: list[JsonObject]) -> dict[str, str]:
+async def _routine_names(client: Client, sessions: list[JsonObject]) -> dict[str, str]:
     """Returns the names of routines by the keys of the sessions they have of their own."""
     if not any(str(each.get("key")).startswith(ROUTINE_KEY) for each in sessions):
         return {}
@@ -265,7 +242,7 @@ async def _routine_names(client: "Client", sessions: list[JsonObject]) -> dict[s
     return {f"{ROUTINE_KEY}{each.get('id')}": f"routine {each.get('name')}" for each in routines}
 
 
-async def find_session(client: "Client", name: str) -> JsonObject:
+async def find_session(client: Client, name: str) -> JsonObject:
     """Finds a session by id, by key, by label (the newest), as the `last` used, or by the beginning of its id.
 
     It never creates one.

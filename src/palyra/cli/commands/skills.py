@@ -4,13 +4,13 @@ Does not own: what a skill is (core.skills).
 """
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.daemon_call import Client, ask_daemon
+from palyra.cli.options import CommandGroup, JsonOption, choose, is_json
 from palyra.cli.output import print_json, print_line
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import Style, in_one_line, member_text, shown, style_for
@@ -18,13 +18,10 @@ from palyra.cli.terminal.tables import print_rows
 from palyra.core.events.base import JsonObject
 from palyra.core.skills import SkillPlace
 
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
-
 DESCRIPTION_SHOWN_MAX = 80
 _COLUMNS = ("name", "place", "status", "trust", "description")
 
-app = typer.Typer()
+app = CommandGroup()
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The skill's name, as skills list shows it.")]
 AgentOption = Annotated[
@@ -50,13 +47,12 @@ def group(context: typer.Context, url: UrlOption = None, json: JsonOption = Fals
       palyra skills show investigate-failure
     """
     if context.invoked_subcommand is None:
-        show_all(context, None, url, json)
+        choose(context, url, json)
+        show_all(context, None)
 
 
 @app.command("list")
-def show_all(
-    context: typer.Context, agent: AgentOption = None, url: UrlOption = None, json: JsonOption = False
-) -> None:
+def show_all(context: typer.Context, agent: AgentOption = None) -> None:
     """List skills: those of the home, those that come with Palyra, and those in the agent's workspaces.
 
     Examples:
@@ -65,8 +61,8 @@ def show_all(
 
       palyra skills list --agent coder --json
     """
-    found = ask_daemon(context, url, lambda client: _list(client, agent))
-    if is_json(context, json):
+    found = ask_daemon(context, lambda client: _list(client, agent))
+    if is_json(context):
         print_json({"items": found})
         return
     print_rows(_COLUMNS, [_row(skill) for skill in found], "there are no skills; docs/skills.md shows how to write one")
@@ -75,14 +71,7 @@ def show_all(
 
 
 @app.command()
-def show(
-    context: typer.Context,
-    name: NameArgument,
-    agent: AgentOption = None,
-    place: PlaceOption = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
-) -> None:
+def show(context: typer.Context, name: NameArgument, agent: AgentOption = None, place: PlaceOption = None) -> None:
     """Show a skill: its facts, its files and its instructions. Invisible characters are shown as ?.
 
     Examples:
@@ -91,8 +80,8 @@ def show(
 
       palyra skills show deploy --place workspace --agent coder
     """
-    skill = ask_daemon(context, url, lambda client: _get(client, name, agent, place))
-    if is_json(context, json):
+    skill = ask_daemon(context, lambda client: _get(client, name, agent, place))
+    if is_json(context):
         print_json(skill)
         return
     _print_skill(skill)
@@ -105,8 +94,6 @@ def enable(
     agent: AgentOption = None,
     place: PlaceOption = None,
     sha256: HashOption = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Allow a skill to be used. A skill of a workspace is accepted as it is now; a change of its files ends that.
 
@@ -116,35 +103,23 @@ def enable(
 
       palyra skills enable deploy --place workspace --sha256 4f2c…
     """
-    _change(context, url, json, name, {"status": "active", "agent": agent, "place": _word(place), "sha256": sha256})
+    _change(context, name, {"status": "active", "agent": agent, "place": _word(place), "sha256": sha256})
 
 
 @app.command()
-def disable(
-    context: typer.Context,
-    name: NameArgument,
-    agent: AgentOption = None,
-    place: PlaceOption = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
-) -> None:
+def disable(context: typer.Context, name: NameArgument, agent: AgentOption = None, place: PlaceOption = None) -> None:
     """Disable a skill. Agents are not offered it and cannot open it.
 
     Examples:
 
       palyra skills disable careful-refactor
     """
-    _change(context, url, json, name, {"status": "disabled", "agent": agent, "place": _word(place)})
+    _change(context, name, {"status": "disabled", "agent": agent, "place": _word(place)})
 
 
 @app.command()
 def quarantine(
-    context: typer.Context,
-    name: NameArgument,
-    agent: AgentOption = None,
-    place: PlaceOption = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
+    context: typer.Context, name: NameArgument, agent: AgentOption = None, place: PlaceOption = None
 ) -> None:
     """Quarantine a skill that you do not trust. Agents are not offered it and cannot open it, even after it changes.
 
@@ -152,25 +127,25 @@ def quarantine(
 
       palyra skills quarantine deploy --place workspace
     """
-    _change(context, url, json, name, {"status": "quarantined", "agent": agent, "place": _word(place)})
+    _change(context, name, {"status": "quarantined", "agent": agent, "place": _word(place)})
 
 
-def _change(context: typer.Context, url: str | None, json: bool, name: str, wish: JsonObject) -> None:
+def _change(context: typer.Context, name: str, wish: JsonObject) -> None:
     body = {member: value for member, value in wish.items() if value is not None}
-    skill = ask_daemon(context, url, lambda client: client.patch(_path(name), body))
-    if is_json(context, json):
+    skill = ask_daemon(context, lambda client: client.patch(_path(name), body))
+    if is_json(context):
         print_json(skill)
         return
     style = style_for(sys.stdout)
     typer.echo(f"{style.bold(member_text(skill, 'name'))} ({_where(skill)}) is {_status(skill, style)}")
 
 
-async def _list(client: "Client", agent: str | None) -> list[JsonObject]:
+async def _list(client: Client, agent: str | None) -> list[JsonObject]:
     items = (await client.get("/skills", **_query(agent))).get("items")
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-async def _get(client: "Client", name: str, agent: str | None, place: SkillPlace | None) -> JsonObject:
+async def _get(client: Client, name: str, agent: str | None, place: SkillPlace | None) -> JsonObject:
     return await client.get(_path(name), **_query(agent, place))
 
 

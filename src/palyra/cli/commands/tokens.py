@@ -5,28 +5,25 @@ Invariant: a new token is printed once, to standard output alone, so that a scri
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import JsonOption, home_of, is_json
+from palyra.cli.daemon_call import Client, ask_daemon
+from palyra.cli.options import CommandGroup, chosen_url, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_result
-from palyra.cli.target import UrlOption, target_of
+from palyra.cli.target import target_of
 from palyra.cli.terminal.style import date_time
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.ports.tokens import Role
 
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
-
 ITEMS_MAX = 10_000
 NO_DAEMON = frozenset({"daemon_unreachable", "token_missing"})  # No daemon answers, or none was ever started here.
 
-app = typer.Typer(no_args_is_help=True)
-link_app = typer.Typer()
+app = CommandGroup(no_args_is_help=True)
+link_app = CommandGroup()
 Answer = TypeVar("Answer")
 
 
@@ -57,8 +54,6 @@ def new(
         list[str] | None,
         typer.Option(metavar="ACTION", help="Allow only this: runs, approvals.answer; may be repeated."),
     ] = None,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Create a token and print it. It is shown only this once.
 
@@ -73,8 +68,8 @@ def new(
     wish: JsonObject = {"principal": principal, "role": role.value, "label": label, "actions": list(action or ())}
     if expires is not None:
         wish["ttl_s"] = parse_seconds(expires, "--expires")
-    issued = _ask(context, url, lambda client: client.post("/tokens", wish), lambda: _issue(context, wish))
-    if is_json(context, json):
+    issued = _ask(context, lambda client: client.post("/tokens", wish), lambda: _issue(context, wish))
+    if is_json(context):
         print_json(issued)
         return
     typer.echo(issued["token"])
@@ -82,15 +77,15 @@ def new(
 
 
 @app.command("list")
-def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+def show_all(context: typer.Context) -> None:
     """List tokens: principal, role, expiry, and when each was last used, to the minute.
 
     Examples:
 
       palyra tokens list
     """
-    items = _ask(context, url, lambda client: client.items("/tokens", ITEMS_MAX), lambda: _list(context))
-    if is_json(context, json):
+    items = _ask(context, lambda client: client.items("/tokens", ITEMS_MAX), lambda: _list(context))
+    if is_json(context):
         print_json({"items": items})
         return
     rows = [
@@ -105,8 +100,6 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
 def revoke(
     context: typer.Context,
     token: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as tokens list shows it.")],
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Revoke a token. The daemon refuses it from the next request on.
 
@@ -117,12 +110,12 @@ def revoke(
     from urllib.parse import quote
 
     path = f"/tokens/{quote(token, safe='')}"
-    record = _ask(context, url, lambda client: client.delete(path), lambda: _revoke(context, token))
-    print_result(context, json, record, f"{token} of {record.get('principal')} is revoked")
+    record = _ask(context, lambda client: client.delete(path), lambda: _revoke(context, token))
+    print_result(context, record, f"{token} of {record.get('principal')} is revoked")
 
 
 @app.command("rotate-admin")
-def rotate_admin(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+def rotate_admin(context: typer.Context) -> None:
     """Replace the node's admin token in admin.token. The old one stops working at once, and browsers are logged out.
 
     Examples:
@@ -130,42 +123,37 @@ def rotate_admin(context: typer.Context, url: UrlOption = None, json: JsonOption
       palyra tokens rotate-admin
     """
     home = home_of(context)
-    answer = _ask(context, url, lambda client: client.post("/tokens/rotate-admin"), lambda: _rotate(context))
-    if is_json(context, json):
+    answer = _ask(context, lambda client: client.post("/tokens/rotate-admin"), lambda: _rotate(context))
+    if is_json(context):
         print_json(answer)
-    elif url is None:
+    elif chosen_url(context) is None:
         print_line(f"the new admin token is in {home.admin_token}")
     else:
         typer.echo(answer["token"])
 
 
 @link_app.command("login-link")
-def login_link(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+def login_link(context: typer.Context) -> None:
     """Print a link that logs a browser in. It works once, within ten minutes.
 
     Examples:
 
       palyra login-link
     """
-    answer = ask_daemon(context, url, lambda client: client.post("/login-link"))
-    link = f"{target_of(home_of(context), url).url}{answer['path']}"
-    if is_json(context, json):
+    answer = ask_daemon(context, lambda client: client.post("/login-link"))
+    link = f"{target_of(home_of(context), chosen_url(context)).url}{answer['path']}"
+    if is_json(context):
         print_json({"url": link, "valid_for_s": answer["valid_for_s"]})
     else:
         typer.echo(link)
 
 
-def _ask(
-    context: typer.Context,
-    url: str | None,
-    act: "Callable[[Client], Awaitable[Answer]]",
-    without: Callable[[], Answer],
-) -> Answer:
+def _ask(context: typer.Context, act: "Callable[[Client], Awaitable[Answer]]", without: Callable[[], Answer]) -> Answer:
     """Asks the daemon if one answers, else acts without one. An address given with --url must answer."""
     try:
-        return ask_daemon(context, url, act)
+        return ask_daemon(context, act)
     except PalyraError as error:
-        if url is not None or error.code not in NO_DAEMON:
+        if chosen_url(context) is not None or error.code not in NO_DAEMON:
             raise
         return without()
 

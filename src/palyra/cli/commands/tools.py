@@ -4,31 +4,26 @@ Does not own: which tools exist (app).
 """
 
 import sys
-from typing import TYPE_CHECKING
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.daemon_call import Client, ask_daemon
+from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import in_one_line, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.cli.terminal.word_wrap import fit
 from palyra.core.events.base import JsonObject
 
-if TYPE_CHECKING:
-    from palyra.cli.client import Client
-
 NAME_LENGTH_MAX = 80
 REASON_LENGTH_MAX = 300
 _COLUMNS = ("name", "class", "risk", "runtime", "capabilities", "trust of output")
 
-app = typer.Typer()
+app = CommandGroup()
 
 
 @app.command("tools")
-def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = False) -> None:
+def show_all(context: typer.Context) -> None:
     """List the daemon's tools, and those that are unavailable now with the reason.
 
     Examples:
@@ -37,8 +32,8 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
 
       palyra tools --json
     """
-    found = ask_daemon(context, url, _list_tools)
-    if is_json(context, json):
+    found = ask_daemon(context, _list_tools)
+    if is_json(context):
         print_json({"items": found})
         return
     print_rows(_COLUMNS, [_row(tool) for tool in found if tool.get("available") is not False], "no tools")
@@ -50,7 +45,7 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
             typer.echo(fit(f"{style.red('✗')} {name}  {reason}", sys.stdout))
 
 
-async def _list_tools(client: "Client") -> list[JsonObject]:
+async def _list_tools(client: Client) -> list[JsonObject]:
     items = (await client.get("/tools")).get("items")
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 

@@ -13,22 +13,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.metrics import Scrape, read_scrape
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json
-from palyra.cli.target import UrlOption
 from palyra.core.errors import Unauthorized, Unavailable
 from palyra.core.events.base import JsonObject
 
 if TYPE_CHECKING:
-    from palyra.cli.client import Client
     from palyra.cli.terminal.top_view import TopState
 
 RUNS_MAX = 100
 STATES = ("in_progress", "waiting", "accepted")
 
-app = typer.Typer()
+app = CommandGroup()
 
 
 @app.command()
@@ -36,8 +34,6 @@ def top(
     context: typer.Context,
     every: Annotated[float, typer.Option("--every", min=0.2, max=60, help="Seconds between two pictures.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Draw one picture and end.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Show what the daemon does now: runs, times, tokens, cost, approvals, jobs. q or Ctrl-C ends.
 
@@ -49,24 +45,24 @@ def top(
 
       palyra top --once --json
     """
-    if is_json(context, json):
-        print_json(ask_daemon(context, url, _snapshot))
+    if is_json(context):
+        print_json(ask_daemon(context, _snapshot))
         return
-    ask_daemon(context, url, _active_runs)  # A wrong address or token is told before the screen is taken.
+    ask_daemon(context, _active_runs)  # A wrong address or token is told before the screen is taken.
     if once or not sys.stdout.isatty():
-        ask_daemon(context, url, _draw_once)
+        ask_daemon(context, _draw_once)
         return
     with suppress(KeyboardInterrupt):
-        ask_daemon(context, url, lambda client: _draw_on(client, every))
+        ask_daemon(context, lambda client: _draw_on(client, every))
 
 
-async def _snapshot(client: "Client") -> JsonObject:
+async def _snapshot(client: Client) -> JsonObject:
     state = await _state(client, None)
     numbers = {_spelled(name, labels): value for (name, labels), value in state.now.samples.items()}
     return {"runs": state.runs, "metrics": numbers}
 
 
-async def _draw_once(client: "Client") -> None:
+async def _draw_once(client: Client) -> None:
     from rich.console import Console
 
     from palyra.cli.terminal.top_view import draw
@@ -75,7 +71,7 @@ async def _draw_once(client: "Client") -> None:
     console.print(draw(await _state(client, None), rows_max=1000))
 
 
-async def _draw_on(client: "Client", every_s: float) -> None:
+async def _draw_on(client: Client, every_s: float) -> None:
     """The screen is given back at the end, however that comes. A daemon that is restarted is shown again."""
     import asyncio
 
@@ -124,7 +120,7 @@ def _keys_read(end: Callable[[], object]) -> Iterator[None]:
         termios.tcsetattr(number, termios.TCSADRAIN, mode)
 
 
-async def _state(client: "Client", before: Scrape | None) -> "TopState":
+async def _state(client: Client, before: Scrape | None) -> "TopState":
     from palyra.cli.terminal.top_view import TopState
 
     now = read_scrape(await client.metrics(), time.monotonic())
@@ -139,14 +135,14 @@ async def _state(client: "Client", before: Scrape | None) -> "TopState":
     )
 
 
-async def _active_runs(client: "Client") -> tuple[list[JsonObject], bool]:
+async def _active_runs(client: Client) -> tuple[list[JsonObject], bool]:
     try:
         return await _runs(client, everyone="true"), True
     except Unauthorized:
         return await _runs(client), False
 
 
-async def _runs(client: "Client", **query: str) -> list[JsonObject]:
+async def _runs(client: Client, **query: str) -> list[JsonObject]:
     found = [await client.items("/runs", RUNS_MAX, state=state, **query) for state in STATES]
     return [run for part in found for run in part]
 

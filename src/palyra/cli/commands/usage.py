@@ -13,9 +13,8 @@ import msgspec
 import typer
 
 from palyra.cli.daemon_call import ask_daemon
-from palyra.cli.options import JsonOption, is_json
+from palyra.cli.options import CommandGroup, is_json
 from palyra.cli.output import print_json
-from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import cells, in_one_line, style_for
 from palyra.core.errors import Unavailable
 from palyra.core.events.base import JsonObject
@@ -38,7 +37,7 @@ WIDE_CELLS, MIDDLE_CELLS = 72, 52
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _ZONES = "/zoneinfo/"
 
-app = typer.Typer()
+app = CommandGroup()
 
 
 class Sum(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,8 +74,6 @@ def usage(
         str | None, typer.Option(metavar="ZONE", help="The time zone of the days; by default this machine's.")
     ] = None,
     everyone: Annotated[bool, typer.Option("--everyone", help="Show all principals; needs the role operator.")] = False,
-    url: UrlOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Show what model calls cost: calls, tokens and cost, with a bar for each row.
 
@@ -94,8 +91,8 @@ def usage(
     """
     zone = timezone or local_zone()
     query = {"by": by.value, "since": since, "timezone": zone} | ({"everyone": "true"} if everyone else {})
-    report = ask_daemon(context, url, lambda client: _read(client, query))
-    if is_json(context, json):
+    report = ask_daemon(context, lambda client: _read(client, query))
+    if is_json(context):
         print_json(report)
         return
     console = _console()

@@ -1,7 +1,4 @@
-"""`palyra verify`: how a verifier's report is shown.
-
-Does not own: checking (core.verification).
-"""
+"""`palyra verify`: how a verifier's report is shown. Does not own: checking (core.verification)."""
 
 import dataclasses
 from pathlib import Path
@@ -10,16 +7,16 @@ from typing import Annotated
 import typer
 
 from palyra.app import open_archive, open_public_keys
-from palyra.cli.options import JsonOption, expanded, home_of, is_json
+from palyra.cli.options import CommandGroup, expanded, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_table, progress
 from palyra.core.checkpoint import Anchor, read_anchors
 from palyra.core.errors import NotFound
 from palyra.core.verification import FINDINGS_MAX, Summary, VerifyReport
 
-app = typer.Typer()
+app = CommandGroup()
 
 
-@app.command()
+@app.command(url=False)
 def verify(
     context: typer.Context,
     keys: Annotated[
@@ -28,7 +25,6 @@ def verify(
     anchor: Annotated[
         Path | None, typer.Option(help="Compare with the anchors in this file, written by [journal] anchors.")
     ] = None,
-    json: JsonOption = False,
 ) -> None:
     """Check the whole journal offline: chains, signatures, tables and attestations.
 
@@ -55,7 +51,7 @@ def verify(
         with progress("Checking events", archive.totals().events_count) as advance:
             evidence = dataclasses.replace(archive.evidence(public_keys, directory), anchors=_anchors(anchor))
             report = check(evidence, advance)
-    show_report(report, is_json(context, json))
+    show_report(report, is_json(context))
 
 
 def _anchors(path: Path | None) -> tuple[Anchor, ...]:

@@ -1,7 +1,4 @@
-"""What a person is told of a compaction.
-
-Does not own: compacting (the daemon).
-"""
+"""What a person is told of a compaction. Does not own: compacting (the daemon)."""
 
 from palyra.cli.output import counted
 from palyra.cli.terminal.style import Style, date_time, in_one_line

@@ -1,7 +1,4 @@
-"""Draws the layers of an assembled context as a bar.
-
-Does not own: which layers there are (core.context.layers).
-"""
+"""Draws the layers of an assembled context as a bar. Does not own: which layers there are (core.context.layers)."""
 
 from palyra.cli.terminal.style import Style
 from palyra.core.events.base import JsonObject

@@ -124,7 +124,6 @@ def label_of(question: CardQuestion | None) -> str:
 
 
 def answer_of(question: CardQuestion, line: str) -> JsonObject | None:
-    """Returns the body that an answer sends, or None if the line is no answer."""
     key, _, rest = line.strip().partition(" ")
     if not key:
         return None

@@ -49,7 +49,6 @@ class ReferencePreviews:
 
 
 def reference_lines(answer: JsonObject, style: Style) -> list[str]:
-    """Returns one line for each reference of a preview."""
     references = answer.get("references")
     return [_line(each, style) for each in references if isinstance(each, dict)] if isinstance(references, list) else []
 

@@ -1,7 +1,4 @@
-"""The tree of a run and what it delegated, as lines for a terminal.
-
-Does not own: reading it (commands.runs).
-"""
+"""The tree of a run and what it delegated, as lines for a terminal. Does not own: reading it (commands.runs)."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,4 @@
-"""A timeline: recorded events in words, one line each, with times.
-
-Does not own: live text (transcript).
-"""
+"""A timeline: recorded events in words, one line each, with times. Does not own: live text (transcript)."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -9,12 +6,7 @@ from typing import TextIO
 
 import msgspec
 
-from palyra.cli.terminal.draft_text import (
-    draft_applying_text,
-    draft_conflicted_text,
-    draft_judged_text,
-    drafted_text,
-)
+from palyra.cli.terminal.draft_text import draft_applying_text, draft_conflicted_text, draft_judged_text, drafted_text
 from palyra.cli.terminal.draft_waits import DraftWaits
 from palyra.cli.terminal.questions import brief_arguments
 from palyra.cli.terminal.style import Style, clock_time, duration, in_one_line, last_lines

@@ -83,7 +83,6 @@ class Transcript:
             show(frame)
 
     def arguments(self, call_id: object) -> object:
-        """Returns the arguments of a call, if known."""
         return self._arguments.get(call_id)
 
     def asked(self, data: Mapping[str, object]) -> Mapping[str, object]:

@@ -31,8 +31,6 @@ def telegram_html(text: str) -> str:
 
 
 def slack_mrkdwn(text: str) -> str:
-    """Returns Slack's mrkdwn."""
-
     def block(found: re.Match[str]) -> str:
         return f"```\n{escape_slack(found[2])}\n```"
 

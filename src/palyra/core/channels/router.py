@@ -12,14 +12,7 @@ from typing import assert_never
 import msgspec
 
 from palyra.core.channels.commands import ChannelCommand, CommandName, find_unknown_command, parse_command
-from palyra.core.channels.model import (
-    ANYONE,
-    SELF,
-    BroadcastStrategy,
-    ChannelRules,
-    DirectMessages,
-    InboundMessage,
-)
+from palyra.core.channels.model import ANYONE, SELF, BroadcastStrategy, ChannelRules, DirectMessages, InboundMessage
 from palyra.core.channels.pairing_codes import find_code, find_shown_code
 
 MATCHED_LENGTH_MAX = 4_000  # A pattern of the operator's looks at the beginning of a message only.
@@ -52,8 +45,6 @@ class UnknownCommandGiven(msgspec.Struct, frozen=True):
 
 
 class WordsGiven(msgspec.Struct, frozen=True):
-    """Words for the agent."""
-
     text: str
 
 

@@ -10,16 +10,7 @@ from palyra.core.channels.model import ID_LENGTH_MAX, TEXT_LENGTH_MAX, InboundMe
 from palyra.core.errors import Invalid
 
 FIELDS = frozenset(
-    {
-        "envelope_id",
-        "sender_id",
-        "conversation_id",
-        "text",
-        "is_direct",
-        "thread_id",
-        "sender_display",
-        "message_id",
-    }
+    {"envelope_id", "sender_id", "conversation_id", "text", "is_direct", "thread_id", "sender_display", "message_id"}
 )
 STEPS_MAX = 16
 _IDS = ("envelope_id", "sender_id", "conversation_id")

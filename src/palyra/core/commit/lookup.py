@@ -14,15 +14,7 @@ from typing import Protocol
 import msgspec
 
 from palyra.core.chain import GENESIS, recorded
-from palyra.core.commit.model import (
-    NO_HEAD,
-    Commit,
-    LastNumbers,
-    TapeHead,
-    UniqueKey,
-    parent_of,
-    unique_key_of,
-)
+from palyra.core.commit.model import NO_HEAD, Commit, LastNumbers, TapeHead, UniqueKey, parent_of, unique_key_of
 from palyra.core.events import Event
 from palyra.core.ids import StreamId
 from palyra.core.projections.project import PROJECTED_TYPES, RowKey, keys_of

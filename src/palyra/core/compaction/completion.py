@@ -104,7 +104,6 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_done(sentence: str) -> Closing | None:
-    """Returns what a sentence says to be done."""
     ticked = _TICK.match(sentence)
     if ticked is not None:
         return Closing(told=_named(ticked.group(1)), is_tick=True)

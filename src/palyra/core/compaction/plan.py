@@ -29,11 +29,7 @@ HEADINGS = {
 
 
 # What stays of a summary, the more the context lacks room. What happened stays only in the first.
-CUTS = (
-    frozenset(KeptKind),
-    frozenset({KeptKind.RULE, KeptKind.TASK, KeptKind.DECISION}),
-    frozenset({KeptKind.RULE}),
-)
+CUTS = (frozenset(KeptKind), frozenset({KeptKind.RULE, KeptKind.TASK, KeptKind.DECISION}), frozenset({KeptKind.RULE}))
 
 
 def plan_compaction(

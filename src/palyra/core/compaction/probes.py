@@ -58,7 +58,6 @@ class SummaryProposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_probes(proposal: SummaryProposal) -> tuple[ProbeResult, ...]:
-    """Returns how a summary answers each probe."""
     summary, told = proposal.summary, proposal.summary.casefold()
     kept = {(item.kind, item.text) for item in proposal.kept}
     says_all_is_done = _ALL_IS_DONE.search(summary) is not None

@@ -38,7 +38,6 @@ def render_recall(items: Iterable[RecalledItem]) -> str:
 
 
 def join_recall(block: str, items: Iterable[RecalledItem]) -> str:
-    """Returns a block with more items."""
     parts = "\n".join(_part(item) for item in items)
     return f"{block.removesuffix(RECALL_CLOSING)}{parts}\n{RECALL_CLOSING}"
 

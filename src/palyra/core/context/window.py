@@ -245,44 +245,13 @@ def _extend_active(window: Window, fact: WindowFact) -> Window:
 # A model is told of none of these, nor of an interrupted output. A type that is neither here nor a case fails the type
 # check. Frequent types come first.
 _Untold = (
-    ToolProposed
-    | ToolJudged
-    | ToolStarted
-    | ToolHeld
-    | ToolDrafted
-    | DraftJudged
-    | DraftApplying
-    | DraftConflicted
-    | ChangesUndoing
-    | ChangesUndone
-    | RoutePlanned
-    | ModelRequested
-    | UsageRecorded
-    | RunAccepted
-    | RunStarted
-    | RunWaiting
-    | RunResumed
-    | RunDone
-    | RunFailed
-    | RunCancelled
-    | CancelRequested
-    | MessageAssistant
-    | ObjectivesChecked
-    | ModelFailed
-    | ApprovalRequested
-    | ApprovalResolved
-    | GrantRevoked
-    | SessionCreated
-    | SessionBranched
-    | SessionRestored
-    | SessionLabelled
-    | SessionCheckpointed
-    | SourceTrusted
-    | SourceDistrusted
-    | DocumentChanged
-    | SystemData
-    | ErasedData
-)
+    ToolProposed | ToolJudged | ToolStarted | ToolHeld | ToolDrafted | DraftJudged | DraftApplying | DraftConflicted
+    | ChangesUndoing | ChangesUndone | RoutePlanned | ModelRequested | UsageRecorded | RunAccepted | RunStarted
+    | RunWaiting | RunResumed | RunDone | RunFailed | RunCancelled | CancelRequested | MessageAssistant
+    | ObjectivesChecked | ModelFailed | ApprovalRequested | ApprovalResolved | GrantRevoked | SessionCreated
+    | SessionBranched | SessionRestored | SessionLabelled | SessionCheckpointed | SourceTrusted | SourceDistrusted
+    | DocumentChanged | SystemData | ErasedData
+)  # fmt: skip
 
 
 def trust_of(window: Window) -> Trust:

@@ -28,13 +28,7 @@ from palyra.core.events.model import (
     RoutePlanned,
     UsageRecorded,
 )
-from palyra.core.events.routine import (
-    RoutineChanged,
-    RoutineCreated,
-    RoutineFired,
-    RoutineRemoved,
-    RoutineSkipped,
-)
+from palyra.core.events.routine import RoutineChanged, RoutineCreated, RoutineFired, RoutineRemoved, RoutineSkipped
 from palyra.core.events.run import (
     AnswerRejected,
     CancelRequested,
@@ -88,63 +82,22 @@ from palyra.core.ids import Principal, RunId, StreamId
 from palyra.core.trust import Trust
 
 SessionData = (
-    SessionCreated
-    | SessionBranched
-    | SessionRestored
-    | SessionReset
-    | SessionLabelled
-    | SessionCompacted
-    | SourceTrusted
-    | SourceDistrusted
-    | SessionCheckpointed
-    | PinAdded
-    | PinRemoved
-    | DocumentChanged
-    | ChangesUndoing
-    | ChangesUndone
-)
+    SessionCreated | SessionBranched | SessionRestored | SessionReset | SessionLabelled | SessionCompacted
+    | SourceTrusted | SourceDistrusted | SessionCheckpointed | PinAdded | PinRemoved | DocumentChanged
+    | ChangesUndoing | ChangesUndone
+)  # fmt: skip
 RunData = (
-    RunAccepted
-    | RunStarted
-    | RunWaiting
-    | RunResumed
-    | RunDone
-    | RunFailed
-    | RunCancelled
-    | CancelRequested
-    | MessageUser
-    | MessageGiven
-    | MessageAssistant
-    | GuardTripped
-    | ObjectivesChecked
-    | AnswerRejected
-)
+    RunAccepted | RunStarted | RunWaiting | RunResumed | RunDone | RunFailed | RunCancelled | CancelRequested
+    | MessageUser | MessageGiven | MessageAssistant | GuardTripped | ObjectivesChecked | AnswerRejected
+)  # fmt: skip
 ModelData = (
-    RoutePlanned
-    | ContextAssembled
-    | MemoryRecalled
-    | ReferenceResolved
-    | DocumentRead
-    | ModelRequested
-    | ModelOutput
-    | ModelFailed
-    | UsageRecorded
-)
+    RoutePlanned | ContextAssembled | MemoryRecalled | ReferenceResolved | DocumentRead | ModelRequested | ModelOutput
+    | ModelFailed | UsageRecorded
+)  # fmt: skip
 ToolData = (
-    ToolProposed
-    | ToolJudged
-    | ToolStarted
-    | ToolHeld
-    | ToolFinished
-    | ToolUncertain
-    | ToolDrafted
-    | DraftJudged
-    | DraftApplying
-    | DraftConflicted
-    | ApprovalRequested
-    | ApprovalResolved
-    | GrantRevoked
-)
+    ToolProposed | ToolJudged | ToolStarted | ToolHeld | ToolFinished | ToolUncertain | ToolDrafted | DraftJudged
+    | DraftApplying | DraftConflicted | ApprovalRequested | ApprovalResolved | GrantRevoked
+)  # fmt: skip
 IncidentData = IncidentOpened | IncidentActed | IncidentResolved
 RoutineData = RoutineCreated | RoutineChanged | RoutineRemoved | RoutineFired | RoutineSkipped
 MemoryData = MemoryStored | MemorySuperseded | MemoryForgotten

@@ -12,8 +12,6 @@ from palyra.core.trust import Trust
 
 
 class EndReason(Enum):
-    """Why a run ended."""
-
     FINAL_ANSWER = "final_answer"
     MAX_TURNS = "max_turns"
     MAX_TOOL_CALLS = "max_tool_calls"

@@ -1,7 +1,4 @@
-"""What makes two candidates the same.
-
-Owns: the normalised form of a content, its hash, and the id of a candidate.
-"""
+"""What makes two candidates the same. Owns: the normalised form of a content, its hash, and the id of a candidate."""
 
 import hashlib
 import re

@@ -9,14 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from palyra.core.learning.model import (
-    Candidate,
-    CandidateStatus,
-    ItemUse,
-    Reflection,
-    UsedKind,
-    UseOutcome,
-)
+from palyra.core.learning.model import Candidate, CandidateStatus, ItemUse, Reflection, UsedKind, UseOutcome
 from palyra.core.learning.observed_run import ObservedRun
 
 USES_MIN = 5  # An item that never helped in so many runs should go.

@@ -33,8 +33,6 @@ _NAME = re.compile(r"[^a-z0-9]+")
 
 
 class SkillDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A skill that a procedure would become."""
-
     name: str
     text: str
 

@@ -127,10 +127,7 @@ def _vector_share(candidate: MemoryCandidate) -> float:
 
 
 def _rules(
-    question: MemoryQuestion,
-    candidate: MemoryCandidate,
-    bases: Mapping[int, float],
-    is_question: Mapping[int, bool],
+    question: MemoryQuestion, candidate: MemoryCandidate, bases: Mapping[int, float], is_question: Mapping[int, bool]
 ) -> dict[str, float]:
     rules: dict[str, float] = {}
     if candidate.in_conversation:

@@ -30,7 +30,6 @@ def name_in(data: MarkData) -> str:
 
 
 def project_mark(event: Event, data: MarkData, row: MarkRow | None) -> MarkRow:
-    """Returns the row after the event."""
     if isinstance(data, PinRemoved) and row is not None:
         if row.kind is not MarkKind.PIN or row.removed_seq is not None:
             raise Invalid("pin_removed", f"there is no pin {data.pin_id} to remove at seq {event.seq}")

@@ -74,7 +74,6 @@ class Redactor:
         return Memory(self._known.pattern, self._seen or SeenSecrets())
 
     def text(self, text: str) -> Redacted:
-        """Redacts a whole text."""
         found = scan_whole(text, self._memory)
         if not found.spans:
             return Redacted(text, ())
@@ -112,12 +111,7 @@ class RedactionStream:
     """
 
     def __init__(
-        self,
-        key: bytes,
-        known: KnownSecrets | None = None,
-        seen: SeenSecrets | None = None,
-        *,
-        is_eager: bool = False,
+        self, key: bytes, known: KnownSecrets | None = None, seen: SeenSecrets | None = None, *, is_eager: bool = False
     ) -> None:
         self._is_eager = is_eager
         self._ahead = 0  # How many characters behind `_sent` were already sent early.

@@ -90,7 +90,6 @@ class Memory(NamedTuple):
 
 
 def scan_whole(text: str, memory: Memory) -> Scan:
-    """Scans a complete text."""
     lowered = _lower(text)
     if _is_clean(text, lowered, memory):
         return Scan([], len(text))

@@ -24,10 +24,7 @@ from palyra.core.references.model import (
 
 _KINDS = "|".join(kind.value for kind in ReferenceKind)
 _BEGIN = re.compile(rf"(?<![^\s(\[{{<\"'\u201c\u2018«*,;|])@({_KINDS})(?!\w)")
-_QUOTED = {
-    '"': re.compile(r'"((?:[^"\\\n]|\\.){0,8192})"'),
-    "'": re.compile(r"'((?:[^'\\\n]|\\.){0,8192})'"),
-}
+_QUOTED = {'"': re.compile(r'"((?:[^"\\\n]|\\.){0,8192})"'), "'": re.compile(r"'((?:[^'\\\n]|\\.){0,8192})'")}
 _WORD = re.compile(r"\S+")
 _ESCAPE = re.compile(r"\\([\"'\\])")
 # A reference without a target ends where its word ends. `@diff(x)` and `@diff/x` are something else.

@@ -26,7 +26,6 @@ def render_references(resolved: Iterable[ReferenceResolved]) -> str:
 
 
 def join_references(block: str, resolved: ReferenceResolved) -> str:
-    """Returns a block with one more reference."""
     return f"{block.removesuffix(CLOSING)}{_part(resolved)}\n{CLOSING}"
 
 

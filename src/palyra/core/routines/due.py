@@ -31,7 +31,6 @@ class RoutinePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_routine(routine: Routine, now_ms: int, awake_since_ms: int, cron: CronNext) -> RoutinePlan | None:
-    """Returns what is due, or None if nothing is."""
     first_ms = routine.next_at_ms
     if first_ms is None or first_ms > now_ms or routine.is_paused or routine.is_removed:
         return None

@@ -36,17 +36,9 @@ from palyra.core.run.state import Run, TurnPhase
 from palyra.core.run.states import RunState
 
 Wanted = (
-    Assemble
-    | PlanRoute
-    | ResolveReferences
-    | CallModel
-    | CheckObjectives
-    | Judge
-    | Execute
-    | JudgeDraft
-    | ApplyDraft
+    Assemble | PlanRoute | ResolveReferences | CallModel | CheckObjectives | Judge | Execute | JudgeDraft | ApplyDraft
     | DiscardDraft
-)
+)  # fmt: skip
 
 RECORDS_MAX = 1024  # Far above what CALLS_A_TURN_MAX calls need; reached only if two rules undo each other.
 

@@ -131,10 +131,4 @@ def _ask_uncertain(run: Run, call: Call) -> ApprovalRequested:
 
 
 def _unexecuted(call: Call, outcome: Outcome, error: ToolError | None) -> ToolFinished:
-    return ToolFinished(
-        call_id=call.call_id,
-        effect_id=call.effect_id,
-        outcome=outcome,
-        error=error,
-        attestation=None,
-    )
+    return ToolFinished(call_id=call.call_id, effect_id=call.effect_id, outcome=outcome, error=error, attestation=None)

@@ -61,8 +61,6 @@ class Execute(msgspec.Struct, frozen=True):
 
 
 class JudgeDraft(msgspec.Struct, frozen=True):
-    """Answered by draft.judged."""
-
     call_id: CallId
 
 

@@ -162,26 +162,10 @@ def _require_open(run: Run, type_name: str) -> None:
 
 # Lists the types that decide nothing about a run. A type that is neither here nor a case fails the type check.
 _WithoutEffect = (
-    MemoryRecalled
-    | DocumentRead
-    | MessageGiven
-    | GrantRevoked
-    | SessionCreated
-    | SessionBranched
-    | SessionRestored
-    | SessionReset
-    | SessionLabelled
-    | SessionCompacted
-    | SourceTrusted
-    | SourceDistrusted
-    | SessionCheckpointed
-    | PinAdded
-    | PinRemoved
-    | DocumentChanged
-    | ChangesUndoing
-    | ChangesUndone
-    | SystemData
-)
+    MemoryRecalled | DocumentRead | MessageGiven | GrantRevoked | SessionCreated | SessionBranched | SessionRestored
+    | SessionReset | SessionLabelled | SessionCompacted | SourceTrusted | SourceDistrusted | SessionCheckpointed
+    | PinAdded | PinRemoved | DocumentChanged | ChangesUndoing | ChangesUndone | SystemData
+)  # fmt: skip
 
 
 def _fold_data(run: Run, fact: Draft) -> Run:
@@ -243,31 +227,12 @@ def _fold_data(run: Run, fact: Draft) -> Run:
 _DECIDING_TYPES = frozenset(
     data_type.TYPE
     for data_type in (
-        MessageUser,
-        MessageAssistant,
-        CancelRequested,
-        GuardTripped,
-        ObjectivesChecked,
-        AnswerRejected,
-        ContextAssembled,
-        RoutePlanned,
-        ModelRequested,
-        ModelOutput,
-        ModelFailed,
-        ToolProposed,
-        ToolJudged,
-        ApprovalRequested,
-        ApprovalResolved,
-        ToolStarted,
-        ToolHeld,
-        ToolFinished,
-        ToolUncertain,
-        ToolDrafted,
-        DraftJudged,
-        DraftApplying,
-        DraftConflicted,
+        MessageUser, MessageAssistant, CancelRequested, GuardTripped, ObjectivesChecked, AnswerRejected,
+        ContextAssembled, RoutePlanned, ModelRequested, ModelOutput, ModelFailed, ToolProposed, ToolJudged,
+        ApprovalRequested, ApprovalResolved, ToolStarted, ToolHeld, ToolFinished, ToolUncertain, ToolDrafted,
+        DraftJudged, DraftApplying, DraftConflicted,
     )
-)
+)  # fmt: skip
 
 
 def _fold_message(run: Run, data: MessageUser, fact: Draft) -> Run:

@@ -1,7 +1,4 @@
-"""Folds tool calls and questions: verdicts, answers, intents and outcomes.
-
-Does not own: turns (fold_turn).
-"""
+"""Folds tool calls and questions: verdicts, answers, intents and outcomes. Does not own: turns (fold_turn)."""
 
 from msgspec.structs import replace
 
@@ -79,11 +76,7 @@ def judge(run: Run, data: ToolJudged) -> Run:
 def ask(run: Run, data: ApprovalRequested) -> Run:
     calls = data.calls or ((data.call_id,) if data.call_id is not None else ())
     question = OpenQuestion(
-        approval_id=data.approval_id,
-        kind=data.kind,
-        digest=data.digest,
-        calls=calls,
-        expires_at_ms=data.expires_at_ms,
+        approval_id=data.approval_id, kind=data.kind, digest=data.digest, calls=calls, expires_at_ms=data.expires_at_ms
     )
     if any(other.approval_id == data.approval_id for other in run.questions):
         raise Invalid("approval_exists", f"approval {data.approval_id} was already requested")

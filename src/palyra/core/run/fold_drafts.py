@@ -8,23 +8,12 @@ from msgspec.structs import replace
 
 from palyra.core.errors import Invalid
 from palyra.core.events.draft import DraftApplying, DraftConflicted, DraftJudged, ToolDrafted
-from palyra.core.events.tool import (
-    ApprovalRequested,
-    ApprovalResolved,
-    ApprovalStatus,
-    EffectClass,
-    ToolError,
-    Verdict,
-)
+from palyra.core.events.tool import ApprovalRequested, ApprovalResolved, ApprovalStatus, EffectClass, ToolError, Verdict
 from palyra.core.run.call import Call, CallStep, effect_class, step
 from palyra.core.run.state import Run, find_call, with_call
 
 ATTEMPTS_MAX = 3  # A command whose draft conflicts runs this often; the last time alone on its root.
-_STEPS = {
-    Verdict.ALLOW: CallStep.AGREE,
-    Verdict.ASK: CallStep.ASK_ABOUT_DRAFT,
-    Verdict.DENY: CallStep.DISCARD,
-}
+_STEPS = {Verdict.ALLOW: CallStep.AGREE, Verdict.ASK: CallStep.ASK_ABOUT_DRAFT, Verdict.DENY: CallStep.DISCARD}
 
 
 def may_run_again(call: Call) -> bool:

@@ -1,7 +1,4 @@
-"""Folds turns: routing, the model call and its output.
-
-Does not own: tool calls (fold_calls).
-"""
+"""Folds turns: routing, the model call and its output. Does not own: tool calls (fold_calls)."""
 
 from msgspec.structs import replace
 

@@ -1,7 +1,4 @@
-"""Loop budgets: AgentRunLoopState counts turns, tool calls and active time.
-
-Does not own: ending the run (due_end).
-"""
+"""Loop budgets: AgentRunLoopState counts turns, tool calls and active time. Does not own: ending the run (due_end)."""
 
 import msgspec
 from msgspec.structs import replace
@@ -26,10 +23,7 @@ def make_limits(
         raise Invalid("limits_invalid", f"needed: wall clock > 0, calls >= 0, parallel 1 to {PARALLEL_TOOLS_DEFAULT}")
     turns = min(max_tool_calls + TURNS_OVER_CALLS, TURNS_MAX)
     return RunLimits(
-        wall_clock_ms=wall_clock_ms,
-        max_tool_calls=max_tool_calls,
-        max_turns=turns,
-        parallel_tools=parallel_tools,
+        wall_clock_ms=wall_clock_ms, max_tool_calls=max_tool_calls, max_turns=turns, parallel_tools=parallel_tools
     )
 
 

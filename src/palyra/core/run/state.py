@@ -12,15 +12,7 @@ from msgspec.structs import replace
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import BudgetState, ModelError, ModelOutput, Reservation
-from palyra.core.events.run import (
-    Ancestor,
-    CallerTool,
-    EndReason,
-    ObjectiveResult,
-    ReplyAddress,
-    RunLimits,
-    WaitKind,
-)
+from palyra.core.events.run import Ancestor, CallerTool, EndReason, ObjectiveResult, ReplyAddress, RunLimits, WaitKind
 from palyra.core.events.tool import ApprovalKind, MadeArtifact, OpenedSkill, Outcome
 from palyra.core.ids import ApprovalId, CallId, Principal, RunId
 from palyra.core.run.call import IN_FLIGHT, Call, CallPhase

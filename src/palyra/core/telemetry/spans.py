@@ -127,7 +127,6 @@ class SpanFold:
             self._runs.pop(run.run_id, None)
 
     def opened(self, run_id: RunId, key: str) -> SpanOpened | None:
-        """The open span of that key."""
         run = self._runs.get(run_id)
         return run.open.get(key) if run is not None else None
 

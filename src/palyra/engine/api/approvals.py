@@ -9,13 +9,7 @@ import msgspec
 
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events.base import JsonObject
-from palyra.core.events.tool import (
-    ApprovalKind,
-    ApprovalResolved,
-    ApprovalStatus,
-    Decision,
-    GrantRevoked,
-)
+from palyra.core.events.tool import ApprovalKind, ApprovalResolved, ApprovalStatus, Decision, GrantRevoked
 from palyra.core.ids import ApprovalId, GrantId, Principal
 from palyra.core.projections.rows import ApprovalRow, GrantRow
 from palyra.engine.api.approval_cards import make_card, read_request

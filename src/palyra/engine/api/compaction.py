@@ -1,7 +1,4 @@
-"""Compacting one's own sessions by hand (L11).
-
-Does not own: how a session is compacted (engine.compaction).
-"""
+"""Compacting one's own sessions by hand (L11). Does not own: how a session is compacted (engine.compaction)."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,4 @@
-"""Remembered items as people change and see them.
-
-Does not own: storing or finding them (engine.api.memory).
-"""
+"""Remembered items as people change and see them. Does not own: storing or finding them (engine.api.memory)."""
 
 import msgspec
 from msgspec import UNSET, UnsetType

@@ -1,7 +1,4 @@
-"""Runs as people see them: a run's row, and the texts that the row points to.
-
-Does not own: queries (api.runs).
-"""
+"""Runs as people see them: a run's row, and the texts that the row points to. Does not own: queries (api.runs)."""
 
 from collections.abc import Sequence
 

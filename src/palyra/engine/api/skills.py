@@ -14,15 +14,7 @@ from palyra.core.agents import AgentSpec
 from palyra.core.events.system import AdminActed
 from palyra.core.events.tool import OpenedSkill
 from palyra.core.ids import Principal
-from palyra.core.skills import (
-    SkillCard,
-    SkillFile,
-    SkillPlace,
-    SkillStatus,
-    opened,
-    policy_name,
-    require_change,
-)
+from palyra.core.skills import SkillCard, SkillFile, SkillPlace, SkillStatus, opened, policy_name, require_change
 from palyra.core.trust import Trust
 from palyra.engine.agents import AgentDirectory
 from palyra.engine.api.admin_log import AdminLog

@@ -1,7 +1,4 @@
-"""Puts the parts of channels together.
-
-Owns: which part receives which other. Does not own: any behaviour.
-"""
+"""Puts the parts of channels together. Owns: which part receives which other. Does not own: any behaviour."""
 
 from palyra.engine.api.admin_log import AdminLog
 from palyra.engine.api.channels import ChannelService

@@ -23,10 +23,7 @@ def positions_of(message: InboundMessage, now_ms: int) -> tuple[PutPosition, ...
     if not message.is_listed or message.message_id is None:
         return ()
     position = ReadPosition(
-        channel=message.channel,
-        conversation_id=message.conversation_id,
-        message_id=message.message_id,
-        at_ms=now_ms,
+        channel=message.channel, conversation_id=message.conversation_id, message_id=message.message_id, at_ms=now_ms
     )
     return (PutPosition(position, now_ms - POSITIONS_KEPT_MS),)
 

@@ -45,14 +45,7 @@ from palyra.core.channels.pairing_codes import (
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unauthorized
 from palyra.core.events import Data, Draft
 from palyra.core.events.account_links import PairingIssued, PairingLinked, PairingLocked, PairingRevoked
-from palyra.core.events.tool import (
-    ApprovalKind,
-    ApprovalRequested,
-    ApprovalResolved,
-    ApprovalStatus,
-    Decision,
-    Risk,
-)
+from palyra.core.events.tool import ApprovalKind, ApprovalRequested, ApprovalResolved, ApprovalStatus, Decision, Risk
 from palyra.core.ids import ApprovalId, Principal, length_prefixed, make_ulid, parse_principal
 from palyra.core.trust import Trust
 from palyra.core.writes import Write

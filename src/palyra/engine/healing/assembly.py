@@ -1,7 +1,4 @@
-"""Puts the watchdog together.
-
-Owns: which part receives which other. Does not own: any behaviour.
-"""
+"""Puts the watchdog together. Owns: which part receives which other. Does not own: any behaviour."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -47,12 +44,7 @@ def build_watchdog(
         record=IncidentLog(system=parts.system_tape, clock=setup.clock, ids=parts.ids, clean=clean),
         probes=probes.table(),
         remedies=Remedies(
-            views=setup.views,
-            loops=parts.loops,
-            worker=worker,
-            router=setup.ports.router,
-            sweep=sweep,
-            healing=healing,
+            views=setup.views, loops=parts.loops, worker=worker, router=setup.ports.router, sweep=sweep, healing=healing
         ),
         modes=setup.healing.modes,
         machine=setup.healing.machine,

@@ -256,7 +256,6 @@ class Watchdog:
 
 
 def next_remedy(row: IncidentRow) -> Remedy | None:
-    """Returns the remedy that would be tried next."""
     known = {remedy.value for remedy in Remedy}
     return choose_remedy(tuple(Remedy(word) for word in row.remedies.split() if word in known), row.acted_count)
 

@@ -77,8 +77,6 @@ SETTLE = JobKind(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHandlers:
-    """One handler for each kind."""
-
     compaction: JobHandler
     delegation: JobHandler
     session_cleanup: JobHandler

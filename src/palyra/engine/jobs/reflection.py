@@ -109,11 +109,7 @@ class ReflectionJob:
             if (why := why_retire(lifts[target])) and (found := await self._retirement(run, target, why)) is not None
         ]
         source = FindSource(
-            owner=run.owner,
-            session_id=run.session_id,
-            origin=CandidateOrigin.USE,
-            run_id=run.run_id,
-            agent=run.agent,
+            owner=run.owner, session_id=run.session_id, origin=CandidateOrigin.USE, run_id=run.run_id, agent=run.agent
         )
         retired = await self.intake.plan(source, finds)
         return tuple(RecordUse(use, USES_PER_PRINCIPAL_MAX) for use in changed), retired

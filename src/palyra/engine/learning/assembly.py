@@ -1,7 +1,4 @@
-"""Puts learning together: which part receives which other.
-
-Does not own: any behaviour.
-"""
+"""Puts learning together: which part receives which other. Does not own: any behaviour."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,4 @@
-"""Puts memory together: which part receives which other.
-
-Does not own: any behaviour.
-"""
+"""Puts memory together: which part receives which other. Does not own: any behaviour."""
 
 from palyra.engine.api.memory import MemoryService
 from palyra.engine.api.metered_embedder import MeteredEmbedder

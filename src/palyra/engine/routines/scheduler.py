@@ -243,9 +243,5 @@ def fire_parts(jobs: JobService, routine: Routine, due: DueTime) -> tuple[Routin
 
 def _skipped(routine: Routine, due_at_ms: int, count: int, now_ms: int) -> RoutineFire:
     return RoutineFire(
-        routine_id=routine.id,
-        principal=routine.principal,
-        due_at_ms=due_at_ms,
-        count=count,
-        at_ms=now_ms,
+        routine_id=routine.id, principal=routine.principal, due_at_ms=due_at_ms, count=count, at_ms=now_ms
     )

@@ -9,14 +9,7 @@ from palyra.core.events.session import SourceDistrusted, SourceTrusted
 from palyra.core.ids import RunId
 from palyra.core.service_runs import refuse_service
 from palyra.core.taint import MANY, find_source
-from palyra.engine.session.commands import (
-    Command,
-    OpenSession,
-    RecordSessionEvent,
-    ReturnResults,
-    SendInput,
-    StartRun,
-)
+from palyra.engine.session.commands import Command, OpenSession, RecordSessionEvent, ReturnResults, SendInput, StartRun
 from palyra.engine.session.pending_commit import PendingCommit, SessionState
 
 

@@ -139,20 +139,9 @@ class ResumeSession(msgspec.Struct, frozen=True):
 
 
 Command = (
-    StartRun
-    | OpenSession
-    | SendInput
-    | ReturnResults
-    | CancelRun
-    | AnswerQuestion
-    | RecordSessionEvent
-    | CompactSession
-    | ReconsiderApprovals
-    | EffectReport
-    | HoldCall
-    | CheckDue
-    | ResumeSession
-)
+    StartRun | OpenSession | SendInput | ReturnResults | CancelRun | AnswerQuestion | RecordSessionEvent
+    | CompactSession | ReconsiderApprovals | EffectReport | HoldCall | CheckDue | ResumeSession
+)  # fmt: skip
 
 
 @dataclass(eq=False, slots=True)

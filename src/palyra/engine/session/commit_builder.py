@@ -17,14 +17,7 @@ from palyra.core.channels.replies import reply_writes
 from palyra.core.errors import Conflict, Unavailable
 from palyra.core.events import Data, Draft
 from palyra.core.events.model import ContextAssembled
-from palyra.core.events.run import (
-    CancelRequested,
-    EndReason,
-    MessageUser,
-    ResumeCause,
-    RunResumed,
-    RunStarted,
-)
+from palyra.core.events.run import CancelRequested, EndReason, MessageUser, ResumeCause, RunResumed, RunStarted
 from palyra.core.events.session import SessionReset, SourceDistrusted, SourceTrusted
 from palyra.core.events.tool import ToolHeld
 from palyra.core.ids import NodeId, RunId

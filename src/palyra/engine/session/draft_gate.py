@@ -14,13 +14,7 @@ from msgspec.structs import replace
 
 from palyra.core.budget import left_usd
 from palyra.core.delegation import agents_above, channel_of
-from palyra.core.drafts.changes import (
-    ChangeSet,
-    describe_changes,
-    describe_left_out,
-    digest_changes,
-    is_folder,
-)
+from palyra.core.drafts.changes import ChangeSet, describe_changes, describe_left_out, digest_changes, is_folder
 from palyra.core.drafts.judge import (
     DELETES_MANY,
     PathGroup,

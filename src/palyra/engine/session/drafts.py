@@ -1,7 +1,4 @@
-"""Drafts of the engine's own facts: their actor and their trust.
-
-Does not own: what they say.
-"""
+"""Drafts of the engine's own facts: their actor and their trust. Does not own: what they say."""
 
 from palyra.core.events import Data, Draft
 from palyra.core.ids import Principal, RunId, agent_principal

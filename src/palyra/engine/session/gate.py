@@ -19,15 +19,7 @@ from palyra.core.budget import left_usd
 from palyra.core.caller_tools import CALLER_REASON, CALLER_RULE
 from palyra.core.context.window import Window
 from palyra.core.delegation import agents_above, channel_of, is_born_tainted, narrowing_ancestor
-from palyra.core.events.tool import (
-    EffectClass,
-    Grant,
-    ParallelClass,
-    Refusal,
-    Risk,
-    ToolJudged,
-    Verdict,
-)
+from palyra.core.events.tool import EffectClass, Grant, ParallelClass, Refusal, Risk, ToolJudged, Verdict
 from palyra.core.grants import REFUSED_BEFORE, GrantCase
 from palyra.core.ids import Principal, SessionId
 from palyra.core.offers import CallShape, make_options

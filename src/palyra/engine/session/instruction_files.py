@@ -135,7 +135,6 @@ class InstructionFiles:
         return _Look(tuple(files.values()), frozenset(unknown))
 
     async def _read(self, path: str, sender: ReferenceSender, room_bytes: int) -> _SeenFile | None:
-        """Returns the file, or None if there is none that may be read."""
         verdict = self.judge.judge(read_call(path), sender)
         if verdict.code is not None:
             log.info("instruction_file_refused", path=path, code=verdict.code, reason=verdict.reason)

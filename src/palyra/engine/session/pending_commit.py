@@ -133,7 +133,6 @@ def remember_doubts(pending: PendingCommit, record: Record) -> PendingCommit:
 
 
 def spends_in(record: Record, run: Run, state: SessionState) -> tuple[Spent, ...]:
-    """Returns the spend that a record settles."""
     settled = [draft for draft in record.drafts if isinstance(draft.data, UsageRecorded)]
     if not settled:
         return ()

@@ -32,8 +32,6 @@ class PromptBase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Made(msgspec.Struct, frozen=True):
-    """A base, and what it was made of."""
-
     agent: AgentSpec
     catalog: tuple[ToolSpec, ...]
     opens_skills: bool

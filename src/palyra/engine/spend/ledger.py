@@ -43,8 +43,6 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 class EstimateFactor(NamedTuple):
-    """The factor by which an estimate is multiplied."""
-
     usd: float = 1.0
     tokens: float = 1.0
 

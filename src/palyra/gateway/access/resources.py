@@ -12,14 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from palyra.core.errors import Invalid, NotFound
-from palyra.core.ids import (
-    GrantId,
-    Principal,
-    parse_approval_id,
-    parse_artifact_id,
-    parse_run_id,
-    parse_session_id,
-)
+from palyra.core.ids import GrantId, Principal, parse_approval_id, parse_artifact_id, parse_run_id, parse_session_id
 from palyra.engine.api.owners import OwnerLookup
 
 Id = TypeVar("Id", bound=str)

@@ -62,40 +62,18 @@ def read_answer(message: approvals_pb2.ResolveApprovalRequest, role_max: Role, *
 
 
 def run_message(record: RunRecord) -> runs_pb2.Run:
-    usage, error = record.usage, record.error
-    return runs_pb2.Run(
-        id=record.id,
-        session_id=record.session_id,
-        state=record.state,
-        reason=record.reason,
-        answer=record.answer,
+    error = record.error
+    return _copy(
+        runs_pb2.Run,
+        record,
         error=runs_pb2.RunFailure(code=error.code, message=error.message) if error is not None else None,
-        usage=runs_pb2.RunUsage(
-            input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cost_usd=usage.cost_usd
-        ),
-        objectives=[
-            runs_pb2.RunObjective(objective=each.objective, state=each.state, note=each.note)
-            for each in record.objectives
-        ],
-        agent=record.agent,
-        origin=record.origin,
-        principal=record.principal,
-        created_at_ms=record.created_at_ms,
-        updated_at_ms=record.updated_at_ms,
+        usage=_copy(runs_pb2.RunUsage, record.usage),
+        objectives=[_copy(runs_pb2.RunObjective, each) for each in record.objectives],
     )
 
 
 def session_message(row: SessionRow) -> sessions_pb2.Session:
-    return sessions_pb2.Session(
-        id=row.id,
-        owner=row.owner,
-        agent=row.agent,
-        key=row.key,
-        label=row.label,
-        head_seq=row.seq,
-        created_at_ms=row.created_at_ms,
-        updated_at_ms=row.updated_at_ms,
-    )
+    return _copy(sessions_pb2.Session, row, head_seq=row.seq)
 
 
 def approval_message(card: ApprovalRecord) -> approvals_pb2.Approval:
@@ -105,38 +83,22 @@ def approval_message(card: ApprovalRecord) -> approvals_pb2.Approval:
         )
         for option in card.options
     ]
-    return approvals_pb2.Approval(
-        id=card.id,
-        kind=card.kind,
-        run_id=card.run_id,
-        session_id=card.session_id,
-        call_id=card.call_id,
-        tool=card.tool,
-        arguments_json=_encoder.encode(card.arguments).decode() if card.arguments is not None else None,
-        status=card.status,
-        rule=card.rule,
-        policies=card.policies,
-        risk=card.risk,
-        taint=card.taint,
-        digest=card.digest,
-        preview=card.preview,
-        options=options,
-        created_at_ms=card.created_at_ms,
-        expires_at_ms=card.expires_at_ms,
-        decided_by=card.decided_by,
-        reason=card.reason,
-        count=card.count,
-        calls=fitting([_call_message(call) for call in card.calls]),
-    )
+    calls = fitting([_call_message(call) for call in card.calls])
+    return _copy(approvals_pb2.Approval, card, arguments_json=_json(card.arguments), options=options, calls=calls)
 
 
 def _call_message(call: AskedCall) -> approvals_pb2.ApprovalCall:
-    return approvals_pb2.ApprovalCall(
-        call_id=call.call_id,
-        digest=call.digest,
-        arguments_json=_encoder.encode(call.arguments).decode() if call.arguments is not None else None,
-        preview=call.preview,
-    )
+    return _copy(approvals_pb2.ApprovalCall, call, arguments_json=_json(call.arguments))
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else _encoder.encode(value).decode()
+
+
+def _copy(kind: type[SentMessage], record: object, **others: object) -> SentMessage:
+    """Makes a message whose fields are the record's members of the same names, but for those that are given."""
+    names = [field.name for field in kind.DESCRIPTOR.fields if field.name not in others]
+    return kind(**{name: getattr(record, name) for name in names}, **others)
 
 
 def event_message(event: Event) -> events_pb2.Event:

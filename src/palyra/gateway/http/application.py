@@ -41,11 +41,7 @@ class Gateway:
     """Wire one for a daemon; `server` runs it, and it can be called by any ASGI server."""
 
     def __init__(
-        self,
-        engine: Engine,
-        access: Authentication,
-        settings: HttpSettings,
-        routes: Sequence[HttpRoute] = ROUTES,
+        self, engine: Engine, access: Authentication, settings: HttpSettings, routes: Sequence[HttpRoute] = ROUTES
     ) -> None:
         actions = frozenset(route.action for route in routes if route.needs_credentials)
         self._services = GatewayServices(engine, settings, access.credentials, actions)

@@ -7,7 +7,7 @@ endpoint is annotated with is what a request is decoded into.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from typing import Any, Generic, TypeVar, get_args
 from urllib.parse import unquote
@@ -77,7 +77,7 @@ class HttpCall(Generic[Query, Body]):
         return self.services.viewers.reader_for(self.caller, self.action, is_everyone)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class HttpRoute:
     """`answer` is the record of the answer's body, None for no JSON. `errors` are the statuses besides those of all routes.
 
@@ -93,6 +93,7 @@ class HttpRoute:
     path: str
     summary: str
     endpoint: Callable[[HttpCall[Any, Any]], Awaitable[ASGIApp]]
+    _: KW_ONLY
     action: str
     answer: type[msgspec.Struct] | None = None
     status: int = 200

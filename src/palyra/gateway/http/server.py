@@ -24,8 +24,6 @@ BACKLOG = 1024
 
 
 class HttpServer:
-    """A server that is listening."""
-
     def __init__(self, settings: HttpSettings, gateway: Gateway, listener: socket.socket) -> None:
         self.port: int = listener.getsockname()[1]
         self._settings = settings

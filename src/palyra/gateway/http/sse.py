@@ -114,12 +114,7 @@ class EventStream:
     """One SSE answer. `encode` says which number of an event is its id."""
 
     def __init__(
-        self,
-        slots: StreamSlots,
-        slot: StreamSlot,
-        frames: Frames,
-        encode: Callable[[Frame], bytes],
-        heartbeat_s: float,
+        self, slots: StreamSlots, slot: StreamSlot, frames: Frames, encode: Callable[[Frame], bytes], heartbeat_s: float
     ) -> None:
         self._slots = slots
         self._slot = slot

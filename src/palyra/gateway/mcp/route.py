@@ -124,17 +124,7 @@ def _refuse(message: RpcMessage, error: RpcError, status: int = 200) -> Response
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="POST",
-        path="/mcp",
-        summary="MCP over streamable HTTP: one JSON-RPC message",
-        endpoint=receive,
-        action=ACTION,
-        answer=RpcAnswer,
-        role=Role.USER,
-        media_types=(JSON_TYPE, EVENT_STREAM_TYPE),
-        empty_statuses=(202,),
-        refusal=RpcAnswer,
-        timeout_s=ANSWER_TIMEOUT_S,
-    ),
-)
+    HttpRoute("POST", "/mcp", "MCP over streamable HTTP: one JSON-RPC message",
+              receive, action=ACTION, answer=RpcAnswer, role=Role.USER, media_types=(JSON_TYPE, EVENT_STREAM_TYPE),
+              empty_statuses=(202,), refusal=RpcAnswer, timeout_s=ANSWER_TIMEOUT_S),
+)  # fmt: skip

@@ -219,17 +219,8 @@ class ChatChunks:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="POST",
-        path="/v1/chat/completions",
-        summary="OpenAI-compatible: complete a chat; with stream the answer is chunks",
-        endpoint=complete,
-        action="runs.start",
-        answer=ChatCompletion,
-        role=Role.USER,
-        media_types=(JSON_TYPE, EVENT_STREAM_TYPE),
-        errors=(404, 409),
-        timeout_s=ANSWER_TIMEOUT_S,
-        body_bytes_max=BODY_BYTES_MAX,
-    ),
-)
+    HttpRoute("POST", "/v1/chat/completions", "OpenAI-compatible: complete a chat; with stream the answer is chunks",
+              complete, action="runs.start", answer=ChatCompletion, role=Role.USER,
+              media_types=(JSON_TYPE, EVENT_STREAM_TYPE), errors=(404, 409), timeout_s=ANSWER_TIMEOUT_S,
+              body_bytes_max=BODY_BYTES_MAX),
+)  # fmt: skip

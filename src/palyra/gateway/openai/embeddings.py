@@ -1,7 +1,4 @@
-"""The route of embeddings.
-
-Owns: its wire form. Does not own: making vectors (ports.embedder).
-"""
+"""The route of embeddings. Owns: its wire form. Does not own: making vectors (ports.embedder)."""
 
 import asyncio
 import base64
@@ -94,13 +91,6 @@ def _floats(vector: bytes) -> tuple[float, ...]:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="POST",
-        path="/v1/embeddings",
-        summary="OpenAI-compatible: make vectors of texts",
-        endpoint=embed,
-        action="embeddings.create",
-        answer=EmbeddingList,
-        role=Role.USER,
-    ),
-)
+    HttpRoute("POST", "/v1/embeddings", "OpenAI-compatible: make vectors of texts",
+              embed, action="embeddings.create", answer=EmbeddingList, role=Role.USER),
+)  # fmt: skip

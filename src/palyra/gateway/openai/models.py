@@ -45,20 +45,8 @@ def _listed(call: HttpCall[Empty, Unread]) -> tuple[OpenaiModel, ...]:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="GET",
-        path="/v1/models",
-        summary="OpenAI-compatible: list agents and models",
-        endpoint=list_models,
-        action="models.list",
-        answer=OpenaiModels,
-    ),
-    HttpRoute(
-        method="GET",
-        path="/v1/models/{model_name}",
-        summary="OpenAI-compatible: show an agent or a model",
-        endpoint=show_model,
-        action="models.list",
-        answer=OpenaiModel,
-    ),
-)
+    HttpRoute("GET", "/v1/models", "OpenAI-compatible: list agents and models",
+              list_models, action="models.list", answer=OpenaiModels),
+    HttpRoute("GET", "/v1/models/{model_name}", "OpenAI-compatible: show an agent or a model",
+              show_model, action="models.list", answer=OpenaiModel),
+)  # fmt: skip

@@ -138,34 +138,12 @@ def _read_id(text: str) -> tuple[RunId, int]:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="POST",
-        path="/v1/responses",
-        summary="OpenAI-compatible: make a response; with stream the answer is events",
-        endpoint=create,
-        action="runs.start",
-        answer=ResponseRecord,
-        role=Role.USER,
-        media_types=(JSON_TYPE, EVENT_STREAM_TYPE),
-        errors=(404, 409),
-        timeout_s=ANSWER_TIMEOUT_S,
-        body_bytes_max=BODY_BYTES_MAX,
-    ),
-    HttpRoute(
-        method="GET",
-        path="/v1/responses/{response_id}",
-        summary="OpenAI-compatible: show a response",
-        endpoint=show,
-        action="responses.read",
-        answer=ResponseRecord,
-    ),
-    HttpRoute(
-        method="POST",
-        path="/v1/responses/{response_id}/cancel",
-        summary="OpenAI-compatible: cancel the run of a response",
-        endpoint=cancel,
-        action="responses.cancel",
-        answer=ResponseRecord,
-        role=Role.USER,
-    ),
-)
+    HttpRoute("POST", "/v1/responses", "OpenAI-compatible: make a response; with stream the answer is events",
+              create, action="runs.start", answer=ResponseRecord, role=Role.USER,
+              media_types=(JSON_TYPE, EVENT_STREAM_TYPE), errors=(404, 409), timeout_s=ANSWER_TIMEOUT_S,
+              body_bytes_max=BODY_BYTES_MAX),
+    HttpRoute("GET", "/v1/responses/{response_id}", "OpenAI-compatible: show a response",
+              show, action="responses.read", answer=ResponseRecord),
+    HttpRoute("POST", "/v1/responses/{response_id}/cancel", "OpenAI-compatible: cancel the run of a response",
+              cancel, action="responses.cancel", answer=ResponseRecord, role=Role.USER),
+)  # fmt: skip

@@ -194,10 +194,7 @@ class SegmentFrames(Frames):
         self.is_over = True
         self._frames.close()
         counted = msgspec.structs.replace(
-            end,
-            input_tokens=self._input_tokens,
-            output_tokens=self._output_tokens,
-            cached_tokens=self._cached_tokens,
+            end, input_tokens=self._input_tokens, output_tokens=self._output_tokens, cached_tokens=self._cached_tokens
         )
         return self._frame(END, {"end": counted})
 

@@ -16,13 +16,7 @@ from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, Approvals
 from palyra.gateway.access.resources import APPROVAL, GRANT
 from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
-from palyra.gateway.routes.bodies import (
-    REASON_LENGTH_MAX,
-    PageQuery,
-    RequestBody,
-    cut_page,
-    page_size,
-)
+from palyra.gateway.routes.bodies import REASON_LENGTH_MAX, PageQuery, RequestBody, cut_page, page_size
 from palyra.ports.tokens import Role
 
 OPTION_MAX = 63
@@ -106,56 +100,16 @@ async def revoke(call: HttpCall[Empty, Unread]) -> Response:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="GET",
-        path="/api/v1/approvals",
-        summary="List approvals, in one status if asked",
-        endpoint=list_approvals,
-        action="approvals.list",
-        others=Role.OPERATOR,
-        answer=ApprovalPage,
-    ),
-    HttpRoute(
-        method="GET",
-        path="/api/v1/approvals/{approval_id}",
-        summary="Show an approval",
-        endpoint=show,
-        action="approvals.read",
-        resource=APPROVAL,
-        others=Role.OPERATOR,
-        answer=ApprovalRecord,
-    ),
-    HttpRoute(
-        method="POST",
-        path="/api/v1/approvals/{approval_id}",
-        summary="Answer an approval; an answer is given once",
-        endpoint=answer,
-        action="approvals.answer",
-        resource=APPROVAL,
-        others=Role.OPERATOR,
-        answer=ApprovalRecord,
-        role=Role.USER,
-        errors=(409,),
-    ),
-    HttpRoute(
-        method="GET",
-        path="/api/v1/grants",
-        summary="List grants and refusals",
-        endpoint=list_grants,
-        action="grants.list",
-        others=Role.OPERATOR,
-        answer=GrantPage,
-    ),
-    HttpRoute(
-        method="DELETE",
-        path="/api/v1/grants/{grant_id}",
-        summary="Revoke a grant or a refusal",
-        endpoint=revoke,
-        action="grants.revoke",
-        resource=GRANT,
-        others=Role.OPERATOR,
-        answer=GrantRecord,
-        role=Role.USER,
-        errors=(409,),
-    ),
-)
+    HttpRoute("GET", "/api/v1/approvals", "List approvals, in one status if asked",
+              list_approvals, action="approvals.list", others=Role.OPERATOR, answer=ApprovalPage),
+    HttpRoute("GET", "/api/v1/approvals/{approval_id}", "Show an approval",
+              show, action="approvals.read", resource=APPROVAL, others=Role.OPERATOR, answer=ApprovalRecord),
+    HttpRoute("POST", "/api/v1/approvals/{approval_id}", "Answer an approval; an answer is given once",
+              answer, action="approvals.answer", resource=APPROVAL, others=Role.OPERATOR, answer=ApprovalRecord,
+              role=Role.USER, errors=(409,)),
+    HttpRoute("GET", "/api/v1/grants", "List grants and refusals",
+              list_grants, action="grants.list", others=Role.OPERATOR, answer=GrantPage),
+    HttpRoute("DELETE", "/api/v1/grants/{grant_id}", "Revoke a grant or a refusal",
+              revoke, action="grants.revoke", resource=GRANT, others=Role.OPERATOR, answer=GrantRecord, role=Role.USER,
+              errors=(409,)),
+)  # fmt: skip

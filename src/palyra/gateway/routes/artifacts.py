@@ -54,25 +54,9 @@ def _media_type(header: str | None) -> str:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="POST",
-        path="/api/v1/artifacts",
-        summary="Store a body; its id is its SHA-256",
-        endpoint=put,
-        action="artifacts.write",
-        answer=ArtifactRecord,
-        status=201,
-        role=Role.USER,
-        errors=(413,),
-        timeout_s=UPLOAD_TIMEOUT_S,
-    ),
-    HttpRoute(
-        method="GET",
-        path="/api/v1/artifacts/{artifact_id}",
-        summary="Fetch a body as a download",
-        endpoint=get,
-        action="artifacts.read",
-        resource=ARTIFACT,
-        media_types=("*/*",),
-    ),
-)
+    HttpRoute("POST", "/api/v1/artifacts", "Store a body; its id is its SHA-256",
+              put, action="artifacts.write", answer=ArtifactRecord, status=201, role=Role.USER, errors=(413,),
+              timeout_s=UPLOAD_TIMEOUT_S),
+    HttpRoute("GET", "/api/v1/artifacts/{artifact_id}", "Fetch a body as a download",
+              get, action="artifacts.read", resource=ARTIFACT, media_types=("*/*",)),
+)  # fmt: skip

@@ -11,12 +11,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from palyra.engine.api.requests import (
-    KEY_LENGTH_MAX,
-    LABEL_LENGTH_MAX,
-    NAME_LENGTH_MAX,
-    TEXT_LENGTH_MAX,
-)
+from palyra.engine.api.requests import KEY_LENGTH_MAX, LABEL_LENGTH_MAX, NAME_LENGTH_MAX, TEXT_LENGTH_MAX
 from palyra.gateway.http.settings import CURSOR_MAX, PAGE_ASKED_MAX, PAGE_DEFAULT, PAGE_MAX
 
 MEDIA_TYPE_LENGTH_MAX = 128

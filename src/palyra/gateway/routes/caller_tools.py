@@ -53,26 +53,8 @@ async def give(call: HttpCall[Empty, ResultsBody]) -> Response:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="GET",
-        path="/api/v1/runs/{run_id}/calls",
-        summary="List the calls that the caller of a run is to execute",
-        endpoint=owed,
-        action="runs.input",
-        resource=RUN,
-        answer=OwedCalls,
-        role=Role.USER,
-    ),
-    HttpRoute(
-        method="POST",
-        path="/api/v1/runs/{run_id}/results",
-        summary="Give a run the results of calls that its caller executed",
-        endpoint=give,
-        action="runs.input",
-        resource=RUN,
-        answer=RunRecord,
-        status=202,
-        role=Role.USER,
-        errors=(409,),
-    ),
-)
+    HttpRoute("GET", "/api/v1/runs/{run_id}/calls", "List the calls that the caller of a run is to execute",
+              owed, action="runs.input", resource=RUN, answer=OwedCalls, role=Role.USER),
+    HttpRoute("POST", "/api/v1/runs/{run_id}/results", "Give a run the results of calls that its caller executed",
+              give, action="runs.input", resource=RUN, answer=RunRecord, status=202, role=Role.USER, errors=(409,)),
+)  # fmt: skip

@@ -38,25 +38,8 @@ async def undo(call: HttpCall[Empty, UndoBody]) -> Response:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="GET",
-        path="/api/v1/runs/{run_id}/changes",
-        summary="Show what a run changed in the workspace, as one difference",
-        endpoint=show,
-        action="runs.read",
-        resource=RUN,
-        others=Role.OPERATOR,
-        answer=RunChanges,
-    ),
-    HttpRoute(
-        method="POST",
-        path="/api/v1/runs/{run_id}/undo",
-        summary="Put files back as they were before a run",
-        endpoint=undo,
-        action="runs.undo",
-        resource=RUN,
-        answer=RunChanges,
-        role=Role.USER,
-        errors=(409,),
-    ),
-)
+    HttpRoute("GET", "/api/v1/runs/{run_id}/changes", "Show what a run changed in the workspace, as one difference",
+              show, action="runs.read", resource=RUN, others=Role.OPERATOR, answer=RunChanges),
+    HttpRoute("POST", "/api/v1/runs/{run_id}/undo", "Put files back as they were before a run",
+              undo, action="runs.undo", resource=RUN, answer=RunChanges, role=Role.USER, errors=(409,)),
+)  # fmt: skip

@@ -1,7 +1,4 @@
-"""The route that compacts a session.
-
-Does not own: how (engine.compaction).
-"""
+"""The route that compacts a session. Does not own: how (engine.compaction)."""
 
 import msgspec
 from starlette.responses import Response
@@ -87,16 +84,8 @@ def _retired(item: RetiredItem) -> RetiredRecord:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="POST",
-        path="/api/v1/sessions/{session_id}/compact",
-        summary="Replace the older part of a session's context by a checked summary",
-        endpoint=compact,
-        action="sessions.compact",
-        resource=SESSION,
-        answer=CompactionAnswer,
-        role=Role.USER,
-        errors=(409,),
-        timeout_s=COMPACT_TIMEOUT_S,
-    ),
-)
+    HttpRoute("POST", "/api/v1/sessions/{session_id}/compact",
+              "Replace the older part of a session's context by a checked summary",
+              compact, action="sessions.compact", resource=SESSION, answer=CompactionAnswer, role=Role.USER,
+              errors=(409,), timeout_s=COMPACT_TIMEOUT_S),
+)  # fmt: skip

@@ -30,14 +30,6 @@ async def preview(call: HttpCall[Empty, PreviewBody]) -> Response:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="POST",
-        path="/api/v1/context/preview",
-        summary="Tell what the references of a text would bring; nothing is recorded",
-        endpoint=preview,
-        action="context.preview",
-        answer=ContextPreview,
-        role=Role.USER,
-        errors=(404,),
-    ),
-)
+    HttpRoute("POST", "/api/v1/context/preview", "Tell what the references of a text would bring; nothing is recorded",
+              preview, action="context.preview", answer=ContextPreview, role=Role.USER, errors=(404,)),
+)  # fmt: skip

@@ -18,14 +18,7 @@ from palyra.engine.api.incidents import ActedRecord, IncidentRecord
 from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import PAGE_DEFAULT
-from palyra.gateway.routes.bodies import (
-    REASON_LENGTH_MAX,
-    AfterId,
-    PageLimit,
-    RequestBody,
-    cut_page,
-    page_size,
-)
+from palyra.gateway.routes.bodies import REASON_LENGTH_MAX, AfterId, PageLimit, RequestBody, cut_page, page_size
 from palyra.ports.tokens import Role
 
 
@@ -71,43 +64,14 @@ def _incident_id(path: dict[str, str]) -> IncidentId:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="GET",
-        path="/api/v1/incidents",
-        summary="List what the watchdog found stuck or degraded, the newest first",
-        endpoint=list_incidents,
-        action="incidents.list",
-        answer=IncidentPage,
-        role=Role.OPERATOR,
-    ),
-    HttpRoute(
-        method="GET",
-        path="/api/v1/incidents/{incident_id}",
-        summary="Show one incident: evidence, what to do, and what was done",
-        endpoint=show,
-        action="incidents.read",
-        answer=IncidentRecord,
-        role=Role.OPERATOR,
-        errors=(404,),
-    ),
-    HttpRoute(
-        method="POST",
-        path="/api/v1/incidents/{incident_id}/act",
-        summary="Do the remedy on offer now, in any mode; the act is recorded first",
-        endpoint=act,
-        action="incidents.act",
-        answer=ActedRecord,
-        role=Role.OPERATOR,
-        errors=(404, 409),
-    ),
-    HttpRoute(
-        method="POST",
-        path="/api/v1/incidents/{incident_id}/resolve",
-        summary="Resolve an incident by hand; the same finding stays quiet for an hour",
-        endpoint=resolve,
-        action="incidents.resolve",
-        answer=IncidentRecord,
-        role=Role.OPERATOR,
-        errors=(404, 409),
-    ),
-)
+    HttpRoute("GET", "/api/v1/incidents", "List what the watchdog found stuck or degraded, the newest first",
+              list_incidents, action="incidents.list", answer=IncidentPage, role=Role.OPERATOR),
+    HttpRoute("GET", "/api/v1/incidents/{incident_id}", "Show one incident: evidence, what to do, and what was done",
+              show, action="incidents.read", answer=IncidentRecord, role=Role.OPERATOR, errors=(404,)),
+    HttpRoute("POST", "/api/v1/incidents/{incident_id}/act",
+              "Do the remedy on offer now, in any mode; the act is recorded first",
+              act, action="incidents.act", answer=ActedRecord, role=Role.OPERATOR, errors=(404, 409)),
+    HttpRoute("POST", "/api/v1/incidents/{incident_id}/resolve",
+              "Resolve an incident by hand; the same finding stays quiet for an hour",
+              resolve, action="incidents.resolve", answer=IncidentRecord, role=Role.OPERATOR, errors=(404, 409)),
+)  # fmt: skip

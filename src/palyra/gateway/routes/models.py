@@ -32,23 +32,10 @@ async def check(call: HttpCall[Empty, Empty]) -> Response:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="GET",
-        path="/api/v1/models",
-        summary="List the models that are configured, or were chosen at the start",
-        endpoint=list_models,
-        action="models.list",
-        answer=ModelPage,
-    ),
-    HttpRoute(
-        method="POST",
-        path="/api/v1/models/{name}/check",
-        summary="Make one small real call to a model; it costs what the provider asks for it",
-        endpoint=check,
-        action="models.check",
-        answer=ModelCheck,
-        role=Role.OPERATOR,
-        errors=(409,),
-        timeout_s=CHECK_ANSWER_S,
-    ),
-)
+    HttpRoute("GET", "/api/v1/models", "List the models that are configured, or were chosen at the start",
+              list_models, action="models.list", answer=ModelPage),
+    HttpRoute("POST", "/api/v1/models/{name}/check",
+              "Make one small real call to a model; it costs what the provider asks for it",
+              check, action="models.check", answer=ModelCheck, role=Role.OPERATOR, errors=(409,),
+              timeout_s=CHECK_ANSWER_S),
+)  # fmt: skip

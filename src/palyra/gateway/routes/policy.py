@@ -58,15 +58,8 @@ async def explain(call: HttpCall[Empty, ExplainBody]) -> Response:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="POST",
-        path="/api/v1/policy/explain",
-        summary="Tell how a call or the use of a model would be judged and by which policies; nothing is executed",
-        endpoint=explain,
-        action="policy.explain",
-        others=Role.OPERATOR,
-        answer=Explanation,
-        role=Role.USER,
-        errors=(404,),
-    ),
-)
+    HttpRoute("POST", "/api/v1/policy/explain",
+              "Tell how a call or the use of a model would be judged and by which policies; nothing is executed",
+              explain, action="policy.explain", others=Role.OPERATOR, answer=Explanation, role=Role.USER,
+              errors=(404,)),
+)  # fmt: skip

@@ -30,25 +30,9 @@ async def stop(call: HttpCall[Empty, Empty]) -> Response:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="GET",
-        path="/api/v1/runs/{run_id}/processes",
-        summary="List the background processes of a run",
-        endpoint=list_processes,
-        action="processes.list",
-        resource=RUN,
-        others=Role.OPERATOR,
-        answer=ProcessPage,
-    ),
-    HttpRoute(
-        method="POST",
-        path="/api/v1/runs/{run_id}/processes/{process_id}/stop",
-        summary="Stop a background process and everything it started",
-        endpoint=stop,
-        action="processes.stop",
-        resource=RUN,
-        others=Role.OPERATOR,
-        answer=ProcessRecord,
-        role=Role.USER,
-    ),
-)
+    HttpRoute("GET", "/api/v1/runs/{run_id}/processes", "List the background processes of a run",
+              list_processes, action="processes.list", resource=RUN, others=Role.OPERATOR, answer=ProcessPage),
+    HttpRoute("POST", "/api/v1/runs/{run_id}/processes/{process_id}/stop",
+              "Stop a background process and everything it started",
+              stop, action="processes.stop", resource=RUN, others=Role.OPERATOR, answer=ProcessRecord, role=Role.USER),
+)  # fmt: skip

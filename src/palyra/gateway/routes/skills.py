@@ -59,34 +59,12 @@ async def change(call: HttpCall[Empty, SkillBody]) -> Response:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="GET",
-        path="/api/v1/skills",
-        summary="List the skills an agent has, the broken ones with their problem",
-        endpoint=list_skills,
-        action="skills.list",
-        answer=SkillPage,
-        timeout_s=SKILLS_TIMEOUT_S,
-    ),
-    HttpRoute(
-        method="GET",
-        path="/api/v1/skills/{name}",
-        summary="Show a skill with its instructions",
-        endpoint=show,
-        action="skills.read",
-        answer=SkillRecord,
-        timeout_s=SKILLS_TIMEOUT_S,
-        errors=(404,),
-    ),
-    HttpRoute(
-        method="PATCH",
-        path="/api/v1/skills/{name}",
-        summary="Change a skill's status: active accepts one of a workspace as it is now",
-        endpoint=change,
-        action="skills.change",
-        answer=SkillRecord,
-        role=Role.OPERATOR,
-        timeout_s=SKILLS_TIMEOUT_S,
-        errors=(404, 409),
-    ),
-)
+    HttpRoute("GET", "/api/v1/skills", "List the skills an agent has, the broken ones with their problem",
+              list_skills, action="skills.list", answer=SkillPage, timeout_s=SKILLS_TIMEOUT_S),
+    HttpRoute("GET", "/api/v1/skills/{name}", "Show a skill with its instructions",
+              show, action="skills.read", answer=SkillRecord, timeout_s=SKILLS_TIMEOUT_S, errors=(404,)),
+    HttpRoute("PATCH", "/api/v1/skills/{name}",
+              "Change a skill's status: active accepts one of a workspace as it is now",
+              change, action="skills.change", answer=SkillRecord, role=Role.OPERATOR, timeout_s=SKILLS_TIMEOUT_S,
+              errors=(404, 409)),
+)  # fmt: skip

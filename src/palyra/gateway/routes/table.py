@@ -86,11 +86,5 @@ ROUTES: tuple[HttpRoute, ...] = (
     *openai_responses.ROUTES,
     *openai_embeddings.ROUTES,
     *mcp.ROUTES,
-    HttpRoute(
-        method="GET",
-        path="/api/v1/openapi.json",
-        summary="This description",
-        endpoint=openapi,
-        action="api.describe",
-    ),
+    HttpRoute("GET", "/api/v1/openapi.json", "This description", openapi, action="api.describe"),
 )

@@ -51,36 +51,11 @@ async def distrust(call: HttpCall[SourceQuery, Unread]) -> Response:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="GET",
-        path="/api/v1/sessions/{session_id}/taint",
-        summary="Show where a session's taint came from",
-        endpoint=show,
-        action="sessions.read",
-        resource=SESSION,
-        others=Role.OPERATOR,
-        answer=TaintPage,
-    ),
-    HttpRoute(
-        method="POST",
-        path="/api/v1/sessions/{session_id}/trust",
-        summary="Vouch for a source of the session's taint, until its reset",
-        endpoint=trust,
-        action="sessions.trust",
-        resource=SESSION,
-        answer=TaintPage,
-        role=Role.USER,
-        errors=(409,),
-    ),
-    HttpRoute(
-        method="DELETE",
-        path="/api/v1/sessions/{session_id}/trust",
-        summary="No longer vouch for a source",
-        endpoint=distrust,
-        action="sessions.trust",
-        resource=SESSION,
-        answer=TaintPage,
-        role=Role.USER,
-        errors=(409,),
-    ),
-)
+    HttpRoute("GET", "/api/v1/sessions/{session_id}/taint", "Show where a session's taint came from",
+              show, action="sessions.read", resource=SESSION, others=Role.OPERATOR, answer=TaintPage),
+    HttpRoute("POST", "/api/v1/sessions/{session_id}/trust",
+              "Vouch for a source of the session's taint, until its reset",
+              trust, action="sessions.trust", resource=SESSION, answer=TaintPage, role=Role.USER, errors=(409,)),
+    HttpRoute("DELETE", "/api/v1/sessions/{session_id}/trust", "No longer vouch for a source",
+              distrust, action="sessions.trust", resource=SESSION, answer=TaintPage, role=Role.USER, errors=(409,)),
+)  # fmt: skip

@@ -23,15 +23,7 @@ from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import PAGE_DEFAULT
 from palyra.gateway.routes.bodies import PageLimit, RequestBody, cut_page, page_size
-from palyra.ports.tokens import (
-    ACTIONS_MAX,
-    ADMIN_TOKEN_ID,
-    LABEL_LENGTH_MAX,
-    Role,
-    TokenRegister,
-    TokenRow,
-    state_of,
-)
+from palyra.ports.tokens import ACTIONS_MAX, ADMIN_TOKEN_ID, LABEL_LENGTH_MAX, Role, TokenRegister, TokenRow, state_of
 
 TTL_S_MIN = 60
 TTL_S_MAX = 10 * 366 * 24 * 3600
@@ -204,41 +196,14 @@ def token_record(row: TokenRow, last_used_at_ms: int | None, now_ms: int) -> Tok
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="GET",
-        path="/api/v1/tokens",
-        summary="List tokens, in the order of their ids; never the tokens themselves",
-        endpoint=list_tokens,
-        action="tokens.list",
-        answer=TokenPage,
-        role=Role.ADMIN,
-    ),
-    HttpRoute(
-        method="POST",
-        path="/api/v1/tokens",
-        summary="Issue a token; this answer is the only place it is ever shown",
-        endpoint=issue,
-        action="tokens.issue",
-        answer=IssuedToken,
-        status=201,
-        role=Role.ADMIN,
-    ),
-    HttpRoute(
-        method="DELETE",
-        path="/api/v1/tokens/{token_id}",
-        summary="Revoke a token; it is refused from the next request on, and its streams end",
-        endpoint=revoke,
-        action="tokens.revoke",
-        answer=TokenRecord,
-        role=Role.ADMIN,
-    ),
-    HttpRoute(
-        method="POST",
-        path="/api/v1/tokens/rotate-admin",
-        summary="Replace the node's own admin token; console sessions opened with the old one end",
-        endpoint=rotate_admin,
-        action="tokens.rotate",
-        answer=RotatedToken,
-        role=Role.ADMIN,
-    ),
-)
+    HttpRoute("GET", "/api/v1/tokens", "List tokens, in the order of their ids; never the tokens themselves",
+              list_tokens, action="tokens.list", answer=TokenPage, role=Role.ADMIN),
+    HttpRoute("POST", "/api/v1/tokens", "Issue a token; this answer is the only place it is ever shown",
+              issue, action="tokens.issue", answer=IssuedToken, status=201, role=Role.ADMIN),
+    HttpRoute("DELETE", "/api/v1/tokens/{token_id}",
+              "Revoke a token; it is refused from the next request on, and its streams end",
+              revoke, action="tokens.revoke", answer=TokenRecord, role=Role.ADMIN),
+    HttpRoute("POST", "/api/v1/tokens/rotate-admin",
+              "Replace the node's own admin token; console sessions opened with the old one end",
+              rotate_admin, action="tokens.rotate", answer=RotatedToken, role=Role.ADMIN),
+)  # fmt: skip

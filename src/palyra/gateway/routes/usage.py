@@ -109,13 +109,6 @@ def _totals(found: UsageSum) -> UsageTotals:
 
 
 ROUTES: tuple[HttpRoute, ...] = (
-    HttpRoute(
-        method="GET",
-        path="/api/v1/usage",
-        summary="Tokens and cost, summed by day, model, session, agent, principal or channel",
-        endpoint=show,
-        action="usage.read",
-        others=Role.OPERATOR,
-        answer=UsagePage,
-    ),
-)
+    HttpRoute("GET", "/api/v1/usage", "Tokens and cost, summed by day, model, session, agent, principal or channel",
+              show, action="usage.read", others=Role.OPERATOR, answer=UsagePage),
+)  # fmt: skip

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from palyra.adapters.runtimes.mcp.results import list_result, prompt_result, resource_result, row_of
 from palyra.adapters.runtimes.mcp.server import McpServer
 from palyra.adapters.runtimes.mcp.tools import ENGINE_MARGIN_S, host_of, settle, source_of
+from palyra.core.argument_schemas import arguments_schema, text_schema
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk
 from palyra.core.tools import CallNature, Capability, Runtime, ToolResult, ToolSpec, Trait, failed
@@ -37,12 +38,9 @@ class _ForServers(ABC):
         self._spec = ToolSpec(
             name=name,
             description=description,
-            input_schema={
-                "type": "object",
-                "properties": {"server": which, **properties},
-                "required": ["server", *(key for key in properties if key != "arguments")],
-                "additionalProperties": False,
-            },
+            input_schema=arguments_schema(
+                {"server": which, **properties}, ["server", *(key for key in properties if key != "arguments")]
+            ),
             capabilities=frozenset({Capability.NETWORK}),
             effect_class=EffectClass.ONCE,
             parallel_class=ParallelClass.NEVER,
@@ -85,8 +83,6 @@ class _ForServers(ABC):
 
 
 class McpResources(_ForServers):
-    """The tool `mcp.resources`."""
-
     def __init__(self, servers: Iterable[McpServer]) -> None:
         super().__init__(servers, "mcp.resources", "Lists the resources and prompts that an MCP server offers.", {})
 
@@ -104,15 +100,8 @@ class McpResources(_ForServers):
 
 
 class McpRead(_ForServers):
-    """The tool `mcp.read`."""
-
     def __init__(self, servers: Iterable[McpServer]) -> None:
-        uri = {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": URI_LENGTH_MAX,
-            "description": "As mcp.resources lists it.",
-        }
+        uri = text_schema(URI_LENGTH_MAX, "As mcp.resources lists it.")
         super().__init__(servers, "mcp.read", "Reads a resource of an MCP server.", {"uri": uri})
 
     async def _ask(self, server: McpServer, arguments: JsonObject) -> ToolResult:
@@ -121,10 +110,8 @@ class McpRead(_ForServers):
 
 
 class McpPrompt(_ForServers):
-    """The tool `mcp.prompt`."""
-
     def __init__(self, servers: Iterable[McpServer]) -> None:
-        name = {"type": "string", "minLength": 1, "maxLength": NAME_LENGTH_MAX, "description": "The prompt's name."}
+        name = text_schema(NAME_LENGTH_MAX, "The prompt's name.")
         given = {
             "type": "object",
             "additionalProperties": {"type": "string", "maxLength": VALUE_LENGTH_MAX},

@@ -28,7 +28,6 @@ EVENTS_BYTES_MAX = 8 * MESSAGE_BYTES_MAX  # Limits all events of one answer toge
 
 @asynccontextmanager
 async def open_http(settings: ServerSettings) -> AsyncIterator[Streams]:
-    """Opens the streams to a remote server."""
     from mcp.client.streamable_http import streamable_http_client
 
     assert settings.url is not None

@@ -37,8 +37,6 @@ def has_too_many_parts(body: bytes) -> bool:
 
 
 class MessagePace:
-    """The pace of one connection."""
-
     def __init__(self) -> None:
         self._began_s = 0.0
         self._units = 0

@@ -1,7 +1,4 @@
-"""Reads a list of an MCP server page by page, within limits.
-
-Does not own: what the list holds.
-"""
+"""Reads a list of an MCP server page by page, within limits. Does not own: what the list holds."""
 
 from palyra.adapters.runtimes.mcp.connection import Connection
 

@@ -84,7 +84,6 @@ def tool_result(raw: dict[str, object], tool: str, source: str) -> ToolResult:
 
 
 def resource_result(raw: dict[str, object], source: str) -> ToolResult:
-    """Returns the result of `resources/read`."""
     writer = _ResultWriter()
     for content in _objects(raw.get("contents")):
         _write_resource(writer, content)

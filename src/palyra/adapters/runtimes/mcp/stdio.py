@@ -16,11 +16,7 @@ import structlog
 from palyra.adapters.runtimes.mcp.lines import LineCutter, TooLong
 from palyra.adapters.runtimes.mcp.pace import MessagePace, has_too_many_parts
 from palyra.adapters.runtimes.mcp.process import ServerProcess, start_process
-from palyra.adapters.runtimes.mcp.settings import (
-    INBOUND_REQUESTS_MAX,
-    MESSAGE_BYTES_MAX,
-    ServerSettings,
-)
+from palyra.adapters.runtimes.mcp.settings import INBOUND_REQUESTS_MAX, MESSAGE_BYTES_MAX, ServerSettings
 from palyra.adapters.runtimes.mcp.streams import Streams
 
 if TYPE_CHECKING:

@@ -1,7 +1,4 @@
-"""The pair of streams to an MCP server that every transport gives.
-
-Does not own: opening one (stdio, http).
-"""
+"""The pair of streams to an MCP server that every transport gives. Does not own: opening one (stdio, http)."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple

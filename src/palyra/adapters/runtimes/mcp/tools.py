@@ -29,8 +29,6 @@ _MUST_LOOK = "It is not known whether it took effect: look before you repeat it.
 
 
 class McpTool:
-    """The tool `mcp.<server>.<tool>`."""
-
     def __init__(self, server: McpServer, offered: Offered) -> None:
         self._server = server
         self._offered = offered
@@ -47,9 +45,7 @@ class McpTool:
     def nature(self, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         spec = self._spec
         return CallNature(
-            effect_class=spec.effect_class,
-            parallel_class=spec.parallel_class,
-            host=host_of(self._server.settings),
+            effect_class=spec.effect_class, parallel_class=spec.parallel_class, host=host_of(self._server.settings)
         )
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:

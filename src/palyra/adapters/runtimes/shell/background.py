@@ -7,6 +7,7 @@ A run sees its own processes only. Stopping a process that has ended or never ex
 from palyra.adapters.runtimes.shell.nature import spelled_out
 from palyra.adapters.runtimes.shell.processes import Background, ShellProcesses
 from palyra.adapters.runtimes.shell.run import ShellSetup, describe, from_outside, trusted
+from palyra.core.argument_schemas import arguments_schema, text_schema
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
 from palyra.core.tools import CallNature, ToolResult, ToolSpec, failed
@@ -16,17 +17,12 @@ from palyra.ports.tools import ToolCallContext
 
 PAGE_LENGTH_MAX = 32 * 1024
 NONE_STARTED = "[No process was started in the background.]"
-_ID_SCHEMA: JsonObject = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": 32,
-    "description": "The id that shell.run gave.",
-}
+_ID_SCHEMA: JsonObject = text_schema(32, "The id that shell.run gave.")
 
 LIST = ToolSpec(
     name="shell.list",
     description="Lists the processes this run started in the background, with their ids and states.",
-    input_schema={"type": "object", "properties": {}, "additionalProperties": False},
+    input_schema=arguments_schema({}),
     effect_class=EffectClass.READ_ONLY,
     parallel_class=ParallelClass.READ_ONLY_SAFE,
     risk=Risk.LOW,
@@ -38,18 +34,16 @@ OUTPUT = ToolSpec(
         "Reads what a background process has printed so far. Only the last part of a long output is kept; the first line says "
         "how it stands and with which offset to read on."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
+    input_schema=arguments_schema(
+        {
             "id": {**_ID_SCHEMA, "description": "The id that shell.run gave. Default: the process started last."},
             "offset": {
                 "type": "integer",
                 "minimum": 0,
                 "description": "The first character wanted. Default: as much of the end as fits one answer.",
             },
-        },
-        "additionalProperties": False,
-    },
+        }
+    ),
     effect_class=EffectClass.READ_ONLY,
     parallel_class=ParallelClass.READ_ONLY_SAFE,
     risk=Risk.LOW,
@@ -58,12 +52,7 @@ OUTPUT = ToolSpec(
 STOP = ToolSpec(
     name="shell.stop",
     description="Stops a background process of this run, with everything it started.",
-    input_schema={
-        "type": "object",
-        "properties": {"id": _ID_SCHEMA},
-        "required": ["id"],
-        "additionalProperties": False,
-    },
+    input_schema=arguments_schema({"id": _ID_SCHEMA}, ["id"]),
     effect_class=EffectClass.IDEMPOTENT,
     parallel_class=ParallelClass.NEVER,
     risk=Risk.LOW,

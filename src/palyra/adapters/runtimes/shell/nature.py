@@ -20,8 +20,6 @@ from palyra.core.tools import CallNature
 
 COMMAND_LENGTH_MAX = 64 * 1024
 PREVIEW_LENGTH_MAX = 4 * 1024
-REASONS_SHOWN_MAX = 5  # The command must still begin on a card of a dozen lines with so many reasons above it.
-REASON_LENGTH_MAX = 200
 
 ASKS = CallNature(effect_class=EffectClass.ONCE, parallel_class=ParallelClass.NEVER, is_in_workspace=False)
 
@@ -105,9 +103,7 @@ def show_command(command: str, reasons: tuple[str, ...]) -> str:
 
     The reasons for asking come first, in our words. The exact command follows, every line of it marked.
     """
-    why = [f"* {_cut(spelled_out(reason), REASON_LENGTH_MAX)}" for reason in reasons[:REASONS_SHOWN_MAX]]
-    if len(reasons) > REASONS_SHOWN_MAX:
-        why.append(f"* and {len(reasons) - REASONS_SHOWN_MAX} more")
+    why = [f"* {reason}" for reason in reasons]
     lines = command.split("\n")
     size = f"{len(lines)} line{'' if len(lines) == 1 else 's'}, {len(command)} characters"
     marked = "\n> ".join(spelled_out(line) for line in command[:PREVIEW_LENGTH_MAX].split("\n"))
@@ -115,10 +111,6 @@ def show_command(command: str, reasons: tuple[str, ...]) -> str:
     told = f"{marked[: PREVIEW_LENGTH_MAX - 1]}…" if is_cut else marked
     title = f"the command, {size}{'; its end is not shown' if is_cut else ''}:"
     return "\n".join([*(["asks because", *why] if why else []), title, f"$ {told}"])
-
-
-def _cut(text: str, length_max: int) -> str:
-    return text if len(text) <= length_max else f"{text[: length_max - 1]}…"
 
 
 def spelled_out(line: str) -> str:

@@ -71,11 +71,7 @@ class ShellProcesses:
         shown = (await asyncio.to_thread(self._redact, order.command))[:SHOWN_COMMAND_LENGTH_MAX]
         self._make_room(run_id)
         record = ProcessRecord(
-            id=f"p{secrets.token_hex(4)}",
-            run_id=run_id,
-            session_id=session_id,
-            command=shown,
-            started_at_ms=now_ms,
+            id=f"p{secrets.token_hex(4)}", run_id=run_id, session_id=session_id, command=shown, started_at_ms=now_ms
         )
         process = Background(record)
         process.start(sandbox, order)

@@ -21,6 +21,7 @@ from palyra.adapters.runtimes.shell.overlay import NoOverlay, OverlayCheck
 from palyra.adapters.runtimes.shell.processes import Background, ShellProcesses
 from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox
 from palyra.adapters.runtimes.shell.watch import Excess
+from palyra.core.argument_schemas import arguments_schema, text_schema
 from palyra.core.drafts.changes import ChangeSet, describe_left_out
 from palyra.core.errors import Invalid, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
@@ -49,21 +50,10 @@ SPEC = ToolSpec(
         "status other than 0 is a failure. network gives it a way to the network, direct the real folder, background lets it "
         "go on after the call (then use shell.output and shell.stop); each of these asks a person, so use them only if needed."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "command": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": COMMAND_LENGTH_MAX,
-                "description": "The text, as bash reads it.",
-            },
-            "cwd": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": 4096,
-                "description": "The folder to run in, relative to the first workspace root. Default: that root.",
-            },
+    input_schema=arguments_schema(
+        {
+            "command": text_schema(COMMAND_LENGTH_MAX, "The text, as bash reads it."),
+            "cwd": text_schema(4096, "The folder to run in, relative to the first workspace root. Default: that root."),
             "timeout_s": {
                 "type": "number",
                 "exclusiveMinimum": 0,
@@ -80,9 +70,8 @@ SPEC = ToolSpec(
                 "description": "Work on the real folder, not on a draft. Asks a person. Only for what needs the real files.",
             },
         },
-        "required": ["command"],
-        "additionalProperties": False,
-    },
+        ["command"],
+    ),
     capabilities=frozenset({Capability.PROCESS_EXEC}),
     effect_class=EffectClass.DRAFTED,
     parallel_class=ParallelClass.NEVER,

@@ -1,7 +1,4 @@
-"""Keeps compiled modules, and runs the processes that compile them.
-
-Does not own: compiling itself (compiler).
-"""
+"""Keeps compiled modules, and runs the processes that compile them. Does not own: compiling itself (compiler)."""
 
 import asyncio
 import os

@@ -41,10 +41,7 @@ class PluginTool:
         if len(question) > QUESTION_BYTES_MAX:
             return failed("arguments_invalid", f"the arguments have more than {QUESTION_BYTES_MAX} bytes; give less")
         asked = PluginCall(
-            manifest=self._plugin.manifest,
-            sha256=self._plugin.sha256,
-            function=self._function.name,
-            question=question,
+            manifest=self._plugin.manifest, sha256=self._plugin.sha256, function=self._function.name, question=question
         )
         try:
             answer = await self._runtime.call(

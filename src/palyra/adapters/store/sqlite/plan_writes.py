@@ -1,7 +1,4 @@
-"""Writes a commit plan to SQLite.
-
-Owns: the order of its statements. Does not own: the transaction (recorder).
-"""
+"""Writes a commit plan to SQLite. Owns: the order of its statements. Does not own: the transaction (recorder)."""
 
 import apsw
 

@@ -49,8 +49,6 @@ class _Update(NamedTuple):
 
 
 class ProjectionTable(Generic[RowT]):
-    """One projection's table."""
-
     def __init__(self, name: str, row_type: type[RowT]) -> None:
         fields = msgspec.structs.fields(row_type)
         self.name = name

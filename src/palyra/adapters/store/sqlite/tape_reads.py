@@ -1,7 +1,4 @@
-"""Reads tapes: turns stored events back into records.
-
-Does not own: projections (views).
-"""
+"""Reads tapes: turns stored events back into records. Does not own: projections (views)."""
 
 from typing import Any
 

@@ -1,7 +1,4 @@
-"""Queries for provenance, behind ports.views.ProvenanceViews.
-
-Does not own: what taints (core.taint).
-"""
+"""Queries for provenance, behind ports.views.ProvenanceViews. Does not own: what taints (core.taint)."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

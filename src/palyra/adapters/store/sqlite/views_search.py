@@ -1,7 +1,4 @@
-"""The query for messages by words, behind ports.search.MessageSearch.
-
-Does not own: what is indexed (search_index).
-"""
+"""The query for messages by words, behind ports.search.MessageSearch. Does not own: what is indexed (search_index)."""
 
 import apsw
 

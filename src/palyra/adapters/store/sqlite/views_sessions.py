@@ -1,7 +1,4 @@
-"""Queries for sessions and their retention, behind ports.views.SessionViews.
-
-Does not own: changing them.
-"""
+"""Queries for sessions and their retention, behind ports.views.SessionViews. Does not own: changing them."""
 
 import apsw
 import msgspec

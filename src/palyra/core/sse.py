@@ -14,10 +14,11 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class SseEvent(msgspec.Struct, frozen=True, gc=False):
-    """`name` is b"" unless the stream gave one."""
+    """`name` and `id` are b"" unless the stream gave them for this event."""
 
     name: bytes
     data: bytes
+    id: bytes = b""
 
 
 class SseParser:
@@ -30,6 +31,7 @@ class SseParser:
         self._is_after_cr = False
         self._is_first_line = True
         self._name = b""
+        self._id = b""
         self._data: list[bytes] = []
         self._data_size = 0
 
@@ -53,7 +55,7 @@ class SseParser:
     def _is_one_event(self, chunk: bytes) -> bool:
         """One whole event of one line of data, with nothing under way before it: what a token mostly comes as."""
         is_plain = chunk[:6] == b"data: " and chunk[-2:] == b"\n\n" and chunk.count(b"\n") == 2
-        is_alone = not (self._tail or self._data or self._name or self._is_after_cr or self._is_first_line)
+        is_alone = not (self._tail or self._data or self._name or self._id or self._is_after_cr or self._is_first_line)
         return is_plain and is_alone and b"\r" not in chunk and len(chunk) <= self._limit
 
     def finish(self) -> list[SseEvent]:
@@ -91,10 +93,10 @@ class SseParser:
         for line in lines:
             if not line:
                 if data:
-                    events.append(SseEvent(self._name, data[0] if len(data) == 1 else b"\n".join(data)))
+                    events.append(SseEvent(self._name, data[0] if len(data) == 1 else b"\n".join(data), self._id))
                     data.clear()
                     self._data_size = 0
-                self._name = b""
+                self._name = self._id = b""
             elif line.startswith(b"data: "):
                 data.append(line[6:])
                 self._count(len(line))
@@ -103,11 +105,13 @@ class SseParser:
         return events
 
     def _read_field(self, line: bytes) -> None:
-        """Any field but the usual data line: `data` with no space, `event`; `id`, `retry` and strange ones are not ours."""
+        """Any field but the usual data line: `data` with no space, `event`, `id`; `retry` and strange ones are not ours."""
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"event":
             self._name = value
+        elif field == b"id":
+            self._id = value
         elif field == b"data":
             self._data.append(value)
             self._count(len(line))
