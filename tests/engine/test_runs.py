@@ -3,12 +3,14 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from palyra.adapters.providers.scripted import Script
 from palyra.core.errors import Conflict, Invalid, NotFound, Unavailable
 from palyra.core.events import Event
+from palyra.core.events.run import CallerTool
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.core.ids import Principal, SessionId, StreamId
 from palyra.core.trust import Trust
@@ -328,3 +330,20 @@ async def test_ones_own_requests_at_once_for_a_new_id_share_its_session(tmp_path
         assert {one.session_id, two.session_id, session.id} == {new}
         assert one.id != two.id
         assert [(await finished(engine, record))[-1].type for record in (one, two)] == ["run.done"] * 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"instructions": "key " * 60_000},
+        {"caller_tools": (CallerTool(name="a", parameters={"description": "key " * 60_000}),)},
+    ],
+    ids=["instructions", "tools"],
+)
+async def test_what_no_event_could_hold_is_refused_before_it_is_looked_through(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    async with Workshop(tmp_path, []).open() as engine:
+        with pytest.raises(Invalid, match=r"text_length|tools_too_long"):
+            await engine.runs.start(OWNER, ask(**changes))
+        assert await engine.sessions.list(OWNER, "", 1) == ()
