@@ -56,6 +56,12 @@ def test_errors_are_bounded_in_number_and_length() -> None:
         {"description": "x" * SCHEMA_BYTES_MAX},
         {"const": b"\xff" * 3, "x": object()},
         {"not": nested(2000)},
+        # Each of these held the event loop for seconds while it was compiled.
+        {"pattern": "|".join([r"\w{50}"] * 8_000)},
+        {"pattern": r"\w" * 2_000},
+        {"allOf": [{"pattern": f"(a{{{900 + number}}}){{20}}"} for number in range(900)]},
+        {"patternProperties": {rf"^\p{{L}}{{{100 + number}}}$": {} for number in range(900)}},
+        {"$defs": {f"a{number}": {"$ref": f"#/$defs/a{number + 1}"} for number in range(2_000)}, "$ref": "#/$defs/a0"},
     ],
 )
 def test_broken_schema_is_an_error_and_never_an_exception(schema: JsonObject) -> None:
@@ -67,6 +73,39 @@ def test_broken_schema_is_an_error_and_never_an_exception(schema: JsonObject) ->
 @pytest.mark.parametrize("value", [object(), "\ud800", nested(5000)])
 def test_value_that_cannot_be_checked_is_an_error(value: object) -> None:
     assert len(CHECK.errors({"type": "array", "items": {"type": "string"}}, value)) == 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value"),
+    [
+        pytest.param(r"(?=a)(\w+\s?)*$x", "a " * 100_000, id="backtracks"),
+        pytest.param(r"[ab]*a[ab]{1000}c", "ab" * 100_000, id="many-states"),
+        pytest.param(r"^\d+$", "1" * 1_000_000, id="long"),
+        pytest.param(r"(?=a)(\w+\s?)*$x", ["a " * 30] * 3_000, id="many-places"),
+    ],
+)
+def test_text_that_a_pattern_would_take_long_for_is_not_checked(pattern: str, value: object) -> None:
+    schema: JsonObject = {"pattern": pattern, "items": {"pattern": pattern}}
+    (error,) = CHECK.errors(schema, value)
+    assert "too long" in error
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fitting"),
+    [
+        (r"^[a-z0-9][a-z0-9-]{0,62}$", "one-2"),
+        (r"^\w{1,64}$", "name_1"),
+        (r"^[^!]{1,250}$", "näme"),
+        (r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "01234567-89ab-cdef-0123-456789abcdef"),
+        (r"^[\w.+-]+@[\w-]+(\.[\w-]+)+$", "ann@example.org"),
+        (r"^(?=.*[A-Z])(?=.*\d).{8,}$", "Passw0rdPassw0rd"),
+    ],
+)
+def test_usual_pattern_is_checked_in_a_long_value(pattern: str, fitting: str) -> None:
+    schema: JsonObject = {"properties": {"name": {"pattern": pattern}, "content": {"type": "string"}}}
+    content = "x" * 15_000
+    assert CHECK.errors(schema, {"name": fitting, "content": content}) == ()
+    assert len(CHECK.errors(schema, {"name": "!", "content": content})) == 1
 
 
 def test_pattern_that_explodes_ends_soon() -> None:

@@ -24,6 +24,7 @@ from palyra.ports.views import Spend, SpendFilter
 from tests.engine.test_budgets import Metered, run_many, total
 from tests.support.asking import ask, finished, wait_for
 from tests.support.engines import OWNER, Workshop
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
 USD = 1_000_000_000
@@ -190,6 +191,23 @@ async def test_a_commit_that_fails_frees_nothing_of_a_call_that_is_out(tmp_path:
         provider.gate.set()
         await finished(engine, second)
         assert provider.out_most == 1
+
+
+async def test_a_run_whose_begin_is_not_recorded_holds_nobody_up(tmp_path: Path) -> None:
+    """Two take a new key at once: one of them planned, and waited for room, in a session that never came to be."""
+    provider = Metered(Usage(input_tokens=1_000, output_tokens=1_000))
+    provider.gate.clear()
+    workshop = shop(tmp_path, {"a": provider}, {"a": 1.0}, Budget(scope=BudgetScope.GLOBAL, limit_nano_usd=USD // 100))
+    async with workshop.open() as engine:
+        first = await engine.runs.start(OWNER, ask())
+        await wait_for(engine, first.id, "model.delta")
+        keyed = await asyncio.gather(*(engine.runs.start(OWNER, ask(session_key="new")) for _ in range(2)))
+        last = await engine.runs.start(OWNER, ask())
+        provider.gate.set()
+        async with asyncio.timeout(WAIT_S):
+            for record in (first, *keyed, last):
+                await finished(engine, record)
+    assert {record.session_id for record in keyed} == {keyed[0].session_id}
 
 
 async def test_whoever_waits_longest_goes_first(tmp_path: Path) -> None:

@@ -3,16 +3,18 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from palyra.adapters.providers.scripted import Script
 from palyra.core.errors import Conflict, Invalid, NotFound, Unavailable
 from palyra.core.events import Event
+from palyra.core.events.run import CallerTool
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
-from palyra.core.ids import SessionId, StreamId
+from palyra.core.ids import Principal, SessionId, StreamId
 from palyra.core.trust import Trust
-from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, SessionRequest, WhenBusy
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunRecord, SessionRequest, WhenBusy
 from palyra.engine.hub import LiveFrame
 from tests.support.asking import READ_THEN_ANSWER, SEND_THEN_ANSWER, SLOW, ask, calls, finished, first, says, wait_for
 from tests.support.engines import ALICE, OWNER, Workshop
@@ -301,3 +303,47 @@ async def test_a_valid_new_id_creates_its_session_and_anothers_is_not_found(tmp_
         assert (await engine.sessions.resolve(ALICE, SessionRequest(session_id=other))).id == other
         with pytest.raises(NotFound):
             await engine.sessions.resolve(OWNER, SessionRequest(session_id=other))
+
+
+@pytest.mark.parametrize("when_busy", WhenBusy)
+async def test_an_id_that_two_take_at_once_is_the_first_ones(tmp_path: Path, when_busy: WhenBusy) -> None:
+    new = SessionId(StreamId("01JXT21Q00000000000000ZZZZ"))
+    request = ask(session_id=new, when_busy=when_busy)
+    async with Workshop(tmp_path, [Script(turns=(says("Done."), says("Done.")))]).open() as engine:
+        starts = [engine.runs.start(principal, request) for principal in (OWNER, ALICE)]
+        outcomes = await asyncio.gather(*starts, return_exceptions=True)
+        (record,) = [outcome for outcome in outcomes if isinstance(outcome, RunRecord)]
+        (refused,) = [outcome for outcome in outcomes if outcome is not record]
+        assert str(refused) == f"session_unknown: there is no session {new}"
+        events = await finished(engine, record, Principal(record.principal))
+        assert [event.actor for event in events if event.type == "message.user"] == [record.principal]
+
+
+async def test_ones_own_requests_at_once_for_a_new_id_share_its_session(tmp_path: Path) -> None:
+    new = SessionId(StreamId("01JXT21Q00000000000000ZZZZ"))
+    async with Workshop(tmp_path, [Script(turns=(says("Done."), says("Done.")))]).open() as engine:
+        one, two, session = await asyncio.gather(
+            engine.runs.start(OWNER, ask(session_id=new)),
+            engine.runs.start(OWNER, ask(session_id=new)),
+            engine.sessions.resolve(OWNER, SessionRequest(session_id=new)),
+        )
+        assert {one.session_id, two.session_id, session.id} == {new}
+        assert one.id != two.id
+        assert [(await finished(engine, record))[-1].type for record in (one, two)] == ["run.done"] * 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"instructions": "key " * 60_000},
+        {"caller_tools": (CallerTool(name="a", parameters={"description": "key " * 60_000}),)},
+    ],
+    ids=["instructions", "tools"],
+)
+async def test_what_no_event_could_hold_is_refused_before_it_is_looked_through(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    async with Workshop(tmp_path, []).open() as engine:
+        with pytest.raises(Invalid, match=r"text_length|tools_too_long"):
+            await engine.runs.start(OWNER, ask(**changes))
+        assert await engine.sessions.list(OWNER, "", 1) == ()

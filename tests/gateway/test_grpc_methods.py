@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 
 from palyra.core.errors import Conflict, Corrupt, Invalid, NotFound, PalyraError, Unauthorized, Unavailable
 from palyra.core.ids import Principal
-from palyra.gateway.grpc.messages import approval_message
+from palyra.gateway.grpc.messages import approval_message, read_run
 from palyra.gateway.grpc.methods import METHODS
 from palyra.gateway.grpc.server import CHECK, SERVICE, DaemonHealth
 from palyra.gateway.grpc.settings import HANDSHAKE_TIMEOUT_MS, MESSAGE_BYTES_MAX, GrpcSettings
@@ -41,6 +42,7 @@ USER = "palyra_of-bob-as-user"
 GONE = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 REFLECT = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 Status = grpc.StatusCode
+READ_MAX_S = 0.1  # Of CPU time. The aim is a hundredth of that.
 
 
 @pytest.fixture
@@ -362,6 +364,15 @@ async def test_too_many_refused_tokens_are_told_so(wire: GrpcScene) -> None:
 async def test_a_wrong_message_is_refused_by_its_code(wire: GrpcScene, name: str, message: object, code: str) -> None:
     found = await wire.refusal(name, message)  # type: ignore[arg-type]
     assert (found.status, found.code) == (Status.INVALID_ARGUMENT, code)
+
+
+def test_attachments_beyond_those_of_a_run_are_not_even_looked_at() -> None:
+    """A message has room for half a million empty ones; reading them all held the event loop for a quarter second."""
+    start = runs_pb2.RunStart(text="go", attachments=[runs_pb2.Attachment()] * 400_000)
+    begun_s = time.thread_time()
+    with pytest.raises(Invalid, match="attachments"):
+        read_run(start, OWNER)
+    assert time.thread_time() - begun_s < READ_MAX_S
 
 
 async def test_a_message_that_is_too_large_is_refused_before_it_is_held(wire: GrpcScene) -> None:

@@ -19,7 +19,7 @@ from palyra.gateway.v1 import approvals_pb2, runs_pb2
 from palyra.ports.tokens import Role
 from tests.gateway.grpc_scene import GrpcScene, bearer, open_grpc, refused
 from tests.gateway.prepared import Prepared
-from tests.gateway.scene import WAIT_S, Scene
+from tests.gateway.scene import NOW_MS, WAIT_S, Scene
 from tests.support.asking import finished
 from tests.support.engines import OWNER
 from tests.support.examples import examples
@@ -235,6 +235,33 @@ async def test_a_revoked_token_and_a_stop_end_its_streams_and_not_the_run(wire: 
     assert record.state == "in_progress"
     await prepared.engine.runs.cancel(BOB, RunId(run_id))
     await finished(prepared.engine, record, BOB)
+
+
+@pytest.mark.parametrize("changes", [{"revoked": True}, {"expires_at_ms": NOW_MS}], ids=["revoked", "expired"])
+async def test_a_message_with_a_token_that_holds_no_more_does_nothing(
+    wire: GrpcScene, prepared: Prepared, changes: dict[str, Any]
+) -> None:
+    """The file of tokens was changed, or time has passed: nobody ended the stream."""
+    call, run_id = await begun(wire, start("slowly"), USER)
+    await first_of(call, is_live)
+    wire.scene.tokens.add(USER, Role.USER, principal=BOB, id="bob", **changes)
+    await call.write(cancel(1))
+    assert await ending(call) == (Status.UNAUTHENTICATED, "token_invalid")
+    record = await prepared.engine.runs.get(BOB, RunId(run_id))
+    assert record.state == "in_progress"
+    await prepared.engine.runs.cancel(BOB, RunId(run_id))
+    await finished(prepared.engine, record, BOB)
+
+
+async def test_a_message_is_judged_by_the_role_that_its_token_has_now(wire: GrpcScene) -> None:
+    call, _ = await begun(wire, start("slowly"), USER)
+    await first_of(call, is_live)
+    wire.scene.tokens.add(USER, Role.VIEWER, principal=BOB, id="bob")
+    await call.write(cancel(1))
+    assert (await first_of(call, lambda m: m.request_id == 1)).refused.code == "role_insufficient"
+    wire.scene.tokens.add(USER, Role.USER, principal=BOB, id="bob")
+    await call.write(cancel())
+    assert last_event(await rest(call)) == "run.cancelled"
 
 
 async def test_a_slow_reader_holds_nothing_up_is_bounded_and_misses_no_event(

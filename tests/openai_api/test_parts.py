@@ -16,11 +16,18 @@ from palyra.core.ids import RunId, StreamId, make_call_id
 from palyra.engine.api.requests import GivenMessage, RunError
 from palyra.engine.hub import Frame, Frames, LiveFrame
 from palyra.gateway.http.responses import status_of
-from palyra.gateway.openai.chat_messages import ChatMessage, read_conversation
-from palyra.gateway.openai.conversation import ask_alone, ask_in_session, read_data_url, returned_in, wire_call_id
+from palyra.gateway.openai.chat_messages import ChatMessage, ContentPart, read_conversation
+from palyra.gateway.openai.conversation import (
+    PIECES_MAX,
+    ask_alone,
+    ask_in_session,
+    read_data_url,
+    returned_in,
+    wire_call_id,
+)
 from palyra.gateway.openai.errors import failure_of
 from palyra.gateway.openai.exchange import name_session
-from palyra.gateway.openai.response_items import InputItem, read_input
+from palyra.gateway.openai.response_items import InputItem, InputPart, read_input
 from palyra.gateway.openai.segment import TEXT, CallOut, SegmentFrames, Waits
 from tests.support.examples import examples
 
@@ -166,3 +173,20 @@ def test_text_is_told_once_however_its_frames_overlap(text: str, cuts: list[tupl
         return "".join(str(piece.data["text"]) for piece in pieces)
 
     assert asyncio.run(told()) == text[:known]
+
+
+def test_more_pieces_than_are_read_in_a_moment_are_refused() -> None:
+    """A body of 24 MiB has room for half a million calls; joining those took minutes."""
+    few, many = PIECES_MAX, PIECES_MAX + 1
+    call = InputItem(type="function_call", call_id="a", name="f")
+    assert len(read_input((call,) * few, None).messages[0].calls) == few
+    part = ContentPart(type="text", text="")
+    text = InputPart(type="text", text="")
+    with pytest.raises(Invalid, match="messages_too_many"):
+        read_input((call,) * many, None)
+    with pytest.raises(Invalid, match="messages_too_many"):
+        read_input((InputItem(role="user", content=(text,) * many),), None)
+    with pytest.raises(Invalid, match="messages_too_many"):
+        read_conversation((ChatMessage(role="user", content="a"),) * many)
+    with pytest.raises(Invalid, match="messages_too_many"):
+        read_conversation((ChatMessage(role="user", content=(part,) * many),))

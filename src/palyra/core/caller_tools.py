@@ -8,6 +8,8 @@ Invariant: a caller's tool never has the name of a tool of ours, so no call is a
 import re
 from collections.abc import Iterable
 
+import msgspec
+
 from palyra.core.errors import Invalid
 from palyra.core.events.run import CallerTool
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk
@@ -18,6 +20,7 @@ from palyra.core.tools import Runtime, ToolSpec, wire_name
 from palyra.core.trust import Trust
 
 CALLER_TOOLS_MAX = 128  # As many as the strictest provider takes in one request.
+CALLER_TOOLS_BYTES_MAX = 200_000  # All together, as JSON: what begins a run is one event, and no event has more.
 CALLERS_HEAD = "The caller of this run says:"
 CALLER_RULE = "caller_tool"
 CALLER_REASON = "The caller supplied this tool and executes the call itself."
@@ -29,6 +32,10 @@ def require_caller_tools(tools: tuple[CallerTool, ...], ours: Iterable[str]) -> 
     """Refuses tools that could not be offered, or could not be told from ours."""
     if len(tools) > CALLER_TOOLS_MAX:
         raise Invalid("tools_too_many", f"a run takes at most {CALLER_TOOLS_MAX} tools of its caller, not {len(tools)}")
+    size = len(msgspec.json.encode(tools))
+    if size > CALLER_TOOLS_BYTES_MAX:
+        most = CALLER_TOOLS_BYTES_MAX
+        raise Invalid("tools_too_long", f"the tools of a caller have at most {most} bytes as JSON, not {size}")
     for tool in tools:
         if _NAME.fullmatch(tool.name) is None:
             raise Invalid("tool_name_invalid", "a tool's name has 1 to 64 letters, digits, _ and -")

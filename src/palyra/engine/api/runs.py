@@ -152,6 +152,7 @@ class RunService:
         if self.is_draining:
             raise Unavailable(DRAINING, "the daemon is stopping; try again in a moment")
         _require_text(request.text)
+        _require_length("instructions", request.instructions)
         self._require_demands(request)
         owner = request.owner or principal
         session = await self._session(owner, request)
@@ -332,5 +333,9 @@ def _tainted(opening: SessionCreated, taint: tuple[str, ...]) -> SessionCreated:
 def _require_text(text: str) -> None:
     if not text.strip():
         raise Invalid("text_empty", "there is nothing to do: the text is empty")
+    _require_length("text", text)
+
+
+def _require_length(noun: str, text: str) -> None:
     if len(text) > TEXT_LENGTH_MAX:
-        raise Invalid("text_length", f"the text has {len(text)} characters, the most is {TEXT_LENGTH_MAX}")
+        raise Invalid("text_length", f"{len(text)} characters of {noun}, the most is {TEXT_LENGTH_MAX}")

@@ -6,7 +6,7 @@ Owns: which commands a session refuses or has carried out already. Does not own:
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError
 from palyra.core.events.run import RunAccepted
 from palyra.core.events.session import SourceDistrusted, SourceTrusted
-from palyra.core.ids import RunId
+from palyra.core.ids import Principal, RunId
 from palyra.core.service_runs import refuse_service
 from palyra.core.taint import MANY, find_source
 from palyra.engine.session.commands import Command, OpenSession, RecordSessionEvent, ReturnResults, SendInput, StartRun
@@ -22,6 +22,18 @@ def require_not_service(state: SessionState, command: Command) -> None:
             refuse_service(state.session_id, opening.agent)
         case _:
             return
+
+
+def has_begun(pending: PendingCommit, owner: Principal) -> bool:
+    """Tells whether another command has begun the session since this one was made to begin it.
+
+    A session that somebody else has begun is answered like one that is not there (L11).
+    """
+    state = pending.state
+    is_new = state.head_seq == 0 and not pending.drafts
+    if not is_new and state.owner != owner:
+        raise NotFound("session_unknown", f"there is no session {state.session_id}")
+    return not is_new
 
 
 def changes_trust(state: SessionState, data: SourceTrusted | SourceDistrusted) -> bool:

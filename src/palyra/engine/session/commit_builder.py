@@ -31,7 +31,7 @@ from palyra.core.writes import ClearHeartbeat, SetHeartbeat, Write
 from palyra.engine.api.requests import WhenBusy
 from palyra.engine.session.answer_builder import AnswerBuilder
 from palyra.engine.session.attachments import link_attached
-from palyra.engine.session.command_checks import changes_trust, require_not_service, same_run
+from palyra.engine.session.command_checks import changes_trust, has_begun, require_not_service, same_run
 from palyra.engine.session.commands import (
     AnswerQuestion,
     CancelRun,
@@ -90,6 +90,8 @@ class CommitBuilder:
         match command:
             case StartRun():
                 return await self._start_run(pending, command)
+            case OpenSession(opening=opening) if has_begun(pending, opening.owner):
+                return pending, None
             case OpenSession(principal=principal, opening=opening):
                 return await self._record(pending, RecordSessionEvent(principal=principal, data=opening)), None
             case SendInput():
@@ -127,6 +129,8 @@ class CommitBuilder:
         return replace(pending, writes=(*pending.writes, *cleared, *begun))
 
     async def _start_run(self, pending: PendingCommit, command: StartRun) -> tuple[PendingCommit, RunId]:
+        if command.opening is not None and has_begun(pending, command.opening.owner):
+            command = replace(command, opening=None, given=())
         active = pending.state.active
         same = same_run(pending, command)
         if same is not None:

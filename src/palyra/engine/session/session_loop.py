@@ -217,6 +217,9 @@ class SessionLoop:
             await self._recover(envelopes, error)
             return None
         except PalyraError as error:
+            if not self._effects.is_busy:
+                # A run whose begin was not recorded may wait for room in a budget, and everybody else behind it.
+                self._parts.ledger.follow(self.session_id, None, is_planning=False)
             for envelope in envelopes:
                 self._refuse(envelope, error)
             return None

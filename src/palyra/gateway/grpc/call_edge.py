@@ -38,10 +38,13 @@ class CallEdge:
 
     async def admit(self, context: AnyContext) -> Caller:
         """The caller. Unauthorized without a valid token, Unavailable beyond its rate."""
-        presented = presented_in(context)
-        caller = await self._access.authenticate(presented)
+        caller = await self.authenticate(context)
         self.check_rate(context, caller)
         return caller
+
+    async def authenticate(self, context: AnyContext) -> Caller:
+        """The caller as their token stands now. Unauthorized without a valid one."""
+        return await self._access.authenticate(presented_in(context))
 
     def check_rate(self, context: AnyContext, caller: Caller) -> None:
         self._access.check_rate(caller, peer_of(context))

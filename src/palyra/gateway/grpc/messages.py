@@ -7,6 +7,7 @@ Invariant: what a client sends is parsed once, here, and fails as Invalid.
 
 import base64
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -18,7 +19,14 @@ from palyra.core.errors import Invalid
 from palyra.core.events import Event
 from palyra.core.ids import Principal
 from palyra.core.projections.rows import SessionRow
-from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, AskedCall, RunRecord, RunRequest
+from palyra.engine.api.requests import (
+    ATTACHMENTS_MAX,
+    ApprovalAnswer,
+    ApprovalRecord,
+    AskedCall,
+    RunRecord,
+    RunRequest,
+)
 from palyra.gateway.grpc.settings import PAGE_BYTES_MAX
 from palyra.gateway.routes.approvals import AnswerBody, make_answer
 from palyra.gateway.routes.runs import RunBody, make_run_request
@@ -51,7 +59,8 @@ def read(message: Message, shape: type[Shape], **members: object) -> Shape:
 
 
 def read_run(start: runs_pb2.RunStart, principal: Principal) -> RunRequest:
-    attachments = [_attachment(item) for item in start.attachments] or None
+    # One more than a run takes is enough to refuse them all.
+    attachments = [_attachment(item) for item in islice(start.attachments, ATTACHMENTS_MAX + 1)] or None
     schema = _read_schema(start.answer_schema_json) if start.HasField("answer_schema_json") else None
     body = read(start, RunBody, attachments=attachments, answer_schema=schema, answer_schema_json=None)
     return make_run_request(body, ORIGIN, trust_of_caller(principal))

@@ -2,9 +2,10 @@
 
 Owns: the first message, acknowledging later ones, writing frames, and the end of the stream.
 Does not own: the frames' bytes (frames), following (engine.hub), how many streams there may be (gateway.http.sse).
-Invariants: a stream that ends, breaks or is too slow changes nothing about its run. Only one task writes. Frames are
-taken when those before them are written, so what a client does not read stays with the hub and the tape. A client that
-takes nothing for a while is cut. At most a few acknowledgements wait; beyond that no more of its messages are read.
+Invariants: a stream that ends, breaks or is too slow changes nothing about its run. A message counts only with a token
+that is valid when it comes. Only one task writes. Frames are taken when those before them are written, so what a client
+does not read stays with the hub and the tape. A client that takes nothing for a while is cut. At most a few
+acknowledgements wait; beyond that no more of its messages are read.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ class RunStreams:
         slots = self._edge.services.slots
         with slots.reserved(caller.token_id) as slot:
             started, frames = await self._open(caller, await _read_first(context))
-        stream = _OpenStream(self._edge, caller, context, started.id)
+        stream = _OpenStream(self._edge, context, started.id)
         try:
             await self._run(stream, slot, frames, started)
         finally:
@@ -91,9 +92,8 @@ class RunStreams:
 class _OpenStream:
     """One client's side: its messages as they come, and the answers that wait for it."""
 
-    def __init__(self, edge: CallEdge, caller: Caller, context: AnyContext, run_id: RunId) -> None:
+    def __init__(self, edge: CallEdge, context: AnyContext, run_id: RunId) -> None:
         self._edge = edge
-        self._caller = caller
         self._context = context
         self._run_id = run_id
         self._answers: deque[runs_pb2.RunStreamResponse] = deque()
@@ -141,9 +141,10 @@ class _OpenStream:
         await self.write_answers()
 
     async def _answer(self, message: runs_pb2.RunStreamRequest) -> runs_pb2.RunStreamResponse:
+        caller = await self._edge.authenticate(self._context)  # A token that holds no more ends the stream.
         try:
-            self._edge.check_rate(self._context, self._caller)
-            await self._perform(message)
+            self._edge.check_rate(self._context, caller)
+            await self._perform(caller, message)
         except PalyraError as error:
             if not is_refusal(error):
                 raise
@@ -151,34 +152,32 @@ class _OpenStream:
             return runs_pb2.RunStreamResponse(refused=refused, request_id=message.request_id)
         return runs_pb2.RunStreamResponse(accepted=runs_pb2.RequestAccepted(), request_id=message.request_id)
 
-    async def _perform(self, message: runs_pb2.RunStreamRequest) -> None:
+    async def _perform(self, caller: Caller, message: runs_pb2.RunStreamRequest) -> None:
         match message.WhichOneof("message"):
             case "input":
-                await self._send_input(message.input)
+                await self._send_input(caller, message.input)
             case "answer":
-                await self._resolve(message.answer)
+                await self._resolve(caller, message.answer)
             case "cancel":
-                viewer = await self._edge.viewer_for(self._caller, "runs.cancel", ResourceRef(RUN, self._run_id))
-                await self._edge.services.engine.runs.cancel(viewer, self._run_id, by=self._caller.principal)
+                viewer = await self._edge.viewer_for(caller, "runs.cancel", ResourceRef(RUN, self._run_id))
+                await self._edge.services.engine.runs.cancel(viewer, self._run_id, by=caller.principal)
             case "start" | "follow":
                 raise Invalid("stream_started", "this stream has its run already; open another one")
             case _:
                 raise Invalid("message_empty", "the message says nothing")
 
-    async def _send_input(self, message: runs_pb2.RunInput) -> None:
-        principal = await self._edge.viewer_for(self._caller, "runs.input", ResourceRef(RUN, self._run_id))
+    async def _send_input(self, caller: Caller, message: runs_pb2.RunInput) -> None:
+        principal = await self._edge.viewer_for(caller, "runs.input", ResourceRef(RUN, self._run_id))
         self._edge.services.require_open()
-        text, trust = read(message, InputBody).text, trust_of_caller(self._caller.principal)
+        text, trust = read(message, InputBody).text, trust_of_caller(caller.principal)
         await self._edge.services.engine.runs.send_input(principal, self._run_id, text, trust)
 
-    async def _resolve(self, message: approvals_pb2.ResolveApprovalRequest) -> None:
-        viewer = await self._edge.viewer_for(
-            self._caller, "approvals.answer", ResourceRef(APPROVAL, message.approval_id)
-        )
-        may_trust = self._edge.services.viewers.may_trust(self._caller)
-        given = read_answer(message, self._caller.role, may_trust=may_trust)
+    async def _resolve(self, caller: Caller, message: approvals_pb2.ResolveApprovalRequest) -> None:
+        viewer = await self._edge.viewer_for(caller, "approvals.answer", ResourceRef(APPROVAL, message.approval_id))
+        may_trust = self._edge.services.viewers.may_trust(caller)
+        given = read_answer(message, caller.role, may_trust=may_trust)
         approval_id = APPROVAL.read_id(message.approval_id)
-        await self._edge.services.engine.approvals.answer(viewer, approval_id, given, by=self._caller.principal)
+        await self._edge.services.engine.approvals.answer(viewer, approval_id, given, by=caller.principal)
 
 
 async def _read_first(context: AnyContext) -> runs_pb2.RunStreamRequest:

@@ -15,9 +15,11 @@ import msgspec
 from starlette.requests import Request
 
 from palyra.core.errors import Invalid, Unavailable
+from palyra.core.schema_cost import places_of
 from palyra.gateway.http.settings import (
     CURSOR_MAX,
     JSON_BYTES_MAX,
+    PLACES_MAX,
     QUERY_FIELDS_MAX,
     UNPROVEN_BYTES_MAX,
     UNPROVEN_SMALL_BYTES,
@@ -78,6 +80,10 @@ async def read_body(request: Request, bytes_max: int, hold: Hold = _hold_freely)
 async def read_json(request: Request, shape: type[Shape], bytes_max: int = JSON_BYTES_MAX) -> Shape:
     """The body as a record. No body at all counts as an object without members."""
     body = await read_body(request, bytes_max)
+    if len(body) > JSON_BYTES_MAX and places_of(body) > PLACES_MAX:
+        raise Invalid(
+            "body_invalid", f"the body has over {PLACES_MAX} values; a large one is for texts, files and images"
+        )
     try:
         return msgspec.json.decode(body or b"{}", type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:

@@ -11,6 +11,9 @@ from palyra.gateway.access.rate_limits import REQUESTS_PER_MINUTE
 JSON_BYTES_MAX = (
     1024 * 1024
 )  # The longest text four times over in UTF-8, with room for a schema; larger is an artifact.
+PLACES_MAX = (
+    500_000  # Values of a larger body, about. Decoding takes up to 0.4 microseconds each, and nothing runs beside it.
+)
 MEMORY_BYTES_MAX = 8 * 1024 * 1024  # A thousand remembered items of some pages each.
 ARTIFACT_BYTES_MAX = 32 * 1024 * 1024  # A large photo or log; it is held in memory while it arrives.
 UPLOADS_MAX = 4  # At once: with ARTIFACT_BYTES_MAX the most memory that uploads can take.

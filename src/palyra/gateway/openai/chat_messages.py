@@ -21,6 +21,7 @@ from palyra.gateway.openai.conversation import (
     read_tool,
     require_call_id,
     require_few,
+    require_readable,
 )
 from palyra.gateway.openai.errors import UnsupportedParameter
 
@@ -118,6 +119,7 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_conversation(messages: tuple[ChatMessage, ...]) -> CallerConversation:
+    require_readable(1 + count_parts(message.content) + len(message.tool_calls or ()) for message in messages)
     instructions: list[str] = []
     read: list[GivenMessage] = []
     for at, message in enumerate(messages):
@@ -142,6 +144,10 @@ def read_conversation(messages: tuple[ChatMessage, ...]) -> CallerConversation:
             )
         )
     return CallerConversation(instructions="\n\n".join(instructions), messages=tuple(read))
+
+
+def count_parts(content: str | tuple[object, ...] | None) -> int:
+    return len(content) if isinstance(content, tuple) else 0
 
 
 def read_chat_tools(tools: tuple[ChatTool, ...]) -> tuple[CallerTool, ...]:

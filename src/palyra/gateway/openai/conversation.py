@@ -7,7 +7,7 @@ Does not own: the wire forms (chat_messages, response_items), starting runs (exc
 import base64
 import binascii
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from palyra.engine.session.commands import CallerResult
 
 GO_ON = "[The results of your calls are above. Go on.]"
 CALL_ID_LENGTH_MAX = 256
+PIECES_MAX = 20_000  # Of one conversation: reading one takes 2 microseconds, in which the daemon does nothing else.
 _CALL_ID = re.compile(r"call_([0-9A-Z]{26})_([0-9]{1,6})")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.-]+)*;base64,", re.IGNORECASE | re.ASCII)
 
@@ -131,6 +132,14 @@ def read_tool(name: str, description: str | None, parameters: JsonObject | None)
     return CallerTool(name=name, description=description or "", parameters=parameters or {})
 
 
+def require_readable(counts: Iterable[int]) -> None:
+    """Refuses a conversation of more messages, parts and calls than are read in a moment."""
+    count = sum(counts)
+    if count > PIECES_MAX:
+        what = f"{count} messages, parts and calls; the most is {PIECES_MAX}: name a session and send what is new"
+        raise Invalid("messages_too_many", what)
+
+
 def require_few(count: int) -> None:
     if count > CALLER_TOOLS_MAX:
         raise Invalid("tools_too_many", f"a request takes at most {CALLER_TOOLS_MAX} tools, not {count}")
@@ -138,15 +147,19 @@ def require_few(count: int) -> None:
 
 def join_calls(messages: Sequence[GivenMessage]) -> tuple[GivenMessage, ...]:
     """Joins calls that stand by themselves with the assistant's message before them."""
-    joined: list[GivenMessage] = []
+    groups: list[list[GivenMessage]] = []
     for message in messages:
-        last = joined[-1] if joined else None
         is_bare = message.role is GivenRole.ASSISTANT and bool(message.calls) and not message.text
-        if is_bare and last is not None and last.role is GivenRole.ASSISTANT:
-            joined[-1] = replace(last, calls=(*last.calls, *message.calls))
+        if is_bare and groups and groups[-1][0].role is GivenRole.ASSISTANT:
+            groups[-1].append(message)
         else:
-            joined.append(message)
-    return tuple(joined)
+            groups.append([message])
+    return tuple(map(_joined, groups))
+
+
+def _joined(group: list[GivenMessage]) -> GivenMessage:
+    first = group[0]
+    return replace(first, calls=tuple(call for each in group for call in each.calls)) if len(group) > 1 else first
 
 
 def past_call(call_id: str, name: str, arguments: str) -> GivenCall:

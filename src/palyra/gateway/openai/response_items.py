@@ -12,7 +12,7 @@ from msgspec import Meta
 from palyra.core.events.base import JsonObject
 from palyra.core.events.run import CallerTool, GivenRole
 from palyra.engine.api.requests import GivenAttachment, GivenMessage
-from palyra.gateway.openai.chat_messages import ModelName, read_file
+from palyra.gateway.openai.chat_messages import ModelName, count_parts, read_file
 from palyra.gateway.openai.conversation import (
     CallerConversation,
     join_calls,
@@ -21,6 +21,7 @@ from palyra.gateway.openai.conversation import (
     read_tool,
     require_call_id,
     require_few,
+    require_readable,
 )
 from palyra.gateway.openai.errors import UnsupportedParameter
 
@@ -99,6 +100,7 @@ def read_input(given: str | tuple[InputItem, ...], instructions: str | None) -> 
     if isinstance(given, str):
         asked = GivenMessage(role=GivenRole.USER, text=given)
         return CallerConversation(instructions=instructions or "", messages=(asked,))
+    require_readable(1 + count_parts(item.content) + count_parts(item.output) for item in given)
     said = [instructions] if instructions else []
     read: list[GivenMessage] = []
     for at, item in enumerate(given):
