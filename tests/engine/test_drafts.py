@@ -158,6 +158,18 @@ async def test_a_person_leaves_out_a_path_and_the_rest_is_applied(tmp_path: Path
     assert "not applied: .vscode/tasks.json (a person left it out)" in (outcomes(events)[0].output or "")
 
 
+async def test_a_folder_stays_out_with_the_only_thing_in_it(tmp_path: Path) -> None:
+    workshop = shop(tmp_path, "mkdir .vscode && echo '{}' > .vscode/tasks.json && echo a > free")
+    async with workshop.open() as engine:
+        record = await engine.runs.start(OWNER, ask())
+        card = await question(engine)
+        answer = ApprovalAnswer(decision=Decision.ALLOW, without=(".vscode/tasks.json",))
+        await engine.approvals.answer(OWNER, card.id, answer)
+        events = await finished(engine, record)
+    assert os.listdir(workshop.workspace) == ["free"]
+    assert "not applied: .vscode/ (a person left it out)" in (outcomes(events)[0].output or "")
+
+
 async def test_a_name_that_means_nothing_leaves_the_question_open(tmp_path: Path) -> None:
     workshop = shop(tmp_path, "mkdir .vscode && echo {} > .vscode/tasks.json && echo x > a")
     async with workshop.open() as engine:

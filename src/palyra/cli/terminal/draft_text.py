@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from palyra.cli.output import counted
 from palyra.cli.terminal.style import in_one_line
+from palyra.core.drafts.changes import without_paths
+from palyra.core.events.draft import ChangeKind, FileChange
 
 LINES_MAX = 6  # A person is told the first changes; `palyra runs diff` shows the rest.
 _PATH_LENGTH_MAX = 120
@@ -71,15 +73,18 @@ def draft_conflicted_text(data: Mapping[str, object]) -> str:
 
 def _change_lines(drafted: Mapping[str, object], without: tuple[str, ...]) -> list[str]:
     changes = [each for each in _listed(drafted.get("changes")) if isinstance(each, dict)]
-    kept = [each for each in changes if not _is_without(str(each.get("path")), without)]
+    kept = without_paths([_change(each) for each in changes], without)
+    applied = {(change.root, change.path) for change in kept}
     return [
         f"{_WORDS.get(each.get('kind'), each.get('kind'))} {in_one_line(str(each.get('path')), _PATH_LENGTH_MAX)}"
-        for each in kept
+        for each in changes
+        if (str(each.get("root")), str(each.get("path"))) in applied
     ]
 
 
-def _is_without(path: str, without: tuple[str, ...]) -> bool:
-    return any(path.rstrip("/") == each.rstrip("/") or path.startswith(each.rstrip("/") + "/") for each in without)
+def _change(each: Mapping[str, object]) -> FileChange:
+    kind = next((kind for kind in ChangeKind if kind.value == each.get("kind")), ChangeKind.MODIFIED)
+    return FileChange(root=str(each.get("root")), path=str(each.get("path")), kind=kind)
 
 
 def _left_out_lines(drafted: Mapping[str, object], without: tuple[str, ...]) -> list[str]:
