@@ -26,6 +26,7 @@ from palyra.adapters.drafts.steps import (
     set_mode,
     step_folder,
     step_folder_back,
+    swap_back,
     withdraw,
 )
 from palyra.adapters.drafts.tree import FOLDER_FLAGS, PERMISSIONS, STRANGE_SHA256, Tree, look_at, remove_tree
@@ -336,13 +337,11 @@ class Applier:
             is_old = name == self._old(change)
             if not exists(stage, name) or not (is_old or look_at(stage, name).sha256 == change.before_sha256):
                 continue
-            old = (stage, name)
-            if not exchange(old, place):
-                os.rename(name, place[1], src_dir_fd=stage, dst_dir_fd=place[0])
-            elif look_at(*old).sha256 != change.after_sha256:
-                exchange(old, place)  # Somebody saved there meanwhile: their content stays.
-            else:
-                os.unlink(name, dir_fd=stage)
+            is_kept_open = parent(change) in self._touched
+            if not swap_back(change, (stage, name), place) and not is_kept_open:
+                bring_back(
+                    (stage, name), place
+                )  # Maybe another folder than the one it came out of: nothing may be lost.
             return
 
     def _keep(self, undo_path: Path) -> AppliedDraft:
