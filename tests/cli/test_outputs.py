@@ -96,6 +96,19 @@ def test_changes_too_many_for_the_event_are_counted() -> None:
     assert sink.told[1:] == ["    … 5000 changes; palyra runs diff shows them"]
 
 
+def test_everything_that_was_not_applied_is_counted() -> None:
+    """Attributes of a thousand files, for example: the event names the first of them only."""
+    sink = Lines()
+    transcript = Transcript(sink, Style())
+    frame = drafted([{"kind": "created", "path": "a"}], [{"path": f"f{each}", "reason": "r"} for each in range(32)])
+    frame.event["data"]["left_out_count"] = 1000  # type: ignore[index]
+    transcript.show(frame)
+    ended = finished("ok", None)
+    ended["data"] = {"call_id": "c1", "outcome": "ok", "output": "", "changes_count": 1}
+    transcript.show(SseFrame(9, "tool.finished", ended))
+    assert sink.told[-1] == "    … 994 more not applied"
+
+
 def test_events_of_a_draft_are_told_in_words() -> None:
     judged: JsonObject = {"call_id": "c1", "verdict": "ask", "rule": "run_outside", "reason": "It asks."}
     events: list[JsonObject] = [

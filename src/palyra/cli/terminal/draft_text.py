@@ -93,7 +93,10 @@ def _left_out_lines(drafted: Mapping[str, object], without: tuple[str, ...]) -> 
     reasons += [(path, "you left it out") for path in without]
     said = [f"not applied: {path} ({reason})" for path, reason in reasons]
     lines = [in_one_line(line, 2 * _PATH_LENGTH_MAX) for line in said[:LINES_MAX]]
-    return [*lines, f"… {len(said) - LINES_MAX} more not applied"] if len(said) > LINES_MAX else lines
+    counted_by_event = drafted.get("left_out_count")
+    unnamed_count = max(0, counted_by_event - len(found)) if isinstance(counted_by_event, int) else 0
+    more_count = len(said) - len(lines) + unnamed_count
+    return [*lines, f"… {more_count} more not applied"] if more_count else lines
 
 
 def _listed(value: object) -> list[object]:
