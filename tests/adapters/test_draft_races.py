@@ -67,6 +67,16 @@ def move_and_make(name: str, target: str) -> Swap:
     return swap
 
 
+def move_and_copy(name: str, target: str, source: str) -> Swap:
+    """A new version of a whole folder takes the place of the old one."""
+
+    def swap(base: Path) -> None:
+        os.rename(base / name, base / target)
+        shutil.copytree(base / source, base / name)
+
+    return swap
+
+
 def save(name: str) -> Swap:
     """An editor saves: what was there before is gone by its own will."""
 
@@ -84,6 +94,7 @@ SWAPS: dict[str, Swap] = {
     "a folder for a link to itself": swap_for_link("root/d", "root/d.away"),
     "a folder moved out": move("root/d", "outside/moved"),
     "a folder moved out, an empty one instead": move_and_make("root/d", "outside/moved"),
+    "a folder moved out, another version instead": move_and_copy("root/d", "outside/moved", "versions/d"),
     "a folder moved inside": move("root/e", "root/moved"),
     "the root for a link": swap_for_link("root", "outside"),
     "the root for an empty one": move_and_make("root", "away"),
@@ -102,6 +113,9 @@ def lay(base: Path) -> None:
     desk = SwapDesk(base)
     shutil.copytree(desk.root, base / "outside", symlinks=True)
     (base / "void").mkdir()
+    shutil.copytree(desk.root / "d", base / "versions/d")
+    for path in (base / "versions/d").iterdir():
+        path.write_text("another version\n")
 
 
 def held(base: Path) -> Held:
@@ -265,12 +279,14 @@ async def test_a_swap_at_any_moment_leads_nowhere(folder: Path, command: str) ->
     assert outcomes["AppliedDraft"] > 200 // STRIDE
 
 
+@pytest.mark.parametrize("command", [COMMANDS[0], "echo 1 >> d/x; echo 2 >> d/y"])
 async def test_content_of_more_folders_than_are_kept_open_is_not_lost(
     folder: Path,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
+    command: str,
 ) -> None:
     monkeypatch.setattr(applying, "TOUCHED_MAX", 0)
-    outcomes = await try_all(await made(folder, COMMANDS[0]), lambda moments, patch: None)
+    outcomes = await try_all(await made(folder, command), lambda moments, patch: None)
     assert outcomes["aside"]
 
 

@@ -37,6 +37,7 @@ STEPS = (
     (applying, "rename_new"),
     (steps, "rename_new"),
     (applying, "exchange"),
+    (steps, "exchange"),
     (applying, "step_folder"),
     (applying, "set_mode"),
     (applying, "change_mode"),

@@ -318,6 +318,47 @@ async def test_killed_at_any_step_it_goes_on_and_ends_alike(
     assert kills
 
 
+async def test_damage_that_shows_after_a_kill_takes_everything_back(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = desk.held()
+    context, found = await desk.run(MANY)
+    step, _ = killing(applying, "rename_new", 12)
+    with monkeypatch.context() as patch:
+        patch.setattr(applying, "rename_new", step)
+        patch.setattr(applying.Applier, "_go_back", lambda self: None)
+        with pytest.raises(Killed):
+            await desk.apply(context.effect_id, found)
+    assert desk.held() not in (before, {})
+    assert not (desk.root / "e/f/g").exists()
+    (desk.drafts.home / context.effect_id / "0/upper/e/f/g").write_text("damaged\n")
+    failure = await FileDrafts(desk.drafts.home).apply(context.effect_id, found.changes)
+    assert isinstance(failure, DraftFailure)
+    assert "is not what was judged" in failure.message
+    assert desk.held() == before
+
+
+async def test_what_was_applied_before_a_kill_is_never_taken_back_by_halves(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stage was being removed. A person changes a file before the daemon starts again."""
+    context, found = await desk.run(MANY)
+    step, _ = killing(applying, "remove_tree", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(applying, "remove_tree", step)
+        with pytest.raises(Killed):
+            await desk.apply(context.effect_id, found)
+    for old in (desk.drafts.home / context.effect_id).glob("stage0/old-*"):
+        if old.is_file():
+            old.unlink()
+    (desk.root / "a").write_text("a person's\n")
+    before = desk.held()
+    applied = await FileDrafts(desk.drafts.home).apply(context.effect_id, found.changes)
+    assert isinstance(applied, AppliedDraft)
+    assert applied.undo is not None
+    assert desk.held() == before
+
+
 async def test_a_refusal_half_way_takes_everything_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     context, found = await desk.run(MANY)
     before = desk.held()

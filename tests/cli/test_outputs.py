@@ -55,9 +55,9 @@ def test_a_person_is_told_what_a_command_changed_and_what_was_not_applied() -> N
     sink = Lines()
     transcript = Transcript(sink, Style())
     changes: list[JsonObject] = [{"kind": "deleted", "path": "old"}, {"kind": "created", "path": "\x1b[2Jnew"}]
-    changes.append({"kind": "created", "path": ".envrc"})
+    changes += [{"kind": "created", "path": path} for path in (".envrc", ".idea/", ".idea/run.xml")]
     transcript.show(drafted(changes, [{"path": "pw", "reason": "it leads out of the workspace"}]))
-    applying: JsonObject = {"type": "draft.applying", "data": {"call_id": "c1", "without": [".envrc"]}}
+    applying: JsonObject = {"type": "draft.applying", "data": {"call_id": "c1", "without": [".envrc", ".idea/run.xml"]}}
     transcript.show(SseFrame(8, "draft.applying", applying))
     ended = finished("ok", None)
     ended["data"] = {"call_id": "c1", "outcome": "ok", "output": "[applied draft d]\ncreated fake", "changes_count": 2}
@@ -70,6 +70,7 @@ def test_a_person_is_told_what_a_command_changed_and_what_was_not_applied() -> N
     assert told[2:] == [
         "    not applied: pw (it leads out of the workspace)",
         "    not applied: .envrc (you left it out)",
+        "    not applied: .idea/run.xml (you left it out)",
     ]
 
 
@@ -126,6 +127,19 @@ def test_changes_too_many_for_the_event_are_counted() -> None:
     ended["data"] = {"call_id": "c1", "outcome": "ok", "output": "", "changes_count": 5000}
     transcript.show(SseFrame(9, "tool.finished", ended))
     assert sink.told[1:] == ["    … 5000 changes; palyra runs diff shows them"]
+
+
+def test_everything_that_was_not_applied_is_counted() -> None:
+    """Attributes of a thousand files, for example: the event names the first of them only."""
+    sink = Lines()
+    transcript = Transcript(sink, Style())
+    frame = drafted([{"kind": "created", "path": "a"}], [{"path": f"f{each}", "reason": "r"} for each in range(32)])
+    frame.event["data"]["left_out_count"] = 1000  # type: ignore[index]
+    transcript.show(frame)
+    ended = finished("ok", None)
+    ended["data"] = {"call_id": "c1", "outcome": "ok", "output": "", "changes_count": 1}
+    transcript.show(SseFrame(9, "tool.finished", ended))
+    assert sink.told[-1] == "    … 994 more not applied"
 
 
 def test_events_of_a_draft_are_told_in_words() -> None:

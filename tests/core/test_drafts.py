@@ -11,6 +11,7 @@ from palyra.core.drafts.changes import (
     describe_changes,
     digest_changes,
     encode_changes,
+    in_order,
     without_paths,
     written_files,
 )
@@ -266,6 +267,21 @@ def test_a_model_sees_deletions_first_and_all_of_them() -> None:
 def test_paths_that_a_person_leaves_out_take_their_content_with_them() -> None:
     files = [change("a/x"), change("a/y/z"), change("ab"), change("c")]
     assert [one.path for one in without_paths(files, ["a", "c"])] == ["ab"]
+
+
+@pytest.mark.parametrize(
+    ("left_out", "kept"),
+    [
+        (["new/x", "new/s/y"], ["gone/", "gone/x", "gone/y", "swap", "swap/", "swap/x"]),
+        (["gone/x"], ["gone/y", "new/", "new/s/", "new/s/y", "new/x", "swap", "swap/", "swap/x"]),
+        (["swap/x"], ["gone/", "gone/x", "gone/y", "new/", "new/s/", "new/s/y", "new/x"]),
+    ],
+)
+def test_folders_follow_the_content_that_a_person_leaves_out(left_out: list[str], kept: list[str]) -> None:
+    """No empty folder comes, none goes that still holds something, and nothing takes the place of one that stays."""
+    created = [change(path, ChangeKind.CREATED) for path in ("new/", "new/s/", "new/s/y", "new/x", "swap")]
+    deleted = [change(path, ChangeKind.DELETED) for path in ("gone/", "gone/x", "gone/y", "swap/", "swap/x")]
+    assert [one.path for one in without_paths(in_order([*created, *deleted]), left_out)] == kept
 
 
 def test_the_digest_covers_every_change_and_survives_storage() -> None:

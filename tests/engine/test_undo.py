@@ -124,6 +124,17 @@ async def test_one_path_goes_back_alone(tmp_path: Path) -> None:
     assert (workshop.workspace / "a").read_text() == "new\n"
 
 
+async def test_one_file_of_a_deleted_folder_goes_back_with_the_folder(tmp_path: Path) -> None:
+    workshop = shop(tmp_path, calls("shell.run", command="rm -r e"))
+    (workshop.workspace / "e/f").mkdir(parents=True)
+    for name in ("e/f/x", "e/y"):
+        (workshop.workspace / name).write_text(name)
+    async with workshop.open() as engine:
+        record, _ = await played(engine)
+        await engine.runs.changes.undo(OWNER, record.id, "e/f/x")
+    assert set(held(workshop)) == {"a", "b", "c", "e/f/x"}
+
+
 async def test_a_file_that_changed_since_stops_the_whole_undo(tmp_path: Path) -> None:
     workshop = shop(tmp_path, calls("shell.run", command=CHANGES))
     async with workshop.open() as engine:

@@ -1,6 +1,8 @@
 """What shell.run gives back, and what it says of a call before it runs."""
 
 import asyncio
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,11 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from palyra.adapters.runtimes.shell import child as children
 from palyra.adapters.runtimes.shell import sandbox as sandboxes
+from palyra.adapters.runtimes.shell.child import Child
 from palyra.adapters.runtimes.shell.mounts import real_roots
 from palyra.adapters.runtimes.shell.run import NOTHING_PRINTED, ShellRun
 from palyra.adapters.runtimes.shell.sandbox import NoSandbox, find_sandbox
 from palyra.adapters.runtimes.shell.tools import ShellTools
+from palyra.adapters.runtimes.shell.watch import has_no_child
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
@@ -21,6 +26,7 @@ from palyra.core.trust import Trust
 from tests.runtimes.shells import SECRET, found_sandbox, make_context, make_setup, run, run_applied
 
 pytestmark = pytest.mark.anyio
+WAIT_S = 10.0
 TOOL = ShellRun(found_sandbox(), make_setup())
 
 
@@ -47,6 +53,28 @@ async def test_exit_status_is_a_failure_with_its_output(root: Path, command: str
     assert result.error is not None
     assert (result.error.code, result.error.message) == ("exit_status", f"exit status {status}")
     assert result.output or status == 137
+
+
+async def test_a_result_does_not_wait_until_the_sandbox_is_unmounted(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first process, which has no child any more, seems never to end: a busy disk holds it up as well."""
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(children, "has_no_child", lambda _: True)
+    monkeypatch.setattr(Child, "_first_ended", lambda _, handle: loop.remove_reader(handle))
+    async with asyncio.timeout(WAIT_S):
+        result = await run("head -c 60000 /dev/zero | tr '\\0' x; echo; exit 3", root)
+    assert (result.exit_status, result.output) == (3, "x" * 60000 + "\n")
+
+
+def test_an_ended_child_counts_until_somebody_asked_for_it() -> None:
+    """So a command whose first process has no child has nothing left that could still write."""
+    ended = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    assert has_no_child(ended.pid)
+    assert not has_no_child(os.getpid())
+    ended.wait()
+    assert not has_no_child(ended.pid), "of a process that is gone nothing is told"
 
 
 async def test_input_is_empty_and_nothing_printed_is_said(root: Path) -> None:

@@ -28,6 +28,7 @@ from palyra.adapters.drafts.steps import (
     set_mode,
     step_folder,
     step_folder_back,
+    swap_back,
     withdraw,
 )
 from palyra.adapters.drafts.tree import FOLDER_FLAGS, PERMISSIONS, STRANGE_SHA256, Tree, look_at, remove_tree
@@ -36,7 +37,7 @@ from palyra.adapters.files.durable import replace_whole, sync_folder
 from palyra.adapters.files.own_writes import OWN_WRITES
 from palyra.core.drafts.changes import find_alike, is_folder
 from palyra.core.drafts.plan import FileState, in_step_order, is_applied, look_behind, plan_apply
-from palyra.core.errors import Corrupt, Invalid
+from palyra.core.errors import Corrupt, Invalid, PalyraError
 from palyra.core.events.draft import ChangeKind, ConflictCause, FileChange
 from palyra.ports.drafts import AppliedDraft, DraftConflict, DraftFailure
 
@@ -57,26 +58,30 @@ class Applier:
         self._opened = ExitStack()
 
     def apply(self, undo_path: Path) -> AppliedDraft | DraftConflict | DraftFailure:
+        archive = _archived(undo_path)
         with self._opened:
             try:
                 self._open()
-                self._compare_names()
-                self._stage_all()
-                steps = self._carry_out()
-                archive = msgspec.structs.replace(self._keep(undo_path), carried_out=steps)
-                self._let_go()
+                archive = archive or self._apply_all(undo_path)
             except ConflictError as found:
                 self._go_back()
                 return DraftConflict(path=found.change.path, cause=_cause(found.change))
-            except Invalid as refused:
+            except PalyraError as refused:
                 self._go_back()
                 return DraftFailure(message=refused.message)
             except OSError as cause:
                 self._go_back()
                 return DraftFailure(message=f"{cause.strerror or cause}; nothing of it was applied")
+            self._let_go()
             for root in self._stages:
                 self._remove_stage(root)
         return archive
+
+    def _apply_all(self, undo_path: Path) -> AppliedDraft:
+        self._compare_names()
+        self._stage_all()
+        steps = self._carry_out()
+        return msgspec.structs.replace(self._keep(undo_path), carried_out=steps)
 
     def _open(self) -> None:
         for root in self._stages:
@@ -155,7 +160,7 @@ class Applier:
         """Removes the draft's own links to the applied files: removing them later would look like a new change."""
         for change in self._changes:
             if change.after_sha256 is not None and not is_folder(change):
-                with suppress(FileNotFoundError, NotADirectoryError):
+                with suppress(OSError):
                     os.unlink(f"{self._uppers[change.root]}/{change.path}")
             OWN_WRITES.note(_full(change))
 
@@ -182,7 +187,10 @@ class Applier:
             else:
                 stage_file(source, (stage, name), change.mode & PERMISSIONS, self._attributes(change))
             if look_at(stage, name).sha256 != change.after_sha256:
-                raise Corrupt("draft_damaged", f"the sealed content of {change.path} is not what was judged")
+                raise Corrupt(
+                    "draft_damaged",
+                    f"the sealed content of {change.path} is not what was judged; nothing of it was applied",
+                )
 
     def _attributes(self, change: FileChange) -> Attributes:
         """Returns what the new file gets: what the file has that it replaces, or what a folder hands on to a new one."""
@@ -332,19 +340,15 @@ class Applier:
             is_old = name == self._old(change)
             if not exists(stage, name) or not (is_old or look_at(stage, name).sha256 == change.before_sha256):
                 continue
-            old = (stage, name)
-            if not exchange(old, place):
-                os.rename(name, place[1], src_dir_fd=stage, dst_dir_fd=place[0])
-            elif look_at(*old).sha256 != change.after_sha256:
-                exchange(old, place)  # Somebody saved there meanwhile: their content stays.
-            else:
-                os.unlink(name, dir_fd=stage)
+            is_kept_open = parent(change) in self._touched
+            if not swap_back(change, (stage, name), place) and not is_kept_open:
+                bring_back(
+                    (stage, name), place
+                )  # Maybe another folder than the one it came out of: nothing may be lost.
             return
 
     def _keep(self, undo_path: Path) -> AppliedDraft:
         """Writes the archive of what was replaced, durably, before the last copy of it goes."""
-        if undo_path.exists():
-            return AppliedDraft(undo=undo_path.read_bytes() or None)
         writer = ArchiveWriter()
         for change in self._changes:
             has_content = change.before_sha256 not in (None, STRANGE_SHA256)
@@ -358,7 +362,11 @@ class Applier:
             elif exists(stage, self._old(change)):
                 raise ConflictError(change)  # An editor had it open, and wrote to it after it came out.
         body = writer.finish()
-        replace_whole(undo_path, body or b"")
+        try:
+            replace_whole(undo_path, body or b"")
+        except OSError:
+            undo_path.unlink(missing_ok=True)  # It would say that the draft is applied.
+            raise
         return AppliedDraft(undo=body, unkept_count=writer.unkept_count)
 
     def _sync(self) -> None:
@@ -372,6 +380,11 @@ class Applier:
 
     def _old(self, change: FileChange) -> str:
         return f"old-{self._numbers[change.root, change.path]}"
+
+
+def _archived(undo_path: Path) -> AppliedDraft | None:
+    """Returns the archive that a kill left. All was applied before it was written: what changed since is a person's."""
+    return AppliedDraft(undo=undo_path.read_bytes() or None) if undo_path.exists() else None
 
 
 def _full(change: FileChange) -> str:

@@ -9,7 +9,7 @@ import os
 import stat
 from contextlib import suppress
 
-from palyra.adapters.drafts.renames import Place, rename_new
+from palyra.adapters.drafts.renames import Place, exchange, rename_new
 from palyra.adapters.drafts.stage import exists
 from palyra.adapters.drafts.tree import PERMISSIONS, hash_file, look_at
 from palyra.adapters.files.archives import FILE_FLAGS
@@ -44,6 +44,20 @@ def bring_back(old: Place, place: Place) -> None:
         rename_new(old, place)
     except FileExistsError:
         rename_new(old, (place[0], f"{place[1]}{BESIDE}"))
+
+
+def swap_back(change: FileChange, old: Place, place: Place) -> bool:
+    """Puts what came out in the place of what was put in. Returns False if somebody saved there: their content stays."""
+    if not exchange(old, place):
+        is_ours = look_at(*place).sha256 in (None, change.after_sha256)
+        if is_ours:
+            os.rename(old[1], place[1], src_dir_fd=old[0], dst_dir_fd=place[0])
+        return is_ours
+    if look_at(*old).sha256 != change.after_sha256:
+        exchange(old, place)
+        return False
+    os.unlink(old[1], dir_fd=old[0])
+    return True
 
 
 def withdraw(change: FileChange, place: Place, back: Place) -> None:

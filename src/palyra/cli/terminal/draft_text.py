@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from palyra.cli.output import counted
 from palyra.cli.terminal.style import in_one_line
+from palyra.core.drafts.changes import without_paths
+from palyra.core.events.draft import ChangeKind, FileChange
 
 LINES_MAX = 6  # A person is told the first changes; `palyra runs diff` shows the rest.
 _PATH_LENGTH_MAX = 120
@@ -71,24 +73,18 @@ def draft_conflicted_text(data: Mapping[str, object]) -> str:
 
 def _change_lines(drafted: Mapping[str, object], without: tuple[str, ...]) -> list[str]:
     changes = [each for each in _listed(drafted.get("changes")) if isinstance(each, dict)]
-    if without:
-        changes = _kept(changes, without)
+    kept = without_paths([_change(each) for each in changes], without)
+    applied = {(change.root, change.path) for change in kept}
     return [
         f"{_WORDS.get(each.get('kind'), each.get('kind'))} {in_one_line(str(each.get('path')), _PATH_LENGTH_MAX)}"
         for each in changes
+        if (str(each.get("root")), str(each.get("path"))) in applied
     ]
 
 
-def _kept(changes: list[dict[str, object]], without: tuple[str, ...]) -> list[dict[str, object]]:
-    from palyra.core.drafts.changes import kept_changes
-    from palyra.core.events.draft import ChangeKind, FileChange
-
-    read = [
-        FileChange(root=str(each.get("root", "")), path=str(each.get("path")), kind=ChangeKind(each.get("kind")))
-        for each in changes
-    ]
-    paths = {(change.root, change.path) for change in kept_changes(read, without)}
-    return [each for each, change in zip(changes, read, strict=True) if (change.root, change.path) in paths]
+def _change(each: Mapping[str, object]) -> FileChange:
+    kind = next((kind for kind in ChangeKind if kind.value == each.get("kind")), ChangeKind.MODIFIED)
+    return FileChange(root=str(each.get("root")), path=str(each.get("path")), kind=kind)
 
 
 def _left_out_lines(drafted: Mapping[str, object], without: tuple[str, ...]) -> list[str]:
@@ -97,7 +93,10 @@ def _left_out_lines(drafted: Mapping[str, object], without: tuple[str, ...]) -> 
     reasons += [(path, "you left it out") for path in without]
     said = [f"not applied: {path} ({reason})" for path, reason in reasons]
     lines = [in_one_line(line, 2 * _PATH_LENGTH_MAX) for line in said[:LINES_MAX]]
-    return [*lines, f"… {len(said) - LINES_MAX} more not applied"] if len(said) > LINES_MAX else lines
+    counted_by_event = drafted.get("left_out_count")
+    unnamed_count = max(0, counted_by_event - len(found)) if isinstance(counted_by_event, int) else 0
+    more_count = len(said) - len(lines) + unnamed_count
+    return [*lines, f"… {more_count} more not applied"] if more_count else lines
 
 
 def _listed(value: object) -> list[object]:

@@ -26,6 +26,9 @@ _WORDS = {
 }
 
 
+_Place = tuple[str, str]  # A root, and a path in it.
+
+
 class LinkedChange(msgspec.Struct, frozen=True, kw_only=True):
     """A changed path to which known links lead: changing it changes what they stand for."""
 
@@ -71,30 +74,36 @@ def in_order(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
 
 
 def without_paths(changes: Sequence[FileChange], left_out: Iterable[str]) -> tuple[FileChange, ...]:
-    """Leaves out paths, and everything below a folder that is left out."""
-    names = set(left_out)
-    folders = tuple(name if name.endswith("/") else f"{name}/" for name in names)
-    return tuple(change for change in changes if not any(_is_named(path, names, folders) for path in _names_of(change)))
+    """Leaves out paths with everything below them, and the folders that make no sense without what is left out."""
+    gone = _with_folders(changes, {_place(change) for change in named_changes(changes, left_out)})
+    return tuple(change for change in changes if _place(change) not in gone)
 
 
-def kept_changes(changes: Sequence[FileChange], left_out: Iterable[str]) -> tuple[FileChange, ...]:
-    """Leaves out paths, and the new folders that would hold nothing without them."""
-    rest = without_paths(changes, left_out)
-    kept = {(change.root, change.path) for change in rest}
-    above = _folders_above(change for change in changes if (change.root, change.path) not in kept)
-    made = {(each.root, each.path) for each in rest if each.kind is ChangeKind.CREATED and is_folder(each)} & above
-    needed = _folders_above(change for change in rest if (change.root, change.path) not in made)
-    return tuple(change for change in rest if (change.root, change.path) not in made - needed)
+def named_changes(changes: Sequence[FileChange], names: Iterable[str]) -> tuple[FileChange, ...]:
+    """Returns the changes of these paths, and of everything below them."""
+    known = set(names)
+    folders = tuple(name if name.endswith("/") else f"{name}/" for name in known)
+    return tuple(change for change in changes if any(_is_named(path, known, folders) for path in _names_of(change)))
 
 
-def _folders_above(changes: Iterable[FileChange]) -> set[tuple[str, str]]:
-    found = set()
-    for change in changes:
-        path = change.path.rstrip("/")
-        while "/" in path:
-            path = path.rpartition("/")[0]
-            found.add((change.root, f"{path}/"))
-    return found
+def _with_folders(changes: Sequence[FileChange], left_out: set[_Place]) -> set[_Place]:
+    """Adds new folders that would stay empty, folders that would go with something in them, and what needs their place."""
+    gone: set[_Place] = set()
+    holds_left, holds_kept = set[_Place](), set[_Place]()
+    for change in reversed(in_order(changes)):  # What a folder holds comes before it.
+        root, path = place = _place(change)
+        is_bare = change.kind is ChangeKind.CREATED and place in holds_left and place not in holds_kept
+        is_held = change.kind is ChangeKind.DELETED and place in holds_left
+        is_left = place in left_out or is_bare or is_held or (root, f"{path}/") in gone
+        if is_left:
+            gone.add(place)
+        holder = (root, f"{path.rstrip('/').rpartition('/')[0]}/")
+        (holds_left if is_left else holds_kept).add(holder)
+    return gone
+
+
+def _place(change: FileChange) -> _Place:
+    return change.root, change.path
 
 
 def unmatched(changes: Sequence[FileChange], left_out: Iterable[str]) -> tuple[str, ...]:

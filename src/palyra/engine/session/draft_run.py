@@ -13,13 +13,13 @@ from palyra.core.drafts.changes import (
     describe_left_out,
     digest_changes,
     encode_changes,
-    kept_changes,
+    named_changes,
     unmatched,
     without_paths,
 )
 from palyra.core.errors import PalyraError
 from palyra.core.events import Draft
-from palyra.core.events.draft import ConflictCause, DraftConflicted, FileChange, ToolDrafted
+from palyra.core.events.draft import ChangeKind, ConflictCause, DraftConflicted, FileChange, ToolDrafted
 from palyra.core.events.tool import MadeArtifact, Outcome, ToolError, ToolFinished
 from palyra.core.ids import ArtifactId
 from palyra.core.run.call import Call
@@ -37,6 +37,8 @@ CHANGES_MEDIA_TYPE = "application/vnd.palyra.changes+json"
 ARCHIVE_MEDIA_TYPE = "application/x-tar"
 _NOT_WHOLE = "What it changed is too large to be kept as an artifact, so it is gone."
 _KEPT = "What it changed is kept as the artifact {id}: look at it, apply it by hand, or leave it."
+_FOLLOWS = {ChangeKind.CREATED: "it would be empty", ChangeKind.DELETED: "it is not empty"}
+_FOLLOWED = "it needs what a person left out"
 
 Facts = tuple[Draft, tuple[Write, ...]]
 
@@ -65,13 +67,8 @@ class DraftRun:
         unknown = unmatched(whole, self.call.without)
         if unknown:
             return self._failed("path_unknown", f"Nothing was applied: {unknown[0]} is no path of this draft."), ()
-        changes = kept_changes(whole, self.call.without) if self.call.without else whole
-        kept = {(change.root, change.path) for change in changes}
-        gone = tuple(change for change in whole if (change.root, change.path) not in kept)
-        emptied = frozenset(without_paths(gone, self.call.without))
-        left_out = tuple(
-            f"{change.path} ({'it would be empty' if change in emptied else 'a person left it out'})" for change in gone
-        )
+        changes = without_paths(whole, self.call.without) if self.call.without else whole
+        left_out = _left_out(whole, changes, self.call.without)
         if not changes:
             return await self._finished((), left_out, AppliedDraft())
         match await self.drafts.apply(self.call.effect_id, changes):
@@ -183,3 +180,15 @@ class DraftRun:
         )
         attested = replace(finished, attestation=attest(self.executor.signer, finished, executed, now_ms))
         return agent_draft(attested, self.context.run_id, self.context.agent, self._draft.trust, now_ms)
+
+
+def _left_out(
+    changes: tuple[FileChange, ...], applied: tuple[FileChange, ...], without: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Names what is not applied, and why. Without what a person left out, other changes make no sense either."""
+    named, kept = set(named_changes(changes, without)), set(applied)
+    return tuple(
+        f"{change.path} ({'a person left it out' if change in named else _FOLLOWS.get(change.kind, _FOLLOWED)})"
+        for change in changes
+        if change not in kept
+    )

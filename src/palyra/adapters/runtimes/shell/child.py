@@ -1,9 +1,10 @@
 """One sandboxed command: reads its output, knows when all of it has ended, and ends it.
 
 Does not own: what the end means for the call (run).
-Invariants: `wait` returns only when no process of the command is left. Then bubblewrap has ended, and so has the first
-process of its namespace, with which the kernel ends all others. `end` never blocks and may be called at any time, also
-again. Everything happens in the event loop's thread, because bubblewrap would die with any other.
+Invariants: `wait` returns only when no process of the command is left. Then bubblewrap has ended, and either so has the
+first process of its namespace, with which the kernel ends all others, or it has no child any more. That process is
+bubblewrap's own, and unmounting makes it wait for the disk, for which nobody else has to. `end` never blocks and may be
+called at any time, also again. Everything happens in the event loop's thread, because bubblewrap would die with any other.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from contextlib import suppress
 from palyra.adapters.runtimes.shell.groups import NOT_JOINED, ControlGroup, Groups
 from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox, Started, spawn
 from palyra.adapters.runtimes.shell.text import OutputText
-from palyra.adapters.runtimes.shell.watch import LOOK_EVERY_S, Excess, LimitCheck, read_small
+from palyra.adapters.runtimes.shell.watch import LOOK_EVERY_S, Excess, LimitCheck, has_no_child, read_small
 
 PIECE_BYTES = 64 * 1024
 STATUS_BYTES_MAX = 4096
@@ -51,6 +52,7 @@ class Child:
         self._first_handle: int | None = None
         self._is_ending = False
         self._has_gate = True
+        self._has_none_left = False
         self._open: dict[int, OutputText] = {}
         self._handles: set[int] = set()
         self._done: asyncio.Future[None] = self._loop.create_future()
@@ -138,11 +140,12 @@ class Child:
             os.close(file)
         self._let_go_of_group()
 
-    def _read(self, stream: str, file: int) -> None:
+    def _read(self, stream: str, file: int) -> bool:
+        """Returns whether there was something to read."""
         try:
             piece = os.read(file, PIECE_BYTES)
         except BlockingIOError:
-            return
+            return False
         cleaner = self._open[file]
         self._output_bytes += len(piece)
         text = cleaner.feed(piece) if piece else cleaner.finish()
@@ -152,6 +155,7 @@ class Child:
             self._close(file)
         elif self._output_bytes > self._limits.output_bytes:
             self.end(Excess.OUTPUT)
+        return bool(piece)
 
     def _read_status(self) -> None:
         file = self._started.status
@@ -202,6 +206,18 @@ class Child:
         self._shut_gate()
         self._timers.append(self._loop.call_later(DRAIN_WAIT_S, self._give_up))
         self._let_go(handle)
+        is_waiting = self._first_handle is not None and self.exit_code is not None and not self._is_ending
+        if is_waiting and self._first is not None and has_no_child(self._first):
+            self._read_rest()
+
+    def _read_rest(self) -> None:
+        """Stops waiting: none of the command's processes is left, so nothing more comes than what was printed."""
+        for file, stream in ((self._started.stdout, "stdout"), (self._started.stderr, "stderr")):
+            while file in self._open and self._read(stream, file):
+                pass
+        self._has_none_left = True
+        for file in list(self._open):
+            self._close(file)
 
     def _let_go(self, handle: int) -> None:
         self._loop.remove_reader(handle)
@@ -225,7 +241,7 @@ class Child:
             self._close(file)
 
     def _settle(self) -> None:
-        if self._open or self._handles or self._done.done():
+        if self._open or (self._handles and not self._has_none_left) or self._done.done():
             return
         for timer in self._timers:
             timer.cancel()

@@ -83,6 +83,23 @@ def _children(pid: int) -> list[int]:
     return found
 
 
+def has_no_child(pid: int) -> bool:
+    """Tells whether a process of one thread has no child, not even an ended one. False if the kernel does not tell.
+
+    The kernel looks for the first child under its lock, so an empty answer is true.
+    """
+    try:
+        file = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not os.read(file, 1)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+
+
 def _memory_bytes(pid: int) -> int:
     """Returns its memory without the files it has mapped, which the kernel can drop."""
     words = read_small(f"/proc/{pid}/statm").split()
