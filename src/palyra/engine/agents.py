@@ -25,7 +25,8 @@ class AgentDirectory:
 
     def of_run(self, name: str) -> AgentSpec:
         """Returns the agent of a run accepted earlier. An agent that is no longer configured may use nothing."""
+        agent = self.agents.get(name)
+        if agent is not None:
+            return agent
         service = find_service(name)
-        if service is not None:
-            return service_agent(service)
-        return self.agents.get(name) or AgentSpec(name=name, tools=())
+        return service_agent(service) if service is not None else AgentSpec(name=name, tools=())

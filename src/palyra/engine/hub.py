@@ -264,8 +264,9 @@ class Hub:
 
     def publish(self, events: Sequence[Event]) -> None:
         """Call it after the commit that made the events durable."""
+        loop = asyncio.get_running_loop()
         for observer in self._observers:
-            asyncio.get_running_loop().call_soon(observer.recorded, events)
+            loop.call_soon(observer.recorded, events)
         for event in events:
             for follower in self._followers.get(event.stream, ()):
                 follower.offer(event)

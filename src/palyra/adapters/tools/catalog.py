@@ -53,9 +53,8 @@ class ToolCatalog:
         """Asks the sources again. They return the same tuple until something changes, so this costs nothing."""
         if not self._sources:
             return
-        found = tuple(source.tools() for source in self._sources)
-        is_same = len(found) == len(self._seen) and all(a is b for a, b in zip(found, self._seen, strict=True))
-        if not is_same:
+        found = tuple([source.tools() for source in self._sources])
+        if found != self._seen:
             self._gather(found)
 
     def _gather(self, found: tuple[tuple[Tool, ...], ...]) -> None:

@@ -9,10 +9,11 @@ import asyncio
 import re
 import threading
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Protocol
 
 COUNTS_REMEMBERED_MAX = 50_000  # About 8 MB, however long the texts are.
+MODELS_REMEMBERED_MAX = 1_024
 INLINE_CHARS_MAX = 4_000  # About a millisecond; longer texts are counted in a thread.
 
 # The first pattern that matches a model's id decides. The id of a model may have a vendor in front of it.
@@ -69,6 +70,7 @@ class BundledVocabularies:
             del self._counts[next(iter(self._counts))]
 
 
+@lru_cache(MODELS_REMEMBERED_MAX)
 def choose_vocabulary(model_id: str) -> tuple[str, float]:
     """Returns the vocabulary for a model, and by how much its counts are raised."""
     lowered = model_id.lower()

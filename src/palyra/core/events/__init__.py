@@ -3,6 +3,8 @@
 Does not own: hashing (core.chain).
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from palyra.core.events.account_links import PairingIssued, PairingLinked, PairingLocked, PairingRevoked
@@ -133,6 +135,11 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     trust: Trust
     at_ms: int
     run_id: RunId | None = None
+
+
+def has_any(drafts: Iterable[Draft], types: frozenset[type]) -> bool:
+    """Tells whether one of the drafts is of one of these types."""
+    return not types.isdisjoint([type(draft.data) for draft in drafts])
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

@@ -86,7 +86,8 @@ class Memory(NamedTuple):
     seen: SeenSecrets
 
     def finds(self, text: str) -> bool:
-        return any(each is not None and each.search(text) for each in (self.known, self.seen.pattern))
+        known, seen = self.known, self.seen.pattern
+        return bool((known is not None and known.search(text)) or (seen is not None and seen.search(text)))
 
 
 def scan_whole(text: str, memory: Memory) -> Scan:

@@ -57,6 +57,8 @@ def next_record(run: Run, now_ms: int) -> Draft | None:
 
 def is_held(run: Run) -> bool:
     """Tells whether only a person or the caller can move the run on."""
+    if not (run.questions or run.calls):
+        return False
     if not (holding_questions(run) or calls_handed_out(run)) or calls_in_flight(run):
         return False
     can_start = next_to_start(run.calls, run.limits.parallel_tools) is not None
@@ -71,7 +73,7 @@ def _next_data(run: Run, now_ms: int) -> Data | None:
         return next_end_record(run, ending)
     if run.state is RunState.ACCEPTED:
         return None
-    settled = next_call_record(run, now_ms)
+    settled = next_call_record(run, now_ms) if run.calls or run.earlier else None
     if settled is not None:
         return settled
     if is_held(run):

@@ -6,7 +6,7 @@ Invariants: a span's parent opened before it. A run's end closes everything of t
 span.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -111,20 +111,22 @@ class SpanFold:
     def __init__(self) -> None:
         self._runs: dict[RunId, _FollowedRun] = {}
 
-    def feed(self, event: Event) -> Iterator[SpanChange]:
+    def feed(self, event: Event) -> list[SpanChange]:
         step = _STEPS.get(type(event.data))
         if step is None or event.run_id is None:
-            return
+            return []
+        changes: list[SpanChange] = []
         run = self._runs.pop(event.run_id, None)
         if run is None:
             run = _FollowedRun(event.run_id, event.stream)
             if isinstance(event.data, RunDone | RunFailed | RunCancelled):
-                return  # Nothing of it was seen: there is nothing to measure.
-            yield self._open_run(run, event)
+                return []  # Nothing of it was seen: there is nothing to measure.
+            changes.append(self._open_run(run, event))
         self._keep(run)
-        yield from step(run, event)
+        changes += step(run, event)
         if run_key(run.run_id) not in run.open:
             self._runs.pop(run.run_id, None)
+        return changes
 
     def opened(self, run_id: RunId, key: str) -> SpanOpened | None:
         run = self._runs.get(run_id)
@@ -166,84 +168,85 @@ class SpanFold:
         return calls[0] if len(calls) == 1 else run_key(parent.run_id)
 
 
-def _run_step(run: _FollowedRun, event: Event) -> Iterator[SpanChange]:
+def _run_step(run: _FollowedRun, event: Event) -> list[SpanChange]:
     match event.data:
         case RunAccepted():
-            yield from _open(run, event, f"{run.run_id}/queue/queue", {})
+            return _open(run, event, f"{run.run_id}/queue/queue", {})
         case RunStarted():
-            yield from _close(run, event, f"{run.run_id}/queue/queue", "started", {})
+            return _close(run, event, f"{run.run_id}/queue/queue", "started", {})
         case RunDone(reason=reason) | RunFailed(reason=reason) | RunCancelled(reason=reason):
-            yield from _end(run, event, event.type.removeprefix("run."), reason.value)
+            return _end(run, event, event.type.removeprefix("run."), reason.value)
         case _:
-            return
+            return []
 
 
-def _approval_step(run: _FollowedRun, event: Event) -> Iterator[SpanChange]:
+def _approval_step(run: _FollowedRun, event: Event) -> list[SpanChange]:
     match event.data:
         case ApprovalRequested(approval_id=approval_id, kind=kind, tool=tool):
             attributes: dict[str, Attribute] = {"approval_id": approval_id, "kind": kind.value, "tool": tool or ""}
-            yield from _open(run, event, f"{run.run_id}/approval/{approval_id}", attributes)
+            return _open(run, event, f"{run.run_id}/approval/{approval_id}", attributes)
         case ApprovalResolved(approval_id=approval_id, status=status):
-            yield from _close(run, event, f"{run.run_id}/approval/{approval_id}", status.value, {})
+            return _close(run, event, f"{run.run_id}/approval/{approval_id}", status.value, {})
         case _:
-            return
+            return []
 
 
-def _model_step(run: _FollowedRun, event: Event) -> Iterator[SpanChange]:
+def _model_step(run: _FollowedRun, event: Event) -> list[SpanChange]:
     match event.data:
         case RoutePlanned(turn=turn) | ContextAssembled(turn=turn):
-            yield from _turn(run, event, turn)
+            return _turn(run, event, turn)
         case ModelRequested(turn=turn, model=model):
-            yield from _turn(run, event, turn)
-            yield from _open(run, event, model_key(run.run_id, turn), {"turn": turn, "model": model}, model)
+            begun = _turn(run, event, turn)
+            return begun + _open(run, event, model_key(run.run_id, turn), {"turn": turn, "model": model}, model)
         case ModelOutput(turn=turn, finish=finish, usage=usage):
             counts: dict[str, Attribute] = {"finish": finish.value}
             if usage is not None:
                 counts |= {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-            yield from _close(run, event, model_key(run.run_id, turn), finish.value, counts)
+            return _close(run, event, model_key(run.run_id, turn), finish.value, counts)
         case ModelFailed(turn=turn, code=code):
-            yield from _close(run, event, model_key(run.run_id, turn), code.value, {})
+            return _close(run, event, model_key(run.run_id, turn), code.value, {})
         case _:
-            return
+            return []
 
 
-def _tool_step(run: _FollowedRun, event: Event) -> Iterator[SpanChange]:
+def _tool_step(run: _FollowedRun, event: Event) -> list[SpanChange]:
     match event.data:
         case ToolProposed(call_id=call_id, tool=tool):
             if len(run.tools) < TOOLS_PER_RUN_MAX:
                 run.tools[call_id] = tool
+            return []
         case ToolStarted(call_id=call_id, attempt=attempt):
             name = run.tools.pop(call_id, "unknown")
             key = f"{run.run_id}/tool/{call_id}"
-            yield from _open(run, event, key, {"call_id": call_id, "attempt": attempt}, name)
+            return _open(run, event, key, {"call_id": call_id, "attempt": attempt}, name)
         case ToolFinished(call_id=call_id, outcome=outcome):
             run.tools.pop(call_id, None)
-            yield from _close(run, event, f"{run.run_id}/tool/{call_id}", outcome.value, {})
+            return _close(run, event, f"{run.run_id}/tool/{call_id}", outcome.value, {})
         case ToolUncertain(call_id=call_id):
-            yield from _close(run, event, f"{run.run_id}/tool/{call_id}", "uncertain", {})
+            return _close(run, event, f"{run.run_id}/tool/{call_id}", "uncertain", {})
         case _:
-            return
+            return []
 
 
-def _turn(run: _FollowedRun, event: Event, turn: int) -> Iterator[SpanChange]:
+def _turn(run: _FollowedRun, event: Event, turn: int) -> list[SpanChange]:
     """The first event of a turn opens it, and closes the turn before it."""
     key = f"{run.run_id}/turn/{turn}"
     if run.turn_key == key:
-        return
-    if run.turn_key is not None:
-        yield from _close(run, event, run.turn_key, "next", {})
+        return []
+    closed = _close(run, event, run.turn_key, "next", {}) if run.turn_key is not None else []
     run.turn_key = None
-    yield from _open(run, event, key, {"turn": turn})
+    opened = _open(run, event, key, {"turn": turn})
     run.turn_key = key
+    return closed + opened
 
 
 def _open(
     run: _FollowedRun, event: Event, key: str, attributes: dict[str, Attribute], name: str = ""
-) -> Iterator[SpanChange]:
+) -> list[SpanChange]:
     """Keys are `run/kind/part`."""
     _, kind, part = key.split("/", 2)
     if key in run.open or len(run.open) >= SPANS_PER_RUN_MAX:
-        return
+        return []
     span = SpanOpened(
         key=key,
         parent=run.turn_key or run_key(run.run_id),
@@ -255,27 +258,27 @@ def _open(
         attributes=attributes,
     )
     run.open[key] = span
-    yield span
+    return [span]
 
 
 def _close(
     run: _FollowedRun, event: Event, key: str, outcome: str, attributes: dict[str, Attribute]
-) -> Iterator[SpanChange]:
+) -> list[SpanChange]:
     opened = run.open.pop(key, None)
-    if opened is not None:
-        is_error = outcome in _ERRORS[opened.kind]
-        yield SpanClosed(opened=opened, at_ms=event.at_ms, outcome=outcome, is_error=is_error, attributes=attributes)
+    if opened is None:
+        return []
+    is_error = outcome in _ERRORS[opened.kind]
+    return [SpanClosed(opened=opened, at_ms=event.at_ms, outcome=outcome, is_error=is_error, attributes=attributes)]
 
 
-def _end(run: _FollowedRun, event: Event, state: str, reason: str) -> Iterator[SpanChange]:
+def _end(run: _FollowedRun, event: Event, state: str, reason: str) -> list[SpanChange]:
     """Closes what is open, the inner spans first, the run last."""
-    for key in list(reversed(run.open))[:-1]:
-        yield from _close(run, event, key, state, {})
-    yield from _close(run, event, run_key(run.run_id), state, {"reason": reason})
+    inner = [change for key in list(reversed(run.open))[:-1] for change in _close(run, event, key, state, {})]
+    return inner + _close(run, event, run_key(run.run_id), state, {"reason": reason})
 
 
 # Events of other types say nothing about times.
-_STEPS: dict[type, Callable[[_FollowedRun, Event], Iterator[SpanChange]]] = {
+_STEPS: dict[type, Callable[[_FollowedRun, Event], list[SpanChange]]] = {
     **dict.fromkeys((RunAccepted, RunStarted, RunDone, RunFailed, RunCancelled), _run_step),
     **dict.fromkeys((RoutePlanned, ContextAssembled, ModelRequested, ModelOutput, ModelFailed), _model_step),
     **dict.fromkeys((ToolProposed, ToolStarted, ToolFinished, ToolUncertain), _tool_step),

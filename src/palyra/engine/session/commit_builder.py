@@ -280,9 +280,10 @@ class CommitBuilder:
 
     def _queue_compaction(self, pending: PendingCommit, facts: tuple[Draft, ...]) -> PendingCommit:
         """Queues the compaction that a context says is due."""
-        if not any(isinstance(fact.data, ContextAssembled) and fact.data.is_compaction_due for fact in facts):
-            return pending
-        return replace(pending, writes=(*pending.writes, self.follow_ups.compaction(pending.state)))
+        for fact in facts:
+            if isinstance(fact.data, ContextAssembled) and fact.data.is_compaction_due:
+                return replace(pending, writes=(*pending.writes, self.follow_ups.compaction(pending.state)))
+        return pending
 
     async def _begin_next(self, pending: PendingCommit) -> PendingCommit:
         state = pending.state

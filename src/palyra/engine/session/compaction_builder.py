@@ -16,7 +16,7 @@ from palyra.core.compaction.model import Compaction
 from palyra.core.compaction.record import event_of, record_of
 from palyra.core.context.layers import PROTECTED_STEPS, has_older_part, is_full, protected_place
 from palyra.core.errors import Conflict
-from palyra.core.events import Draft
+from palyra.core.events import Draft, has_any
 from palyra.core.events.model import ContextAssembled
 from palyra.core.events.session import SessionCheckpointed, SessionCompacted
 from palyra.core.ids import Principal, SessionId
@@ -35,6 +35,7 @@ from palyra.ports.clock import Clock
 
 ACTOR = Principal("system:compaction")
 MEDIA_TYPE = "application/json"
+_CONTEXT = frozenset({ContextAssembled})
 
 PlannedCommit = tuple[PendingCommit, tuple[Draft, ...], tuple[Write, ...]]
 
@@ -62,7 +63,7 @@ class CompactionBuilder:
         The same happens before the window in memory would lose messages that were never compacted.
         """
         facts, sealed = await self.effects.judge_and_plan(pending, run, effects)
-        has_context = any(isinstance(fact.data, ContextAssembled) for fact in facts)
+        has_context = has_any(facts, _CONTEXT)
         is_refused = run.wants_room and has_context
         for exchanges_count in PROTECTED_STEPS if has_context else ():
             if not (is_refused or is_full(pending.state.window) or any(map(_is_over, facts))):

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from palyra.core.events import DATA_TYPES, Data, Draft
 from palyra.core.events.base import Holds, JsonObject
-from palyra.core.events.declarations import rewriter_of
+from palyra.core.events.declarations import Rewrite, rewriter_of
 from palyra.core.ids import RunId
 from palyra.core.redaction import Json, Redactor, Secret
 from palyra.core.redaction.markers import map_strings
@@ -44,8 +44,11 @@ class EventRedactor:
 
     def clean(self, draft: Draft) -> tuple[Draft, tuple[Write, ...]]:
         """Returns the draft without secrets, and the sealed values, which only the executor of its run gets."""
+        rewrite = _REWRITERS.get(type(draft.data))
+        if rewrite is None:
+            return draft, ()
         redactor = self._redactor.for_run(draft.run_id) if draft.run_id is not None else self._redactor
-        data, secrets = _Cleaner(redactor).clean(draft.data)
+        data, secrets = _Cleaner(redactor).clean(rewrite, draft.data)
         if data is draft.data:
             return draft, ()
         return replace(draft, data=data), self._seal(draft.run_id, secrets)
@@ -71,11 +74,8 @@ class _Cleaner:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
-    def clean(self, data: Data) -> tuple[Data, list[Secret]]:
+    def clean(self, rewrite: Rewrite, data: Data) -> tuple[Data, list[Secret]]:
         found: list[Secret] = []
-        rewrite = _REWRITERS.get(type(data))
-        if rewrite is None:
-            return data, found
         return cast(Data, rewrite(data, lambda holds, value: self._visit(holds, value, found))), found
 
     def _visit(self, holds: Holds, value: Any, found: list[Secret]) -> Any:

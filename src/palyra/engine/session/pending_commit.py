@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from palyra.core.context.window import Window, WindowFact, extend_by
 from palyra.core.errors import NotFound
-from palyra.core.events import Draft
+from palyra.core.events import Draft, has_any
 from palyra.core.events.model import UsageRecorded
 from palyra.core.events.tool import ApprovalKind, ApprovalRequested, ApprovalResolved, Decision
 from palyra.core.ids import Principal, RunId, SessionId
@@ -22,7 +22,7 @@ from palyra.core.trust import is_tainting
 from palyra.core.writes import Write
 from palyra.engine.spend.ledger import Spent, spender_of
 
-_QUESTION_TYPES = (ApprovalRequested, ApprovalResolved)
+_QUESTIONS = frozenset({ApprovalRequested, ApprovalResolved})
 _ABOUT_DOUBT = frozenset({Decision.RETRY, Decision.DONE, Decision.GIVE_UP})
 
 
@@ -113,7 +113,7 @@ def add_record(pending: PendingCommit, record: Record, effects: tuple[Effect, ..
 
 def remember_doubts(pending: PendingCommit, record: Record) -> PendingCommit:
     """Remembers calls whose effect is unknown: the same call is not made again unasked (L2)."""
-    if not any(isinstance(draft.data, _QUESTION_TYPES) for draft in record.drafts):
+    if not has_any(record.drafts, _QUESTIONS):
         return pending
     # An answer about a repeated call says nothing about the first call. Only an answer about the doubt does.
     answered = {

@@ -281,7 +281,7 @@ class SessionLoop:
 
     def _tell(self, events: tuple[Event, ...]) -> None:
         """Publishes what is recorded now."""
-        if any(event.type in ENDS_LIVE_TYPES for event in events):
+        if not ENDS_LIVE_TYPES.isdisjoint([event.type for event in events]):
             self._parts.hub.end_live(self.session_id)
         self._parts.hub.publish(events)
         self._signals.changed(self)
