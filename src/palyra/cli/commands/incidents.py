@@ -12,10 +12,11 @@ import typer
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import find_incident
 from palyra.cli.options import JsonOption, is_json
-from palyra.cli.output import counted, print_json, print_line, print_result, print_styled
+from palyra.cli.output import print_json, print_line, print_result, print_styled
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import Style, date_time, member_number, shown, style_for
 from palyra.core.events.base import JsonObject
+from palyra.core.plurals import counted
 
 if TYPE_CHECKING:
     from palyra.cli.client import Client

@@ -16,7 +16,7 @@ import typer
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import find_memory
 from palyra.cli.options import JsonOption, expanded, is_json, open_input
-from palyra.cli.output import counted, print_json, print_line, print_result
+from palyra.cli.output import print_json, print_line, print_result
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.questions import parse_seconds
 from palyra.cli.terminal.style import date_time, in_one_line, shown
@@ -24,6 +24,7 @@ from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.memory.model import BATCH_MAX, ITEMS_PER_PRINCIPAL_MAX, MemoryKind, MemoryScope
+from palyra.core.plurals import counted
 
 if TYPE_CHECKING:
     from palyra.cli.client import Client

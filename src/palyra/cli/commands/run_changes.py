@@ -10,10 +10,11 @@ import typer
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.lookup import find_run
 from palyra.cli.options import JsonOption, YesOption, is_json
-from palyra.cli.output import counted, print_json, print_line
+from palyra.cli.output import print_json, print_line
 from palyra.cli.target import UrlOption
 from palyra.cli.terminal.style import shown
 from palyra.core.events.base import JsonObject
+from palyra.core.plurals import counted
 
 if TYPE_CHECKING:
     from palyra.cli.client import Client
