@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from palyra.cli.daemon_call import ask_daemon
+from palyra.cli.lookup import choose_token
 from palyra.cli.options import JsonOption, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_result
 from palyra.cli.target import UrlOption, target_of
@@ -104,7 +105,7 @@ def show_all(context: typer.Context, url: UrlOption = None, json: JsonOption = F
 @app.command()
 def revoke(
     context: typer.Context,
-    token: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as tokens list shows it.")],
+    token: Annotated[str, typer.Argument(metavar="ID", help="The token's id, the beginning of it, or `last`.")],
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -116,9 +117,12 @@ def revoke(
     """
     from urllib.parse import quote
 
-    path = f"/tokens/{quote(token, safe='')}"
-    record = _ask(context, url, lambda client: client.delete(path), lambda: _revoke(context, token))
-    print_result(context, json, record, f"{token} of {record.get('principal')} is revoked")
+    async def act(client: "Client") -> JsonObject:
+        token_id = choose_token(await client.items("/tokens", ITEMS_MAX), token)
+        return await client.delete(f"/tokens/{quote(token_id, safe='')}")
+
+    record = _ask(context, url, act, lambda: _revoke(context, choose_token(_list(context), token)))
+    print_result(context, json, record, f"{record.get('id')} of {record.get('principal')} is revoked")
 
 
 @app.command("rotate-admin")
