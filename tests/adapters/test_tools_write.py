@@ -48,6 +48,10 @@ def preview(root: Path, path: str, content: str) -> str:
     return shown
 
 
+async def test_one_line_is_told_as_one(tmp_path: Path) -> None:
+    assert (await write(tmp_path, "a.txt", "two\n")).output == "a.txt: created, 1 line, 4 bytes"
+
+
 async def test_file_is_created_with_its_folders_and_then_replaced(tmp_path: Path) -> None:
     created = await write(tmp_path, "a/b/c.txt", "één\ntwo\n")
     assert created.output == "a/b/c.txt: created, 2 lines, 10 bytes"

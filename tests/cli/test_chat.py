@@ -33,6 +33,18 @@ def test_chat_streams_and_gives_the_terminal_its_mode_back(stand_in: StandIn, re
     assert stand_in.sent("/runs")[0]["when_busy"] == "steer"
 
 
+def test_chat_lists_the_newest_session_first(stand_in: StandIn, reaching: dict[str, str]) -> None:
+    stand_in.other_sessions = [
+        {"id": f"01AAAAAAAAAAAAAAAAAAAAAA{number}", "key": f"key-{number}", "updated_at_ms": number + 1_700_000_000_000}
+        for number in (11, 12)
+    ]
+    with Terminal(["chat", "--session", "cli"], reaching) as terminal:
+        terminal.expect("›")
+        terminal.type("/sessions\r")
+        told = terminal.expect("key-11")
+    assert "key-12" in told
+
+
 def test_chat_asks_again_when_it_is_opened_again(stand_in: StandIn, reaching: dict[str, str]) -> None:
     with Terminal(["chat"], reaching) as terminal:
         terminal.expect("›")

@@ -57,7 +57,7 @@ def test_tokens_are_made_listed_and_revoked_without_a_daemon(tmp_path: Path) -> 
         "valid",
         30 * 24 * 3600 * 1000,
     )
-    palyra(home, "tokens", "revoke", record["id"])
+    palyra(home, "tokens", "revoke", record["id"][:6])
     assert json.loads(palyra(home, "tokens", "list", "--json").stdout)["items"][0]["state"] == "revoked"
     assert "token_unknown" in palyra(home, "tokens", "revoke", "nope", code=1).stderr
     assert (

@@ -54,6 +54,13 @@ def test_malformed_principals_are_refused(text: str) -> None:
         ids.parse_principal(text)
 
 
+def test_refusals_of_ids_and_principals_show_an_example() -> None:
+    with pytest.raises(Invalid, match="such as user:alice"):
+        ids.parse_principal("alice")
+    with pytest.raises(Invalid, match="26 digits and capital letters, such as 01JXQ0Z7N8E4T5Y6W7V8S9R0QP"):
+        ids.parse_session_id("nope")
+
+
 def test_streams_are_sessions_or_system_tapes() -> None:
     node = ids.derive_node_id(b"key")
     assert ids.parse_stream(ids.system_stream(node)) == f"system:{node}"

@@ -162,7 +162,7 @@ def test_mismatch_without_numbers_looks_where_the_first_line_stands() -> None:
     _, message = code_of(hunk(" three", "-four", "+4"), "one\ntwo\nthree\nfive\n")
     assert message == "f: hunk 1 does not match: line 4 should be 'four' and is 'five'"
     _, message = code_of(hunk(" three", " four", "-five"), "three\n")
-    assert message == "f: hunk 1 does not match: line 2 should be 'four', but the file has 1 lines"
+    assert message == "f: hunk 1 does not match: line 2 should be 'four', but the file has 1 line"
     _, message = code_of(hunk("-nowhere"), "three\n")
     assert message == "f: hunk 1 does not match: 'nowhere' does not stand in the file"
 

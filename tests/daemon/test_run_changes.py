@@ -53,6 +53,7 @@ def test_a_run_is_shown_line_by_line_and_undone_after_a_yes(daemon: Daemon) -> N
     assert palyra("undo", "last", said="y\n").exit_code == 0
     assert {path.name: path.read_text() for path in workspace.iterdir()} == {"notes": "zero\n", "gone": "gone\n"}
     assert "[undone: it is as it was before]" in palyra("diff", "last", "--path", "notes").output
+    assert palyra("undo", "last").output == "There was nothing to undo: the files are as they were before the run.\n"
 
 
 def test_a_run_that_changed_nothing_has_nothing_to_undo(daemon: Daemon) -> None:

@@ -119,6 +119,40 @@ async def test_body_that_does_not_fit_is_refused_unasked(scene: Scene, path: str
 
 
 @pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"text": ""}, "text is empty; it needs at least one character"),
+        ({"text": "x" * 200_001}, "text is too long; it must have at most 200000 characters"),
+        ({"text": 1}, "text must be a text, not a whole number"),
+        ({}, "text is missing; add it"),
+        ({"text": "hi", "colour": 1}, "colour is not a field of the body; leave it out"),
+        ({"text": "hi", "must_call": ["a"] * 65}, "must_call is too long; it must have at most 64 items"),
+        ({"text": "hi", "objectives": [""]}, "objectives[0] is empty; it needs at least one character"),
+        (b"[]", "the body must be an object, not a list"),
+        (b"{", "the body is not valid: Input data was truncated"),
+    ],
+)
+async def test_body_that_does_not_fit_is_told_in_plain_words(scene: Scene, body: object, message: str) -> None:
+    answer = await scene.ask("POST", "/api/v1/runs", body)
+    assert answer.json["error"]["message"] == message
+
+
+async def test_query_out_of_bounds_is_told_in_plain_words(scene: Scene) -> None:
+    answer = await scene.ask("GET", "/api/v1/sessions?limit=0")
+    assert answer.json["error"]["message"] == "limit must be at least 1"
+
+
+async def test_id_of_another_form_in_a_body_is_told_what_a_whole_id_is(scene: Scene) -> None:
+    answer = await scene.ask("POST", "/api/v1/runs", {"text": "hi", "session_id": "nope"})
+    assert answer.json["error"]["message"] == "session_id must be a whole id: 26 characters, digits and capital letters"
+
+
+async def test_digest_that_is_cut_off_is_told_how_long_one_is(scene: Scene) -> None:
+    answer = await scene.ask("PATCH", "/api/v1/skills/notes", {"sha256": "4f2c"})
+    assert answer.json["error"]["message"] == "sha256 must have 64 characters, each 0-9 or a-f"
+
+
+@pytest.mark.parametrize(
     "target",
     [
         "/api/v1/sessions?limit=0",

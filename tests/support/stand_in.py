@@ -37,6 +37,7 @@ class StandIn:
         self.calls: list[tuple[str, str, Json]] = []
         self.cursors: list[str | None] = []
         self.objectives: list[Json] = []
+        self.other_sessions: list[Json] = []
         self.sources: list[str | None] = []
         self.tape: list[Json] = []
         self.port = 0
@@ -185,7 +186,7 @@ class StandIn:
         return web.json_response(self.session())
 
     async def _sessions(self, request: web.Request) -> web.Response:
-        return web.json_response({"items": [self.session()], "next_after": None})
+        return web.json_response({"items": [self.session(), *self.other_sessions], "next_after": None})
 
     async def _taint(self, request: web.Request) -> web.Response:
         self.sources.append(request.query.get("source"))

@@ -19,11 +19,11 @@ import msgspec
 
 from palyra import __version__
 from palyra.app import Home, count_memory_items, open_archive
-from palyra.cli.output import counted
 from palyra.cli.target import target_of
 from palyra.config import FILE_NAME, Config, ConfigInvalid, load, require_safe_bind
 from palyra.core.errors import NotFound, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
+from palyra.core.plurals import counted
 
 PYTHON_MIN = (3, 11)
 SPACE_LOW_BYTES = 1024**3  # Room for a day of a busy journal.
@@ -201,7 +201,9 @@ def _journal(home: Home) -> DoctorFinding:
     except PalyraError as error:
         remedy = "try again" if isinstance(error, Unavailable) else "palyra verify, then palyra restore"
         return DoctorFinding(FindingMark.FAIL, "journal", error.message, remedy)
-    return DoctorFinding(FindingMark.OK, "journal", f"{totals.events_count} events on {totals.tapes_count} tapes")
+    return DoctorFinding(
+        FindingMark.OK, "journal", f"{counted(totals.events_count, 'event')} on {counted(totals.tapes_count, 'tape')}"
+    )
 
 
 def _memory(home: Home) -> list[DoctorFinding]:

@@ -106,6 +106,16 @@ def choose_mark(items: list[JsonObject], text: str, noun: str) -> str:
     return found
 
 
+def choose_token(items: list[JsonObject], text: str) -> str:
+    """Returns the token that is meant: by its id, the beginning of it, or as the `last` made. Ids are small letters."""
+    by_age = sorted(items, key=lambda item: str(item.get("created_at_ms")))
+    written = {str(item.get("id")).upper(): str(item.get("id")) for item in by_age}
+    found = choose([{"id": each} for each in written], text)
+    if found is None:
+        raise NotFound("token_unknown", f"no token's id begins with {text!r}; palyra tokens list shows those there are")
+    return written[found]
+
+
 def choose_run(items: list[JsonObject], text: str) -> str:
     """Returns the run that is meant: by the beginning of its id, or as the `last` begun."""
     return _found(items, text, "run")

@@ -93,11 +93,6 @@ def printable(text: str) -> str:
     return spell_out(text)
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """Returns `1 run`, `2 runs`."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
-
-
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Advance]:
     """Shows a progress bar on a terminal, and nothing elsewhere."""

@@ -39,6 +39,12 @@ _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _DERIVED = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 _SHA256_HEX = re.compile(r"[0-9a-f]{64}")
 _PRINCIPAL = re.compile(r"(user|channel|system|agent):[^\x00-\x20\x7f]+")
+_FORMS = {  # What a person is told about each pattern.
+    _ULID: "an id has 26 digits and capital letters, such as 01JXQ0Z7N8E4T5Y6W7V8S9R0QP",
+    _DERIVED: "an id has 26 digits and capital letters, such as 01JXQ0Z7N8E4T5Y6W7V8S9R0QP",
+    _SHA256_HEX: "it is a SHA-256: 64 characters, each 0-9 or a-f",
+    _PRINCIPAL: "write user:, channel:, agent: or system: and a name without spaces, such as user:alice",
+}
 _SYSTEM_PREFIX = "system:"
 _AGENT_PREFIX = "agent:"
 
@@ -218,5 +224,5 @@ def _base32(value: int) -> str:
 
 def _matched(pattern: re.Pattern[str], text: str, noun: str) -> str:
     if pattern.fullmatch(text) is None:
-        raise Invalid(f"{noun}_invalid", f"not a valid {noun.replace('_', ' ')}; see docs/format.md for its form")
+        raise Invalid(f"{noun}_invalid", f"not a valid {noun.replace('_', ' ')}; {_FORMS[pattern]}")
     return text

@@ -16,6 +16,7 @@ from itertools import accumulate, islice, product
 import msgspec
 
 from palyra.core.errors import Conflict
+from palyra.core.plurals import counted
 
 _UNDONE_MAX = 16  # Limits the ways of taking a patch out of a text that are tried.
 _QUOTED_LENGTH_MAX = 120
@@ -240,7 +241,7 @@ def _difference(hunk: Hunk, text: str, starts: list[int]) -> str:
     for number, expected in enumerate(wanted[: hunk.before.count("\n") or 1], line):
         actual = there[number - 1] if number <= len(there) else None
         if actual is None or (number == len(there) and not actual):
-            return f"line {number} should be {_quoted(expected)}, but the file has {len(starts) - 1} lines"
+            return f"line {number} should be {_quoted(expected)}, but the file has {counted(len(starts) - 1, 'line')}"
         if actual != expected:
             return f"line {number} should be {_quoted(expected)} and is {_quoted(actual)}"
     return f"the file does not end as the hunk says, at line {line + hunk.before.count(chr(10))}"

@@ -21,6 +21,7 @@ DIFF_LENGTH_MAX = 12 * 1024
 FILES_SHOWN_MAX = 60
 COMPARED_LENGTH_MAX = 200 * 1024
 _CHANGED = "[it has changed since the run, so it cannot be undone]"
+UNDONE = "[undone: it is as it was before]"
 _LONG = f"[it is longer than {FILE_BYTES_MAX // 1024} KiB, and is not shown]"
 
 
@@ -63,10 +64,12 @@ def compare_changes(changes: tuple[FileChange, ...], contents: Contents) -> str:
 
 
 def _compared(change: FileChange, kept: dict[tuple[str, str], KeptFile]) -> str:
+    if change.after_sha256 is None and change.before_sha256 is not None and _is_back(change, _read_below(change)):
+        return UNDONE
     now = _read_below(change) if change.after_sha256 is not None else None
     if change.after_sha256 is not None and (now is None or hashlib.sha256(now).hexdigest() != change.after_sha256):
         if _is_back(change, now):
-            return "[undone: it is as it was before]"
+            return UNDONE
         return _LONG if now is not None and len(now) > FILE_BYTES_MAX else _CHANGED
     if change.before_sha256 is None:
         return difference(change.path, None, now)

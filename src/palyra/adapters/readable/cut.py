@@ -7,7 +7,3 @@ def cut_at_line(text: str, chars_max: int) -> str:
         return text
     end = text.rfind("\n", 0, chars_max + 1)
     return text[:end] if end > 0 else text[:chars_max]
-
-
-def counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

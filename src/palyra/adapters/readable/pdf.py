@@ -10,8 +10,9 @@ import time
 from pypdf import PageObject, PdfReader
 from pypdf.errors import DeprecationError, PyPdfError
 
-from palyra.adapters.readable.cut import counted, cut_at_line
+from palyra.adapters.readable.cut import cut_at_line
 from palyra.core.documents import unreadable
+from palyra.core.plurals import counted
 from palyra.core.spelling import strip_unseen
 from palyra.ports.readable import ReadableText
 

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from palyra.adapters.readable.cut import counted, cut_at_line
+from palyra.adapters.readable.cut import cut_at_line
+from palyra.core.plurals import counted
 from palyra.core.spelling import strip_unseen
 from palyra.ports.readable import ReadableText
 

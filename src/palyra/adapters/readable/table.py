@@ -9,7 +9,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator
 
-from palyra.adapters.readable.cut import counted
+from palyra.core.plurals import counted
 from palyra.core.spelling import strip_unseen
 from palyra.ports.readable import ReadableText
 

@@ -16,6 +16,7 @@ from palyra.adapters.files.workspace import WorkspacePath, bytes_at, locate, ope
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError
 from palyra.core.events.tool import FileBytes
 from palyra.core.patches import Applied, FilePatch, PatchKind, apply
+from palyra.core.plurals import counted
 
 FILE_BYTES_MAX = 2 * 1024 * 1024
 
@@ -80,7 +81,7 @@ class PatchPlan:
         seen = found.seen if found is not None else None
         return PatchedFile(
             place=place,
-            done=f"created, {text.count(chr(10))} lines",
+            done=f"created, {counted(text.count(chr(10)), 'line')}",
             text=text,
             seen=seen,
             kept=seen,

@@ -15,6 +15,7 @@ from palyra.core.argument_schemas import arguments_schema, integer_schema
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass, Risk
+from palyra.core.plurals import counted
 from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust
 from palyra.ports.tools import ToolCallContext
@@ -92,7 +93,9 @@ def _read(place: WorkspacePath, offset: int, limit: int, stop: Event) -> ToolRes
     if lines[-1] == "":
         lines.pop()
     if offset > len(lines):
-        return failed("offset_past_end", f"{place.shown} has {len(lines)} lines; offset {offset} is beyond them")
+        return failed(
+            "offset_past_end", f"{place.shown} has {counted(len(lines), 'line')}; offset {offset} is beyond them"
+        )
     return ToolResult(outcome=Outcome.OK, output=_page(lines, offset, limit), read=read)
 
 

@@ -30,6 +30,7 @@ from palyra.core.argument_schemas import arguments_schema, text_schema
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk
+from palyra.core.plurals import counted
 from palyra.core.projections.provenance import full_path
 from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust
@@ -210,12 +211,11 @@ def _told(place: WorkspacePath, answer: SearchReply) -> str:
     base = "" if place.shown == "." else place.shown
     lines = [f"{'/'.join(filter(None, (base, path)))}:{number}:{text}" for path, number, text in answer["matches"]]
     if answer["is_full"]:
-        files = f"{answer['files_count']} files searched so far"
-        lines.append(
-            f"[Stopped after {len(lines)} matches, {files}: there are more. Narrow the pattern, path or glob.]"
-        )
+        files = f"{counted(answer['files_count'], 'file')} searched so far"
+        matches = counted(len(lines), "match", "matches")
+        lines.append(f"[Stopped after {matches}, {files}: there are more. Narrow the pattern, path or glob.]")
     elif not lines:
-        lines.append(f"[No match in {answer['files_count']} files.]")
+        lines.append(f"[No match in {counted(answer['files_count'], 'file')}.]")
     if answer["unread_count"]:
-        lines.append(f"[{answer['unread_count']} files or folders could not be read.]")
+        lines.append(f"[{counted(answer['unread_count'], 'file or folder', 'files or folders')} could not be read.]")
     return "\n".join(lines)

@@ -32,6 +32,7 @@ from palyra.core.argument_schemas import arguments_schema
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, FileBytes, Outcome, ParallelClass, Risk
+from palyra.core.plurals import counted
 from palyra.core.tools import CallNature, Capability, ToolResult, ToolSpec, Trait, failed
 from palyra.core.trust import Trust
 from palyra.ports.tools import ToolCallContext
@@ -117,7 +118,9 @@ def _write(writing: Writing, stop: Event) -> ToolResult:
             with suppress(FileNotFoundError):
                 os.unlink(writing.partial_name, dir_fd=folder)
     done = "created" if before is None else "replaced"
-    size = f"{len(writing.body.splitlines())} lines, {len(writing.body)} bytes" if writing.body else "and it is empty"
+    size = "and it is empty"
+    if writing.body:
+        size = f"{counted(len(writing.body.splitlines()), 'line')}, {counted(len(writing.body), 'byte')}"
     text = f"{place.shown}: {done}, {size}"
     return ToolResult(
         outcome=Outcome.OK, output=text, written=(bytes_at(place, writing.body),), changed=keeper.finish()

@@ -8,6 +8,7 @@ text on a screen are spelled out.
 from collections.abc import Sequence
 from difflib import unified_diff
 
+from palyra.core.plurals import counted
 from palyra.core.spelling import spell_out
 
 PREVIEW_LENGTH_MAX = 4 * 1024
@@ -38,7 +39,11 @@ def preview_changes(changes: Sequence[tuple[str, str, str]]) -> str:
         before, after = _lines(old), _lines(new)
         is_small = max(len(old), len(new)) <= DIFFED_BYTES_MAX
         diff = _diff(headline, before, after) if old != new and is_small else None
-        sizes = [f"{len(before)} lines become {len(after)}"] if old != new else []
+        sizes = (
+            [f"{counted(len(before), 'line')} become{'s' if len(before) == 1 else ''} {len(after)}"]
+            if old != new
+            else []
+        )
         lines += [headline, *(sizes if diff is None else diff[_HEAD_LINES:] or diff)]
     return _capped(lines)
 

@@ -8,6 +8,7 @@ import typer
 from palyra import app as wiring
 from palyra.cli.options import CommandGroup, YesOption, expanded, home_of, is_json
 from palyra.cli.output import print_json, print_line, progress
+from palyra.core.plurals import counted
 
 app = CommandGroup()
 
@@ -44,7 +45,7 @@ def backup(
             }
         )
     else:
-        print_line(f"{target}: {len(manifest.files)} files, events up to position {manifest.last_position}")
+        print_line(f"{target}: {counted(len(manifest.files), 'file')}, events up to position {manifest.last_position}")
 
 
 @app.command(url=False)
@@ -74,4 +75,4 @@ def restore(
     if is_json(context):
         print_json({"ok": True, "path": str(home.journal), "summary": report.summary})
     else:
-        print_line(f"{home.journal}: {report.summary.events_count} events, verified")
+        print_line(f"{home.journal}: {counted(report.summary.events_count, 'event')}, verified")

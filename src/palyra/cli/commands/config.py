@@ -9,7 +9,8 @@ import typer
 
 from palyra.app import Home
 from palyra.cli.options import CommandGroup, home_of, is_json
-from palyra.cli.output import counted, print_json, print_line, printable
+from palyra.cli.output import print_json, print_line, printable
+from palyra.core.plurals import counted
 
 if TYPE_CHECKING:
     from palyra.config import Config, ConfigProblem, Section

@@ -12,9 +12,10 @@ import typer
 from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_incident
 from palyra.cli.options import CommandGroup, is_json
-from palyra.cli.output import counted, print_json, print_line, print_result, print_styled
+from palyra.cli.output import print_json, print_line, print_result, print_styled
 from palyra.cli.terminal.style import Style, date_time, member_number, shown, style_for
 from palyra.core.events.base import JsonObject
+from palyra.core.plurals import counted
 
 ITEMS_MAX = 1_000
 

@@ -14,6 +14,7 @@ from palyra.cli.options import CommandGroup, YesOption, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_table
 from palyra.core.errors import Invalid
 from palyra.core.ids import Principal, SessionId, parse_session_id
+from palyra.core.plurals import counted
 from palyra.ports.journal import Erasure
 
 app = CommandGroup()
@@ -233,7 +234,7 @@ def _show_erased(erased_count: int, as_json: bool) -> None:
     if as_json:
         print_json({"ok": True, "erased_count": erased_count})
     else:
-        print_line(f"{erased_count} events erased")
+        print_line(f"{counted(erased_count, 'event')} erased")
 
 
 def _show_due(sessions: Sequence[SessionId], as_json: bool) -> None:
@@ -242,4 +243,4 @@ def _show_due(sessions: Sequence[SessionId], as_json: bool) -> None:
         return
     for session in sessions:
         print_line(session)
-    print_line(f"{len(sessions)} sessions would be erased")
+    print_line(f"{counted(len(sessions), 'session')} would be erased")

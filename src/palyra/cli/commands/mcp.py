@@ -12,8 +12,9 @@ import typer
 
 from palyra.cli.commands.editor import forward_mcp
 from palyra.cli.options import CommandGroup, YesOption, home_of, is_json
-from palyra.cli.output import counted, print_json, print_line, print_notice, print_result
+from palyra.cli.output import print_json, print_line, print_notice, print_result
 from palyra.core.errors import Invalid
+from palyra.core.plurals import counted
 
 if TYPE_CHECKING:
     from palyra.app.mcp_servers import McpLook, McpToolRow

@@ -16,13 +16,14 @@ import typer
 from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_memory
 from palyra.cli.options import CommandGroup, expanded, is_json, open_input
-from palyra.cli.output import counted, print_json, print_line, print_result
+from palyra.cli.output import print_json, print_line, print_result
 from palyra.cli.terminal.questions import parse_seconds
 from palyra.cli.terminal.style import date_time, in_one_line, shown
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.memory.model import BATCH_MAX, ITEMS_PER_PRINCIPAL_MAX, MemoryKind, MemoryScope
+from palyra.core.plurals import counted
 
 CONTENT_SHOWN_MAX = 80
 LINE_BYTES_MAX = 128 * 1024  # The longest item takes less.

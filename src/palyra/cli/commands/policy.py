@@ -13,11 +13,12 @@ from palyra.cli.commands import policy_lab
 from palyra.cli.commands.config import load_or_explain
 from palyra.cli.daemon_call import ask_daemon
 from palyra.cli.options import CommandGroup, expanded, home_of, is_json
-from palyra.cli.output import counted, print_json, print_line, printable
+from palyra.cli.output import print_json, print_line, printable
 from palyra.cli.terminal.style import Style, shown, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
+from palyra.core.plurals import counted
 
 if TYPE_CHECKING:
     from palyra.app.policy_trial import CaseOutcome

@@ -6,6 +6,7 @@ from palyra.app import Home, open_archive, open_public_keys, rebuild_projections
 from palyra.cli.options import CommandGroup, home_of, is_json
 from palyra.cli.output import print_json, print_line
 from palyra.core.errors import Corrupt
+from palyra.core.plurals import counted
 from palyra.core.verification import VerifyReport, verify
 
 app = CommandGroup()
@@ -42,7 +43,7 @@ def rebuild(context: typer.Context) -> None:
         return
     for finding in report.findings:
         print_line(str(finding))
-    print_line(f"{rebuilt_count} rows differed and were computed again")
+    print_line(f"{counted(rebuilt_count, 'row')} differed and {'was' if rebuilt_count == 1 else 'were'} computed again")
 
 
 def _verified(home: Home) -> VerifyReport:

@@ -10,12 +10,15 @@ import typer
 from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import find_run
 from palyra.cli.options import CommandGroup, YesOption, is_json
-from palyra.cli.output import counted, print_json, print_line
+from palyra.cli.output import print_json, print_line
 from palyra.cli.terminal.style import shown
 from palyra.core.events.base import JsonObject
+from palyra.core.plurals import counted
 
 app = CommandGroup()
 NOTHING = "The run changed nothing in the workspace."
+BACK = "There was nothing to undo: the files are as they were before the run."
+UNDONE_MARK = "[undone: it is as it was before]"  # The daemon shows it in the place of a difference.
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's id, the beginning of it, or `last` for the newest.")
 ]
@@ -55,7 +58,11 @@ def undo(context: typer.Context, run: RunArgument, path: PathOption = None, yes:
         return await client.post(f"/runs/{await find_run(client, run)}/undo", {} if path is None else {"path": path})
 
     if not yes:
-        difference = str(_read(context, run, path).get("diff") or "")
+        found = _read(context, run, path)
+        difference = str(found.get("diff") or "")
+        if _is_back(found):
+            print_line(BACK)
+            return
         typer.echo(shown(difference or NOTHING))
         if not difference:
             return
@@ -67,7 +74,13 @@ def undo(context: typer.Context, run: RunArgument, path: PathOption = None, yes:
     changes = record.get("changes")
     count = len(changes) if isinstance(changes, list) else 0
     words = f"Undone: {counted(count, 'change')} of run {record.get('run_id')}."
-    print_line(words if count else "There was nothing to undo: the files are as they were before the run.")
+    print_line(words if count else BACK)
+
+
+def _is_back(record: JsonObject) -> bool:
+    """Tells whether every changed file is as it was. No line of a file looks like the mark: a sign stands before it."""
+    changes, lines = record.get("changes"), str(record.get("diff") or "").splitlines()
+    return isinstance(changes, list) and 0 < len(changes) == lines.count(UNDONE_MARK)
 
 
 def _read(context: typer.Context, run: str, path: str | None) -> JsonObject:

@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from palyra.cli.daemon_call import Client, ask_daemon
+from palyra.cli.lookup import choose_token
 from palyra.cli.options import CommandGroup, chosen_url, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_result
 from palyra.cli.target import target_of
@@ -99,7 +100,7 @@ def show_all(context: typer.Context) -> None:
 @app.command()
 def revoke(
     context: typer.Context,
-    token: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as tokens list shows it.")],
+    token: Annotated[str, typer.Argument(metavar="ID", help="The token's id, the beginning of it, or `last`.")],
 ) -> None:
     """Revoke a token. The daemon refuses it from the next request on.
 
@@ -109,9 +110,12 @@ def revoke(
     """
     from urllib.parse import quote
 
-    path = f"/tokens/{quote(token, safe='')}"
-    record = _ask(context, lambda client: client.delete(path), lambda: _revoke(context, token))
-    print_result(context, record, f"{token} of {record.get('principal')} is revoked")
+    async def act(client: Client) -> JsonObject:
+        token_id = choose_token(await client.items("/tokens", ITEMS_MAX), token)
+        return await client.delete(f"/tokens/{quote(token_id, safe='')}")
+
+    record = _ask(context, act, lambda: _revoke(context, choose_token(_list(context), token)))
+    print_result(context, record, f"{record.get('id')} of {record.get('principal')} is revoked")
 
 
 @app.command("rotate-admin")

@@ -11,6 +11,7 @@ from palyra.cli.options import CommandGroup, expanded, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_table, progress
 from palyra.core.checkpoint import Anchor, read_anchors
 from palyra.core.errors import NotFound
+from palyra.core.plurals import counted
 from palyra.core.verification import FINDINGS_MAX, Summary, VerifyReport
 
 app = CommandGroup()
@@ -113,6 +114,6 @@ def _signed_rows(summary: Summary) -> list[tuple[str, object]]:
     return [
         ("checkpoints", summary.checkpoints_count),
         ("attestations", f"{summary.attestations_count} ({summary.unchecked_attestations_count} erased)"),
-        ("not yet signed", f"{summary.unsigned_events_count} events after the last checkpoint"),
+        ("not yet signed", f"{counted(summary.unsigned_events_count, 'event')} after the last checkpoint"),
         ("signed by", ", ".join(summary.key_ids) or "nobody"),
     ]

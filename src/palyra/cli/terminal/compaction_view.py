@@ -1,8 +1,8 @@
 """What a person is told of a compaction. Does not own: compacting (the daemon)."""
 
-from palyra.cli.output import counted
 from palyra.cli.terminal.style import Style, date_time, in_one_line
 from palyra.core.events.base import JsonObject
+from palyra.core.plurals import counted
 
 LINE_LENGTH_MAX = 140
 LINES_MAX = 20

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from palyra.cli.client import Client
+from palyra.cli.lookup import LOOKED_AT_MAX
 from palyra.cli.sse import SseFrame
 from palyra.cli.terminal.attachments import read_file, upload
 from palyra.cli.terminal.card import card_lines
@@ -348,7 +349,9 @@ class Conversation:
             self._prompt.line(line)
 
     async def _list_sessions(self) -> None:
-        for session in await self._client.items("/sessions", SESSIONS_SHOWN):
+        sessions = await self._client.items("/sessions", LOOKED_AT_MAX)
+        newest_first = sorted(sessions, key=lambda each: str(each.get("updated_at_ms")), reverse=True)
+        for session in newest_first[:SESSIONS_SHOWN]:
             name = in_one_line(str(session.get("key") or session.get("label") or "–"), 40)
             mark = "▸" if session.get("id") == self._session_id else " "
             self._prompt.line(f"{mark} {session.get('id')}  {date_time(session.get('updated_at_ms'))}  {name}")

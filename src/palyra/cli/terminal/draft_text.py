@@ -5,10 +5,10 @@ Owns: which changes a person is told when a command ends. Does not own: differen
 
 from collections.abc import Mapping
 
-from palyra.cli.output import counted
 from palyra.cli.terminal.style import in_one_line
 from palyra.core.drafts.changes import without_paths
 from palyra.core.events.draft import ChangeKind, FileChange
+from palyra.core.plurals import counted
 
 LINES_MAX = 6  # A person is told the first changes; `palyra runs diff` shows the rest.
 _PATH_LENGTH_MAX = 120

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from palyra.cli.output import counted
 from palyra.cli.terminal.style import Style, in_one_line
 from palyra.core.events.base import JsonObject
+from palyra.core.plurals import counted
 
 TASK_LENGTH_MAX = 80
 

@@ -12,6 +12,7 @@ from typing import TextIO
 import msgspec
 
 from palyra.core.events.base import JsonObject
+from palyra.core.plurals import counted
 from palyra.core.spelling import spell_out
 
 _RESET = "\x1b[0m"
@@ -103,7 +104,7 @@ def last_lines(text: object, lines_max: int, length_max: int = 200) -> list[str]
     """Returns the end of an output, line by line and in a harmless form. Lines that are left out are counted."""
     lines = [line for line in text.splitlines() if line.strip()] if isinstance(text, str) else []
     rest_count = len(lines) - lines_max
-    told = [f"… {rest_count} lines before"] if rest_count > 0 else []
+    told = [f"… {counted(rest_count, 'line')} before"] if rest_count > 0 else []
     return told + [in_one_line(line, length_max) for line in lines[-lines_max:]]
 
 

@@ -12,6 +12,7 @@ from palyra.cli.terminal.questions import brief_arguments
 from palyra.cli.terminal.style import Style, clock_time, duration, in_one_line, last_lines
 from palyra.cli.terminal.word_wrap import wrap
 from palyra.core.events.base import JsonObject
+from palyra.core.plurals import counted
 
 TEXT_LENGTH_MAX = 160
 OUTPUT_LINES_MAX = 20
@@ -127,7 +128,9 @@ def _of_context(data: JsonObject) -> str:
     layers_count = len(layers) if isinstance(layers, list) else 0
     budget = data.get("budget_tokens")
     room = f" of {budget}" if budget else ""
-    return f"turn {data.get('turn')}: {layers_count} layers, {data.get('input_tokens') or 0}{room} tokens{seen}"
+    return (
+        f"turn {data.get('turn')}: {counted(layers_count, 'layer')}, {data.get('input_tokens') or 0}{room} tokens{seen}"
+    )
 
 
 def _of_output(data: JsonObject) -> str:

@@ -9,13 +9,13 @@ import msgspec
 
 from palyra.core.trust import Trust
 
-STRATEGY = "session_window_v1"  # The SESSION_COMPACTION_STRATEGY of the seeds.
-MIN_INPUT_TOKENS = 480  # The AUTO_SESSION_COMPACTION_MIN_INPUT_TOKENS of the seeds.
+STRATEGY = "session_window_v1"  # The SESSION_COMPACTION_STRATEGY of the first description.
+MIN_INPUT_TOKENS = 480  # The AUTO_SESSION_COMPACTION_MIN_INPUT_TOKENS of the first description.
 TRIGGER = 0.7
 
 
 class CompactionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A trigger of 0 compacts whenever the minimum is passed, as the seeds describe it."""
+    """A trigger of 0 compacts whenever the minimum is passed, as the first description says."""
 
     is_automatic: bool = True
     trigger: float = TRIGGER

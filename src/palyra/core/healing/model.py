@@ -1,4 +1,4 @@
-"""The words of self-healing (SelfHealingState and SelfHealingMode of the seeds): domains, modes, findings, remedies.
+"""The words of self-healing: domains, modes, findings, remedies.
 
 Does not own: when something is a finding (rules), or what follows from one (reconcile).
 """

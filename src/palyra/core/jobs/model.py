@@ -1,4 +1,4 @@
-"""Jobs of the background queue (the OrchestratorBackgroundTaskRecord of the seeds).
+"""Jobs of the background queue (the OrchestratorBackgroundTaskRecord of the first description).
 
 Owns: a job's form, its states, and what the kind of a job says about all jobs of that kind.
 Does not own: the kinds there are (engine.jobs.kinds), nor SQL (each store).

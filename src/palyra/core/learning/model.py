@@ -37,7 +37,7 @@ class CandidateOrigin(Enum):
 
 
 class CandidateStatus(Enum):
-    """PendingReview of the seeds is `pending_review`. `accepted` ones are applied; `undone` ones were."""
+    """PendingReview of the first description is `pending_review`. `accepted` ones are applied; `undone` ones were."""
 
     SUPPRESSED = "suppressed"
     PENDING_REVIEW = "pending_review"

@@ -1,4 +1,4 @@
-"""The settings of learning (the LearningRuntimeConfig of the seeds).
+"""The settings of learning (the LearningRuntimeConfig of the first description).
 
 Does not own: the section of palyra.toml (config), the rules that read these (thresholds, schedule).
 """

@@ -1,4 +1,4 @@
-"""Changes managed blocks in documents of a workspace, such as MEMORY.md (the apply_workspace_managed_block of the seeds).
+"""Changes managed blocks in documents of a workspace, such as MEMORY.md.
 
 Owns: the order of the steps of a change, the versions that are kept, and the taint of the new bytes (L8).
 Does not own: blocks in a text (core.managed_blocks), files (ports.workspace_documents), what is worth writing.

@@ -17,6 +17,7 @@ from palyra.core.channels.model import ChannelRules
 from palyra.core.errors import NotFound, PalyraError
 from palyra.core.events.tool import ApprovalKind, ApprovalStatus, Decision, Scope
 from palyra.core.ids import ApprovalId, parse_approval_id
+from palyra.core.plurals import counted
 from palyra.core.projections.rows import ApprovalRow, SessionRow
 from palyra.engine.api.approvals import ApprovalService
 from palyra.engine.api.compaction import CompactionService
@@ -133,7 +134,7 @@ class ChannelCommands:
         prices = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
         cost = f"{sum(prices):.4f} USD" if prices else "at an unknown price"
         least = "at least " if prices and len(prices) < len(usages) else ""
-        runs = "1 run" if len(usages) == 1 else f"{len(usages)} runs"
+        runs = counted(len(usages), "run")
         return f"{runs}, {tokens} tokens, {least}{cost}."
 
     async def _answer(self, case: CommandCase, wanted: str, decision: Decision, scope: Scope = Scope.ONCE) -> str:

@@ -47,7 +47,7 @@ CORRECTION_WINDOW_MS = DAY_MS  # A correction is about the answer before it, if 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectionJob:
-    """Reflects on one run (the process_post_run_reflection_task of the seeds)."""
+    """Reflects on one run (the process_post_run_reflection_task of the first description)."""
 
     reader: RunReader
     reflector: RunReflector

@@ -15,6 +15,7 @@ import structlog
 from palyra.core.errors import PalyraError, Unavailable
 from palyra.core.ids import JobId, Principal
 from palyra.core.jobs.model import Job, JobKind
+from palyra.core.plurals import counted
 from palyra.core.writes import StoreVectors
 from palyra.engine.api.jobs import JobRequest
 from palyra.engine.jobs.handler import JobDone, JobFailed, JobResult, Report
@@ -80,7 +81,7 @@ class VectorUpkeep:
                 report(f"embedded {done_count} of {max(total_count, done_count)} items")
         except Unavailable as error:
             return JobFailed(message=f"{error.code}: {error.message}")
-        report(f"embedded {done_count} items")
+        report(f"embedded {counted(done_count, 'item')}")
         return JobDone()
 
     async def count_stale(self) -> int:

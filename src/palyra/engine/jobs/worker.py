@@ -1,4 +1,4 @@
-"""The worker of the background queue (the spawn_background_queue_loop and poll_background_queue of the seeds).
+"""The worker of the background queue.
 
 Owns: claiming jobs that are due, performing them, renewing their leases, and recording their ends.
 Does not own: rules (core.jobs), what a job does (its handler), other nodes' jobs while their leases hold.

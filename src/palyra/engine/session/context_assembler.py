@@ -1,4 +1,4 @@
-"""Assembles the context of a turn (the prepare_model_provider_input of the seeds).
+"""Assembles the context of a turn (the prepare_model_provider_input of the first description).
 
 Owns: gathering the layers, counting their tokens, and the room that the model has.
 Does not own: choosing among them (core.context.layers), rendering (core.context.prompt), planning the route.

@@ -27,6 +27,7 @@ from palyra.engine.api.requests import (
     RunRecord,
     RunRequest,
 )
+from palyra.gateway.decode_errors import decode_error_words
 from palyra.gateway.grpc.settings import PAGE_BYTES_MAX
 from palyra.gateway.routes.approvals import AnswerBody, make_answer
 from palyra.gateway.routes.runs import RunBody, make_run_request
@@ -34,7 +35,6 @@ from palyra.gateway.v1 import approvals_pb2, events_pb2, runs_pb2, sessions_pb2
 from palyra.ports.tokens import Role
 
 ORIGIN = "grpc"  # Of runs started here. A person can be asked behind it.
-COMPLAINT_LENGTH_MAX = 200
 
 SentMessage = TypeVar("SentMessage", bound=Message)
 Shape = TypeVar("Shape", bound=msgspec.Struct)
@@ -55,7 +55,7 @@ def read(message: Message, shape: type[Shape], **members: object) -> Shape:
     try:
         return msgspec.convert({name: value for name, value in values.items() if value is not None}, shape)
     except msgspec.ValidationError as cause:
-        raise Invalid("message_invalid", f"the message does not fit: {str(cause)[:COMPLAINT_LENGTH_MAX]}") from cause
+        raise Invalid("message_invalid", decode_error_words(cause, "the message")) from cause
 
 
 def read_run(start: runs_pb2.RunStart, principal: Principal) -> RunRequest:

@@ -16,6 +16,7 @@ from starlette.requests import Request
 
 from palyra.core.errors import Invalid, Unavailable
 from palyra.core.schema_cost import places_of
+from palyra.gateway.decode_errors import decode_error_words
 from palyra.gateway.http.settings import (
     CURSOR_MAX,
     JSON_BYTES_MAX,
@@ -25,7 +26,6 @@ from palyra.gateway.http.settings import (
     UNPROVEN_SMALL_BYTES,
 )
 
-COMPLAINT_LENGTH_MAX = 200  # A decoder's complaint may quote what was sent.
 CURSOR_DIGITS_MAX = 16
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
@@ -87,7 +87,7 @@ async def read_json(request: Request, shape: type[Shape], bytes_max: int = JSON_
     try:
         return msgspec.json.decode(body or b"{}", type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Invalid("body_invalid", f"the body does not fit: {_shortened(cause)}") from cause
+        raise Invalid("body_invalid", decode_error_words(cause, "the body")) from cause
     except RecursionError as cause:
         raise Invalid("body_invalid", "the body is nested too deep") from cause
 
@@ -101,7 +101,7 @@ def read_query(request: Request, shape: type[Shape]) -> Shape:
             raise Invalid("query_invalid", "a parameter of the query is given twice")
         read = msgspec.convert(members, shape, strict=False)
     except (msgspec.ValidationError, ValueError) as cause:
-        raise Invalid("query_invalid", f"the query does not fit: {_shortened(cause)}") from cause
+        raise Invalid("query_invalid", decode_error_words(cause, "the query")) from cause
     if any(getattr(read, name, "") is None for name in members):
         raise Invalid("query_invalid", "a query has no null: leave the parameter out")
     return read
@@ -123,8 +123,3 @@ def read_cursor(request: Request, after: int | None) -> int | None:
 
 def _too_large(bytes_max: int) -> Invalid:
     return Invalid("body_too_large", f"the body has more than {bytes_max} bytes")
-
-
-def _shortened(cause: Exception) -> str:
-    text = str(cause)
-    return text if len(text) <= COMPLAINT_LENGTH_MAX else f"{text[:COMPLAINT_LENGTH_MAX]}…"

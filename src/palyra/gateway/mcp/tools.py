@@ -15,6 +15,7 @@ from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.core.ids import parse_approval_id, parse_run_id
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, SessionRequest
+from palyra.gateway.decode_errors import decode_error_words
 from palyra.gateway.http.route import HttpCall
 from palyra.gateway.mcp.messages import tool_failure, tool_result
 
@@ -202,7 +203,7 @@ def read_arguments(tool: ServedTool, given: object) -> Any:
     try:
         return msgspec.convert(given, tool.arguments)
     except msgspec.ValidationError as cause:
-        raise Invalid("arguments_invalid", f"the arguments do not fit: {str(cause)[:200]}") from cause
+        raise Invalid("arguments_invalid", decode_error_words(cause, "the arguments")) from cause
 
 
 async def perform(call: Call, tool: ServedTool, given: object) -> JsonObject:
