@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 
 from palyra.adapters.net.client import HttpClient, Outgoing, Reply
 from palyra.core.errors import Unavailable
@@ -52,6 +53,18 @@ async def test_a_long_wait_that_was_met_does_not_stretch_a_shorter_one() -> None
         with pytest.raises(Unavailable, match="nothing came") as fault:
             await reply.read_some(SHORT_S)
     assert fault.value.code == "timed_out"
+
+
+def test_a_wait_that_is_over_at_once_ends_like_any_other() -> None:
+    """There, an alarm for this very moment is no timer that knows its time."""
+
+    async def scene() -> None:
+        async with replied(second_after_s=LONG_S) as reply:
+            assert await reply.read_some(1e-9) == b"one"
+            with pytest.raises(Unavailable, match="nothing came"):
+                await reply.read_some(1e-9)
+
+    uvloop.run(scene())
 
 
 async def test_a_failed_connection_names_the_host_and_nothing_else_of_the_address() -> None:

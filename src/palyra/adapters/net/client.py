@@ -61,7 +61,8 @@ class Reply:
         self._size = 0
         self._loop = asyncio.get_running_loop()
         self._due_s: float | None = None  # When the read that is under way has waited long enough.
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm: asyncio.Handle | None = None
+        self._alarm_at_s = 0.0  # Kept here: an alarm for this very moment does not know it in every loop.
 
     @property
     def status(self) -> int:
@@ -123,12 +124,13 @@ class Reply:
     def _expect_by(self, due_s: float) -> None:
         """One alarm for many reads: a timeout around each would cost a token more than reading it."""
         self._due_s = due_s
-        if self._alarm is None or due_s < self._alarm.when():
+        if self._alarm is None or due_s < self._alarm_at_s:
             self._set_alarm(due_s)
 
     def _set_alarm(self, due_s: float) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
+        self._alarm_at_s = due_s
         self._alarm = self._loop.call_at(due_s, self._look)
 
     def _look(self) -> None:
