@@ -94,7 +94,7 @@ async def test_files_are_changed_created_renamed_and_deleted_in_one_call(tmp_pat
     result = await patch(tmp_path, THREE)
     assert result.output.split("\n") == [
         "one.txt: patched, 1 hunk",
-        "deep/made.txt: created, 1 lines",
+        "deep/made.txt: created, 1 line",
         "four.txt: renamed from three.txt, patched, 1 hunk",
         "gone.txt: deleted",
     ]
@@ -343,7 +343,7 @@ def test_nature_names_every_file_what_each_is_left_with_and_shows_the_difference
         "@@ -1 +1 @@",
         "-1",
         "+one",
-        "deep/made.txt: created, 1 lines",
+        "deep/made.txt: created, 1 line",
     ]
     asyncio.run(patch(tmp_path, THREE))
     again = nature(tmp_path, THREE)

@@ -59,7 +59,7 @@ async def test_a_match_lies_in_one_line_and_anchors_are_the_lines(tmp_path: Path
     assert await found(tmp_path, "^$") == ["f:3:"]
     assert await found(tmp_path, "(?s)o.b") == ["f:4:foo bar"]
     assert await found(tmp_path, "x*") == ["f:1:foo", "f:2:bar", "f:3:", "f:4:foo bar"]
-    assert await found(tmp_path, "nothing") == ["[No match in 1 files.]"]
+    assert await found(tmp_path, "nothing") == ["[No match in 1 file.]"]
 
 
 async def test_letters_beyond_ascii_and_bytes_that_are_no_text_are_searched(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ async def test_path_that_cannot_be_searched_is_refused(tmp_path: Path, path: str
 
 async def test_pattern_that_backtracks_forever_elsewhere_is_answered(tmp_path: Path) -> None:
     make(tmp_path, {"f": "a" * 50_000 + "\n"})
-    assert await found(tmp_path, "(a+)+$x|(a|a)*b") == ["[No match in 1 files.]"]
+    assert await found(tmp_path, "(a+)+$x|(a|a)*b") == ["[No match in 1 file.]"]
 
 
 async def test_ignore_rule_that_backtracks_forever_elsewhere_is_answered(tmp_path: Path) -> None:

@@ -67,6 +67,26 @@ async def test_a_result_does_not_wait_until_the_sandbox_is_unmounted(
     assert (result.exit_status, result.output) == (3, "x" * 60000 + "\n")
 
 
+async def test_a_sandbox_whose_end_is_noticed_after_that_of_its_output_is_over(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    outer_ended = Child._outer_ended
+
+    def notice_late(child: Child, handle: int) -> None:
+        loop.remove_reader(handle)
+        if child._open:
+            loop.call_later(0.001, notice_late, child, handle)
+        else:
+            outer_ended(child, handle)
+
+    monkeypatch.setattr(children, "has_no_child", lambda _: True)
+    monkeypatch.setattr(Child, "_first_ended", lambda _, handle: loop.remove_reader(handle))
+    monkeypatch.setattr(Child, "_outer_ended", notice_late)
+    async with asyncio.timeout(WAIT_S):
+        assert (await run("echo hello; exit 3", root)).exit_status == 3
+
+
 def test_an_ended_child_counts_until_somebody_asked_for_it() -> None:
     """So a command whose first process has no child has nothing left that could still write."""
     ended = subprocess.Popen(["true"])

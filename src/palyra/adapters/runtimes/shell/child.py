@@ -218,6 +218,7 @@ class Child:
         self._has_none_left = True
         for file in list(self._open):
             self._close(file)
+        self._settle()
 
     def _let_go(self, handle: int) -> None:
         self._loop.remove_reader(handle)
