@@ -48,7 +48,11 @@ class Daemon:
         command = [sys.executable, *self.program, "serve", *self.options]
         with (self.home / "daemon.log").open("ab") as log:
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        self.wait_until_ready()
+        try:
+            self.wait_until_ready()
+        except BaseException:
+            self.kill()  # Nobody else would: leaving the block of a daemon that did not start is never reached.
+            raise
         return self
 
     def kill(self) -> None:
