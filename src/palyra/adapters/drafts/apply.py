@@ -342,9 +342,8 @@ class Applier:
                 continue
             is_kept_open = parent(change) in self._touched
             if not swap_back(change, (stage, name), place) and not is_kept_open:
-                bring_back(
-                    (stage, name), place
-                )  # Maybe another folder than the one it came out of: nothing may be lost.
+                # The folder may be another one than it came out of, so its content is kept beside.
+                bring_back((stage, name), place)
             return
 
     def _keep(self, undo_path: Path) -> AppliedDraft:
