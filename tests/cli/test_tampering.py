@@ -216,6 +216,12 @@ def test_a_file_without_anchors_is_a_clear_error(home: TestHome, tmp_path: Path,
     assert result.stderr.startswith("error: anchor_")
 
 
+def test_anchors_are_not_read_from_a_device_that_never_ends(home: TestHome) -> None:
+    result = palyra(home, "verify", "--anchor", "/dev/zero")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: anchor_missing: /dev/zero is a device")
+
+
 @pytest.mark.parametrize("name", ["none", "file"])
 def test_keys_that_are_no_directory_are_a_clear_error(home: TestHome, tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")

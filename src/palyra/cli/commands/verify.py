@@ -58,8 +58,11 @@ def verify(
 def _anchors(path: Path | None) -> tuple[Anchor, ...]:
     if path is None:
         return ()
+    source = expanded(path)
+    if source.is_char_device():
+        raise NotFound("anchor_missing", f"{path} is a device, which may never end; name a file of anchors")
     try:
-        found = read_anchors(expanded(path).read_bytes())
+        found = read_anchors(source.read_bytes())
     except OSError as cause:
         raise NotFound("anchor_missing", f"{path} cannot be read ({cause.strerror}); name a file of anchors") from cause
     if not found:
