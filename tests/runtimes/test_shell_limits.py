@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.output_buffer import KEPT_LENGTH_MAX, HeadAndTail, OutputWindow
@@ -23,9 +24,8 @@ from tests.support.waiting import until, wait_until
 
 pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024
-SMALL = CommandLimits(
-    memory_bytes=256 * MIB, processes_count=60, file_bytes=8 * MIB, disk_bytes=64 * MIB, output_bytes=4 * MIB
-)
+# No small disk: other tests fill the same one meanwhile.
+SMALL = CommandLimits(memory_bytes=256 * MIB, processes_count=60, file_bytes=8 * MIB, output_bytes=4 * MIB)
 # A child that leaves its session and its parents, closes what it has, and would live on.
 DAEMON = "setsid bash -c '(trap \"\" HUP TERM INT; exec -a {name} sleep 300) >/dev/null 2>&1 </dev/null &' ; "
 
@@ -98,7 +98,7 @@ def test_a_file_private_memory_and_the_disk_have_a_largest_size(user: str, house
 
 def test_filling_the_disk_with_many_files_is_ended(user: str, house: House) -> None:
     command = "i=0; while :; do head -c 4M /dev/zero > f$i; sync f$i; i=$((i+1)); done"
-    done = attempt(user, command, house, SMALL)
+    done = attempt(user, command, house, replace(SMALL, disk_bytes=64 * MIB))
     assert (done.outcome, done.code) == ("failed", "disk_limit")
     written = sum(path.stat().st_size for path in house.workspace.iterdir())
     assert written < 4096 * MIB

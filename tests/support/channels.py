@@ -203,18 +203,27 @@ async def attached(scene: ChannelScene, owner: str) -> tuple[str, list[tuple[str
     return said.text, [(each.name, each.media_type, each.bytes) for each in said.attachments]
 
 
-def channel_workshop(root: Path, scripts: Sequence[Script], channel_rules: ChannelRules | None = None) -> Workshop:
+def channel_workshop(
+    root: Path,
+    scripts: Sequence[Script],
+    channel_rules: ChannelRules | None = None,
+    platform: MemoryPlatform | None = None,
+) -> Workshop:
     workshop = Workshop(root, scripts)
     workshop.may_answer = permits
-    workshop.channels = (ConfiguredChannel(channel_rules or rules(), MemoryPlatform()),)
+    workshop.channels = (ConfiguredChannel(channel_rules or rules(), platform or MemoryPlatform()),)
     return workshop
 
 
 @asynccontextmanager
 async def channel_scene(
-    root: Path, scripts: Sequence[Script] = (), channel_rules: ChannelRules | None = None
+    root: Path,
+    scripts: Sequence[Script] = (),
+    channel_rules: ChannelRules | None = None,
+    platform: MemoryPlatform | None = None,
 ) -> AsyncIterator[ChannelScene]:
-    workshop = channel_workshop(root, scripts or [Script(turns=(says("Hi there."),))], channel_rules)
+    """Opens an engine with one channel. A `platform` of an earlier scene is the same one, met again after a restart."""
+    workshop = channel_workshop(root, scripts or [Script(turns=(says("Hi there."),))], channel_rules, platform)
     async with workshop.open() as engine:
         platform = workshop.channels[0].adapter
         assert isinstance(platform, MemoryPlatform)

@@ -184,9 +184,7 @@ async def test_killed_after_the_platform_took_the_file_it_is_sent_once_or_uncert
         journal.commit = failing
         await scene.engine.outbox.send(report("team", "c1"))
         await scene.heard(2)
-        sent = scene.platform.sent
-    async with channel_scene(tmp_path) as scene:
-        scene.platform.redelivery, scene.platform.sent = redelivery, sent
+    async with channel_scene(tmp_path, platform=scene.platform) as scene:
         is_settled = redelivery is not Redelivery.UNKNOWN
         await until(lambda: _are(scene, [OutboxState.SENT if is_settled else OutboxState.UNCERTAIN]))
         assert scene.platform.texts == ["Here it is.", ""]

@@ -84,10 +84,8 @@ async def test_what_a_crash_left_unrecorded_is_settled_or_shown_as_uncertain(
         scene.engine._setup.journal.commit = _failing(scene, scene.engine._setup.journal.commit)  # type: ignore[method-assign]
         await scene.say()
         await scene.heard(1)
-        sent = scene.platform.sent
-    async with channel_scene(tmp_path) as scene:
-        scene.platform.redelivery = redelivery
-        scene.platform.sent = sent
+    scene.platform.after_send = lambda: None
+    async with channel_scene(tmp_path, platform=scene.platform) as scene:
         if redelivery is Redelivery.UNKNOWN:
             await stuck(scene, OutboxState.UNCERTAIN)
         else:
