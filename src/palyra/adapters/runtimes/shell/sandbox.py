@@ -55,7 +55,8 @@ ENVIRONMENT = {
     "USER": "agent",
     "LOGNAME": "agent",
     "SHELL": BASH,
-    "LANG": "C.UTF-8",
+    # The other categories are those of C in any case, and LANG would read a file for each.
+    "LC_CTYPE": "C.UTF-8",
     "TERM": "dumb",
     "TMPDIR": "/tmp",  # noqa: S108 in the sandbox, where it is private
     "GIT_CONFIG_COUNT": str(len(_GIT_SETTINGS)),
