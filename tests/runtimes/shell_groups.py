@@ -1,12 +1,13 @@
 """Control groups for tests. Owns: those of this process, seen from outside, and that none is left after a test."""
 
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from palyra.adapters.runtimes.shell.groups import GroupParent, Groups, NoGroups
+from palyra.adapters.runtimes.shell.groups import ControlGroup, GroupParent, Groups, NoGroups
 from palyra.adapters.runtimes.shell.groups_find import find_place, owner_name, possible_branches
 from palyra.core.tools import ToolResult
 from tests.runtimes.shells import found_sandbox
@@ -45,3 +46,13 @@ def own_folders() -> list[Path]:
 
 def code_of(result: ToolResult) -> str | None:
     return result.error.code if result.error is not None else None
+
+
+def start_inside(group: ControlGroup, *words: str) -> subprocess.Popen[bytes]:
+    """Starts a program in a group, in the way in which a command's shell enters it."""
+    joining = " && ".join(f"echo 0 >&{entry}" for entry in group.entries)
+    started = subprocess.Popen(
+        ["/usr/bin/bash", "-c", f'{joining} && exec "$@"', "bash", *words], pass_fds=group.entries
+    )
+    group.shut()
+    return started

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from palyra.adapters.runtimes.shell import groups as groups_module
+from palyra.adapters.runtimes.shell import sandbox as sandboxes
 from palyra.adapters.runtimes.shell.groups import GROUPS_MAX, ControlGroup, Groups, NoGroups
 from palyra.adapters.runtimes.shell.groups_find import open_groups, owner_name, sweep
 from palyra.adapters.runtimes.shell.limits import CommandLimits
@@ -18,7 +19,7 @@ from palyra.adapters.runtimes.shell.run import ShellRun
 from palyra.adapters.runtimes.shell.sandbox import Sandbox, find_sandbox
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Outcome
-from tests.runtimes.shell_groups import branches, code_of, folders_of, groups, own_folders
+from tests.runtimes.shell_groups import branches, code_of, folders_of, groups, own_folders, start_inside
 from tests.runtimes.shells import found_sandbox, make_context, make_setup, run
 from tests.support.waiting import until
 
@@ -96,7 +97,7 @@ async def test_what_still_runs_in_the_group_of_a_dead_daemon_is_ended(groups: Gr
     owner = subprocess.Popen(["sleep", "300"])
     group = ControlGroup(branches(), f"{owner_name_of(owner.pid)}-1")
     group.create(CommandLimits())
-    orphan = subprocess.Popen([*group.entry(), "sleep", "300"])
+    orphan = start_inside(group, "sleep", "300")
     try:
         await until(lambda: all((Path(folder) / "cgroup.procs").read_text() for folder in group.folders))
         sweep(branches())
@@ -178,8 +179,8 @@ class Vanishing(Groups):
 
     def make(self, limits: CommandLimits) -> ControlGroup | None:
         group = super().make(limits)
-        if group is not None:
-            group.remove()
+        for folder in group.folders if group is not None else ():
+            os.rmdir(folder)
         return group
 
 
@@ -201,7 +202,7 @@ async def test_there_is_a_largest_number_of_groups(
 async def test_group_that_is_busy_is_removed_later_without_waiting(groups: Groups) -> None:
     group = groups.make(CommandLimits())
     assert group is not None
-    inside_it = subprocess.Popen([*group.entry(), "sleep", "300"])
+    inside_it = start_inside(group, "sleep", "300")
     await until(lambda: (Path(group.folders[-1]) / "cgroup.procs").read_text())
     groups.let_go(group, asyncio.get_running_loop())
     assert len(own_folders()) == len(branches())
@@ -211,7 +212,7 @@ async def test_group_that_is_busy_is_removed_later_without_waiting(groups: Group
 
 
 async def test_sandbox_whose_groups_fail_is_found_without_them(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups_module, "_SHELL", "/bin/false")
+    monkeypatch.setattr(sandboxes, "join_script", lambda *_: "exit 120\n")
     found = find_sandbox()
     assert isinstance(found, Sandbox)
     assert isinstance(found.groups, NoGroups)

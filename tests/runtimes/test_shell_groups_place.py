@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from palyra.adapters.runtimes.shell import groups as groups_module
 from palyra.adapters.runtimes.shell import groups_find
 from palyra.adapters.runtimes.shell import sandbox as sandboxes
 from palyra.adapters.runtimes.shell.groups import ControlGroup, GroupParent, Groups, NoGroups, words_for
 from palyra.adapters.runtimes.shell.groups_find import find_place, possible_branches, why_no_branches
 from palyra.adapters.runtimes.shell.groups_place import (
-    MEMORY,
-    PIDS,
     WANTED,
     GroupState,
     Layout,
@@ -28,6 +27,7 @@ from palyra.adapters.runtimes.shell.groups_place import (
     should_step_down,
     why_none,
 )
+from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.sandbox import NoSandbox, Sandbox
 from palyra.app import Home
 from palyra.app.services import SandboxProxy
@@ -255,8 +255,23 @@ def test_daemon_makes_room_before_it_looks_for_groups(monkeypatch: pytest.Monkey
     assert steps == ["step down", "find"]
 
 
-def test_in_v1_the_joining_shell_moves_its_one_thread_and_in_v2_its_process() -> None:
-    old = ControlGroup(
-        (GroupParent("/v1", frozenset({PIDS}), False), GroupParent("/v2", frozenset({MEMORY}), True)), "palyra-x"
-    )
-    assert old.entry()[-3:] == ("/v1/palyra-x/tasks", "/v2/palyra-x/cgroup.procs", "--")
+def test_in_v1_the_joining_shell_moves_its_one_thread_and_in_v2_its_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(groups_module, "_settings", fill)
+    parents = [GroupParent(str(tmp_path / name), frozenset(), name == "v2") for name in ("v1", "v2")]
+    for parent in parents:
+        os.mkdir(parent.folder)
+    group = ControlGroup(tuple(parents), "palyra-x")
+    group.create(CommandLimits())
+    opened = [os.readlink(f"/proc/self/fd/{entry}") for entry in group.entries]
+    assert opened == [str(tmp_path / "v1/palyra-x/tasks"), str(tmp_path / "v2/palyra-x/cgroup.procs")]
+    group.shut()
+    assert group.entries == ()
+
+
+def fill(_branch: GroupParent, folder: str, _limits: CommandLimits) -> list[tuple[str, str]]:
+    """Makes the files of a group, which the kernel would make, and sets nothing."""
+    for name in ("tasks", "cgroup.procs"):
+        Path(folder, name).touch()
+    return []

@@ -52,6 +52,7 @@ class Child:
         self._first_handle: int | None = None
         self._is_ending = False
         self._has_gate = True
+        self._has_joined = self._group is None
         self._has_none_left = False
         self._open: dict[int, OutputText] = {}
         self._handles: set[int] = set()
@@ -77,6 +78,9 @@ class Child:
     @property
     def exit_code(self) -> int | None:
         """Returns the command's exit code; None while it runs, and if it never began."""
+        return None if self.has_not_joined else self._told_code()
+
+    def _told_code(self) -> int | None:
         for line in self._status.splitlines() if b"exit-code" in self._status else ():
             with suppress(ValueError):
                 code = json.loads(line).get("exit-code")
@@ -91,7 +95,8 @@ class Child:
     @property
     def has_not_joined(self) -> bool:
         """Tells whether the command ended because it could not enter its control group. Then nothing of it ran."""
-        return self._group is not None and self.exit_code is None and self._started.process.returncode == NOT_JOINED
+        is_outside = not (self._has_gate or self._has_joined or self._is_ending)
+        return is_outside and self._told_code() == NOT_JOINED
 
     def end(self, excess: Excess | None = None) -> None:
         """Kills the whole command.
@@ -189,9 +194,11 @@ class Child:
             self._kill_first()
 
     def _shut_gate(self) -> None:
-        """Keeps a command that has not begun from beginning."""
+        """Keeps a command that has not begun from beginning, and hears whether it entered its group."""
         if self._has_gate:
             self._has_gate = False
+            with suppress(BlockingIOError):
+                self._has_joined = self._has_joined or bool(os.read(self._started.gate, 1))
             os.close(self._started.gate)
 
     def _first_ended(self, handle: int) -> None:

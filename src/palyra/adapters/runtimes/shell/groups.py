@@ -18,15 +18,13 @@ from palyra.adapters.runtimes.shell.groups_place import MEMORY, PIDS, WANTED
 from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.watch import Excess, read_small
 
-NOT_JOINED = 120  # The joining shell ends with this exit code, and the command has not begun.
+NOT_JOINED = (
+    120  # The command's shell ends with this exit code if it cannot enter. Nothing of the command has run then.
+)
 GROUPS_MAX = 256  # Limits the groups of one daemon, with those that cannot be removed yet.
 TASKS_PER_PROCESS = 4  # The kernel counts threads too, and a limit of processes is not one of threads.
-TASKS_OF_SANDBOX = 8  # bubblewrap's own, the forwarder of the network and its threads.
+TASKS_OF_SANDBOX = 8  # The command's shell, the forwarder of the network and its threads.
 REMOVE_AGAIN_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
-# The shell joins every group named before `--`, then becomes the program named after it, so that all it starts is
-# inside too.
-_JOIN = f'until [ "$1" = -- ]; do echo 0 >"$1" || exit {NOT_JOINED}; shift; done; shift; exec "$@"'
-_SHELL = "/bin/sh"
 _numbers = count(1)  # The numbers are the process's: two makers in one process never use a name twice.
 
 log = structlog.get_logger()
@@ -45,12 +43,16 @@ class NoGroups(msgspec.Struct, frozen=True):
 
 
 class ControlGroup:
-    """The group of one command. Its folders exist once it has been made."""
+    """The group of one command. Its folders exist once it has been made.
+
+    `entries` are the open files to enter by. A thread that writes a zero to each is inside, with all that it starts.
+    """
 
     def __init__(self, branches: tuple[GroupParent, ...], name: str) -> None:
         self._branches = branches
         self._folders = tuple(f"{branch.folder}/{name}" for branch in branches)
         self.words = words_for(branches)
+        self.entries: tuple[int, ...] = ()
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -65,17 +67,18 @@ class ControlGroup:
                 made.append(folder)
                 for file, value in _settings(branch, folder, limits):
                     write(f"{folder}/{file}", value)
+                self.entries += (os.open(f"{folder}/{_join_file(branch)}", os.O_WRONLY | os.O_CLOEXEC),)
         except OSError:
+            self.shut()
             for folder in made:
                 _is_removed(folder)
             raise
 
-    def entry(self) -> tuple[str, ...]:
-        """Returns the words before a program's own words that make it run inside from its first instruction on."""
-        join_files = [
-            f"{folder}/{_join_file(branch)}" for branch, folder in zip(self._branches, self._folders, strict=True)
-        ]
-        return (_SHELL, "-c", _JOIN, "sh", *join_files, "--")
+    def shut(self) -> None:
+        """Closes the entries, once the command's shell has them."""
+        for file in self.entries:
+            os.close(file)
+        self.entries = ()
 
     def excess(self) -> Excess | None:
         """Returns which limit the kernel had to enforce since the group was made, if any."""
@@ -96,6 +99,7 @@ class ControlGroup:
 
     def remove(self) -> bool:
         """Removes the group and tells whether it is gone. The kernel may need a moment after the last process."""
+        self.shut()
         return not [folder for folder in self._folders if not _is_removed(folder)]
 
 
@@ -166,7 +170,7 @@ class Groups:
 
 
 def _join_file(branch: GroupParent) -> str:
-    """Returns the file to join by. The joining shell is one thread.
+    """Returns the file to join by. The shell that joins is one thread.
 
     v1 can move just that thread, without the wait for all processors that moving a process takes.
     """
@@ -181,6 +185,15 @@ def words_for(branches: tuple[GroupParent, ...]) -> str:
 
 def tasks_max(limits: CommandLimits) -> int:
     return limits.processes_count * TASKS_PER_PROCESS + TASKS_OF_SANDBOX
+
+
+def join_script(entries: tuple[int, ...], told: int) -> str:
+    """Returns the lines by which the command's shell enters its group, and says so, before it reads the command.
+
+    No path leads to a group from inside the sandbox, so the shell has its open files until then.
+    """
+    joined = " && ".join(f"echo 0 >&{entry}" for entry in entries) or "false"
+    return f"{joined} || exit {NOT_JOINED}\necho >&{told}\nexec {' '.join(f'{entry}>&-' for entry in entries)}\n"
 
 
 def _settings(branch: GroupParent, folder: str, limits: CommandLimits) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ import os
 import platform
 import shutil
 import signal
+import socket
 import subprocess
 from contextlib import ExitStack
 from importlib import metadata
@@ -19,7 +20,7 @@ import msgspec
 
 from palyra.adapters.runtimes.shell.devices import DeviceModes, device_modes
 from palyra.adapters.runtimes.shell.filter import make_filter
-from palyra.adapters.runtimes.shell.groups import ControlGroup, GroupParent, Groups, NoGroups
+from palyra.adapters.runtimes.shell.groups import ControlGroup, GroupParent, Groups, NoGroups, join_script
 from palyra.adapters.runtimes.shell.groups_find import find_place, open_groups, possible_branches, why_no_branches
 from palyra.adapters.runtimes.shell.leftovers import mark_options
 from palyra.adapters.runtimes.shell.limits import CommandLimits, limits_script
@@ -113,7 +114,8 @@ class NoSandbox(msgspec.Struct, frozen=True):
 class Started(msgspec.Struct, frozen=True, kw_only=True):
     """A running bubblewrap. The reader closes the descriptors.
 
-    The command begins only if `gate` is still open when its sandbox is finished.
+    The command begins only if `gate` is still open when its sandbox is finished. If it gets a control group, the gate
+    says by then that it is inside.
     """
 
     process: subprocess.Popen[bytes]
@@ -158,14 +160,11 @@ def spawn(sandbox: Sandbox, order: Order, group: ControlGroup | None = None) -> 
         stdout, stdout_inside = _pipe(given, kept)
         stderr, stderr_inside = _pipe(given, kept)
         status, status_inside = _pipe(given, kept)
-        gate_inside, gate = os.pipe2(os.O_CLOEXEC)
-        given.callback(os.close, gate_inside)
-        kept.callback(os.close, gate)
-        files = {path: _file(text.encode(), given) for path, text in _texts(order, gate_inside).items()}
+        gate, gate_inside = _gate(given, kept)
+        files = {path: _file(text.encode(), given) for path, text in _texts(order, gate_inside, group).items()}
         files |= {path: _opened(path, given) for path in COPIED if os.path.isfile(path)}
         rules = _file(sandbox.filter, given)
         arguments = [
-            *(group.entry() if group is not None else ()),
             *(sandbox.program, *sandbox.options),
             *(mark_options(order.hidden) if order.hidden is not None else ()),
             *private_mounts(order.limits),
@@ -184,16 +183,26 @@ def spawn(sandbox: Sandbox, order: Order, group: ControlGroup | None = None) -> 
             stderr=stderr_inside,
             env={**ENVIRONMENT, "BASH_ENV": _LIMITS, **(NETWORK_ENVIRONMENT if order.proxy is not None else {})},
             cwd="/",
-            pass_fds=(*files.values(), rules, status_inside, gate_inside),
+            pass_fds=(
+                *files.values(),
+                *(group.entries if group is not None else ()),
+                rules,
+                status_inside,
+                gate_inside,
+            ),
             start_new_session=True,
         )
+        if group is not None:
+            group.shut()
         kept.pop_all()
         return Started(process=process, stdout=stdout, stderr=stderr, status=status, gate=gate)
 
 
-def _texts(order: Order, gate: int) -> dict[str, str]:
+def _texts(order: Order, gate: int, group: ControlGroup | None) -> dict[str, str]:
     """Returns the files that are made for the command."""
-    texts = {**FILES, _COMMAND: order.command, _LIMITS: limits_script(order.limits) + _gate_script(gate)}
+    start = join_script(group.entries, gate) if group is not None else ""
+    start += limits_script(order.limits) + _gate_script(gate)
+    texts = {**FILES, _COMMAND: order.command, _LIMITS: start}
     if order.proxy is not None:
         texts[_LIMITS] += network_script()
         texts[FORWARDER] = SOURCE.read_text()
@@ -203,7 +212,8 @@ def _texts(order: Order, gate: int) -> dict[str, str]:
 def _gate_script(gate: int) -> str:
     """Returns the lines that look at the gate. The command itself does not get the descriptor.
 
-    Nobody writes to it. There is something to read if its other end was closed, by us or because we are gone.
+    Nothing is written to it from outside. There is something to read if its other end was closed, by us or because we
+    are gone.
     """
     return f"read -t 0 -u {gate} && exit 125\nexec {gate}<&-\n"
 
@@ -312,6 +322,15 @@ def _nothing(given: ExitStack) -> int:
     os.close(closed)
     given.callback(os.close, ended)
     return ended
+
+
+def _gate(given: ExitStack, kept: ExitStack) -> tuple[int, int]:
+    """Returns our end, which never blocks, and theirs."""
+    ours, theirs = socket.socketpair()
+    given.callback(os.close, inside := theirs.detach())
+    kept.callback(os.close, outside := ours.detach())
+    os.set_blocking(outside, False)
+    return outside, inside
 
 
 def _opened(path: str, given: ExitStack) -> int:
