@@ -190,6 +190,7 @@ async def _run_child(task: Task) -> bytes:
     finally:
         if child.returncode is None:
             child.kill()
+            await child.wait()
     return body if child.returncode == 0 else b""
 
 
