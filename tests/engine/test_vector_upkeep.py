@@ -119,6 +119,9 @@ class Batches:
         self.texts[f"b-{len(self.texts)}"] = texts
         return f"b-{len(self.texts) - 1}"
 
+    def input_tokens(self, batch: str) -> int:
+        return 5 * len(self.texts[batch])
+
     def take(self, batch: str) -> tuple[bytes, ...] | None:
         is_filled = any(batch in str(request.messages[-1]) for request in self.requests)
         return (b"\x00\x00\x80\x3f" * 16,) * len(self.texts[batch]) if is_filled else None

@@ -51,6 +51,7 @@ class ServiceRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`principal` is whom the run serves and who is charged. `trust` is the lowest trust of the text's parts (L8).
 
     `serves_agent` is the agent of the session that it serves: a model that is not permitted there is not used.
+    `batch_tokens` is the input that the call has besides `text`.
     `ids` are those of the session and the run, if they come from what the run is for: then a request that is repeated
     after a crash finds the same run, and nothing is asked or charged twice.
     """
@@ -63,6 +64,7 @@ class ServiceRequest(msgspec.Struct, frozen=True, kw_only=True):
     serves_agent: str | None = None
     model: str | None = None
     answer_schema: JsonObject | None = None
+    batch_tokens: int | None = None
     ids: tuple[SessionId, RunId] | None = None
 
 

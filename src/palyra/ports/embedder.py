@@ -43,6 +43,10 @@ class EmbeddingBatches(Protocol):
 
     def open(self, texts: Sequence[str]) -> str: ...
 
+    def input_tokens(self, batch: str) -> int:
+        """Returns an estimate of what the texts of an open batch come to. It is reserved before they are sent (L9)."""
+        ...
+
     def take(self, batch: str) -> tuple[bytes, ...] | None: ...
 
 

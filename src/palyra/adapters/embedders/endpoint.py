@@ -14,6 +14,7 @@ import msgspec
 from palyra.adapters.net.client import HttpClient, Outgoing, Reply, Timeouts
 from palyra.core.context.messages import UserMessage
 from palyra.core.errors import PalyraError, Unavailable
+from palyra.core.estimate import estimate_tokens, text_bytes
 from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.ports.embedder import EmbedderTraits
 from palyra.ports.provider import Completed, Delta, Failed, ModelRequest, TextDelta
@@ -80,6 +81,9 @@ class EndpointEmbeddings:
         batch = f"{self._process}-{next(self._numbers)}"
         self._texts[batch] = tuple(text[:TEXT_CHARS_MAX].encode("utf-8", "replace").decode() for text in texts)
         return batch
+
+    def input_tokens(self, batch: str) -> int:
+        return sum(estimate_tokens(text_bytes(text)) for text in self._texts.get(batch, ()))
 
     def take(self, batch: str) -> tuple[bytes, ...] | None:
         """Returns the vectors of a batch, if they came, and forgets the batch."""

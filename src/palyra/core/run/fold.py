@@ -121,6 +121,7 @@ def accept(fact: Draft) -> Run:
         output_tokens_max=data.output_tokens_max,
         reply=data.reply,
         serves_agent=data.serves_agent,
+        batch_tokens=data.batch_tokens or 0,
         objectives=data.objectives,
     )
 
