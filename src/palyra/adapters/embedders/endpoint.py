@@ -108,7 +108,9 @@ class EndpointEmbeddings:
         if batch in self._texts:  # Else nobody waits for them any more.
             self._vectors[batch] = vectors
         yield TextDelta(f"Embedded {len(texts)} texts.")
-        yield Completed(Finish.STOP, Usage(input_tokens=max(0, answer.usage.prompt_tokens), output_tokens=0))
+        # Texts come to more than no tokens: such a count is none, and the batch is paid for at its estimate.
+        counted = answer.usage.prompt_tokens
+        yield Completed(Finish.STOP, Usage(input_tokens=counted, output_tokens=0) if counted > 0 else None)
 
     async def _ask(self, texts: tuple[str, ...]) -> _Answer:
         key = self._key()
