@@ -10,10 +10,13 @@ from palyra.core.budget import Budget, BudgetScope
 from palyra.core.estimate import estimate_tokens, text_bytes
 from palyra.core.events.model import Finish, Usage
 from palyra.engine.engine import Engine
+from palyra.engine.jobs.vector_upkeep import STEP_ITEMS
 from palyra.ports.embedder import EmbedderTraits
 from palyra.ports.provider import Completed, Delta, ModelRequest, TextDelta
 from palyra.ports.router import ModelCard
-from tests.support.engines import OWNER, Workshop
+from tests.engine.test_vector_upkeep import remember
+from tests.support.engines import ALICE, OWNER, Workshop
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 LIMIT = 20_000
@@ -48,16 +51,18 @@ class CountingBatches:
         await asyncio.sleep(0.005)
         self.filled[batch] = self.input_tokens(batch)
         yield TextDelta("Embedded.")
-        yield Completed(Finish.STOP, Usage(input_tokens=self.filled[batch], output_tokens=0) if self.is_counting else None)
+        yield Completed(
+            Finish.STOP, Usage(input_tokens=self.filled[batch], output_tokens=0) if self.is_counting else None
+        )
 
 
-def shop(root: Path, batches: CountingBatches, limit: int = LIMIT) -> Workshop:
+def shop(root: Path, batches: CountingBatches, limit: int = LIMIT, scope: BudgetScope = BudgetScope.GLOBAL) -> Workshop:
     workshop = Workshop(root, [])
     workshop.providers = {"scripted": workshop.provider, "embedding": batches}
     # A model of embeddings takes this much of one text, and many texts at once.
     workshop.describe = lambda name: ModelCard(name=name, provider=name, kind="", id=name, window_tokens=8_192)
     workshop.embedder = batches
-    workshop.budgets = (Budget(scope=BudgetScope.GLOBAL, limit_tokens=limit),)
+    workshop.budgets = (Budget(scope=scope, limit_tokens=limit),)
     return workshop
 
 
@@ -88,3 +93,18 @@ async def test_a_batch_that_nobody_counted_is_paid_at_its_estimate(tmp_path: Pat
         for _ in range(TOGETHER):
             await embed_together(engine, LONG, 1)
     assert LIMIT <= sum(batches.filled.values()) <= LIMIT + estimate_tokens(text_bytes(LONG))
+
+
+async def test_one_whose_budget_is_used_up_holds_up_nobodys_vectors(tmp_path: Path) -> None:
+    workshop = shop(tmp_path, CountingBatches(), scope=BudgetScope.PRINCIPAL)
+    async with workshop.open() as engine:
+        await engine.vectors.embedder.embed([LONG] * 4, ALICE)
+    remember(workshop, 1, STEP_ITEMS + 1, ALICE)
+    remember(workshop, STEP_ITEMS + 2, 3, OWNER)
+    async with workshop.open() as engine:
+
+        async def has_only_hers_left() -> bool:
+            left = await engine.vectors.index.new_items(2 * STEP_ITEMS)
+            return [item.owner for item in left] == [ALICE] * (STEP_ITEMS + 1)
+
+        await until(has_only_hers_left, "the vectors of the other", timeout_s=20)

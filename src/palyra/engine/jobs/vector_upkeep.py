@@ -35,6 +35,8 @@ RE_EMBEDDING = JobKind(
     timeout_s=6 * 3_600.0,
 )
 
+Find = Callable[[Sequence[Principal]], Awaitable[tuple[UnembeddedItem, ...]]]
+
 log = structlog.get_logger()
 
 
@@ -61,8 +63,7 @@ class VectorUpkeep:
             self._woken.clear()
             rest_s = LOOK_EVERY_S
             try:
-                while await self.embed_new():
-                    pass
+                await self.embed_new()
             except PalyraError as error:
                 log.warning("items_not_embedded", code=error.code, message=error.message)
                 rest_s = REST_S
@@ -74,11 +75,15 @@ class VectorUpkeep:
         """The job: embeds everything that has no vector of the embedder that is set now."""
         version = self.embedder.traits.version
         total_count = await self.index.count_unembedded(version)
-        done_count = 0
+
+        async def find(refused: Sequence[Principal]) -> tuple[UnembeddedItem, ...]:
+            return await self.index.unembedded(version, STEP_ITEMS, refused)
+
+        def tell(done_count: int) -> None:
+            report(f"embedded {done_count} of {max(total_count, done_count)} items")
+
         try:
-            while count := await self.embed_stale():
-                done_count += count
-                report(f"embedded {done_count} of {max(total_count, done_count)} items")
+            done_count = await self._embed_all(find, tell)
         except Unavailable as error:
             return JobFailed(message=f"{error.code}: {error.message}")
         report(f"embedded {counted(done_count, 'item')}")
@@ -89,21 +94,44 @@ class VectorUpkeep:
         lacking_count = await self.index.count_unembedded(self.embedder.traits.version)
         return lacking_count - min(lacking_count, len(await self.index.new_items(lacking_count or 1)))
 
-    async def embed_new(self) -> int:
-        """Embeds some items that have no vector. Returns how many."""
-        async with self._step:
-            return await self._embed(await self.index.new_items(STEP_ITEMS))
+    async def embed_new(self) -> None:
+        """Embeds items that have no vector, until there is none."""
 
-    async def embed_stale(self) -> int:
-        async with self._step:
-            return await self._embed(await self.index.unembedded(self.embedder.traits.version, STEP_ITEMS))
+        async def find(refused: Sequence[Principal]) -> tuple[UnembeddedItem, ...]:
+            return await self.index.new_items(STEP_ITEMS, refused)
 
-    async def _embed(self, items: Sequence[UnembeddedItem]) -> int:
+        await self._embed_all(find)
+
+    async def _embed_all(self, find: Find, tell: Callable[[int], None] = lambda done_count: None) -> int:
+        """Embeds what `find` finds, step by step. Returns how many, or raises why some could not be.
+
+        An owner whose items cannot be embedded, as when a budget is used up, holds up no other.
+        """
+        refused: dict[Principal, PalyraError] = {}
+        done_count = 0
+        while True:
+            async with self._step:
+                items = await find(tuple(refused))
+                done_count += await self._embed(items, refused)
+            if not items:
+                break
+            tell(done_count)
+        if refused:
+            raise next(iter(refused.values()))
+        return done_count
+
+    async def _embed(self, items: Sequence[UnembeddedItem], refused: dict[Principal, PalyraError]) -> int:
         owners: dict[Principal, list[UnembeddedItem]] = {}
         for item in items:
             owners.setdefault(item.owner, []).append(item)
+        done_count = 0
         for owner, own in owners.items():
-            vectors = await self.embedder.embed([item.content for item in own], owner)
+            try:
+                vectors = await self.embedder.embed([item.content for item in own], owner)
+            except PalyraError as error:
+                refused[owner] = error
+                continue
             numbered = tuple(zip([item.number for item in own], vectors, strict=True))
             await self.journal.commit((), (StoreVectors(self.embedder.traits.version, numbered),))
-        return len(items)
+            done_count += len(own)
+        return done_count
