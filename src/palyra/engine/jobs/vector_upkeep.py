@@ -26,6 +26,7 @@ from palyra.ports.journal import Journal
 STEP_ITEMS = 256  # A step takes some 20 ms with the bundled embedder, and one request with an endpoint.
 LOOK_EVERY_S = 1.0  # For items that were written without waking this.
 REST_S = 30.0  # After a failure; a missing endpoint is not asked in a loop.
+REST_MAX_S = 3_600.0  # A try leaves a failed run on a tape, and a budget may be used up for a month.
 
 RE_EMBEDDING = JobKind(
     name="re-embedding",
@@ -42,11 +43,15 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class VectorUpkeep:
-    """Only one step is made at a time, so that nothing is embedded or charged twice."""
+    """Only one step is made at a time, so that nothing is embedded or charged twice.
+
+    After failures it rests longer and longer, from `rest_first_s` on; an item that is written wakes it.
+    """
 
     index: VectorIndex
     embedder: Embedder
     journal: Journal
+    rest_first_s: float = REST_S
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _step: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -59,16 +64,18 @@ class VectorUpkeep:
         if await self.count_stale():
             request = JobRequest(kind=RE_EMBEDDING.name, principal=ACTOR, dedupe_key=RE_EMBEDDING.name, priority=-10)
             await enqueue(request)
+        rest_s = self.rest_first_s
         while True:
             self._woken.clear()
-            rest_s = LOOK_EVERY_S
+            wait_s = LOOK_EVERY_S
             try:
                 await self.embed_new()
+                rest_s = self.rest_first_s
             except PalyraError as error:
                 log.warning("items_not_embedded", code=error.code, message=error.message)
-                rest_s = REST_S
+                wait_s, rest_s = rest_s, min(2 * rest_s, REST_MAX_S)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(rest_s):
+                async with asyncio.timeout(wait_s):
                     await self._woken.wait()
 
     async def perform(self, job: Job, report: Report) -> JobResult:
