@@ -19,6 +19,7 @@ from palyra.core.events import Event
 from palyra.core.events.run import MessageUser, RunCancelled
 from palyra.core.events.session import SessionCreated
 from palyra.core.events.tool import ApprovalStatus, Decision, Outcome, ToolHeld
+from palyra.core.run.due_end import RESTARTS_MAX
 from palyra.core.run.loop import make_limits
 from palyra.core.writes import Fence, Write
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunsQuery
@@ -470,6 +471,32 @@ async def test_a_pause_that_could_not_be_recorded_is_recorded_later(tmp_path: Pa
             held = await wait_for(engine, record.id, "tool.held")
         assert isinstance(held.data, ToolHeld)
         assert held.data.is_held
+
+
+async def test_restarts_while_a_child_waits_for_a_person_end_nothing(tmp_path: Path) -> None:
+    """A person may take a day, in which a daemon may be updated more often than a run may be interrupted."""
+    made = delegating(
+        tmp_path,
+        ("^go$", (delegates("middle"), DONE)),
+        ("^middle$", (delegates("send"), says("Passed on."))),
+        ("^send$", (calls("mark.send", text="mail"), says("Sent."))),
+    )
+    async with made.open() as engine:
+        record = await engine.runs.start(OWNER, ask())
+        await wait_for(engine, record.id, "tool.held")
+    for _ in range(RESTARTS_MAX):
+        async with made.open() as engine:
+
+            def is_held() -> bool:
+                state = engine._parts.loops.known_state(record.session_id)
+                return state is not None and state.active is not None and state.active.loop.active_since_ms is None
+
+            await until(is_held, "the pause", timeout_s=20)
+    async with made.open() as engine:
+        (card,) = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
+        await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW))
+        events = await finished(engine, record)
+        assert events[-1].type == "run.done"
 
 
 async def test_a_parent_that_works_beside_a_waiting_child_uses_its_own_time(tmp_path: Path) -> None:
