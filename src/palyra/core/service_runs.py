@@ -8,6 +8,7 @@ settled, redacted, resumed and erased like any other run. A service run has no t
 the session it serves, and its principal is the one it serves.
 """
 
+import hashlib
 from functools import cache
 
 import msgspec
@@ -18,7 +19,7 @@ from palyra.core.errors import Conflict
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Usage
 from palyra.core.events.run import RunLimits
-from palyra.core.ids import Principal, RunId, SessionId
+from palyra.core.ids import EffectId, JobId, Principal, RunId, SessionId, derive_child_ids, digest_call
 from palyra.core.learning.reflection import REFLECTION_INSTRUCTIONS
 from palyra.core.review import REVIEW_INSTRUCTIONS
 from palyra.core.trust import Trust
@@ -112,6 +113,12 @@ REVIEW = ServiceSpec(
 )
 
 SERVICES = {spec.agent: spec for spec in (MODEL_CHECK, SESSION_SUMMARY, MEMORY_EMBEDDING, REFLECTION, REVIEW)}
+
+
+def question_ids(spec: ServiceSpec, asker: RunId | JobId, text: str) -> tuple[SessionId, RunId]:
+    """Returns the session and the run of a question. Whoever asks the same again, as after a restart, finds them."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return derive_child_ids(RunId(asker), EffectId(digest_call(spec.purpose, [asker, digest])))
 
 
 def is_service(agent: str) -> bool:
