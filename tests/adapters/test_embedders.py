@@ -101,6 +101,20 @@ async def test_an_endpoint_is_asked_once_and_its_vectors_are_in_order() -> None:
 
 
 @pytest.mark.parametrize(
+    "usage", [b"", b',"usage":{}', b',"usage":{"prompt_tokens":0}', b',"usage":{"prompt_tokens":-4}']
+)
+async def test_an_answer_that_counts_no_tokens_is_one_whose_usage_is_unknown(usage: bytes) -> None:
+    """So the run is charged the estimate that was reserved, and not nothing."""
+    async with serving() as site:
+        site.answers["/v1/embeddings"] = ok(b'{"data":[{"index":0,"embedding":[3,4]}]' + usage + b"}")
+        client = HttpClient()
+        deltas, vectors = await ask(site, client, "first")
+        await client.close()
+    assert deltas[-1] == Completed(Finish.STOP, None)
+    assert vectors is not None
+
+
+@pytest.mark.parametrize(
     ("answer", "code"),
     [
         (ok(b"{}"), ModelError.PROTOCOL),

@@ -244,9 +244,18 @@ async def test_a_provider_that_does_not_count_is_not_called_one_by_one_for_ever(
     assert provider.out_most > 1
 
 
-@pytest.mark.parametrize(("configured", "sent"), [(100_000, None), (None, 16_384)])
+@pytest.mark.parametrize(
+    ("configured", "wanted", "sent"),
+    [
+        (100_000, None, None),
+        (100_000, 77, 77),
+        (None, None, 16_384),
+        (None, 77, 77),
+        (None, 1_000_000, 16_384),  # Whatever a caller wants, no more was reserved.
+    ],
+)
 async def test_a_models_own_limit_stands_under_a_budget(
-    tmp_path: Path, configured: int | None, sent: int | None
+    tmp_path: Path, configured: int | None, wanted: int | None, sent: int | None
 ) -> None:
     asked: list[int | None] = []
 
@@ -259,5 +268,5 @@ async def test_a_models_own_limit_stands_under_a_budget(
     workshop = shop(tmp_path, {"a": Listening()}, {"a": 1.0}, Budget(scope=BudgetScope.GLOBAL, limit_nano_usd=USD))
     workshop.describe = lambda name: ModelCard(name=name, provider=name, kind="", id=name, max_output_tokens=configured)
     async with workshop.open() as engine:
-        await run_many(engine, 1)
+        await finished(engine, await engine.runs.start(OWNER, ask(output_tokens_max=wanted)))
     assert asked == [sent]

@@ -15,6 +15,8 @@ from palyra.core.events.model import ContextAssembled, Finish, ModelError
 from palyra.core.events.session import SessionCompacted
 from palyra.core.ids import SessionId, StreamId
 from palyra.core.jobs.model import LIVE_STATES, JobState
+from palyra.engine.api.jobs import JobRequest
+from palyra.engine.api.requests import RunsQuery
 from palyra.engine.engine import Engine
 from palyra.engine.session.commands import CompactSession
 from palyra.engine.setup import EngineSettings
@@ -606,3 +608,42 @@ async def test_a_compaction_after_a_reset_brings_nothing_of_before_back(tmp_path
     assert "99-177" in provider.sent()
     assert RULE not in provider.sent()
     assert "weather" not in provider.sent()
+
+
+class Held(Chatty):
+    """Keeps summaries back while `hold` is cleared."""
+
+    def __init__(self) -> None:
+        super().__init__("We talked about the weather.")
+        self.hold = asyncio.Event()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta, None]:
+        if "summarise a conversation" not in request.instructions:
+            self.requests.append(request)
+            yield TextDelta("Certainly. " + "word " * self.words)
+        else:
+            self.summaries_count += 1
+            await self.hold.wait()
+            yield TextDelta(self.summarise(request))
+        yield Completed(Finish.STOP)
+
+
+async def test_a_summary_that_a_stop_cut_off_is_asked_for_once_more(tmp_path: Path) -> None:
+    """The run of the question goes on after a restart, and so does the job: it must find that run and begin no other."""
+    provider = Held()
+    workshop = workshop_at(tmp_path, provider, 100_000)
+    async with workshop.open() as engine:
+        session_id = await talk(engine, 12)
+        await engine.jobs.enqueue(JobRequest(kind="compaction", principal=OWNER, payload={"session_id": session_id}))
+        await until(lambda: provider.summaries_count, "the first question")
+    provider.hold.set()
+    async with workshop.open() as engine:
+        await until(lambda: not engine.worker.running, "the job's end")
+
+        async def is_compacted() -> bool:
+            return bool(await compacted(engine, session_id))
+
+        await until(is_compacted, "the compaction")
+        runs = await engine.runs.list(OWNER, RunsQuery(has_services=True))
+    assert [run.state for run in runs if run.origin == "service"] == ["done"]
+    assert provider.summaries_count == 2

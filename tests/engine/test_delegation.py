@@ -1,7 +1,7 @@
 """Delegation through the engine: children side by side, their limits, their tools, and who sees them."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,14 +14,18 @@ from palyra.adapters.tools.agent_delegate import AgentDelegate
 from palyra.adapters.tools.skill_open import SkillOpen
 from palyra.core.agents import AgentSpec
 from palyra.core.delegation import CHILDREN_MAX
-from palyra.core.errors import NotFound
+from palyra.core.errors import NotFound, Unavailable
+from palyra.core.events import Event
 from palyra.core.events.run import MessageUser, RunCancelled
 from palyra.core.events.session import SessionCreated
 from palyra.core.events.tool import ApprovalStatus, Decision, Outcome, ToolHeld
+from palyra.core.run.due_end import RESTARTS_MAX
 from palyra.core.run.loop import make_limits
+from palyra.core.writes import Fence, Write
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery, RunsQuery
 from palyra.engine.setup import EngineSettings
 from palyra.ports.delegation import DelegationRefused, DelegationRequest
+from palyra.ports.journal import Append, Journal
 from palyra.ports.provider import Delta, ModelRequest
 from palyra.ports.tools import ToolCallContext
 from tests.engine.test_heartbeats import Moving
@@ -433,6 +437,66 @@ async def test_time_in_which_a_child_waits_for_a_person_is_not_its_parents(tmp_p
         events = await finished(engine, record)
         assert events[-1].type == "run.done"
         assert [event.data.is_held for event in events if isinstance(event.data, ToolHeld)] == [True, False]
+
+
+class Unheld:
+    """A journal whose first commits of tool.held fail, as on a disk that is full for a moment."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.failures_left = 2
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._journal, name)
+
+    async def commit(
+        self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
+    ) -> tuple[Event, ...]:
+        if self.failures_left and any(isinstance(one.data, ToolHeld) for append in appends for one in append.drafts):
+            self.failures_left -= 1
+            raise Unavailable("disk_full", "there is no room on the disk")
+        return await self._journal.commit(appends, writes, fence)
+
+
+async def test_a_pause_that_could_not_be_recorded_is_recorded_later(tmp_path: Path) -> None:
+    """The child does nothing while it waits, so nothing it does could be the reason to try again."""
+    made = delegating(
+        tmp_path, ("^go$", (delegates("send"), DONE)), ("^send$", (calls("mark.send", text="mail"), says("Sent.")))
+    )
+    made.wrap_journal = Unheld  # type: ignore[assignment]
+    async with made.open() as engine:
+        engine.delegations.progress_every_s = 0.01
+        record = await engine.runs.start(OWNER, ask())
+        async with asyncio.timeout(20):
+            held = await wait_for(engine, record.id, "tool.held")
+        assert isinstance(held.data, ToolHeld)
+        assert held.data.is_held
+
+
+async def test_restarts_while_a_child_waits_for_a_person_end_nothing(tmp_path: Path) -> None:
+    """A person may take a day, in which a daemon may be updated more often than a run may be interrupted."""
+    made = delegating(
+        tmp_path,
+        ("^go$", (delegates("middle"), DONE)),
+        ("^middle$", (delegates("send"), says("Passed on."))),
+        ("^send$", (calls("mark.send", text="mail"), says("Sent."))),
+    )
+    async with made.open() as engine:
+        record = await engine.runs.start(OWNER, ask())
+        await wait_for(engine, record.id, "tool.held")
+    for _ in range(RESTARTS_MAX):
+        async with made.open() as engine:
+
+            def is_held() -> bool:
+                state = engine._parts.loops.known_state(record.session_id)
+                return state is not None and state.active is not None and state.active.loop.active_since_ms is None
+
+            await until(is_held, "the pause", timeout_s=20)
+    async with made.open() as engine:
+        (card,) = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
+        await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW))
+        events = await finished(engine, record)
+        assert events[-1].type == "run.done"
 
 
 async def test_a_parent_that_works_beside_a_waiting_child_uses_its_own_time(tmp_path: Path) -> None:

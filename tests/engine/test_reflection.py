@@ -321,3 +321,19 @@ async def test_a_run_that_waited_a_week_is_not_reflected_on_any_more(tmp_path: P
         (job,) = await engine.jobs.list(None, JobFilter(kind="reflection"))
         assert job.state is JobState.EXPIRED
         assert await everything(engine) == []
+
+
+async def test_a_reflection_that_a_stop_cut_off_is_asked_once_more(tmp_path: Path) -> None:
+    """The run of the question goes on after a restart, and so does the job: it must find that run and begin no other."""
+    pupil = Pupil([])
+    pupil.hold.clear()
+    workshop = school_at(tmp_path, pupil)
+    async with workshop.open() as engine:
+        await say(engine, "Our office moved to Karlin in March.")
+        await until(lambda: pupil.reflections, "the first question")
+    pupil.hold.set()
+    async with workshop.open() as engine:
+        await rested(engine)
+        runs = await engine.runs.list(OWNER, RunsQuery(has_services=True))
+    assert [run.state for run in runs if run.origin == "service"] == ["done"]
+    assert len(pupil.reflections) == 2

@@ -86,6 +86,28 @@ async def test_cron_goes_on_at_once_after_a_clock_was_years_ahead(tmp_path: Path
         assert (await engine.routines.get(OWNER, routine.id)).last_due_ms == START_MS + 300_000
 
 
+async def test_history_goes_on_after_a_clock_that_was_ahead_filled_it(tmp_path: Path) -> None:
+    clock = SetClock(START_MS + YEARS_MS)
+    async with workshop_at(tmp_path, clock).open() as engine:
+        routine = await engine.routines.create(OWNER, wish(every_s=1))
+        await engine.scheduler.look()
+        for _ in range(HISTORY_MAX // 5 + 1):
+            clock.forward(5)
+            await engine.scheduler.look()
+        await settled(engine)
+        assert len(await times_of(engine, routine.id)) == HISTORY_MAX
+        clock.at_ms = START_MS
+        await settled(engine)
+        clock.forward(1.5)
+        await settled(engine)
+        clock.forward(0.3)
+        by_hand = await engine.routines.run(OWNER, routine.id)
+        await settled(engine)
+        times = await times_of(engine, routine.id)
+        assert (len(times), by_hand.fire.due_at_ms) == (HISTORY_MAX, clock.at_ms)
+        assert [time.fire.due_at_ms // 1000 for time in times[:2]] == [START_MS // 1000 + 1] * 2
+
+
 async def test_a_routine_of_the_file_that_changes_hands_shows_and_replaces_nothing_of_the_first(tmp_path: Path) -> None:
     clock = SetClock()
     nightly = configured(prompt="slow", every_s=5, overlap=Overlap.REPLACE)

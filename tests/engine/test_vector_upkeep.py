@@ -1,6 +1,8 @@
 """Vectors in the background: new items, a changed embedder, a failing one, and one that costs money."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import apsw
@@ -12,9 +14,10 @@ from palyra.core.events.model import Finish, Usage
 from palyra.core.ids import Principal
 from palyra.core.jobs.model import Job, JobState
 from palyra.core.writes import StoreVectors
+from palyra.engine.api.jobs import JobRequest
 from palyra.engine.engine import Engine
-from palyra.engine.jobs.vector_upkeep import RE_EMBEDDING
-from palyra.ports.embedder import EmbedderTraits
+from palyra.engine.jobs.vector_upkeep import RE_EMBEDDING, VectorUpkeep
+from palyra.ports.embedder import EmbedderTraits, UnembeddedItem
 from palyra.ports.jobs import JobFilter
 from palyra.ports.provider import Completed, Delta, ModelRequest, TextDelta
 from tests.support.engines import ALICE, OWNER, Workshop
@@ -105,6 +108,36 @@ async def test_an_embedder_that_is_gone_fails_the_job_and_not_the_daemon(tmp_pat
         await until(has_failed, "a failed attempt")
 
 
+class OneLeft:
+    """An index with one item that never gets its vector."""
+
+    async def count_unembedded(self, version: str) -> int:
+        return 0
+
+    async def new_items(self, limit: int, but_for: Sequence[Principal] = ()) -> tuple[UnembeddedItem, ...]:
+        return () if but_for else (UnembeddedItem(1, OWNER, "cat"),)
+
+
+async def test_an_embedder_that_stays_away_is_asked_less_and_less_often() -> None:
+    """With an endpoint each try is a run on a tape of its own, and a budget may be used up for a month."""
+    now_s = asyncio.get_running_loop().time
+    asked_s: list[float] = []
+
+    class Away(Gone):
+        async def embed(self, texts: Sequence[str], principal: Principal) -> tuple[bytes, ...]:
+            asked_s.append(now_s())
+            return await super().embed(texts, principal)
+
+    async def enqueue(request: JobRequest) -> None: ...
+
+    upkeep = VectorUpkeep(OneLeft(), Away(), None, rest_first_s=0.01)  # type: ignore[arg-type]
+    keeping = asyncio.create_task(upkeep.keep(enqueue))
+    await until(lambda: len(asked_s) == 5)
+    keeping.cancel()
+    rests_s = [after - before for before, after in pairwise(asked_s)]
+    assert all(rest_s > 0.009 * 2**count for count, rest_s in enumerate(rests_s))
+
+
 class Batches:
     """An endpoint without a network: its calls are model calls of runs."""
 
@@ -118,6 +151,9 @@ class Batches:
     def open(self, texts: Sequence[str]) -> str:
         self.texts[f"b-{len(self.texts)}"] = texts
         return f"b-{len(self.texts) - 1}"
+
+    def input_tokens(self, batch: str) -> int:
+        return 5 * len(self.texts[batch])
 
     def take(self, batch: str) -> tuple[bytes, ...] | None:
         is_filled = any(batch in str(request.messages[-1]) for request in self.requests)

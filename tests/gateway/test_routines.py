@@ -11,6 +11,7 @@ from palyra.core.routines.wish import ConfiguredRoutine, make_definition
 from palyra.ports.tokens import Role
 from tests.gateway.scene import Scene
 from tests.support.asking import says
+from tests.support.channels import channel_workshop, rules
 from tests.support.engines import OWNER, Workshop
 from tests.support.routines import START_MS, SetClock, local_ms, wish
 from tests.support.waiting import until
@@ -191,3 +192,19 @@ async def test_an_operator_sees_and_pauses_anothers_but_gives_it_no_words(real: 
     assert (await real.ask("PATCH", one, {"paused": True}, token=bob)).json["state"] == "paused"
     assert (await real.ask("GET", one, token=alice)).json["prompt"] == BODY["prompt"]
     assert (await real.ask("DELETE", one, token=bob)).status == 204
+
+
+async def test_only_an_operator_changes_what_a_routine_says_in_a_channel(tmp_path: Path) -> None:
+    workshop = channel_workshop(tmp_path, [Script(turns=(says("All quiet."),))], rules(conversation="c7"))
+    async with workshop.open() as engine:
+        scene = Scene(engine)
+        alice = {"principal": "user:alice"}
+        above = scene.tokens.add("palyra_above-0123456789", Role.OPERATOR, id="above", **alice)
+        below = scene.tokens.add("palyra_below-0123456789", Role.USER, id="below", **alice)
+        record = (await scene.ask("POST", PATH, {**BODY, "channel": "team"}, token=above)).json
+        one = f"{PATH}/{record['id']}"
+        for change in ({"prompt": "x"}, {"session_key": "mine"}, {"channel": "team"}, {"every_s": 1}):
+            assert (await scene.ask("PATCH", one, change, token=below)).status == 403
+        assert (await scene.ask("GET", one, token=below)).json == record
+        assert (await scene.ask("PATCH", one, {"paused": True}, token=below)).status == 200
+        assert (await scene.ask("PATCH", one, {"prompt": "x"}, token=above)).json["prompt"] == "x"

@@ -32,6 +32,7 @@ _OWN_SCOPES = frozenset({BudgetScope.PRINCIPAL, BudgetScope.SESSION, BudgetScope
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """What one turn asks of a model.
 
+    Of `input_tokens`, `batch_tokens` are of texts that the model takes one by one: together they need no window.
     `needs_tools` says that tools would be offered. `must_use_tools` says that the turn must fail without them. `agent`
     is for the words of a failure.
     """
@@ -40,6 +41,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     mode: RouteMode = RouteMode.ENFORCED
     input_tokens: int = 0
+    batch_tokens: int = 0
     needs_images: bool = False
     needs_tools: bool = False
     must_use_tools: bool = False
@@ -178,7 +180,7 @@ def _faults(demand: Demand, candidate: ModelCandidate, needs_price: bool) -> Ite
     if demand.needs_tools and not candidate.takes_tools:
         yield "no_tools"
     window = candidate.window_tokens
-    if window is not None and demand.input_tokens > window * WINDOW_SLACK:
+    if window is not None and demand.input_tokens - demand.batch_tokens > window * WINDOW_SLACK:
         yield "window"
     if needs_price and candidate.cost_nano_usd is None:
         yield "price_unknown"

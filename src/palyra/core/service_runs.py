@@ -8,6 +8,7 @@ settled, redacted, resumed and erased like any other run. A service run has no t
 the session it serves, and its principal is the one it serves.
 """
 
+import hashlib
 from functools import cache
 
 import msgspec
@@ -18,7 +19,7 @@ from palyra.core.errors import Conflict
 from palyra.core.events.base import JsonObject
 from palyra.core.events.model import Usage
 from palyra.core.events.run import RunLimits
-from palyra.core.ids import Principal, RunId, SessionId
+from palyra.core.ids import EffectId, JobId, Principal, RunId, SessionId, derive_child_ids, digest_call
 from palyra.core.learning.reflection import REFLECTION_INSTRUCTIONS
 from palyra.core.review import REVIEW_INSTRUCTIONS
 from palyra.core.trust import Trust
@@ -51,6 +52,7 @@ class ServiceRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`principal` is whom the run serves and who is charged. `trust` is the lowest trust of the text's parts (L8).
 
     `serves_agent` is the agent of the session that it serves: a model that is not permitted there is not used.
+    `batch_tokens` is the input that the call has besides `text`.
     `ids` are those of the session and the run, if they come from what the run is for: then a request that is repeated
     after a crash finds the same run, and nothing is asked or charged twice.
     """
@@ -63,6 +65,7 @@ class ServiceRequest(msgspec.Struct, frozen=True, kw_only=True):
     serves_agent: str | None = None
     model: str | None = None
     answer_schema: JsonObject | None = None
+    batch_tokens: int | None = None
     ids: tuple[SessionId, RunId] | None = None
 
 
@@ -110,6 +113,12 @@ REVIEW = ServiceSpec(
 )
 
 SERVICES = {spec.agent: spec for spec in (MODEL_CHECK, SESSION_SUMMARY, MEMORY_EMBEDDING, REFLECTION, REVIEW)}
+
+
+def question_ids(spec: ServiceSpec, asker: RunId | JobId, text: str) -> tuple[SessionId, RunId]:
+    """Returns the session and the run of a question. Whoever asks the same again, as after a restart, finds them."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return derive_child_ids(RunId(asker), EffectId(digest_call(spec.purpose, [asker, digest])))
 
 
 def is_service(agent: str) -> bool:

@@ -181,7 +181,7 @@ class Delegations:
                 if done:
                     progress.see(taking.result())
                     taking = asyncio.ensure_future(frames.take())
-                    is_held = await self._hold(session_id, run_id, context, is_held)
+                is_held = await self._hold(session_id, run_id, context, is_held)
                 progress.tell()
         finally:
             taking.cancel()
@@ -195,7 +195,7 @@ class Delegations:
             try:
                 await self.loops.post(context.session_id, command)
             except PalyraError:
-                return is_held  # It is tried again when the child does something next.
+                return is_held  # The next round tries again.
         return is_paused
 
     async def _is_paused(self, session_id: SessionId, run_id: RunId) -> bool:

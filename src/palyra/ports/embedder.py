@@ -43,6 +43,10 @@ class EmbeddingBatches(Protocol):
 
     def open(self, texts: Sequence[str]) -> str: ...
 
+    def input_tokens(self, batch: str) -> int:
+        """Returns an estimate of what the texts of an open batch come to. It is reserved before they are sent (L9)."""
+        ...
+
     def take(self, batch: str) -> tuple[bytes, ...] | None: ...
 
 
@@ -74,12 +78,14 @@ class UnembeddedItem(msgspec.Struct, frozen=True):
 class VectorIndex(Protocol):
     """Which remembered items lack a vector."""
 
-    async def new_items(self, limit: int) -> tuple[UnembeddedItem, ...]:
-        """Returns items that have no vector at all."""
+    async def new_items(self, limit: int, but_for: Sequence[Principal] = ()) -> tuple[UnembeddedItem, ...]:
+        """Returns items that have no vector at all, of owners other than `but_for`."""
         ...
 
-    async def unembedded(self, version: str, limit: int) -> tuple[UnembeddedItem, ...]:
-        """Returns items that have no vector of this version."""
+    async def unembedded(
+        self, version: str, limit: int, but_for: Sequence[Principal] = ()
+    ) -> tuple[UnembeddedItem, ...]:
+        """Returns items that have no vector of this version, of owners other than `but_for`."""
         ...
 
     async def count_unembedded(self, version: str) -> int: ...
@@ -92,10 +98,12 @@ class VectorIndex(Protocol):
 class NoVectors:
     """For a daemon that remembers nothing."""
 
-    async def new_items(self, limit: int) -> tuple[UnembeddedItem, ...]:
+    async def new_items(self, limit: int, but_for: Sequence[Principal] = ()) -> tuple[UnembeddedItem, ...]:
         return ()
 
-    async def unembedded(self, version: str, limit: int) -> tuple[UnembeddedItem, ...]:
+    async def unembedded(
+        self, version: str, limit: int, but_for: Sequence[Principal] = ()
+    ) -> tuple[UnembeddedItem, ...]:
         return ()
 
     async def count_unembedded(self, version: str) -> int:

@@ -14,6 +14,7 @@ import msgspec
 from palyra.adapters.net.client import HttpClient, Outgoing, Reply, Timeouts
 from palyra.core.context.messages import UserMessage
 from palyra.core.errors import PalyraError, Unavailable
+from palyra.core.estimate import estimate_tokens, text_bytes
 from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.ports.embedder import EmbedderTraits
 from palyra.ports.provider import Completed, Delta, Failed, ModelRequest, TextDelta
@@ -81,6 +82,9 @@ class EndpointEmbeddings:
         self._texts[batch] = tuple(text[:TEXT_CHARS_MAX].encode("utf-8", "replace").decode() for text in texts)
         return batch
 
+    def input_tokens(self, batch: str) -> int:
+        return sum(estimate_tokens(text_bytes(text)) for text in self._texts.get(batch, ()))
+
     def take(self, batch: str) -> tuple[bytes, ...] | None:
         """Returns the vectors of a batch, if they came, and forgets the batch."""
         self._texts.pop(batch, None)
@@ -104,7 +108,9 @@ class EndpointEmbeddings:
         if batch in self._texts:  # Else nobody waits for them any more.
             self._vectors[batch] = vectors
         yield TextDelta(f"Embedded {len(texts)} texts.")
-        yield Completed(Finish.STOP, Usage(input_tokens=max(0, answer.usage.prompt_tokens), output_tokens=0))
+        # Texts come to more than no tokens: such a count is none, and the batch is paid for at its estimate.
+        counted = answer.usage.prompt_tokens
+        yield Completed(Finish.STOP, Usage(input_tokens=counted, output_tokens=0) if counted > 0 else None)
 
     async def _ask(self, texts: tuple[str, ...]) -> _Answer:
         key = self._key()

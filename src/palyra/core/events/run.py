@@ -115,8 +115,9 @@ class RunAccepted(EventData, frozen=True, kw_only=True):
     calls. `budget_nano_usd` caps what it and its own children may spend. `reply` is set on a run that a channel hears of.
 
     The others are set by callers that bring their own: tools they execute, instructions that come after the agent's,
-    the most tokens of one output, and what the answer has to achieve (core.run.objectives). `serves_agent` is set on a
-    service run: the agent of the session it serves.
+    the most tokens of one output, and what the answer has to achieve (core.run.objectives). `serves_agent` and
+    `batch_tokens` are set on a service run: the agent of the session it serves, and what the texts that it embeds add to
+    the input of its call, because they are on no tape.
     """
 
     TYPE: ClassVar[str] = "run.accepted"
@@ -138,6 +139,7 @@ class RunAccepted(EventData, frozen=True, kw_only=True):
     output_tokens_max: Count | None = None
     reply: ReplyAddress | None = None
     serves_agent: Identifier | None = None
+    batch_tokens: Count | None = None
     objectives: tuple[Text, ...] = ()
 
 

@@ -121,6 +121,7 @@ def accept(fact: Draft) -> Run:
         output_tokens_max=data.output_tokens_max,
         reply=data.reply,
         serves_agent=data.serves_agent,
+        batch_tokens=data.batch_tokens or 0,
         objectives=data.objectives,
     )
 
@@ -304,9 +305,15 @@ def _fold_resumed(before: Run, resumed: Run, cause: ResumeCause, at_ms: int) -> 
 
 
 def _fold_restart(run: Run, at_ms: int) -> Run:
-    """Marks everything that was in flight as lost. Time during which no daemon ran does not count as active."""
+    """Marks everything that was in flight as lost. Time during which no daemon ran does not count as active.
+
+    If only children were under way, each of them counts the restart for itself: one may wait for a person for days.
+    """
     stopped = end_active(run.loop, max(run.last_at_ms, run.loop.active_since_ms or 0))
-    restarted = replace(run, loop=begin_active(stopped, at_ms), restarts_count=run.restarts_count + 1)
+    running = calls_in_flight(run)
+    is_childrens = bool(running) and all(call.judged is not None and call.judged.starts_run for call in running)
+    restarts_count = run.restarts_count if is_childrens else run.restarts_count + 1
+    restarted = replace(run, loop=begin_active(stopped, at_ms), restarts_count=restarts_count)
     return fold_calls.lose_started(fold_turn.lose_call(restarted))
 
 

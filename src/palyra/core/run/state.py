@@ -153,6 +153,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     instructions: str = ""
     output_tokens_max: int | None = None
     serves_agent: str | None = None
+    batch_tokens: int = 0
     shown: tuple[MadeArtifact, ...] = ()
 
 

@@ -34,6 +34,7 @@ class MeteredEmbedder:
                     principal=principal,
                     text=f"Embed {len(texts)} texts of memory.\n{batch}",
                     model=self.batches.model,
+                    batch_tokens=self.batches.input_tokens(batch),
                 )
             )
         finally:

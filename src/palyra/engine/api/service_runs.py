@@ -78,6 +78,7 @@ def _command(request: ServiceRequest, run_id: RunId) -> StartRun:
         model=request.model,
         answer_schema=request.answer_schema,
         serves_agent=request.serves_agent,
+        batch_tokens=request.batch_tokens,
     )
     return StartRun(
         run_id=run_id,

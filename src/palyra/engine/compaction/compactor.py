@@ -30,8 +30,8 @@ from palyra.core.compaction.transcript import OlderPart, write_transcript
 from palyra.core.context.layers import open_calls, protected_place
 from palyra.core.errors import PalyraError
 from palyra.core.events.run import EndReason
-from palyra.core.ids import Principal, SessionId, derive_mark_id
-from palyra.core.service_runs import SESSION_SUMMARY, ServiceRequest
+from palyra.core.ids import JobId, Principal, SessionId, derive_mark_id
+from palyra.core.service_runs import SESSION_SUMMARY, ServiceRequest, question_ids
 from palyra.engine.api.service_runs import INTERRUPTED, ServiceRuns
 from palyra.engine.session.commands import CompactSession
 from palyra.engine.session.context_assembler import ContextAssembler
@@ -71,13 +71,14 @@ class Compactor:
         exchanges, plan = found
         return self._report(exchanges, plan, is_committed=False)
 
-    async def compact(self, session_id: SessionId, cause: str) -> CompactionReport:
+    async def compact(self, session_id: SessionId, cause: str, job_id: JobId | None = None) -> CompactionReport:
+        """Compacts a session now. A job that is performed again finds the summary that it asked for before."""
         state = await self.loader.load(session_id)
         found = await self._gather(state)
         if found is None:
             return CompactionReport(is_committed=False, reason=NOTHING)
         exchanges, plan = found
-        return await self._commit(state, exchanges, await self._with_model(state, exchanges, plan), cause)
+        return await self._commit(state, exchanges, await self._with_model(state, exchanges, plan, job_id), cause)
 
     async def older_part(self, session_id: SessionId) -> OlderPart | None:
         """Returns what a compaction would replace now, for somebody who proposes a summary of it."""
@@ -131,17 +132,21 @@ class Compactor:
         plan = await asyncio.to_thread(plan_by_rules, window, exchanges, room_chars)
         return exchanges, replace(plan, to_place=max(plan.to_place, min(to_place, items[-1].place)))
 
-    async def _with_model(self, state: SessionState, exchanges: tuple[Exchange, ...], plan: Compaction) -> Compaction:
+    async def _with_model(
+        self, state: SessionState, exchanges: tuple[Exchange, ...], plan: Compaction, job_id: JobId | None
+    ) -> Compaction:
         text = _transcript(state, exchanges, plan)
         items = retirable(plan)
+        question = text + ask_for_ends(items) if items else text
         request = ServiceRequest(
             spec=SESSION_SUMMARY,
             principal=state.owner,
-            text=text + ask_for_ends(items) if items else text,
+            text=question,
             answer_schema=SUMMARY_SCHEMA if items else None,
             trust=plan.trust,
             serves=state.session_id,
             serves_agent=state.agent,
+            ids=None if job_id is None else question_ids(SESSION_SUMMARY, job_id, question),
         )
         try:
             outcome = await self.services.perform(request)

@@ -20,7 +20,7 @@ class CompactionJob:
         session_id = parse_session_id(str(job.payload.get("session_id", "")))
         report("summarising")
         try:
-            done = await self.compactor.compact(session_id, "size")
+            done = await self.compactor.compact(session_id, "size", job.id)
         except NotFound:
             return JobDone()  # The session was erased meanwhile.
         except Conflict as error:

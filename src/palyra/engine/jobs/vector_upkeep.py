@@ -26,6 +26,7 @@ from palyra.ports.journal import Journal
 STEP_ITEMS = 256  # A step takes some 20 ms with the bundled embedder, and one request with an endpoint.
 LOOK_EVERY_S = 1.0  # For items that were written without waking this.
 REST_S = 30.0  # After a failure; a missing endpoint is not asked in a loop.
+REST_MAX_S = 3_600.0  # A try leaves a failed run on a tape, and a budget may be used up for a month.
 
 RE_EMBEDDING = JobKind(
     name="re-embedding",
@@ -35,16 +36,22 @@ RE_EMBEDDING = JobKind(
     timeout_s=6 * 3_600.0,
 )
 
+Find = Callable[[Sequence[Principal]], Awaitable[tuple[UnembeddedItem, ...]]]
+
 log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class VectorUpkeep:
-    """Only one step is made at a time, so that nothing is embedded or charged twice."""
+    """Only one step is made at a time, so that nothing is embedded or charged twice.
+
+    After failures it rests longer and longer, from `rest_first_s` on; an item that is written wakes it.
+    """
 
     index: VectorIndex
     embedder: Embedder
     journal: Journal
+    rest_first_s: float = REST_S
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _step: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -57,28 +64,33 @@ class VectorUpkeep:
         if await self.count_stale():
             request = JobRequest(kind=RE_EMBEDDING.name, principal=ACTOR, dedupe_key=RE_EMBEDDING.name, priority=-10)
             await enqueue(request)
+        rest_s = self.rest_first_s
         while True:
             self._woken.clear()
-            rest_s = LOOK_EVERY_S
+            wait_s = LOOK_EVERY_S
             try:
-                while await self.embed_new():
-                    pass
+                await self.embed_new()
+                rest_s = self.rest_first_s
             except PalyraError as error:
                 log.warning("items_not_embedded", code=error.code, message=error.message)
-                rest_s = REST_S
+                wait_s, rest_s = rest_s, min(2 * rest_s, REST_MAX_S)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(rest_s):
+                async with asyncio.timeout(wait_s):
                     await self._woken.wait()
 
     async def perform(self, job: Job, report: Report) -> JobResult:
         """The job: embeds everything that has no vector of the embedder that is set now."""
         version = self.embedder.traits.version
         total_count = await self.index.count_unembedded(version)
-        done_count = 0
+
+        async def find(refused: Sequence[Principal]) -> tuple[UnembeddedItem, ...]:
+            return await self.index.unembedded(version, STEP_ITEMS, refused)
+
+        def tell(done_count: int) -> None:
+            report(f"embedded {done_count} of {max(total_count, done_count)} items")
+
         try:
-            while count := await self.embed_stale():
-                done_count += count
-                report(f"embedded {done_count} of {max(total_count, done_count)} items")
+            done_count = await self._embed_all(find, tell)
         except Unavailable as error:
             return JobFailed(message=f"{error.code}: {error.message}")
         report(f"embedded {counted(done_count, 'item')}")
@@ -89,21 +101,44 @@ class VectorUpkeep:
         lacking_count = await self.index.count_unembedded(self.embedder.traits.version)
         return lacking_count - min(lacking_count, len(await self.index.new_items(lacking_count or 1)))
 
-    async def embed_new(self) -> int:
-        """Embeds some items that have no vector. Returns how many."""
-        async with self._step:
-            return await self._embed(await self.index.new_items(STEP_ITEMS))
+    async def embed_new(self) -> None:
+        """Embeds items that have no vector, until there is none."""
 
-    async def embed_stale(self) -> int:
-        async with self._step:
-            return await self._embed(await self.index.unembedded(self.embedder.traits.version, STEP_ITEMS))
+        async def find(refused: Sequence[Principal]) -> tuple[UnembeddedItem, ...]:
+            return await self.index.new_items(STEP_ITEMS, refused)
 
-    async def _embed(self, items: Sequence[UnembeddedItem]) -> int:
+        await self._embed_all(find)
+
+    async def _embed_all(self, find: Find, tell: Callable[[int], None] = lambda done_count: None) -> int:
+        """Embeds what `find` finds, step by step. Returns how many, or raises why some could not be.
+
+        An owner whose items cannot be embedded, as when a budget is used up, holds up no other.
+        """
+        refused: dict[Principal, PalyraError] = {}
+        done_count = 0
+        while True:
+            async with self._step:
+                items = await find(tuple(refused))
+                done_count += await self._embed(items, refused)
+            if not items:
+                break
+            tell(done_count)
+        if refused:
+            raise next(iter(refused.values()))
+        return done_count
+
+    async def _embed(self, items: Sequence[UnembeddedItem], refused: dict[Principal, PalyraError]) -> int:
         owners: dict[Principal, list[UnembeddedItem]] = {}
         for item in items:
             owners.setdefault(item.owner, []).append(item)
+        done_count = 0
         for owner, own in owners.items():
-            vectors = await self.embedder.embed([item.content for item in own], owner)
+            try:
+                vectors = await self.embedder.embed([item.content for item in own], owner)
+            except PalyraError as error:
+                refused[owner] = error
+                continue
             numbered = tuple(zip([item.number for item in own], vectors, strict=True))
             await self.journal.commit((), (StoreVectors(self.embedder.traits.version, numbered),))
-        return len(items)
+            done_count += len(own)
+        return done_count

@@ -19,7 +19,7 @@ from palyra.core.learning.rules import UNATTENDED, Finds, find_by_rules
 from palyra.core.learning.settings import LearningRuntimeConfig
 from palyra.core.learning.thresholds import is_tainted
 from palyra.core.origins import kind_of
-from palyra.core.service_runs import REFLECTION, ServiceRequest
+from palyra.core.service_runs import REFLECTION, ServiceRequest, question_ids
 from palyra.core.trust import Trust, lowest
 from palyra.engine.api.service_runs import ServiceRuns
 from palyra.engine.compaction.compactor import Compactor
@@ -72,14 +72,16 @@ class RunReflector:
     async def _ask(self, run: ObservedRun, older: OlderPart | None) -> Finds | None:
         if older is not None:
             run = replace(run, trust=lowest((run.trust, older.trust)))
+        question = write_question(run, older)
         request = ServiceRequest(
             spec=REFLECTION,
             principal=run.owner,
-            text=write_question(run, older),
+            text=question,
             trust=Trust.EXTERNAL if is_tainted(run.trust, run.taint) else run.trust,
             serves=run.session_id,
             serves_agent=run.agent or None,
             answer_schema=REFLECTION_SCHEMA,
+            ids=question_ids(REFLECTION, run.run_id, question),
         )
         try:
             outcome = await self.services.perform(request)

@@ -116,12 +116,13 @@ class ModelCall:
 
     def _limit(self, model: str) -> int | None:
         """Limits the output to what the budget reserved, if the model has no limit of its own."""
-        if self._request.max_output_tokens is not None:
-            return self._request.max_output_tokens
+        asked = self._request.max_output_tokens
         if not self._caller.bounds_output:
-            return None
+            return asked
         limits = {card.name: card.max_output_tokens for card in self._router.models()}
-        return None if limits.get(model) is not None else OUTPUT_TOKENS_MAX
+        if limits.get(model) is not None:
+            return asked  # The adapter sends the smaller one.
+        return OUTPUT_TOKENS_MAX if asked is None else min(asked, OUTPUT_TOKENS_MAX)
 
     def _tell_failover(self, model: str, failed: Failed) -> None:
         data: dict[str, object] = {"phase": "failover", "message": f"{model} failed ({failed.code.value})."}

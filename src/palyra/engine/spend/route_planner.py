@@ -67,7 +67,7 @@ class RoutePlanner:
     ) -> tuple[Demand, list[ModelCandidate]]:
         agent, service = self.agents.of_run(run.agent), find_service(run.agent)
         base = self.prompts.of(agent, run.skills, run.lineage)
-        input_tokens = run.context.input_tokens if run.context is not None else 0
+        input_tokens = run.batch_tokens + (run.context.input_tokens if run.context is not None else 0)
         routes = self.router.options(agent.route, run.model)
         # After half an answer, the next model of the route comes first.
         turned = run.interruptions_count % len(routes.options) if routes.options else 0
@@ -77,6 +77,7 @@ class RoutePlanner:
             agent=run.agent,
             mode=routes.mode,
             input_tokens=input_tokens,
+            batch_tokens=run.batch_tokens,
             needs_images=has_images(pending.state.window),
             needs_tools=bool(base.tools),
             must_use_tools=bool(run.must_call),

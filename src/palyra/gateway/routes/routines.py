@@ -143,9 +143,12 @@ async def change(call: HttpCall[Empty, RoutineChangeBody]) -> Response:
     wish = RoutineChange(**msgspec.structs.asdict(call.body))
     if wish.given() or wish.paused is False:
         call.require_also(STARTS)
-    if wish.channel is not UNSET:
+    routines, routine_id = call.services.engine.routines, call.id_of(ROUTINE)
+    # What an operator let speak in a channel says nothing else, and no more often, without one.
+    is_heard = wish.given() and (await routines.get(call.viewer, routine_id)).definition.channel is not None
+    if is_heard or wish.channel is not UNSET:
         call.require_also(SPEAKS)
-    changed = await call.services.engine.routines.change(call.viewer, call.id_of(ROUTINE), wish, call.principal)
+    changed = await routines.change(call.viewer, routine_id, wish, call.principal)
     return answer_json(routine_record(changed))
 
 

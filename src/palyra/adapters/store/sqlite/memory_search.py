@@ -100,7 +100,8 @@ _ITEMS = f"""
 _PENDING = """
     SELECT entries.number, items.owner, items.content FROM memory_entries AS entries
     CROSS JOIN memory_items AS items ON items.number = entries.number
-    WHERE entries.vector_version {} ? ORDER BY entries.vector_version, entries.number LIMIT ?
+    WHERE entries.vector_version {} ? AND items.owner NOT IN (SELECT value FROM json_each(?))
+    ORDER BY entries.vector_version, entries.number LIMIT ?
 """
 _COUNT_PENDING = "SELECT count(*) FROM memory_entries WHERE vector_version < ? OR vector_version > ?"
 
@@ -140,11 +141,13 @@ class SqliteMemorySearch:
             lambda connection: _search(connection, asked._replace(vector=vector), self._meanings)
         )
 
-    async def new_items(self, limit: int) -> tuple[UnembeddedItem, ...]:
-        return await self._reads.ask(lambda connection: _pending(connection, "=", "", limit))
+    async def new_items(self, limit: int, but_for: Sequence[Principal] = ()) -> tuple[UnembeddedItem, ...]:
+        return await self._reads.ask(lambda connection: _pending(connection, "=", "", (json_text(but_for), limit)))
 
-    async def unembedded(self, version: str, limit: int) -> tuple[UnembeddedItem, ...]:
-        return await self._reads.ask(lambda connection: _unembedded(connection, version, limit))
+    async def unembedded(
+        self, version: str, limit: int, but_for: Sequence[Principal] = ()
+    ) -> tuple[UnembeddedItem, ...]:
+        return await self._reads.ask(lambda connection: _unembedded(connection, version, json_text(but_for), limit))
 
     async def count_unembedded(self, version: str) -> int:
         rows = await self._reads.ask(lambda connection: fetch(connection, _COUNT_PENDING, (version, version)))
@@ -354,12 +357,17 @@ def _hits(connection: apsw.Connection, query: MemoryQuery, ranked: Sequence[Rank
     return tuple([MemoryHit(item=items[one.row], score=one.score, why=one.why) for one in ranked if one.row in items])
 
 
-def _unembedded(connection: apsw.Connection, version: str, limit: int) -> tuple[UnembeddedItem, ...]:
+def _unembedded(connection: apsw.Connection, version: str, but_for: str, limit: int) -> tuple[UnembeddedItem, ...]:
     """Returns those below the version, then those above it, because an index finds both."""
-    found = _pending(connection, "<", version, limit)
-    return found if len(found) == limit else (*found, *_pending(connection, ">", version, limit - len(found)))
+    found = _pending(connection, "<", version, (but_for, limit))
+    if len(found) == limit:
+        return found
+    return (*found, *_pending(connection, ">", version, (but_for, limit - len(found))))
 
 
-def _pending(connection: apsw.Connection, side: str, version: str, limit: int) -> tuple[UnembeddedItem, ...]:
-    found = fetch(connection, _PENDING.format(side), (version, limit))
+def _pending(
+    connection: apsw.Connection, side: str, version: str, chosen: tuple[str, int]
+) -> tuple[UnembeddedItem, ...]:
+    """`chosen` are the owners to leave out, as JSON, and how many items are wanted."""
+    found = fetch(connection, _PENDING.format(side), (version, *chosen))
     return tuple([UnembeddedItem(number, Principal(owner), content) for number, owner, content in found])

@@ -52,6 +52,7 @@ def _put(connection: apsw.Connection, routine: Routine) -> None:
 
 
 def _record(connection: apsw.Connection, fire: RoutineFire, kept_max: int) -> None:
+    """Keeps what was recorded last: the times of a clock that was ahead would outlive all that come after them."""
     sql = """
         INSERT INTO routine_fires (routine_id, due_at_ms, principal, reason, count, is_manual, job_id, at_ms)
         VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -63,7 +64,7 @@ def _record(connection: apsw.Connection, fire: RoutineFire, kept_max: int) -> No
     connection.execute(sql, (fire.routine_id, fire.due_at_ms, fire.principal, *said))
     drop = """
         DELETE FROM routine_fires WHERE routine_id = :id AND due_at_ms NOT IN (
-            SELECT due_at_ms FROM routine_fires WHERE routine_id = :id ORDER BY at_ms DESC, due_at_ms DESC LIMIT :kept
+            SELECT due_at_ms FROM routine_fires WHERE routine_id = :id ORDER BY rowid DESC LIMIT :kept
         )
     """
     connection.execute(drop, {"id": fire.routine_id, "kept": kept_max})
