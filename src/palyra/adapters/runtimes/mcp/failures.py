@@ -17,6 +17,10 @@ class ConnectionLost(Exception):
     """The connection ended before the answer came. The requested action may have happened."""
 
 
+class AnswerLost(ConnectionLost):
+    """Only this answer did not come, and the connection may still be good. The requested action may have happened."""
+
+
 class TimedOut(Exception):
     """No answer came in time. The requested action may have happened."""
 

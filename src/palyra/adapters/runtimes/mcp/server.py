@@ -16,7 +16,15 @@ import structlog
 
 from palyra.adapters.runtimes.mcp.connection import Connection, Emit
 from palyra.adapters.runtimes.mcp.definitions import TOOLS_MAX
-from palyra.adapters.runtimes.mcp.failures import ConnectionLost, Down, ServerRefused, TimedOut, TooLarge, Unfit
+from palyra.adapters.runtimes.mcp.failures import (
+    AnswerLost,
+    ConnectionLost,
+    Down,
+    ServerRefused,
+    TimedOut,
+    TooLarge,
+    Unfit,
+)
 from palyra.adapters.runtimes.mcp.offers import Offered, Offering, Offers, withdrawn
 from palyra.adapters.runtimes.mcp.pages import list_all
 from palyra.adapters.runtimes.mcp.pins import Pins
@@ -255,7 +263,7 @@ async def _has_any(connection: Connection, kind: tuple[str, dict[str, str]], tim
     if not connection.terms.offers(capability):
         return False
     for method, key in lists.items():
-        with suppress(ServerRefused, TooLarge):
+        with suppress(ServerRefused, TooLarge, AnswerLost):
             if (await connection.ask(method, {}, timeout_s)).get(key):
                 return True
     return False

@@ -1,0 +1,86 @@
+"""The messages of a server over HTTP, and the errors that the package puts in the place of an answer that never came.
+
+Does not own: HTTP (http), what an error leads to (connection).
+The package makes up an error message where a proxy or a broken server gives no answer. It looks like the server's own,
+which says that the call failed. So every message that is really read is noted, in the context of its request.
+Invariants: only an error that was read is the server's answer. Any other counts as no answer, unless the status says
+that the request was refused.
+"""
+
+from contextvars import ContextVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from palyra.adapters.runtimes.mcp.codes import NO_ANSWER_CODE, is_own
+
+if TYPE_CHECKING:
+    import httpx2
+    from mcp_types import ErrorData
+
+_read_error: "ContextVar[ErrorData | None]" = ContextVar("mcp_read_error", default=None)
+_posted: "ContextVar[httpx2.Response | None]" = ContextVar("mcp_posted", default=None)
+
+
+class HttpMessages:
+    """Wraps the package's stream of what comes in, and takes its place."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def __aenter__(self) -> "HttpMessages":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._inner.aclose()
+
+    def __aiter__(self) -> "HttpMessages":
+        return self
+
+    async def __anext__(self) -> Any:
+        from mcp_types import JSONRPCError
+
+        item = await anext(self._inner)
+        message = getattr(item, "message", None)
+        if isinstance(message, JSONRPCError):
+            message.error = self._inner.last_context.run(_told, message.error)
+        return item
+
+
+class _NotingParser:
+    """Reads messages in the package's place, and notes which errors were read."""
+
+    def __init__(self, parser: Any) -> None:
+        self._parser = parser
+
+    def validate_json(self, body: Any, **options: Any) -> Any:
+        from mcp_types import JSONRPCError
+
+        message = self._parser.validate_json(body, **options)
+        if isinstance(message, JSONRPCError):
+            _read_error.set(message.error)
+        return message
+
+
+def note_read_errors() -> None:
+    """Gives the package our parser. Without it every error counts as no answer, which is safe."""
+    transport: Any = import_module("mcp.client.streamable_http")
+    if not isinstance(transport.jsonrpc_message_adapter, _NotingParser):
+        transport.jsonrpc_message_adapter = _NotingParser(transport.jsonrpc_message_adapter)
+
+
+def note_response(response: "httpx2.Response") -> None:
+    """Notes the response to a request of ours, for the errors that follow from it."""
+    if response.request.method == "POST":
+        _posted.set(response)
+
+
+def _told(error: "ErrorData") -> "ErrorData":
+    """Returns the error as the connection takes it. Runs in the context of the request that the error is for."""
+    from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
+
+    response = _posted.get()
+    status = response.status_code if response is not None else 0
+    if _read_error.get() is error:
+        return error.model_copy(update={"code": INTERNAL_ERROR}) if is_own(error.code) else error
+    is_refused = 300 <= status < 500 and error.code != CONNECTION_CLOSED
+    return error if is_refused else error.model_copy(update={"code": NO_ANSWER_CODE})
