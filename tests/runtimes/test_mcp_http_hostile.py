@@ -11,6 +11,7 @@ from tests.runtimes.test_mcp_http import over_http
 from tests.support.mcp_servers.running import ready, status, use
 from tests.support.ports import free_port
 from tests.support.tool_calls import code_of
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 ECHO = {"name": "echo", "description": "Echoes.", "inputSchema": {"type": "object"}}
@@ -33,8 +34,13 @@ def error(request: dict[str, object], code: int) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def raw_server(port: int, call: Answer) -> AsyncIterator[None]:
-    """A server that greets and lists one tool; `call` gives the bytes of the answer to everything else."""
+async def raw_server(
+    port: int, call: Answer, first: Callable[[dict[str, object]], bytes | None] = lambda _: None
+) -> AsyncIterator[None]:
+    """A server that greets and lists one tool; `call` gives the bytes of the answer to everything else.
+
+    `first` may answer any request in its place.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -45,7 +51,7 @@ async def raw_server(port: int, call: Answer) -> AsyncIterator[None]:
                     continue
                 sizes = [line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
                 request = json.loads(await reader.readexactly(int(sizes[0])))
-                writer.write(_answer(request, call))
+                writer.write(first(request) or _answer(request, call))
                 await writer.drain()
         writer.close()
 
@@ -113,3 +119,31 @@ async def test_a_refusal_without_the_protocols_words_is_one(refusal: str) -> Non
     async with raw_server(port, lambda _: reply(b"no", refusal, "text/plain")), ready(over_http(port)) as servers:
         refused = await use(servers, "mcp.web.echo", {})
         assert (code_of(refused), refused.is_unknown) == ("server_refused", False)
+
+
+@pytest.mark.parametrize("form", ["plain", "python", "typescript"])
+async def test_a_session_that_the_server_forgot_is_begun_again(form: str) -> None:
+    forgotten = asyncio.Event()
+
+    def first(request: dict[str, object]) -> bytes | None:
+        if request.get("method") == "initialize":
+            forgotten.clear()
+        if not forgotten.is_set() or "id" not in request:
+            return None
+        match form:
+            case "plain":
+                return reply(b"no", "404 Not Found", "text/plain")
+            case "python":
+                return reply(error(request, -32600), "404 Not Found")
+            case _:
+                return reply(error(request, -32000), "400 Bad Request")
+
+    def call(request: dict[str, object]) -> bytes:
+        return result(request, {"content": [{"type": "text", "text": "hi"}]})
+
+    port = free_port()
+    async with raw_server(port, call, first), ready(over_http(port)) as servers:
+        forgotten.set()
+        assert code_of(await use(servers, "mcp.web.echo", {})) == "server_refused"
+        await until(lambda: status(servers, "web").starts_count == 2)
+        assert (await use(servers, "mcp.web.echo", {})).output == "hi"

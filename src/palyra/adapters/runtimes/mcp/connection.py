@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
-from palyra.adapters.runtimes.mcp.codes import NO_ANSWER_CODE, TOO_LARGE_CODE
+from palyra.adapters.runtimes.mcp.codes import NO_ANSWER_CODE, NO_SESSION_CODE, TOO_LARGE_CODE
 from palyra.adapters.runtimes.mcp.failures import (
     AnswerLost,
     ConnectionLost,
     Down,
     ServerRefused,
+    SessionRefused,
     TimedOut,
     TooLarge,
     Unfit,
@@ -118,8 +119,8 @@ class Connection:
                 answer = await self._send(method, params, {"timeout": timeout_s, "on_progress": live.progress})
                 is_answered = True
                 return answer
-            except (Down, ServerRefused, TooLarge):
-                is_answered = True
+            except (Down, ServerRefused, TooLarge) as failure:
+                is_answered = not isinstance(failure, SessionRefused)
                 raise
             finally:
                 self._listeners.remove(live.say)
@@ -151,6 +152,8 @@ class Connection:
                     raise TooLarge(f"its answer to {method} is too large") from failure
                 case code if code == NO_ANSWER_CODE:
                     raise AnswerLost("its answer did not come") from failure
+                case code if code == NO_SESSION_CODE:
+                    raise SessionRefused(clean_line(failure.message, SAID_LENGTH_MAX), failure.data) from failure
                 case code:
                     raise ServerRefused(clean_line(failure.message, SAID_LENGTH_MAX), code) from failure
 

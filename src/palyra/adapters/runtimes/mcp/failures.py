@@ -13,6 +13,10 @@ class ServerRefused(Exception):
         self.code = code
 
 
+class SessionRefused(ServerRefused):
+    """The server refused the request and seems not to know its session any more. Later requests may fail too."""
+
+
 class ConnectionLost(Exception):
     """The connection ended before the answer came. The requested action may have happened."""
 

@@ -11,11 +11,14 @@ from contextvars import ContextVar
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from palyra.adapters.runtimes.mcp.codes import NO_ANSWER_CODE, is_own
+from palyra.adapters.runtimes.mcp.codes import NO_ANSWER_CODE, NO_SESSION_CODE, is_own
 
 if TYPE_CHECKING:
     import httpx2
     from mcp_types import ErrorData
+
+SESSION_HEADER = "mcp-session-id"
+_LOST_SESSION = (400, 404)  # The standard's status is 404. Many servers answer 400.
 
 _read_error: "ContextVar[ErrorData | None]" = ContextVar("mcp_read_error", default=None)
 _posted: "ContextVar[httpx2.Response | None]" = ContextVar("mcp_posted", default=None)
@@ -76,11 +79,15 @@ def note_response(response: "httpx2.Response") -> None:
 
 def _told(error: "ErrorData") -> "ErrorData":
     """Returns the error as the connection takes it. Runs in the context of the request that the error is for."""
-    from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
+    from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND
 
     response = _posted.get()
     status = response.status_code if response is not None else 0
-    if _read_error.get() is error:
+    is_in_session = response is not None and SESSION_HEADER in response.request.headers
+    is_read = _read_error.get() is error
+    if is_in_session and status in _LOST_SESSION and error.code != METHOD_NOT_FOUND:
+        return error.model_copy(update={"code": NO_SESSION_CODE, "data": error.code})
+    if is_read:
         return error.model_copy(update={"code": INTERNAL_ERROR}) if is_own(error.code) else error
     is_refused = 300 <= status < 500 and error.code != CONNECTION_CLOSED
     return error if is_refused else error.model_copy(update={"code": NO_ANSWER_CODE})

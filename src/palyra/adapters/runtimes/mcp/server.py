@@ -21,6 +21,7 @@ from palyra.adapters.runtimes.mcp.failures import (
     ConnectionLost,
     Down,
     ServerRefused,
+    SessionRefused,
     TimedOut,
     TooLarge,
     Unfit,
@@ -210,6 +211,8 @@ class McpServer:
         """Pings after a call was given up. A server that does not even answer a ping is restarted."""
         try:
             await connection.ask("ping", {}, self.settings.timeouts.ping_s)
+        except SessionRefused as cause:
+            raise Down("it does not know its session any more") from cause
         except ServerRefused:
             return  # The server answers.
         except TimedOut as cause:
