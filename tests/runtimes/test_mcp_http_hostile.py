@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from palyra.core.events.tool import Outcome
 from tests.runtimes.test_mcp_http import over_http
 from tests.support.mcp_servers.running import ready, status, use
 from tests.support.ports import free_port
@@ -147,3 +148,17 @@ async def test_a_session_that_the_server_forgot_is_begun_again(form: str) -> Non
         assert code_of(await use(servers, "mcp.web.echo", {})) == "server_refused"
         await until(lambda: status(servers, "web").starts_count == 2)
         assert (await use(servers, "mcp.web.echo", {})).output == "hi"
+
+
+async def test_questions_without_end_over_http_fill_nothing() -> None:
+    def call(request: dict[str, object]) -> bytes:
+        flood = events(*({"jsonrpc": "2.0", "id": n, "method": "roots/list"} for n in range(60_000)))
+        answered = events({"jsonrpc": "2.0", "id": request["id"], "result": {"content": []}})
+        return reply(flood + answered, media_type="text/event-stream")
+
+    port = free_port()
+    async with raw_server(port, call), ready(over_http(port)) as servers:
+        before_count = len(asyncio.all_tasks())
+        answer = await use(servers, "mcp.web.echo", {})
+        assert answer.outcome is Outcome.OK
+        assert len(asyncio.all_tasks()) - before_count < 100

@@ -37,7 +37,8 @@ async def open_http(settings: ServerSettings) -> AsyncIterator[Streams]:
         _make_client(settings.token()) as client,
         streamable_http_client(settings.url, http_client=client, max_sse_event_size=MESSAGE_BYTES_MAX) as streams,
     ):
-        yield Streams(HttpMessages(streams[0]), streams[1], _told_end)
+        messages = HttpMessages(*streams)
+        yield Streams(messages.incoming, messages.outgoing, _told_end)
 
 
 async def _told_end() -> str:

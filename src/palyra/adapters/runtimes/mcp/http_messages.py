@@ -4,7 +4,7 @@ Does not own: HTTP (http), what an error leads to (connection).
 The package makes up an error message where a proxy or a broken server gives no answer. It looks like the server's own,
 which says that the call failed. So every message that is really read is noted, in the context of its request.
 Invariants: only an error that was read is the server's answer. Any other counts as no answer, unless the status says
-that the request was refused.
+that the request was refused. At most INBOUND_REQUESTS_MAX questions of a server are open.
 """
 
 from contextvars import ContextVar
@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from palyra.adapters.runtimes.mcp.codes import NO_ANSWER_CODE, NO_SESSION_CODE, is_own
+from palyra.adapters.runtimes.mcp.settings import INBOUND_REQUESTS_MAX
 
 if TYPE_CHECKING:
     import httpx2
@@ -25,28 +26,64 @@ _posted: "ContextVar[httpx2.Response | None]" = ContextVar("mcp_posted", default
 
 
 class HttpMessages:
-    """Wraps the package's stream of what comes in, and takes its place."""
+    """Wraps the package's two streams. `incoming` and `outgoing` take their places."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, incoming: Any, outgoing: Any) -> None:
+        questions = _Questions()
+        self.incoming = _Incoming(incoming, questions)
+        self.outgoing = _Outgoing(outgoing, questions)
+
+
+class _Questions:
+    open_count = 0
+
+
+class _Incoming:
+    def __init__(self, inner: Any, questions: _Questions) -> None:
         self._inner = inner
+        self._questions = questions
 
-    async def __aenter__(self) -> "HttpMessages":
+    async def __aenter__(self) -> "_Incoming":
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._inner.aclose()
 
-    def __aiter__(self) -> "HttpMessages":
+    def __aiter__(self) -> "_Incoming":
         return self
 
     async def __anext__(self) -> Any:
-        from mcp_types import JSONRPCError
+        from mcp_types import JSONRPCError, JSONRPCRequest
 
-        item = await anext(self._inner)
-        message = getattr(item, "message", None)
-        if isinstance(message, JSONRPCError):
-            message.error = self._inner.last_context.run(_told, message.error)
-        return item
+        while True:
+            item = await anext(self._inner)
+            message = getattr(item, "message", None)
+            if isinstance(message, JSONRPCRequest):
+                if self._questions.open_count >= INBOUND_REQUESTS_MAX:
+                    continue
+                self._questions.open_count += 1
+            elif isinstance(message, JSONRPCError):
+                message.error = self._inner.last_context.run(_told, message.error)
+            return item
+
+
+class _Outgoing:
+    def __init__(self, inner: Any, questions: _Questions) -> None:
+        self._inner = inner
+        self._questions = questions
+
+    async def __aenter__(self) -> "_Outgoing":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._inner.aclose()
+
+    async def send(self, item: Any) -> None:
+        from mcp_types import JSONRPCError, JSONRPCResponse
+
+        await self._inner.send(item)
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self._questions.open_count -= 1
 
 
 class _NotingParser:
