@@ -26,7 +26,7 @@ _STOPS = {"max_turns": "max_turn_requests", "max_tool_calls": "max_turn_requests
 
 
 class PromptTurn:
-    """Shows one run to its end; `run_id` is set once there is one."""
+    """Shows one run to its end."""
 
     def __init__(self, peer: RpcPeer, client: Client, session_id: str, files: EditorFiles) -> None:
         self._peer = peer
@@ -36,14 +36,17 @@ class PromptTurn:
         self._lengths: dict[tuple[str, object], int] = {}
         self._calls: dict[str, JsonObject] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.run_id = ""
+        self._is_cancelled = False
+        self._run_id = ""
 
     async def perform(self, body: JsonObject) -> JsonObject:
         """Returns the stop reason."""
         record = await self._client.start_run(body)
-        self.run_id = str(record["id"])
+        self._run_id = str(record["id"])
         try:
-            async for frame in self._client.follow(f"/runs/{self.run_id}/events", None, lambda _: None):
+            if self._is_cancelled:
+                await self.cancel()
+            async for frame in self._client.follow(f"/runs/{self._run_id}/events", None, lambda _: None):
                 self._show(frame)
                 if frame.type in ENDS:
                     return self._stopped(frame)
@@ -51,6 +54,12 @@ class PromptTurn:
             for task in self._tasks:
                 task.cancel()
         raise Unavailable("stream_ended", "the run's stream ended before the run")
+
+    async def cancel(self) -> None:
+        """Cancels the run; one that has not begun is cancelled as soon as it has."""
+        self._is_cancelled = True
+        if self._run_id:
+            await self._client.post(f"/runs/{self._run_id}/cancel")
 
     def _show(self, frame: "SseFrame") -> None:
         data = frame.data
@@ -129,10 +138,10 @@ class PromptTurn:
     async def _execute_owed(self) -> None:
         """Executes the editor's own tools, and gives their results to the run."""
         try:
-            owed = (await self._client.get(f"/runs/{self.run_id}/calls")).get("items")
+            owed = (await self._client.get(f"/runs/{self._run_id}/calls")).get("items")
             for call in owed if isinstance(owed, list) else []:
                 result = await self._files.execute(call, self._calls.get(str(call["call_id"]), {}))
-                await self._client.post(f"/runs/{self.run_id}/results", {"results": [result]})
+                await self._client.post(f"/runs/{self._run_id}/results", {"results": [result]})
         except PalyraError as error:
             self._update({"sessionUpdate": "agent_thought_chunk", "content": text_block(f"[{error.message}]\n")})
 
