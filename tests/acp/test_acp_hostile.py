@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.acp.test_acp import Editor, editing, prompt
+from palyra.adapters.providers.prepared_turns import PreparedCall, Turn
+from tests.acp.test_acp import FS, Editor, editing, prompt
 from tests.openai_api.serving import serve, workshop_at
 from tests.support.asking import calls, says
 
@@ -28,3 +29,37 @@ async def test_a_prompt_that_is_cancelled_before_its_run_has_begun_is_cancelled(
         editor.send({"method": "session/cancel", "params": {"sessionId": session_id}})
         assert (await answer_of(editor, "p")).get("result") == {"stopReason": "cancelled"}
     assert workshop.executed() == []
+
+
+async def test_a_file_is_written_once_although_the_run_waits_twice(tmp_path: Path) -> None:
+    """The run waits for the editor's tool and for an answer, goes on with what was allowed, and waits again."""
+    both = (
+        PreparedCall("editor_write_file", {"path": "/home/ann/a.py", "content": "new"}),
+        PreparedCall("fs.write", {"path": ".envrc", "content": "x"}),
+    )
+    workshop, _ = workshop_at(tmp_path, Turn(calls=both), says("Done."))
+    async with serve(workshop) as served, editing(served, tmp_path) as editor:
+        session_id = await editor.begin(**FS)
+        params = {"sessionId": session_id, "prompt": prompt("change it")}
+        editor.send({"id": "p", "method": "session/prompt", "params": params})
+        asked: list[str] = []
+        unanswered: list[object] = []
+        while (message := await editor.next()).get("id") != "p":
+            match message:
+                case {"method": "session/update", "params": {"update": {"status": "completed"}}}:
+                    editor.send({"id": "later", "method": "session/new", "params": {}})
+                case {"method": "session/request_permission", "params": {"toolCall": {"title": title}}}:
+                    asked.append(title)
+                    if title == "fs.write":
+                        editor.send({"id": message["id"], "result": ALLOW})
+                    else:
+                        unanswered.append(message["id"])
+                case {"method": "fs/write_text_file"}:
+                    asked.append("written")
+                    editor.send({"id": message["id"], "result": {}})
+                case {"id": "later"}:
+                    while unanswered:
+                        editor.send({"id": unanswered.pop(), "result": ALLOW})
+                case _:
+                    pass
+        assert sorted(asked) == ["editor_write_file", "fs.write", "written"]

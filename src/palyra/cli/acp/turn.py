@@ -36,6 +36,7 @@ class PromptTurn:
         self._lengths: dict[tuple[str, object], int] = {}
         self._calls: dict[str, JsonObject] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._executing = asyncio.Lock()
         self._is_cancelled = False
         self._run_id = ""
 
@@ -136,12 +137,16 @@ class PromptTurn:
             self._update({"sessionUpdate": "agent_thought_chunk", "content": text_block(f"[{error.message}]\n")})
 
     async def _execute_owed(self) -> None:
-        """Executes the editor's own tools, and gives their results to the run."""
+        """Executes the editor's own tools, and gives their results to the run.
+
+        A run may wait again for a call that is still being executed, so this is done once at a time.
+        """
         try:
-            owed = (await self._client.get(f"/runs/{self._run_id}/calls")).get("items")
-            for call in owed if isinstance(owed, list) else []:
-                result = await self._files.execute(call, self._calls.get(str(call["call_id"]), {}))
-                await self._client.post(f"/runs/{self._run_id}/results", {"results": [result]})
+            async with self._executing:
+                owed = (await self._client.get(f"/runs/{self._run_id}/calls")).get("items")
+                for call in owed if isinstance(owed, list) else []:
+                    result = await self._files.execute(call, self._calls.get(str(call["call_id"]), {}))
+                    await self._client.post(f"/runs/{self._run_id}/results", {"results": [result]})
         except PalyraError as error:
             self._update({"sessionUpdate": "agent_thought_chunk", "content": text_block(f"[{error.message}]\n")})
 
