@@ -73,3 +73,13 @@ def test_a_file_of_the_editor_names_no_references_of_the_person() -> None:
     shown, _ = read_prompt([{"type": "text", "text": "sum this up"}, block])
     assert text in shown
     assert parse_references(shown) == ()
+
+
+async def test_answers_of_no_form_are_passed_over(tmp_path: Path) -> None:
+    workshop, _ = workshop_at(tmp_path, says("Here."))
+    async with serve(workshop) as served, editing(served, tmp_path) as editor:
+        session_id = await editor.begin()
+        for odd in ({"id": [1], "result": {}}, {"id": {}, "error": 5}, {"id": 99, "result": {}}, {}):
+            editor.send(odd)
+        await editor.ask("session/prompt", sessionId=session_id, prompt=prompt("hello"))
+        assert editor.text() == "Here."
