@@ -226,13 +226,19 @@ class McpServer:
         self._listed = listed
         before = self._offers.changed
         self._offers = msgspec.structs.replace(
-            self._offering.read(listed),
+            await self._read_and_pin(listed),
             has_resources=await _has_any(connection, _RESOURCES, limit_s),
             has_prompts=await _has_any(connection, _PROMPTS, limit_s),
         )
         for name in set(self._offers.changed) - set(before):
             log.warning("mcp_tool_changed", server=self.settings.name, tool=name)
+
+    async def _read_and_pin(self, listed: list[object]) -> Offers:
+        """Returns what is offered once its pins are saved. Pins that could not be saved before are tried first."""
         await self._pins.save()
+        read = self._offering.read(listed)
+        await self._pins.save()
+        return self._offering.read(listed) if self._pins.fault else read
 
     def _fall(self, error: BaseException | None) -> float:
         """Decides what the end means for the server's tools, and returns how long to wait before the next start."""
