@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
-from palyra.adapters.providers.prepared_turns import PreparedCall, Turn
+from palyra.adapters.providers.prepared_turns import Chunk, PreparedCall, Turn
 from palyra.cli.acp.content import read_prompt
 from palyra.core.references.parser import parse_references
+from palyra.core.trust import Trust
+from palyra.engine.api.requests import RunsQuery
 from tests.acp.test_acp import FS, Editor, editing, prompt
 from tests.openai_api.serving import serve, workshop_at
 from tests.support.asking import calls, says
+from tests.support.engines import OWNER
 
 pytestmark = pytest.mark.anyio
 ALLOW = {"outcome": {"outcome": "selected", "optionId": "allow"}}
@@ -65,6 +68,25 @@ async def test_a_file_is_written_once_although_the_run_waits_twice(tmp_path: Pat
                 case _:
                     pass
         assert sorted(asked) == ["editor_write_file", "fs.write", "written"]
+
+
+async def test_a_file_is_not_written_once_the_call_is_superseded(tmp_path: Path) -> None:
+    slow = Turn(chunks=tuple(Chunk("w ", 50) for _ in range(20)))
+    turn = calls("editor_write_file", path="/home/ann/a.py", content="new")
+    workshop, _ = workshop_at(tmp_path, turn, more={"leave it": (slow,)})
+    async with serve(workshop) as served, editing(served, tmp_path) as editor:
+        session_id = await editor.begin(**FS)
+        params = {"sessionId": session_id, "prompt": prompt("change it")}
+        editor.send({"id": "p", "method": "session/prompt", "params": params})
+        while (question := await editor.next()).get("method") != "session/request_permission":
+            pass
+        (run,) = await served.engine.runs.list(OWNER, RunsQuery())
+        await served.engine.runs.send_input(OWNER, run.id, "leave it", Trust.OPERATOR)
+        editor.send({"id": question["id"], "result": ALLOW})
+        editor.answers["fs/write_text_file"] = {}
+        await answer_of(editor, "p")
+        assert editor.asked == []
+        assert editor.text() == "w " * 20
 
 
 def test_a_file_of_the_editor_names_no_references_of_the_person() -> None:

@@ -143,12 +143,16 @@ class PromptTurn:
         """
         try:
             async with self._executing:
-                owed = (await self._client.get(f"/runs/{self._run_id}/calls")).get("items")
-                for call in owed if isinstance(owed, list) else []:
-                    result = await self._files.execute(call, self._calls.get(str(call["call_id"]), {}))
+                for call in await self._owed():
+                    result = await self._files.execute(call, self._calls.get(str(call["call_id"]), {}), self._owed)
                     await self._client.post(f"/runs/{self._run_id}/results", {"results": [result]})
         except PalyraError as error:
             self._update({"sessionUpdate": "agent_thought_chunk", "content": text_block(f"[{error.message}]\n")})
+
+    async def _owed(self) -> list[JsonObject]:
+        """Returns the calls whose results the run still waits for."""
+        owed = (await self._client.get(f"/runs/{self._run_id}/calls")).get("items")
+        return owed if isinstance(owed, list) else []
 
     def _stopped(self, frame: "SseFrame") -> JsonObject:
         reason = str(frame.data.get("reason"))
