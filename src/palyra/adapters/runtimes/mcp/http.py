@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from palyra.adapters.runtimes.mcp.http_messages import HttpMessages, note_read_errors, note_response
+from palyra.adapters.runtimes.mcp.http_messages import HttpMessages, note_read_errors, note_response, note_too_large
 from palyra.adapters.runtimes.mcp.pace import PARTS_MAX, MessagePace, count_parts
 from palyra.adapters.runtimes.mcp.settings import MESSAGE_BYTES_MAX, ServerSettings
 from palyra.adapters.runtimes.mcp.streams import Streams
@@ -104,14 +104,19 @@ def _bounded_stream_class() -> Any:
             self._bytes_max = bytes_max
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            pace, size, parts = MessagePace(), 0, 0
+            pace, size, message_size, parts = MessagePace(), 0, 0, 0
             async for piece in self._inner:
                 await pace.take(piece, piece.count(b"\n"))
                 size += len(piece)
                 # A blank line ends an event. What comes after it is another message.
-                parts = count_parts(piece) + (0 if b"\n\n" in piece or b"\n\r\n" in piece else parts)
-                if parts > HTTP_PARTS_MAX or (self._bytes_max is not None and size > self._bytes_max):
-                    raise httpx2.ReadError("the answer is longer than is read here")
+                is_end = b"\n\n" in piece or b"\n\r\n" in piece
+                parts = count_parts(piece) + (0 if is_end else parts)
+                message_size = len(piece) + (0 if is_end else message_size)
+                is_long = message_size > MESSAGE_BYTES_MAX or (self._bytes_max is not None and size > self._bytes_max)
+                if parts > HTTP_PARTS_MAX or is_long:
+                    note_too_large()
+                    # The package takes this kind of error for that of one request. Others end the connection.
+                    raise httpx2.StreamError("the answer is longer than is read here")
                 yield piece
 
         async def aclose(self) -> None:

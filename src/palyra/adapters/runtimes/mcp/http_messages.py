@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from palyra.adapters.runtimes.mcp.codes import NO_ANSWER_CODE, NO_SESSION_CODE, is_own
+from palyra.adapters.runtimes.mcp.codes import NO_ANSWER_CODE, NO_SESSION_CODE, TOO_LARGE_CODE, is_own
 from palyra.adapters.runtimes.mcp.settings import INBOUND_REQUESTS_MAX
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ SESSION_HEADER = "mcp-session-id"
 _LOST_SESSION = (400, 404)  # The standard's status is 404. Many servers answer 400.
 
 _read_error: "ContextVar[ErrorData | None]" = ContextVar("mcp_read_error", default=None)
+_is_too_large: ContextVar[bool] = ContextVar("mcp_is_too_large", default=False)
 _posted: "ContextVar[httpx2.Response | None]" = ContextVar("mcp_posted", default=None)
 
 
@@ -114,6 +115,11 @@ def note_response(response: "httpx2.Response") -> None:
         _posted.set(response)
 
 
+def note_too_large() -> None:
+    """Notes that the answer is thrown away for its size. An error follows from it."""
+    _is_too_large.set(True)
+
+
 def _told(error: "ErrorData") -> "ErrorData":
     """Returns the error as the connection takes it. Runs in the context of the request that the error is for."""
     from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND
@@ -126,5 +132,7 @@ def _told(error: "ErrorData") -> "ErrorData":
         return error.model_copy(update={"code": NO_SESSION_CODE, "data": error.code})
     if is_read:
         return error.model_copy(update={"code": INTERNAL_ERROR}) if is_own(error.code) else error
-    is_refused = 300 <= status < 500 and error.code != CONNECTION_CLOSED
-    return error if is_refused else error.model_copy(update={"code": NO_ANSWER_CODE})
+    if 300 <= status < 500 and error.code != CONNECTION_CLOSED:
+        return error
+    is_large_answer = status == 200 and _is_too_large.get()
+    return error.model_copy(update={"code": TOO_LARGE_CODE if is_large_answer else NO_ANSWER_CODE})
