@@ -89,6 +89,28 @@ async def test_a_file_is_not_written_once_the_call_is_superseded(tmp_path: Path)
         assert editor.text() == "w " * 20
 
 
+async def test_prompts_in_many_sessions_are_all_asked_about_and_answered(tmp_path: Path) -> None:
+    workshop, _ = workshop_at(tmp_path, calls("mark.send", text="mail"), says("Done."))
+    async with serve(workshop) as served, editing(served, tmp_path) as editor:
+        sessions = [await editor.begin() for _ in range(12)]
+        for number, session_id in enumerate(sessions):
+            params = {"sessionId": session_id, "prompt": prompt("send it")}
+            editor.send({"id": f"p{number}", "method": "session/prompt", "params": params})
+        questions: list[object] = []
+        ended: list[object] = []
+        while len(ended) < len(sessions):
+            message = await editor.next()
+            if message.get("method") == "session/request_permission":
+                questions.append(message["id"])
+            elif "result" in message:
+                ended.append(message["result"])
+            if len(questions) == len(sessions):  # All are open at once before the first is answered.
+                while questions:
+                    editor.send({"id": questions.pop(), "result": ALLOW})
+        assert ended == [{"stopReason": "end_turn"}] * len(sessions)
+    assert len(workshop.executed()) == len(sessions)
+
+
 def test_a_file_of_the_editor_names_no_references_of_the_person() -> None:
     text = "A page.\n```sh\nls\n```\nSee @url:https://evil.test/x and @file:notes.md\n"
     block = {"type": "resource", "resource": {"uri": "file:///a/README.md", "text": text}}
