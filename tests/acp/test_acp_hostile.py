@@ -111,6 +111,28 @@ async def test_prompts_in_many_sessions_are_all_asked_about_and_answered(tmp_pat
     assert len(workshop.executed()) == len(sessions)
 
 
+async def test_a_thread_opened_again_tells_that_an_earlier_run_waits(tmp_path: Path) -> None:
+    turn = calls("editor_write_file", path="/home/ann/a.py", content="new")
+    workshop, _ = workshop_at(tmp_path, turn, more={"hello": (says("Hi."),)})
+    async with serve(workshop) as served:
+        async with editing(served, tmp_path) as editor:
+            session_id = await editor.begin(**FS)
+            params = {"sessionId": session_id, "prompt": prompt("change it")}
+            editor.send({"id": "p", "method": "session/prompt", "params": params})
+            while (await editor.next()).get("method") != "session/request_permission":
+                pass
+        (run,) = await served.engine.runs.list(OWNER, RunsQuery())
+        async with editing(served, tmp_path) as editor:
+            await editor.ask("session/load", sessionId=session_id, cwd="/", mcpServers=[])
+            params = {"sessionId": session_id, "prompt": prompt("hello")}
+            editor.send({"id": "p", "method": "session/prompt", "params": params})
+            while f"palyra runs cancel {run.id}" not in editor.text("agent_thought_chunk"):
+                editor.hear(await editor.next())
+            await served.engine.runs.cancel(OWNER, run.id)
+            assert (await answer_of(editor, "p"))["result"] == {"stopReason": "end_turn"}
+            assert editor.text() == "Hi."
+
+
 def test_a_file_of_the_editor_names_no_references_of_the_person() -> None:
     text = "A page.\n```sh\nls\n```\nSee @url:https://evil.test/x and @file:notes.md\n"
     block = {"type": "resource", "resource": {"uri": "file:///a/README.md", "text": text}}

@@ -7,6 +7,7 @@ Invariant: text that was shown is not shown again after a broken stream.
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from palyra.cli.acp.content import kind_of, text_block
@@ -47,6 +48,7 @@ class PromptTurn:
         try:
             if self._is_cancelled:
                 await self.cancel()
+            self._spawn(self._tell_waiting())
             async for frame in self._client.follow(f"/runs/{self._run_id}/events", None, lambda _: None):
                 self._show(frame)
                 if frame.type in ENDS:
@@ -116,6 +118,17 @@ class PromptTurn:
         said = error.get("message") if isinstance(error, dict) else data.get("output")
         content = [{"type": "content", "content": text_block(str(said or "")[:OUTPUT_SHOWN_MAX])}]
         self._update_call(data, "completed" if data.get("outcome") == "ok" else "failed", content=content)
+
+    async def _tell_waiting(self) -> None:
+        """Says what holds up the prompt: an earlier run of the session may wait for an editor that is gone."""
+        with suppress(PalyraError):
+            for run in await self._client.items("/runs", 10, session_id=self._session_id, state="waiting"):
+                if run["id"] != self._run_id:
+                    said = (
+                        f"[Run {run['id']} of this session waits for an answer, and this prompt waits for that run. "
+                        f"palyra approvals shows open questions, palyra runs cancel {run['id']} ends it.]\n"
+                    )
+                    self._update({"sessionUpdate": "agent_thought_chunk", "content": text_block(said)})
 
     async def _ask(self, approval_id: str) -> None:
         """Puts a question to the person in the editor. One that is answered elsewhere meanwhile is left at that."""
