@@ -50,3 +50,9 @@ def test_a_call_that_the_turn_has_not_shown_is_named_and_not_taken_for_a_budget(
     card: dict[str, Any] = {"id": "A1", "call_id": "c1", "tool": "shell.run", "arguments": {"command": "ls"}}
     shown = shown_call({**card, "preview": "$ ls"})
     assert (shown["title"], shown["rawInput"]) == ("shell.run", {"command": "ls"})
+
+
+def test_an_option_of_no_form_answers_nothing() -> None:
+    card: dict[str, Any] = {"id": "A1", "options": [ONCE, WIDE]}
+    for odd in (["allow"], {"allow": 1}, None, 1):
+        assert answer_of(card, {"outcome": {"outcome": "selected", "optionId": odd}}) is None

@@ -416,6 +416,23 @@ async def test_without_a_readable_file_of_pins_no_tool_is_offered(
         assert pids(tmp_path) == [], "nothing is asked of servers whose tools could not be used"
 
 
+async def test_a_tool_whose_pin_cannot_be_saved_is_not_offered_until_it_can(tmp_path: Path) -> None:
+    """After a restart nobody would know what its name first meant."""
+    pins = tmp_path / "pins.json"
+    async with running(hostile("rug", tmp_path), pins=pins) as servers:
+        pins.mkdir()
+        await until(lambda: status(servers, "rug").state is ServerState.READY)
+        assert servers.tools() == ()
+        told = reasons(servers)
+        assert sorted(told) == ["mcp.rug.echo", "mcp.rug.same"]
+        assert all(str(pins) in reason for reason in told.values())
+        assert status(servers, "rug").changed == ()
+        pins.rmdir()
+        (tmp_path / "changed").touch()  # The server then says that its list changed.
+        await until(lambda: status(servers, "rug").changed == ("mcp.rug.echo",))
+        assert [tool.spec.name for tool in servers.tools()] == ["mcp.rug.same"]
+
+
 async def test_hints_count_only_where_the_operator_trusts_them(tmp_path: Path) -> None:
     async with ready(hostile("rug", tmp_path)) as servers:
         assert find(servers, "mcp.rug.echo").spec.effect_class is EffectClass.ONCE

@@ -70,9 +70,13 @@ async def test_call_over_http_that_takes_too_long_ends_and_the_next_one_works() 
 async def test_answer_over_http_beyond_the_limit_harms_nothing(form: str) -> None:
     port = free_port()
     async with http_server(port, form), ready(over_http(port)) as servers:
+        starts_count = status(servers, "web").starts_count
+        waiting = asyncio.create_task(use(servers, "mcp.web.wait", {"seconds": 1}))
         result = await use(servers, "mcp.web.grow", {"count": 20 * 1024 * 1024})
-        assert code_of(result) == "connection_lost"
+        assert code_of(result) == "answer_too_large"
+        assert (await waiting).output == "waited"
         assert (await use(servers, "mcp.web.add", {"a": 1, "b": 1})).output == "2"
+        assert status(servers, "web").starts_count == starts_count
 
 
 async def test_server_over_http_that_went_away_is_found_again() -> None:

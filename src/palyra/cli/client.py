@@ -28,6 +28,8 @@ SILENCE_TIMEOUT_S = 45.0  # Three missed heartbeats.
 RETRIES_MAX = 40  # More than a minute with the pauses below: a daemon restarts in less.
 PAUSE_FIRST_S = 0.1
 PAUSE_MAX_S = 2.0
+# A stream keeps its connection, and a daemon gives one token 512 streams. So an answer to a question always finds room.
+CONNECTIONS_MAX = 640
 STARTS_MAX = 3  # A second request with the same key returns the same run.
 BODY_BYTES_MAX = 256 * 1024 * 1024  # A page of 500 of the largest events is smaller.
 API = "/api/v1"
@@ -44,7 +46,7 @@ class Client:
     async def __aenter__(self) -> Self:
         headers = {"Authorization": f"Bearer {self._target.token}"} if self._target.token else {}
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S)
-        connector = aiohttp.TCPConnector(ssl=_trust(self._target.ca_file), limit=8)
+        connector = aiohttp.TCPConnector(ssl=_trust(self._target.ca_file), limit=CONNECTIONS_MAX)
         self._session = aiohttp.ClientSession(headers=headers, timeout=timeout, connector=connector)
         return self
 

@@ -57,7 +57,7 @@ class RpcPeer:
         self._lines = lines
         self._handle = handle
         self._numbers = itertools.count(1)
-        self._waiting: dict[object, asyncio.Future[JsonObject]] = {}
+        self._waiting: dict[int, asyncio.Future[JsonObject]] = {}
 
     async def serve(self) -> None:
         """Until the other side closes. What is under way is then cancelled here; runs go on in the daemon."""
@@ -111,7 +111,8 @@ class RpcPeer:
             self._lines.write(answer)
 
     def _settle(self, message: JsonObject) -> None:
-        waiting = self._waiting.get(message.get("id"))
+        number = message.get("id")
+        waiting = self._waiting.get(number) if isinstance(number, int) else None
         if waiting is None or waiting.done():
             return
         result = message.get("result")

@@ -110,8 +110,8 @@ class AcpAgent:
 
     async def _cancel(self, params: JsonObject) -> None:
         turn = self._turns.get(_session_id(params))
-        if turn is not None and turn.run_id:
-            await self._client.post(f"/runs/{turn.run_id}/cancel")
+        if turn is not None:
+            await turn.cancel()
 
 
 def _session_id(params: JsonObject) -> str:

@@ -1,9 +1,12 @@
 """Content blocks of ACP: what an editor sends, and what it is shown.
 
 Owns: both forms. Does not own: when they are sent (turn).
+Invariant: a file's own text cannot end its fence. What stands behind a fence is read as the person's words, and a
+reference there is resolved in the person's name.
 """
 
 import posixpath
+import re
 
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
@@ -24,13 +27,18 @@ def read_prompt(blocks: object) -> tuple[str, list[JsonObject]]:
             case {"type": "resource_link", "uri": str() as uri}:
                 texts.append(f"[{block.get('name') or posixpath.basename(uri)}]({uri})")
             case {"type": "resource", "resource": {"text": str() as text, "uri": str() as uri}}:
-                texts.append(f"{uri}:\n```\n{text}\n```")
+                texts.append(f"{uri}:\n{_fenced(text)}")
             case {"type": "image", "data": str() as data, "mimeType": str() as media_type}:
                 name = f"image {len(attachments) + 1}"
                 attachments.append({"name": name, "media_type": media_type, "data_base64": data})
             case _:
                 raise Invalid("prompt_invalid", "a content block is text, image, resource or resource_link")
     return "\n\n".join(texts) or ("(see what is attached)" if attachments else ""), attachments
+
+
+def _fenced(text: str) -> str:
+    marks = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{marks}\n{text}\n{marks}"
 
 
 def text_block(text: str) -> JsonObject:

@@ -2,9 +2,11 @@
 
 Owns: which tools an editor brings along, and executing them. Does not own: tools of the daemon, which work on the
 agent's workspace.
-Invariant: a file is written only after the person said yes in the editor: these calls pass no policy of the daemon.
+Invariants: a file is written only after the person said yes in the editor: these calls pass no policy of the daemon.
+A yes that comes after the run went on without the call writes nothing.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from palyra.cli.stdio_rpc import RpcPeer
@@ -13,6 +15,7 @@ from palyra.core.events.base import JsonObject
 
 READ, WRITE = "editor_read_file", "editor_write_file"
 OUTPUT_CHARS_MAX = 190_000  # Below what the daemon takes as one result.
+Owed = Callable[[], Awaitable[list[JsonObject]]]
 _PATH: JsonObject = {"type": "string", "description": "An absolute path"}
 
 
@@ -43,23 +46,29 @@ class EditorFiles:
         }
         return [known[name] for name in self._names]
 
-    async def execute(self, call: Any, shown: JsonObject) -> JsonObject:
-        """Returns the result of one call, for the daemon."""
+    async def execute(self, call: Any, shown: JsonObject, owed: Owed) -> JsonObject:
+        """Returns the result of one call, for the daemon. `owed` tells which calls the run still waits for."""
+
+        async def is_allowed() -> bool:
+            return await self._is_allowed(shown) and call.get("call_id") in [
+                each.get("call_id") for each in await owed()
+            ]
+
         try:
-            output = await self._perform(call.get("tool"), call.get("arguments"), shown)
+            output = await self._perform(call.get("tool"), call.get("arguments"), is_allowed)
         except PalyraError as error:
             return {"call_id": call.get("call_id"), "output": error.message, "is_error": True}
         is_refused = output is None
         text = "The person said no, or the arguments do not fit." if output is None else output
         return {"call_id": call.get("call_id"), "output": text[:OUTPUT_CHARS_MAX], "is_error": is_refused}
 
-    async def _perform(self, tool: object, arguments: object, shown: JsonObject) -> str | None:
+    async def _perform(self, tool: object, arguments: object, is_allowed: Callable[[], Awaitable[bool]]) -> str | None:
         match tool, arguments:
             case "editor_read_file", {"path": str() as path}:
                 read = await self._peer.ask("fs/read_text_file", {"sessionId": self._session_id, "path": path})
                 return str(read.get("content", ""))
             case "editor_write_file", {"path": str() as path, "content": str() as content}:
-                if not await self._is_allowed(shown):
+                if not await is_allowed():
                     return None
                 written: JsonObject = {"sessionId": self._session_id, "path": path, "content": content}
                 await self._peer.ask("fs/write_text_file", written)

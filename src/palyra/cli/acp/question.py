@@ -50,7 +50,7 @@ def answer_of(card: JsonObject, chosen: JsonObject) -> JsonObject | None:
     if lasting is not None:
         answers[_ALLOW_SESSION] = {"decision": "allow", "scope": "session", "option": lasting[0]}
         answers[_REJECT_SESSION] = {"decision": "deny", "scope": "session", "option": lasting[0]}
-    return answers.get(picked)
+    return answers.get(picked) if isinstance(picked, str) else None
 
 
 def _lasting(card: JsonObject) -> tuple[int, JsonObject] | None:

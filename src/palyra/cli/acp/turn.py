@@ -7,6 +7,7 @@ Invariant: text that was shown is not shown again after a broken stream.
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from palyra.cli.acp.content import kind_of, text_block
@@ -26,7 +27,7 @@ _STOPS = {"max_turns": "max_turn_requests", "max_tool_calls": "max_turn_requests
 
 
 class PromptTurn:
-    """Shows one run to its end; `run_id` is set once there is one."""
+    """Shows one run to its end."""
 
     def __init__(self, peer: RpcPeer, client: Client, session_id: str, files: EditorFiles) -> None:
         self._peer = peer
@@ -36,14 +37,19 @@ class PromptTurn:
         self._lengths: dict[tuple[str, object], int] = {}
         self._calls: dict[str, JsonObject] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.run_id = ""
+        self._executing = asyncio.Lock()
+        self._is_cancelled = False
+        self._run_id = ""
 
     async def perform(self, body: JsonObject) -> JsonObject:
         """Returns the stop reason."""
         record = await self._client.start_run(body)
-        self.run_id = str(record["id"])
+        self._run_id = str(record["id"])
         try:
-            async for frame in self._client.follow(f"/runs/{self.run_id}/events", None, lambda _: None):
+            if self._is_cancelled:
+                await self.cancel()
+            self._spawn(self._tell_waiting())
+            async for frame in self._client.follow(f"/runs/{self._run_id}/events", None, lambda _: None):
                 self._show(frame)
                 if frame.type in ENDS:
                     return self._stopped(frame)
@@ -51,6 +57,12 @@ class PromptTurn:
             for task in self._tasks:
                 task.cancel()
         raise Unavailable("stream_ended", "the run's stream ended before the run")
+
+    async def cancel(self) -> None:
+        """Cancels the run; one that has not begun is cancelled as soon as it has."""
+        self._is_cancelled = True
+        if self._run_id:
+            await self._client.post(f"/runs/{self._run_id}/cancel")
 
     def _show(self, frame: "SseFrame") -> None:
         data = frame.data
@@ -107,6 +119,17 @@ class PromptTurn:
         content = [{"type": "content", "content": text_block(str(said or "")[:OUTPUT_SHOWN_MAX])}]
         self._update_call(data, "completed" if data.get("outcome") == "ok" else "failed", content=content)
 
+    async def _tell_waiting(self) -> None:
+        """Says what holds up the prompt: an earlier run of the session may wait for an editor that is gone."""
+        with suppress(PalyraError):
+            for run in await self._client.items("/runs", 10, session_id=self._session_id, state="waiting"):
+                if run["id"] != self._run_id:
+                    said = (
+                        f"[Run {run['id']} of this session waits for an answer, and this prompt waits for that run. "
+                        f"palyra approvals shows open questions, palyra runs cancel {run['id']} ends it.]\n"
+                    )
+                    self._update({"sessionUpdate": "agent_thought_chunk", "content": text_block(said)})
+
     async def _ask(self, approval_id: str) -> None:
         """Puts a question to the person in the editor. One that is answered elsewhere meanwhile is left at that."""
         try:
@@ -127,14 +150,22 @@ class PromptTurn:
             self._update({"sessionUpdate": "agent_thought_chunk", "content": text_block(f"[{error.message}]\n")})
 
     async def _execute_owed(self) -> None:
-        """Executes the editor's own tools, and gives their results to the run."""
+        """Executes the editor's own tools, and gives their results to the run.
+
+        A run may wait again for a call that is still being executed, so this is done once at a time.
+        """
         try:
-            owed = (await self._client.get(f"/runs/{self.run_id}/calls")).get("items")
-            for call in owed if isinstance(owed, list) else []:
-                result = await self._files.execute(call, self._calls.get(str(call["call_id"]), {}))
-                await self._client.post(f"/runs/{self.run_id}/results", {"results": [result]})
+            async with self._executing:
+                for call in await self._owed():
+                    result = await self._files.execute(call, self._calls.get(str(call["call_id"]), {}), self._owed)
+                    await self._client.post(f"/runs/{self._run_id}/results", {"results": [result]})
         except PalyraError as error:
             self._update({"sessionUpdate": "agent_thought_chunk", "content": text_block(f"[{error.message}]\n")})
+
+    async def _owed(self) -> list[JsonObject]:
+        """Returns the calls whose results the run still waits for."""
+        owed = (await self._client.get(f"/runs/{self._run_id}/calls")).get("items")
+        return owed if isinstance(owed, list) else []
 
     def _stopped(self, frame: "SseFrame") -> JsonObject:
         reason = str(frame.data.get("reason"))

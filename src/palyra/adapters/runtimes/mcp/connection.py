@@ -12,12 +12,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
-from palyra.adapters.runtimes.mcp.failures import ConnectionLost, Down, ServerRefused, TimedOut, TooLarge
+from palyra.adapters.runtimes.mcp.codes import NO_ANSWER_CODE, NO_SESSION_CODE, TOO_LARGE_CODE
+from palyra.adapters.runtimes.mcp.failures import (
+    AnswerLost,
+    ConnectionLost,
+    Down,
+    ServerRefused,
+    SessionRefused,
+    TimedOut,
+    TooLarge,
+    Unfit,
+)
 from palyra.adapters.runtimes.mcp.handshake import Terms, headers_of, shake_hands, stamp
 from palyra.adapters.runtimes.mcp.http import open_http
 from palyra.adapters.runtimes.mcp.server_text import clean_line
 from palyra.adapters.runtimes.mcp.settings import CALLS_AT_ONCE_MAX, ServerSettings
-from palyra.adapters.runtimes.mcp.stdio import TOO_LARGE_CODE, open_stdio
+from palyra.adapters.runtimes.mcp.stdio import open_stdio
 from palyra.adapters.runtimes.mcp.streams import Streams
 
 if TYPE_CHECKING:
@@ -109,8 +119,8 @@ class Connection:
                 answer = await self._send(method, params, {"timeout": timeout_s, "on_progress": live.progress})
                 is_answered = True
                 return answer
-            except (Down, ServerRefused, TooLarge):
-                is_answered = True
+            except (Down, ServerRefused, TooLarge) as failure:
+                is_answered = not isinstance(failure, SessionRefused)
                 raise
             finally:
                 self._listeners.remove(live.say)
@@ -140,6 +150,10 @@ class Connection:
                     raise TimedOut(f"it did not answer {method} in time") from failure
                 case code if code == TOO_LARGE_CODE:
                     raise TooLarge(f"its answer to {method} is too large") from failure
+                case code if code == NO_ANSWER_CODE:
+                    raise AnswerLost("its answer did not come") from failure
+                case code if code == NO_SESSION_CODE:
+                    raise SessionRefused(clean_line(failure.message, SAID_LENGTH_MAX), failure.data) from failure
                 case code:
                     raise ServerRefused(clean_line(failure.message, SAID_LENGTH_MAX), code) from failure
 
@@ -156,6 +170,8 @@ class Connection:
                 raise TimedOut(f"it did not answer the greeting within {limit_s:g} s") from failure
             if failure.code == CONNECTION_CLOSED:
                 raise ConnectionLost("the connection ended") from failure
+            if failure.code == NO_ANSWER_CODE:
+                raise Unfit("what it answers to the greeting is not MCP") from failure
             raise ServerRefused(clean_line(failure.message, SAID_LENGTH_MAX), failure.code) from failure
 
     async def _pump(self, dispatcher: "JSONRPCDispatcher", *, task_status: Any) -> None:

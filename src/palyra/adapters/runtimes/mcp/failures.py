@@ -13,8 +13,16 @@ class ServerRefused(Exception):
         self.code = code
 
 
+class SessionRefused(ServerRefused):
+    """The server refused the request and seems not to know its session any more. Later requests may fail too."""
+
+
 class ConnectionLost(Exception):
     """The connection ended before the answer came. The requested action may have happened."""
+
+
+class AnswerLost(ConnectionLost):
+    """Only this answer did not come, and the connection may still be good. The requested action may have happened."""
 
 
 class TimedOut(Exception):

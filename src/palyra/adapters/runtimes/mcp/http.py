@@ -1,6 +1,6 @@
 """The HTTP transport to an MCP server: a client that reads bounded answers of the one configured address.
 
-Does not own: the protocol (connection).
+Does not own: the protocol (connection), which errors are a server's own (http_messages).
 The package follows redirects within the address's own origin only. No proxy and no password file of the environment is
 used. Nothing compressed is read, because it could be small on the wire and endless here.
 """
@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from palyra.adapters.runtimes.mcp.http_messages import HttpMessages, note_read_errors, note_response, note_too_large
 from palyra.adapters.runtimes.mcp.pace import PARTS_MAX, MessagePace, count_parts
 from palyra.adapters.runtimes.mcp.settings import MESSAGE_BYTES_MAX, ServerSettings
 from palyra.adapters.runtimes.mcp.streams import Streams
@@ -31,11 +32,13 @@ async def open_http(settings: ServerSettings) -> AsyncIterator[Streams]:
     from mcp.client.streamable_http import streamable_http_client
 
     assert settings.url is not None
+    note_read_errors()
     async with (
         _make_client(settings.token()) as client,
         streamable_http_client(settings.url, http_client=client, max_sse_event_size=MESSAGE_BYTES_MAX) as streams,
     ):
-        yield Streams(streams[0], streams[1], _told_end)
+        messages = HttpMessages(*streams)
+        yield Streams(messages.incoming, messages.outgoing, _told_end)
 
 
 async def _told_end() -> str:
@@ -59,6 +62,7 @@ def _make_client(token: str | None) -> "httpx2.AsyncClient":
             request.extensions = {**request.extensions, "timeout": httpx2.Timeout(NOTIFY_TIMEOUT_S).as_dict()}
 
     async def bound(response: httpx2.Response) -> None:
+        note_response(response)
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx2.ReadError("the answer is compressed, which nobody asked for")
         # The stream of notifications lives as long as the connection.
@@ -100,14 +104,19 @@ def _bounded_stream_class() -> Any:
             self._bytes_max = bytes_max
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            pace, size, parts = MessagePace(), 0, 0
+            pace, size, message_size, parts = MessagePace(), 0, 0, 0
             async for piece in self._inner:
                 await pace.take(piece, piece.count(b"\n"))
                 size += len(piece)
                 # A blank line ends an event. What comes after it is another message.
-                parts = count_parts(piece) + (0 if b"\n\n" in piece or b"\n\r\n" in piece else parts)
-                if parts > HTTP_PARTS_MAX or (self._bytes_max is not None and size > self._bytes_max):
-                    raise httpx2.ReadError("the answer is longer than is read here")
+                is_end = b"\n\n" in piece or b"\n\r\n" in piece
+                parts = count_parts(piece) + (0 if is_end else parts)
+                message_size = len(piece) + (0 if is_end else message_size)
+                is_long = message_size > MESSAGE_BYTES_MAX or (self._bytes_max is not None and size > self._bytes_max)
+                if parts > HTTP_PARTS_MAX or is_long:
+                    note_too_large()
+                    # The package takes this kind of error for that of one request. Others end the connection.
+                    raise httpx2.StreamError("the answer is longer than is read here")
                 yield piece
 
         async def aclose(self) -> None:

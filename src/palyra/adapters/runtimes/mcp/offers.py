@@ -71,6 +71,9 @@ class Offering:
             if is_accepted or (is_accepted is None and self._is_as_it_was(definition)):
                 offered.append(self._offered(definition, is_accepted=bool(is_accepted)))
                 continue
+            if is_accepted is None and self._pins.fault:
+                missing.append(MissingTool(self._full(definition.name), self._pins.fault))
+                continue
             changed.append(self._full(definition.name))
             missing.append(MissingTool(self._full(definition.name), _changed_reason(self._settings.name)))
         return Offers(offered=tuple(offered), missing=tuple(missing), changed=tuple(changed))

@@ -16,7 +16,16 @@ import structlog
 
 from palyra.adapters.runtimes.mcp.connection import Connection, Emit
 from palyra.adapters.runtimes.mcp.definitions import TOOLS_MAX
-from palyra.adapters.runtimes.mcp.failures import ConnectionLost, Down, ServerRefused, TimedOut, TooLarge, Unfit
+from palyra.adapters.runtimes.mcp.failures import (
+    AnswerLost,
+    ConnectionLost,
+    Down,
+    ServerRefused,
+    SessionRefused,
+    TimedOut,
+    TooLarge,
+    Unfit,
+)
 from palyra.adapters.runtimes.mcp.offers import Offered, Offering, Offers, withdrawn
 from palyra.adapters.runtimes.mcp.pages import list_all
 from palyra.adapters.runtimes.mcp.pins import Pins
@@ -202,6 +211,8 @@ class McpServer:
         """Pings after a call was given up. A server that does not even answer a ping is restarted."""
         try:
             await connection.ask("ping", {}, self.settings.timeouts.ping_s)
+        except SessionRefused as cause:
+            raise Down("it does not know its session any more") from cause
         except ServerRefused:
             return  # The server answers.
         except TimedOut as cause:
@@ -215,13 +226,19 @@ class McpServer:
         self._listed = listed
         before = self._offers.changed
         self._offers = msgspec.structs.replace(
-            self._offering.read(listed),
+            await self._read_and_pin(listed),
             has_resources=await _has_any(connection, _RESOURCES, limit_s),
             has_prompts=await _has_any(connection, _PROMPTS, limit_s),
         )
         for name in set(self._offers.changed) - set(before):
             log.warning("mcp_tool_changed", server=self.settings.name, tool=name)
+
+    async def _read_and_pin(self, listed: list[object]) -> Offers:
+        """Returns what is offered once its pins are saved. Pins that could not be saved before are tried first."""
         await self._pins.save()
+        read = self._offering.read(listed)
+        await self._pins.save()
+        return self._offering.read(listed) if self._pins.fault else read
 
     def _fall(self, error: BaseException | None) -> float:
         """Decides what the end means for the server's tools, and returns how long to wait before the next start."""
@@ -255,7 +272,7 @@ async def _has_any(connection: Connection, kind: tuple[str, dict[str, str]], tim
     if not connection.terms.offers(capability):
         return False
     for method, key in lists.items():
-        with suppress(ServerRefused, TooLarge):
+        with suppress(ServerRefused, TooLarge, AnswerLost):
             if (await connection.ask(method, {}, timeout_s)).get(key):
                 return True
     return False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from palyra.adapters.runtimes.mcp.codes import TOO_LARGE_CODE, is_own
 from palyra.adapters.runtimes.mcp.lines import LineCutter, TooLong
 from palyra.adapters.runtimes.mcp.pace import MessagePace, has_too_many_parts
 from palyra.adapters.runtimes.mcp.process import ServerProcess, start_process
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 WRITES_WAITING_MAX = 64
-TOO_LARGE_CODE = -32099  # Our own code for an answer that was thrown away for its size.
 PENDING_MAX = 1_024
 LAST_WORDS_S = 0.5  # The last output of an ended program is read for so long.
 
@@ -64,15 +64,7 @@ class _Wire:
 
     async def _take(self, line: bytes | TooLong) -> None:
         from mcp.shared.message import SessionMessage
-        from mcp_types import (
-            CONNECTION_CLOSED,
-            INTERNAL_ERROR,
-            REQUEST_TIMEOUT,
-            JSONRPCError,
-            JSONRPCRequest,
-            JSONRPCResponse,
-            jsonrpc_message_adapter,
-        )
+        from mcp_types import INTERNAL_ERROR, JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
         if isinstance(line, bytes) and has_too_many_parts(line):
             line = TooLong(len(line), None)
@@ -90,9 +82,7 @@ class _Wire:
             self._questions_count += 1
         elif isinstance(message, JSONRPCResponse | JSONRPCError):
             self._pending.pop(message.id or 0, None)
-        own_codes = (CONNECTION_CLOSED, REQUEST_TIMEOUT, TOO_LARGE_CODE)
-        if isinstance(message, JSONRPCError) and message.error.code in own_codes:
-            # By these codes our side tells of a call without an answer, and this one is answered.
+        if isinstance(message, JSONRPCError) and is_own(message.error.code):
             message.error.code = INTERNAL_ERROR
         await self._inward.send(SessionMessage(message))
 

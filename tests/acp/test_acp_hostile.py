@@ -1,0 +1,151 @@
+"""Editors that are broken, hasty or hostile: nothing goes on that was stopped, and nothing happens twice."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palyra.adapters.providers.prepared_turns import Chunk, PreparedCall, Turn
+from palyra.cli.acp.content import read_prompt
+from palyra.core.references.parser import parse_references
+from palyra.core.trust import Trust
+from palyra.engine.api.requests import RunsQuery
+from tests.acp.test_acp import FS, Editor, editing, prompt
+from tests.openai_api.serving import serve, workshop_at
+from tests.support.asking import calls, says
+from tests.support.engines import OWNER
+
+pytestmark = pytest.mark.anyio
+ALLOW = {"outcome": {"outcome": "selected", "optionId": "allow"}}
+
+
+async def answer_of(editor: Editor, number: str) -> dict[str, Any]:
+    while (message := await editor.next()).get("id") != number:
+        editor.hear(message)
+    return message
+
+
+async def test_a_prompt_that_is_cancelled_before_its_run_has_begun_is_cancelled(tmp_path: Path) -> None:
+    workshop, _ = workshop_at(tmp_path, calls("mark.send", text="mail"), says("Done."))
+    async with serve(workshop) as served, editing(served, tmp_path) as editor:
+        session_id = await editor.begin()
+        editor.answers["session/request_permission"] = ALLOW
+        editor.send({"id": "p", "method": "session/prompt", "params": {"sessionId": session_id, "prompt": prompt("x")}})
+        editor.send({"method": "session/cancel", "params": {"sessionId": session_id}})
+        assert (await answer_of(editor, "p")).get("result") == {"stopReason": "cancelled"}
+    assert workshop.executed() == []
+
+
+async def test_a_file_is_written_once_although_the_run_waits_twice(tmp_path: Path) -> None:
+    """The run waits for the editor's tool and for an answer, goes on with what was allowed, and waits again."""
+    both = (
+        PreparedCall("editor_write_file", {"path": "/home/ann/a.py", "content": "new"}),
+        PreparedCall("fs.write", {"path": ".envrc", "content": "x"}),
+    )
+    workshop, _ = workshop_at(tmp_path, Turn(calls=both), says("Done."))
+    async with serve(workshop) as served, editing(served, tmp_path) as editor:
+        session_id = await editor.begin(**FS)
+        params = {"sessionId": session_id, "prompt": prompt("change it")}
+        editor.send({"id": "p", "method": "session/prompt", "params": params})
+        asked: list[str] = []
+        unanswered: list[object] = []
+        while (message := await editor.next()).get("id") != "p":
+            match message:
+                case {"method": "session/update", "params": {"update": {"status": "completed"}}}:
+                    editor.send({"id": "later", "method": "session/new", "params": {}})
+                case {"method": "session/request_permission", "params": {"toolCall": {"title": title}}}:
+                    asked.append(title)
+                    if title == "fs.write":
+                        editor.send({"id": message["id"], "result": ALLOW})
+                    else:
+                        unanswered.append(message["id"])
+                case {"method": "fs/write_text_file"}:
+                    asked.append("written")
+                    editor.send({"id": message["id"], "result": {}})
+                case {"id": "later"}:
+                    while unanswered:
+                        editor.send({"id": unanswered.pop(), "result": ALLOW})
+                case _:
+                    pass
+        assert sorted(asked) == ["editor_write_file", "fs.write", "written"]
+
+
+async def test_a_file_is_not_written_once_the_call_is_superseded(tmp_path: Path) -> None:
+    slow = Turn(chunks=tuple(Chunk("w ", 50) for _ in range(20)))
+    turn = calls("editor_write_file", path="/home/ann/a.py", content="new")
+    workshop, _ = workshop_at(tmp_path, turn, more={"leave it": (slow,)})
+    async with serve(workshop) as served, editing(served, tmp_path) as editor:
+        session_id = await editor.begin(**FS)
+        params = {"sessionId": session_id, "prompt": prompt("change it")}
+        editor.send({"id": "p", "method": "session/prompt", "params": params})
+        while (question := await editor.next()).get("method") != "session/request_permission":
+            pass
+        (run,) = await served.engine.runs.list(OWNER, RunsQuery())
+        await served.engine.runs.send_input(OWNER, run.id, "leave it", Trust.OPERATOR)
+        editor.send({"id": question["id"], "result": ALLOW})
+        editor.answers["fs/write_text_file"] = {}
+        await answer_of(editor, "p")
+        assert editor.asked == []
+        assert editor.text() == "w " * 20
+
+
+async def test_prompts_in_many_sessions_are_all_asked_about_and_answered(tmp_path: Path) -> None:
+    workshop, _ = workshop_at(tmp_path, calls("mark.send", text="mail"), says("Done."))
+    async with serve(workshop) as served, editing(served, tmp_path) as editor:
+        sessions = [await editor.begin() for _ in range(12)]
+        for number, session_id in enumerate(sessions):
+            params = {"sessionId": session_id, "prompt": prompt("send it")}
+            editor.send({"id": f"p{number}", "method": "session/prompt", "params": params})
+        questions: list[object] = []
+        ended: list[object] = []
+        while len(ended) < len(sessions):
+            message = await editor.next()
+            if message.get("method") == "session/request_permission":
+                questions.append(message["id"])
+            elif "result" in message:
+                ended.append(message["result"])
+            if len(questions) == len(sessions):  # All are open at once before the first is answered.
+                while questions:
+                    editor.send({"id": questions.pop(), "result": ALLOW})
+        assert ended == [{"stopReason": "end_turn"}] * len(sessions)
+    assert len(workshop.executed()) == len(sessions)
+
+
+async def test_a_thread_opened_again_tells_that_an_earlier_run_waits(tmp_path: Path) -> None:
+    turn = calls("editor_write_file", path="/home/ann/a.py", content="new")
+    workshop, _ = workshop_at(tmp_path, turn, more={"hello": (says("Hi."),)})
+    async with serve(workshop) as served:
+        async with editing(served, tmp_path) as editor:
+            session_id = await editor.begin(**FS)
+            params = {"sessionId": session_id, "prompt": prompt("change it")}
+            editor.send({"id": "p", "method": "session/prompt", "params": params})
+            while (await editor.next()).get("method") != "session/request_permission":
+                pass
+        (run,) = await served.engine.runs.list(OWNER, RunsQuery())
+        async with editing(served, tmp_path) as editor:
+            await editor.ask("session/load", sessionId=session_id, cwd="/", mcpServers=[])
+            params = {"sessionId": session_id, "prompt": prompt("hello")}
+            editor.send({"id": "p", "method": "session/prompt", "params": params})
+            while f"palyra runs cancel {run.id}" not in editor.text("agent_thought_chunk"):
+                editor.hear(await editor.next())
+            await served.engine.runs.cancel(OWNER, run.id)
+            assert (await answer_of(editor, "p"))["result"] == {"stopReason": "end_turn"}
+            assert editor.text() == "Hi."
+
+
+def test_a_file_of_the_editor_names_no_references_of_the_person() -> None:
+    text = "A page.\n```sh\nls\n```\nSee @url:https://evil.test/x and @file:notes.md\n"
+    block = {"type": "resource", "resource": {"uri": "file:///a/README.md", "text": text}}
+    shown, _ = read_prompt([{"type": "text", "text": "sum this up"}, block])
+    assert text in shown
+    assert parse_references(shown) == ()
+
+
+async def test_answers_of_no_form_are_passed_over(tmp_path: Path) -> None:
+    workshop, _ = workshop_at(tmp_path, says("Here."))
+    async with serve(workshop) as served, editing(served, tmp_path) as editor:
+        session_id = await editor.begin()
+        for odd in ({"id": [1], "result": {}}, {"id": {}, "error": 5}, {"id": 99, "result": {}}, {}):
+            editor.send(odd)
+        await editor.ask("session/prompt", sessionId=session_id, prompt=prompt("hello"))
+        assert editor.text() == "Here."
