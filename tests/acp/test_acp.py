@@ -63,10 +63,10 @@ class Editor:
         async with asyncio.timeout(WAIT_S):
             return json.loads(await self._process.stdout.readline())
 
-    async def begin(self, **capabilities: Any) -> str:
+    async def begin(self, folder: str = "/home/ann/project", **capabilities: Any) -> str:
         known = await self.ask("initialize", protocolVersion=1, clientCapabilities=capabilities)
         assert known["protocolVersion"] == 1
-        return (await self.ask("session/new", cwd="/home/ann/project", mcpServers=[]))["sessionId"]
+        return (await self.ask("session/new", cwd=folder, mcpServers=[]))["sessionId"]
 
     def text(self, kind: str = "agent_message_chunk") -> str:
         return "".join(each["content"]["text"] for each in self.updates if each["sessionUpdate"] == kind)
@@ -149,7 +149,7 @@ async def test_a_critical_call_is_offered_one_yes_in_the_editor(tmp_path: Path) 
 
 async def test_the_editors_files_are_read_and_written_by_the_editor(tmp_path: Path) -> None:
     turns = (
-        calls("editor_read_file", path="/home/ann/a.py"),
+        calls("editor_read_file", path="/home/ann/project/a.py"),
         calls("editor_write_file", path="/home/ann/a.py", content="new"),
         says("Done."),
     )
@@ -169,6 +169,30 @@ async def test_the_editors_files_are_read_and_written_by_the_editor(tmp_path: Pa
     told = [message.text for message in provider.requests[-1].messages if isinstance(message, ToolMessage)]
     assert "unsaved" in told[0]
     assert "/home/ann/project" in provider.requests[0].instructions
+
+
+@pytest.mark.parametrize("picked", ["allow", "reject"])
+async def test_a_file_outside_the_open_folder_is_read_only_after_a_yes(tmp_path: Path, picked: str) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path)
+    ways = ["/etc/hosts", str(folder / "../secret"), str(folder / "link/secret"), "relative"]
+    turns = [calls("editor_read_file", path=path) for path in [*ways, str(folder / "inside")]]
+    workshop, provider = workshop_at(tmp_path, *turns, says("Done."))
+    async with serve(workshop) as served, editing(served, tmp_path) as editor:
+        session_id = await editor.begin(str(folder), **FS)
+        editor.answers = {
+            "fs/read_text_file": {"content": "its words"},
+            "session/request_permission": {"outcome": {"outcome": "selected", "optionId": picked}},
+        }
+        await editor.ask("session/prompt", sessionId=session_id, prompt=prompt("read them"))
+        methods = [each["method"] for each in editor.asked]
+        question, reading = "session/request_permission", "fs/read_text_file"
+        assert methods == [*((question, reading) if picked == "allow" else (question,)) * len(ways), reading]
+        offered = [each["params"]["options"] for each in editor.asked if each["method"] == question]
+        assert {option["name"] for options in offered for option in options} == {"Read the file", "Reject"}
+    told = [message.text for message in provider.requests[-1].messages if isinstance(message, ToolMessage)]
+    assert ["its words" in text for text in told] == [picked == "allow"] * len(ways) + [True]
 
 
 async def test_a_cancelled_prompt_ends_as_cancelled(tmp_path: Path) -> None:

@@ -91,9 +91,9 @@ class AcpAgent:
             raise Conflict("session_busy", "the session answers another prompt; cancel it or wait")
         text, attachments = read_prompt(params.get("prompt"))
         has_read, has_write = self._fs.get("readTextFile") is True, self._fs.get("writeTextFile") is True
-        files = EditorFiles(self._peer, session_id, has_read=has_read, has_write=has_write)
-        turn = self._turns[session_id] = PromptTurn(self._peer, self._client, session_id, files)
         folder = self._folders.get(session_id)
+        files = EditorFiles(self._peer, session_id, folder, has_read=has_read, has_write=has_write)
+        turn = self._turns[session_id] = PromptTurn(self._peer, self._client, session_id, files)
         try:
             return await turn.perform(
                 {
