@@ -1,12 +1,14 @@
 """Answers that are shown while they are written: one message, edited, which the answer replaces also after a crash."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from palyra.adapters.providers.prepared_turns import Chunk, Turn
 from palyra.adapters.providers.scripted import Script
-from palyra.core.channels.outbox import OutboxState
+from palyra.core.channels.outbox import OutboxKind, OutboxState
 from palyra.engine.channels.directory import ConfiguredChannel
 from palyra.ports.channels import Redelivery, SendFailed
 from tests.support.asking import says
@@ -78,6 +80,36 @@ async def test_what_was_shown_of_a_cancelled_run_does_not_look_unfinished(tmp_pa
         await scene.say("/cancel")
         await until(lambda: "Cancelled." in scene.platform.texts)
         await until(lambda: not scene.platform.edits[-1][1].endswith("…"))
+
+
+async def test_a_preview_whose_commit_comes_after_the_answers_is_not_sent(tmp_path: Path) -> None:
+    async with live_scene(tmp_path, platform(), STORY) as scene:
+        journal: Any = scene.engine._setup.journal
+        commit, began, answered = journal.commit, asyncio.Event(), asyncio.Event()
+
+        async def late(appends: Any, writes: Any = (), *more: Any) -> Any:
+            if any(getattr(getattr(write, "item", None), "kind", None) is OutboxKind.PREVIEW for write in writes):
+                began.set()
+                await asyncio.shield(asyncio.create_task(_after(answered, commit, appends, writes)))
+            return await commit(appends, writes, *more)
+
+        journal.commit = late
+        await scene.say("go")
+        await began.wait()
+        journal.commit = commit
+        await scene.heard(1)
+        answered.set()
+        await until(lambda: _are(scene, {OutboxState.SENT, OutboxState.DISCARDED}))
+        assert [text[-6:] for text in scene.platform.texts] == ["word39"]
+
+
+async def _after(event: asyncio.Event, commit: Any, appends: Any, writes: Any) -> None:
+    await event.wait()
+    await commit(appends, writes)
+
+
+async def _are(scene: ChannelScene, states: set[OutboxState]) -> bool:
+    return set(await scene.states()) == states
 
 
 async def test_after_a_crash_the_answer_still_replaces_what_was_shown(tmp_path: Path) -> None:

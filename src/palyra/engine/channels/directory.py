@@ -1,6 +1,6 @@
 """The directory of channels by name, as configured.
 
-Owns: the names, and what keeps a channel from sending, for its health.
+Owns: the names, what keeps a channel from sending, for its health, and which answers are being shown.
 Does not own: connections (connection), what becomes of a message (intake).
 """
 
@@ -47,10 +47,13 @@ class SendErrors:
 
 
 class ChannelDirectory:
+    """`previews` are the ids of the messages that show answers which are still being written."""
+
     def __init__(self, channels: Iterable[ConfiguredChannel], may_answer: MayAnswer) -> None:
         self._channels = {channel.rules.name: channel for channel in channels}
         self.may_answer = may_answer
         self.send_errors = SendErrors()
+        self.previews: set[str] = set()
 
     def __iter__(self) -> Iterator[ConfiguredChannel]:
         return iter(self._channels.values())

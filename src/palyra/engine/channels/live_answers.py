@@ -86,9 +86,11 @@ class LiveAnswers:
         shown = self._accepted.get(run_id)
         channel = self.directory.find(shown.reply.channel) if shown is not None else None
         if shown is not None and channel is not None and channel.adapter.traits.edit_every_s is not None:
+            self.directory.previews.add(preview_id(answer_id(run_id)))
             self._showing[run_id] = self.tasks.spawn(self._show(shown, channel), f"live answer {run_id}")
 
     def _end(self, run_id: RunId) -> None:
+        self.directory.previews.discard(preview_id(answer_id(run_id)))
         self._accepted.pop(run_id, None)
         self._texts.pop(run_id, None)
         task = self._showing.pop(run_id, None)

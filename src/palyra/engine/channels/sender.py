@@ -114,6 +114,8 @@ class OutboxSender:
             return now_ms + PAUSED_LOOK_MS
         if item.not_before_ms > now_ms:
             return item.not_before_ms
+        if self._is_late(item):
+            return await self._record(job, as_discarded(item, now_ms))
         parts = parts_of(item, channel)
         if item.part >= len(parts):
             return await self._record(job, as_sent(item, now_ms))
@@ -126,6 +128,11 @@ class OutboxSender:
             return await self._fail(job, begin(item, now_ms), channel, SendFailed("the platform does not answer"))
         item = await self._record(job, begin(item, now_ms))
         return await self._send(job, item, channel, await with_files(part, parts[item.part].files, self.artifacts))
+
+    def _is_late(self, item: OutboxItem) -> bool:
+        """Tells whether a preview comes too late: its commit was under way when the run ended, or the daemon."""
+        is_waiting = item.kind is OutboxKind.PREVIEW and item.state is not OutboxState.SENDING
+        return is_waiting and item.id not in self.directory.previews
 
     async def _answers(self, channel: ConfiguredChannel) -> bool:
         """Asks a platform that was silent before it is given what nobody could find again. Others are not asked."""
